@@ -1,0 +1,17 @@
+"""Waitroom's sidecar, floor by floor.
+
+A floor imports only from the floors above it in this list:
+
+    base/      words, no I/O: model, errors, settings, tokens, clock, metrics
+    store/     the only code that talks to a database
+    core/      rules: rooms, estimate
+    workers/   loops: refresher, sweeper
+    web/       doors: routes, check, waiting, admin, ops
+    app.py     the only wiring: what starts, in order, and stops, in reverse
+    doctor.py  looks at an installation from outside
+    cli.py     commands
+
+`tests/test_floors.py` holds it.
+"""
+
+__version__ = "0.1.0"

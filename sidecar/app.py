@@ -1,0 +1,135 @@
+"""The only wiring: what starts, in order, and stops, in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+from aiohttp import web
+
+from sidecar.base.clock import StoreClock
+from sidecar.base.errors import ConfigError
+from sidecar.base.metrics import Metrics
+from sidecar.base.tokens import Tokens
+from sidecar.core.rooms import Room, Rooms
+from sidecar.store.connect import connect
+from sidecar.store.rooms import Observer, RoomStore
+from sidecar.web.page import find_static
+from sidecar.web.routes import edge_app, ops_app
+from sidecar.workers.refresher import refresh_forever, refresh_once
+from sidecar.workers.sweeper import sweep_forever
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from redis.asyncio import Redis
+
+    from sidecar.base.settings import Settings
+
+BACKLOG = 4096
+#: nginx passes addresses of up to 32 KB on as one header.
+MAX_FIELD = 65_536
+#: What a request that came just before the stop may still take, seconds.
+DRAIN_S = 5.0
+
+log = structlog.get_logger()
+
+
+async def serve(settings: Settings) -> None:
+    """Runs one replica until SIGTERM or SIGINT.
+
+    Raises ConfigError when an address cannot be listened on.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    stopping: list[bool] = []
+    async with running(settings, stopping):
+        log.info("serving", edge=settings.edge_listen, ops=settings.ops_listen,
+                 rooms=sorted(settings.rooms), store=settings.store.partition("@")[2]
+                 or settings.store)  # fmt: skip
+        await stop.wait()
+        # Unready first, so that whoever asks sends nobody here any more; then the listeners.
+        stopping.append(True)
+        log.info("stopping")
+        await asyncio.sleep(settings.shutdown_delay)
+
+
+@contextlib.asynccontextmanager
+async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Rooms]:
+    """A replica that serves within the block."""
+    clock = StoreClock()
+    metrics = Metrics()
+    redis = connect(settings.store, timeout_s=settings.store_timeout)
+    rooms = make_rooms(settings, redis, clock, metrics)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(redis.aclose)
+        if not await refresh_once(rooms, metrics):
+            log.warning("store_away", hint="newcomers wait until the store answers")
+        for work in (refresh_forever(rooms, metrics), sweep_forever(rooms, metrics)):
+            task = asyncio.create_task(work)
+            stack.push_async_callback(_stop, task)
+        static = settings.static_dir or find_static()
+        edge = edge_app(rooms, metrics, static)
+        ops = ops_app(settings, rooms, metrics, stopping)
+        for app, address in ((ops, settings.ops_listen), (edge, settings.edge_listen)):
+            runner = web.AppRunner(
+                app,
+                access_log=None,
+                shutdown_timeout=DRAIN_S,
+                max_line_size=MAX_FIELD,
+                max_field_size=MAX_FIELD,
+                max_headers=256,
+            )
+            await runner.setup()
+            stack.push_async_callback(runner.cleanup)
+            await _listen(runner, address)
+        yield rooms
+
+
+def make_rooms(settings: Settings, redis: Redis, clock: StoreClock, metrics: Metrics) -> Rooms:
+    observer = Observer(batch=metrics.observe_batch, error=metrics.count_store_error)
+    return Rooms(
+        Room(
+            name,
+            room,
+            Tokens(name, settings.secret_keys, clock),
+            RoomStore(
+                redis,
+                name,
+                settings=room.for_scripts(),
+                clock=clock,
+                observer=observer,
+                timeout_s=settings.store_timeout,
+            ),
+            clock,
+        )
+        for name, room in settings.rooms.items()
+    )
+
+
+async def _listen(runner: web.AppRunner, address: str) -> None:
+    try:
+        if address.startswith("unix:"):
+            path = Path(address.removeprefix("unix:"))
+            if path.is_socket():
+                path.unlink()  # left behind by a replica that was killed
+            await web.UnixSite(runner, str(path), backlog=BACKLOG).start()
+            path.chmod(stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IWGRP)
+        else:
+            host, _, port = address.rpartition(":")
+            await web.TCPSite(runner, host.strip("[]"), int(port), backlog=BACKLOG).start()
+    except OSError as error:
+        raise ConfigError([f"cannot listen on {address}: {error.strerror or error}"]) from None
+
+
+async def _stop(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

@@ -1,0 +1,33 @@
+"""The store's clock, as this replica knows it.
+
+All times that count are the store's (Redis TIME): replicas and browsers may have
+clocks that are hours off. Every reply of a script carries the store's time; between
+two replies the replica's monotonic clock carries it on.
+"""
+
+from __future__ import annotations
+
+import time
+
+
+class StoreClock:
+    """Milliseconds since 1970 by the store's clock.
+
+    Until the first reply was seen it is the machine's own clock.
+    """
+
+    __slots__ = ("_offset_ms",)
+
+    def __init__(self) -> None:
+        self._offset_ms = time.time() * 1000 - time.monotonic() * 1000
+
+    def now_ms(self) -> int:
+        return int(time.monotonic() * 1000 + self._offset_ms)
+
+    def observe(self, store_ms: int) -> None:
+        """Learn the time from a reply that was just read.
+
+        The reply is older than its reading by half a round trip, so this clock runs
+        late by that much, never early by more than the tick of a millisecond.
+        """
+        self._offset_ms = store_ms - time.monotonic() * 1000

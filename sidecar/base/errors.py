@@ -1,0 +1,36 @@
+"""One tree of errors.
+
+    WaitroomError
+    ├── ConfigError        a setting is wrong; carries every problem found
+    ├── UnknownRoomError   no room of that name is configured
+    └── StoreError         the store did not answer, or refused
+"""
+
+from __future__ import annotations
+
+
+class WaitroomError(Exception):
+    """Anything that goes wrong here and has a name."""
+
+
+class ConfigError(WaitroomError):
+    """A configuration that cannot be used.
+
+    `problems` holds one line for each, naming the setting and what is allowed.
+    """
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class UnknownRoomError(WaitroomError):
+    """The room is not in the configuration."""
+
+    def __init__(self, room: str) -> None:
+        super().__init__(f"no room is named {room!r}")
+        self.room = room
+
+
+class StoreError(WaitroomError):
+    """The store is away, too slow, or refused; the text says which."""

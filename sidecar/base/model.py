@@ -1,0 +1,98 @@
+"""The words of the engine, as types. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+
+#: How long nginx may keep a verdict about a pass, at most.
+VERDICT_TTL_MS = 2_000
+#: How often a replica asks the store for changed settings and revoked passes.
+REFRESH_MS = 1_000
+#: A session outlives its pass by this much: the last request that the pass let in may
+#: still be served from a kept verdict, or by a replica whose clock is a little late.
+SESSION_GRACE_MS = VERDICT_TTL_MS + 1_000
+#: A released session keeps its slot for this long, because until then its pass may
+#: still be honoured: by a replica that has not heard of it, then by a kept verdict.
+RELEASE_HOLD_MS = 2 * REFRESH_MS + VERDICT_TTL_MS
+#: A ticket whose browser was not heard of for this long is worth nothing.
+TICKET_LIFETIME_MS = 24 * 3600 * 1000
+#: The shortest and the longest time between two heartbeats when the room adapts it.
+HEARTBEAT_MIN_MS = 2_000
+HEARTBEAT_MAX_MS = 60_000
+#: A pass is renewed when a sixth of `session_duration` has gone by, but not before this.
+RENEW_MIN_MS = 5_000
+
+
+class Outcome(IntEnum):
+    """What a script says of one visitor. The numbers are the scripts'."""
+
+    ADMITTED = 1
+    WAITING = 0
+    #: The ticket or pass is worth nothing: its visitor left, or the line was reset.
+    GONE = -1
+    #: `max_waiting` is reached.
+    FULL = -2
+    #: `queueing_method = "reject"`, and no slot is free.
+    REJECTED = -3
+
+
+class State(StrEnum):
+    """What a visitor is told."""
+
+    WAITING = "waiting"
+    ADMITTED = "admitted"
+    FULL = "full"
+    CLOSED = "closed"
+    NOT_QUEUED = "not_queued"
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """Proof of a place in line."""
+
+    visitor: str
+    #: Decides who is called next; smaller is sooner. Microseconds in a first-come room.
+    order: int
+    joined_ms: int
+    #: The line's epoch: a reset of the line makes a new one and voids older tickets.
+    epoch: int
+    #: When it was signed; 0 until then.
+    signed_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Proof of admission."""
+
+    visitor: str
+    order: int
+    joined_ms: int
+    epoch: int
+    started_ms: int
+    renewed_ms: int
+    expires_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where one visitor stands, as a script saw it."""
+
+    outcome: Outcome
+    now_ms: int
+    order: int = 0
+    #: When the session began and when its pass ends; 0 unless admitted.
+    started_ms: int = 0
+    expires_ms: int = 0
+    #: How many are before this visitor, and how many wait in all.
+    ahead: int = 0
+    waiting: int = 0
+    #: When the next heartbeat is expected; 0 unless waiting or full.
+    refresh_ms: int = 0
+    #: Expected wait; None when it cannot be known.
+    wait_ms: int | None = None
+    #: Relative spread of the room's measured rate (standard deviation over mean).
+    spread: float = 1.0
+    #: More polls than `poll_limit` in this minute; milliseconds until it starts anew.
+    limited_ms: int = 0
+    epoch: int = 0

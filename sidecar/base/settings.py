@@ -1,0 +1,256 @@
+"""Settings: a TOML file, overridden by WAITROOM_* environment variables.
+
+`load` reports every problem at once. Room settings can also be changed at run time;
+`RoomSettings.changed` checks such a change by the same rules.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from sidecar.base.errors import ConfigError
+from sidecar.base.model import RELEASE_HOLD_MS, SESSION_GRACE_MS
+
+DEFAULT_FILE = "waitroom.toml"
+ENV_PREFIX = "WAITROOM_"
+DEMO_SECRET = "demo-secret-that-everybody-knows-0000"  # noqa: S105 - refused outside the demo
+MIN_SECRET_LENGTH = 32
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\Z")
+_UNIT_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}
+ROOM_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,47}\Z")
+
+
+def parse_duration(value: object) -> object:
+    """Seconds from a number or from text such as "90s", "5m", "1.5h", "2d"."""
+    if isinstance(value, str):
+        match = _DURATION.match(value.strip().lower())
+        if match is None:
+            raise ValueError('write a number of seconds, or text such as "30s", "5m", "2h"')
+        return float(match[1]) * _UNIT_S[match[2]]
+    if isinstance(value, bool):
+        raise ValueError('write a number of seconds, or text such as "30s", "5m", "2h"')  # noqa: TRY004 - pydantic turns ValueError into a problem
+    return value
+
+
+def _not_bool(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("write a whole number")  # noqa: TRY004
+    return value
+
+
+Seconds = Annotated[float, BeforeValidator(parse_duration), Field(allow_inf_nan=False)]
+Count = Annotated[int, BeforeValidator(_not_bool)]
+
+
+class RoomSettings(BaseModel):
+    """One room. Durations are in seconds; text such as "5m" is understood."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    total_active_users: Count = Field(ge=0, le=10_000_000)
+    new_users_per_minute: Count | None = Field(default=None, ge=1, le=10_000_000)
+    session_duration: Seconds = Field(default=300, ge=5, le=86_400 * 7)
+    session_max_duration: Seconds | None = Field(default=None, ge=5, le=86_400 * 30)
+    disable_session_renewal: bool = False
+    queueing_method: Literal["fifo", "random", "passthrough", "reject"] = "fifo"
+    queue_all: bool = False
+    suspended: bool = False
+    max_waiting: Count | None = Field(default=None, ge=0)
+    heartbeat_interval: Seconds | None = Field(default=None, ge=1, le=3600)
+    heartbeat_timeout: Seconds = Field(default=120, ge=10, le=86_400)
+    sweep_interval: Seconds = Field(default=120, ge=1, le=3600)
+    claim_window: Seconds = Field(default=30, ge=5, le=3600)
+    poll_limit: Count = Field(default=30, ge=1)
+    queueing_status_code: Literal[200, 202, 429, 503] = 503
+    message: str | None = Field(default=None, max_length=500)
+
+    @model_validator(mode="after")
+    def _durations_agree(self) -> Self:
+        interval = self.heartbeat_interval
+        if interval is not None and interval > self.heartbeat_timeout / 2:
+            raise ValueError(
+                f"heartbeat_interval ({interval:g} s) must be at most half of "
+                f"heartbeat_timeout ({self.heartbeat_timeout:g} s)"
+            )
+        if self.claim_window > self.heartbeat_timeout:
+            raise ValueError(
+                f"claim_window ({self.claim_window:g} s) must not be longer than "
+                f"heartbeat_timeout ({self.heartbeat_timeout:g} s)"
+            )
+        return self
+
+    def for_scripts(self) -> str:
+        """The settings as the scripts read them: JSON, unset ones left out."""
+        values = self.model_dump(exclude_none=True, exclude={"message", "suspended"})
+        values["session_grace_ms"] = SESSION_GRACE_MS
+        values["release_hold_ms"] = RELEASE_HOLD_MS
+        return json.dumps(values)
+
+    def changed(self, overrides: dict[str, Any]) -> RoomSettings:
+        """These settings with some replaced.
+
+        Raises ConfigError naming each field that is unknown or not allowed.
+        """
+        try:
+            return RoomSettings.model_validate({**self.model_dump(), **overrides})
+        except ValidationError as error:
+            raise ConfigError(_problems(error)) from None
+
+
+def _listen(value: str) -> str:
+    if value.startswith("unix:") and len(value) > len("unix:"):
+        return value
+    host, colon, port = value.rpartition(":")
+    if not colon or not host or not port.isdigit() or not 0 <= int(port) <= 65535:
+        raise ValueError("write host:port (such as 127.0.0.1:8400) or unix:/path")
+    return value
+
+
+def _store(value: str) -> str:
+    if not value.startswith(("redis://", "rediss://", "unix://", "memory://")):
+        raise ValueError("write redis://, rediss://, unix:///path or memory://")
+    return value
+
+
+def _secrets(value: object) -> object:
+    if isinstance(value, str):
+        return [key for key in (part.strip() for part in value.split(",")) if key]
+    return value
+
+
+Listen = Annotated[str, AfterValidator(_listen)]
+
+
+class Settings(BaseModel):
+    """Everything one replica needs."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    store: Annotated[str, AfterValidator(_store)] = "memory://"
+    #: Oldest to newest; the last one signs.
+    secret_keys: Annotated[list[str], BeforeValidator(_secrets)] = []
+    admin_token: str = ""
+    edge_listen: Listen = "127.0.0.1:8400"
+    ops_listen: Listen = "127.0.0.1:8401"
+    static_dir: Path | None = None
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["json", "console"] = "json"
+    store_timeout: Seconds = Field(default=1.0, gt=0, le=30)
+    shutdown_delay: Seconds = Field(default=0.0, ge=0, le=300)
+    #: Lets the well-known demo secret through. Never on a site that matters.
+    demo: bool = False
+    rooms: dict[str, RoomSettings] = {}
+
+    @model_validator(mode="after")
+    def _secrets_are_safe(self) -> Self:
+        problems = []
+        if not self.secret_keys:
+            problems.append(
+                "secret_keys: at least one is needed; make one with "
+                '"openssl rand -hex 32" and set WAITROOM_SECRET_KEYS or '
+                "WAITROOM_SECRET_KEYS_FILE"
+            )
+        for key in self.secret_keys:
+            if len(key) < MIN_SECRET_LENGTH:
+                problems.append(f"secret_keys: a key has fewer than {MIN_SECRET_LENGTH} characters")
+            if key == DEMO_SECRET and not self.demo:
+                problems.append("secret_keys: the demo's secret is known to everybody")
+        if self.admin_token and len(self.admin_token) < 16 and not self.demo:
+            problems.append("admin_token: fewer than 16 characters")
+        if not self.rooms:
+            problems.append(
+                "rooms: at least one is needed, such as [rooms.shop] with total_active_users = 100"
+            )
+        problems += [
+            f"rooms.{name}: a name has lower-case letters, digits, - and _, 48 at most"
+            for name in self.rooms
+            if not ROOM_NAME.match(name)
+        ]
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+
+def load(path: str | None, environ: dict[str, str] | None = None) -> Settings:
+    """Read the file and the environment.
+
+    `path` None means `waitroom.toml` when that exists, and no file otherwise.
+    Raises ConfigError with every problem.
+    """
+    environ = dict(os.environ) if environ is None else environ
+    values: dict[str, Any] = {}
+    file = Path(path or DEFAULT_FILE)
+    if path is not None or file.exists():
+        try:
+            values = tomllib.loads(file.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError([f"{file}: cannot be read: {error.strerror}"]) from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError([f"{file}: is not valid TOML: {error}"]) from None
+    problems = _add_environment(values, environ)
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        problems += _problems(error)
+    if problems:
+        raise ConfigError(problems)
+    return settings
+
+
+def _add_environment(values: dict[str, Any], environ: dict[str, str]) -> list[str]:
+    """Lay WAITROOM_* over the values; `__` goes a level down, `_FILE` reads a file."""
+    problems = []
+    for variable, text in sorted(environ.items()):
+        if not variable.startswith(ENV_PREFIX):
+            continue
+        path = variable.removeprefix(ENV_PREFIX).lower().split("__")
+        value: str = text
+        if path[-1].endswith("_file"):
+            path[-1] = path[-1].removesuffix("_file")
+            try:
+                value = Path(text).read_text(encoding="utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                problems.append(f"{variable}: {text} cannot be read: {error}")
+                continue
+        level = values
+        for part in path[:-1]:
+            below = level.setdefault(part, {})
+            if not isinstance(below, dict):
+                problems.append(f"{variable}: {part} is not a table")
+                break
+            level = below
+        else:
+            level[path[-1]] = value
+    return problems
+
+
+def _problems(error: ValidationError) -> list[str]:
+    """One line for each problem: the setting's name, and what is allowed."""
+    lines = []
+    for problem in error.errors(include_url=False, include_context=False):
+        name = ".".join(str(part) for part in problem["loc"])
+        text = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            text = "there is no such setting"
+        elif problem["type"] == "missing":
+            text = "is needed"
+        elif not isinstance(problem["input"], dict) and "secret" not in name:
+            text += f" (got {problem['input']!r})"
+        lines += [f"{name}: {line}" if name else line for line in text.split("\n")]
+    return lines

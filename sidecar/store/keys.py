@@ -1,0 +1,32 @@
+"""Every key's name, and nothing else spells one.
+
+All keys of a room share the hash tag `{room}`: one slot of a Redis Cluster.
+"""
+
+from __future__ import annotations
+
+#: In the order of KEYS in every room script (see lua/shared/room.lua).
+ROOM_KEYS = (
+    "waiting",   # zset    visitor -> order
+    "due",       # zset    waiting visitor -> when its next heartbeat is due, ms
+    "active",    # zset    visitor -> when its session ends, ms; provisional ones too
+    "admitted",  # zset    visitor -> when its session began, ms; not the provisional ones
+    "revoked",   # zset    visitor -> when it left or was released, ms
+    "polls",     # hash    visitor -> early polls in this minute
+    "config",    # hash    settings changed at run time (JSON), epoch, revision
+    "stats",     # hash    counters, and what the estimate and the rate need
+    "events",    # stream  joined, called, admitted, expired, left, released
+)  # fmt: skip
+
+
+def room_key(room: str, name: str) -> str:
+    return f"waitroom:{{{room}}}:{name}"
+
+
+def room_keys(room: str) -> list[str]:
+    return [room_key(room, name) for name in ROOM_KEYS]
+
+
+def sweep_turn_key(room: str) -> str:
+    """Held by the replica that sweeps in this interval; it runs out by itself."""
+    return room_key(room, "sweeping")

@@ -1,0 +1,41 @@
+-- Gives up places and sessions. Doing it twice equals once.
+-- ARGV    from 3 on, for each visitor: id, 'left' (by the visitor) or 'released'
+-- RETURNS shared/standing; every outcome is GONE, `order` is 1 where something was given up
+-- EVENTS  left, released, called, expired
+-- @include "shared/room"
+-- @include "shared/expire"
+-- @include "shared/call"
+-- @include "shared/standing"
+measure_start()
+
+local function leave(visitor, why)
+  if redis_call('ZADD', REVOKED, 'NX', int(now), visitor) == 0 then return false end
+  if redis_call('ZREM', WAITING, visitor) == 1 then
+    redis_call('ZREM', DUE, visitor)
+    measure_drops(1)
+    event(why, visitor, 'waiting')
+  else
+    local ends = redis_call('ZSCORE', ACTIVE, visitor)
+    if not ends then return false end
+    if redis_call('ZSCORE', ADMITTED, visitor) then
+      -- The slot is free when no replica and no kept verdict honours the pass any more.
+      ends = math.min(tonumber(ends), now + room.release_hold_ms)
+      redis_call('ZADD', ACTIVE, int(ends), visitor)
+      event(why, visitor, 'session')
+    else
+      redis_call('ZREM', ACTIVE, visitor)
+      event(why, visitor, 'called')
+    end
+  end
+  return true
+end
+
+local replies = {}
+for i = 3, #ARGV, 2 do
+  local reply = refused_reply(GONE, 0)
+  if leave(ARGV[i], ARGV[i + 1]) then reply[2] = '1' end
+  replies[#replies + 1] = reply
+end
+expire()
+call_next()
+return headed(replies)

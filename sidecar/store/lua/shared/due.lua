@@ -1,0 +1,18 @@
+-- A waiting visitor's score in `due` is when its next heartbeat is expected (whole ms).
+-- A place that nobody has polled for yet is marked by half a millisecond, and its score
+-- is set so that the sweep's one rule (due + heartbeat_timeout) drops it after
+-- claim_window. One sorted set thus answers both, and a poll needs no further command.
+local function unpolled_score()
+  return string.format('%.1f', now + claim_ms - timeout_ms + 0.5)
+end
+
+-- When the heartbeat was due: for an unpolled place when it was taken.
+local function due_at(score)
+  local due = tonumber(score)
+  if due % 1 ~= 0 then return due - 0.5 - claim_ms + timeout_ms end
+  return due
+end
+
+local function is_unpolled(score)
+  return tonumber(score) % 1 ~= 0
+end

@@ -1,0 +1,47 @@
+-- @include "shared/due"
+-- @include "shared/wait"
+-- Places in line.
+
+-- max(now in µs, last + 1): strictly increasing, and exact in a double until the year 2255.
+-- In a random room the order is drawn by the caller.
+local function next_order(draw)
+  if room.queueing_method == 'random' then return math.floor(draw * 2 ^ 50) end
+  stats.last_order = math.max(now * 1000, (stats.last_order or 0) + 1)
+  return stats.last_order
+end
+
+local function join(visitor, order, why)
+  redis_call('ZADD', WAITING, int(order), visitor)
+  redis_call('ZADD', DUE, unpolled_score(), visitor)
+  event('joined', visitor, why)
+end
+
+-- The first few in line look often, however slowly the line moves: theirs is the next slot.
+local NEAR_THE_DOOR = 5
+
+-- A tenth of the wait, 2 s to 60 s, or as the room fixes it; up to a quarter is added at
+-- random so that those who came together do not poll together.
+local function refresh_ms(ahead, jitter)
+  local refresh
+  if room.heartbeat_interval then
+    refresh = room.heartbeat_interval * 1000
+  else
+    refresh = ahead < NEAR_THE_DOOR and 2000 or math.min(48000, math.max(2000, (wait_ms(ahead) or 600000) / 10))
+    refresh = refresh * (1 + jitter / 4)
+  end
+  return math.floor(math.min(refresh, timeout_ms / 2))
+end
+
+-- A poll that comes before it is due is counted; one that comes as advised costs nothing.
+-- Returns the ms until the count starts anew where it is over poll_limit, else 0.
+local function early_poll(visitor, score)
+  if is_unpolled(score) or now >= due_at(score) then return 0 end
+  local minute = int(math.floor(now / 60000))
+  if redis_call('HGET', POLLS, 'minute') ~= minute then
+    redis_call('UNLINK', POLLS)
+    redis_call('HSET', POLLS, 'minute', minute)
+    redis_call('PEXPIRE', POLLS, 120000)
+  end
+  if redis_call('HINCRBY', POLLS, visitor, 1) < room.poll_limit then return 0 end
+  return 60000 - now % 60000
+end

@@ -1,0 +1,15 @@
+-- new_users_per_minute is a token bucket: it fills evenly and holds two seconds' worth
+-- (at least one), so a minute never sees more than the limit and a thirtieth.
+local function rate_tokens()
+  if not room.new_users_per_minute then return math.huge end
+  local most = math.max(1, room.new_users_per_minute / 30)
+  local since = now - (stats.tokens_at or 0)
+  local filled = (stats.tokens or most) + since * room.new_users_per_minute / 60000
+  stats.tokens = math.min(most, filled)
+  stats.tokens_at = now
+  return stats.tokens
+end
+
+local function spend_token()
+  if room.new_users_per_minute then stats.tokens = stats.tokens - 1 end
+end

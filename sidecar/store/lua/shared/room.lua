@@ -1,0 +1,47 @@
+-- What every room script starts with.
+-- KEYS  1 waiting  2 due  3 active  4 admitted  5 revoked  6 polls  7 config  8 stats
+--       9 events   (names and types: store/keys.py)
+-- ARGV  1 now in ms, or '' for the store's own time (tests override it)
+--       2 the room's settings from the file, JSON; the config hash overrides them
+local WAITING, DUE, ACTIVE, ADMITTED, REVOKED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local POLLS, CONFIG, STATS, EVENTS = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+
+local redis_call = redis.call
+-- The most members that one loop of a script touches; what is left is the next script's.
+local BOUND = 200
+-- The stream keeps about this many events.
+local EVENTS_KEPT = 100000
+
+-- tostring() would round a number of more than 14 digits.
+local function int(number)
+  return string.format('%.0f', number)
+end
+
+local now
+if ARGV[1] == '' then
+  local time = redis_call('TIME')
+  now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+else
+  now = tonumber(ARGV[1])
+end
+
+local room = cjson.decode(ARGV[2])
+local epoch, revision = 0, 0
+local overrides = redis_call('HGETALL', CONFIG)
+for i = 1, #overrides, 2 do
+  local name, value = overrides[i], overrides[i + 1]
+  if name == 'epoch' then
+    epoch = tonumber(value)
+  elseif name == 'revision' then
+    revision = tonumber(value)
+  else
+    value = cjson.decode(value)
+    if value == cjson.null then value = nil end
+    room[name] = value
+  end
+end
+local session_ms = room.session_duration * 1000
+local claim_ms = room.claim_window * 1000
+local timeout_ms = room.heartbeat_timeout * 1000
+
+-- @include "shared/stats"

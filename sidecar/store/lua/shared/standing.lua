@@ -1,0 +1,37 @@
+-- @include "shared/line"
+-- @include "shared/admit"
+-- The replies about one visitor, as store/rooms.py reads them:
+-- {outcome, order, started, expires, ahead, refresh, wait (-1 unknown), limited}
+local ADMITTED_NOW, WAITS, GONE, FULL, REJECTED = 1, 0, -1, -2, -3
+
+local function admitted_reply(order, started, ends)
+  return {ADMITTED_NOW, int(order), started, ends, 0, 0, 0, 0}
+end
+
+-- Makes a provisional session a full one. Where another tab was first, or the reply to
+-- this claim was lost, the session is there already and stays as it is.
+local function claim(visitor, order, ends)
+  local started = redis_call('ZSCORE', ADMITTED, visitor)
+  if started then
+    return admitted_reply(order, tonumber(started), tonumber(ends) - room.session_grace_ms)
+  end
+  event('admitted', visitor, 'claimed')
+  return admitted_reply(order, now, admit(visitor, now))
+end
+
+local function waiting_reply(order, ahead, refresh, limited)
+  return {WAITS, int(order), 0, 0, ahead, refresh, math.floor(wait_ms(ahead) or -1), limited}
+end
+
+local function refused_reply(outcome, refresh)
+  return {outcome, '0', 0, 0, 0, refresh, -1, 0}
+end
+
+-- The head of every reply: now, waiting, active, epoch, revision, spread of the rate in
+-- thousandths.
+local function headed(replies)
+  finish()
+  local spread = math.floor(1000 / math.sqrt((stats.calls or 0) + 1))
+  return {now, redis_call('ZCARD', WAITING), redis_call('ZCARD', ACTIVE), epoch, revision,
+    spread, replies}
+end

@@ -1,0 +1,35 @@
+-- Counters and events: collected while the script runs, written once by finish().
+local NUMBERS = {'last_order', 'tokens', 'tokens_at', 'measured_at', 'busy', 'calls', 'drops'}
+local stats = {}
+local loaded = redis_call('HMGET', STATS, unpack(NUMBERS))
+for i, name in ipairs(NUMBERS) do
+  stats[name] = tonumber(loaded[i] or nil)
+end
+
+local counted = {}
+local function count(name, by)
+  counted[name] = (counted[name] or 0) + (by or 1)
+end
+
+-- kind: joined called admitted expired left released; why: how it came about. Each kind is
+-- counted, and each way a stay can end by itself.
+local function event(kind, visitor, why)
+  count(kind)
+  if kind == 'expired' then count('expired_' .. why) end
+  redis_call('XADD', EVENTS, 'MAXLEN', '~', EVENTS_KEPT, '*',
+    'kind', kind, 'visitor', visitor, 'why', why, 'at', int(now))
+end
+
+local function finish()
+  local fields = {}
+  for _, name in ipairs(NUMBERS) do
+    if stats[name] then
+      fields[#fields + 1] = name
+      fields[#fields + 1] = string.format('%.17g', stats[name])
+    end
+  end
+  if #fields > 0 then redis_call('HSET', STATS, unpack(fields)) end
+  for name, by in pairs(counted) do
+    redis_call('HINCRBY', STATS, name, by)
+  end
+end

@@ -1,0 +1,166 @@
+"""The operator's calls, by bearer token: look at rooms, change them, release a session."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from aiohttp import web
+
+from sidecar.base.errors import ConfigError
+from sidecar.base.settings import RoomSettings
+from sidecar.base.tokens import is_visitor
+from sidecar.web.keys import ROOMS, SETTINGS
+from sidecar.web.problems import problem
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler
+
+    from sidecar.core.rooms import Room
+    from sidecar.store.rooms import Snapshot
+
+LIST_LIMIT = 1000
+
+log = structlog.get_logger()
+
+
+@web.middleware
+async def authorised(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Lets nobody at /admin/ without the token."""
+    if not request.path.startswith("/admin/"):
+        return await handler(request)
+    token = request.app[SETTINGS].admin_token
+    if not token:
+        return problem(
+            403, "Administration is off", detail="Set admin_token (WAITROOM_ADMIN_TOKEN) first."
+        )
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not hmac.compare_digest(
+        given.strip().encode(errors="surrogateescape"), token.encode()
+    ):
+        response = problem(401, "A token is needed", detail="Send Authorization: Bearer <token>.")
+        response.headers["WWW-Authenticate"] = 'Bearer realm="waitroom"'
+        return response
+    return await handler(request)
+
+
+async def list_rooms(request: web.Request) -> web.Response:
+    rooms = [_describe(room, await room.refresh()) for room in request.app[ROOMS]]
+    return web.json_response({"rooms": rooms})
+
+
+async def show_room(request: web.Request) -> web.Response:
+    room = _room(request)
+    return web.json_response(_describe(room, await room.refresh()))
+
+
+async def change_room(request: web.Request) -> web.Response:
+    """A JSON object of settings; null goes back to the file's value. All or nothing."""
+    room = _room(request)
+    changes = await _json_object(request)
+    if not changes:
+        raise ConfigError(["the body names no setting"])
+    snapshot = await room.refresh()
+    overrides = {**snapshot.overrides, **changes}
+    file = room.file_settings.model_dump()
+    known = set(RoomSettings.model_fields)
+    unknown = [f"{name}: there is no such setting" for name in changes if name not in known]
+    if unknown:
+        raise ConfigError(unknown)
+    merged = {n: file[n] if v is None else v for n, v in overrides.items() if n in known}
+    checked = room.file_settings.changed(merged).model_dump()
+    await room.store.configure(
+        {name: None if value is None else checked[name] for name, value in changes.items()}
+    )
+    log.info("changed", room=room.name, changes=changes)
+    return web.json_response(_describe(room, await room.refresh()))
+
+
+async def reset_room(request: web.Request) -> web.Response:
+    """Empties the line; who is inside stays."""
+    room = _room(request)
+    removed = await room.store.reset()
+    log.info("reset", room=room.name, removed=removed)
+    return web.json_response({"room": room.name, "removed": removed})
+
+
+async def list_waiting(request: web.Request) -> web.Response:
+    room = _room(request)
+    offset, limit = _page(request)
+    rows = await room.store.line(offset=offset, limit=limit)
+    people = [
+        {"visitor": visitor, "position": offset + i, "order": order}
+        for i, (visitor, order) in enumerate(rows, start=1)
+    ]
+    return web.json_response({"room": room.name, "waiting": people})
+
+
+async def list_sessions(request: web.Request) -> web.Response:
+    room = _room(request)
+    offset, limit = _page(request)
+    rows = await room.store.sessions(offset=offset, limit=limit)
+    people = [{"visitor": visitor, "ends_at_ms": ends} for visitor, ends in rows]
+    return web.json_response({"room": room.name, "sessions": people})
+
+
+async def release_visitor(request: web.Request) -> web.Response:
+    """Ends one visitor's session or place."""
+    room = _room(request)
+    visitor = request.match_info["visitor"]
+    if not is_visitor(visitor):
+        return problem(422, "That is no visitor's id", errors=["visitor: 22 letters and digits"])
+    if not await room.release(visitor):
+        return problem(404, "Unknown visitor", detail=f"{visitor} is neither inside nor in line")
+    log.info("released", room=room.name, visitor=visitor)
+    return web.json_response({"room": room.name, "visitor": visitor, "released": True})
+
+
+def _room(request: web.Request) -> Room:
+    return request.app[ROOMS].get(request.match_info["room"])
+
+
+async def _json_object(request: web.Request) -> dict[str, Any]:
+    try:
+        body = json.loads(await request.text())
+    except (ValueError, LookupError):
+        raise ConfigError(["the body is not JSON"]) from None
+    if not isinstance(body, dict):
+        raise ConfigError(["the body must be a JSON object of settings"])
+    return body
+
+
+def _page(request: web.Request) -> tuple[int, int]:
+    problems, numbers = [], []
+    for name, default, most in (("offset", 0, 10**9), ("limit", 100, LIST_LIMIT)):
+        text = request.query.get(name, str(default))
+        if text.isascii() and text.isdigit() and int(text) <= most:
+            numbers.append(int(text))
+        else:
+            problems.append(f"{name}: a whole number from 0 to {most} (got {text[:40]!r})")
+    if problems:
+        raise ConfigError(problems)
+    return numbers[0], numbers[1]
+
+
+def _describe(room: Room, snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        "room": room.name,
+        "waiting": snapshot.waiting,
+        "active": snapshot.active,
+        "provisional": snapshot.provisional,
+        "wait_seconds": None if snapshot.wait_ms is None else snapshot.wait_ms // 1000,
+        "revision": snapshot.revision,
+        "settings": room.settings.model_dump(),
+        "changed": snapshot.overrides,
+        "counters": {
+            name: int(value)
+            for name, value in snapshot.counters.items()
+            if name not in _INTERNAL
+        },
+    }
+
+
+#: What the scripts remember for themselves, beside the counters.
+_INTERNAL = {"last_order", "tokens", "tokens_at", "measured_at", "busy", "calls", "drops"}

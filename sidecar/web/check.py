@@ -1,0 +1,123 @@
+"""nginx asks here about every request. 204 passes, 401 waits, 403 is refused.
+
+Never another status (auth_request makes a 500 of it), never a body (it costs the
+keepalive connection), at most one Set-Cookie (nginx before 1.23 keeps only the first).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import structlog
+from aiohttp import web
+
+from sidecar.base.model import State
+from sidecar.web.cookies import read_token, set_cookie
+from sidecar.web.keys import METRICS, ROOMS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sidecar.core.rooms import Answer, Room
+
+_STATUS = {
+    State.ADMITTED: 204,
+    State.WAITING: 401,
+    State.NOT_QUEUED: 401,
+    State.FULL: 403,
+    State.CLOSED: 403,
+}
+#: Unknown rooms that were logged already; each is a mistake in somebody's nginx.
+_MAX_LOGGED = 100
+
+log = structlog.get_logger()
+_logged: set[str] = set()
+
+
+async def check(request: web.Request) -> web.Response:
+    headers = request.headers
+    name = headers.get("X-Waitroom-Room", "")
+    room = request.app[ROOMS].find(name)
+    metrics = request.app[METRICS]
+    if room is None:
+        _log_unknown(name)
+        metrics.count_request("", "check", "unknown-room")
+        return _close_if_body(
+            request, web.Response(status=403, headers={"X-Waitroom-State": "unknown-room"})
+        )
+    if _is_preflight(headers):
+        answer_headers = {"X-Waitroom-State": State.ADMITTED.value}
+        return _close_if_body(request, web.Response(status=204, headers=answer_headers))
+    answer = await room.check(read_token(headers, room), may_join=takes_place(headers))
+    metrics.count_request(room.name, "check", answer.state)
+    response = web.Response(
+        status=_STATUS[answer.state], headers=_answer_headers(room, answer, headers)
+    )
+    return _close_if_body(request, response)
+
+
+def _answer_headers(room: Room, answer: Answer, headers: Mapping[str, str]) -> dict[str, str]:
+    said = {"X-Waitroom-State": answer.state.value}
+    if answer.token is not None:
+        said["Set-Cookie"] = set_cookie(headers, room, answer.token)
+    if answer.state is State.ADMITTED:
+        return said
+    said["X-Waitroom-Status"] = str(room.settings.queueing_status_code)
+    standing = answer.standing
+    refresh_ms = standing.refresh_ms if standing else 0
+    said["Retry-After"] = str(max(1, math.ceil(refresh_ms / 1000)))
+    if standing is not None and answer.state is State.WAITING:
+        said["X-Waitroom-Position"] = str(standing.ahead + 1)
+        if answer.wait is not None:
+            said["X-Waitroom-Wait"] = str(answer.wait.seconds)
+    return said
+
+
+def takes_place(headers: Mapping[str, str]) -> bool:
+    """Whether a request without a cookie comes from somebody who wants to get in.
+
+    Navigations do, and programs. A page's images, scripts and background requests do
+    not, nor does a browser that fetches ahead: nobody would wait in those places.
+    """
+    purpose = headers.get("Sec-Purpose") or headers.get("Purpose") or headers.get("X-Moz") or ""
+    if "prefetch" in purpose.lower():
+        return False
+    accept = headers.get("Accept", "").lower()
+    if "json" in accept:
+        return True
+    mode = headers.get("Sec-Fetch-Mode")
+    if mode is not None:
+        return mode == "navigate"
+    dest = headers.get("Sec-Fetch-Dest")
+    if dest is not None:
+        return dest in {"document", "iframe", "frame"}
+    if "text/html" in accept:
+        return True
+    # No browser of the last years: a program says */* or nothing at all, an old browser's
+    # script or image says */* or image/*.
+    from_browser = headers.get("User-Agent", "").startswith("Mozilla/")
+    return accept in {"", "*/*"} and not from_browser
+
+
+def _is_preflight(headers: Mapping[str, str]) -> bool:
+    """A CORS preflight carries no cookie by its nature; the request after it is asked about."""
+    method = headers.get("X-Original-Method") or headers.get("X-Forwarded-Method") or ""
+    return method == "OPTIONS" and "Access-Control-Request-Method" in headers
+
+
+def _close_if_body(request: web.Request, response: web.Response) -> web.Response:
+    """A body that nobody reads would be taken for the next visitor's request."""
+    if request.can_read_body:
+        response.force_close()
+    return response
+
+
+def _log_unknown(name: str) -> None:
+    if name not in _logged and len(_logged) < _MAX_LOGGED:
+        _logged.add(name)
+        log.error(
+            "unknown_room",
+            room=name[:64],
+            hint='no such room is configured; look at "set $waitroom_room" in nginx',
+        )

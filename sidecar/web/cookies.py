@@ -1,0 +1,31 @@
+"""Reading and writing the one cookie of a room."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from sidecar.base.model import TICKET_LIFETIME_MS, Pass, Ticket
+from sidecar.base.tokens import cookie_value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sidecar.core.rooms import Room
+
+
+def read_token(headers: Mapping[str, str], room: Room) -> Ticket | Pass | None:
+    return room.tokens.read(cookie_value(headers.get("Cookie"), room.tokens.cookie_name))
+
+
+def set_cookie(headers: Mapping[str, str], room: Room, token: Ticket | Pass) -> str:
+    """The value of Set-Cookie. It lives as long as the token is worth something."""
+    if isinstance(token, Pass):
+        life_s = max(1, math.ceil((token.expires_ms - room.clock.now_ms()) / 1000))
+    else:
+        life_s = TICKET_LIFETIME_MS // 1000
+    secure = "; Secure" if headers.get("X-Forwarded-Proto") == "https" else ""
+    return (
+        f"{room.tokens.cookie_name}={room.tokens.write(token)}; Max-Age={life_s}; "
+        f"Path=/; HttpOnly; SameSite=Lax{secure}"
+    )

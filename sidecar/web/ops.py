@@ -1,0 +1,34 @@
+"""Health and metrics, for those who run it."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from sidecar.base.errors import StoreError
+
+from sidecar.web.keys import METRICS, ROOMS, STOPPING
+from sidecar.web.problems import problem
+
+
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+async def healthz(_request: web.Request) -> web.Response:
+    """The process answers."""
+    return web.json_response({"status": "ok"})
+
+
+async def readyz(request: web.Request) -> web.Response:
+    """The process answers, its store too, and it is not about to stop."""
+    if request.app[STOPPING]:
+        return problem(503, "Stopping", retry_after=5)
+    for room in request.app[ROOMS]:
+        try:
+            await room.store.snapshot(revoked_since_ms=room.clock.now_ms())
+        except StoreError as error:
+            return problem(503, "The store does not answer", detail=str(error), retry_after=5)
+    return web.json_response({"status": "ready"})
+
+
+async def metrics(request: web.Request) -> web.Response:
+    return web.Response(body=request.app[METRICS].text(), headers={"Content-Type": _TEXT})

@@ -1,0 +1,108 @@
+"""The sidecar's own version of the waiting page, for browsers without JavaScript and for
+visitors who are sent to it.
+
+The page's one source is static/waiting.html. nginx fills its `<!--# echo … -->` places
+(server-side includes); so does this module, with more of them, and in the visitor's language.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sidecar.core.estimate import Wait
+
+_ECHO = re.compile(r'<!--# echo var="(\w+)"(?: encoding="\w+")? default="([^"]*)" -->')
+_QUALITY = re.compile(r"\s*;\s*q\s*=\s*([01](?:\.\d{0,3})?)\s*\Z")
+LANGUAGES = ("en", "zh-CN", "ja", "ko", "es", "fr", "de", "ar")
+_RIGHT_TO_LEFT = {"ar"}
+_BY_BASE = {language.split("-")[0].lower(): language for language in LANGUAGES}
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+
+
+def find_static() -> Path:
+    """The static files: of the checkout, or those installed with the package."""
+    package = Path(__file__).resolve().parent.parent
+    beside = package.parent / "static"
+    return beside if (beside / "waiting.html").exists() else package / "share" / "static"
+
+
+def choose_language(accept: str | None) -> str:
+    """The first of the visitor's languages that the page has, English otherwise."""
+    ranked: list[tuple[float, int, str]] = []
+    for index, part in enumerate((accept or "")[:500].split(",")):
+        tag, semicolon, rest = part.partition(";")
+        match = _QUALITY.match(";" + rest) if semicolon else None
+        quality = float(match[1]) if match else 1.0
+        language = _BY_BASE.get(tag.strip().lower().split("-")[0])
+        if language and quality > 0:
+            ranked.append((-quality, index, language))
+    return min(ranked)[2] if ranked else "en"
+
+
+class Page:
+    """Renders the page from the static files."""
+
+    def __init__(self, static: Path) -> None:
+        self._static = static
+        self._template = (static / "waiting.html").read_text(encoding="utf-8")
+        self._texts = cache(self._load)
+
+    def render(self, *, language: str, view: str, values: Mapping[str, str]) -> str:
+        """`view` names the heading's text; `values` fill the waitroom_… places."""
+        texts = self._texts(language)
+        filled = {f"t_{key}": text for key, text in texts.items()}
+        heading, intro = _VIEWS[view]
+        filled["t_heading"], filled["t_intro"] = texts[heading], texts[intro]
+        filled |= {f"waitroom_{key}": value for key, value in values.items()}
+        filled["waitroom_lang"] = language
+        filled["waitroom_dir"] = "rtl" if language in _RIGHT_TO_LEFT else "ltr"
+
+        def fill(match: re.Match[str]) -> str:
+            return html.escape(filled.get(match[1], match[2]))
+
+        return _ECHO.sub(fill, self._template)
+
+    def wait_in_words(self, language: str, wait: Wait | None) -> str:
+        """The estimate as the page's script words it."""
+        texts = self._texts(language)
+        if wait is None:
+            return texts["wait_unknown"]
+        low_s, high_s = wait.low, wait.high
+        if high_s <= 60:
+            return texts["wait_less"]
+        if low_s >= 7200:
+            return texts["wait_more"]
+        step = 60 * (1 if high_s <= 1200 else 5 if high_s <= 3600 else 10)
+        low = low_s // step * step // 60
+        high = math.ceil(high_s / step) * step // 60
+        key = "wait_under" if low < 1 else "wait_range" if low < high else "wait_about"
+        return texts[key].format(low=low, high=high, n=high)
+
+    def _load(self, language: str) -> dict[str, str]:
+        file = self._static / "i18n" / f"{language}.json"
+        texts: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
+        return texts
+
+
+#: view -> the texts of its heading and its first paragraph
+_VIEWS = {
+    "waiting": ("heading", "intro"),
+    "admitted": ("turn", "turn_intro"),
+    "full": ("full", "stay"),
+    "closed": ("closed", "stay"),
+    "not_queued": ("lost", "lost_intro"),
+    "left": ("left", "left_intro"),
+}

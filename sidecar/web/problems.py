@@ -1,0 +1,64 @@
+"""Errors as RFC 9457 problem documents; the one place that turns errors into responses."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from aiohttp import web
+
+from sidecar.base.errors import ConfigError, StoreError, UnknownRoomError
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler
+
+#: What a client is told to wait when the store is away.
+STORE_RETRY_S = 5
+
+log = structlog.get_logger()
+
+
+def problem(status: int, title: str, **members: Any) -> web.Response:
+    """A problem document; `detail`, `errors` and the like are its members."""
+    document = {"type": "about:blank", "title": title, "status": status, **members}
+    headers = {"Cache-Control": "no-store"}
+    if "retry_after" in members:
+        headers["Retry-After"] = str(members["retry_after"])
+    return web.Response(
+        status=status,
+        text=json.dumps(document),
+        content_type="application/problem+json",
+        headers=headers,
+    )
+
+
+@web.middleware
+async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turns whatever a handler raises into a problem document."""
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        response = problem(error.status, error.reason)
+        if "Allow" in error.headers:
+            response.headers["Allow"] = error.headers["Allow"]
+        return response
+    except UnknownRoomError as error:
+        return problem(404, "Unknown room", detail=str(error))
+    except ConfigError as error:
+        return problem(
+            422, "A setting is not allowed", detail="Nothing was changed.", errors=error.problems
+        )
+    except StoreError as error:
+        log.warning("store_away", path=request.path, error=str(error))
+        return problem(
+            503,
+            "The store does not answer",
+            detail="Places are kept. Try again in a moment.",
+            retry_after=STORE_RETRY_S,
+        )
+    except Exception:
+        log.exception("unexpected", path=request.path)
+        return problem(500, "An error of the waiting room", detail="It was logged.")

@@ -1,0 +1,66 @@
+"""Every door, on one page.
+
+The edge listener is for nginx, and through it for visitors. The ops listener is private.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from sidecar.web import admin, check, keys, ops, waiting
+from sidecar.web.page import Page
+from sidecar.web.problems import problems
+
+if TYPE_CHECKING:
+    from sidecar.base.metrics import Metrics
+    from sidecar.base.settings import Settings
+    from sidecar.core.rooms import Rooms
+
+#: No door reads more than a form with one address in it.
+MAX_BODY = 65_536
+
+
+def edge_app(rooms: Rooms, metrics: Metrics, static: Path) -> web.Application:
+    app = web.Application(middlewares=[problems], client_max_size=MAX_BODY)
+    app[keys.ROOMS] = rooms
+    app[keys.METRICS] = metrics
+    app[keys.PAGE] = Page(static)
+    app.add_routes(
+        [
+            web.route("*", "/check", check.check),
+            web.get("/_waitroom/{room}/status", waiting.status),
+            web.post("/_waitroom/{room}/join", waiting.join),
+            web.post("/_waitroom/{room}/leave", waiting.leave),
+            web.static("/_waitroom/static", static),
+            web.get("/_waitroom/{room}/", waiting.page),
+        ]
+    )
+    return app
+
+
+def ops_app(
+    settings: Settings, rooms: Rooms, metrics: Metrics, stopping: list[bool]
+) -> web.Application:
+    app = web.Application(middlewares=[problems, admin.authorised], client_max_size=MAX_BODY)
+    app[keys.SETTINGS] = settings
+    app[keys.ROOMS] = rooms
+    app[keys.METRICS] = metrics
+    app[keys.STOPPING] = stopping
+    app.add_routes(
+        [
+            web.get("/healthz", ops.healthz),
+            web.get("/readyz", ops.readyz),
+            web.get("/metrics", ops.metrics),
+            web.get("/admin/rooms", admin.list_rooms),
+            web.get("/admin/rooms/{room}", admin.show_room),
+            web.patch("/admin/rooms/{room}", admin.change_room),
+            web.post("/admin/rooms/{room}/reset", admin.reset_room),
+            web.get("/admin/rooms/{room}/waiting", admin.list_waiting),
+            web.get("/admin/rooms/{room}/sessions", admin.list_sessions),
+            web.post("/admin/rooms/{room}/visitors/{visitor}/release", admin.release_visitor),
+        ]
+    )
+    return app

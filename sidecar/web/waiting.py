@@ -1,0 +1,191 @@
+"""The waiting side: status (a heartbeat), join, leave, and the page itself."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from sidecar.base.model import Outcome, State
+from sidecar.web.check import takes_place
+from sidecar.web.cookies import read_token, set_cookie
+from sidecar.web.keys import METRICS, PAGE, ROOMS
+from sidecar.web.page import CONTENT_SECURITY_POLICY, choose_language
+from sidecar.web.problems import STORE_RETRY_S, problem
+
+if TYPE_CHECKING:
+    from sidecar.core.rooms import Answer, Room
+
+#: When to look again while nothing better is known, seconds.
+DEFAULT_REFRESH_S = 5.0
+_NO_STORE = {"Cache-Control": "no-store"}
+
+
+async def status(request: web.Request) -> web.Response:
+    """Where the visitor stands. Asking is the heartbeat; it takes no place."""
+    return await _answer(request, "status", may_join=False)
+
+
+async def join(request: web.Request) -> web.Response:
+    """Takes a place; a visitor who has one keeps it."""
+    if _wants_page(request):
+        return await _shown(request, "join", may_join=True)
+    return await _answer(request, "join", may_join=True)
+
+
+async def leave(request: web.Request) -> web.Response:
+    """Gives up the place or the session."""
+    room = _room(request)
+    await room.leave(read_token(request.headers, room))
+    request.app[METRICS].count_request(room.name, "leave", State.NOT_QUEUED)
+    if _wants_page(request):
+        return _page(request, room, None, "left", await _form_next(request))
+    return web.json_response(_document(room, None), headers=_NO_STORE)
+
+
+async def page(request: web.Request) -> web.Response:
+    """The waiting page with its numbers; enters by itself when the turn comes."""
+    return await _shown(request, "page", may_join=takes_place(request.headers))
+
+
+def safe_next(value: str) -> str:
+    """A path on this site, or "/" for whatever could lead elsewhere."""
+    if not value.startswith("/") or value[1:2] in {"/", "\\"}:
+        return "/"
+    if any(ord(c) <= 32 or ord(c) == 127 or c == "\\" for c in value):
+        return "/"
+    return value
+
+
+async def _answer(request: web.Request, door: str, *, may_join: bool) -> web.Response:
+    room = _room(request)
+    answer = await room.check(read_token(request.headers, room), may_join=may_join)
+    request.app[METRICS].count_request(room.name, door, answer.state)
+    if answer.store_away and answer.joined_ms is None:
+        return problem(503, "The store does not answer", retry_after=STORE_RETRY_S)
+    limited_ms = answer.standing.limited_ms if answer.standing else 0
+    if limited_ms and answer.state is State.WAITING:
+        return problem(
+            429,
+            "Too many polls",
+            detail="Your place is kept. Ask again after Retry-After seconds.",
+            retry_after=math.ceil(limited_ms / 1000),
+        )
+    response = web.Response(
+        text=json.dumps(_document(room, answer)),
+        content_type="application/json",
+        headers=_NO_STORE,
+    )
+    _give_cookie(request, room, answer, response)
+    return response
+
+
+async def _shown(request: web.Request, door: str, *, may_join: bool) -> web.Response:
+    room = _room(request)
+    answer = await room.check(read_token(request.headers, room), may_join=may_join)
+    request.app[METRICS].count_request(room.name, door, answer.state)
+    following = await _form_next(request) if request.method == "POST" else _query_next(request)
+    response: web.Response
+    if answer.state is State.ADMITTED:
+        response = web.Response(status=303, headers={"Location": following, **_NO_STORE})
+    else:
+        response = _page(request, room, answer, answer.state.value, following)
+    _give_cookie(request, room, answer, response)
+    return response
+
+
+def _page(
+    request: web.Request, room: Room, answer: Answer | None, view: str, following: str
+) -> web.Response:
+    language = choose_language(request.headers.get("Accept-Language"))
+    document = _document(room, answer)
+    shown = request.app[PAGE]
+    refresh = max(1, math.ceil(document["refresh_after_seconds"]))
+    values = {
+        "room": room.name,
+        "state": document["state"],
+        "next": following,
+        "position": str(document["position"] or ""),
+        "waiting": str(document["waiting"] if document["waiting"] is not None else ""),
+        "wait": shown.wait_in_words(language, answer.wait if answer else None),
+        "message": document["message"] or "",
+        "updated": datetime.now(UTC).strftime("%H:%M:%S UTC"),
+        "refresh": str(refresh),
+    }
+    headers = {
+        **_NO_STORE,
+        "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+        "Content-Language": language,
+        "Referrer-Policy": "same-origin",
+    }
+    return web.Response(
+        text=shown.render(language=language, view=view, values=values),
+        content_type="text/html",
+        charset="utf-8",
+        headers=headers,
+    )
+
+
+def _document(room: Room, answer: Answer | None) -> dict[str, Any]:
+    """The status document; `answer` None is somebody who has just left."""
+    state = answer.state if answer else State.NOT_QUEUED
+    standing = answer.standing if answer else None
+    waits = standing is not None and standing.outcome is Outcome.WAITING
+    wait = answer.wait if answer else None
+    refresh_s = standing.refresh_ms / 1000 if standing and standing.refresh_ms else None
+    waiting = standing.waiting if standing else room.snapshot.waiting if room.snapshot else None
+    document: dict[str, Any] = {
+        "state": state.value,
+        "position": standing.ahead + 1 if standing and waits else None,
+        "waiting": waiting,
+        "ahead": standing.ahead if standing and waits else None,
+        "wait_seconds": wait.seconds if wait else None,
+        "wait_seconds_low": wait.low if wait else None,
+        "wait_seconds_high": wait.high if wait else None,
+        "joined_at": _iso(answer.joined_ms) if answer and answer.joined_ms else None,
+        "updated_at": _iso(standing.now_ms if standing else room.clock.now_ms()),
+        "refresh_after_seconds": refresh_s or DEFAULT_REFRESH_S,
+        "message": room.settings.message,
+        "room": room.name,
+    }
+    if answer and answer.store_away:
+        document["paused"] = True
+    return document
+
+
+def _give_cookie(request: web.Request, room: Room, answer: Answer, response: web.Response) -> None:
+    if answer.token is not None:
+        response.headers["Set-Cookie"] = set_cookie(request.headers, room, answer.token)
+
+
+def _room(request: web.Request) -> Room:
+    return request.app[ROOMS].get(request.match_info["room"])
+
+
+def _wants_page(request: web.Request) -> bool:
+    accept = request.headers.get("Accept", "").lower()
+    return "text/html" in accept and "json" not in accept
+
+
+def _query_next(request: web.Request) -> str:
+    """`next` is the last parameter and goes to the end: nginx cannot encode it."""
+    _, found, value = request.rel_url.raw_query_string.partition("next=")
+    return safe_next(value) if found else "/"
+
+
+async def _form_next(request: web.Request) -> str:
+    try:
+        form = await request.post()
+    except (ValueError, LookupError, web.HTTPException):
+        return "/"
+    value = form.get("next", "/")
+    return safe_next(value) if isinstance(value, str) else "/"
+
+
+def _iso(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+

@@ -1,0 +1,97 @@
+"""What every test may use: a redis-server of the session's own, and a clock to turn."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from sidecar.base.clock import StoreClock
+from sidecar.base.settings import RoomSettings
+from sidecar.store.connect import connect
+from sidecar.store.rooms import RoomStore
+from tests.processes import Process, wait_until
+
+_numbers = itertools.count()
+
+
+class Time:
+    """The store's time, turned by the test."""
+
+    def __init__(self, now_ms: int = 1_800_000_000_000) -> None:
+        self.now_ms = now_ms
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+    def forward(self, seconds: float) -> None:
+        self.now_ms += round(seconds * 1000)
+
+
+@pytest.fixture(scope="session")
+def redis_socket():
+    """The socket of a redis-server that lives as long as the test session."""
+    binary = shutil.which("redis-server")
+    if binary is None:
+        pytest.fail("redis-server is not installed; run make install")
+    with tempfile.TemporaryDirectory(prefix="waitroom-test-") as folder:
+        socket = Path(folder) / "redis.sock"
+        command = [binary, "--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", folder]
+        with Process(command, log=Path(folder) / "redis.log"):
+            wait_until(socket.exists, "redis-server's socket")
+            wait_until(lambda: _ping(socket), "redis-server's answer")
+            yield socket
+
+
+def _ping(socket: Path) -> bool:
+    done = subprocess.run(
+        ["redis-cli", "-s", str(socket), "ping"], capture_output=True, check=False, timeout=5
+    )
+    return done.stdout.strip() == b"PONG"
+
+
+@pytest.fixture(params=["redis", "memory"])
+def store_url(request):
+    """Each kind of store in turn. Rooms are named apart, so nothing is ever flushed."""
+    if request.param == "memory":
+        return "memory://"
+    return f"unix://{request.getfixturevalue('redis_socket')}"
+
+
+@pytest.fixture
+async def redis(store_url):
+    client = connect(store_url, timeout_s=5)
+    yield client
+    await client.aclose()
+
+
+@pytest.fixture
+def turn():
+    return Time()
+
+
+@pytest.fixture
+def make_room_store(redis, turn):
+    """Makes the store of a new room; settings by name."""
+
+    def make(*, room: str | None = None, **settings) -> RoomStore:
+        settings = {"total_active_users": 1, **settings}
+        return RoomStore(
+            redis,
+            room or new_room_name(),
+            settings=RoomSettings(**settings).for_scripts(),
+            clock=StoreClock(),
+            now_ms=turn,
+            timeout_s=5,
+        )
+
+    return make
+
+
+def new_room_name() -> str:
+    return f"t{next(_numbers)}-{time.time_ns()}"

@@ -1,0 +1,82 @@
+"""Servers that tests start: on free ports and sockets, stopped by their own pid."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+
+class Process(AbstractContextManager["Process"]):
+    """A process that lives within a `with` block; its output goes to `log`."""
+
+    def __init__(self, command: list[str], *, log: Path, **options: Any) -> None:
+        self._command = command
+        self.log = log
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Process:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        with self.log.open("ab") as out:
+            self._process = subprocess.Popen(
+                self._command, stdout=out, stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL, **self._options,
+            )  # fmt: skip
+
+    def stop(self, timeout_s: float = 10) -> int | None:
+        """SIGTERM, then SIGKILL when it does not end; its exit status."""
+        if self._process is None:
+            return None
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait(timeout_s)
+        return self._process.returncode
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(10)
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until(true: Callable[[], bool], what: str, timeout_s: float = 15) -> None:
+    """Looks every 20 ms; fails with `what` when it does not become true."""
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end:
+        if true():
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"{what} did not come within {timeout_s:g} s")
