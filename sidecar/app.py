@@ -17,7 +17,7 @@ from sidecar.base.errors import ConfigError
 from sidecar.base.metrics import Metrics
 from sidecar.base.tokens import Tokens
 from sidecar.core.rooms import Room, Rooms
-from sidecar.store.connect import connect
+from sidecar.store.connect import close, connect
 from sidecar.store.rooms import Observer, RoomStore
 from sidecar.web.page import find_static
 from sidecar.web.routes import edge_app, ops_app
@@ -69,7 +69,7 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
     redis = connect(settings.store, timeout_s=settings.store_timeout)
     rooms = make_rooms(settings, redis, clock, metrics)
     async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback(redis.aclose)
+        stack.push_async_callback(close, redis)
         if not await refresh_once(rooms, metrics):
             log.warning("store_away", hint="newcomers wait until the store answers")
         for work in (refresh_forever(rooms, metrics), sweep_forever(rooms, metrics)):

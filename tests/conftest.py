@@ -13,7 +13,7 @@ import pytest
 
 from sidecar.base.clock import StoreClock
 from sidecar.base.settings import RoomSettings
-from sidecar.store.connect import connect
+from sidecar.store.connect import close, connect
 from sidecar.store.rooms import RoomStore
 from tests.processes import Process, wait_until
 
@@ -67,7 +67,7 @@ def store_url(request):
 async def redis(store_url):
     client = connect(store_url, timeout_s=5)
     yield client
-    await client.aclose()
+    await close(client)
 
 
 @pytest.fixture

@@ -37,3 +37,8 @@ def connect(url: str, *, timeout_s: float) -> Redis:
     if url.startswith("unix://"):
         del options["socket_keepalive"]
     return Redis(connection_pool=BlockingConnectionPool.from_url(url, **options))
+
+
+async def close(redis: Redis) -> None:
+    """Closes the client and every connection it has open."""
+    await redis.aclose(close_connection_pool=True)

@@ -7,13 +7,14 @@ keepalive connection), at most one Set-Cookie (nginx before 1.23 keeps only the 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
 from aiohttp import web
 
 from sidecar.base.model import State
-from sidecar.web.cookies import read_token, set_cookie
+from sidecar.web.cookies import read_given, read_token, set_cookie
 from sidecar.web.keys import METRICS, ROOMS
 
 if TYPE_CHECKING:
@@ -49,7 +50,11 @@ async def check(request: web.Request) -> web.Response:
     if _is_preflight(headers):
         answer_headers = {"X-Waitroom-State": State.ADMITTED.value}
         return _close_if_body(request, web.Response(status=204, headers=answer_headers))
-    answer = await room.check(read_token(headers, room), may_join=takes_place(headers))
+    given = read_given(headers, room) if "X-Waitroom-Given" in headers else None
+    token = given or read_token(headers, room)
+    answer = await room.check(token, may_join=takes_place(headers))
+    if given is not None and answer.token is None:
+        answer = replace(answer, token=given)  # what nginx forgets unless it is said again
     metrics.count_request(room.name, "check", answer.state)
     response = web.Response(
         status=_STATUS[answer.state], headers=_answer_headers(room, answer, headers)

@@ -18,6 +18,15 @@ def read_token(headers: Mapping[str, str], room: Room) -> Ticket | Pass | None:
     return room.tokens.read(cookie_value(headers.get("Cookie"), room.tokens.cookie_name))
 
 
+def read_given(headers: Mapping[str, str], room: Room) -> Ticket | Pass | None:
+    """The token of a Set-Cookie that this very request was given already.
+
+    An internal redirect in nginx (index, rewrite) asks about one request twice, the
+    second time still with the cookies that the browser sent.
+    """
+    return room.tokens.read(cookie_value(headers.get("X-Waitroom-Given"), room.tokens.cookie_name))
+
+
 def set_cookie(headers: Mapping[str, str], room: Room, token: Ticket | Pass) -> str:
     """The value of Set-Cookie. It lives as long as the token is worth something."""
     if isinstance(token, Pass):

@@ -39,7 +39,10 @@ async def join(request: web.Request) -> web.Response:
 async def leave(request: web.Request) -> web.Response:
     """Gives up the place or the session."""
     room = _room(request)
-    await room.leave(read_token(request.headers, room))
+    # Only nginx can say so: it passes no header of the visitor's on but those it names.
+    by_site = request.headers.get("X-Waitroom-Release") == "site"
+    why = "released" if by_site else "left"
+    await room.leave(read_token(request.headers, room), why=why)
     request.app[METRICS].count_request(room.name, "leave", State.NOT_QUEUED)
     if _wants_page(request):
         return _page(request, room, None, "left", await _form_next(request))

@@ -1,0 +1,203 @@
+"""A whole site: redis-server, replicas, an origin and nginx, in a temporary folder.
+
+Every server listens on a free port or a socket of its own and is stopped by its pid.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Any
+
+from tests.processes import Process, free_port, wait_until
+
+ROOT = Path(__file__).resolve().parent.parent
+SECRET = "test-secret-test-secret-test-secret-00"
+ADMIN_TOKEN = "test-admin-token-0000"
+
+#: What a newcomer writes, and nothing else.
+PLAIN_LOCATION = """
+location / {
+    set $waitroom_room shop;
+    include waitroom/location.conf;
+    proxy_pass http://origin;
+}
+location /done {
+    set $waitroom_room shop;
+    include waitroom/location.conf;
+    include waitroom/release.conf;
+    proxy_pass http://origin;
+}
+"""
+
+
+class Site(AbstractContextManager["Site"]):
+    """Starts everything on entry; `url` is nginx, `edges` and `ops` are the replicas.
+
+    `rooms` are settings by room name. `http`, `server` and `locations` are nginx lines
+    at those levels; `server` comes before the include, `locations` after it.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        *,
+        rooms: dict[str, dict[str, Any]] | None = None,
+        replicas: int = 1,
+        locations: str = PLAIN_LOCATION,
+        server: str = "",
+        http: str = "",
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        self.rooms = rooms or {"shop": {"total_active_users": 1}}
+        self._count = replicas
+        self._locations, self._server, self._http = locations, server, http
+        self._settings = settings or {}
+        self._stack = ExitStack()
+        self.replicas: list[Process] = []
+        self.edges: list[str] = []
+        self.ops: list[str] = []
+
+    def __enter__(self) -> Site:
+        try:
+            self._start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _start(self) -> None:
+        # Not under pytest's folder: a unix socket's path has 107 bytes at most.
+        self.folder = Path(tempfile.mkdtemp(prefix="wr-"))
+        self._stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+        # nginx's workers may run as another user.
+        self.folder.chmod(0o755)
+        self.redis_socket = self.folder / "redis.sock"
+        self.redis = self._run(
+            "redis",
+            ["redis-server", "--port", "0", "--unixsocket", str(self.redis_socket),
+             "--save", "", "--dir", str(self.folder)],
+        )  # fmt: skip
+        wait_until(self.redis_socket.exists, "redis-server")
+        for number in range(self._count):
+            self._start_replica(number)
+        self.origin_port = free_port()
+        self.origin = self._run(
+            "origin", [sys.executable, str(ROOT / "tests" / "origin.py"), str(self.origin_port)]
+        )
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._write_nginx()
+        self.nginx = self._run(
+            "nginx",
+            [nginx_binary(), "-p", str(self.folder), "-c", str(self.folder / "nginx.conf")],
+        )
+        wait_until(lambda: _answers(f"http://127.0.0.1:{self.origin_port}/"), "the origin")
+        for ops in self.ops:
+            wait_until(lambda ops=ops: _answers(f"{ops}/readyz"), "a replica")
+        wait_until(lambda: _answers(f"{self.url}/_waitroom/"), f"nginx: {self.nginx.output}")
+
+    def _start_replica(self, number: int) -> None:
+        edge, ops = free_port(), free_port()
+        lines = [
+            f"store = {json.dumps(f'unix://{self.redis_socket}')}",
+            f"secret_keys = [{json.dumps(SECRET)}]",
+            f"admin_token = {json.dumps(ADMIN_TOKEN)}",
+            f'edge_listen = "127.0.0.1:{edge}"',
+            f'ops_listen = "127.0.0.1:{ops}"',
+        ]
+        lines += [f"{name} = {json.dumps(value)}" for name, value in self._settings.items()]
+        for room, settings in self.rooms.items():
+            lines.append(f"[rooms.{room}]")
+            lines += [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
+        config = self.folder / f"replica-{number}.toml"
+        config.write_text("\n".join(lines) + "\n")
+        command = [str(Path(sys.executable).parent / "waitroom"), "serve", "--config", str(config)]
+        self.replicas.append(self._run(f"replica-{number}", command))
+        self.edges.append(f"http://127.0.0.1:{edge}")
+        self.ops.append(f"http://127.0.0.1:{ops}")
+
+    def _write_nginx(self) -> None:
+        includes = self.folder / "waitroom"
+        shutil.copytree(ROOT / "nginx" / "waitroom", includes)
+        settings = (includes / "settings.conf").read_text()
+        servers = "\n".join(f"    server {e.removeprefix('http://')} max_fails=0;" for e in self.edges)
+        settings = re.sub(r"    server 127\.0\.0\.1:8400 max_fails=0;", servers, settings)
+        settings = settings.replace("/etc/nginx/waitroom/static", str(ROOT / "static"))
+        (includes / "settings.conf").write_text(settings)
+        (self.folder / "tmp").mkdir(mode=0o777)
+        (self.folder / "nginx.conf").write_text(NGINX.format(
+            user="user root;" if os.geteuid() == 0 else "",
+            folder=self.folder, port=self.port, origin=self.origin_port,
+            http=self._http, server=self._server, locations=self._locations,
+        ))  # fmt: skip
+
+    def _run(self, name: str, command: list[str]) -> Process:
+        process = Process(command, log=self.folder / f"{name}.log")
+        return self._stack.enter_context(process)
+
+    def admin(self, method: str, path: str, body: object = None, *, replica: int = 0) -> Any:
+        """The admin call's document."""
+        request = urllib.request.Request(
+            f"{self.ops[replica]}/admin{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {ADMIN_TOKEN}"},
+        )
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return json.load(answer)
+
+    def room(self, name: str = "shop") -> dict[str, Any]:
+        document: dict[str, Any] = self.admin("GET", f"/rooms/{name}")
+        return document
+
+
+def nginx_binary() -> str:
+    return shutil.which("nginx") or "/usr/sbin/nginx"
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2):
+            return True
+    except urllib.error.HTTPError as error:
+        return error.code == 404
+    except OSError:
+        return False
+
+
+NGINX = """\
+{user}
+daemon off;
+pid {folder}/nginx.pid;
+error_log {folder}/nginx.log warn;
+worker_processes 1;
+events {{ worker_connections 4096; }}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/tmp/body;
+    proxy_temp_path {folder}/tmp/proxy;
+    fastcgi_temp_path {folder}/tmp/fastcgi;
+    uwsgi_temp_path {folder}/tmp/uwsgi;
+    scgi_temp_path {folder}/tmp/scgi;
+    upstream origin {{ server 127.0.0.1:{origin}; keepalive 64; }}
+    {http}
+    include waitroom/http.conf;
+    server {{
+        listen 127.0.0.1:{port} backlog=4096;
+        {server}
+        include waitroom/server.conf;
+        {locations}
+    }}
+}}
+"""
