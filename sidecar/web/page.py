@@ -65,7 +65,7 @@ class Page:
         texts = self._texts(language)
         filled = {f"t_{key}": text for key, text in texts.items()}
         heading, intro = _VIEWS[view]
-        filled["t_heading"], filled["t_intro"] = texts[heading], texts[intro]
+        filled["t_heading"], filled["t_intro"] = texts[heading], texts.get(intro, "")
         filled |= {f"waitroom_{key}": value for key, value in values.items()}
         filled["waitroom_lang"] = language
         filled["waitroom_dir"] = "rtl" if language in _RIGHT_TO_LEFT else "ltr"
@@ -88,8 +88,8 @@ class Page:
         step = 60 * (1 if high_s <= 1200 else 5 if high_s <= 3600 else 10)
         low = low_s // step * step // 60
         high = math.ceil(high_s / step) * step // 60
-        key = "wait_under" if low < 1 else "wait_range" if low < high else "wait_about"
-        return texts[key].format(low=low, high=high, n=high)
+        span = f"{low}–{high}" if 1 <= low < high else str(high)  # noqa: RUF001 - as in print
+        return texts["wait_under" if low < 1 else "wait_about"].format(n=span)
 
     def _load(self, language: str) -> dict[str, str]:
         file = self._static / "i18n" / f"{language}.json"
@@ -104,5 +104,5 @@ _VIEWS = {
     "full": ("full", "stay"),
     "closed": ("closed", "stay"),
     "not_queued": ("lost", "lost_intro"),
-    "left": ("left", "left_intro"),
+    "left": ("left", ""),
 }

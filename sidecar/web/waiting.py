@@ -106,7 +106,9 @@ def _page(
     language = choose_language(request.headers.get("Accept-Language"))
     document = _document(room, answer)
     shown = request.app[PAGE]
-    refresh = max(1, math.ceil(document["refresh_after_seconds"]))
+    # Who left, or has no place, is not brought back by the page's own refresh.
+    stays = document["state"] == State.NOT_QUEUED
+    refresh = "" if stays else str(max(1, math.ceil(document["refresh_after_seconds"])))
     values = {
         "room": room.name,
         "state": document["state"],
@@ -116,7 +118,7 @@ def _page(
         "wait": shown.wait_in_words(language, answer.wait if answer else None),
         "message": document["message"] or "",
         "updated": datetime.now(UTC).strftime("%H:%M:%S UTC"),
-        "refresh": str(refresh),
+        "refresh": refresh,
     }
     headers = {
         **_NO_STORE,

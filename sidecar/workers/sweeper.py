@@ -59,5 +59,6 @@ async def sweep(room: Room, metrics: Metrics) -> int:
     metrics.sweeps.labels(room.name).inc()
     metrics.swept.labels(room.name, "waiting").inc(waiting)
     metrics.swept.labels(room.name, "sessions").inc(sessions)
-    log.info("swept", room=room.name, waiting=waiting, sessions=sessions)
+    said = log.info if waiting or sessions else log.debug
+    said("swept", room=room.name, waiting=waiting, sessions=sessions)
     return waiting

@@ -24,6 +24,7 @@ local function leave(visitor, why)
       event(why, visitor, 'session')
     else
       redis_call('ZREM', ACTIVE, visitor)
+      measure_ends(1, 0)
       event(why, visitor, 'called')
     end
   end

@@ -25,7 +25,6 @@ local function call_next()
       free = free - 1
       spend_token()
       tokens = tokens - 1
-      measure_calls(1)
       event('called', visitor, 'head')
     end
   end

@@ -1,23 +1,30 @@
 -- @include "shared/wait"
--- How fast the line moves: calls and drops, each forgotten exponentially, over the time
--- in which somebody waited, forgotten alike. See core/estimate.py for the formula.
-local MEMORY_MS = 600000
-
+-- What the estimate is made of: how long a slot is held (held_ms over ends, whoever held
+-- it and however it ended) and how often somebody in line leaves (drops over waited_ms).
+-- All four fade by the end, so that the sums remember about two full rooms and twenty
+-- ends more, however long these took. See docs/estimate.md.
 local function measure_start()
   local since = now - (stats.measured_at or now)
   stats.measured_at = now
   if since <= 0 then return end
-  local kept = math.exp(-since / MEMORY_MS)
-  stats.calls = (stats.calls or 0) * kept
-  stats.drops = (stats.drops or 0) * kept
-  stats.busy = (stats.busy or 0) * kept
-  if redis_call('ZCARD', WAITING) > 0 then
-    stats.busy = stats.busy + MEMORY_MS * (1 - kept)
+  local active = redis_call('ZCARD', ACTIVE)
+  if active > 0 then
+    local ends, held_ms = held()
+    stats.ends = ends
+    stats.held_ms = held_ms + since * active
   end
+  stats.waited_ms = (stats.waited_ms or 0) + since * redis_call('ZCARD', WAITING)
 end
 
-local function measure_calls(by)
-  stats.calls = (stats.calls or 0) + by
+-- overdue_ms: how much longer than they should the sessions were counted as held, in all,
+-- because no script ran when they ended.
+local function measure_ends(by, overdue_ms)
+  local ends, held_ms = held()
+  local kept = math.exp(-by / (2 * room.total_active_users + 20))
+  stats.ends = (ends + by) * kept
+  stats.held_ms = math.max(held_ms - overdue_ms, 1) * kept
+  stats.drops = (stats.drops or 0) * kept
+  stats.waited_ms = (stats.waited_ms or 0) * kept
 end
 
 local function measure_drops(by)

@@ -31,7 +31,8 @@ end
 -- thousandths.
 local function headed(replies)
   finish()
-  local spread = math.floor(1000 / math.sqrt((stats.calls or 0) + 1))
+  local ends = held()
+  local spread = math.floor(1000 * math.min(1, math.sqrt(1 / ends + (0.2 * room.total_active_users / ends) ^ 2)))
   return {now, redis_call('ZCARD', WAITING), redis_call('ZCARD', ACTIVE), epoch, revision,
     spread, replies}
 end

@@ -1,5 +1,6 @@
 -- Counters and events: collected while the script runs, written once by finish().
-local NUMBERS = {'last_order', 'tokens', 'tokens_at', 'measured_at', 'busy', 'calls', 'drops'}
+local NUMBERS = {'last_order', 'tokens', 'tokens_at', 'measured_at', 'ends', 'held_ms',
+  'drops', 'waited_ms'}
 local stats = {}
 local loaded = redis_call('HMGET', STATS, unpack(NUMBERS))
 for i, name in ipairs(NUMBERS) do

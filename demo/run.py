@@ -1,0 +1,145 @@
+"""The demo: redis, two replicas, a shop and nginx in the foreground, with labelled logs.
+
+Everything but nginx's port is in a temporary folder that goes when the demo ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+import tomllib
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from honcho.manager import Manager
+
+ROOT = Path(__file__).resolve().parent.parent
+DEMO = ROOT / "demo"
+OPS_PORTS = (8401, 8402)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=8080)
+    port = parser.parse_args().port
+    if not is_free(port):
+        sys.exit(f"Port {port} is taken by another program. Choose one: make run PORT=8090")
+    # A unix socket's path has 107 bytes at most, so not below the project.
+    with tempfile.TemporaryDirectory(prefix="waitroom-demo-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        ops = [take_port(preferred) for preferred in OPS_PORTS]
+        configs = [write_replica(folder, number, port) for number, port in enumerate(ops)]
+        write_nginx(folder, port)
+        remember(configs[0])
+        manager = Manager()
+        for label, command in commands(folder, configs).items():
+            manager.add_process(label, command, env=environment(), cwd=str(ROOT))
+        threading.Thread(target=greet, args=(port, ops[0]), daemon=True).start()
+        manager.loop()
+    sys.exit(manager.returncode or 0)
+
+
+def commands(folder: Path, configs: list[Path]) -> dict[str, str]:
+    python = sys.executable
+    waitroom = Path(python).parent / "waitroom"
+    nginx = shutil.which("nginx") or "/usr/sbin/nginx"
+    started = {
+        "redis": f"exec redis-server --port 0 --unixsocket {folder}/redis.sock --save '' "
+        f"--dir {folder} --loglevel warning",
+        "shop": f"exec {python} demo/shop.py --socket {folder}/shop.sock",
+        "nginx": f"exec {nginx} -p {folder} -c {folder}/nginx.conf",
+    }
+    for number, config in enumerate(configs, start=1):
+        started[f"replica.{number}"] = f"exec {waitroom} serve --config {config}"
+    return started
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONUNBUFFERED": "1"}
+
+
+def write_replica(folder: Path, number: int, ops_port: int) -> Path:
+    config = folder / f"replica-{number}.toml"
+    lines = [
+        f'store = "unix://{folder}/redis.sock"',
+        f'edge_listen = "unix:{folder}/edge-{number}.sock"',
+        f'ops_listen = "127.0.0.1:{ops_port}"',
+    ]
+    config.write_text("\n".join(lines) + "\n" + (DEMO / "waitroom.toml").read_text())
+    tomllib.loads(config.read_text())
+    return config
+
+
+def write_nginx(folder: Path, port: int) -> None:
+    includes = folder / "waitroom"
+    shutil.copytree(ROOT / "nginx" / "waitroom", includes)
+    settings = (includes / "settings.conf").read_text()
+    edges = "\n".join(
+        f"    server unix:{folder}/edge-{number}.sock max_fails=0;" for number in range(len(OPS_PORTS))
+    )
+    settings = settings.replace("    server 127.0.0.1:8400 max_fails=0;", edges)
+    settings = settings.replace("/etc/nginx/waitroom/static", str(ROOT / "static"))
+    (includes / "settings.conf").write_text(settings)
+    text = (DEMO / "nginx.conf").read_text()
+    user = "user root;" if os.geteuid() == 0 else ""
+    for name, value in {"folder": str(folder), "port": str(port), "user": user}.items():
+        text = text.replace(f"@{name}@", value)
+    (folder / "nginx.conf").write_text(text)
+
+
+def remember(config: Path) -> None:
+    """So that `waitroom rooms` finds the demo: .run/waitroom.toml."""
+    run = ROOT / ".run"
+    run.mkdir(exist_ok=True)
+    (run / "waitroom.toml").write_text(config.read_text())
+
+
+def greet(port: int, ops_port: int) -> None:
+    url = f"http://localhost:{port}"
+    for _ in range(300):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{ops_port}/readyz", timeout=1), \
+                 urllib.request.urlopen(f"{url}/_waitroom/shop/status", timeout=1):  # fmt: skip
+                break
+        except OSError:
+            time.sleep(0.1)
+    else:
+        return
+    crowd = "make crowd VISITORS=20" + ("" if port == 8080 else f" PORT={port}")
+    print(
+        f"\n  The shop is open: {url}   (two fit in; Ctrl-C stops all)\n"
+        f"  Bring visitors:   {crowd}\n"
+        "  See the room:     .venv/bin/waitroom rooms --config .run/waitroom.toml list\n"
+        f"  Metrics:          http://localhost:{ops_port}/metrics\n",
+        flush=True,
+    )
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("0.0.0.0", port))
+        except OSError:
+            return False
+    return True
+
+
+def take_port(preferred: int) -> int:
+    if is_free(preferred):
+        return preferred
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""The story as a visitor lives it: real browser, real nginx, real store."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+from tests.site import Site
+
+
+@pytest.fixture
+def site():
+    rooms = {"shop": {"total_active_users": 1, "claim_window": 5, "heartbeat_timeout": 10}}
+    with Site(rooms=rooms, replicas=2) as site:
+        yield site
+
+
+def position(page):
+    return page.locator("#position")
+
+
+def test_in_wait_enter(site, visitor):
+    """One slot: the first is in, two wait with 1 and 2; the first finishes; the second's page
+    enters by itself at the address it had asked for; the third sees 1."""
+    first, second, third = visitor(), visitor(), visitor()
+    first.goto(f"{site.url}/page/one")
+    expect(first.locator("h1")).to_have_text("Inside")
+
+    second.goto(f"{site.url}/page/two?colour=red&size=9")
+    expect(position(second)).to_have_text("1")
+    expect(second).to_have_title(re.compile(r"^\(1\) "))
+    third.goto(f"{site.url}/page/three")
+    expect(position(third)).to_have_text("2")
+    assert second.url == f"{site.url}/page/two?colour=red&size=9"
+
+    first.goto(f"{site.url}/done")
+    expect(second.locator("h1")).to_have_text("Inside")
+    assert second.url == f"{site.url}/page/two?colour=red&size=9"
+    expect(second.locator("#at")).to_have_text("/page/two?colour=red&size=9")
+    expect(position(third)).to_have_text("1")
+    assert [page.problems for page in (first, second, third)] == [[], [], []]
+
+
+def test_reload_and_second_tab_keep_the_place(site, visitor):
+    """A reload and another tab of the same browser are the same visitor, once in line."""
+    first, second = visitor(), visitor()
+    first.goto(f"{site.url}/page")
+    second.goto(f"{site.url}/page")
+    expect(position(second)).to_have_text("1")
+    for _ in range(3):
+        second.reload()
+        expect(position(second)).to_have_text("1")
+    tab = second.context.new_page()
+    tab.goto(f"{site.url}/page/other")
+    expect(position(tab)).to_have_text("1")
+    assert site.room()["waiting"] == 1
+
+    first.goto(f"{site.url}/done")
+    expect(second.locator("h1")).to_have_text("Inside")
+    expect(tab.locator("h1")).to_have_text("Inside")
+    assert tab.url == f"{site.url}/page/other"
+
+
+def test_the_back_button_works_after_entering(site, visitor):
+    """The waiting page was never an address of its own, so back leads to where one was."""
+    first, second = visitor(), visitor()
+    first.goto(f"{site.url}/page")
+    second.goto("about:blank")
+    second.goto(f"{site.url}/page/before")
+    expect(position(second)).to_have_text("1")
+    first.goto(f"{site.url}/done")
+    expect(second.locator("h1")).to_have_text("Inside")
+    second.goto(f"{site.url}/page/after")
+    second.go_back()
+    expect(second.locator("#at")).to_have_text("/page/before")
+
+
+def test_without_javascript(site, visitor):
+    """The numbers are there, and the page enters by refreshing itself."""
+    first, second = visitor(), visitor(java_script_enabled=False)
+    first.goto(f"{site.url}/page")
+    second.goto(f"{site.url}/page/plain?x=1&y=2")
+    expect(position(second)).to_have_text("1")
+    expect(second.locator("#wait")).to_contain_text("minute")
+    first.goto(f"{site.url}/done")
+    expect(second.locator("h1")).to_have_text("Inside")
+    assert second.url == f"{site.url}/page/plain?x=1&y=2"
+
+
+def test_leaving_and_joining_again(site, visitor):
+    """The leave button gives the place to the next; joining again is at the end."""
+    first, second, third = visitor(), visitor(), visitor()
+    for page in (first, second, third):
+        page.goto(f"{site.url}/page")
+        if page is not first:
+            expect(position(page)).to_be_visible()
+    expect(position(third)).to_have_text("2")
+    second.get_by_role("button", name="Leave the line").click()
+    expect(second.locator("h1")).to_have_text("You have left the line")
+    expect(position(third)).to_have_text("1")
+    second.get_by_role("button", name="Join again").click()
+    expect(position(second)).to_have_text("2")
+
+
+def test_leaving_without_javascript(site, visitor):
+    """The leave button is a form, and so is joining again."""
+    first, second = visitor(), visitor(java_script_enabled=False)
+    first.goto(f"{site.url}/page")
+    second.goto(f"{site.url}/page")
+    expect(position(second)).to_have_text("1")
+    second.get_by_role("button", name="Leave the line").click()
+    expect(second.locator("h1")).to_have_text("You have left the line")
+    assert site.room()["waiting"] == 0
+    second.get_by_role("button", name="Join again").click()
+    expect(position(second)).to_have_text("1")
+
+
+def test_a_browser_that_dies_is_passed_over(site, visitor):
+    """Whoever is behind a closed browser gets the slot, and is not kept waiting for it."""
+    first, second, third = visitor(), visitor(), visitor()
+    for page in (first, second, third):
+        page.goto(f"{site.url}/page")
+        if page is not first:
+            expect(position(page)).to_be_visible()
+    expect(position(third)).to_have_text("2")
+    second.context.close()
+    third.wait_for_timeout(8_000)  # overdue by more than claim_window
+    first.goto(f"{site.url}/done")
+    expect(third.locator("h1")).to_have_text("Inside")
+    counters = site.room()["counters"]
+    assert counters.get("expired_silent", 0) == 1
+
+
+def test_the_operators_message_appears(site, visitor):
+    """A message set at run time stands on the page after the next poll."""
+    first, second = visitor(), visitor()
+    first.goto(f"{site.url}/page")
+    second.goto(f"{site.url}/page")
+    expect(position(second)).to_have_text("1")
+    site.admin("PATCH", "/rooms/shop", {"message": "Tickets <b>left</b>: 12"})
+    expect(second.locator("#message")).to_have_text("Tickets <b>left</b>: 12")
+
+
+def test_the_page_follows_the_browsers_language(site, visitor):
+    """Arabic is laid out from right to left, with its own words."""
+    first, second = visitor(), visitor(locale="ar")
+    first.goto(f"{site.url}/page")
+    second.goto(f"{site.url}/page")
+    expect(second.locator("h1")).to_have_text("أنت في قائمة الانتظار")
+    assert second.evaluate("document.documentElement.dir") == "rtl"
+
+
+def test_the_page_keeps_its_numbers_while_the_sidecar_is_away(site, visitor):
+    """The page says so, keeps what it knew, and carries on by itself."""
+    first, second = visitor(), visitor()
+    first.goto(f"{site.url}/page")
+    second.goto(f"{site.url}/page")
+    expect(position(second)).to_have_text("1")
+    for replica in site.replicas:
+        replica.stop()
+    expect(second.locator("#offline")).to_be_visible()
+    expect(position(second)).to_have_text("1")
+    for replica in site.replicas:
+        replica.start()
+    expect(second.locator("#offline")).to_be_hidden(timeout=60_000)
+    first.goto(f"{site.url}/done")
+    expect(second.locator("h1")).to_have_text("Inside")

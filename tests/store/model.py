@@ -1,0 +1,327 @@
+"""The engine once more, in plain Python: what a room must do, said as simply as can be.
+
+test_model.py holds the scripts against it. It knows neither Redis nor the cost of work: one
+line, one set of sessions, and it looks at everybody each time. Only one thing it is told
+rather than knows: when each visitor was asked to come back, since that is an estimate.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sidecar.base.model import RELEASE_HOLD_MS, SESSION_GRACE_MS, TICKET_LIFETIME_MS, Outcome
+
+if TYPE_CHECKING:
+    from sidecar.base.model import Pass, Ticket
+    from sidecar.base.settings import RoomSettings
+
+
+@dataclass
+class Place:
+    order: int
+    #: When its next heartbeat is expected; when it was taken, if nobody polled for it yet.
+    due: int
+    polled: bool
+
+
+@dataclass
+class Session:
+    ends: int
+    #: None: called, and not here yet.
+    started: int | None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a visitor must be told; times are 0 unless admitted, `ahead` unless waiting."""
+
+    outcome: Outcome
+    order: int = 0
+    started: int = 0
+    expires: int = 0
+    ahead: int = 0
+    limited: int = 0
+
+
+class Model:
+    def __init__(self, settings: RoomSettings) -> None:
+        self.file = settings
+        self.lose()
+
+    def lose(self) -> None:
+        """The store is emptied: of settings changed at run time too."""
+        self.settings = self.file
+        self.line: dict[str, Place] = {}
+        self.inside: dict[str, Session] = {}
+        self.revoked: dict[str, int] = {}
+        self.early: dict[str, int] = {}
+        self.early_minute = -1
+        self.epoch = self.last_order = self.tokens_at = 0
+        self.tokens: float | None = None
+        self.now = 0
+        self.events: list[tuple[str, str, str]] = []
+
+    # What the scripts do -------------------------------------------------------------------
+
+    def enter(self, now: int, newcomers: list[tuple[str, float]]) -> list[Reply]:
+        self._begin(now)
+        self._expire()
+        self._call()
+        return [self._enter(visitor, draw) for visitor, draw in newcomers]
+
+    def beat(self, now: int, tickets: list[Ticket]) -> list[Reply]:
+        self._begin(now)
+        self._expire()
+        limits = [self._arrive(ticket) for ticket in tickets]
+        self._call()
+        return [
+            Reply(Outcome.GONE) if limited is None else self._stand(t.visitor, t.order, limited)
+            for t, limited in zip(tickets, limits, strict=True)
+        ]
+
+    def renew(self, now: int, passes: list[Pass]) -> list[Reply]:
+        self._begin(now)
+        kept = [self._keep(pass_) for pass_ in passes]
+        self._expire()
+        kept = [reply or self._restore(p) for p, reply in zip(passes, kept, strict=True)]
+        self._call()
+        return [
+            reply or self._stand(p.visitor, p.order, 0)
+            for p, reply in zip(passes, kept, strict=True)
+        ]
+
+    def leave(self, now: int, leaving: list[tuple[str, str]]) -> list[bool]:
+        self._begin(now)
+        left = [self._leave(visitor, why) for visitor, why in leaving]
+        self._expire()
+        self._call()
+        return left
+
+    def sweep(self, now: int) -> tuple[int, int, int]:
+        """How many places, sessions and revocations it removes."""
+        self._begin(now)
+        silent = [v for v, place in self.line.items() if self._is_overdue(place)]
+        for visitor in silent:
+            del self.line[visitor]
+            self._event("expired", visitor, "swept")
+        # A token may be shown for its whole life after its visitor left.
+        life = max(self._ms("session_duration"), TICKET_LIFETIME_MS) + 3_600_000
+        old = [v for v, at in self.revoked.items() if at <= now - life]
+        for visitor in old:
+            del self.revoked[visitor]
+        sessions = self._expire()
+        self._call()
+        return len(silent), sessions, len(old)
+
+    def snapshot(self, now: int) -> tuple[int, int, int]:
+        """How many wait, are active, and of those were called and are not here yet."""
+        self._begin(now)
+        self._expire()
+        self._call()
+        provisional = [s for s in self.inside.values() if s.started is None]
+        return len(self.line), len(self.inside), len(provisional)
+
+    def configure(self, now: int, changes: dict[str, object]) -> None:
+        self.settings = self.settings.changed(changes)
+        self.snapshot(now)
+
+    def reset(self, now: int) -> int:
+        self._begin(now)
+        removed = len(self.line)
+        self.line.clear()
+        self.early.clear()
+        self.epoch = max(self.epoch + 1, now)
+        return removed
+
+    def told(self, visitor: str, refresh_ms: int) -> None:
+        """A poll's reply said when to come back."""
+        if visitor in self.line:
+            self.line[visitor].due = self.now + refresh_ms
+
+    # The rules -----------------------------------------------------------------------------
+
+    def _begin(self, now: int) -> None:
+        self.now = now
+        self.events = []
+
+    def _expire(self) -> int:
+        over = [v for v, session in self.inside.items() if session.ends <= self.now]
+        for visitor in over:
+            session = self.inside.pop(visitor)
+            if session.started is None:
+                self._event("expired", visitor, "no_show")
+            elif visitor not in self.revoked:
+                self._event("expired", visitor, "session")
+        return len(over)
+
+    def _call(self) -> None:
+        while self._has_slot() and self._has_token() and self.line:
+            visitor = min(self.line, key=self._turn)
+            place = self.line.pop(visitor)
+            if self._is_silent(place):
+                self._event("expired", visitor, "silent")
+                continue
+            self._spend_token()
+            ends = max(place.due, self.now) + self._ms("claim_window")
+            self.inside[visitor] = Session(ends, started=None)
+            self._event("called", visitor, "head")
+
+    def _enter(self, visitor: str, draw: float) -> Reply:
+        if visitor in self.revoked:
+            return Reply(Outcome.GONE)
+        if visitor in self.inside:
+            return self._claim(visitor, self.now * 1000)
+        if visitor not in self.line:
+            order = self._next_order(draw)
+            most = self.settings.max_waiting
+            if not self.line and self._has_slot() and self._has_token():
+                self._spend_token()
+                self._event("admitted", visitor, "at_once")
+                return self._admit(visitor, order, self.now)
+            if self.settings.queueing_method == "reject":
+                return Reply(Outcome.REJECTED)
+            if most is not None and len(self.line) >= most:
+                return Reply(Outcome.FULL)
+            self.line[visitor] = Place(order, due=self.now, polled=False)
+            self._event("joined", visitor, "new")
+        return self._stand(visitor, self.line[visitor].order, 0)
+
+    def _arrive(self, ticket: Ticket) -> int | None:
+        """How long the visitor polled too often, ms; None: the ticket is worth nothing."""
+        place = self.line.get(ticket.visitor)
+        if place is not None:
+            is_early = place.polled and self.now < place.due
+            place.due, place.polled = self.now, True
+            return self._count_early(ticket.visitor) if is_early else 0
+        if ticket.visitor in self.revoked:
+            return None
+        if ticket.visitor in self.inside:
+            return 0
+        if ticket.epoch < self.epoch:
+            return None
+        self.epoch = ticket.epoch
+        self._rejoin(ticket.visitor, ticket.order, "ticket")
+        return 0
+
+    def _keep(self, pass_: Pass) -> Reply | None:
+        """None: the session is not there."""
+        if pass_.visitor in self.revoked:
+            return Reply(Outcome.GONE)
+        session = self.inside.get(pass_.visitor)
+        if session is None:
+            return None
+        if session.started is None:
+            return self._claim(pass_.visitor, pass_.order)
+        promised = session.ends - SESSION_GRACE_MS
+        return self._admit(pass_.visitor, pass_.order, pass_.started_ms, promised)
+
+    def _restore(self, pass_: Pass) -> Reply | None:
+        """None: the slot was given away, the visitor waits."""
+        visitor = pass_.visitor
+        if visitor in self.inside:  # twice in one batch
+            return self._claim(visitor, pass_.order)
+        if visitor in self.line:
+            self.line[visitor].due, self.line[visitor].polled = self.now, True
+        elif len(self.inside) < self.settings.total_active_users:
+            self._event("admitted", visitor, "restored")
+            return self._admit(visitor, pass_.order, pass_.started_ms)
+        else:
+            self._rejoin(visitor, pass_.order, "pass")
+        return None
+
+    def _rejoin(self, visitor: str, order: int, why: str) -> None:
+        self.line[visitor] = Place(order, due=self.now, polled=True)
+        self._event("joined", visitor, why)
+
+    def _stand(self, visitor: str, order: int, limited: int) -> Reply:
+        if visitor not in self.line:
+            return self._claim(visitor, order)
+        turn = self._turn(visitor)
+        ahead = sum(self._turn(other) < turn for other in self.line)
+        return Reply(Outcome.WAITING, order, ahead=ahead, limited=limited)
+
+    def _claim(self, visitor: str, order: int) -> Reply:
+        session = self.inside[visitor]
+        if session.started is None:
+            self._event("admitted", visitor, "claimed")
+            return self._admit(visitor, order, self.now)
+        expires = session.ends - SESSION_GRACE_MS
+        return Reply(Outcome.ADMITTED, order, session.started, expires)
+
+    def _admit(self, visitor: str, order: int, started: int, promised: int = 0) -> Reply:
+        begins = started if self.settings.disable_session_renewal else self.now
+        expires = begins + self._ms("session_duration")
+        if self.settings.session_max_duration is not None:
+            expires = min(expires, started + self._ms("session_max_duration"))
+        expires = max(expires, promised)
+        self.inside[visitor] = Session(expires + SESSION_GRACE_MS, started)
+        return Reply(Outcome.ADMITTED, order, started, expires)
+
+    def _leave(self, visitor: str, why: str) -> bool:
+        if visitor in self.revoked:
+            return False
+        self.revoked[visitor] = self.now
+        if visitor in self.line:
+            del self.line[visitor]
+            self._event(why, visitor, "waiting")
+        elif visitor in self.inside:
+            session = self.inside[visitor]
+            if session.started is None:
+                del self.inside[visitor]
+                self._event(why, visitor, "called")
+            else:
+                session.ends = min(session.ends, self.now + RELEASE_HOLD_MS)
+                self._event(why, visitor, "session")
+        else:
+            return False
+        return True
+
+    def _count_early(self, visitor: str) -> int:
+        if self.early_minute != self.now // 60_000:
+            self.early_minute = self.now // 60_000
+            self.early.clear()
+        self.early[visitor] = self.early.get(visitor, 0) + 1
+        is_over = self.early[visitor] > self.settings.poll_limit
+        return 60_000 - self.now % 60_000 if is_over else 0
+
+    def _turn(self, visitor: str) -> tuple[int, str]:
+        return self.line[visitor].order, visitor
+
+    def _is_silent(self, place: Place) -> bool:
+        return place.due + self._ms("claim_window") < self.now
+
+    def _is_overdue(self, place: Place) -> bool:
+        patience = "heartbeat_timeout" if place.polled else "claim_window"
+        return place.due + self._ms(patience) < self.now
+
+    def _has_slot(self) -> bool:
+        is_free = len(self.inside) < self.settings.total_active_users
+        return is_free and not self.settings.queue_all
+
+    def _has_token(self) -> bool:
+        per_minute = self.settings.new_users_per_minute
+        if per_minute is None:
+            return True
+        most = max(1, per_minute / 30)
+        filled = most if self.tokens is None else self.tokens
+        filled += max(0, self.now - self.tokens_at) * per_minute / 60_000
+        self.tokens, self.tokens_at = min(most, filled), self.now
+        return self.tokens >= 1
+
+    def _spend_token(self) -> None:
+        if self.tokens is not None and self.settings.new_users_per_minute is not None:
+            self.tokens -= 1
+
+    def _next_order(self, draw: float) -> int:
+        if self.settings.queueing_method == "random":
+            return math.floor(draw * 2**50)
+        self.last_order = max(self.now * 1000, self.last_order + 1)
+        return self.last_order
+
+    def _ms(self, setting: str) -> int:
+        return round(getattr(self.settings, setting) * 1000)
+
+    def _event(self, kind: str, visitor: str, why: str) -> None:
+        self.events.append((kind, visitor, why))

@@ -1,0 +1,206 @@
+"""The promises of docs/design.md as checks on what is in the store, whatever the model says.
+
+A step is one script. `before` and `after` are the sets as they were read around it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sidecar.base.model import RELEASE_HOLD_MS, SESSION_GRACE_MS, Outcome
+from sidecar.store.keys import room_key
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+    from sidecar.base.model import Standing
+    from sidecar.base.settings import RoomSettings
+
+_LOST_TURNS = {"silent", "swept", "no_show"}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A room's keys as they are at one moment."""
+
+    waiting: dict[str, int] = field(default_factory=dict)
+    #: Below zero where nobody has polled for the place yet.
+    due: dict[str, int] = field(default_factory=dict)
+    active: dict[str, int] = field(default_factory=dict)
+    admitted: dict[str, int] = field(default_factory=dict)
+    revoked: dict[str, int] = field(default_factory=dict)
+    epoch: int = 0
+    tokens: float | None = None
+    #: The end of the stream when it was read, and what was new: (kind, visitor, why).
+    last_event: str = "-"
+    events: tuple[tuple[str, str, str], ...] = ()
+
+
+async def look(redis: Redis, room: str, *, after: str) -> Seen:
+    """Everything at once; the events after that one."""
+    start = after if after == "-" else f"({after}"
+    pipe = redis.pipeline(transaction=False)
+    for name in ("waiting", "due", "active", "admitted", "revoked"):
+        pipe.zrange(room_key(room, name), 0, -1, withscores=True)
+    pipe.hget(room_key(room, "config"), "epoch")
+    pipe.hget(room_key(room, "stats"), "tokens")
+    pipe.xrange(room_key(room, "events"), start, "+")
+    *zsets, epoch, tokens, events = await pipe.execute()
+    return Seen(
+        *({member.decode(): round(score) for member, score in rows} for rows in zsets),
+        epoch=int(epoch or 0),
+        tokens=None if tokens is None else float(tokens),
+        last_event=events[-1][0].decode() if events else after,
+        events=tuple(
+            (e[b"kind"].decode(), e[b"visitor"].decode(), e[b"why"].decode()) for _, e in events
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class Step:
+    now: int
+    #: In force when the script ran.
+    settings: RoomSettings
+    before: Seen
+    after: Seen
+
+    @property
+    def entered(self) -> list[str]:
+        """Who was given a slot that the rate counts, in the order in which it happened."""
+        return [v for kind, v, why in self.after.events if kind == "called" or why == "at_once"]
+
+
+class Promises:
+    """What was promised so far in one room; each method asserts one promise."""
+
+    def __init__(self) -> None:
+        #: visitor -> until when a pass that was handed out is honoured.
+        self.honoured: dict[str, int] = {}
+        #: visitor -> until when a released session is still counted.
+        self.held: dict[str, int] = {}
+        #: visitor -> when it was told to come back.
+        self.told: dict[str, int] = {}
+        #: visitor -> the position it was shown, and who came back ahead of it since.
+        self.shown: dict[str, int] = {}
+        #: When slots were given, since the rate was last changed.
+        self.given: list[int] = []
+        self.rate: int | None = None
+        self.last_order = 0
+
+    def check(self, step: Step) -> None:
+        self.exact_cap(step)
+        self.order(step)
+        self.no_idle_slot(step)
+        self.one_place(step)
+        self.no_turn_lost(step)
+        self.pass_within_session(step)
+        self.within_rate(step)
+        self.note_joined(step)
+
+    def exact_cap(self, step: Step) -> None:
+        """Never above the cap; where it was lowered, nobody comes in until it fits."""
+        active = step.after.active
+        if len(active) > step.settings.total_active_users:
+            assert active.keys() <= step.before.active.keys()
+            assert not step.entered
+            assert "restored" not in {why for _, _, why in step.after.events}
+
+    def order(self, step: Step) -> None:
+        """First come, first called, and nobody in front of a live waiter."""
+        if step.settings.queueing_method == "random":
+            return
+        called = [v for kind, v, _ in step.after.events if kind == "called"]
+        orders = [step.before.waiting[v] for v in called if v in step.before.waiting]
+        assert orders == sorted(orders)
+        if step.entered and step.after.waiting:
+            first = min(step.after.waiting.values())
+            assert all(order <= first for order in orders)
+
+    def no_idle_slot(self, step: Step) -> None:
+        """A free slot and somebody waiting: not after any script."""
+        settings, after = step.settings, step.after
+        has_token = settings.new_users_per_minute is None or (after.tokens or 0) >= 1
+        is_free = len(after.active) < settings.total_active_users and has_token
+        assert not (is_free and after.waiting) or settings.queue_all
+        assert not (settings.queue_all and step.entered)
+
+    def one_place(self, step: Step) -> None:
+        """In line or inside, never both; and the sets tell the same story."""
+        after = step.after
+        assert not after.waiting.keys() & after.active.keys()
+        assert after.waiting.keys() == after.due.keys()
+        assert after.admitted.keys() <= after.active.keys()
+        assert not after.revoked.keys() & after.waiting.keys()
+
+    def no_turn_lost(self, step: Step) -> None:
+        """Only who was late lost a place or a call."""
+        for kind, visitor, why in step.after.events:
+            if kind == "expired" and why in _LOST_TURNS and visitor in self.told:
+                assert step.now > self.told[visitor]
+            if kind != "joined":
+                self.shown.pop(visitor, None)
+
+    def pass_within_session(self, step: Step) -> None:
+        """While a pass is honoured its visitor has a slot, a released one a little longer."""
+        self.honoured = {v: end for v, end in self.honoured.items() if step.now < end}
+        for visitor, end in self.honoured.items():
+            assert step.after.active.get(visitor, 0) >= end + SESSION_GRACE_MS
+        self.held = {v: end for v, end in self.held.items() if step.now < end}
+        assert self.held.keys() <= step.after.active.keys()
+
+    def within_rate(self, step: Step) -> None:
+        """In any time t at most the burst and rate x t slots are given."""
+        per_minute = step.settings.new_users_per_minute
+        if per_minute != self.rate:
+            self.rate, self.given = per_minute, []
+        self.given += [step.now] * len(step.entered)
+        if per_minute is None:
+            return
+        burst = max(1, per_minute / 30)
+        for i, since in enumerate(self.given):
+            allowed = burst + per_minute * (step.now - since) / 60_000
+            assert len(self.given) - i <= allowed + 1e-6
+
+    def note_joined(self, step: Step) -> None:
+        """Whoever comes back ahead of somebody makes room for their position to grow."""
+        waiting = step.after.waiting
+        for kind, visitor, _ in step.after.events:
+            if kind == "joined" and visitor in waiting:
+                turn = waiting[visitor], visitor
+                for other in self.shown.keys() & waiting.keys() - {visitor}:
+                    self.shown[other] += turn < (waiting[other], other)
+
+    # What the replies promised ---------------------------------------------------------------
+
+    def replied(self, visitor: str, reply: Standing, step: Step, *, is_poll: bool) -> None:
+        if reply.outcome is Outcome.ADMITTED:
+            assert reply.started_ms <= reply.now_ms
+            self.honoured[visitor] = max(self.honoured.get(visitor, 0), reply.expires_ms)
+            self.told.pop(visitor, None)
+            self.shown.pop(visitor, None)
+        elif reply.outcome is Outcome.WAITING:
+            assert reply.ahead < reply.waiting
+            if step.settings.queueing_method != "random":  # there newcomers may be ahead
+                assert reply.ahead <= self.shown.get(visitor, reply.ahead)
+            self.shown[visitor] = reply.ahead
+            if is_poll or visitor not in self.told:
+                self.told[visitor] = reply.now_ms + reply.refresh_ms
+        else:
+            self.told.pop(visitor, None)
+            self.shown.pop(visitor, None)
+
+    def new_order(self, order: int) -> None:
+        assert order > self.last_order
+        self.last_order = order
+
+    def left(self, visitor: str, step: Step) -> None:
+        """Its passes are worth nothing from now on; a session is counted a little longer."""
+        if self.honoured.pop(visitor, None) is not None and visitor in step.before.admitted:
+            ends = min(step.before.active[visitor], step.now + RELEASE_HOLD_MS)
+            self.held.setdefault(visitor, ends)
+
+    def store_lost(self) -> None:
+        """All bets are off but those in the tokens."""
+        self.__init__()

@@ -1,0 +1,347 @@
+"""The scripts driven at random, held against the model and against the promises.
+
+After every step the store's sets must equal the model's, each reply must say what the model
+says, and the promises must hold for what is in the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import closing
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from sidecar.base.clock import StoreClock
+from sidecar.base.model import Outcome, Pass, Ticket
+from sidecar.base.settings import RoomSettings
+from sidecar.store.connect import close, connect
+from sidecar.store.keys import room_keys
+from sidecar.store.rooms import RoomStore
+from tests.conftest import new_room_name
+from tests.store.model import Model
+from tests.store.promises import Promises, Seen, Step, look
+
+THOROUGH = settings(
+    max_examples=200,
+    stateful_step_count=50,
+    deadline=None,
+    derandomize=os.environ.get("CI") == "true",
+    suppress_health_check=list(HealthCheck),
+)
+
+#: What may be set, at first and at run time.
+SETTINGS = {
+    "total_active_users": st.integers(0, 5),
+    "new_users_per_minute": st.none() | st.sampled_from([1, 7, 30, 60, 120]),
+    "session_duration": st.sampled_from([5, 7.25, 20, 60]),
+    "session_max_duration": st.none() | st.integers(5, 90),
+    "disable_session_renewal": st.booleans(),
+    "queueing_method": st.sampled_from(["fifo", "fifo", "random", "reject"]),
+    "queue_all": st.booleans(),
+    "max_waiting": st.none() | st.integers(0, 8),
+    "heartbeat_interval": st.none() | st.integers(1, 5),
+    "heartbeat_timeout": st.integers(10, 60),
+    "claim_window": st.integers(5, 10),
+    "poll_limit": st.integers(1, 4),
+}
+#: From a millisecond to minutes.
+STEPS_MS = st.one_of(
+    st.integers(1, 999), st.integers(1000, 15_000), st.sampled_from([30_000, 61_000, 600_000])
+)
+MANY = {"max_size": 6}
+
+
+class Bench:
+    """A store, and the event loop in which it is asked."""
+
+    def __init__(self, url: str) -> None:
+        self.runner = asyncio.Runner()
+        self.redis = connect(url, timeout_s=5)
+        self.random = Random(0)
+        self.draws: list[float] = []
+
+    def draw(self) -> float:
+        self.draws.append(self.random.random())
+        return self.draws[-1]
+
+    def run(self, awaitable):
+        return self.runner.run(awaitable)
+
+    def close(self) -> None:
+        self.runner.run(close(self.redis))
+        self.runner.close()
+
+
+class RoomMachine(RuleBasedStateMachine):
+    """One room from its first visitor on; a batch of somebody's calls is a step."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__()
+        self.bench = bench
+        self.name = new_room_name()
+        self.now = 1_800_000_000_000
+        self.seen = Seen()
+        self.promises = Promises()
+        self.visitors: list[str] = []
+        #: Every ticket and pass that was ever given, newest last.
+        self.tickets: list[Ticket] = []
+        self.passes: list[Pass] = []
+        #: Who stopped polling; the others come back when they are told to.
+        self.silent: set[str] = set()
+
+    @initialize(
+        seed=st.integers(0, 2**32),
+        minute_ms=st.integers(0, 59_999),
+        cap=st.integers(1, 4),
+        given=st.fixed_dictionaries({}, optional=SETTINGS),
+    )
+    def open(self, seed, minute_ms, cap, given):
+        self.bench.random.seed(seed)
+        self.now += minute_ms
+        file = RoomSettings(**{"total_active_users": cap, "session_duration": 20, **given})
+        self.model = Model(file)
+        self.store = RoomStore(
+            self.bench.redis,
+            self.name,
+            settings=file.for_scripts(),
+            clock=StoreClock(),
+            now_ms=lambda: self.now,
+            timeout_s=5,
+        )
+
+    # Visitors ------------------------------------------------------------------------------
+
+    @rule(newcomers=st.integers(1, 5), again=st.lists(st.integers(0, 99), max_size=2))
+    def enter(self, newcomers, again):
+        """Some are new; some calls are made twice, at once or much later."""
+        fresh = [f"v{len(self.visitors) + i:03}" for i in range(newcomers)]
+        self.visitors += fresh
+        batch = fresh + [self.visitors[-1 - i % len(self.visitors)] for i in again]
+        replies = self.ask(self.store.enter, [(visitor,) for visitor in batch])
+        draws = self.bench.draws
+        expected = self.model.enter(self.now, list(zip(batch, draws, strict=True)))
+        step = self.settle()
+        was_known = {*self.silent}
+        for visitor, reply, wanted in zip(batch, replies, expected, strict=True):
+            assert said(reply) == wanted
+            self.promises.replied(visitor, reply, step, is_poll=False)
+            joined = visitor in fresh and visitor not in was_known
+            was_known.add(visitor)
+            if joined and self.model.settings.queueing_method != "random" and reply.order:
+                self.promises.new_order(reply.order)
+            self.keep_token(Ticket(visitor, reply.order, self.now, reply.epoch), reply)
+
+    @precondition(lambda self: self.tickets)
+    @rule(chosen=st.lists(st.integers(0, 99), min_size=1, **MANY))
+    def poll(self, chosen):
+        """With any ticket that was ever given: early, late, twice, after a reset, …"""
+        self.beat([self.tickets[-1 - i % len(self.tickets)] for i in chosen])
+
+    @precondition(lambda self: self.tickets)
+    @rule(seconds=st.integers(1, 60))
+    def wait_in_line(self, seconds):
+        """Time goes by, and who is not silent polls when told to."""
+        end = self.now + seconds * 1000
+        for _ in range(5):
+            latest = {ticket.visitor: ticket for ticket in self.tickets}
+            told = {
+                v: at
+                for v, at in self.promises.told.items()
+                if v in latest and v not in self.silent and at <= end
+            }
+            if not told:
+                break
+            self.now = max(self.now, min(told.values()))
+            self.beat([latest[v] for v, at in told.items() if at <= self.now + 500])
+        self.now = max(self.now, end)
+
+    @precondition(lambda self: self.promises.told)
+    @rule(which=st.integers(0, 99))
+    def fall_silent(self, which):
+        self.silent.add(sorted(self.promises.told)[which % len(self.promises.told)])
+
+    @precondition(lambda self: self.valid_passes)
+    @rule(chosen=st.lists(st.integers(0, 99), min_size=1, **MANY))
+    def renew(self, chosen):
+        """With passes that are valid by their date, revoked or not."""
+        valid = self.valid_passes
+        batch = [valid[-1 - i % len(valid)] for i in chosen]
+        replies = self.ask(self.store.renew, [(pass_,) for pass_ in batch])
+        expected = self.model.renew(self.now, batch)
+        for pass_, reply in zip(batch, replies, strict=True):
+            self.model.told(pass_.visitor, reply.refresh_ms)
+        step = self.settle()
+        for pass_, reply, wanted in zip(batch, replies, expected, strict=True):
+            assert said(reply) == wanted
+            self.promises.replied(pass_.visitor, reply, step, is_poll=True)
+            self.keep_token(pass_, reply)
+
+    @precondition(lambda self: self.visitors)
+    @rule(chosen=st.lists(st.tuples(st.integers(0, 99), st.booleans()), min_size=1, max_size=2))
+    def leave(self, chosen):
+        """By themselves, or because an operator or the site released them."""
+        batch = [
+            (self.visitors[-1 - i % len(self.visitors)], "left" if own else "released")
+            for i, own in chosen
+        ]
+        replies = self.bench.run(
+            gather(self.store.leave(visitor, why=why) for visitor, why in batch)
+        )
+        assert replies == self.model.leave(self.now, batch)
+        self.settle(left=[visitor for visitor, _ in batch])
+
+    # The operator, the clock and the store ---------------------------------------------------
+
+    @rule(changes=st.fixed_dictionaries({}, optional=SETTINGS), cap=st.none() | st.integers(0, 5))
+    def configure(self, changes, cap):
+        changes = {name: value for name, value in changes.items() if value is not None}
+        if cap is not None:
+            changes = {"total_active_users": cap}
+        file = self.model.file.model_dump()
+        self.bench.run(self.store.configure(changes or {"queue_all": None, "max_waiting": None}))
+        self.model.configure(
+            self.now,
+            changes or {"queue_all": file["queue_all"], "max_waiting": file["max_waiting"]},
+        )
+        self.settle()
+
+    @precondition(lambda self: len(self.visitors) > 10)
+    @rule()
+    def reset(self):
+        assert self.bench.run(self.store.reset()) == self.model.reset(self.now)
+        self.promises.told.clear()
+        self.promises.shown.clear()
+        self.settle()
+
+    @rule()
+    def sweep(self):
+        swept = self.bench.run(self.store.sweep())
+        expected = self.model.sweep(self.now)
+        assert (swept.waiting, swept.sessions, swept.revocations) == expected
+        assert not swept.more
+        self.settle()
+
+    @rule()
+    def snapshot(self):
+        shot = self.bench.run(self.store.snapshot())
+        expected = self.model.snapshot(self.now)
+        assert (shot.waiting, shot.active, shot.provisional) == expected
+        assert shot.revoked == self.model.revoked
+        self.settle()
+
+    @rule(ms=STEPS_MS)
+    def let_time_pass(self, ms):
+        self.now += ms
+
+    @precondition(lambda self: len(self.visitors) > 5)
+    @rule()
+    def lose_the_store(self):
+        """Redis is emptied: what is left is what visitors carry."""
+        self.bench.run(self.bench.redis.delete(*room_keys(self.name)))
+        self.model.lose()
+        self.promises.store_lost()
+        self.seen = Seen()
+
+    def teardown(self):
+        self.bench.run(self.bench.redis.delete(*room_keys(self.name)))
+
+    # What the rules share --------------------------------------------------------------------
+
+    def beat(self, batch: list[Ticket]) -> None:
+        replies = self.ask(self.store.beat, [(ticket,) for ticket in batch])
+        expected = self.model.beat(self.now, batch)
+        for ticket, reply in zip(batch, replies, strict=True):
+            self.model.told(ticket.visitor, reply.refresh_ms)
+        step = self.settle()
+        for ticket, reply, wanted in zip(batch, replies, expected, strict=True):
+            assert said(reply) == wanted
+            self.promises.replied(ticket.visitor, reply, step, is_poll=True)
+            self.keep_token(ticket, reply)
+
+    def ask(self, verb, calls):
+        """One batch; its replies. `bench.draws` are the random numbers it took."""
+        self.bench.draws = []
+        replies = self.bench.run(gather(verb(*args) for args in calls))
+        assert {reply.now_ms for reply in replies} == {self.now}
+        for reply in replies:
+            self.check_refresh(reply)
+        return replies
+
+    def check_refresh(self, reply):
+        """Nobody is asked back too soon or too late to keep the place."""
+        if reply.outcome is Outcome.WAITING:
+            patience_ms = self.model.settings.heartbeat_timeout * 500
+            assert reply.limited_ms <= reply.refresh_ms
+            assert 1000 <= reply.refresh_ms <= max(reply.limited_ms, min(60_000, patience_ms))
+
+    def settle(self, left=()):
+        """After a script: the store is as the model has it, and the promises hold."""
+        before = self.seen
+        self.seen = self.bench.run(look(self.bench.redis, self.name, after=before.last_event))
+        model, seen = self.model, self.seen
+        assert seen.waiting == {v: place.order for v, place in model.line.items()}
+        assert seen.due == {v: p.due if p.polled else -p.due for v, p in model.line.items()}
+        assert seen.active == {v: session.ends for v, session in model.inside.items()}
+        assert seen.admitted == {
+            v: s.started for v, s in model.inside.items() if s.started is not None
+        }
+        assert seen.revoked == model.revoked
+        assert seen.epoch == model.epoch
+        assert sorted(seen.events) == sorted(model.events)
+        step = Step(self.now, model.settings, before, seen)
+        for visitor in left:
+            self.promises.left(visitor, step)
+        self.promises.check(step)
+        return step
+
+    def keep_token(self, shown: Ticket | Pass, reply) -> None:
+        """As core/rooms.py gives them."""
+        if reply.outcome is Outcome.WAITING:
+            ticket = Ticket(shown.visitor, reply.order, shown.joined_ms, reply.epoch)
+            if ticket not in self.tickets:
+                self.tickets.append(ticket)
+        elif reply.outcome is Outcome.ADMITTED:
+            self.passes.append(
+                Pass(
+                    shown.visitor, reply.order, shown.joined_ms, reply.epoch,
+                    reply.started_ms, reply.now_ms, reply.expires_ms,
+                )  # fmt: skip
+            )
+
+    @property
+    def valid_passes(self) -> list[Pass]:
+        return [pass_ for pass_ in self.passes if self.now < pass_.expires_ms]
+
+
+async def gather(calls):
+    """All at once, in one batch, in this order."""
+    return list(await asyncio.gather(*calls))
+
+
+def said(reply):
+    """A standing as the model speaks of it."""
+    from tests.store.model import Reply
+
+    return Reply(
+        reply.outcome, reply.order, reply.started_ms, reply.expires_ms, reply.ahead,
+        reply.limited_ms,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_room_does_what_the_model_says_and_keeps_every_promise(store_url, monkeypatch):
+    """Whatever visitors, operators, the clock and the store do, step by step."""
+    with closing(Bench(store_url)) as bench:
+        monkeypatch.setattr("sidecar.store.rooms._random", bench.draw)
+        run_state_machine_as_test(lambda: RoomMachine(bench), settings=THOROUGH)
