@@ -8,7 +8,7 @@ A floor imports only from the floors above it in this list:
     workers/   loops: refresher, sweeper
     web/       doors: routes, check, waiting, admin, ops
     app.py     the only wiring: what starts, in order, and stops, in reverse
-    doctor.py  looks at an installation from outside
+    doctor/    looks at an installation from outside
     cli.py     commands
 
 `tests/test_floors.py` holds it.

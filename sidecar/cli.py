@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,38 @@ def healthcheck(path: str | None, timeout: float) -> None:
         click.echo(f"not ready: {error.message}", err=True)
         sys.exit(1)
     click.echo("ready")
+
+
+@main.command()
+@click.argument("url")
+@click.option("--room", metavar="NAME", help="The room's name, if the page does not tell.")
+@click.option("--ops-port", default=8401, show_default=True, help="Must be closed to the world.")
+@click.option("--edge-port", default=8400, show_default=True, help="Must be closed to the world.")
+@click.option("--insecure", is_flag=True, help="Take any https certificate.")
+@click.option("--timeout", default=10.0, show_default=True, help="Seconds to wait for an answer.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def doctor(  # noqa: PLR0913 - one for each option
+    url: str, room: str | None, ops_port: int, edge_port: int, insecure: bool, timeout: float,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Visit a page from outside and say what is right and which line is missing.
+
+    Exit 0 when there is no problem. Takes up to two places, and gives them up.
+    """
+    from sidecar.doctor import Options, diagnose, report  # noqa: PLC0415
+
+    options = Options(room, ops_port, edge_port, verify=not insecure, timeout_s=timeout)
+    try:
+        findings = asyncio.run(diagnose(url, options))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if as_json:
+        click.echo(report.as_json(findings))
+    else:
+        is_tty = sys.stdout.isatty()
+        columns = shutil.get_terminal_size().columns if is_tty else 0
+        click.echo(report.as_text(findings, columns=columns, colour=is_tty))
+    sys.exit(1 if report.has_problem(findings) else 0)
 
 
 @main.group()

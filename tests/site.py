@@ -134,6 +134,7 @@ class Site(AbstractContextManager["Site"]):
         servers = "\n".join(f"    server {e.removeprefix('http://')} max_fails=0;" for e in self.edges)
         settings = re.sub(r"    server 127\.0\.0\.1:8400 max_fails=0;", servers, settings)
         settings = settings.replace("/etc/nginx/waitroom/static", str(ROOT / "static"))
+        settings = settings.replace("/var/run/waitroom", str(self.folder / "verdicts"))
         (includes / "settings.conf").write_text(settings)
         (self.folder / "tmp").mkdir(mode=0o777)
         (self.folder / "nginx.conf").write_text(NGINX.format(

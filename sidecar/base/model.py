@@ -12,9 +12,12 @@ REFRESH_MS = 1_000
 #: A session outlives its pass by this much: the last request that the pass let in may
 #: still be served from a kept verdict, or by a replica whose clock is a little late.
 SESSION_GRACE_MS = VERDICT_TTL_MS + 1_000
-#: A released session keeps its slot for this long, because until then its pass may
-#: still be honoured: by a replica that has not heard of it, then by a kept verdict.
-RELEASE_HOLD_MS = 2 * REFRESH_MS + VERDICT_TTL_MS
+#: Every replica refuses a released pass from this long after the release: by then all
+#: have heard of it, and the page that released has loaded its pictures.
+RELEASE_GRACE_MS = 2 * REFRESH_MS
+#: A released session keeps its slot for this long: until then its pass is honoured, at
+#: last by a kept verdict.
+RELEASE_HOLD_MS = RELEASE_GRACE_MS + VERDICT_TTL_MS
 #: A ticket whose browser was not heard of for this long is worth nothing.
 TICKET_LIFETIME_MS = 24 * 3600 * 1000
 #: The shortest and the longest time between two heartbeats when the room adapts it.

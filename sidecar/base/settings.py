@@ -11,7 +11,8 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -20,7 +21,8 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
-    model_validator,
+    ValidationInfo,
+    field_validator,
 )
 
 from sidecar.base.errors import ConfigError
@@ -30,6 +32,9 @@ DEFAULT_FILE = "waitroom.toml"
 ENV_PREFIX = "WAITROOM_"
 DEMO_SECRET = "demo-secret-that-everybody-knows-0000"  # noqa: S105 - refused outside the demo
 MIN_SECRET_LENGTH = 32
+MIN_ADMIN_TOKEN_LENGTH = 16
+#: Never repeated in a problem: they are secrets, or may hold a password.
+_HIDDEN = {"secret_keys", "admin_token", "store"}
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\Z")
 _UNIT_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}
@@ -54,6 +59,11 @@ def _not_bool(value: object) -> object:
     return value
 
 
+def _from_text(value: object) -> object:
+    """The environment has text only, and Literal takes a number as it is."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
 Seconds = Annotated[float, BeforeValidator(parse_duration), Field(allow_inf_nan=False)]
 Count = Annotated[int, BeforeValidator(_not_bool)]
 
@@ -72,28 +82,31 @@ class RoomSettings(BaseModel):
     queue_all: bool = False
     suspended: bool = False
     max_waiting: Count | None = Field(default=None, ge=0)
-    heartbeat_interval: Seconds | None = Field(default=None, ge=1, le=3600)
     heartbeat_timeout: Seconds = Field(default=120, ge=10, le=86_400)
+    heartbeat_interval: Seconds | None = Field(default=None, ge=1, le=3600)
     sweep_interval: Seconds = Field(default=120, ge=1, le=3600)
-    claim_window: Seconds = Field(default=30, ge=5, le=3600)
+    claim_window: Seconds = Field(default=30, ge=5, le=3600, validate_default=True)
     poll_limit: Count = Field(default=30, ge=1)
-    queueing_status_code: Literal[200, 202, 429, 503] = 503
+    queueing_status_code: Annotated[Literal[200, 202, 429, 503], BeforeValidator(_from_text)] = 503
     message: str | None = Field(default=None, max_length=500)
 
-    @model_validator(mode="after")
-    def _durations_agree(self) -> Self:
-        interval = self.heartbeat_interval
-        if interval is not None and interval > self.heartbeat_timeout / 2:
-            raise ValueError(
-                f"heartbeat_interval ({interval:g} s) must be at most half of "
-                f"heartbeat_timeout ({self.heartbeat_timeout:g} s)"
-            )
-        if self.claim_window > self.heartbeat_timeout:
-            raise ValueError(
-                f"claim_window ({self.claim_window:g} s) must not be longer than "
-                f"heartbeat_timeout ({self.heartbeat_timeout:g} s)"
-            )
-        return self
+    # Rules between fields are rules of the later field: pydantic asks a model's own
+    # validator only when every field is right, and then a problem would hide another.
+    @field_validator("heartbeat_interval")
+    @classmethod
+    def _beats_within_the_timeout(cls, value: float | None, info: ValidationInfo) -> float | None:
+        timeout: float | None = info.data.get("heartbeat_timeout")
+        if value is not None and timeout is not None and value > timeout / 2:
+            raise ValueError(f"must be at most half of heartbeat_timeout ({timeout:g} s)")
+        return value
+
+    @field_validator("claim_window")
+    @classmethod
+    def _claims_within_the_timeout(cls, value: float, info: ValidationInfo) -> float:
+        timeout: float | None = info.data.get("heartbeat_timeout")
+        if timeout is not None and value > timeout:
+            raise ValueError(f"must not be longer than heartbeat_timeout ({timeout:g} s)")
+        return value
 
     def for_scripts(self) -> str:
         """The settings as the scripts read them: JSON, unset ones left out."""
@@ -117,7 +130,7 @@ def _listen(value: str) -> str:
     if value.startswith("unix:") and len(value) > len("unix:"):
         return value
     host, colon, port = value.rpartition(":")
-    if not colon or not host or not port.isdigit() or not 0 <= int(port) <= 65535:
+    if not colon or not host or not port.isdecimal() or not 0 <= int(port) <= 65535:
         raise ValueError("write host:port (such as 127.0.0.1:8400) or unix:/path")
     return value
 
@@ -125,12 +138,26 @@ def _listen(value: str) -> str:
 def _store(value: str) -> str:
     if not value.startswith(("redis://", "rediss://", "unix://", "memory://")):
         raise ValueError("write redis://, rediss://, unix:///path or memory://")
+    try:
+        urlsplit(value).port  # noqa: B018 - reading it is what checks it
+    except ValueError:
+        raise ValueError(
+            "the address cannot be read: a port is a number up to 65535, and in a password "
+            "/ is written %2F, @ is written %40"
+        ) from None
+    return value
+
+
+def _room_name(value: str) -> str:
+    if not ROOM_NAME.match(value):
+        raise ValueError("a name has lower-case letters, digits, - and _, 48 at most")
     return value
 
 
 def _secrets(value: object) -> object:
+    """Keys in a variable have commas between them, those in a file a line each."""
     if isinstance(value, str):
-        return [key for key in (part.strip() for part in value.split(",")) if key]
+        return [key for key in re.split(r"[,\s]+", value) if key]
     return value
 
 
@@ -142,9 +169,13 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    #: Lets the well-known demo secret through. Never on a site that matters.
+    demo: bool = False
     store: Annotated[str, AfterValidator(_store)] = "memory://"
     #: Oldest to newest; the last one signs.
-    secret_keys: Annotated[list[str], BeforeValidator(_secrets)] = []
+    secret_keys: Annotated[list[str], BeforeValidator(_secrets)] = Field(
+        default=[], validate_default=True
+    )
     admin_token: str = ""
     edge_listen: Listen = "127.0.0.1:8400"
     ops_listen: Listen = "127.0.0.1:8401"
@@ -153,38 +184,43 @@ class Settings(BaseModel):
     log_format: Literal["json", "console"] = "json"
     store_timeout: Seconds = Field(default=1.0, gt=0, le=30)
     shutdown_delay: Seconds = Field(default=0.0, ge=0, le=300)
-    #: Lets the well-known demo secret through. Never on a site that matters.
-    demo: bool = False
-    rooms: dict[str, RoomSettings] = {}
+    rooms: dict[Annotated[str, AfterValidator(_room_name)], RoomSettings] = Field(
+        default={}, validate_default=True
+    )
 
-    @model_validator(mode="after")
-    def _secrets_are_safe(self) -> Self:
+    @field_validator("secret_keys")
+    @classmethod
+    def _secrets_are_safe(cls, keys: list[str], info: ValidationInfo) -> list[str]:
         problems = []
-        if not self.secret_keys:
+        if not keys:
             problems.append(
-                "secret_keys: at least one is needed; make one with "
-                '"openssl rand -hex 32" and set WAITROOM_SECRET_KEYS or '
-                "WAITROOM_SECRET_KEYS_FILE"
+                'at least one is needed; make one with "openssl rand -hex 32" and set '
+                "WAITROOM_SECRET_KEYS or WAITROOM_SECRET_KEYS_FILE"
             )
-        for key in self.secret_keys:
-            if len(key) < MIN_SECRET_LENGTH:
-                problems.append(f"secret_keys: a key has fewer than {MIN_SECRET_LENGTH} characters")
-            if key == DEMO_SECRET and not self.demo:
-                problems.append("secret_keys: the demo's secret is known to everybody")
-        if self.admin_token and len(self.admin_token) < 16 and not self.demo:
-            problems.append("admin_token: fewer than 16 characters")
-        if not self.rooms:
-            problems.append(
-                "rooms: at least one is needed, such as [rooms.shop] with total_active_users = 100"
-            )
-        problems += [
-            f"rooms.{name}: a name has lower-case letters, digits, - and _, 48 at most"
-            for name in self.rooms
-            if not ROOM_NAME.match(name)
-        ]
+        if any(len(key) < MIN_SECRET_LENGTH for key in keys):
+            problems.append(f"a key has fewer than {MIN_SECRET_LENGTH} characters")
+        if DEMO_SECRET in keys and not info.data.get("demo"):
+            problems.append("the demo's secret is known to everybody")
         if problems:
             raise ValueError("\n".join(problems))
-        return self
+        return keys
+
+    @field_validator("admin_token")
+    @classmethod
+    def _token_is_safe(cls, token: str, info: ValidationInfo) -> str:
+        """Empty switches administration off."""
+        if 0 < len(token) < MIN_ADMIN_TOKEN_LENGTH and not info.data.get("demo"):
+            raise ValueError(f"fewer than {MIN_ADMIN_TOKEN_LENGTH} characters")
+        return token
+
+    @field_validator("rooms")
+    @classmethod
+    def _there_is_a_room(cls, rooms: dict[str, RoomSettings]) -> dict[str, RoomSettings]:
+        if not rooms:
+            raise ValueError(
+                "at least one is needed, such as [rooms.shop] with total_active_users = 100"
+            )
+        return rooms
 
 
 def load(path: str | None, environ: dict[str, str] | None = None) -> Settings:
@@ -220,6 +256,9 @@ def _add_environment(values: dict[str, Any], environ: dict[str, str]) -> list[st
         if not variable.startswith(ENV_PREFIX):
             continue
         path = variable.removeprefix(ENV_PREFIX).lower().split("__")
+        if not all(path):
+            problems.append(f"{variable}: names no setting")
+            continue
         value: str = text
         if path[-1].endswith("_file"):
             path[-1] = path[-1].removesuffix("_file")
@@ -244,13 +283,13 @@ def _problems(error: ValidationError) -> list[str]:
     """One line for each problem: the setting's name, and what is allowed."""
     lines = []
     for problem in error.errors(include_url=False, include_context=False):
-        name = ".".join(str(part) for part in problem["loc"])
+        name = ".".join(str(part) for part in problem["loc"] if part != "[key]")
         text = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
             text = "there is no such setting"
         elif problem["type"] == "missing":
             text = "is needed"
-        elif not isinstance(problem["input"], dict) and "secret" not in name:
+        elif not isinstance(problem["input"], dict) and name.split(".")[0] not in _HIDDEN:
             text += f" (got {problem['input']!r})"
         lines += [f"{name}: {line}" if name else line for line in text.split("\n")]
     return lines

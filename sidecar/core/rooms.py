@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from sidecar.base.errors import ConfigError, StoreError, UnknownRoomError
-from sidecar.base.model import RENEW_MIN_MS, Outcome, Pass, Standing, State, Ticket
+from sidecar.base.model import RELEASE_GRACE_MS, RENEW_MIN_MS, Outcome, Pass, Standing, State, Ticket
 from sidecar.base.tokens import Tokens, new_visitor
 from sidecar.core.estimate import estimate
 from sidecar.store.rooms import REVOCATIONS_LIMIT, Snapshot
@@ -98,8 +98,8 @@ class Room:
             await self.release(token.visitor, why=why)
 
     async def release(self, visitor: str, *, why: str = "released") -> bool:
-        """Ends a visitor's stay; whether there was one. Their pass is refused from now on
-        by this replica, within a second by the others."""
+        """Ends a visitor's stay; whether there was one. All replicas refuse their pass
+        RELEASE_GRACE_MS later."""
         known = await self.store.leave(visitor, why=why)
         self._revoked[visitor] = self.clock.now_ms()
         return known
@@ -132,7 +132,11 @@ class Room:
         return int(self.settings.session_duration * 1000)
 
     def _verifies(self, pass_: Pass) -> bool:
-        return pass_.visitor not in self._revoked and self.clock.now_ms() < pass_.expires_ms
+        now_ms = self.clock.now_ms()
+        revoked_ms = self._revoked.get(pass_.visitor)
+        if revoked_ms is not None and now_ms >= revoked_ms + RELEASE_GRACE_MS:
+            return False
+        return now_ms < pass_.expires_ms
 
     def _is_due(self, pass_: Pass) -> bool:
         due_ms = max(self._pass_ms // 6, RENEW_MIN_MS)

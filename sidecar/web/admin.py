@@ -124,7 +124,7 @@ def _room(request: web.Request) -> Room:
 async def _json_object(request: web.Request) -> dict[str, Any]:
     try:
         body = json.loads(await request.text())
-    except (ValueError, LookupError):
+    except (ValueError, LookupError, RecursionError):
         raise ConfigError(["the body is not JSON"]) from None
     if not isinstance(body, dict):
         raise ConfigError(["the body must be a JSON object of settings"])
@@ -163,4 +163,6 @@ def _describe(room: Room, snapshot: Snapshot) -> dict[str, Any]:
 
 
 #: What the scripts remember for themselves, beside the counters.
-_INTERNAL = {"last_order", "tokens", "tokens_at", "measured_at", "busy", "calls", "drops"}
+_INTERNAL = {
+    "last_order", "tokens", "tokens_at", "measured_at", "ends", "held_ms", "drops", "waited_ms",
+}  # fmt: skip

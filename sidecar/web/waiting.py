@@ -77,8 +77,12 @@ async def _answer(request: web.Request, door: str, *, may_join: bool) -> web.Res
             detail="Your place is kept. Ask again after Retry-After seconds.",
             retry_after=math.ceil(limited_ms / 1000),
         )
+    document = _document(room, answer)
+    if "client" in request.query:
+        # Their own address, as nginx names it: `waitroom doctor` finds a wrong one by it.
+        document["client"] = request.headers.get("X-Real-IP")
     response = web.Response(
-        text=json.dumps(_document(room, answer)),
+        text=json.dumps(document),
         content_type="application/json",
         headers=_NO_STORE,
     )

@@ -29,7 +29,7 @@ from sidecar.store.connect import close, connect
 from sidecar.store.keys import room_keys
 from sidecar.store.rooms import RoomStore
 from tests.conftest import new_room_name
-from tests.store.model import Model
+from tests.store.model import Model, Reply
 from tests.store.promises import Promises, Seen, Step, look
 
 THOROUGH = settings(
@@ -55,6 +55,7 @@ SETTINGS = {
     "claim_window": st.integers(5, 10),
     "poll_limit": st.integers(1, 4),
 }
+FILE = {"session_duration": 20, "heartbeat_timeout": 20, "claim_window": 8}
 #: From a millisecond to minutes.
 STEPS_MS = st.one_of(
     st.integers(1, 999), st.integers(1000, 15_000), st.sampled_from([30_000, 61_000, 600_000])
@@ -103,13 +104,13 @@ class RoomMachine(RuleBasedStateMachine):
     @initialize(
         seed=st.integers(0, 2**32),
         minute_ms=st.integers(0, 59_999),
-        cap=st.integers(1, 4),
+        cap=st.integers(0, 4),
         given=st.fixed_dictionaries({}, optional=SETTINGS),
     )
     def open(self, seed, minute_ms, cap, given):
         self.bench.random.seed(seed)
         self.now += minute_ms
-        file = RoomSettings(**{"total_active_users": cap, "session_duration": 20, **given})
+        file = RoomSettings(**{**FILE, "total_active_users": cap, **given})
         self.model = Model(file)
         self.store = RoomStore(
             self.bench.redis,
@@ -331,8 +332,6 @@ async def gather(calls):
 
 def said(reply):
     """A standing as the model speaks of it."""
-    from tests.store.model import Reply
-
     return Reply(
         reply.outcome, reply.order, reply.started_ms, reply.expires_ms, reply.ahead,
         reply.limited_ms,

@@ -20,7 +20,7 @@ end
 -- because no script ran when they ended.
 local function measure_ends(by, overdue_ms)
   local ends, held_ms = held()
-  local kept = math.exp(-by / (2 * room.total_active_users + 20))
+  local kept = math.exp(-by / memory_ends())
   stats.ends = (ends + by) * kept
   stats.held_ms = math.max(held_ms - overdue_ms, 1) * kept
   stats.drops = (stats.drops or 0) * kept

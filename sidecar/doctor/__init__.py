@@ -1,0 +1,63 @@
+"""Visits an installation from outside, as a browser would, and says what is right, what is
+doubtful and which line is missing.
+
+    visit.py         asks, and keeps what came
+    gate.py  cookie.py  surroundings.py
+                     one function a finding: looks at what came and says something or nothing
+    report.py        prints
+
+It knows nothing that a visitor could not see.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from yarl import URL
+
+from sidecar.doctor import cookie, gate, surroundings
+from sidecar.doctor.visit import Options, Visit, visit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sidecar.doctor.finding import Finding
+
+#: In the order of the report: what comes first explains what follows.
+FINDINGS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
+    gate.reached,
+    gate.doors,
+    gate.room,
+    gate.gate,
+    gate.waiting_page,
+    gate.assets,
+    gate.policy,
+    cookie.given,
+    cookie.attributes,
+    cookie.cached,
+    cookie.heartbeat,
+    cookie.comes_back,
+    surroundings.encryption,
+    surroundings.ops_port,
+    surroundings.edge_port,
+    surroundings.ops_through_site,
+    surroundings.address,
+    surroundings.clocks,
+    cookie.left,
+)
+
+
+async def diagnose(
+    address: str, options: Options | None = None, *, now_s: Callable[[], float] = time.time
+) -> list[Finding]:
+    """Visits the page and says what was found. Raises ValueError for what is no address."""
+    url = URL(address if "://" in address else f"http://{address}")
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise ValueError(f"{address} is no address of a page; write http://shop.example/")
+    return judge(await visit(url, options or Options(), now_s=now_s))
+
+
+def judge(seen: Visit) -> list[Finding]:
+    findings = FINDINGS if seen.ahead.status else (gate.reached,)
+    return [found for finding in findings for found in finding(seen)]

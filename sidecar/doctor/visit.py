@@ -1,0 +1,319 @@
+"""The visit itself: what is asked, in which order, and what is kept of the answers.
+
+Most is asked as a browser that fetches ahead: the gate refuses that without giving a
+place, so it shows itself even where the room has space. Two visits are real ones, and
+their places are given up at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import re
+import socket
+import ssl
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import aiohttp
+from yarl import URL
+
+from sidecar.base.tokens import COOKIE_PREFIX
+from sidecar.doctor.reply import Reply
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+#: Asked for under /_waitroom/ when no room is known; the sidecar says that it knows none.
+NO_ROOM = "waitroom-doctor"
+ASSETS = ("waiting.js", "waiting.css", "logo.svg", "i18n/en.json")
+#: Of the ops listener; on the site's own port they are the site's.
+OPS_PATHS = ("/metrics", "/admin/rooms")
+#: From the block that is reserved for documentation: nobody has this address.
+FALSE_ADDRESS = "203.0.113.77"
+#: Heartbeats; nginx asks the replicas in turn.
+BEATS = 3
+
+_MAX_REDIRECTS = 5
+_MAX_BODY = 262_144
+_OPS_TIMEOUT_S = 3.0
+
+_BROWSER = {
+    "Accept": "text/html,application/xhtml+xml,*/*;q=0.8",
+    "Accept-Language": "en",
+    "Sec-Fetch-Mode": "navigate",
+    "Sec-Fetch-Dest": "document",
+}
+_AHEAD = {"Sec-Purpose": "prefetch"}
+_JSON = {"Accept": "application/json"}
+_FALSE = {"X-Forwarded-For": FALSE_ADDRESS, "X-Real-IP": FALSE_ADDRESS}
+
+_ROOM_OF_PAGE = re.compile(r'data-room="([a-z0-9_-]+)"')
+_ROOM_OF_ADDRESS = re.compile(r"(?:https?://[^/]+)?/_waitroom/([a-z0-9_-]+)/")
+_UNKNOWN_ROOM = re.compile(r"No waiting room is called '([^']*)'")
+
+
+@dataclass(frozen=True)
+class Options:
+    room: str | None = None
+    ops_port: int = 8401
+    edge_port: int = 8400
+    #: False: an https certificate that nobody vouches for will do.
+    verify: bool = True
+    timeout_s: float = 10.0
+
+
+@dataclass
+class Visit:
+    """All that was seen."""
+
+    asked: URL
+    options: Options
+    #: Where redirects within the site led.
+    page: URL
+    addresses: list[ipaddress.IPv4Address | ipaddress.IPv6Address] = field(default_factory=list)
+    #: This machine's, as it talks to the site.
+    own_address: str = ""
+    #: A browser that fetches ahead, and a program that does.
+    ahead: Reply = field(default_factory=Reply)
+    ahead_json: Reply = field(default_factory=Reply)
+    #: Two visitors, neither with a cookie.
+    first: Reply = field(default_factory=Reply)
+    second: Reply = field(default_factory=Reply)
+    #: The waiting page, wherever it is.
+    waiting: Reply = field(default_factory=Reply)
+    door: Reply = field(default_factory=Reply)
+    false_address: Reply = field(default_factory=Reply)
+    assets: dict[str, Reply] = field(default_factory=dict)
+    joined: Reply = field(default_factory=Reply)
+    beats: list[Reply] = field(default_factory=list)
+    #: The first visitor once more, with the cookie.
+    back: Reply = field(default_factory=Reply)
+    ops: Reply = field(default_factory=Reply)
+    edge: Reply = field(default_factory=Reply)
+    through_site: dict[str, Reply] = field(default_factory=dict)
+    left: list[Reply] = field(default_factory=list)
+
+    @property
+    def host(self) -> str:
+        return self.page.host or ""
+
+    @property
+    def is_loopback(self) -> bool:
+        return bool(self.addresses) and all(address.is_loopback for address in self.addresses)
+
+    @property
+    def unknown_room(self) -> str | None:
+        """The room that the gate asks for and the sidecar does not have."""
+        found = _UNKNOWN_ROOM.search(self.ahead.body) or _UNKNOWN_ROOM.search(self.first.body)
+        return found[1] if found else None
+
+    @property
+    def room_of_gate(self) -> str | None:
+        """As the page's answers name it."""
+        for reply in (self.ahead_json, self.ahead, self.first):
+            if "status_url" in reply.document:
+                return str(reply.document.get("room"))
+            found = _ROOM_OF_ADDRESS.match(reply.headers.get("Location", ""))
+            if reply.is_waiting_page:
+                found = _ROOM_OF_PAGE.search(reply.body)
+            if found:
+                return found[1]
+            if reply.cookie:
+                return reply.cookie.name.removeprefix(COOKIE_PREFIX)
+        return self.unknown_room
+
+    @property
+    def room(self) -> str | None:
+        return self.options.room or self.room_of_gate
+
+    @property
+    def cookie(self) -> str | None:
+        """The first visitor's, as a browser would send it now."""
+        given = [reply.cookie for reply in (self.first, self.joined, *self.beats) if reply.cookie]
+        return f"{given[-1].name}={given[-1].value}" if given else None
+
+
+async def visit(url: URL, options: Options, *, now_s: Callable[[], float] = time.time) -> Visit:
+    """Looks at everything; leaves every place that it was given."""
+    seen = Visit(url, options, url)
+    async with _client(options) as session:
+        client = _Client(session, now_s)
+        await _look_ahead(client, seen)
+        if not seen.ahead.status:
+            return seen
+        port = seen.page.port or 80
+        seen.addresses, seen.own_address = await _addresses(seen.host, port)
+        try:
+            await _enter(client, seen)
+        finally:
+            await _leave(client, seen)
+    return seen
+
+
+class _Client:
+    """Asks, and keeps every room cookie that it was given."""
+
+    def __init__(self, session: aiohttp.ClientSession, now_s: Callable[[], float]) -> None:
+        self._session = session
+        self._now_s = now_s
+        self.cookies: set[str] = set()
+
+    async def get(self, url: URL, *headers: dict[str, str], cookie: str | None = None) -> Reply:
+        return await self.ask("GET", url, *headers, cookie=cookie)
+
+    async def ask(
+        self,
+        method: str,
+        url: URL,
+        *headers: dict[str, str],
+        cookie: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Reply:
+        sent: dict[str, str] = {}
+        for some in headers:
+            sent |= some
+        if cookie:
+            sent["Cookie"] = cookie
+        timeout = aiohttp.ClientTimeout(timeout_s) if timeout_s else None
+        began = self._now_s()
+        try:
+            async with self._session.request(
+                method, url, headers=sent, allow_redirects=False, timeout=timeout
+            ) as answer:
+                at_s = (began + self._now_s()) / 2
+                body = b""
+                async for chunk in answer.content.iter_chunked(65_536):
+                    body += chunk
+                    if len(body) > _MAX_BODY:
+                        break
+                text = body.decode(errors="replace")
+                reply = Reply(answer.status, answer.headers, text, at_s=at_s)
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            return Reply(error=_why(error))
+        if reply.cookie:
+            self.cookies.add(f"{reply.cookie.name}={reply.cookie.value}")
+        return reply
+
+
+@contextlib.asynccontextmanager
+async def _client(options: Options) -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=options.verify),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"User-Agent": "Mozilla/5.0 (compatible; waitroom-doctor)"},
+        timeout=aiohttp.ClientTimeout(options.timeout_s),
+    ) as session:
+        yield session
+
+
+async def _look_ahead(client: _Client, seen: Visit) -> None:
+    """Finds the page: redirects within the site are followed, those to the room are not."""
+    for _ in range(_MAX_REDIRECTS):
+        seen.ahead = await client.get(seen.page, _BROWSER, _AHEAD)
+        location = seen.ahead.headers.get("Location", "")
+        if not 300 <= seen.ahead.status < 400 or not location:
+            break
+        following = seen.page.join(URL(location))
+        bare = (following.host or "").removeprefix("www.")
+        if bare != seen.host.removeprefix("www.") or following.path.startswith("/_waitroom/"):
+            break
+        seen.page = following
+    seen.ahead_json = await client.get(seen.page, _JSON, _AHEAD)
+
+
+async def _enter(client: _Client, seen: Visit) -> None:
+    seen.first = await client.get(seen.page, _BROWSER)
+    if seen.first.cookie:
+        seen.second = await client.get(seen.page, _BROWSER)
+    await asyncio.gather(_look_round(client, seen), _look_outside(client, seen))
+    doors_answer = seen.room is not None and seen.door.is_of_sidecar
+    may_join = doors_answer and seen.door.document.get("state") == "not_queued"
+    if may_join and seen.cookie is None:
+        seen.joined = await client.ask("POST", _at(seen, f"{seen.room}/join"), _JSON)
+    if seen.cookie is None:
+        return
+    if doors_answer:
+        for _ in range(BEATS):
+            status = _at(seen, f"{seen.room}/status")
+            seen.beats.append(await client.get(status, _JSON, cookie=seen.cookie))
+    seen.back = await client.get(seen.page, _BROWSER, cookie=seen.cookie)
+    for path in OPS_PATHS:
+        address = seen.page.join(URL(path))
+        seen.through_site[path] = await client.get(address, _AHEAD, cookie=seen.cookie)
+
+
+async def _look_round(client: _Client, seen: Visit) -> None:
+    """What the site has under /_waitroom/."""
+    status = _at(seen, f"{seen.room or NO_ROOM}/status").with_query(client="1")
+    seen.door = await client.get(status, _JSON)
+    seen.false_address = await client.get(status, _JSON, _FALSE)
+    for name in ASSETS:
+        seen.assets[name] = await client.get(_at(seen, f"static/{name}"))
+    seen.waiting = seen.ahead
+    location = seen.ahead.headers.get("Location", "")
+    if _ROOM_OF_ADDRESS.match(location):
+        seen.waiting = await client.get(seen.page.join(URL(location)), _BROWSER, _AHEAD)
+
+
+async def _look_outside(client: _Client, seen: Visit) -> None:
+    """The sidecar's own ports, which the world should not reach."""
+
+    async def ask(port: int, path: str) -> Reply:
+        url = URL.build(scheme="http", host=seen.host, port=port, path=path)
+        return await client.ask("GET", url, timeout_s=_OPS_TIMEOUT_S)
+
+    seen.ops, seen.edge = await asyncio.gather(
+        ask(seen.options.ops_port, "/healthz"), ask(seen.options.edge_port, "/check")
+    )
+
+
+async def _leave(client: _Client, seen: Visit) -> None:
+    leaving = []
+    for cookie in sorted(client.cookies):
+        room = cookie.partition("=")[0].removeprefix(COOKIE_PREFIX)
+        leaving.append(client.ask("POST", _at(seen, f"{room}/leave"), _JSON, cookie=cookie))
+    seen.left = await asyncio.gather(*leaving)
+
+
+def _at(seen: Visit, path: str) -> URL:
+    return seen.page.join(URL(f"/_waitroom/{path}"))
+
+
+async def _addresses(
+    host: str, port: int
+) -> tuple[list[ipaddress.IPv4Address | ipaddress.IPv6Address], str]:
+    """The site's addresses, and which of its own this machine talks to it from."""
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+    except OSError:
+        return [], ""
+    own = ""
+    for family, kind, _, _, address in found:
+        # Connecting a datagram socket sends nothing; it only picks a route.
+        with contextlib.suppress(OSError), socket.socket(family, kind) as probe:
+            probe.connect(address)
+            own = probe.getsockname()[0]
+            break
+    texts = {str(address[0]).partition("%")[0] for *_, address in found}
+    return [ipaddress.ip_address(text) for text in sorted(texts)], own
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        detail = error.certificate_error
+        text = getattr(detail, "verify_message", "") or str(detail)
+        return f"its certificate is not trusted: {text}"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "there is no such host"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        cause = error.os_error
+        if isinstance(cause, ssl.SSLError):
+            return f"TLS failed: {cause.reason}"
+        return cause.strerror or str(cause)
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return str(error) or type(error).__name__

@@ -1,0 +1,77 @@
+"""make run's demo, started as its user starts it."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+from tests.processes import Process, free_port, wait_until
+from tests.site import ROOT
+
+COMMAND = [sys.executable, "demo/run.py", "--port"]
+
+
+def fetch(url: str, cookie: str = "") -> tuple[int, str, str]:
+    request = urllib.request.Request(url, headers={"Accept": "text/html", "Cookie": cookie})
+    try:
+        with urllib.request.urlopen(request, timeout=5) as reply:
+            return reply.status, reply.read().decode(), reply.headers["Set-Cookie"] or ""
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode(), error.headers["Set-Cookie"] or ""
+
+
+def test_the_story_in_the_demo(tmp_path):
+    """Two fit in, the third waits; the crowd comes and goes; all ends cleanly."""
+    port = free_port()
+    log = tmp_path / "log"
+    with Process([*COMMAND, str(port)], log=log, cwd=ROOT, start_new_session=True) as demo:
+        wait_until(lambda: "The shop is open" in demo.output, "the demo", 30)
+        url = f"http://127.0.0.1:{port}"
+        answers = [fetch(f"{url}/thing/lamp?colour=red") for _ in range(3)]
+        assert [status for status, *_ in answers] == [200, 200, 503]
+        assert "Desk lamp" in answers[0][1]
+        assert "You are in line" in answers[2][1]
+        status, text, _ = fetch(f"{url}/checkout/done", answers[0][2].partition(";")[0])
+        assert (status, "Thank you" in text) == (200, True)
+        crowd = subprocess.run(
+            [sys.executable, "demo/crowd.py", "--url", f"http://localhost:{port}",
+             "--visitors", "3", "--stay", "0.1", "--minutes", "1"],
+            cwd=ROOT, capture_output=True, text=True, timeout=90, check=True,
+        )  # fmt: skip
+        assert "3 visitors finished" in crowd.stdout, crowd.stdout
+        demo.stop(20)
+    assert "replica.2 stopped (rc=0)" in demo.output
+    assert "Traceback" not in demo.output
+
+
+def test_a_busy_port_is_said_plainly():
+    """With the number, and what to type instead."""
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [*COMMAND, str(port)], cwd=ROOT, capture_output=True, text=True, timeout=20, check=False
+        )
+    assert done.returncode != 0
+    assert f"Port {port} is taken" in done.stderr
+    assert "make run PORT=" in done.stderr
+
+
+def test_the_crowd_visits_this_machine_only():
+    """Another host is refused before anything is sent."""
+    done = subprocess.run(
+        [sys.executable, "demo/crowd.py", "--url", "http://192.0.2.1"],
+        cwd=ROOT, capture_output=True, text=True, timeout=20, check=False,
+    )  # fmt: skip
+    assert (done.returncode, "this machine only" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("script", ["install-packages", "make-venv"])
+def test_the_scripts_are_sound_shell(script):
+    """sh reads them without complaint."""
+    subprocess.run(["sh", "-n", str(ROOT / "scripts" / script)], check=True, timeout=10)

@@ -1,0 +1,90 @@
+"""The edge and the ops listener over a real redis-server, with a clock to turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient
+from tests.conftest import Time, new_room_name
+
+from sidecar.base.clock import StoreClock
+from sidecar.base.metrics import Metrics
+from sidecar.base.settings import RoomSettings, Settings
+from sidecar.base.tokens import Tokens
+from sidecar.core.rooms import Room, Rooms
+from sidecar.store.connect import close, connect
+from sidecar.store.rooms import RoomStore
+from sidecar.web.page import find_static
+from sidecar.web.routes import edge_app, ops_app
+
+KEYS = ["k" * 32]
+ADMIN_TOKEN = "admin-token-for-tests"
+HTML = {"Accept": "text/html"}
+
+
+class TurnedClock(StoreClock):
+    """The replica's clock when it has just heard from the store."""
+
+    def __init__(self, turn: Time) -> None:
+        self._turn = turn
+
+    def now_ms(self) -> int:
+        return self._turn.now_ms
+
+    def observe(self, store_ms: int) -> None:
+        pass
+
+
+@dataclass
+class Replica:
+    edge: TestClient
+    ops: TestClient
+    room: Room
+    metrics: Metrics
+    turn: Time
+
+    async def check(self, cookie: str | None = None, headers: dict[str, str] | None = None):
+        """What nginx asks about a page that somebody wants to see."""
+        asked = {"X-Waitroom-Room": self.room.name, **HTML, **(headers or {})}
+        if cookie:
+            asked["Cookie"] = cookie
+        return await self.edge.get("/check", headers=asked)
+
+    async def status(self, cookie: str):
+        path = f"/_waitroom/{self.room.name}/status"
+        return await self.edge.get(path, headers={"Cookie": cookie})
+
+
+def cookie_of(response) -> str:
+    """What a browser sends after this response."""
+    return response.headers["Set-Cookie"].partition(";")[0]
+
+
+@pytest.fixture
+async def replica(redis_socket, aiohttp_client, turn):
+    """Makes a replica with one room; settings by name."""
+    redis = connect(f"unix://{redis_socket}", timeout_s=5)
+
+    async def make(**settings: Any) -> Replica:
+        file = RoomSettings(**{"total_active_users": 1, **settings})
+        name = new_room_name()
+        clock = TurnedClock(turn)
+        store = RoomStore(redis, name, settings=file.for_scripts(), clock=clock, now_ms=turn)
+        room = Room(name, file, Tokens(name, KEYS, clock), store, clock)
+        rooms, metrics = Rooms([room]), Metrics()
+        whole = Settings(secret_keys=KEYS, admin_token=ADMIN_TOKEN, rooms={name: file})
+        # A cookie jar would get in the way: tests say which cookie is sent.
+        edge = await aiohttp_client(edge_app(rooms, metrics, find_static()), cookie_jar=Jar())
+        ops = await aiohttp_client(ops_app(whole, rooms, metrics, []))
+        return Replica(edge, ops, room, metrics, turn)
+
+    yield make
+    await close(redis)
+
+
+def Jar():  # noqa: N802 - stands for a class
+    import aiohttp
+
+    return aiohttp.DummyCookieJar()
