@@ -6,13 +6,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help run crowd test lint types check clean
+.PHONY: help install run crowd test lint types check clean
 
 help:
+	@echo "make install the waitroom command, in .venv"
 	@echo "make run     install what is missing, run the demo on http://localhost:$(PORT) (PORT=)"
 	@echo "make crowd   bring visitors to the demo (VISITORS=)"
 	@echo "make test    install what is missing, run every test"
 	@echo "make check   the tests, and ruff and mypy before them"
+
+install: $(STAMP)
 
 run: $(STAMP)
 	@scripts/install-packages nginx redis-server

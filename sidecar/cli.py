@@ -77,7 +77,7 @@ def healthcheck(path: str | None, timeout: float) -> None:
 @click.option("--insecure", is_flag=True, help="Take any https certificate.")
 @click.option("--timeout", default=10.0, show_default=True, help="Seconds to wait for an answer.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def doctor(  # noqa: PLR0913 - one for each option
+def doctor(  # noqa: PLR0913, PLR0917 - one for each option
     url: str, room: str | None, ops_port: int, edge_port: int, insecure: bool, timeout: float,
     as_json: bool,
 ) -> None:  # fmt: skip

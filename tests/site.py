@@ -13,6 +13,7 @@ import sys
 import tempfile
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
@@ -39,11 +40,28 @@ location /done {
 """
 
 
+def gated(location: str, *lines: str, room: str = "shop", to: str = "http://origin") -> str:
+    """A location with a waiting room; `lines` come after the include."""
+    return "\n".join(
+        (
+            f"location {location} {{",
+            f"    set $waitroom_room {room};",
+            "    include waitroom/location.conf;",
+            *(f"    {line}" for line in lines),
+            f"    proxy_pass {to};" if to else "",
+            "}",
+            "",
+        )
+    )
+
+
 class Site(AbstractContextManager["Site"]):
     """Starts everything on entry; `url` is nginx, `edges` and `ops` are the replicas.
 
     `rooms` are settings by room name. `http`, `server` and `locations` are nginx lines
-    at those levels; `server` comes before the include, `locations` after it.
+    at those levels; `server` comes before the include, `locations` after it. `relay`
+    stands between nginx and the replicas, given an edge's host:port; see `relays`.
+    `edges` are further host:port that nginx takes for replicas.
     """
 
     def __init__(  # noqa: PLR0913
@@ -55,14 +73,19 @@ class Site(AbstractContextManager["Site"]):
         server: str = "",
         http: str = "",
         settings: dict[str, Any] | None = None,
+        relay: Callable[[str], Any] | None = None,
+        edges: tuple[str, ...] = (),
     ) -> None:
         self.rooms = rooms or {"shop": {"total_active_users": 1}}
         self._count = replicas
         self._locations, self._server, self._http = locations, server, http
         self._settings = settings or {}
+        self._relay = relay
+        self.relays: list[Any] = []
         self._stack = ExitStack()
         self.replicas: list[Process] = []
         self.edges: list[str] = []
+        self._upstreams = list(edges)
         self.ops: list[str] = []
 
     def __enter__(self) -> Site:
@@ -125,13 +148,17 @@ class Site(AbstractContextManager["Site"]):
         command = [str(Path(sys.executable).parent / "waitroom"), "serve", "--config", str(config)]
         self.replicas.append(self._run(f"replica-{number}", command))
         self.edges.append(f"http://127.0.0.1:{edge}")
+        if self._relay is not None:
+            self.relays.append(self._stack.enter_context(self._relay(f"127.0.0.1:{edge}")))
+            edge = self.relays[-1].port
+        self._upstreams.append(f"127.0.0.1:{edge}")
         self.ops.append(f"http://127.0.0.1:{ops}")
 
     def _write_nginx(self) -> None:
         includes = self.folder / "waitroom"
         shutil.copytree(ROOT / "nginx" / "waitroom", includes)
         settings = (includes / "settings.conf").read_text()
-        servers = "\n".join(f"    server {e.removeprefix('http://')} max_fails=0;" for e in self.edges)
+        servers = "\n".join(f"    server {each} max_fails=0;" for each in self._upstreams)
         settings = re.sub(r"    server 127\.0\.0\.1:8400 max_fails=0;", servers, settings)
         settings = settings.replace("/etc/nginx/waitroom/static", str(ROOT / "static"))
         settings = settings.replace("/var/run/waitroom", str(self.folder / "verdicts"))

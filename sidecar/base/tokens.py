@@ -29,8 +29,8 @@ MAX_TOKEN_LENGTH = 512
 _VISITOR = re.compile(r"[A-Za-z0-9_-]{22}\Z")
 _SEPARATOR = "~"
 _KIND_TICKET = "t"
-_KIND_PASS = "p"
-_FIELDS = {_KIND_TICKET: 4, _KIND_PASS: 7}
+_KIND_PASS = "p"  # noqa: S105 - the letter that a pass begins with
+_KINDS = (_KIND_TICKET, _KIND_PASS)
 
 
 def new_visitor() -> str:
@@ -45,9 +45,7 @@ def is_visitor(text: str) -> bool:
 
 class _Signer(TimestampSigner):
     def __init__(self, keys: list[str], *, salt: str, clock: StoreClock) -> None:
-        super().__init__(
-            keys, salt=salt, key_derivation="hmac", digest_method=hashlib.sha256
-        )
+        super().__init__(keys, salt=salt, key_derivation="hmac", digest_method=hashlib.sha256)
         self._clock = clock
 
     def get_timestamp(self) -> int:
@@ -61,22 +59,23 @@ class Tokens:
         self.cookie_name = COOKIE_PREFIX + room
         self._clock = clock
         self._signers = {
-            kind: _Signer(keys, salt=f"waitroom/{room}/{kind}", clock=clock) for kind in _FIELDS
+            kind: _Signer(keys, salt=f"waitroom/{room}/{kind}", clock=clock) for kind in _KINDS
         }
 
     def write(self, token: Ticket | Pass) -> str:
+        fields = [token.visitor, token.order, token.joined_ms, token.epoch]
+        kind = _KIND_TICKET
         if isinstance(token, Pass):
             kind = _KIND_PASS
-            fields = (token.visitor, token.order, token.joined_ms, token.epoch,
-                      token.started_ms, token.renewed_ms, token.expires_ms)  # fmt: skip
-        else:
-            kind = _KIND_TICKET
-            fields = (token.visitor, token.order, token.joined_ms, token.epoch)
+            fields += [token.started_ms, token.renewed_ms, token.expires_ms]
         value = _SEPARATOR.join((kind, *map(str, fields)))
         return self._signers[kind].sign(value).decode("ascii")
 
     def read(self, text: str | None) -> Ticket | Pass | None:
-        """The token in a cookie, or None for whatever we did not sign or is too old."""
+        """The token in a cookie, or None for whatever we did not sign or is too old.
+
+        A pass is never too old here: when it ends is one of its fields.
+        """
         if not text or len(text) > MAX_TOKEN_LENGTH:
             return None
         signer = self._signers.get(text[0])
@@ -84,18 +83,23 @@ class Tokens:
             return None
         try:
             value, signed_at = signer.unsign(text.encode("ascii"), return_timestamp=True)
-        except (BadSignature, UnicodeEncodeError, ValueError, OverflowError):
+            token = _parse(value.decode("ascii"), int(signed_at.timestamp()) * 1000)
+        except (BadSignature, ValueError, TypeError, OverflowError):
+            # A version before or after this one may have signed other fields.
             return None
-        kind, visitor, *rest = value.decode("ascii").split(_SEPARATOR)
-        if len(rest) != _FIELDS[kind] - 1:
+        oldest_ms = self._clock.now_ms() - TICKET_LIFETIME_MS
+        if isinstance(token, Ticket) and token.signed_ms < oldest_ms:
             return None
-        numbers = [int(field) for field in rest]
-        if kind == _KIND_PASS:
-            return Pass(visitor, *numbers)
-        signed_ms = int(signed_at.timestamp()) * 1000
-        if signed_ms + TICKET_LIFETIME_MS < self._clock.now_ms():
-            return None
-        return Ticket(visitor, *numbers, signed_ms=signed_ms)
+        return token
+
+
+def _parse(value: str, signed_ms: int) -> Ticket | Pass:
+    """Raises ValueError or TypeError for fields that are not a token's."""
+    kind, visitor, *numbers = value.split(_SEPARATOR)
+    if kind == _KIND_PASS:
+        return Pass(visitor, *map(int, numbers))
+    order, joined_ms, epoch = map(int, numbers)
+    return Ticket(visitor, order, joined_ms, epoch, signed_ms)
 
 
 def cookie_value(header: str | None, name: str) -> str | None:

@@ -1,5 +1,4 @@
-"""Visits an installation from outside, as a browser would, and says what is right, what is
-doubtful and which line is missing.
+"""Visits an installation from outside, as a browser would, and says which line is missing.
 
     visit.py         asks, and keeps what came
     gate.py  cookie.py  surroundings.py

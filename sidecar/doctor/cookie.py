@@ -36,8 +36,13 @@ def given(seen: Visit) -> Iterator[Finding]:
             "`include waitroom/headers.conf;` is missing at server level; "
             "`include waitroom/server.conf;` brings it.",
         )
-    elif state == "not_queued":
+    elif state == "not_queued" and seen.joined.cookie is not None:
         yield ok("newcomers come very fast: the waiting page joins by itself, cookies come then")
+    elif state == "not_queued" and seen.joined.status >= 400 and not seen.joined.is_of_sidecar:
+        yield problem(
+            f"the waiting page cannot take a place (POST join: {seen.joined.status})",
+            "A `limit_except` or a firewall's rule stands before /_waitroom/: let POST through.",
+        )
 
 
 def attributes(seen: Visit) -> Iterator[Finding]:
@@ -56,7 +61,7 @@ def attributes(seen: Visit) -> Iterator[Finding]:
     if is_https and not is_secure:
         yield warning(
             "the site is on https, but the cookie lacks Secure: the sidecar is told http",
-            "TLS ends before nginx: let `map \"\" $waitroom_scheme` in waitroom/settings.conf say "
+            'TLS ends before nginx: let `map "" $waitroom_scheme` in waitroom/settings.conf say '
             "`default $http_x_forwarded_proto;`, and the balancer send X-Forwarded-Proto.",
         )
     elif is_secure and not is_https:
@@ -76,7 +81,7 @@ def _wrong_attributes(cookie: Given) -> list[str]:
     if "httponly" not in has:
         wrong.append("without HttpOnly")
     if has.get("samesite", "").lower() != "lax":
-        wrong.append(f"with SameSite={has['samesite']}" if "samesite" in has else "without SameSite")
+        wrong.append(f"with SameSite={has.get('samesite', '(none)')}")
     if has.get("path") != "/":
         wrong.append(f"with Path={has.get('path', '')}")
     if "domain" in has:

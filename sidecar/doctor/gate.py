@@ -1,4 +1,4 @@
-"""Findings about the gate: is it there, does it answer, what do those see who must wait?"""
+"""Findings about the gate: is it there, does it answer, what do those see who must wait."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def reached(seen: Visit) -> Iterator[Finding]:
 
 
 def doors(seen: Visit) -> Iterator[Finding]:
-    """nginx has the doors under /_waitroom/, and the sidecar answers there."""
+    """The doors under /_waitroom/ are there, and the sidecar answers behind them."""
     door = seen.door
     if not door.is_of_sidecar:
         yield _closed_door(seen)
-    elif door.document.get("title") == "The store does not answer":
+    elif seen.store_is_away:
         yield problem(
             "the sidecar runs, but its store does not answer; newcomers wait",
             "Is Redis running, and is `store` in the sidecar's settings its address?",
@@ -81,7 +81,7 @@ def _closed_door(seen: Visit) -> Finding:
 
 
 def room(seen: Visit) -> Iterator[Finding]:
-    """nginx and the sidecar mean the same room."""
+    """Both nginx and the sidecar mean the same room."""
     if seen.unknown_room is not None:
         yield problem(
             f"nginx asks for a room {seen.unknown_room!r} that the sidecar does not know",
@@ -287,4 +287,5 @@ def is_ours(reply: Reply) -> bool:
 
 
 def _is_script(reply: Reply) -> bool:
-    return reply.status == 200 and "_waitroom" in reply.body and "<html" not in reply.body
+    is_javascript = "javascript" in reply.headers.get("Content-Type", "")
+    return reply.status == 200 and is_javascript and "_waitroom" in reply.body

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from multidict import CIMultiDict, CIMultiDictProxy
+
 from sidecar.base.tokens import COOKIE_PREFIX
 
 

@@ -32,7 +32,11 @@ def as_text(findings: Sequence[Finding], *, columns: int, colour: bool) -> str:
 
 
 def as_json(findings: Sequence[Finding]) -> str:
-    document = {"problems": _count(findings, Level.PROBLEM), "findings": list(map(asdict, findings))}
+    document = {
+        "problems": _count(findings, Level.PROBLEM),
+        "warnings": _count(findings, Level.WARNING),
+        "findings": [asdict(found) for found in findings],
+    }
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 

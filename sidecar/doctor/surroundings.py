@@ -57,7 +57,7 @@ def edge_port(seen: Visit) -> Iterator[Finding]:
 
 
 def ops_through_site(seen: Visit) -> Iterator[Finding]:
-    """nginx does not hand the ops listener on to everybody."""
+    """The site does not hand the ops listener on to everybody."""
     titles = {"A token is needed", "Administration is off"}
     for path, reply in seen.through_site.items():
         if "\nwaitroom_" in reply.body or reply.document.get("title") in titles:
@@ -118,7 +118,7 @@ def _is_public(text: str) -> bool:
 
 
 def clocks(seen: Visit) -> Iterator[Finding]:
-    """nginx' clock and the store's agree with this machine's."""
+    """The clocks of nginx and of the store agree with this machine's."""
     offsets: dict[str, float] = {}
     nginx_s = _from_date(seen.door.headers.get("Date"))
     store_s = _from_iso(seen.door.document.get("updated_at"))

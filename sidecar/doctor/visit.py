@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import os
 import re
 import socket
 import ssl
@@ -128,6 +129,14 @@ class Visit:
     @property
     def room(self) -> str | None:
         return self.options.room or self.room_of_gate
+
+    @property
+    def store_is_away(self) -> bool:
+        documents = [reply.document for reply in (self.door, self.joined, *self.beats)]
+        return any(
+            document.get("title") == "The store does not answer" or document.get("paused") is True
+            for document in documents
+        )
 
     @property
     def cookie(self) -> str | None:
@@ -313,7 +322,7 @@ def _why(error: Exception) -> str:
         cause = error.os_error
         if isinstance(cause, ssl.SSLError):
             return f"TLS failed: {cause.reason}"
-        return cause.strerror or str(cause)
+        return os.strerror(cause.errno).lower() if cause.errno else str(cause)
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return str(error) or type(error).__name__

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @dataclass
 class Place:
     order: int
-    #: When its next heartbeat is expected; when it was taken, if nobody polled for it yet.
+    #: When its next heartbeat is expected; when it was taken, where nobody polled yet.
     due: int
     polled: bool
 
@@ -124,7 +124,11 @@ class Model:
         return len(self.line), len(self.inside), len(provisional)
 
     def configure(self, now: int, changes: dict[str, object]) -> None:
+        before = self._unpolled_offset
         self.settings = self.settings.changed(changes)
+        for place in self.line.values():
+            if not place.polled:  # so it is stored; their number is not bounded
+                place.due += before - self._unpolled_offset
         self.snapshot(now)
 
     def reset(self, now: int) -> int:
@@ -139,6 +143,10 @@ class Model:
         """A poll's reply said when to come back."""
         if visitor in self.line:
             self.line[visitor].due = self.now + refresh_ms
+
+    def due_score(self, place: Place) -> float:
+        """As it is stored: see lua/shared/due.lua."""
+        return place.due if place.polled else place.due + self._unpolled_offset + 0.5
 
     # The rules -----------------------------------------------------------------------------
 
@@ -164,7 +172,7 @@ class Model:
                 self._event("expired", visitor, "silent")
                 continue
             self._spend_token()
-            ends = max(place.due, self.now) + self._ms("claim_window")
+            ends = max(place.due if place.polled else 0, self.now) + self._ms("claim_window")
             self.inside[visitor] = Session(ends, started=None)
             self._event("called", visitor, "head")
 
@@ -285,6 +293,10 @@ class Model:
         self.early[visitor] = self.early.get(visitor, 0) + 1
         is_over = self.early[visitor] > self.settings.poll_limit
         return 60_000 - self.now % 60_000 if is_over else 0
+
+    @property
+    def _unpolled_offset(self) -> int:
+        return self._ms("claim_window") - self._ms("heartbeat_timeout")
 
     def _turn(self, visitor: str) -> tuple[int, str]:
         return self.line[visitor].order, visitor

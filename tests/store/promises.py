@@ -25,8 +25,7 @@ class Seen:
     """A room's keys as they are at one moment."""
 
     waiting: dict[str, int] = field(default_factory=dict)
-    #: Below zero where nobody has polled for the place yet.
-    due: dict[str, int] = field(default_factory=dict)
+    due: dict[str, float] = field(default_factory=dict)
     active: dict[str, int] = field(default_factory=dict)
     admitted: dict[str, int] = field(default_factory=dict)
     revoked: dict[str, int] = field(default_factory=dict)
@@ -48,7 +47,7 @@ async def look(redis: Redis, room: str, *, after: str) -> Seen:
     pipe.xrange(room_key(room, "events"), start, "+")
     *zsets, epoch, tokens, events = await pipe.execute()
     return Seen(
-        *({member.decode(): round(score) for member, score in rows} for rows in zsets),
+        *({member.decode(): score for member, score in rows} for rows in zsets),
         epoch=int(epoch or 0),
         tokens=None if tokens is None else float(tokens),
         last_event=events[-1][0].decode() if events else after,

@@ -163,8 +163,8 @@ class RoomMachine(RuleBasedStateMachine):
             }
             if not told:
                 break
-            self.now = max(self.now, min(told.values()))
-            self.beat([latest[v] for v, at in told.items() if at <= self.now + 500])
+            self.now = max(self.now, min(told.values()) + 500)
+            self.beat([latest[v] for v, at in told.items() if at <= self.now])
         self.now = max(self.now, end)
 
     @precondition(lambda self: self.promises.told)
@@ -292,7 +292,7 @@ class RoomMachine(RuleBasedStateMachine):
         self.seen = self.bench.run(look(self.bench.redis, self.name, after=before.last_event))
         model, seen = self.model, self.seen
         assert seen.waiting == {v: place.order for v, place in model.line.items()}
-        assert seen.due == {v: p.due if p.polled else -p.due for v, p in model.line.items()}
+        assert seen.due == {v: model.due_score(place) for v, place in model.line.items()}
         assert seen.active == {v: session.ends for v, session in model.inside.items()}
         assert seen.admitted == {
             v: s.started for v, s in model.inside.items() if s.started is not None

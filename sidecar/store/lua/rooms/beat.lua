@@ -28,16 +28,6 @@ local function arrive(visitor, order, ticket_epoch)
   return 0
 end
 
-local function stand(visitor, order, limited, jitter)
-  local ahead = redis_call('ZRANK', WAITING, visitor)
-  if ahead then
-    local refresh = refresh_ms(ahead, jitter)
-    redis_call('ZADD', DUE, int(now + refresh), visitor)
-    return waiting_reply(order, ahead, refresh, limited)
-  end
-  return claim(visitor, order, redis_call('ZSCORE', ACTIVE, visitor))
-end
-
 local limits = {}
 for i = 3, #ARGV, 4 do
   limits[i] = arrive(ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]))

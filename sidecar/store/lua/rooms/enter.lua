@@ -13,6 +13,8 @@ call_next()
 -- Whoever waits after a call could not be called, so a newcomer is admitted at once only
 -- where nobody does.
 local function enter(visitor, draw)
+  -- A call that is repeated late must not bring back who has left since.
+  if redis_call('ZSCORE', REVOKED, visitor) then return refused_reply(GONE, 0) end
   local known = redis_call('ZSCORE', ACTIVE, visitor)
   if known then return claim(visitor, now * 1000, known) end -- the first reply was lost
   local order = redis_call('ZSCORE', WAITING, visitor)

@@ -8,35 +8,40 @@
 -- @include "shared/standing"
 measure_start()
 
-local function renew(visitor, order, started)
-  local ends = redis_call('ZSCORE', ACTIVE, visitor)
+-- The reply to a revoked pass, and to one whose session is there; else nil.
+local function keep(visitor, order, started)
   if redis_call('ZSCORE', REVOKED, visitor) then return refused_reply(GONE, 0) end
-  if ends then
-    if room.disable_session_renewal then
-      return admitted_reply(order, started, tonumber(ends) - room.session_grace_ms)
-    end
-    if not redis_call('ZSCORE', ADMITTED, visitor) then event('admitted', visitor, 'claimed') end
-    return admitted_reply(order, started, admit(visitor, started))
-  end
-  local ahead = redis_call('ZRANK', WAITING, visitor)
-  if not ahead then
+  local ends = redis_call('ZSCORE', ACTIVE, visitor)
+  if not ends then return nil end
+  if not redis_call('ZSCORE', ADMITTED, visitor) then return claim(visitor, order, ends) end
+  local promised = tonumber(ends) - room.session_grace_ms
+  return admitted_reply(order, started, admit(visitor, started, promised))
+end
+
+-- The reply to a pass whose session was lost, if there is a slot; else nil: it waits.
+local function restore(visitor, order, started)
+  if not redis_call('ZSCORE', WAITING, visitor) then
     if redis_call('ZCARD', ACTIVE) < room.total_active_users then
       event('admitted', visitor, 'restored')
       return admitted_reply(order, started, admit(visitor, started))
     end
     join(visitor, order, 'pass') -- the slot was given away: the next one is theirs
-    ahead = redis_call('ZRANK', WAITING, visitor)
   end
-  local refresh = refresh_ms(ahead, 0)
-  redis_call('ZADD', DUE, int(now + refresh), visitor)
-  return waiting_reply(order, ahead, refresh, 0)
+  redis_call('ZADD', DUE, int(now), visitor)
 end
 
--- Before anything expires: a pass that still verifies must find its session.
 local replies = {}
-for i = 3, #ARGV, 3 do
-  replies[#replies + 1] = renew(ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]))
+local function each(answer)
+  local n = 0
+  for i = 3, #ARGV, 3 do
+    n = n + 1
+    replies[n] = replies[n] or answer(ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]))
+  end
 end
+
+each(keep) -- before anything expires: a pass that still verifies must find its session
 expire()
+each(function(...) return keep(...) or restore(...) end)
 call_next()
+each(function(visitor, order) return stand(visitor, order, 0, 0) end)
 return headed(replies)

@@ -1,15 +1,17 @@
 -- When a pass given or renewed now ends. Its session outlives it by session_grace_ms.
 local function pass_ends(started)
-  local ends = now + session_ms
+  local ends = (room.disable_session_renewal and started or now) + session_ms
   if room.session_max_duration then
     ends = math.min(ends, started + room.session_max_duration * 1000)
   end
   return ends
 end
 
--- Gives a full session that began at `started`. Returns when its pass ends, ms.
-local function admit(visitor, started)
-  local ends = pass_ends(started)
+-- Gives a full session that began at `started`, or prolongs it. An earlier pass that ends at
+-- `promised` is kept to it, whatever the settings say since: it is honoured until then.
+-- Returns when the new pass ends, ms.
+local function admit(visitor, started, promised)
+  local ends = math.max(pass_ends(started), promised or 0)
   redis_call('ZADD', ACTIVE, int(ends + room.session_grace_ms), visitor)
   redis_call('ZADD', ADMITTED, int(started), visitor)
   return ends

@@ -6,10 +6,11 @@ local function unpolled_score()
   return string.format('%.1f', now + claim_ms - timeout_ms + 0.5)
 end
 
--- When the heartbeat was due: for an unpolled place when it was taken.
+-- When the heartbeat was due: for an unpolled place when it was taken, or about then where
+-- the two settings have changed since; in no case later than now.
 local function due_at(score)
   local due = tonumber(score)
-  if due % 1 ~= 0 then return due - 0.5 - claim_ms + timeout_ms end
+  if due % 1 ~= 0 then return math.min(now, due - 0.5 - claim_ms + timeout_ms) end
   return due
 end
 

@@ -42,6 +42,6 @@ local function early_poll(visitor, score)
     redis_call('HSET', POLLS, 'minute', minute)
     redis_call('PEXPIRE', POLLS, 120000)
   end
-  if redis_call('HINCRBY', POLLS, visitor, 1) < room.poll_limit then return 0 end
+  if redis_call('HINCRBY', POLLS, visitor, 1) <= room.poll_limit then return 0 end
   return 60000 - now % 60000
 end

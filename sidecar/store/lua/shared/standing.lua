@@ -23,6 +23,17 @@ local function waiting_reply(order, ahead, refresh, limited)
   return {WAITS, int(order), 0, 0, ahead, refresh, math.floor(wait_ms(ahead) or -1), limited}
 end
 
+-- For somebody just heard of, who is in line or called: says when to come back, and notes it.
+local function stand(visitor, order, limited, jitter)
+  local ahead = redis_call('ZRANK', WAITING, visitor)
+  if not ahead then
+    return claim(visitor, order, redis_call('ZSCORE', ACTIVE, visitor))
+  end
+  local refresh = math.max(limited, refresh_ms(ahead, jitter))
+  redis_call('ZADD', DUE, int(now + refresh), visitor)
+  return waiting_reply(order, ahead, refresh, limited)
+end
+
 local function refused_reply(outcome, refresh)
   return {outcome, '0', 0, 0, 0, refresh, -1, 0}
 end

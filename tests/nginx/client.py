@@ -1,0 +1,109 @@
+"""A browser without a page: sends any bytes, one connection a request, keeps its cookies."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from dataclasses import dataclass, field
+from http.client import HTTPMessage, HTTPResponse
+from typing import Any
+
+HTML = "text/html,application/xhtml+xml,*/*;q=0.8"
+JSON = "application/json"
+
+
+@dataclass(frozen=True)
+class Reply:
+    status: int
+    headers: HTTPMessage
+    body: bytes
+    version: int
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    def all(self, name: str) -> list[str]:
+        return self.headers.get_all(name) or []
+
+    @property
+    def waits(self) -> bool:
+        """Whether this is the waiting page."""
+        return b"data-room=" in self.body
+
+    def data(self, name: str) -> str:
+        """An attribute that the waiting page gives its script."""
+        found = re.search(rf'data-{name}="([^"]*)"', self.text)
+        assert found, f"no data-{name}"
+        return found[1]
+
+
+@dataclass
+class Visitor:
+    """`headers` go with every request; one that is None is left out."""
+
+    url: str
+    headers: dict[str, str | None] = field(default_factory=dict)
+    cookies: dict[str, str] = field(default_factory=dict)
+
+    def get(self, path: str | bytes = "/", **options: Any) -> Reply:
+        return self.send("GET", path, **options)
+
+    def post(self, path: str | bytes = "/", body: bytes = b"", **options: Any) -> Reply:
+        return self.send("POST", path, body=body, **options)
+
+    def send(
+        self,
+        method: str,
+        path: str | bytes,
+        *,
+        headers: dict[str, str | None] | None = None,
+        body: bytes | None = None,
+        chunked: bool = False,
+        version: str = "HTTP/1.1",
+    ) -> Reply:
+        host, port = self.url.removeprefix("http://").split(":")
+        lines: dict[str, str | None] = {
+            "Host": f"{host}:{port}",
+            "Connection": "close",
+            "Accept": HTML,
+            "Cookie": "; ".join(f"{k}={v}" for k, v in self.cookies.items()) or None,
+            **self.headers,
+            **(headers or {}),
+        }
+        if chunked:
+            lines["Transfer-Encoding"] = "chunked"
+            body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body or b""), body)
+        elif body is not None:
+            lines["Content-Length"] = str(len(body))
+        target = path.encode() if isinstance(path, str) else path
+        head = b"%b %b %b\r\n" % (method.encode(), target, version.encode())
+        head += b"".join(
+            f"{name}: {value}\r\n".encode("latin-1")
+            for name, value in lines.items()
+            if value is not None
+        )
+        with socket.create_connection((host, int(port)), timeout=20) as connection:
+            connection.sendall(head + b"\r\n" + (body or b""))
+            return self._read(connection, method)
+
+    def _read(self, connection: socket.socket, method: str) -> Reply:
+        response = HTTPResponse(connection, method=method)
+        try:
+            response.begin()
+            reply = Reply(response.status, response.headers, response.read(), response.version)
+        finally:
+            response.close()
+        for line in reply.all("Set-Cookie"):
+            name, _, rest = line.partition("=")
+            self.cookies[name] = rest.partition(";")[0]
+        return reply
+
+
+def room_cookies(reply: Reply, room: str) -> list[str]:
+    """The Set-Cookie lines of a room's own cookie."""
+    return [line for line in reply.all("Set-Cookie") if line.startswith(f"waitroom_{room}=")]

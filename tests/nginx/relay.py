@@ -1,0 +1,84 @@
+"""Stands between nginx and a replica: counts connections, writes down the requests."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+
+
+class Relay(AbstractContextManager["Relay"]):
+    """Listens on `port` and hands everything on to `target`, host:port."""
+
+    def __init__(self, target: str) -> None:
+        host, port = target.rsplit(":", 1)
+        self._target = (host, int(port))
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self.port: int = self._listener.getsockname()[1]
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self.connections = 0
+        self._sent = bytearray()
+
+    def __enter__(self) -> Relay:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def forget(self) -> None:
+        with self._lock:
+            self.connections = 0
+            self._sent.clear()
+
+    @property
+    def requests(self) -> list[dict[str, str]]:
+        """Each request's header fields, lower case; the request line is under ''.
+
+        Only of use while no request has a body.
+        """
+        with self._lock:
+            heads = bytes(self._sent).decode("latin-1").split("\r\n\r\n")[:-1]
+        return [dict(_fields(head)) for head in heads]
+
+    def checks(self) -> list[dict[str, str]]:
+        return [each for each in self.requests if each[""].startswith("GET /check ")]
+
+    def _accept(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            with self._lock:
+                self.connections += 1
+            threading.Thread(target=self._pump, args=(near,), daemon=True).start()
+
+    def _pump(self, near: socket.socket) -> None:
+        with near, contextlib.suppress(OSError), socket.create_connection(self._target) as far:
+            while not self._stopping.is_set():
+                for source in select.select([near, far], [], [], 0.5)[0]:
+                    piece = source.recv(65536)
+                    if not piece:
+                        return
+                    if source is near:
+                        with self._lock:
+                            self._sent += piece
+                        far.sendall(piece)
+                    else:
+                        near.sendall(piece)
+
+
+def _fields(head: str) -> Iterator[tuple[str, str]]:
+    first, *lines = head.split("\r\n")
+    yield "", first
+    for line in lines:
+        name, _, value = line.partition(":")
+        yield name.lower(), value.strip()

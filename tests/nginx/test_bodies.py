@@ -1,0 +1,167 @@
+"""Requests that are more than a GET: bodies, uploads, methods, WebSocket."""
+
+from __future__ import annotations
+
+import json
+import socket
+
+import aiohttp
+import pytest
+
+from tests.nginx.client import JSON, Visitor
+from tests.site import Site, gated
+
+MB = 1 << 20
+UPLOAD = b"u" * (50 * MB)
+
+
+@pytest.fixture(scope="module")
+def site():
+    rooms = {"open": {"total_active_users": 100}, "full": {"total_active_users": 0}}
+    locations = gated("/", room="open") + gated("/full", room="full")
+    for name, room in (("/large", "open"), ("/large-full", "full")):
+        locations += gated(name, "client_max_body_size 100m;", room=room)
+    locations += gated(
+        "/streamed", "client_max_body_size 0;", "proxy_request_buffering off;", room="open"
+    )
+    for name, room in (("/ws", "open"), ("/full/ws", "full")):
+        locations += gated(
+            name,
+            "proxy_http_version 1.1;",
+            "proxy_set_header Upgrade $http_upgrade;",
+            'proxy_set_header Connection "upgrade";',
+            room=room,
+        )
+    with Site(rooms=rooms, locations=locations) as site:
+        yield site
+
+
+@pytest.fixture
+def inside(site):
+    """A visitor with a pass."""
+    visitor = Visitor(site.url)
+    assert visitor.get("/").status == 200
+    return visitor
+
+
+def test_a_post_arrives_whole(inside):
+    """The origin gets method, body and length of an admitted visitor's POST."""
+    body = json.dumps({"order": ["x"] * 5000}).encode()
+    got = inside.post("/order", body, headers={"Content-Type": JSON}).json()
+    assert (got["method"], got["received"]) == ("POST", len(body))
+    assert got["headers"]["Content-Type"] == JSON
+
+
+def test_a_chunked_post_arrives_whole(inside):
+    """So does a body without a length."""
+    got = inside.post("/order", b"c" * 300_000, chunked=True).json()
+    assert (got["method"], got["received"]) == ("POST", 300_000)
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_an_unbuffered_upload_arrives_whole(inside, chunked):
+    """`proxy_request_buffering off` does not let the question to the sidecar eat the body."""
+    got = inside.post("/streamed", b"s" * MB, chunked=chunked).json()
+    assert got["received"] == MB
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
+def test_other_methods_pass(inside, method):
+    """The origin sees the visitor's method, with its body."""
+    got = inside.send(method, "/thing", body=b"12345").json()
+    assert (got["method"], got["received"]) == (method, 5)
+
+
+def test_bodies_do_not_desync_the_sidecar(site, inside):
+    """Visitors whose requests follow POSTs over the same connections get their own answers."""
+    poison = b"GET /check HTTP/1.1\r\nHost: x\r\nX-Waitroom-Room: full\r\n\r\n"
+    for chunked in (False, True):
+        for _ in range(10):
+            assert inside.post("/a", poison, chunked=chunked).json()["received"] == len(poison)
+            denied = Visitor(site.url).post("/full", poison, chunked=chunked)
+            assert (denied.status, denied.waits) == (503, True)
+            assert inside.get("/b").json()["path"] == "/b"
+            assert Visitor(site.url).get("/c").status == 200
+
+
+def test_one_connection_serves_posts_and_gets_in_turn(site, inside):
+    """A visitor's own connection stays in step over admitted and denied requests with bodies."""
+    cookie = "; ".join(f"{name}={value}" for name, value in inside.cookies.items())
+    with socket.create_connection(("127.0.0.1", site.port), timeout=10) as connection:
+        stream = connection.makefile("rb")
+        for path, want in (("/1", b"200"), ("/full/2", b"503"), ("/3", b"200")):
+            connection.sendall(
+                f"POST {path} HTTP/1.1\r\nHost: x\r\nAccept: text/html\r\nCookie: {cookie}\r\n"
+                f"Content-Length: 5\r\n\r\nhello".encode()
+            )
+            assert stream.readline().split()[1] == want
+            _skip_rest(stream)
+
+
+def _skip_rest(stream) -> None:
+    headers = {}
+    while (line := stream.readline().strip().lower()) != b"":
+        name, _, value = line.partition(b":")
+        headers[name] = value.strip()
+    if b"content-length" in headers:
+        stream.read(int(headers[b"content-length"]))
+        return
+    while size := int(stream.readline(), 16):
+        stream.read(size + 2)
+    stream.readline()
+
+
+def test_a_large_upload_passes(inside):
+    """50 MB arrive where the location allows them; the sidecar's locations set no limit."""
+    got = inside.post("/large", UPLOAD).json()
+    assert got["received"] == len(UPLOAD)
+
+
+def test_a_large_upload_that_is_denied_gets_the_waiting_page(site):
+    """Not a 413 of the waiting page's location, and not a 500."""
+    reply = Visitor(site.url).post("/large-full", UPLOAD)
+    assert (reply.status, reply.waits) == (503, True)
+
+
+def test_the_sites_own_limit_stays(inside):
+    """Where the site takes 1 MB (nginx's default), more is a 413 as ever."""
+    assert inside.post("/order", b"x" * (2 * MB)).status == 413
+
+
+def test_head(site, inside):
+    """HEAD passes as HEAD, and is denied without a body."""
+    assert inside.send("HEAD", "/").status == 200
+    reply = Visitor(site.url).send("HEAD", "/full")
+    assert (reply.status, reply.body) == (503, b"")
+    assert reply.headers["Retry-After"]
+
+
+def test_a_denied_post_gets_the_page(site):
+    """The page knows the method, so that its script does not send the form again."""
+    reply = Visitor(site.url).post("/full/form?a=1", b"a=b")
+    assert (reply.status, reply.data("method"), reply.data("next")) == (503, "POST", "/full/form?a=1")
+
+
+def test_preflights_pass(site):
+    """A CORS preflight carries no cookie by its nature; it takes no place either."""
+    before = site.room("full")
+    headers = {"Origin": "https://other.test", "Access-Control-Request-Method": "PUT"}
+    reply = Visitor(site.url, headers).send("OPTIONS", "/full/api")
+    assert reply.json()["method"] == "OPTIONS"
+    assert site.room("full")["waiting"] == before["waiting"]
+
+
+def test_other_options_requests_are_asked_about(site):
+    """OPTIONS alone is no way round the room."""
+    assert Visitor(site.url).send("OPTIONS", "/full/api").status == 503
+
+
+async def test_websocket(site, inside):
+    """A handshake passes with a pass, messages flow; without one it is refused."""
+    async with aiohttp.ClientSession(cookies=inside.cookies) as session:
+        async with session.ws_connect(f"{site.url}/ws") as socket_:
+            await socket_.send_str("hello")
+            assert (await socket_.receive(timeout=5)).data == "hello"
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await session.ws_connect(f"{site.url}/full/ws")
+        assert refused.value.status == 503

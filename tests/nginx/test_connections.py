@@ -1,0 +1,183 @@
+"""nginx and its sidecar: connections that are kept, and headers that visitors cannot send."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.nginx.client import JSON, Visitor
+from tests.nginx.relay import Relay
+from tests.site import ADMIN_TOKEN, Site, gated
+
+DOORS = ("", "status", "join", "leave")
+
+#: What a visitor may try to say in nginx's or the site's name.
+SPOOFED = {
+    "X-Waitroom-Room": "open",
+    "X-Waitroom-Given": "waitroom_full=x",
+    "X-Waitroom-Release": "site",
+    "X-Waitroom-State": "admitted",
+    "X-Forwarded-For": "10.9.9.9",
+    "X-Forwarded-Host": "elsewhere.test",
+    "X-Forwarded-Proto": "https",
+    "X-Forwarded-Uri": "/open",
+    "X-Forwarded-Method": "OPTIONS",
+    "X-Real-IP": "10.9.9.9",
+    "X-Original-URI": "/open",
+    "X-Original-Method": "OPTIONS",
+    "X-Accel-Expires": "60",
+    "X-Accel-Redirect": "/open",
+    "Authorization": f"Bearer {ADMIN_TOKEN}",
+}
+
+
+@pytest.fixture(scope="module")
+def site():
+    rooms = {
+        "open": {"total_active_users": 1000},
+        "full": {"total_active_users": 0},
+        "shut": {"total_active_users": 0, "queueing_method": "reject"},
+    }
+    locations = "".join(gated(f"/{room}", room=room) for room in rooms)
+    with Site(rooms=rooms, locations=locations, relay=Relay) as site:
+        yield site
+
+
+@pytest.fixture
+def relay(site):
+    site.relays[0].forget()
+    return site.relays[0]
+
+
+@pytest.mark.parametrize(("path", "status"), [("/open", 200), ("/full", 503), ("/shut", 503)])
+def test_connections_to_the_sidecar_are_kept(site, relay, path, status):
+    """Fifty verdicts of each kind, 204, 401 and 403, take one connection at most."""
+    for _ in range(50):
+        assert Visitor(site.url).get(path).status == status
+    assert len(relay.checks()) == 50
+    assert relay.connections <= 1
+
+
+def test_posts_keep_the_connection_too(site, relay):
+    """A body stays with nginx, so the connection is as good as new."""
+    for path in ("/open", "/full") * 10:
+        Visitor(site.url).post(path, b"x" * 5000)
+    assert len(relay.checks()) == 20
+    assert relay.connections <= 1
+
+
+def test_doors_keep_the_connection_too(site, relay):
+    """So do the page, its polls and its buttons."""
+    visitor = Visitor(site.url)
+    for _ in range(10):
+        visitor.get("/_waitroom/full/")
+        visitor.get("/_waitroom/full/status")
+        visitor.post("/_waitroom/full/join", b"next=/")
+    assert relay.connections <= 1
+
+
+def test_only_what_is_named_reaches_the_sidecar(site, relay):
+    """The visitor's other headers are none of its business."""
+    Visitor(site.url, {"X-Own": "1", "Referer": "http://x.test/"}).get("/open")
+    (check,) = relay.checks()
+    assert set(check) - {""} == {
+        "host", "accept", "x-real-ip", "x-forwarded-proto", "x-waitroom-room",
+        "x-original-uri", "x-original-method",
+    }  # fmt: skip
+
+
+def test_the_sidecar_hears_about_the_visitors_request(site, relay):
+    """Room, address, method, URI and what a newcomer is judged by."""
+    headers = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document", "Accept-Language": "de"}
+    Visitor(site.url, headers).post("/open/a%20b?c=%2F&d", b"")
+    (check,) = relay.checks()
+    assert check["x-waitroom-room"] == "open"
+    assert check["x-real-ip"] == "127.0.0.1"
+    assert check["x-original-method"] == "POST"
+    assert check["x-original-uri"] == "/open/a%20b?c=%2F&d"
+    assert check["x-forwarded-proto"] == "http"
+    assert check["sec-fetch-mode"] == "navigate"
+
+
+def test_spoofed_headers_have_no_effect(site, relay):
+    """Neither a pass, nor another room, nor another address comes of them."""
+    reply = Visitor(site.url, SPOOFED).get("/full/x")
+    assert (reply.status, reply.waits) == (503, True)
+    (check,) = relay.checks()
+    assert check["x-waitroom-room"] == "full"
+    assert check["x-real-ip"] == "127.0.0.1"
+    assert check["x-original-uri"] == "/full/x"
+    assert check["x-original-method"] == "GET"
+    assert check["x-forwarded-proto"] == "http"
+    assert set(check).isdisjoint({"x-waitroom-given", "x-forwarded-for", "authorization",
+                                  "x-forwarded-uri", "x-forwarded-method"})  # fmt: skip
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_spoofed_headers_have_no_effect_at_the_doors(site, relay, door):
+    """A visitor who leaves is counted as one who left, not as one whom the site released."""
+    method = "POST" if door in {"join", "leave"} else "GET"
+    reply = Visitor(site.url, SPOOFED).send(method, f"/_waitroom/full/{door}")
+    assert reply.status == 200
+    assert not any("Secure" in line for line in reply.all("Set-Cookie"))
+    (seen,) = relay.requests
+    assert set(seen).isdisjoint({name.lower() for name in SPOOFED} - {"x-real-ip", "x-forwarded-proto"})
+    assert (seen["x-real-ip"], seen["x-forwarded-proto"]) == ("127.0.0.1", "http")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/_waitroom/internal/check", "/_waitroom/internal/release", "/_waitroom/internal/401",
+        "/_waitroom/internal/403", "/_waitroom/internal/page", "/_waitroom/internal/page-200",
+        "/_waitroom/internal/page-503", "/_waitroom/internal/problem-503",
+        "/_waitroom/internal/redirect", "/_waitroom/internal/unknown-room",
+        "/_waitroom/internal/", "/_waitroom/internal/status", "/_waitroom/internal/anything",
+        "/_waitroom/open/../internal/check", "//_waitroom//internal/check",
+        "/_waitroom/%69nternal/check",
+    ],
+)  # fmt: skip
+def test_what_is_internal_is_not_found_from_outside(site, relay, path):
+    """404, with nothing asked of the sidecar."""
+    for method in ("GET", "POST"):
+        assert Visitor(site.url).send(method, path, body=b"").status == 404
+    assert relay.requests == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/check", "/_waitroom/check", "/_waitroom/open/check", "/_waitroom/open/../../check",
+        "/metrics", "/healthz", "/readyz", "/admin/rooms", "/admin/rooms/open", "/dashboard",
+        "/openapi.json", "/_waitroom/metrics", "/_waitroom/admin/rooms", "/_waitroom/open/admin",
+        "/_waitroom/static/../../metrics", "/_waitroom/static/..%2f..%2fwaitroom.toml",
+        "/_waitroom/static../settings.conf", "/_waitroom", "/_waitroom/", "/_waitroom/open",
+        "/_waitroom/OPEN/status", "/_waitroom/open/status/", "/_waitroom/open/status/x",
+    ],
+)  # fmt: skip
+def test_no_other_door_opens(site, relay, path):
+    """Neither /check nor what is for operators is reachable through nginx."""
+    reply = Visitor(site.url, {"Authorization": f"Bearer {ADMIN_TOKEN}"}).get(path)
+    assert reply.status == 404
+    assert relay.requests == []
+
+
+def test_methods_at_the_doors(site):
+    """Each door takes the method that it is for, others are a 405."""
+    visitor = Visitor(site.url, {"Accept": JSON})
+    for door, method in (("status", "POST"), ("join", "GET"), ("leave", "GET"), ("", "POST")):
+        reply = visitor.send(method, f"/_waitroom/open/{door}", body=b"")
+        assert (door, reply.status) == (door, 405)
+    assert visitor.send("DELETE", "/_waitroom/open/status").status == 405
+
+
+def test_a_door_of_an_unknown_room_is_not_found(site):
+    """With a problem document that names the room."""
+    reply = Visitor(site.url, {"Accept": JSON}).get("/_waitroom/nothing/status")
+    assert reply.status == 404
+    assert reply.headers["Content-Type"] == "application/problem+json"
+    assert "nothing" in reply.json()["detail"]
+
+
+def test_a_large_body_at_a_door_is_refused(site):
+    """Nothing that is posted there is longer than an address."""
+    assert Visitor(site.url).post("/_waitroom/full/join", b"x" * 100_000).status == 413

@@ -1,0 +1,221 @@
+"""Cookies: ours among theirs, forged and garbled ones, and what reaches the application."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+
+from sidecar.base.clock import StoreClock
+from sidecar.base.model import Pass, Ticket
+from sidecar.base.tokens import Tokens, new_visitor
+from tests.nginx.client import Visitor, room_cookies
+from tests.nginx.relay import Relay
+from tests.site import SECRET, Site, gated
+
+
+@pytest.fixture(scope="module")
+def site():
+    rooms = {
+        "open": {"total_active_users": 1000},
+        "other": {"total_active_users": 1000},
+        "full": {"total_active_users": 0},
+        "open-2": {"total_active_users": 1000},
+    }
+    bare = "proxy_set_header Cookie $waitroom_site_cookie;"
+    locations = (
+        gated("/", room="open")
+        + gated("/other", room="other")
+        + gated("/full", room="full")
+        + gated("/bare", bare, room="open")
+        + gated("/quiet", "proxy_pass_request_headers off;", room="open")
+        + gated("/open-2", room="open-2")
+    )
+    with Site(rooms=rooms, locations=locations, relay=Relay) as site:
+        yield site
+
+
+def forged(room: str, *, secret: str = SECRET, age_s: int = 0, pass_: bool = True) -> str:
+    """A token as the sidecar signs it, with a secret and an age of the test's choice."""
+    clock = StoreClock()
+    now_ms = clock.now_ms() - age_s * 1000
+    clock.observe(now_ms)
+    tokens = Tokens(room, [secret], clock)
+    visitor, order = new_visitor(), now_ms * 1000
+    if not pass_:
+        return tokens.write(Ticket(visitor, order, now_ms, 1))
+    return tokens.write(
+        Pass(visitor, order, now_ms, 1, started_ms=now_ms, renewed_ms=now_ms,
+             expires_ms=now_ms + 300_000)
+    )  # fmt: skip
+
+
+def test_the_sites_cookie_and_ours_both_arrive(site):
+    """On the first response, each in a line of its own."""
+    reply = Visitor(site.url).get("/")
+    assert sorted(line.split("=")[0] for line in reply.all("Set-Cookie")) == ["site", "waitroom_open"]
+
+
+def test_our_cookie_is_out_of_scripts_reach(site):
+    """HttpOnly, SameSite=Lax, for the whole site; Secure only where the visitor came by https."""
+    (line,) = room_cookies(Visitor(site.url).get("/"), "open")
+    attributes = {part.strip() for part in line.split(";")[1:]}
+    assert {"HttpOnly", "SameSite=Lax", "Path=/"} <= attributes
+    assert "Secure" not in attributes
+
+
+def test_a_cookie_is_given_once(site):
+    """The next request brings it, and none is set again; the site's caching is left alone."""
+    visitor = Visitor(site.url)
+    first, second = visitor.get("/"), visitor.get("/")
+    assert (len(room_cookies(first, "open")), len(room_cookies(second, "open"))) == (1, 0)
+    assert first.all("Cache-Control") == ["private"]
+    assert second.all("Cache-Control") == []
+
+
+def test_eight_kilobytes_of_other_cookies(site):
+    """Other cookies never reach the sidecar, whatever their size, so ours is still found."""
+    visitor = Visitor(site.url)
+    visitor.get("/")
+    ours = visitor.cookies["waitroom_open"]
+    for cookie in (
+        f"a={'x' * 7500}; waitroom_open={ours}",
+        f"waitroom_open={ours}; a={'x' * 7500}",
+        "; ".join(f"c{n}={'v' * 20}" for n in range(250)) + f"; waitroom_open={ours}",
+    ):
+        site.relays[0].forget()
+        reply = visitor.get("/full", headers={"Cookie": cookie})
+        assert reply.status == 503
+        assert "cookie" not in site.relays[0].checks()[0]
+        reply = visitor.get("/", headers={"Cookie": cookie})
+        assert (reply.status, room_cookies(reply, "open")) == (200, [])
+
+
+@pytest.mark.parametrize(
+    "cookie",
+    [
+        "a=1; waitroom_open={}; b=2",
+        "a=1;waitroom_open={};b=2",
+        "a=1;   waitroom_open={}  ;b=2",
+        "waitroom_open=garbage; waitroom_open={}",
+        "xwaitroom_open=1; waitroom_open={}; waitroom_openx=2",
+        "waitroom_open-2=1; waitroom_open={}",
+        '=; ;;; a="q;uo"; waitroom_open={}',
+    ],
+)
+def test_ours_is_found_among_others(site, cookie):
+    """At any place, beside names that resemble it."""
+    visitor = Visitor(site.url)
+    visitor.get("/")
+    reply = visitor.get("/", headers={"Cookie": cookie.format(visitor.cookies["waitroom_open"])})
+    assert (reply.status, room_cookies(reply, "open")) == (200, [])
+
+
+def test_the_cookie_of_another_room_opens_nothing(site):
+    """Neither under its own name nor under the other's: a newcomer there, with a new cookie."""
+    visitor = Visitor(site.url)
+    visitor.get("/other")
+    assert len(room_cookies(visitor.get("/"), "open")) == 1
+    visitor.cookies["waitroom_open"] = visitor.cookies["waitroom_other"]
+    assert len(room_cookies(visitor.get("/"), "open")) == 1
+
+
+WORTHLESS = {
+    "another secret": forged("open", secret="another-secret-another-secret-another"),
+    "another room": forged("other"),
+    "expired pass": forged("open", age_s=2 * 86_400),
+    "expired ticket": forged("open", age_s=2 * 86_400, pass_=False),
+    "a letter": "p",
+    "separators": "p~~~~~~~",
+    "not numbers": "t~x~y~z.a.b",
+    "encoded line end": "%00%0d%0aX: y",
+    "long": "x" * 600,
+    "very long": "x" * 4000,
+    "quotes": '""',
+    "quoted": '"quoted"',
+    "spaces": "a b c",
+    "control characters": "\x7f\x01\x02",
+    "letters beyond ASCII": "ünïcödé",
+    "no UTF-8": "\xff\xfe\x80",
+    "equal signs": "=====",
+    "nothing": "",
+}
+
+
+@pytest.mark.parametrize("value", WORTHLESS.values(), ids=WORTHLESS)
+def test_a_worthless_cookie_is_replaced(site, value):
+    """Its bearer is a newcomer: in where there is room, else waiting; never a 500."""
+    visitor = Visitor(site.url)
+    for path, room, status in (("/quiet", "open", 200), ("/full", "full", 503)):
+        reply = visitor.get(path, headers={"Cookie": f"waitroom_{room}={value}"})
+        assert reply.status == status
+        assert len(room_cookies(reply, room)) == 1
+
+
+def test_any_bytes_for_cookies(site):
+    """Cookie headers of random bytes are no cookies."""
+    draw = random.Random(1)
+    letters = [chr(n) for n in range(1, 256) if chr(n) not in "\r\n"]
+    for _ in range(60):
+        noise = "".join(draw.choices(letters, k=draw.randrange(1, 200)))
+        reply = Visitor(site.url).get("/quiet", headers={"Cookie": f"waitroom_open={noise}"})
+        assert (reply.status, len(room_cookies(reply, "open"))) == (200, 1)
+
+
+def test_a_flipped_letter_spoils_the_signature(site):
+    """Every changed cookie is worth nothing, and replaced."""
+    visitor = Visitor(site.url)
+    visitor.get("/")
+    good = visitor.cookies["waitroom_open"]
+    for at in range(0, len(good), 7):
+        bad = good[:at] + ("A" if good[at] != "A" else "B") + good[at + 1 :]
+        reply = visitor.get("/", headers={"Cookie": f"waitroom_open={bad}"})
+        assert len(room_cookies(reply, "open")) == 1, at
+
+
+def test_no_cookie_is_ever_deleted(site):
+    """A response that deletes could overtake one that gives: whatever comes, none deletes."""
+    visitor = Visitor(site.url)
+    visitor.get("/full")
+    replies = [
+        visitor.get("/full", headers={"Cookie": "waitroom_full=garbage"}),
+        visitor.post("/_waitroom/full/leave"),
+        visitor.get("/_waitroom/full/status"),
+    ]
+    for reply in replies:
+        for line in room_cookies(reply, "full"):
+            assert not re.search(r"Max-Age=(0|-)|Expires=Thu, 01", line)
+
+
+@pytest.mark.parametrize(
+    ("sent", "seen"),
+    [
+        ("a=1; waitroom_open={}; b=2", "a=1; b=2"),
+        ("waitroom_open={}; b=2", "b=2"),
+        ("a=1; waitroom_open={}", "a=1"),
+        ("waitroom_open={}", None),
+        ("waitroom_open={}; waitroom_x=1; b=2", "b=2"),
+        ("waitroom_x=1; a=1; waitroom_open={}; b=2; waitroom_y=2; c=3", "a=1; b=2; c=3"),
+        ("a=waitroom_open; xwaitroom_open=3; waitroom_open={}", "a=waitroom_open; xwaitroom_open=3"),
+        ('a="x; y"; waitroom_open={}; Ä=ö', 'a="x; y"; Ä=ö'),
+    ],
+)
+def test_the_application_can_be_spared_our_cookies(site, sent, seen):
+    """$waitroom_site_cookie is the visitor's cookies without those of any room."""
+    visitor = Visitor(site.url)
+    visitor.get("/")
+    cookie = sent.format(visitor.cookies["waitroom_open"])
+    reply = visitor.get("/bare", headers={"Cookie": cookie})
+    assert (reply.status, room_cookies(reply, "open")) == (200, [])
+    got = reply.json()["headers"].get("Cookie")
+    assert (got and got.encode("utf-8", "surrogateescape").decode("latin-1")) == seen
+
+
+def test_room_names_with_dashes(site):
+    """`open` and `open-2` are two rooms with two cookies."""
+    visitor = Visitor(site.url)
+    visitor.get("/")
+    assert len(room_cookies(visitor.get("/open-2"), "open-2")) == 1
+    assert room_cookies(visitor.get("/open-2"), "open-2") == []
+    assert room_cookies(visitor.get("/"), "open") == []
