@@ -118,15 +118,25 @@ async def _listen(runner: web.AppRunner, address: str) -> None:
     try:
         if address.startswith("unix:"):
             path = Path(address.removeprefix("unix:"))
-            if path.is_socket():
-                path.unlink()  # left behind by a replica that was killed
+            _remove_socket(path)
             await web.UnixSite(runner, str(path), backlog=BACKLOG).start()
-            path.chmod(stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IWGRP)
+            _open_to_group(path)
         else:
             host, _, port = address.rpartition(":")
             await web.TCPSite(runner, host.strip("[]"), int(port), backlog=BACKLOG).start()
     except OSError as error:
         raise ConfigError([f"cannot listen on {address}: {error.strerror or error}"]) from None
+
+
+def _remove_socket(path: Path) -> None:
+    """What a replica that was killed has left behind."""
+    if path.is_socket():
+        path.unlink()
+
+
+def _open_to_group(path: Path) -> None:
+    """Whoever may write to the socket is trusted: this user and its group, nginx's."""
+    path.chmod(stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IWGRP)
 
 
 async def _stop(task: asyncio.Task[None]) -> None:

@@ -52,6 +52,10 @@ class Process(AbstractContextManager["Process"]):
             self._process.kill()
             self._process.wait(10)
 
+    def signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
     @property
     def pid(self) -> int:
         assert self._process is not None

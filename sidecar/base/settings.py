@@ -182,7 +182,7 @@ class Settings(BaseModel):
     static_dir: Path | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "console"] = "json"
-    store_timeout: Seconds = Field(default=1.0, gt=0, le=30)
+    store_timeout: Seconds = Field(default=0.5, gt=0, le=30)
     shutdown_delay: Seconds = Field(default=0.0, ge=0, le=300)
     rooms: dict[Annotated[str, AfterValidator(_room_name)], RoomSettings] = Field(
         default={}, validate_default=True

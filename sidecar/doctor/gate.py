@@ -44,9 +44,7 @@ def doors(seen: Visit) -> Iterator[Finding]:
             "Is Redis running, and is `store` in the sidecar's settings its address?",
         )
     elif door.status >= 500:
-        yield problem(
-            f"the sidecar answers {door.status} under /_waitroom/", "Its log says why."
-        )
+        yield problem(f"the sidecar answers {door.status} under /_waitroom/", "Its log says why.")
     else:
         yield ok("the sidecar answers under /_waitroom/")
 
@@ -56,11 +54,13 @@ def _closed_door(seen: Visit) -> Finding:
     if not door.status:
         return problem(f"/_waitroom/ does not answer: {door.error}", "Look at nginx's error log.")
     if door.status in {502, 503, 504}:  # nginx's own, or what it says in the sidecar's place
-        return problem(
-            f"nginx reaches no sidecar ({door.status} under /_waitroom/)",
+        fix = (
             "Is `waitroom serve` running? `upstream waitroom` in waitroom/settings.conf must name "
-            "its `edge_listen`.",
+            "its `edge_listen`."
         )
+        if not _is_script(seen.assets["waiting.js"]):
+            fix += " Is `include waitroom/server.conf;` in the server block?"
+        return problem(f"nginx reaches no sidecar ({door.status} under /_waitroom/)", fix)
     if door.status in {401, 403}:
         return problem(
             f"the site refuses visitors at /_waitroom/ ({door.status})",

@@ -70,9 +70,7 @@ def ops_through_site(seen: Visit) -> Iterator[Finding]:
 
 def address(seen: Visit) -> Iterator[Finding]:
     """The sidecar is told the visitor's address, not a balancer's and not a made-up one."""
-    told, told_falsely = (
-        reply.document.get("client") for reply in (seen.door, seen.false_address)
-    )
+    told, told_falsely = (reply.document.get("client") for reply in (seen.door, seen.false_address))
     if not isinstance(told, str):
         return
     if told_falsely == FALSE_ADDRESS:
@@ -135,7 +133,7 @@ def clocks(seen: Visit) -> Iterator[Finding]:
     if agree:
         by = _ahead(off["nginx"])
         yield warning(
-            f"the site's clocks are {by} of this machine's",
+            f"the site's clocks are {by} this machine's",
             "One of them is wrong, perhaps this one: let all keep time by NTP.",
         )
         return
@@ -147,7 +145,7 @@ def clocks(seen: Visit) -> Iterator[Finding]:
 
 
 def _ahead(seconds: float) -> str:
-    return f"{abs(seconds):.0f} s {'ahead' if seconds > 0 else 'behind'}"
+    return f"{abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'}"
 
 
 def _from_date(text: str | None) -> float | None:

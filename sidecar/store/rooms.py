@@ -19,6 +19,8 @@ from sidecar.store.batch import Batcher
 from sidecar.store.scripts import source
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from redis.asyncio import Redis
 
     from sidecar.base.clock import StoreClock
@@ -177,7 +179,8 @@ class RoomStore:
             rows = await self._redis.zrange(
                 keys.room_key(self._room, name), offset, offset + limit - 1, withscores=True
             )
-        return [(_text(member), int(score)) for member, score in rows]
+        pairs: list[tuple[bytes, float]] = list(rows)  # type: ignore[arg-type] # the driver's type is a union of all its replies
+        return [(_text(member), int(score)) for member, score in pairs]
 
     def _batch_runner(
         self, verb: str
@@ -236,7 +239,12 @@ class _translated:  # noqa: N801 - reads as a statement
     async def __aenter__(self) -> None:
         await self._timeout.__aenter__()
 
-    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
             await self._timeout.__aexit__(kind, error, trace)
         except TimeoutError:

@@ -27,7 +27,8 @@ def problem(status: int, title: str, **members: Any) -> web.Response:
         headers["Retry-After"] = str(members["retry_after"])
     return web.Response(
         status=status,
-        text=json.dumps(document),
+        # As bytes, because aiohttp adds a charset to text, and this type has none.
+        body=json.dumps(document).encode(),
         content_type="application/problem+json",
         headers=headers,
     )

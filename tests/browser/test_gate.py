@@ -166,3 +166,31 @@ def test_the_page_keeps_its_numbers_while_the_sidecar_is_away(site, visitor):
     expect(second.locator("#offline")).to_be_hidden(timeout=60_000)
     first.goto(f"{site.url}/done")
     expect(second.locator("h1")).to_have_text("Inside")
+
+
+def test_the_redirect_variant(visitor):
+    """The page has an address of its own, and leads to the address that was asked for."""
+    locations = """
+        location / {
+            set $waitroom_room shop;
+            set $waitroom_mode redirect;
+            include waitroom/location.conf;
+            proxy_pass http://origin;
+        }
+        location /done {
+            set $waitroom_room shop;
+            include waitroom/location.conf;
+            include waitroom/release.conf;
+            proxy_pass http://origin;
+        }
+    """
+    with Site(locations=locations) as site:
+        first, second = visitor(), visitor()
+        first.goto(f"{site.url}/page")
+        second.goto(f"{site.url}/page/deep?a=1&b=2")
+        expect(position(second)).to_have_text("1")
+        assert second.url == f"{site.url}/_waitroom/shop/?next=/page/deep?a=1&b=2"
+        first.goto(f"{site.url}/done")
+        expect(second.locator("h1")).to_have_text("Inside")
+        assert second.url == f"{site.url}/page/deep?a=1&b=2"
+        assert [first.problems, second.problems] == [[], []]

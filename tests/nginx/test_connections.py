@@ -148,7 +148,7 @@ def test_what_is_internal_is_not_found_from_outside(site, relay, path):
     [
         "/check", "/_waitroom/check", "/_waitroom/open/check", "/_waitroom/open/../../check",
         "/metrics", "/healthz", "/readyz", "/admin/rooms", "/admin/rooms/open", "/dashboard",
-        "/openapi.json", "/_waitroom/metrics", "/_waitroom/admin/rooms", "/_waitroom/open/admin",
+        "/_waitroom/openapi.json", "/_waitroom/metrics", "/_waitroom/admin/rooms", "/_waitroom/open/admin",
         "/_waitroom/static/../../metrics", "/_waitroom/static/..%2f..%2fwaitroom.toml",
         "/_waitroom/static../settings.conf", "/_waitroom", "/_waitroom/", "/_waitroom/open",
         "/_waitroom/OPEN/status", "/_waitroom/open/status/", "/_waitroom/open/status/x",

@@ -7,12 +7,10 @@ import re
 
 import pytest
 
-from sidecar.base.clock import StoreClock
-from sidecar.base.model import Pass, Ticket
-from sidecar.base.tokens import Tokens, new_visitor
 from tests.nginx.client import Visitor, room_cookies
 from tests.nginx.relay import Relay
-from tests.site import SECRET, Site, gated
+from tests.nginx.tokens import signed_pass, signed_ticket
+from tests.site import Site, gated
 
 
 @pytest.fixture(scope="module")
@@ -34,21 +32,6 @@ def site():
     )
     with Site(rooms=rooms, locations=locations, relay=Relay) as site:
         yield site
-
-
-def forged(room: str, *, secret: str = SECRET, age_s: int = 0, pass_: bool = True) -> str:
-    """A token as the sidecar signs it, with a secret and an age of the test's choice."""
-    clock = StoreClock()
-    now_ms = clock.now_ms() - age_s * 1000
-    clock.observe(now_ms)
-    tokens = Tokens(room, [secret], clock)
-    visitor, order = new_visitor(), now_ms * 1000
-    if not pass_:
-        return tokens.write(Ticket(visitor, order, now_ms, 1))
-    return tokens.write(
-        Pass(visitor, order, now_ms, 1, started_ms=now_ms, renewed_ms=now_ms,
-             expires_ms=now_ms + 300_000)
-    )  # fmt: skip
 
 
 def test_the_sites_cookie_and_ours_both_arrive(site):
@@ -122,10 +105,10 @@ def test_the_cookie_of_another_room_opens_nothing(site):
 
 
 WORTHLESS = {
-    "another secret": forged("open", secret="another-secret-another-secret-another"),
-    "another room": forged("other"),
-    "expired pass": forged("open", age_s=2 * 86_400),
-    "expired ticket": forged("open", age_s=2 * 86_400, pass_=False),
+    "another secret": signed_pass("open", secret="another-secret-another-secret-another"),
+    "another room": signed_pass("other"),
+    "expired pass": signed_pass("open", age_s=2 * 86_400),
+    "expired ticket": signed_ticket("open", age_s=2 * 86_400),
     "a letter": "p",
     "separators": "p~~~~~~~",
     "not numbers": "t~x~y~z.a.b",

@@ -40,25 +40,30 @@ THOROUGH = settings(
     suppress_health_check=list(HealthCheck),
 )
 
+#: For what stops or empties the line: not often, or there would be little to see.
+SELDOM = st.sampled_from([False, False, False, True])
 #: What may be set, at first and at run time.
 SETTINGS = {
     "total_active_users": st.integers(0, 5),
     "new_users_per_minute": st.none() | st.sampled_from([1, 7, 30, 60, 120]),
-    "session_duration": st.sampled_from([5, 7.25, 20, 60]),
+    "session_duration": st.sampled_from([5, 7.25, 7.25, 30]),
     "session_max_duration": st.none() | st.integers(5, 90),
     "disable_session_renewal": st.booleans(),
-    "queueing_method": st.sampled_from(["fifo", "fifo", "random", "reject"]),
-    "queue_all": st.booleans(),
+    "queueing_method": st.sampled_from(["fifo", "fifo", "fifo", "random", "reject"]),
+    "queue_all": SELDOM,
     "max_waiting": st.none() | st.integers(0, 8),
     "heartbeat_interval": st.none() | st.integers(1, 5),
     "heartbeat_timeout": st.integers(10, 60),
     "claim_window": st.integers(5, 10),
     "poll_limit": st.integers(1, 4),
 }
-FILE = {"session_duration": 20, "heartbeat_timeout": 20, "claim_window": 8}
+FILE = {"session_duration": 6, "heartbeat_timeout": 20, "claim_window": 8}
 #: From a millisecond to minutes.
 STEPS_MS = st.one_of(
-    st.integers(1, 999), st.integers(1000, 15_000), st.sampled_from([30_000, 61_000, 600_000])
+    st.integers(1, 999),
+    st.integers(1000, 12_000),
+    st.integers(1000, 12_000),
+    st.sampled_from([25_000, 61_000, 600_000]),
 )
 MANY = {"max_size": 6}
 
@@ -150,22 +155,24 @@ class RoomMachine(RuleBasedStateMachine):
         self.beat([self.tickets[-1 - i % len(self.tickets)] for i in chosen])
 
     @precondition(lambda self: self.tickets)
-    @rule(seconds=st.integers(1, 60))
+    @rule(seconds=st.integers(1, 40))
     def wait_in_line(self, seconds):
         """Time goes by, and who is not silent polls when told to."""
-        end = self.now + seconds * 1000
-        for _ in range(5):
-            latest = {ticket.visitor: ticket for ticket in self.tickets}
-            told = {
-                v: at
-                for v, at in self.promises.told.items()
-                if v in latest and v not in self.silent and at <= end
-            }
-            if not told:
-                break
-            self.now = max(self.now, min(told.values()) + 500)
-            self.beat([latest[v] for v, at in told.items() if at <= self.now])
-        self.now = max(self.now, end)
+        self.keep_polling(seconds)
+
+    @precondition(lambda self: self.tickets)
+    @rule(newcomers=st.integers(1, 5), seconds=st.integers(1, 8))
+    def join_those_in_line(self, newcomers, seconds):
+        self.enter(newcomers, [])
+        self.keep_polling(seconds)
+
+    @precondition(lambda self: self.tickets)
+    @rule(which=st.integers(0, 99), times=st.integers(2, 6), ms=st.integers(0, 900))
+    def poll_impatiently(self, which, times, ms):
+        """One browser, or several tabs of it, far more often than told."""
+        for _ in range(times):
+            self.now += ms
+            self.beat([self.tickets[-1 - which % len(self.tickets)]])
 
     @precondition(lambda self: self.promises.told)
     @rule(which=st.integers(0, 99))
@@ -176,6 +183,9 @@ class RoomMachine(RuleBasedStateMachine):
     @rule(chosen=st.lists(st.integers(0, 99), min_size=1, **MANY))
     def renew(self, chosen):
         """With passes that are valid by their date, revoked or not."""
+        self.renew_with(chosen)
+
+    def renew_with(self, chosen: list[int]) -> None:
         valid = self.valid_passes
         batch = [valid[-1 - i % len(valid)] for i in chosen]
         replies = self.ask(self.store.renew, [(pass_,) for pass_ in batch])
@@ -218,8 +228,10 @@ class RoomMachine(RuleBasedStateMachine):
         self.settle()
 
     @precondition(lambda self: len(self.visitors) > 10)
-    @rule()
-    def reset(self):
+    @rule(really=SELDOM)
+    def reset(self, really):
+        if not really:
+            return
         assert self.bench.run(self.store.reset()) == self.model.reset(self.now)
         self.promises.told.clear()
         self.promises.shown.clear()
@@ -246,18 +258,37 @@ class RoomMachine(RuleBasedStateMachine):
         self.now += ms
 
     @precondition(lambda self: len(self.visitors) > 5)
-    @rule()
-    def lose_the_store(self):
+    @rule(really=SELDOM, passes=st.lists(st.integers(0, 99), **MANY))
+    def lose_the_store(self, really, passes):
         """Redis is emptied: what is left is what visitors carry."""
+        if not really:
+            return
         self.bench.run(self.bench.redis.delete(*room_keys(self.name)))
         self.model.lose()
         self.promises.store_lost()
         self.seen = Seen()
+        if passes and self.valid_passes:
+            self.renew_with(passes)
 
     def teardown(self):
         self.bench.run(self.bench.redis.delete(*room_keys(self.name)))
 
     # What the rules share --------------------------------------------------------------------
+
+    def keep_polling(self, seconds: int) -> None:
+        end = self.now + seconds * 1000
+        for _ in range(5):
+            latest = {ticket.visitor: ticket for ticket in self.tickets}
+            told = {
+                v: at
+                for v, at in self.promises.told.items()
+                if v in latest and v not in self.silent and at <= end
+            }
+            if not told:
+                break
+            self.now = max(self.now, min(told.values()) + 500)
+            self.beat([latest[v] for v, at in told.items() if at <= self.now])
+        self.now = max(self.now, end)
 
     def beat(self, batch: list[Ticket]) -> None:
         replies = self.ask(self.store.beat, [(ticket,) for ticket in batch])

@@ -1,0 +1,76 @@
+"""The doctor, sent to a site of which some servers are away."""
+
+from __future__ import annotations
+
+import os
+import signal
+import urllib.request
+
+from tests.doctor.ward import bad, examine, read, said
+from tests.processes import wait_until
+from tests.site import PLAIN_LOCATION, SECRET, Site
+
+ADMITTING = """
+location /admitting {
+    set $waitroom_on_failure admit;
+    set $waitroom_room shop;
+    include waitroom/location.conf;
+    proxy_pass http://origin;
+}
+"""
+
+
+async def test_servers_that_are_away_are_told_apart():
+    """Replicas with different secrets, a wrong upstream, no Redis, no replica: one by one."""
+    rooms = {"shop": {"total_active_users": 1000}}
+    with Site(rooms=rooms, replicas=2, locations=PLAIN_LOCATION + ADMITTING) as site:
+        page = f"{site.url}/page"
+
+        config = site.folder / "replica-1.toml"
+        right = config.read_text()
+        config.write_text(right.replace(SECRET, SECRET[::-1]))
+        restart(site, 1)
+        assert "secret_keys" in bad(await examine(page))[0]
+        config.write_text(right)
+        restart(site, 1)
+        assert not bad(await examine(page))
+
+        site.redis.stop()
+        problems = bad(await examine(page, room="shop"))
+        assert "its store does not answer" in problems[0]
+        assert "Redis" in problems[0]
+
+        for replica in site.replicas:
+            replica.kill()
+        findings = await examine(page)
+        assert "nginx reaches no sidecar" in bad(findings)[0]
+        assert "the page is behind room 'shop'" in said(findings)
+        assert len(bad(findings)) == 1
+        (problem,) = bad(await examine(f"{site.url}/admitting"))
+        assert "nginx reaches no sidecar" in problem
+
+        settings = site.folder / "waitroom" / "settings.conf"
+        settings.write_text(settings.read_text().replace(site.edges[0][7:], site.ops[0][7:]))
+        site.replicas[0].start()
+        wait_until(lambda: answers(f"{site.ops[0]}/healthz"), "the replica")
+        os.kill(site.nginx.pid, signal.SIGHUP)
+        wait_until(
+            lambda: b"Not Found" in read(f"{site.url}/_waitroom/shop/status"), "the wrong upstream"
+        )
+        problems = bad(await examine(page))
+        assert "what nginx asks for the sidecar is none (404" in problems[0]
+        assert "ops_listen" in problems[0]
+
+
+def restart(site: Site, number: int) -> None:
+    site.replicas[number].kill()
+    site.replicas[number].start()
+    wait_until(lambda: answers(f"{site.ops[number]}/readyz"), "the replica")
+
+
+def answers(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(address, timeout=2):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,70 @@
+"""The command: its lines, its exit status, and who does not answer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from sidecar.cli import main
+from sidecar.doctor.finding import ok, problem, warning
+from sidecar.doctor.report import as_text
+from tests.processes import free_port
+from tests.site import PLAIN_LOCATION, Site
+
+
+@pytest.fixture(scope="module")
+def site():
+    locations = PLAIN_LOCATION + "location /no-gate { proxy_pass http://origin; }"
+    with Site(rooms={"shop": {"total_active_users": 1000}}, locations=locations) as site:
+        yield site
+
+
+def test_the_command_prints_a_line_a_finding_and_says_by_its_status(site):
+    """Exit 0 when there is no problem, warnings or not; 1 otherwise."""
+    ports = ["--ops-port", str(free_port()), "--edge-port", str(free_port())]
+    right = CliRunner().invoke(main, ["doctor", f"{site.url}/page", *ports])
+    assert right.exit_code == 0, right.output
+    assert right.output.startswith("ok       the sidecar answers")
+    assert right.output.endswith("Everything is right.\n")
+    wrong = CliRunner().invoke(main, ["doctor", f"{site.url}/no-gate", *ports])
+    assert wrong.exit_code == 1
+    assert "problem  no waiting room at this address" in wrong.output
+    assert "         -> In the page's location write" in wrong.output
+    as_json = CliRunner().invoke(main, ["doctor", f"{site.url}/no-gate", "--json", *ports])
+    document = json.loads(as_json.output)
+    assert document["problems"] == 1
+    assert {"level", "what", "fix"} == set(document["findings"][0])
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("127.0.0.1:{port}", "does not answer: connection refused"),
+        ("http://nobody.invalid/", "does not answer: there is no such host"),
+        ("https://127.0.0.1:{http}/", "does not answer: TLS failed"),
+    ],
+)
+def test_who_does_not_answer_gets_one_line(site, address, words):
+    address = address.format(port=free_port(), http=site.port)
+    done = CliRunner().invoke(main, ["doctor", address])
+    assert done.exit_code == 1
+    assert words in done.output
+    assert done.output.count("problem  ") == 1
+
+
+def test_what_is_no_address_is_a_mistake_of_usage():
+    done = CliRunner().invoke(main, ["doctor", "ftp://shop.example/"])
+    assert done.exit_code == 2
+    assert "is no address of a page" in done.output
+
+
+def test_a_terminal_gets_colours_and_lines_of_its_width():
+    findings = [ok("one " * 20), warning("two", "do " * 30), problem("three", "that")]
+    text = as_text(findings, columns=60, colour=True)
+    assert text.startswith("\x1b[32mok       \x1b[0mone one")
+    lines = [line for line in text.splitlines() if "\x1b" not in line]
+    assert all(len(line) <= 60 for line in lines)
+    assert lines[0].startswith("         one")
+    assert text.endswith("1 problem(s), 1 warning(s).")

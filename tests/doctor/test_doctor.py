@@ -1,0 +1,177 @@
+"""The doctor, sent to installations of which each lacks something else."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+
+import pytest
+
+from sidecar.doctor.finding import Level
+from tests.doctor.ward import LOCATIONS, ROOMS, Ward, bad, examine, needs_network, read, said
+
+
+@pytest.fixture(scope="module")
+def ward():
+    with Ward(rooms=ROOMS, locations=LOCATIONS) as site:
+        yield site
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/page", "room 'shop'; this visit was let in"),
+        ("/waits", "room 'waits'; this visit waited as number 1"),
+        ("/full", "its line is full"),
+        ("/closed", "it lets nobody new in"),
+        ("/elsewhere", "this visit was asked to wait"),
+    ],
+)
+async def test_a_right_installation_is_right(ward, path, words):
+    """Nothing to complain of, whether the visitor is let in, waits or is refused."""
+    findings = await examine(ward.url + path)
+    assert {found.level for found in findings} == {Level.OK}, findings
+    assert words in said(findings)
+
+
+async def test_the_doctor_holds_no_place(ward):
+    """After two visits there is one place less for nobody."""
+    before = ward.room("waits")["waiting"]
+    findings = await examine(f"{ward.url}/waits")
+    assert ward.room("waits")["waiting"] == before
+    assert "the doctor has left again" in said(findings)
+
+
+async def test_redirects_within_the_site_are_followed(ward):
+    findings = await examine(f"{ward.url}/moved")
+    assert not bad(findings)
+    assert f"leads to {ward.url}/page" in said(findings)
+
+
+@pytest.mark.parametrize(
+    ("where", "what", "fix"),
+    [
+        ("/no-gate", "no waiting room at this address", "include waitroom/location.conf;"),
+        ("/unknown", "a room 'shpo' that the sidecar does not know", "set $waitroom_room"),
+        ("/no-headers", "its cookie does not arrive", "include waitroom/headers.conf;"),
+        ("/no-errors", "bare 401", "include waitroom/errors.conf;"),
+        ("/password", "asks for a password", "http://user:password@site/"),
+        ("no-server-conf", "answered by the site itself", "include waitroom/server.conf;"),
+        ("odd-verdict", "nginx answers 500", "rewrite"),
+        ("forbidden", "refuses visitors at /_waitroom/ (403)", "deny"),
+        ("no-static", "lacks its files: waiting.js (404)", "$waitroom_static"),
+        ("no-static", "the waiting page is empty", "$waitroom_static"),
+        ("secure", "has Secure, but the site is on http", "$waitroom_scheme"),
+        ("own-401", "instead of the waiting page", "include waitroom/errors.conf;"),
+        ("policy", "Content-Security-Policy blocks the waiting page (script-src)", "'self'"),
+        ("policy", "Content-Security-Policy blocks the waiting page (connect-src)", "'self'"),
+        ("ops", "/metrics of the sidecar is open", "allow"),
+        ("ops", "/admin/rooms of the sidecar is open", "allow"),
+        ("no-cookie", "its cookie does not arrive", "include waitroom/headers.conf;"),
+        ("no-cookie/waits", "nobody keeps a place", "include waitroom/headers.conf;"),
+        ("cookie-drop-doors", "the heartbeat does not know the cookie", "secret_keys"),
+        ("cookie-drop", "does not know its visitor again", "drops cookies"),
+    ],
+)
+async def test_a_mistake_is_found_and_its_remedy_named(ward, where, what, fix):
+    problems = bad(await examine(ward.at(where)))
+    assert any(what in problem and fix in problem for problem in problems), problems
+
+
+@pytest.mark.parametrize(
+    ("where", "what", "fix"),
+    [
+        ("/open", "room 'open' lets everybody through", "suspended"),
+        ("/status/404", "the site itself answers 404", "a page that exists"),
+        ("no-retry", "without Retry-After", "include waitroom/headers.conf;"),
+        ("no-post", "could not give up its place (405)", "limit_except"),
+        ("trusting", "nginx believes X-Forwarded-For", "set_real_ip_from"),
+        ("tls-balancer", "the cookie lacks Secure", "$http_x_forwarded_proto"),
+        ("public", "may be kept by caches (Cache-Control: public, max-age=60)", "private"),
+        ("cookie-flags", "without HttpOnly, with SameSite=None, with Path=/shop", "proxy_cookie"),
+    ],
+)
+async def test_what_is_doubtful_is_a_warning(ward, where, what, fix):
+    findings = await examine(
+        ward.at(where), verify=False, room="open" if where == "/open" else None
+    )
+    assert not bad(findings)
+    warnings = bad(findings, Level.WARNING)
+    assert any(what in warning and fix in warning for warning in warnings), warnings
+
+
+async def test_a_cache_that_keeps_what_is_one_visitors_is_found(ward):
+    """Whether the one before was let in, or had to wait."""
+    address = ward.at("careless-cache")
+    read(address)
+    assert "two visitors were given the same cookie" in bad(await examine(address))[0]
+    read(f"{address}/first", {"Accept": "text/html", "Sec-Purpose": "prefetch"})
+    problems = bad(await examine(f"{address}/first"))
+    assert any("the waiting page came from a cache" in problem for problem in problems)
+
+
+async def test_a_site_without_any_include_lacks_both(ward):
+    """Who has installed nothing is told of the server's line and of the location's."""
+    problems = bad(await examine(ward.at("no-include")))
+    assert len(problems) == 2
+    assert "include waitroom/server.conf;" in problems[0]
+    assert "include waitroom/location.conf;" in problems[1]
+
+
+async def test_a_policy_that_allows_ours_is_no_problem(ward):
+    assert not bad(await examine(ward.at("good-policy")))
+
+
+async def test_an_untrusted_certificate_is_said_and_can_be_passed_over(ward):
+    (problem,) = bad(await examine(ward.at("tls")))
+    assert "its certificate is not trusted" in problem
+    assert "--insecure" in problem
+    findings = await examine(ward.at("tls"), verify=False)
+    assert {found.level for found in findings} == {Level.OK}
+    assert "Path=/, Secure" in said(findings)
+
+
+async def test_a_password_in_the_address_leads_past_the_password(ward):
+    address = ward.url.replace("http://", "http://tester:secret@")
+    findings = await examine(f"{address}/password")
+    assert not bad(findings)
+    assert "secret" not in said(findings)
+
+
+async def test_a_named_room_that_is_not_the_pages_is_said(ward):
+    findings = await examine(f"{ward.url}/page", room="waits")
+    assert "in room 'shop', not in 'waits'" in bad(findings, Level.WARNING)[0]
+    problems = bad(await examine(f"{ward.url}/page", room="nobody"))
+    assert "the sidecar knows no room 'nobody'" in problems[0]
+
+
+@needs_network
+async def test_ports_that_are_open_to_the_world_are_problems(ward):
+    ports = {"ops_port": ward.ports["open-ops"], "edge_port": ward.ports["open-edge"]}
+    findings = await examine(ward.at("outside"), **ports)
+    problems = bad(findings)
+    assert f"ops port {ports['ops_port']} is open to the outside" in problems[0]
+    assert f"edge port {ports['edge_port']} is open to the outside" in problems[1]
+    assert "plain http" in bad(findings, Level.WARNING)[0]
+
+
+async def test_an_ops_port_on_this_machine_is_as_it_should_be(ward):
+    ops_port = int(ward.ops[0].rpartition(":")[2])
+    findings = await examine(f"{ward.url}/page", ops_port=ops_port)
+    assert not bad(findings)
+    assert f"the ops port {ops_port} answers on this machine" in said(findings)
+
+
+@needs_network
+async def test_a_balancers_address_taken_for_the_visitors_is_a_warning(ward):
+    warnings = bad(await examine(ward.at("balancer")), Level.WARNING)
+    assert any("told that we are 127.0.0.1" in w and "set_real_ip_from" in w for w in warnings)
+
+
+async def test_the_address_is_told_to_who_asks_for_it_only(ward):
+    """The visitor's own, and only with ?client=1."""
+    address = f"{ward.url}/_waitroom/shop/status"
+    with urllib.request.urlopen(address) as reply:
+        assert "client" not in json.load(reply)
+    with urllib.request.urlopen(f"{address}?client=1") as reply:
+        assert json.load(reply)["client"] == "127.0.0.1"

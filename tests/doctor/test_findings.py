@@ -1,0 +1,132 @@
+"""What no real server here can show: clocks that are off, and addresses of the world."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from datetime import UTC, datetime
+from email.utils import format_datetime
+
+import pytest
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from sidecar.doctor import cookie, gate, surroundings
+from sidecar.doctor.finding import Finding, Level
+from sidecar.doctor.reply import Given, Reply
+from sidecar.doctor.visit import FALSE_ADDRESS, Options, Visit
+
+NOW_S = 1_800_000_000.0
+PAGE = '<html data-room="shop" data-state="{}"><script src="/_waitroom/static/waiting.js">'
+
+
+def reply(status: int = 200, body: object = "", **headers: str) -> Reply:
+    named = CIMultiDict({name.replace("_", "-"): value for name, value in headers.items()})
+    if not isinstance(body, str):
+        body = json.dumps(body)
+        named["Content-Type"] = "application/json"
+    return Reply(status, CIMultiDictProxy(named), body, at_s=NOW_S)
+
+
+def visit(**seen) -> Visit:
+    url = URL(seen.pop("url", "https://shop.example/"))
+    made = Visit(url, Options(), url)
+    made.addresses = [ipaddress.ip_address("198.41.30.198")]
+    made.own_address = "10.1.2.3"
+    for name, value in seen.items():
+        setattr(made, name, value)
+    return made
+
+
+def only(found) -> Finding:
+    (finding,) = list(found)
+    return finding
+
+
+@pytest.mark.parametrize(
+    ("nginx_s", "store_s", "words"),
+    [
+        (0, 20, "the clocks agree"),
+        (100, 0, "the clock of nginx is 100 s ahead of this machine's"),
+        (0, -45, "the clock of the store (Redis) is 45 s behind this machine's"),
+        (-3600, -3590, "the site's clocks are 3600 s behind this machine's"),
+    ],
+)
+def test_the_clock_that_is_off_is_named(nginx_s, store_s, words):
+    """When both are off by the same, it may be this machine's."""
+    date = datetime.fromtimestamp(NOW_S + nginx_s, UTC)
+    updated = datetime.fromtimestamp(NOW_S + store_s, UTC)
+    door = reply(200, {"updated_at": updated.isoformat()}, Date=format_datetime(date, usegmt=True))
+    found = only(surroundings.clocks(visit(door=door)))
+    assert words in found.what
+    assert (found.level is Level.OK) == ("agree" in words)
+
+
+@pytest.mark.parametrize(
+    ("told", "told_falsely", "level", "words"),
+    [
+        ("198.41.30.7", "198.41.30.7", Level.OK, "we are 198.41.30.7"),
+        ("10.1.2.3", "10.1.2.3", Level.OK, "our address, 10.1.2.3"),
+        ("10.0.0.9", "10.0.0.9", Level.WARNING, "looks like a balancer's"),
+        ("unix:", "unix:", Level.WARNING, "looks like a balancer's"),
+        ("198.41.30.7", FALSE_ADDRESS, Level.PROBLEM, "of any visitor"),
+        ("10.1.2.3", FALSE_ADDRESS, Level.WARNING, "from here"),
+    ],
+)
+def test_the_address_that_the_sidecar_is_told(told, told_falsely, level, words):
+    """A made-up one must not be believed, a balancer's not be taken for the visitor's."""
+    door, falsely = (reply(200, {"client": address}) for address in (told, told_falsely))
+    found = only(surroundings.address(visit(door=door, false_address=falsely)))
+    assert found.level is level
+    assert words in found.what
+
+
+@pytest.mark.parametrize(
+    ("policy", "blocked"),
+    [
+        ("default-src 'self'", set()),
+        ("default-src *", set()),
+        ("default-src https:", set()),
+        ("default-src https://shop.example", set()),
+        ("default-src *.example", set()),
+        ("img-src 'none'; frame-ancestors 'none'", set()),
+        ("default-src http:", {"script-src", "style-src", "connect-src"}),
+        ("default-src 'none'; script-src 'self'", {"style-src", "connect-src"}),
+        ("script-src 'nonce-1' 'strict-dynamic' 'self'", {"script-src"}),
+        ("script-src-elem https://cdn.example; script-src 'self'", {"script-src"}),
+        ("default-src 'self', connect-src https://api.example", {"connect-src"}),
+    ],
+)
+def test_a_policy_must_allow_the_pages_own_files(policy, blocked):
+    """Of several policies each must allow."""
+    page = reply(503, PAGE.format("waiting"), Content_Security_Policy=policy)
+    found = list(gate.policy(visit(waiting=page)))
+    assert {line.what.partition("(")[2].partition(")")[0] for line in found} == blocked
+
+
+def test_a_waiting_page_that_cannot_join_is_a_problem():
+    """It gave no cookie because newcomers come fast, and then POST is refused."""
+    page = reply(503, PAGE.format("not_queued"))
+    seen = visit(ahead=page, first=page, joined=reply(405, "<html>"))
+    found = only(cookie.given(seen))
+    assert found.level is Level.PROBLEM
+    assert "POST join: 405" in found.what
+
+
+def test_a_waiting_page_that_joins_by_itself_is_right():
+    page = reply(503, PAGE.format("not_queued"))
+    joined = reply(200, {}, Set_Cookie="waitroom_shop=t~1; Path=/; HttpOnly; SameSite=Lax; Secure")
+    seen = visit(ahead=page, first=page, joined=joined)
+    assert only(cookie.given(seen)).level is Level.OK
+    assert only(cookie.attributes(seen)).level is Level.OK
+
+
+def test_set_cookie_is_read_with_its_attributes():
+    given = Given.read("waitroom_shop=a=b; Path=/; HttpOnly; SameSite=Lax")
+    assert (given.name, given.value) == ("waitroom_shop", "a=b")
+    assert given.attributes == {"path": "/", "httponly": "", "samesite": "Lax"}
+
+
+def test_an_odd_date_is_no_date():
+    seen = visit(door=reply(200, {"updated_at": "noon"}, Date="noon"))
+    assert list(surroundings.clocks(seen)) == []

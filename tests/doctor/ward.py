@@ -1,0 +1,161 @@
+"""A site with every mistake: one nginx, a location or a server block for each."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+
+import pytest
+
+from sidecar.doctor import Options, diagnose
+from sidecar.doctor.finding import Finding, Level
+from tests.processes import free_port
+from tests.site import Site
+
+GATED = "set $waitroom_room shop; include waitroom/location.conf; proxy_pass http://origin;"
+RIGHT = f"include waitroom/server.conf; location / {{ {GATED} }}"
+
+ROOMS = {
+    "shop": {"total_active_users": 100_000},
+    "waits": {"total_active_users": 0},
+    "full": {"total_active_users": 0, "max_waiting": 0},
+    "closed": {"total_active_users": 0, "queueing_method": "reject"},
+    "open": {"total_active_users": 1, "suspended": True},
+}
+
+LOCATIONS = f"""
+location / {{ {GATED} }}
+location /waits {{ {GATED.replace("shop", "waits")} }}
+location /full {{ {GATED.replace("shop", "full")} }}
+location /closed {{ {GATED.replace("shop", "closed")} }}
+location /open {{ {GATED.replace("shop", "open")} }}
+location /elsewhere {{ set $waitroom_mode redirect; {GATED.replace("shop", "waits")} }}
+location /moved {{ return 302 /page; }}
+location /no-gate {{ proxy_pass http://origin; }}
+location /unknown {{ {GATED.replace("shop", "shpo")} }}
+location /no-headers {{ {GATED} add_header X-Frame-Options DENY; }}
+location /no-errors {{ {GATED} error_page 404 /404.html; }}
+location /password {{ auth_basic staging; auth_basic_user_file htpasswd; {GATED} }}
+"""
+
+#: Server blocks by name. <name> is the address of another; ADDRESS is not loopback.
+SERVERS = {
+    "right": f"listen 127.0.0.1:PORT; {RIGHT}",
+    "tls": f"listen 127.0.0.1:PORT ssl; {RIGHT}",
+    "no-include": "listen 127.0.0.1:PORT; location / { proxy_pass http://origin; }",
+    "no-server-conf": f"listen 127.0.0.1:PORT; location / {{ {GATED} }}",
+    "odd-verdict": f"listen 127.0.0.1:PORT; rewrite ^/_waitroom/ /status/404 break; {RIGHT}",
+    "forbidden": f"listen 127.0.0.1:PORT; if ($uri ~ ^/_waitroom/) {{ return 403; }} {RIGHT}",
+    "no-static": f"listen 127.0.0.1:PORT; set $waitroom_static /nowhere; {RIGHT}",
+    "secure": f"listen 127.0.0.1:PORT; set $waitroom_scheme https; {RIGHT}",
+    "own-401": f"listen 127.0.0.1:PORT; error_page 401 /login; {RIGHT}",
+    "policy": f"""listen 127.0.0.1:PORT; {RIGHT}
+        add_header Content-Security-Policy "default-src cdn.example; style-src 'self'" always;""",
+    "good-policy": f"""listen 127.0.0.1:PORT; {RIGHT}
+        add_header Content-Security-Policy "default-src 'self' cdn.example" always;""",
+    "no-post": f"listen 127.0.0.1:PORT; if ($request_method = POST) {{ return 405; }} {RIGHT}",
+    "trusting": f"""listen 127.0.0.1:PORT; {RIGHT}
+        set_real_ip_from 127.0.0.1; real_ip_header X-Forwarded-For;""",
+    "ops": f"""listen 127.0.0.1:PORT; {RIGHT}
+        location /metrics {{ proxy_pass OPS; }} location /admin/ {{ proxy_pass OPS; }}""",
+    # What stands before nginx.
+    "tls-balancer": "listen 127.0.0.1:PORT ssl; location / { proxy_pass <right>; }",
+    "balancer": "listen ADDRESS:PORT; location / { proxy_pass <right>; }",
+    "careless-cache": """listen 127.0.0.1:PORT; location / { proxy_pass <right>;
+        proxy_cache pages; proxy_cache_valid any 1m;
+        proxy_ignore_headers Set-Cookie Cache-Control;
+        add_header X-Cache-Status $upstream_cache_status always; }""",
+    "public": """listen 127.0.0.1:PORT; location / { proxy_pass <right>;
+        proxy_hide_header Cache-Control; add_header Cache-Control "public, max-age=60"; }""",
+    "cookie-flags": """listen 127.0.0.1:PORT; location / { proxy_pass <right>;
+        proxy_cookie_flags ~ nohttponly samesite=none; proxy_cookie_path / /shop; }""",
+    "cookie-drop": """listen 127.0.0.1:PORT; location /_waitroom/ { proxy_pass <right>; }
+        location / { proxy_pass <right>; proxy_set_header Cookie ""; }""",
+    "cookie-drop-doors": """listen 127.0.0.1:PORT; location / { proxy_pass <right>; }
+        location /_waitroom/ { proxy_pass <right>; proxy_set_header Cookie ""; }""",
+    "no-retry": """listen 127.0.0.1:PORT; location / { proxy_pass <main>;
+        proxy_hide_header Retry-After; }""",
+    "no-cookie": """listen 127.0.0.1:PORT; location / { proxy_pass <main>;
+        proxy_hide_header Set-Cookie; }""",
+    # The sidecar's own ports, where everybody reaches them.
+    "outside": f"listen ADDRESS:PORT; {RIGHT}",
+    "open-ops": "listen ADDRESS:PORT; location / { proxy_pass OPS; }",
+    "open-edge": "listen ADDRESS:PORT; location / { proxy_pass EDGE; }",
+}
+
+
+class Ward(Site):
+    """A site with every mistake, each in a place of its own."""
+
+    def _write_nginx(self) -> None:
+        self.ports = {name: free_port() for name in SERVERS}
+        key, certificate = self.folder / "key.pem", self.folder / "certificate.pem"
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj",
+             "/CN=localhost", "-keyout", str(key), "-out", str(certificate)],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        (self.folder / "htpasswd").write_text("tester:{PLAIN}secret\n")
+        blocks = [
+            f"ssl_certificate {certificate}; ssl_certificate_key {key};",
+            f"proxy_cache_path {self.folder}/pages keys_zone=pages:1m;",
+        ]
+        for name, text in SERVERS.items():
+            block = text.replace("PORT", str(self.ports[name])).replace("ADDRESS", own_address())
+            block = block.replace("OPS", self.ops[0]).replace("EDGE", self.edges[0])
+            for other, port in {**self.ports, "main": self.port}.items():
+                block = block.replace(f"<{other}>", f"http://127.0.0.1:{port}")
+            blocks.append(f"server {{ {block} }}")
+        self._http = "\n".join(blocks)
+        super()._write_nginx()
+
+    def at(self, where: str) -> str:
+        """The address of "/path", of "server" or of "server/path"."""
+        name, slash, path = where.partition("/")
+        if not name:
+            return self.url + where
+        scheme = "https" if name.startswith("tls") else "http"
+        host = own_address() if "ADDRESS" in SERVERS[name] else "127.0.0.1"
+        return f"{scheme}://{host}:{self.ports[name]}/{path if slash else 'page'}"
+
+
+def own_address() -> str:
+    """An address of this machine that is not loopback."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
+
+
+needs_network = pytest.mark.skipif(
+    own_address() == "127.0.0.1", reason="this machine has no address but loopback"
+)
+
+
+async def examine(address: str, **options) -> list[Finding]:
+    options = {"ops_port": free_port(), "edge_port": free_port(), **options}
+    return await diagnose(address, Options(**options))
+
+
+def bad(findings: list[Finding], level: Level = Level.PROBLEM) -> list[str]:
+    return [f"{found.what} -> {found.fix}" for found in findings if found.level is level]
+
+
+def said(findings: list[Finding]) -> str:
+    return "\n".join(found.what for found in findings)
+
+
+def read(address: str, headers: dict[str, str] | None = None) -> bytes:
+    request = urllib.request.Request(address, headers=headers or {})
+    try:
+        with urllib.request.urlopen(request, timeout=2) as reply:
+            return reply.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.read()
+    except OSError:
+        return b""

@@ -1,0 +1,80 @@
+"""Redis stops and comes back empty, behind real nginx and two replicas."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import aiohttp
+import pytest
+from tests.processes import wait_until
+from tests.site import Site
+
+
+@pytest.fixture
+def site():
+    # session_duration 30 s: a pass is due for renewal after 5 s.
+    with Site(rooms={"shop": {"total_active_users": 1, "session_duration": 30}}, replicas=2) as site:
+        yield site
+
+
+def visitor(**headers) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        cookie_jar=aiohttp.CookieJar(unsafe=True),
+        headers={"Accept": "text/html", **headers},
+        timeout=aiohttp.ClientTimeout(10),
+    )
+
+
+async def test_the_site_survives_the_store(site):
+    """Who is inside passes, due for renewal or not; who waits keeps the place and is told
+    that the line is paused; newcomers wait; all is as before when the store is back, empty."""
+    status = f"{site.url}/_waitroom/shop/status"
+    async with visitor() as inside, visitor() as waiting, visitor() as newcomer:
+        async with inside.get(f"{site.url}/page") as reply:
+            assert reply.status == 200
+        async with waiting.get(f"{site.url}/page") as reply:
+            assert reply.status == 503
+        site.redis.stop()
+        began = time.monotonic()
+        while time.monotonic() - began < 7:  # past the moment of renewal
+            async with inside.get(f"{site.url}/page") as reply:
+                assert reply.status == 200
+            await asyncio.sleep(0.25)
+        async with waiting.get(status) as reply:
+            document = await reply.json()
+            assert (document["state"], document["paused"]) == ("waiting", True)
+        async with newcomer.get(f"{site.url}/page") as reply:
+            assert reply.status == 503
+            assert "Set-Cookie" not in reply.headers
+        async with newcomer.post(f"{site.url}/_waitroom/shop/join") as reply:
+            assert (reply.status, reply.content_type) == (503, "application/problem+json")
+
+        site.redis.start()
+        wait_until(site.redis_socket.exists, "redis-server")
+        # The one inside comes first here: their session comes back from their pass.
+        async with inside.get(f"{site.url}/page") as reply:
+            assert reply.status == 200
+        async with waiting.get(status) as reply:
+            document = await reply.json()
+            assert (document["state"], document["position"]) == ("waiting", 1)
+        room = site.room()
+        assert (room["active"], room["waiting"]) == (1, 1)
+
+
+async def test_a_frozen_store_is_not_waited_for(site):
+    """SIGSTOP: an admitted visitor's request takes no longer than nginx's patience."""
+    import os
+    import signal
+
+    async with visitor() as inside:
+        async with inside.get(f"{site.url}/page") as reply:
+            assert reply.status == 200
+        await asyncio.sleep(5.5)  # the pass is due: this request would like the store
+        os.kill(site.redis.pid, signal.SIGSTOP)
+        try:
+            for _ in range(3):
+                async with inside.get(f"{site.url}/page") as reply:
+                    assert reply.status == 200
+        finally:
+            os.kill(site.redis.pid, signal.SIGCONT)

@@ -1,0 +1,30 @@
+"""Tokens that a test signs itself, with an age and a secret of its choice."""
+
+from __future__ import annotations
+
+from sidecar.base.clock import StoreClock
+from sidecar.base.model import Pass, Ticket
+from sidecar.base.tokens import Tokens, new_visitor
+from tests.site import SECRET
+
+SESSION_S = 300
+
+
+def signed_pass(room: str, *, secret: str = SECRET, age_s: int = 0) -> str:
+    """A pass of five minutes that was given or renewed `age_s` ago."""
+    tokens, now_ms = _signer(room, secret, age_s)
+    given = Pass(new_visitor(), now_ms * 1000, now_ms, 0, started_ms=now_ms, renewed_ms=now_ms,
+                 expires_ms=now_ms + SESSION_S * 1000)  # fmt: skip
+    return tokens.write(given)
+
+
+def signed_ticket(room: str, *, secret: str = SECRET, age_s: int = 0) -> str:
+    """A place in line that was taken `age_s` ago."""
+    tokens, now_ms = _signer(room, secret, age_s)
+    return tokens.write(Ticket(new_visitor(), now_ms * 1000, now_ms, 0))
+
+
+def _signer(room: str, secret: str, age_s: int) -> tuple[Tokens, int]:
+    clock = StoreClock()
+    clock.observe(clock.now_ms() - age_s * 1000)
+    return Tokens(room, [secret], clock), clock.now_ms()

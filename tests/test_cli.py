@@ -1,0 +1,185 @@
+"""The commands, run as their user runs them, against a running site."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from tests.processes import Process, wait_until
+from tests.site import Site
+
+WAITROOM = str(Path(sys.executable).parent / "waitroom")
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("WAITROOM_")}
+
+
+def run(*arguments, stdin="", **environment) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [WAITROOM, *arguments], capture_output=True, text=True, input=stdin, timeout=30,
+        check=False, env={**CLEAN, **environment},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def site():
+    with Site(rooms={"shop": {"total_active_users": 2}}, replicas=2) as site:
+        yield site
+
+
+@pytest.fixture
+def rooms(site):
+    """Runs `waitroom rooms …` at the first replica."""
+    return lambda *words, **options: run(
+        "rooms", "--config", str(site.folder / "replica-0.toml"), *words, **options
+    )
+
+
+def arrive(site) -> None:
+    request = urllib.request.Request(f"{site.url}/page", headers={"Accept": "application/json"})
+    try:
+        urllib.request.urlopen(request, timeout=5).close()
+    except urllib.error.HTTPError as error:
+        error.close()
+
+
+def test_rooms_are_listed(site, rooms):
+    """One line a room, with what is in it."""
+    for _ in range(3):
+        arrive(site)
+    done = rooms("list")
+    assert done.returncode == 0
+    assert re.search(r"^shop +1 +2 +2 ", done.stdout, re.MULTILINE), done.stdout
+
+
+def test_a_change_is_seen_by_the_other_replica_within_two_seconds(site, rooms):
+    """Set through one, in force at the other; null takes it back."""
+    done = rooms("set", "shop", "message=Soon", "new_users_per_minute=7")
+    assert (done.returncode, done.stdout) == (0, 'message = "Soon"\nnew_users_per_minute = 7\n')
+    began = time.monotonic()
+    status = f"{site.edges[1]}/_waitroom/shop/status"
+
+    def seen() -> bool:
+        with urllib.request.urlopen(status, timeout=5) as reply:
+            return json.load(reply)["message"] == "Soon"
+
+    wait_until(seen, "the change at the other replica", 5)
+    assert time.monotonic() - began < 2.5
+    rooms("set", "shop", "message=null", "new_users_per_minute=null")
+    assert site.room()["changed"] == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("set", "shop", "total_active_users=-1"), "total_active_users: .*greater than or equal"),
+        (("set", "shop", "capacity=1"), "capacity: there is no such setting"),
+        (("set", "shop", "nothing"), "write SETTING=VALUE"),
+        (("show", "nope"), "no room is named 'nope'"),
+        (("release", "shop", "x"), "no visitor's id"),
+        (("release", "shop", "a" * 22), "neither inside nor in line"),
+    ],
+)
+def test_a_mistake_is_named(rooms, words, said):
+    """Exit 1, and what is wrong."""
+    done = rooms(*words)
+    assert done.returncode == 1
+    assert re.search(said, done.stderr), done.stderr
+
+
+def test_reset_asks_first(rooms):
+    """Without a yes nothing happens."""
+    assert rooms("reset", "shop", stdin="n\n").returncode == 1
+    assert "removed" in rooms("reset", "shop", stdin="y\n").stdout
+
+
+def test_release_ends_a_stay(site, rooms):
+    """By the visitor's id."""
+    arrive(site)
+    visitor = site.admin("GET", "/rooms/shop/sessions")["sessions"][0]["visitor"]
+    assert rooms("release", "shop", visitor).stdout == f"{visitor} released\n"
+
+
+def test_healthcheck(site, tmp_path):
+    """Exit 0 when ready; 1 with a reason when nothing answers."""
+    assert run("healthcheck", "--config", str(site.folder / "replica-1.toml")).returncode == 0
+    dead = tmp_path / "dead.toml"
+    text = (site.folder / "replica-1.toml").read_text()
+    dead.write_text(re.sub(r'ops_listen = ".*"', 'ops_listen = "127.0.0.1:1"', text))
+    done = run("healthcheck", "--config", str(dead))
+    assert done.returncode == 1
+    assert "no replica answers at 127.0.0.1:1" in done.stderr
+
+
+def test_check_config_lists_every_problem(tmp_path):
+    """All at once, by name; nothing that a user typed is repeated if it is a secret."""
+    file = tmp_path / "waitroom.toml"
+    file.write_text(
+        'store = "mysql://x"\nsecret_keys = ["short-secret"]\nnonsense = 1\n'
+        '[rooms.shop]\ntotal_active_users = -5\nsession_duration = "soon"\n'
+    )
+    done = run("check-config", "--config", str(file))
+    assert done.returncode == 1
+    for named in ("store:", "nonsense: there is no such setting", "rooms.shop.total_active_users:",
+                  "rooms.shop.session_duration:"):  # fmt: skip
+        assert named in done.stderr
+    assert "short-secret" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("config", ["", 'secret_keys = ["demo-secret-that-everybody-knows-0000"]\n'])
+def test_serve_refuses_a_missing_or_known_secret(tmp_path, config):
+    """Outside the demo."""
+    file = tmp_path / "waitroom.toml"
+    file.write_text(config + "[rooms.shop]\ntotal_active_users = 1\n")
+    done = run("serve", "--config", str(file))
+    assert done.returncode == 1
+    assert "secret_keys" in done.stderr
+
+
+def test_serve_says_plainly_that_an_address_is_taken(site, tmp_path):
+    """The address, and no traceback."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        text = (site.folder / "replica-0.toml").read_text()
+        text = re.sub(r'ops_listen = ".*"', f'ops_listen = "unix:{tmp_path}/ops"', text)
+        file = tmp_path / "waitroom.toml"
+        file.write_text(re.sub(r'edge_listen = ".*"', f'edge_listen = "{address}"', text))
+        done = run("serve", "--config", str(file))
+    assert done.returncode == 1
+    assert f"cannot listen on {address}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_serve_on_unix_sockets_and_in_memory(tmp_path):
+    """With no store and no port; a socket left behind by a killed replica is no hindrance."""
+    file = tmp_path / "waitroom.toml"
+    edge, ops = tmp_path / "edge.sock", tmp_path / "ops.sock"
+    file.write_text(
+        f'edge_listen = "unix:{edge}"\nops_listen = "unix:{ops}"\n'
+        'admin_token = "0123456789abcdef"\n[rooms.shop]\ntotal_active_users = 1\n'
+    )
+    environment = {"WAITROOM_SECRET_KEYS": "k" * 32}
+    command = [WAITROOM, "serve", "--config", str(file)]
+    process = Process(command, log=tmp_path / "log", env={**CLEAN, **environment})
+
+    def ready() -> bool:
+        return run("healthcheck", "--config", str(file), **environment).returncode == 0
+
+    with process:
+        wait_until(ready, "the replica")
+        assert edge.stat().st_mode & 0o777 == 0o660
+        process.kill()
+        process.start()
+        wait_until(ready, "the replica, again")
+        assert "shop" in run("rooms", "--config", str(file), "list", **environment).stdout
+        assert process.stop() == 0
+    assert "Traceback" not in process.output
