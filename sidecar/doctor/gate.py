@@ -82,11 +82,17 @@ def _closed_door(seen: Visit) -> Finding:
 
 def room(seen: Visit) -> Iterator[Finding]:
     """Both nginx and the sidecar mean the same room."""
+    if seen.unknown_room == "":
+        yield problem(
+            "the page's location does not name its room",
+            "Write `set $waitroom_room shop;` before `include waitroom/location.conf;`.",
+        )
+        return
     if seen.unknown_room is not None:
         yield problem(
             f"nginx asks for a room {seen.unknown_room!r} that the sidecar does not know",
             "Give `set $waitroom_room` in nginx the name of a room in the sidecar's settings, "
-            f"or add `[rooms.{seen.unknown_room or 'shop'}]` there.",
+            f"or add `[rooms.{seen.unknown_room}]` there.",
         )
         return
     if seen.door.document.get("title") == "Unknown room" and seen.room:

@@ -230,7 +230,8 @@ async def _look_ahead(client: _Client, seen: Visit) -> None:
         if bare != seen.host.removeprefix("www.") or following.path.startswith("/_waitroom/"):
             break
         seen.page = following
-    seen.ahead_json = await client.get(seen.page, _JSON, _AHEAD)
+    if seen.ahead.status:
+        seen.ahead_json = await client.get(seen.page, _JSON, _AHEAD)
 
 
 async def _enter(client: _Client, seen: Visit) -> None:

@@ -53,6 +53,7 @@ async def test_redirects_within_the_site_are_followed(ward):
     [
         ("/no-gate", "no waiting room at this address", "include waitroom/location.conf;"),
         ("/unknown", "a room 'shpo' that the sidecar does not know", "set $waitroom_room"),
+        ("/nameless", "does not name its room", "set $waitroom_room shop;"),
         ("/no-headers", "its cookie does not arrive", "include waitroom/headers.conf;"),
         ("/no-errors", "bare 401", "include waitroom/errors.conf;"),
         ("/password", "asks for a password", "http://user:password@site/"),

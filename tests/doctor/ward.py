@@ -35,6 +35,7 @@ location /elsewhere {{ set $waitroom_mode redirect; {GATED.replace("shop", "wait
 location /moved {{ return 302 /page; }}
 location /no-gate {{ proxy_pass http://origin; }}
 location /unknown {{ {GATED.replace("shop", "shpo")} }}
+location /nameless {{ include waitroom/location.conf; proxy_pass http://origin; }}
 location /no-headers {{ {GATED} add_header X-Frame-Options DENY; }}
 location /no-errors {{ {GATED} error_page 404 /404.html; }}
 location /password {{ auth_basic staging; auth_basic_user_file htpasswd; {GATED} }}

@@ -47,7 +47,8 @@ async def test_the_site_survives_the_store(site):
         async with newcomer.get(f"{site.url}/page") as reply:
             assert reply.status == 503
             assert "Set-Cookie" not in reply.headers
-        async with newcomer.post(f"{site.url}/_waitroom/shop/join") as reply:
+        join = f"{site.url}/_waitroom/shop/join"
+        async with newcomer.post(join, headers={"Accept": "application/json"}) as reply:
             assert (reply.status, reply.content_type) == (503, "application/problem+json")
 
         site.redis.start()

@@ -7,6 +7,7 @@
 -- @include "shared/room"
 -- @include "shared/expire"
 -- @include "shared/call"
+-- @include "shared/wait"
 measure_start()
 expire()
 call_next()

@@ -1,8 +1,19 @@
--- @include "shared/wait"
 -- What the estimate is made of: how long a slot is held (held_ms over ends, whoever held
--- it and however it ended) and how often somebody in line leaves (drops over waited_ms).
--- All four fade by the end, so that the sums remember about two full rooms and twenty
--- ends more, however long these took. See docs/estimate.md.
+-- it and however that ended) and how often somebody gives up waiting (drops over
+-- waited_ms). Every end fades all four a little, so they remember about two full rooms and
+-- twenty ends more, however long those took, and nothing fades while nothing happens.
+local function memory_ends()
+  return 2 * room.total_active_users + 20
+end
+
+-- Ends and held_ms. Until something was measured, half a room is taken to have been held
+-- for session_duration.
+local function held()
+  if stats.ends then return stats.ends, stats.held_ms end
+  local ends = 1 + room.total_active_users / 2
+  return ends, ends * session_ms
+end
+
 local function measure_start()
   local since = now - (stats.measured_at or now)
   stats.measured_at = now
@@ -10,14 +21,13 @@ local function measure_start()
   local active = redis_call('ZCARD', ACTIVE)
   if active > 0 then
     local ends, held_ms = held()
-    stats.ends = ends
-    stats.held_ms = held_ms + since * active
+    stats.ends, stats.held_ms = ends, held_ms + since * active
   end
   stats.waited_ms = (stats.waited_ms or 0) + since * redis_call('ZCARD', WAITING)
 end
 
--- overdue_ms: how much longer than they should the sessions were counted as held, in all,
--- because no script ran when they ended.
+-- overdue_ms: for how long, in all, slots were counted as held that had run out, because
+-- no script came by to notice.
 local function measure_ends(by, overdue_ms)
   local ends, held_ms = held()
   local kept = math.exp(-by / memory_ends())
@@ -29,4 +39,12 @@ end
 
 local function measure_drops(by)
   stats.drops = (stats.drops or 0) + by
+end
+
+-- How far the measured rate may be off, as a share of it. Beside the error of a count, who
+-- came in together goes together: a room's ends run ahead or behind by a fifth of a room.
+local function spread()
+  local ends = held()
+  local together = math.min(0.4, 0.2 * room.total_active_users / ends)
+  return math.min(1, math.sqrt(1 / ends + together * together))
 end

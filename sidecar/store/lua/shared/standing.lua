@@ -42,8 +42,6 @@ end
 -- thousandths.
 local function headed(replies)
   finish()
-  local ends = held()
-  local spread = math.floor(1000 * math.min(1, math.sqrt(1 / ends + (0.2 * room.total_active_users / ends) ^ 2)))
   return {now, redis_call('ZCARD', WAITING), redis_call('ZCARD', ACTIVE), epoch, revision,
-    spread, replies}
+    math.floor(1000 * spread()), replies}
 end
