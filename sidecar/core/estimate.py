@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 #: The quantile of the normal distribution that leaves a tenth on either side.
 Z_80 = 1.2816
-#: The rate of a room drifts; not even a long measurement knows it better than this.
-DRIFT = 0.1
+#: How many give up changes while one waits; no measurement of the past knows that.
+DRIFT = 0.04
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,15 @@ class Wait:
 def estimate(standing: Standing) -> Wait | None:
     """None when the wait cannot be known.
 
-    The wait for k calls at a rate known to within `spread` varies, relative to its mean,
-    by sqrt(1/k + spread² + drift²): the calls' own randomness (a Poisson process), the
-    measurement's, and the room's. The range is log-normal, so it never reaches below 0.
+    Calls come at random, so the wait for k of them is gamma distributed: relative to its
+    mean it varies by 1/k. The rate's own error (`spread`) and what will change add to
+    that. The quantiles are Wilson and Hilferty's: the cube root of a gamma variable is
+    nearly normal.
     """
     if standing.wait_ms is None:
         return None
-    sigma = math.sqrt(1 / (standing.ahead + 1) + standing.spread**2 + DRIFT**2)
+    variance = 1 / (standing.ahead + 1) + standing.spread**2 + DRIFT**2
     seconds = standing.wait_ms / 1000
-    factor = math.exp(Z_80 * min(sigma, 1.0))
-    return Wait(round(seconds), math.floor(seconds / factor), math.ceil(seconds * factor))
+    middle, side = 1 - variance / 9, Z_80 * math.sqrt(variance) / 3
+    low, high = (seconds * max(0.0, middle + way * side) ** 3 for way in (-1, 1))
+    return Wait(round(seconds), math.floor(low), math.ceil(high))

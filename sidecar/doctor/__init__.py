@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from sidecar.doctor.finding import Finding
 
+__all__ = ["FINDINGS", "Options", "diagnose", "judge"]
+
 #: In the order of the report: what comes first explains what follows.
 FINDINGS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
     gate.reached,

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from sidecar.base.model import Outcome, State
 from sidecar.web.check import takes_place
-from sidecar.web.cookies import read_token, set_cookie
+from sidecar.web.cookies import read_given, read_token, set_cookie
 from sidecar.web.keys import METRICS, PAGE, ROOMS
 from sidecar.web.page import CONTENT_SECURITY_POLICY, choose_language
 from sidecar.web.problems import STORE_RETRY_S, problem
@@ -42,7 +42,8 @@ async def leave(request: web.Request) -> web.Response:
     # Only nginx can say so: it passes no header of the visitor's on but those it names.
     by_site = request.headers.get("X-Waitroom-Release") == "site"
     why = "released" if by_site else "left"
-    await room.leave(read_token(request.headers, room), why=why)
+    token = read_given(request.headers, room) or read_token(request.headers, room)
+    await room.leave(token, why=why)
     request.app[METRICS].count_request(room.name, "leave", State.NOT_QUEUED)
     if _wants_page(request):
         return _page(request, room, None, "left", await _form_next(request))

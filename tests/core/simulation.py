@@ -84,7 +84,7 @@ class Told:
     """What one poll said, and how long the wait then was (None: never admitted)."""
 
     at_s: float
-    ahead: int
+    standing: Standing
     wait: Wait | None
     true_s: float | None
 
@@ -146,7 +146,7 @@ class _Visitor:
     dead: bool = False
     admitted_ms: int | None = None
     ends_ms: int = 0
-    told: list[tuple[int, int, Wait | None]] = field(default_factory=list)
+    told: list[Standing] = field(default_factory=list)
 
 
 class _Player:
@@ -182,9 +182,11 @@ class _Player:
         played.visitors = len(self._visitors)
         played.lasted_s = (self._now_ms - START_MS) / 1000
         for visitor in self._visitors.values():
-            for at_ms, ahead, wait in visitor.told:
+            for standing in visitor.told:
+                at_ms = standing.now_ms
                 true_s = visitor.admitted_ms and (visitor.admitted_ms - at_ms) / 1000
-                played.told.append(Told((at_ms - START_MS) / 1000, ahead, wait, true_s))
+                at_s = (at_ms - START_MS) / 1000
+                played.told.append(Told(at_s, standing, estimate(standing), true_s))
         return played
 
     def _plan(self) -> None:
@@ -250,7 +252,7 @@ class _Player:
 
     def _stand(self, visitor: _Visitor, standing: Standing) -> None:
         if standing.outcome is Outcome.WAITING:
-            visitor.told.append((self._now_ms, standing.ahead, estimate(standing)))
+            visitor.told.append(standing)
             lag_ms = self._rng.uniform(*NETWORK_MS)
             self._at(self._now_ms + standing.refresh_ms + lag_ms, "beat", visitor)
             return

@@ -53,7 +53,7 @@ local function find_pace()
   local rate = room.total_active_users / hold_ms
   local limit = (room.new_users_per_minute or math.huge) / 60000
   pace = {rate = math.min(rate, limit)}
-  pace.leaving, pace.alive = giving_up(memory_ends() / rate)
+  pace.leaving, pace.alive = giving_up(memory_ends() / pace.rate)
   pace.opening_ms, pace.opening_rate = opening(hold_ms, limit)
 end
 

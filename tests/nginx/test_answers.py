@@ -1,0 +1,218 @@
+"""What a denied visitor gets: the page in place, at its own address, or a problem document."""
+
+from __future__ import annotations
+
+import re
+import time
+from urllib.parse import urljoin, urlsplit
+
+import pytest
+
+from tests.nginx.client import JSON, Visitor
+from tests.site import Site, gated
+
+CODES = (200, 202, 429, 503)
+REDIRECT = "set $waitroom_mode redirect;"
+
+
+@pytest.fixture(scope="module")
+def site():
+    rooms = {f"s{code}": {"total_active_users": 0, "queueing_status_code": code} for code in CODES}
+    rooms["shut"] = {"total_active_users": 0, "queueing_method": "reject"}
+    rooms["packed"] = {"total_active_users": 0, "max_waiting": 1}
+    rooms["moves"] = {"total_active_users": 100}
+    locations = "".join(gated(f"/{room}/", room=room) for room in rooms)
+    locations += "".join(gated(f"/r-{room}/", REDIRECT, room=room) for room in rooms)
+    with Site(rooms=rooms, locations=locations) as site:
+        yield site
+
+
+def no_store(reply):
+    """Whether no cache may keep it, by the one line that says so."""
+    return reply.all("Cache-Control") == ["no-store"] and reply.headers["Expires"] is None
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_the_page_has_the_rooms_status(site, code):
+    """200, 202, 429 or 503, whole, never kept by a cache, and with a policy of its own."""
+    reply = Visitor(site.url).get(f"/s{code}/")
+    assert reply.status == code
+    assert reply.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert reply.text.rstrip().endswith("</html>")
+    assert no_store(reply)
+    assert int(reply.headers["Retry-After"]) >= 1
+    policy = reply.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_programs_get_a_problem_document(site, code):
+    """RFC 9457 with position, estimate and where to ask again; never with a status of success,
+    so that no program takes it for the answer it wanted."""
+    program = Visitor(site.url, {"Accept": JSON})
+    reply = program.get(f"/s{code}/api?x=1")
+    assert reply.status == (429 if code == 429 else 503)
+    assert reply.headers["Content-Type"] == "application/problem+json"
+    assert no_store(reply)
+    document = reply.json()
+    assert document["status"] == reply.status
+    assert (document["room"], document["state"]) == (f"s{code}", "waiting")
+    assert document["position"] >= 1
+    assert document["wait_seconds"] is None or document["wait_seconds"] >= 0
+    assert str(document["retry_after_seconds"]) == reply.headers["Retry-After"]
+    status = program.get(document["status_url"])
+    assert status.status == 200
+    assert status.json()["position"] == document["position"]
+
+
+@pytest.mark.parametrize(
+    ("accept", "form"),
+    [
+        ("application/json", "problem"),
+        ("application/json, text/plain, */*", "problem"),
+        ("application/vnd.api+json", "problem"),
+        ("application/problem+json", "problem"),
+        ("APPLICATION/JSON", "problem"),
+        ("text/html,application/xhtml+xml,application/json;q=0.5", "page"),
+        ("*/*", "page"),
+        (None, "page"),
+    ],
+)
+def test_accept_decides_the_form(site, accept, form):
+    """Whoever names JSON and not HTML gets JSON, all others the page."""
+    reply = Visitor(site.url, {"Accept": accept}).get("/s503/")
+    assert reply.waits == (form == "page")
+    if form == "problem":
+        assert reply.json()["status"] == 503
+
+
+@pytest.mark.parametrize(("room", "state"), [("shut", "closed"), ("packed", "full")])
+def test_the_refused(site, room, state):
+    """A room that takes nobody more (403 of the sidecar) answers with its status as well."""
+    Visitor(site.url).get("/packed/")
+    reply = Visitor(site.url).get(f"/{room}/")
+    assert (reply.status, reply.data("state")) == (503, state)
+    document = Visitor(site.url, {"Accept": JSON}).get(f"/{room}/").json()
+    assert (document["state"], document["position"]) == (state, None)
+
+
+def test_a_deep_link_is_kept(site):
+    """The address stays as it was asked for, query and all: no redirect, and the page knows it."""
+    reply = Visitor(site.url).get("/s503/deep/link?a=1&b=%20%2F&c=<x>&d='\"&next=/y")
+    assert (reply.status, "Location" in reply.headers) == (503, False)
+    assert reply.data("next") == "/s503/deep/link?a=1&amp;b=%20%2F&amp;c=&lt;x&gt;&amp;d='&quot;&amp;next=/y"
+    assert reply.data("room") == "s503"
+    assert reply.data("method") == "GET"
+
+
+def test_the_page_in_place_shows_the_position(site):
+    """Without any script the number is there."""
+    visitor = Visitor(site.url)
+    reply = visitor.get("/s503/")
+    position = visitor.get("/_waitroom/s503/status").json()["position"]
+    assert f'<dd id="position">{position}</dd>' in reply.text
+
+
+def test_a_reload_is_the_same_visitor(site):
+    """The page again, the same place, no second cookie."""
+    visitor = Visitor(site.url)
+    visitor.get("/s200/")
+    joined = visitor.get("/_waitroom/s200/status").json()["joined_at"]
+    waiting = site.room("s200")["waiting"]
+    assert visitor.get("/s200/").all("Set-Cookie") == []
+    assert visitor.get("/_waitroom/s200/status").json()["joined_at"] == joined
+    assert site.room("s200")["waiting"] == waiting
+
+
+def test_the_redirect_variant(site):
+    """A waiting page at an address of its own, and back to the deep link, query and all, when
+    the turn comes."""
+    site.admin("PATCH", "/rooms/moves", {"queue_all": True, "total_active_users": 0})
+    visitor = Visitor(site.url)
+    sent = visitor.get("/r-moves/deep?a=1&b=%26&next=//x")
+    assert sent.status == 302
+    assert no_store(sent)
+    location = sent.headers["Location"]
+    assert location == "/_waitroom/moves/?next=/r-moves/deep?a=1&b=%26&next=//x"
+    page = visitor.get(location)
+    assert page.status == 200
+    assert no_store(page)
+    assert page.data("next") == "/r-moves/deep?a=1&amp;b=%26&amp;next=//x"
+    site.admin("PATCH", "/rooms/moves", {"queue_all": False, "total_active_users": 100})
+    for _ in range(50):
+        page = visitor.get(location)
+        if page.status != 200:
+            break
+        time.sleep(0.1)
+    assert (page.status, page.headers["Location"]) == (303, "/r-moves/deep?a=1&b=%26&next=//x")
+    assert no_store(page)
+    inside = visitor.get(page.headers["Location"])
+    assert inside.json()["path"] == "/r-moves/deep?a=1&b=%26&next=//x"
+
+
+def test_programs_are_not_redirected(site):
+    """They get their problem document there too."""
+    reply = Visitor(site.url, {"Accept": JSON}).get("/r-s503/")
+    assert (reply.status, reply.json()["room"]) == (503, "s503")
+
+
+UNSAFE = [
+    "//evil.test", "///evil.test", "/\\evil.test", "\\\\evil.test", "/%5cevil.test",
+    "/%5c%5cevil.test", "https://evil.test", "https:evil.test", "javascript:alert(1)",
+    "/%2fevil.test", "%2f%2fevil.test", "/%09/evil.test", "/\t/evil.test", "evil.test",
+    "/%0d%0aLocation:%20//evil.test", "/%0d%0aSet-Cookie:%20a=b", "/.//evil.test",
+    "/..//evil.test", "/%2e%2e//evil.test", "@evil.test", "//evil.test@x", "/;@evil.test", "",
+    "/%00", "/%E3%80%82evil.test", "/\xe9vil", "/x#//evil.test", "//", "/",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ["/_waitroom/moves/?next=", "/_waitroom/moves/?a=1&next="])
+@pytest.mark.parametrize("following", UNSAFE)
+def test_next_never_leaves_the_site(site, path, following):
+    """Wherever `next` points, whoever is let in lands on the site, with no header added."""
+    site.admin("PATCH", "/rooms/moves", {"queue_all": False, "total_active_users": 100})
+    reply = Visitor(site.url).get((path + following).encode("latin-1"))
+    if reply.status == 400:
+        return
+    assert reply.status == 303
+    assert lands_on(site, reply)
+
+
+@pytest.mark.parametrize("following", UNSAFE)
+def test_next_of_a_form_never_leaves_the_site(site, following):
+    """The same for the page's form, whose fields are encoded."""
+    encoded = "".join(f"%{ord(c):02x}" for c in following)
+    reply = Visitor(site.url).post(
+        "/_waitroom/moves/join",
+        f"next={encoded}".encode(),
+        headers={"Content-Type": "application/x-www-form-urlencoded"},
+    )
+    assert reply.status == 303
+    assert lands_on(site, reply)
+
+
+def lands_on(site, reply) -> bool:
+    """Whether a browser stays on the site; browsers take \\ for /, and drop tabs."""
+    location = reply.headers["Location"]
+    assert "a=b" not in reply.headers.get("Set-Cookie", "")
+    seen = re.sub(r"[\t\r\n]", "", location).replace("\\", "/")
+    there = urlsplit(urljoin(f"{site.url}/_waitroom/", seen))
+    return location.startswith("/") and f"http://{there.netloc}" == site.url
+
+
+def test_assets_come_from_disk(site):
+    """With their types, and kept by browsers for minutes."""
+    for name, kind in {
+        "waiting.css": "text/css",
+        "waiting.js": "application/javascript",
+        "logo.svg": "image/svg+xml",
+        "i18n/ja.json": "application/json",
+    }.items():
+        reply = Visitor(site.url).get(f"/_waitroom/static/{name}")
+        assert reply.status == 200
+        assert reply.headers["Content-Type"].partition(";")[0] == kind
+        assert "max-age=300" in reply.headers["Cache-Control"]
+        etag = reply.headers["ETag"]
+        assert Visitor(site.url, {"If-None-Match": etag}).get(f"/_waitroom/static/{name}").status == 304
+    assert Visitor(site.url).get("/_waitroom/static/none.js").status == 404

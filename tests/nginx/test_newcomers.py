@@ -1,0 +1,170 @@
+"""Requests without our cookie: who takes a place, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+import pytest
+
+from tests.nginx.client import HTML, JSON, Visitor, room_cookies
+from tests.site import Site, gated
+
+FILES = """
+    location /files {{
+        set $waitroom_room {room};
+        include waitroom/location.conf;
+        root {folder};
+        index index.html;
+    }}
+"""
+
+INTERNAL_REDIRECTS = {
+    "index": "/{room}/index/",
+    "try_files": "/{room}/tried",
+    "rewrite": "/{room}/rewritten",
+    "error_page": "/{room}/status/404",
+    "named location": "/{room}/named",
+}
+
+
+def all_ways(room: str) -> str:
+    """Locations that send a request on to another one with the same room."""
+    return (
+        gated(f"/{room}/", room=room)
+        + gated(f"/{room}/index/", "root $site_files;", room=room, to="")
+        + gated(f"/{room}/tried", f"try_files /none /{room}/page?tried=1;", room=room, to="")
+        + gated(f"/{room}/status/", "proxy_intercept_errors on;", "include waitroom/errors.conf;",
+                f"error_page 404 /{room}/page?missing=1;", room=room)
+        + gated(f"/{room}/named", f"error_page 418 = @{room};", "include waitroom/errors.conf;",
+                "try_files /none =418;", room=room, to="")
+        + gated(f"@{room}", f"rewrite ^ /{room}/page?named=1 last;", room=room, to="")
+        + f"rewrite ^/{room}/rewritten$ /{room}/page?rewritten=1 last;\n"
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    files = tmp_path_factory.mktemp("files")
+    files.chmod(0o755)
+    for room in ("open", "full"):
+        (files / room / "index").mkdir(parents=True)
+        (files / room / "index" / "index.html").write_text("<h1>index</h1>")
+    rooms = {"open": {"total_active_users": 1000}, "full": {"total_active_users": 0}}
+    locations = "".join(all_ways(room) for room in rooms)
+    http = f'map "" $site_files {{ default {files}; }}'
+    with Site(rooms=rooms, locations=locations, http=http) as site:
+        yield site
+
+
+def people(site, room):
+    """How many have a session or a place."""
+    document = site.room(room)
+    return document["active"] + document["waiting"]
+
+
+@pytest.mark.parametrize("path", INTERNAL_REDIRECTS.values(), ids=INTERNAL_REDIRECTS)
+@pytest.mark.parametrize("room", ["open", "full"])
+def test_an_internal_redirect_counts_once(site, room, path):
+    """nginx asks again for the same request: one person, whose cookie arrives and counts."""
+    before = people(site, room)
+    visitor = Visitor(site.url)
+    first = visitor.get(path.format(room=room))
+    assert first.waits == (room == "full")
+    assert people(site, room) == before + 1
+    assert len(room_cookies(first, room)) == 1
+    second = visitor.get(path.format(room=room))
+    assert second.waits == (room == "full")
+    assert people(site, room) == before + 1
+    assert room_cookies(second, room) == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Accept": HTML},
+        {"Accept": HTML, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"},
+        {"Accept": HTML, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
+        {"Accept": JSON},
+        {"Accept": "*/*", "User-Agent": "curl/8.0"},
+        {"Accept": None},
+    ],
+    ids=["old browser", "navigation", "frame", "JSON client", "curl", "nothing said"],
+)
+def test_who_wants_in_takes_a_place(site, headers):
+    """Navigations and programs."""
+    before = people(site, "full")
+    reply = Visitor(site.url, headers).get("/full/")
+    assert len(room_cookies(reply, "full")) == 1
+    assert people(site, "full") == before + 1
+
+
+BACKGROUND = {
+    "image": {"Accept": "image/avif,image/*;q=0.8", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"},
+    "script": {"Accept": "*/*", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"},
+    "style": {"Accept": "text/css,*/*;q=0.1", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "style"},
+    "font": {"Accept": "*/*", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "font"},
+    "fetch": {"Accept": "*/*", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"},
+    "fetch of HTML": {"Accept": "text/html", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"},
+    "service worker": {"Accept": "*/*", "Sec-Fetch-Mode": "same-origin", "Sec-Fetch-Dest": "serviceworker"},
+    "prefetch": {"Accept": HTML, "Sec-Purpose": "prefetch", "Sec-Fetch-Mode": "navigate"},
+    "prerender": {"Accept": HTML, "Sec-Purpose": "prefetch;prerender", "Sec-Fetch-Mode": "navigate"},
+    "older prefetch": {"Accept": HTML, "Purpose": "prefetch"},
+    "oldest prefetch": {"Accept": HTML, "X-Moz": "prefetch"},
+    "image of an old browser": {"Accept": "image/*", "User-Agent": "Mozilla/5.0"},
+    "script of an old browser": {"Accept": "*/*", "User-Agent": "Mozilla/5.0"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("headers", BACKGROUND.values(), ids=BACKGROUND)
+def test_what_comes_along_takes_none(site, headers):
+    """A page's images, scripts and background requests, and what is fetched ahead: denied,
+    without a place or a cookie, and without taking a free slot."""
+    before = people(site, "full"), people(site, "open")
+    for path, room in (("/full/x", "full"), ("/open/x", "open")):
+        reply = Visitor(site.url, headers).get(path)
+        assert (reply.status, room_cookies(reply, room)) == (503, [])
+    assert (people(site, "full"), people(site, "open")) == before
+
+
+@pytest.mark.parametrize("headers", BACKGROUND.values(), ids=BACKGROUND)
+def test_with_a_pass_everything_passes(site, headers):
+    """A visitor inside gets images, scripts and data as ever."""
+    visitor = Visitor(site.url)
+    visitor.get("/open/")
+    assert visitor.get("/open/x", headers=headers).status == 200
+
+
+async def test_parallel_first_requests(site):
+    """Ten tabs open at once before any has a cookie: each is answered, the last cookie counts,
+    and from then on it is one visitor, told the same."""
+    async with aiohttp.ClientSession(
+        cookie_jar=aiohttp.CookieJar(unsafe=True), headers={"Accept": HTML}
+    ) as session:
+        for room, status in (("open", 200), ("full", 503)):
+            replies = await asyncio.gather(*(fetch(session, f"{site.url}/{room}/") for _ in range(10)))
+            assert [each[0] for each in replies] == [status] * 10
+            before = people(site, room)
+            again = await asyncio.gather(*(fetch(session, f"{site.url}/{room}/") for _ in range(10)))
+            assert [each[0] for each in again] == [status] * 10
+            assert [each[1] for each in again] == [0] * 10
+            assert people(site, room) == before
+
+
+async def fetch(session, url):
+    async with session.get(url) as reply:
+        ours = [c for c in reply.headers.getall("Set-Cookie", []) if c.startswith("waitroom_")]
+        return reply.status, len(ours)
+
+
+async def test_a_page_and_its_assets_at_once(site):
+    """A page's twenty images, asked for while the page itself is on its way, take no place."""
+    before = people(site, "full")
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
+        image = session.get(f"{site.url}/full/i", headers=BACKGROUND["image"])
+        page = session.get(f"{site.url}/full/", headers={"Accept": HTML})
+        images = [session.get(f"{site.url}/full/{n}", headers=BACKGROUND["image"]) for n in range(20)]
+        for reply in await asyncio.gather(image, page, *images):
+            assert reply.status == 503
+            await reply.read()
+    assert people(site, "full") == before + 1

@@ -1,0 +1,179 @@
+"""The page without JavaScript: it asks again, lets in, lets leave, in the visitor's language."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+import redis
+
+from sidecar.store.keys import room_key
+from tests.nginx.client import JSON, Visitor
+from tests.site import Site, gated
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@pytest.fixture(scope="module")
+def site():
+    rooms = {
+        "full": {"total_active_users": 0, "message": "Back <soon> & well"},
+        "moves": {"total_active_users": 0},
+        "quiet": {"total_active_users": 0},
+    }
+    locations = "".join(gated(f"/{room}/", room=room) for room in rooms)
+    with Site(rooms=rooms, locations=locations) as site:
+        yield site
+
+
+def refresh(reply):
+    """Seconds and address of the page's <meta> refresh, which is for those without script."""
+    inside = re.search(r"<noscript>(.*?)</noscript>", reply.text, re.DOTALL)
+    assert inside
+    found = re.search(r'http-equiv="refresh" content="(\d+); url=([^"]*)"', inside[1])
+    assert found
+    return int(found[1]), found[2].replace("&amp;", "&")
+
+
+def shown(reply, name):
+    found = re.search(rf'<dd id="{name}">([^<]*)</dd>', reply.text)
+    assert found
+    return found[1]
+
+
+def test_the_page_in_place_leads_to_the_page_with_numbers(site):
+    """At once, and with the address that was asked for."""
+    visitor = Visitor(site.url)
+    seconds, address = refresh(visitor.get("/full/a?b=1&c=2"))
+    assert (seconds, address) == (0, "/_waitroom/full/?next=/full/a?b=1&c=2")
+    page = visitor.get(address)
+    assert page.status == 200
+    status = visitor.get("/_waitroom/full/status").json()
+    assert shown(page, "position") == str(status["position"])
+    assert shown(page, "waiting") == str(status["waiting"])
+    assert "Back &lt;soon&gt; &amp; well" in page.text
+    seconds, again = refresh(page)
+    assert (seconds >= 1, again) == (True, address)
+
+
+def test_the_page_takes_no_second_place(site):
+    """In place, at its own address, by its form: one visitor."""
+    visitor = Visitor(site.url)
+    before = site.room("full")["waiting"]
+    _, address = refresh(visitor.get("/full/"))
+    visitor.get(address)
+    visitor.post("/_waitroom/full/join", b"next=/full/", headers=FORM)
+    assert site.room("full")["waiting"] == before + 1
+
+
+def test_the_page_alone_takes_a_place(site):
+    """Whoever comes to its address first joins there."""
+    before = site.room("full")["waiting"]
+    visitor = Visitor(site.url)
+    assert visitor.get("/_waitroom/full/?next=/full/").data("state") == "waiting"
+    assert "waitroom_full" in visitor.cookies
+    assert site.room("full")["waiting"] == before + 1
+
+
+def test_the_page_enters_when_called(site):
+    """303 to where the visitor wanted to go, which then opens."""
+    visitor = Visitor(site.url)
+    _, address = refresh(visitor.get("/moves/deep?x=1"))
+    visitor.get(address)
+    site.admin("PATCH", "/rooms/moves", {"total_active_users": 10})
+    page = until_moved(visitor, address)
+    assert (page.status, page.headers["Location"]) == (303, "/moves/deep?x=1")
+    assert visitor.get(page.headers["Location"]).status == 200
+    site.admin("PATCH", "/rooms/moves", {"total_active_users": 0})
+
+
+def until_moved(visitor, address):
+    for _ in range(100):
+        page = visitor.get(address)
+        if page.status != 200:
+            return page
+        time.sleep(0.2)
+    raise AssertionError("the page did not enter")
+
+
+def test_leaving_by_the_form(site):
+    """The place is given up, the page says so and offers to join again; that takes a new one."""
+    visitor = Visitor(site.url)
+    visitor.get("/full/")
+    before = site.room("full")["waiting"]
+    left = visitor.post("/_waitroom/full/leave", b"next=%2Ffull%2Fx%3Fa%3D1", headers=FORM)
+    assert (left.status, left.data("state"), left.data("next")) == (200, "not_queued", "/full/x?a=1")
+    assert left.headers["Cache-Control"] == "no-store"
+    assert site.room("full")["waiting"] == before - 1
+    assert 'formaction="/_waitroom/full/join"' in left.text
+    again = visitor.post("/_waitroom/full/join", b"next=%2Ffull%2Fx%3Fa%3D1", headers=FORM)
+    assert (again.data("state"), again.data("next")) == ("waiting", "/full/x?a=1")
+    assert site.room("full")["waiting"] == before
+
+
+def test_leaving_twice_and_without_a_place(site):
+    """Equals once, and nothing."""
+    visitor = Visitor(site.url, {"Accept": JSON})
+    for _ in range(2):
+        assert visitor.post("/_waitroom/full/leave").json()["state"] == "not_queued"
+    visitor.get("/full/")
+    for _ in range(2):
+        assert visitor.post("/_waitroom/full/leave").json()["state"] == "not_queued"
+
+
+@pytest.mark.parametrize(
+    ("accept", "language", "heading"),
+    [
+        ("de", "de", "Sie sind in der Warteschlange"),
+        ("de-AT,de;q=0.9,en;q=0.8", "de", "Sie sind in der Warteschlange"),
+        ("xx,ja;q=0.5", "ja", None),
+        ("zh-TW", "zh-CN", None),
+        ("ar", "ar", None),
+        ("fr;q=0.1,es;q=0.9", "es", None),
+        ("ko;q=0,en", "en", "You are in line"),
+        ("xx", "en", "You are in line"),
+        ("*", "en", "You are in line"),
+        (";;,=q;q=x", "en", "You are in line"),
+        (None, "en", "You are in line"),
+    ],
+)
+def test_languages(site, accept, language, heading):
+    """The first of the visitor's that the page has, else English."""
+    reply = Visitor(site.url, {"Accept-Language": accept}).get("/_waitroom/full/")
+    assert reply.headers["Content-Language"] == language
+    assert f'lang="{language}"' in reply.text
+    assert f'dir="{"rtl" if language == "ar" else "ltr"}"' in reply.text
+    if heading:
+        assert f">{heading}</h1>" in reply.text
+
+
+def test_the_page_is_safe_to_show(site):
+    """Never kept, never framed, no script but its own."""
+    reply = Visitor(site.url).get("/_waitroom/full/?next=/full/")
+    assert reply.headers["Cache-Control"] == "no-store"
+    policy = reply.headers["Content-Security-Policy"]
+    for rule in ("default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"):
+        assert rule in policy
+    assert reply.all("Content-Security-Policy") == [policy]
+
+
+def test_both_pages_have_the_same_policy(site):
+    """nginx's and the sidecar's."""
+    visitor = Visitor(site.url)
+    in_place, at_its_own = visitor.get("/full/"), visitor.get("/_waitroom/full/")
+    assert in_place.all("Content-Security-Policy") == at_its_own.all("Content-Security-Policy")
+
+
+def test_a_reload_is_a_heartbeat(site):
+    """Whoever only reloads the page is known to be there, and expected again later."""
+    visitor = Visitor(site.url)
+    visitor.get("/quiet/")
+    with redis.Redis(unix_socket_path=str(site.redis_socket)) as store:
+        due = []
+        for _ in range(3):
+            ((_, score),) = store.zrange(room_key("quiet", "due"), 0, -1, withscores=True)
+            due.append(score)
+            time.sleep(0.05)
+            assert visitor.get("/quiet/").waits
+    assert due[0] < due[1] != due[2]

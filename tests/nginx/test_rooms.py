@@ -1,0 +1,131 @@
+"""Rooms of every kind through nginx: open, shut, unknown; releases, and staff who pass by."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.nginx.client import JSON, Visitor, room_cookies
+from tests.site import Site, gated
+
+ROOMS = {
+    "suspended": {"total_active_users": 0, "suspended": True},
+    "passing": {"total_active_users": 0, "queueing_method": "passthrough"},
+    "rejecting": {"total_active_users": 0, "queueing_method": "reject"},
+    "queued": {"total_active_users": 5, "queue_all": True},
+    "one": {"total_active_users": 1},
+    "two": {"total_active_users": 1},
+    "staff": {"total_active_users": 0},
+    "idle": {"total_active_users": 1},
+}
+STAFF = ("satisfy any;", "allow 10.1.0.0/16;", "deny all;")
+
+
+@pytest.fixture(scope="module")
+def site():
+    locations = "".join(gated(f"/{room}/", room=room) for room in ROOMS)
+    for room in ("one", "two", "idle"):
+        locations += gated(f"/{room}/done", "include waitroom/release.conf;", room=room)
+    locations += gated("/unknown/", room="nosuch")
+    locations += "location /unset/ { include waitroom/location.conf; proxy_pass http://origin; }\n"
+    locations += gated("/staff/desk", *STAFF, room="staff")
+    # The address comes from a header here, as behind a load balancer.
+    server = "set_real_ip_from 127.0.0.1; real_ip_header X-Test-Address;"
+    with Site(rooms=ROOMS, locations=locations, server=server) as site:
+        yield site
+
+
+@pytest.mark.parametrize("room", ["suspended", "passing"])
+def test_an_open_room_lets_all_pass(site, room):
+    """Uncounted, and without a cookie."""
+    for _ in range(3):
+        reply = Visitor(site.url).get(f"/{room}/")
+        assert (reply.status, room_cookies(reply, room)) == (200, [])
+    assert (site.room(room)["active"], site.room(room)["waiting"]) == (0, 0)
+
+
+def test_a_rejecting_room_queues_nobody(site):
+    """The page says that nobody is taken; no place, no cookie."""
+    reply = Visitor(site.url).get("/rejecting/")
+    assert (reply.status, reply.data("state")) == (503, "closed")
+    assert room_cookies(reply, "rejecting") == []
+    assert site.room("rejecting")["waiting"] == 0
+
+
+def test_queue_all(site):
+    """Everybody gets a page first, even while slots are free."""
+    visitor = Visitor(site.url)
+    assert visitor.get("/queued/").waits
+    assert len(room_cookies(visitor.get("/queued/"), "queued")) <= 1
+
+
+@pytest.mark.parametrize(("path", "name"), [("/unknown/", "nosuch"), ("/unset/", "")])
+@pytest.mark.parametrize("accept", ["text/html", JSON])
+def test_an_unknown_room_is_named(site, path, name, accept):
+    """503 with a sentence that names the room and where to look; no cookie, no page."""
+    reply = Visitor(site.url, {"Accept": accept}).get(path)
+    assert (reply.status, reply.waits) == (503, False)
+    assert reply.headers["Content-Type"].startswith("text/plain")
+    assert f"'{name}'" in reply.text
+    assert "waitroom_room" in reply.text
+    assert reply.headers["Cache-Control"] == "no-store"
+    assert reply.all("Set-Cookie") == []
+
+
+def test_an_unknown_room_is_logged_once(site):
+    """One line, however many ask."""
+    for _ in range(20):
+        Visitor(site.url).get("/unknown/")
+    lines = [line for line in site.replicas[0].output.splitlines() if "nosuch" in line]
+    assert len(lines) == 1
+    assert "unknown_room" in lines[0]
+
+
+def entered(visitor, path):
+    """Whether the visitor gets in within some seconds."""
+    for _ in range(100):
+        if visitor.get(path).status == 200:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_a_release_frees_the_slot(site):
+    """The page that ends a visit is answered as ever, and the next gets in."""
+    first, second = Visitor(site.url), Visitor(site.url)
+    assert first.get("/one/").status == 200
+    assert second.get("/one/").waits
+    done = first.post("/one/done?order=1", b"12345")
+    assert (done.status, done.json()["received"]) == (200, 5)
+    assert entered(second, "/one/")
+    assert first.get("/one/").waits
+
+
+def test_only_those_inside_release(site):
+    """A waiting visitor who asks for that page waits, and frees nobody's slot."""
+    first, second = Visitor(site.url), Visitor(site.url)
+    assert first.get("/two/").status == 200
+    assert second.get("/two/").waits
+    assert second.get("/two/done").waits
+    assert second.get("/_waitroom/two/status").json()["state"] == "waiting"
+    assert first.get("/two/").status == 200
+
+
+def test_a_first_request_can_release_itself(site):
+    """Whoever starts on the page that ends a visit keeps no slot, though the cookie that proves
+    it is only on its way."""
+    assert Visitor(site.url).get("/idle/done").status == 200
+    assert entered(Visitor(site.url), "/idle/")
+
+
+def test_staff_pass_by(site):
+    """`satisfy any` with `allow`: from those addresses straight in, without a slot; from others
+    as everybody."""
+    staff = Visitor(site.url, {"X-Test-Address": "10.1.2.3"})
+    reply = staff.get("/staff/desk")
+    assert (reply.status, room_cookies(reply, "staff")) == (200, [])
+    assert (site.room("staff")["active"], site.room("staff")["waiting"]) == (0, 0)
+    other = Visitor(site.url, {"X-Test-Address": "10.2.2.3"}).get("/staff/desk")
+    assert (other.status, other.waits) == (503, True)
+    assert len(room_cookies(other, "staff")) == 1
