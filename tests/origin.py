@@ -12,7 +12,9 @@ counts: dict[str, int] = {}
 async def anything(request: web.Request) -> web.StreamResponse:
     counts[request.path] = counts.get(request.path, 0) + 1
     if request.path.startswith("/status/"):
-        return web.Response(status=int(request.path.rsplit("/", 1)[1]), text="origin's own")
+        status = int(request.path.rsplit("/", 1)[1])
+        headers = {"WWW-Authenticate": 'Basic realm="origin"'} if status == 401 else {}
+        return web.Response(status=status, text="origin's own", headers=headers)
     received = 0
     async for chunk in request.content.iter_chunked(1 << 16):
         received += len(chunk)

@@ -61,7 +61,9 @@ class Site(AbstractContextManager["Site"]):
     `rooms` are settings by room name. `http`, `server` and `locations` are nginx lines
     at those levels; `server` comes before the include, `locations` after it. `relay`
     stands between nginx and the replicas, given an edge's host:port; see `relays`.
-    `edges` are further host:port that nginx takes for replicas.
+    `edges` are further host:port that nginx takes for replicas. `servers` are whole
+    configurations by server name, which a visitor chooses by the Host header. In all of
+    these lines @port@ is nginx's own port and @origin@ the origin's.
     """
 
     def __init__(  # noqa: PLR0913
@@ -75,10 +77,12 @@ class Site(AbstractContextManager["Site"]):
         settings: dict[str, Any] | None = None,
         relay: Callable[[str], Any] | None = None,
         edges: tuple[str, ...] = (),
+        servers: dict[str, str] | None = None,
     ) -> None:
         self.rooms = rooms or {"shop": {"total_active_users": 1}}
         self._count = replicas
         self._locations, self._server, self._http = locations, server, http
+        self._servers = servers or {}
         self._settings = settings or {}
         self._relay = relay
         self.relays: list[Any] = []
@@ -164,11 +168,18 @@ class Site(AbstractContextManager["Site"]):
         settings = settings.replace("/var/run/waitroom", str(self.folder / "verdicts"))
         (includes / "settings.conf").write_text(settings)
         (self.folder / "tmp").mkdir(mode=0o777)
-        (self.folder / "nginx.conf").write_text(NGINX.format(
+        text = NGINX.format(
             user="user root;" if os.geteuid() == 0 else "",
             folder=self.folder, port=self.port, origin=self.origin_port,
             http=self._http, server=self._server, locations=self._locations,
-        ))  # fmt: skip
+            servers="\n".join(
+                f"server {{ listen 127.0.0.1:{self.port}; server_name {name};\n{lines}\n}}"
+                for name, lines in self._servers.items()
+            ),
+        )  # fmt: skip
+        for name, port in (("@port@", self.port), ("@origin@", self.origin_port)):
+            text = text.replace(name, str(port))
+        (self.folder / "nginx.conf").write_text(text)
 
     def _run(self, name: str, command: list[str]) -> Process:
         process = Process(command, log=self.folder / f"{name}.log")
@@ -227,5 +238,6 @@ http {{
         include waitroom/server.conf;
         {locations}
     }}
+    {servers}
 }}
 """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: The quantile of the normal distribution that leaves a tenth on either side.
 Z_80 = 1.2816
 #: How many give up changes while one waits; no measurement of the past knows that.
-DRIFT = 0.04
+DRIFT = 0.03
 
 
 @dataclass(frozen=True, slots=True)

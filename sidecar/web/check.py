@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import structlog
 from aiohttp import web
 
-from sidecar.base.model import State
+from sidecar.base.model import VERDICT_TTL_MS, Pass, State
 from sidecar.web.cookies import read_given, read_token, set_cookie
 from sidecar.web.keys import METRICS, ROOMS
 
@@ -29,6 +29,9 @@ _STATUS = {
     State.FULL: 403,
     State.CLOSED: 403,
 }
+#: How long nginx may keep the verdict about a pass. It counts whole seconds, by a clock of
+#: whole seconds, so what it is told it keeps for up to a second longer.
+_KEEP_S = str(VERDICT_TTL_MS // 1000 - 1)
 #: Unknown rooms that were logged already; each is a mistake in somebody's nginx.
 _MAX_LOGGED = 100
 
@@ -56,10 +59,10 @@ async def check(request: web.Request) -> web.Response:
     if given is not None and answer.token is None:
         answer = replace(answer, token=given)  # what nginx forgets unless it is said again
     metrics.count_request(room.name, "check", answer.state)
-    response = web.Response(
-        status=_STATUS[answer.state], headers=_answer_headers(room, answer, headers)
-    )
-    return _close_if_body(request, response)
+    said = _answer_headers(room, answer, headers)
+    if answer.state is State.ADMITTED and answer.token is None and isinstance(token, Pass):
+        said["X-Accel-Expires"] = _KEEP_S
+    return _close_if_body(request, web.Response(status=_STATUS[answer.state], headers=said))
 
 
 def _answer_headers(room: Room, answer: Answer, headers: Mapping[str, str]) -> dict[str, str]:

@@ -220,8 +220,9 @@ class _Player:
                 sweep = True
             elif verb == "die":
                 self._die(visitor)
-            elif not visitor.dead:
+            else:
                 due[verb].append(visitor)
+        due["beat"] = [visitor for visitor in due["beat"] if not visitor.dead]
         # One kind after the other, so that the same seed plays the same sale.
         await asyncio.gather(*(self._store.leave(v.name, why="released") for v in due["leave"]))
         renewed = await asyncio.gather(*(self._store.renew(v.pass_) for v in due["renew"]))

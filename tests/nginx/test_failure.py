@@ -131,7 +131,7 @@ def test_it_recovers_by_itself(site):
 
 
 def test_a_hung_replica_is_passed_over(site):
-    """One that takes requests and never answers costs two seconds, not a failure."""
+    """One that takes requests and never answers costs a second, not a failure."""
     site.replicas[0].signal(signal.SIGSTOP)
     try:
         started = time.monotonic()

@@ -125,6 +125,8 @@ class Model:
 
     def configure(self, now: int, changes: dict[str, object]) -> None:
         before = self._unpolled_offset
+        file = self.file.model_dump()
+        changes = {name: file[name] if v is None else v for name, v in changes.items()}
         self.settings = self.settings.changed(changes)
         for place in self.line.values():
             if not place.polled:  # so it is stored; their number is not bounded
@@ -143,6 +145,12 @@ class Model:
         """A poll's reply said when to come back."""
         if visitor in self.line:
             self.line[visitor].due = self.now + refresh_ms
+
+    def moments(self) -> list[int]:
+        """When a place is given up or a session ends."""
+        waits = [*map(self._ms, ("claim_window", "heartbeat_timeout"))]
+        ends = [place.due + wait for place in self.line.values() for wait in (0, *waits)]
+        return ends + [session.ends for session in self.inside.values()]
 
     def due_score(self, place: Place) -> float:
         """As it is stored: see lua/shared/due.lua."""

@@ -188,9 +188,11 @@ class Promises:
             self.shown.pop(visitor, None)
         elif reply.outcome is Outcome.WAITING:
             assert reply.ahead < reply.waiting
-            if step.settings.queueing_method != "random":  # there newcomers may be ahead
+            if step.settings.queueing_method == "random":  # newcomers may be drawn ahead
+                self.shown.pop(visitor, None)
+            else:
                 assert reply.ahead <= self.shown.get(visitor, reply.ahead)
-            self.shown[visitor] = reply.ahead
+                self.shown[visitor] = reply.ahead
             if is_poll:
                 self.excused.discard(visitor)
             if is_poll or visitor not in self.told:
@@ -199,9 +201,11 @@ class Promises:
             self.told.pop(visitor, None)
             self.shown.pop(visitor, None)
 
-    def new_order(self, order: int) -> None:
-        assert order > self.last_order
-        self.last_order = order
+    def new_orders(self, orders: list[int]) -> None:
+        """Each newcomer is behind the one before."""
+        for order in orders:
+            assert order > self.last_order
+            self.last_order = order
 
     def left(self, visitor: str, step: Step) -> None:
         """Its passes are worth nothing from now on; a session is counted a little longer."""

@@ -6,11 +6,11 @@ local function memory_ends()
   return 2 * room.total_active_users + 20
 end
 
--- Ends and held_ms. Until something was measured, half a room is taken to have been held
--- for session_duration.
+-- Ends and held_ms. Before anything was measured, half a room (one slot at least) is taken
+-- to have been held for session_duration.
 local function held()
   if stats.ends then return stats.ends, stats.held_ms end
-  local ends = 1 + room.total_active_users / 2
+  local ends = math.max(1, room.total_active_users / 2)
   return ends, ends * session_ms
 end
 
@@ -41,10 +41,11 @@ local function measure_drops(by)
   stats.drops = (stats.drops or 0) + by
 end
 
--- How far the measured rate may be off, as a share of it. Beside the error of a count, who
--- came in together goes together: a room's ends run ahead or behind by a fifth of a room.
+-- How far the measured rate may be off, as a share of it: by the error of a count that
+-- fades, and by a third of what the memory still holds of the settings' guess and of the
+-- first ones, who came in together and go together.
 local function spread()
   local ends = held()
-  local together = math.min(0.4, 0.2 * room.total_active_users / ends)
-  return math.min(1, math.sqrt(1 / ends + together * together))
+  local unproven = math.max(0, 1 - ends / memory_ends()) / 3
+  return math.min(1, math.sqrt(0.5 / ends + unproven * unproven))
 end

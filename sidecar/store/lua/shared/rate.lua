@@ -3,7 +3,7 @@
 local function rate_tokens()
   if not room.new_users_per_minute then return math.huge end
   local most = math.max(1, room.new_users_per_minute / 30)
-  local since = now - (stats.tokens_at or 0)
+  local since = math.max(0, now - (stats.tokens_at or 0)) -- a new primary's clock may be behind
   local filled = (stats.tokens or most) + since * room.new_users_per_minute / 60000
   stats.tokens = math.min(most, filled)
   stats.tokens_at = now

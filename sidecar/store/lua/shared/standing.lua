@@ -27,7 +27,10 @@ end
 local function stand(visitor, order, limited, jitter)
   local ahead = redis_call('ZRANK', WAITING, visitor)
   if not ahead then
-    return claim(visitor, order, redis_call('ZSCORE', ACTIVE, visitor))
+    local ends = redis_call('ZSCORE', ACTIVE, visitor)
+    if ends then return claim(visitor, order, ends) end
+    join(visitor, order, 'ticket') -- a store that evicts took `waiting`: nobody slips in
+    return stand(visitor, order, limited, jitter)
   end
   local refresh = math.max(limited, refresh_ms(ahead, jitter))
   redis_call('ZADD', DUE, int(now + refresh), visitor)

@@ -1,0 +1,263 @@
+"""Settings: what is right is read, and what is wrong is named, all of it at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.base.settings import DEFAULT_FILE, DEMO_SECRET, RoomSettings, load
+from tests.base.problems import GOOD, SECRET, problems
+
+# Where settings come from.
+
+
+def test_variables_alone_are_enough():
+    """With a secret and a room in the environment no file is needed; the rest has defaults."""
+    settings = load(None, GOOD)
+    assert settings.secret_keys == [SECRET]
+    assert settings.rooms == {"shop": RoomSettings(total_active_users=5)}
+    assert settings.store == "memory://"
+
+
+def test_the_file_in_the_folder_is_found(folder):
+    """Without a path waitroom.toml is read when it is there."""
+    (folder / DEFAULT_FILE).write_text(
+        f'secret_keys = ["{SECRET}"]\n[rooms.shop]\ntotal_active_users = 3\nsession_duration = "2m"'
+    )
+    shop = load(None, {}).rooms["shop"]
+    assert (shop.total_active_users, shop.session_duration) == (3, 120)
+
+
+def test_a_variable_overrides_the_file(write):
+    """A variable replaces one setting and leaves its neighbours, at every depth."""
+    path = write(
+        f'log_level = "error"\nlog_format = "console"\nsecret_keys = ["{SECRET}"]\n'
+        "[rooms.shop]\ntotal_active_users = 3\nmax_waiting = 9"
+    )
+    settings = load(
+        path,
+        {"WAITROOM_LOG_LEVEL": "debug", "WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USERS": "4"},
+    )
+    assert (settings.log_level, settings.log_format) == ("debug", "console")
+    shop = settings.rooms["shop"]
+    assert (shop.total_active_users, shop.max_waiting) == (4, 9)
+
+
+def test_every_type_can_be_a_variable():
+    """Text from the environment becomes a number, a switch, a duration, a word, a code."""
+    room = {
+        "SUSPENDED": "true", "QUEUE_ALL": "0", "SESSION_DURATION": "1.5h", "POLL_LIMIT": "7",
+        "QUEUEING_METHOD": "random", "QUEUEING_STATUS_CODE": "429", "MESSAGE": "7",
+    }  # fmt: skip
+    environ = {**GOOD, **{f"WAITROOM_ROOMS__SHOP__{name}": text for name, text in room.items()}}
+    shop = load(None, {**environ, "WAITROOM_DEMO": "yes"}).rooms["shop"]
+    assert shop == RoomSettings(
+        total_active_users=5, suspended=True, queue_all=False, session_duration=5400,
+        poll_limit=7, queueing_method="random", queueing_status_code=429, message="7",
+    )  # fmt: skip
+
+
+def test_other_variables_are_left_alone():
+    """What does not begin with WAITROOM_ is none of ours."""
+    load(None, {**GOOD, "PATH": "/bin", "MY_WAITROOM_X": "1", "waitroom_x": "1"})
+
+
+def test_a_secret_comes_from_a_file(folder):
+    """_FILE reads a file, without the line's end, and wins over the plain variable."""
+    (folder / "keys").write_text("f" * 40 + "\n")
+    (folder / "token").write_text("t" * 20 + "\r\n")
+    settings = load(
+        None,
+        {
+            **GOOD,
+            "WAITROOM_SECRET_KEYS_FILE": str(folder / "keys"),
+            "WAITROOM_ADMIN_TOKEN_FILE": str(folder / "token"),
+        },
+    )
+    assert settings.secret_keys == ["f" * 40]
+    assert settings.admin_token == "t" * 20
+
+
+@pytest.mark.parametrize("between", [",", ", ", "\n", "\r\n", ",\n", "\n\n"])
+def test_several_keys_in_one_text(folder, between):
+    """Commas and line ends both stand between keys, and the order stays."""
+    (folder / "keys").write_text("a" * 32 + between + "b" * 32 + "\n")
+    settings = load(None, {**GOOD, "WAITROOM_SECRET_KEYS_FILE": str(folder / "keys")})
+    assert settings.secret_keys == ["a" * 32, "b" * 32]
+
+
+# What is wrong is named.
+
+
+def test_nothing_is_said_at_once():
+    """Without any setting both things that are needed are named."""
+    found = problems()
+    assert [line.partition(":")[0] for line in found] == ["secret_keys", "rooms"]
+    assert "openssl rand -hex 32" in found[0]
+    assert "[rooms.shop]" in found[1]
+
+
+def test_every_problem_is_reported_at_once(write):
+    """Wrong types, unknown names, rules between fields, secrets, variables: all in one go."""
+    path = write(
+        """
+        store = "http://redis"
+        log_level = "loud"
+        colour = "red"
+        edge_listen = "8400"
+        admin_token = "short"
+        secret_keys = ["short"]
+        store_timeout = 0
+        [rooms.shop]
+        total_active_users = -1
+        heartbeat_timeout = 20
+        heartbeat_interval = 11
+        sesion_duration = 5
+        [rooms."Two Words"]
+        queueing_status_code = 500
+        """
+    )
+    found = problems(path, WAITROOM_STATIC_DIR_FILE="/nowhere", WAITROOM_ROOMS__SHOP__SUSPENDED="?")
+    # I expect each of them named, once.
+    assert sorted(line.partition(":")[0] for line in found) == [
+        "WAITROOM_STATIC_DIR_FILE",
+        "admin_token",
+        "colour",
+        "edge_listen",
+        "log_level",
+        "rooms.Two Words",
+        "rooms.Two Words.queueing_status_code",
+        "rooms.Two Words.total_active_users",
+        "rooms.shop.claim_window",
+        "rooms.shop.heartbeat_interval",
+        "rooms.shop.sesion_duration",
+        "rooms.shop.suspended",
+        "rooms.shop.total_active_users",
+        "secret_keys",
+        "store",
+        "store_timeout",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("log_level", "loud", "'debug', 'info', 'warning' or 'error'"),
+        ("log_format", "xml", "'json' or 'console'"),
+        ("edge_listen", "here", "127.0.0.1:8400"),
+        ("store", "http://x", "redis://, rediss://, unix:///path or memory://"),
+        ("store_timeout", "0", "greater than 0"),
+        ("shutdown_delay", "301", "less than or equal to 300"),
+        ("demo", "perhaps", "boolean"),
+        ("rooms__shop__queueing_method", "lifo", "'fifo', 'random', 'passthrough' or 'reject'"),
+        ("rooms__shop__queueing_status_code", "500", "200, 202, 429 or 503"),
+        ("rooms__shop__total_active_users", "many", "integer"),
+        ("rooms__shop__total_active_users", "10000001", "less than or equal to 10000000"),
+        ("rooms__shop__session_duration", "soon", '"30s", "5m", "2h"'),
+        ("rooms__shop__session_duration", "4", "greater than or equal to 5"),
+        ("rooms__shop__message", "m" * 501, "500 characters"),
+    ],
+)
+def test_a_problem_names_the_setting_and_what_is_allowed(name, value, allowed):
+    """One wrong value is one line: the setting's name, what it may be, what it was."""
+    (line,) = problems(**{**GOOD, f"WAITROOM_{name.upper()}": value})
+    assert line.startswith(name.replace("__", ".") + ": ")
+    assert allowed in line
+    assert value in line or name == "store"
+
+
+@pytest.mark.parametrize(
+    ("variable", "line"),
+    [
+        ("WAITROOM_PORT", "port: there is no such setting"),
+        ("WAITROOM_STORE__URL", "WAITROOM_STORE__URL: store is not a table"),
+        ("WAITROOM_ROOMS__SHOP__MESSAGE__DE", "WAITROOM_ROOMS__SHOP__MESSAGE__DE: message is not"),
+        ("WAITROOM_ROOMS__SHOP__COLOUR", "rooms.shop.colour: there is no such setting"),
+        ("WAITROOM_", "WAITROOM_: names no setting"),
+        ("WAITROOM___STORE", "WAITROOM___STORE: names no setting"),
+        ("WAITROOM_ROOMS__SHOP__", "WAITROOM_ROOMS__SHOP__: names no setting"),
+    ],
+)
+def test_a_variable_that_leads_nowhere_is_a_problem(variable, line):
+    """Unknown settings, ways through what is no table, and empty names are told apart."""
+    plain = {"WAITROOM_STORE": "memory://", "WAITROOM_ROOMS__SHOP__MESSAGE": "hello"}
+    (found,) = problems(**GOOD, **plain, **{variable: "x"})
+    assert found.startswith(line)
+
+
+def test_a_room_that_is_no_table_is_a_problem(write):
+    """A room, or all of them, written as a value is named, and the variable that goes in too."""
+    assert problems(write("rooms = 3"), **GOOD) == [
+        "WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USERS: rooms is not a table",
+        "rooms: Input should be a valid dictionary (got 3)",
+    ]
+    (line,) = problems(write("[rooms]\nshop = 3"), WAITROOM_SECRET_KEYS=SECRET)
+    assert line.startswith("rooms.shop: ")
+
+
+def test_a_file_that_cannot_be_used_is_a_problem(folder, write):
+    """A file that is missing, a folder, no TOML or no text is named; it is not passed over."""
+    assert problems("gone.toml", **GOOD) == ["gone.toml: cannot be read: No such file or directory"]
+    assert problems(str(folder), **GOOD)[0].endswith("cannot be read: Is a directory")
+    assert "not valid TOML" in problems(write("store = "), **GOOD)[0]
+    (folder / "latin.toml").write_bytes(b'[rooms.shop]\nmessage = "\xe9"')
+    assert "not valid TOML" in problems("latin.toml", **GOOD)[0]
+
+
+def test_a_secrets_file_that_cannot_be_read_is_a_problem(folder):
+    """A missing or binary file of a variable is named by the variable."""
+    (folder / "binary").write_bytes(b"\xff\xfe")
+    for file in ("gone", "binary"):
+        found = problems(**GOOD, WAITROOM_ADMIN_TOKEN_FILE=file)
+        assert len(found) == 1
+        assert found[0].startswith(f"WAITROOM_ADMIN_TOKEN_FILE: {file} cannot be read")
+
+
+# Secrets.
+
+
+def test_a_secret_is_needed(folder):
+    """No key, an empty one, an empty file: refused."""
+    (folder / "empty").write_text("\n")
+    room = {"WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USERS": "5"}
+    for environ in (
+        {},
+        {"WAITROOM_SECRET_KEYS": ""},
+        {"WAITROOM_SECRET_KEYS": " , "},
+        {"WAITROOM_SECRET_KEYS_FILE": "empty"},
+        # The demo makes no exception: it brings its own.
+        {"WAITROOM_DEMO": "1"},
+    ):
+        (line,) = problems(**room, **environ)
+        assert line.startswith("secret_keys: at least one is needed")
+
+
+def test_the_demos_secret_is_refused_outside_the_demo():
+    """The secret that everybody knows passes with demo = true alone, wherever it stands."""
+    for keys in (DEMO_SECRET, f"{DEMO_SECRET},{SECRET}", f"{SECRET},{DEMO_SECRET}"):
+        environ = {**GOOD, "WAITROOM_SECRET_KEYS": keys}
+        assert problems(**environ) == ["secret_keys: the demo's secret is known to everybody"]
+        assert DEMO_SECRET in load(None, {**environ, "WAITROOM_DEMO": "true"}).secret_keys
+
+
+def test_short_secrets_are_refused():
+    """A key has 32 characters at least, each of them; an admin token 16, or none at all."""
+    assert problems(**{**GOOD, "WAITROOM_SECRET_KEYS": f"{SECRET},{'s' * 31}"}) == [
+        "secret_keys: a key has fewer than 32 characters"
+    ]
+    assert problems(**GOOD, WAITROOM_ADMIN_TOKEN="t" * 15) == [
+        "admin_token: fewer than 16 characters"
+    ]
+    assert load(None, {**GOOD, "WAITROOM_ADMIN_TOKEN": ""}).admin_token == ""
+    assert load(None, {**GOOD, "WAITROOM_ADMIN_TOKEN": "t" * 16}).admin_token == "t" * 16
+
+
+def test_problems_tell_no_secret(write):
+    """Keys, tokens and the store's password are never repeated in a problem."""
+    path = write(
+        'secret_keys = ["qqqq"]\nadmin_token = "qqqq"\nstore = "redis://:qqqq/qqqq@redis:6379/0"'
+    )
+    text = "\n".join(problems(path))
+    assert all(f"{name}:" in text for name in ("secret_keys", "admin_token", "store"))
+    assert "qqqq" not in text
+    path = write('secret_keys = [7777]\nadmin_token = 7777\nstore = "7777"')
+    assert "7777" not in "\n".join(problems(path))

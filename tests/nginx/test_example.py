@@ -1,0 +1,169 @@
+"""The example and the includes: nginx takes them without a word, and they do what they say."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from tests.nginx.client import JSON, Visitor, room_cookies
+from tests.processes import free_port
+from tests.site import ROOT, Site, nginx_binary
+
+EXAMPLE = (ROOT / "nginx" / "example.conf").read_text()
+INCLUDES = sorted(path.name for path in (ROOT / "nginx" / "waitroom").glob("*.conf"))
+LOCATION = "location / { set $waitroom_room shop; include waitroom/location.conf; %s return 204; }"
+
+#: Each include at its level, with no more around it than it needs.
+ALONE = {
+    "settings.conf": "include waitroom/settings.conf;",
+    "http.conf": "include waitroom/http.conf;",
+    "server.conf": "include waitroom/http.conf; server { listen @; include waitroom/server.conf; }",
+    "location.conf": f"include waitroom/http.conf; server {{ listen @; {LOCATION % ''} }}",
+    **{
+        name: f"include waitroom/http.conf; server {{ listen @; {LOCATION % f'include waitroom/{name};'} }}"
+        for name in ("errors.conf", "headers.conf", "release.conf", "proxy.conf")
+    },
+    "page.conf": "include waitroom/http.conf; server { listen @; location / { include waitroom/page.conf; } }",
+}  # fmt: skip
+
+#: In one file as people have it: several servers, rooms in locations of every kind.
+CROWDED = """
+include waitroom/http.conf;
+server {
+    listen @;
+    server_name a.test;
+    include waitroom/server.conf;
+    location / {
+        set $waitroom_room a;
+        include waitroom/location.conf;
+        proxy_pass http://127.0.0.1:1;
+        location ~ \\.php$ {
+            set $waitroom_room b;
+            include waitroom/location.conf;
+            include waitroom/errors.conf;
+            include waitroom/headers.conf;
+            fastcgi_pass 127.0.0.1:1;
+        }
+    }
+    location @named { set $waitroom_room a; include waitroom/location.conf; return 204; }
+}
+server {
+    listen @;
+    server_name b.test;
+    set $waitroom_room whole-server;
+    include waitroom/location.conf;
+    include waitroom/server.conf;
+    location / { root /nowhere; }
+}
+"""
+
+
+@pytest.fixture
+def check(tmp_path):
+    """Asks nginx whether it would start with these lines at http level; what it says."""
+
+    def ask(lines: str) -> str:
+        shutil.copytree(ROOT / "nginx" / "waitroom", tmp_path / "waitroom")
+        settings = tmp_path / "waitroom" / "settings.conf"
+        settings.write_text(settings.read_text().replace("/var/run/waitroom", f"{tmp_path}/verdicts"))
+        (tmp_path / "nginx.conf").write_text(
+            f"pid {tmp_path}/pid; error_log stderr info; events {{}}\n"
+            f"http {{ access_log off; {lines}\n}}"
+        )
+        command = [nginx_binary(), "-t", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+        # The compiled-in error log is opened before ours is known.
+        said = re.sub(r"nginx: \[alert\] could not open error log file.*\n", "", done.stderr)
+        assert done.returncode == 0, said
+        return said
+
+    return ask
+
+
+def silent(said: str) -> bool:
+    return not re.search(r"\[(warn|error|alert|crit|emerg|notice)\]", said)
+
+
+def test_nginx_takes_the_example(check):
+    """As it stands, with no warning."""
+    assert silent(check(EXAMPLE.replace("listen 80;", f"listen 127.0.0.1:{free_port()};")))
+
+
+@pytest.mark.parametrize("name", INCLUDES)
+def test_nginx_takes_each_include(check, name):
+    """At its level, with no warning."""
+    assert silent(check(ALONE[name].replace("@", f"127.0.0.1:{free_port()}")))
+
+
+def test_nginx_takes_them_in_a_crowded_file(check):
+    """Several servers, nested and named locations, and a room for a whole server."""
+    assert silent(check(CROWDED.replace("listen @", f"listen 127.0.0.1:{free_port()}")))
+
+
+def test_the_page_needs_no_other_file(check):
+    """Every file is included by another one or by the reader."""
+    everything = "".join((ROOT / "nginx" / "waitroom" / name).read_text() for name in INCLUDES)
+    docs = (ROOT / "docs" / "nginx.md").read_text()
+    for name in INCLUDES:
+        assert f"include waitroom/{name};" in everything + EXAMPLE, name
+        assert name in docs, name
+
+
+@pytest.mark.parametrize("switch", ["room", "mode", "on_failure", "site_cookie", "static", "scheme"])
+def test_every_switch_is_documented(switch):
+    """What a reader may set or use stands in docs/nginx.md."""
+    assert f"$waitroom_{switch}" in (ROOT / "docs" / "nginx.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def site():
+    lines = EXAMPLE.replace("include waitroom/http.conf;", "")
+    lines = lines.replace("listen 80;", "listen 127.0.0.1:@port@;")
+    lines = lines.replace("127.0.0.1:9000", "127.0.0.1:@origin@")
+    lines = lines.replace("192.0.2.0/24", "127.0.0.1")
+    rooms = {"shop": {"total_active_users": 100}, "tickets": {"total_active_users": 0}}
+    with Site(rooms=rooms, http=lines, locations="") as site:
+        yield site
+
+
+@pytest.fixture
+def visitor(site):
+    return Visitor(site.url, {"Host": "shop.example"})
+
+
+@pytest.mark.parametrize("path", ["/", "/catalogue/1", "/checkout/done"])
+def test_the_rooms_of_the_example(visitor, path):
+    """A newcomer is in, with one cookie."""
+    reply = visitor.get(path)
+    assert (reply.status, len(room_cookies(reply, "shop"))) == (200, 1)
+
+
+@pytest.mark.parametrize("path", ["/health", "/webhooks/x", "/desk/1"])
+def test_what_has_no_room_in_the_example(visitor, path):
+    """Health checks, webhooks and staff pass without a cookie."""
+    reply = visitor.get(path)
+    assert (reply.status, room_cookies(reply, "shop")) == (200, [])
+
+
+def test_the_application_of_the_example_does_not_see_our_cookie(visitor):
+    """Only its own."""
+    visitor.get("/")
+    assert "waitroom_shop" in visitor.cookies
+    assert visitor.get("/").json()["headers"]["Cookie"] == "site=1"
+
+
+def test_the_api_of_the_example(site, visitor):
+    """Its own headers and ours, and numbers for those who wait."""
+    reply = visitor.get("/api/x", headers={"Accept": JSON})
+    assert reply.headers["Access-Control-Allow-Origin"] == "https://app.shop.example"
+    assert len(room_cookies(reply, "shop")) == 1
+
+
+def test_the_other_room_of_the_example(visitor):
+    """Its page has an address of its own."""
+    reply = visitor.get("/tickets/1?a=b")
+    assert (reply.status, reply.headers["Location"]) == (302, "/_waitroom/tickets/?next=/tickets/1?a=b")
+    assert visitor.get(reply.headers["Location"]).waits

@@ -1,0 +1,197 @@
+"""A guest in somebody's configuration: the way to the application is as it was."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from tests.nginx.client import JSON, Visitor, room_cookies
+from tests.nginx.relay import Relay
+from tests.site import Site, gated
+
+INCLUDE = "include waitroom/server.conf;\n"
+ROOMS = {"open": {"total_active_users": 1000}, "full": {"total_active_users": 0}}
+BOTH = gated("/", room="open") + gated("/full", room="full")
+OWN_PAGES = """
+location = /own/404 { internal; return 404 "our own 404"; }
+location = /own/50x { internal; return 503 "our own 50x"; }
+"""
+#: What people set once for all their locations, and what would be wrong for ours.
+ALL_AT_ONCE = """
+proxy_http_version 1.0;
+proxy_buffering off;
+proxy_request_buffering off;
+proxy_intercept_errors on;
+proxy_read_timeout 300s;
+proxy_next_upstream off;
+proxy_cookie_path / /own/;
+proxy_cache own;
+proxy_cache_key $host$request_uri;
+proxy_cache_valid any 1h;
+proxy_cache_lock on;
+proxy_cache_use_stale error timeout updating http_500 http_503;
+proxy_ignore_headers X-Accel-Expires Expires Cache-Control Set-Cookie Vary;
+proxy_pass_request_headers on;
+proxy_set_header X-Own server;
+expires max;
+error_page 404 /own/404;
+error_page 500 502 503 504 /own/50x;
+"""
+
+SERVERS = {
+    "headers": """
+        proxy_set_header Host $http_host;
+        proxy_set_header X-Own server;
+        proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+    """
+    + INCLUDE
+    + BOTH,
+    "intercepts": INCLUDE
+    + OWN_PAGES
+    + "error_page 404 /own/404; error_page 500 502 503 504 /own/50x;\n"
+    + "proxy_intercept_errors on;"
+    + BOTH,
+    "gzip": "gzip on; gzip_min_length 1; gzip_types *; gzip_proxied any;\n" + INCLUDE + BOTH,
+    "cached": INCLUDE
+    + gated("/", "proxy_cache own;", "proxy_cache_valid 200 1m;", "proxy_ignore_headers Set-Cookie;",
+            "proxy_cache_key $host$request_uri;", "add_header X-Cached $upstream_cache_status;",
+            "include waitroom/headers.conf;", room="open")
+    + gated("/full", "proxy_cache own;", "proxy_cache_valid any 1m;",
+            "proxy_ignore_headers Set-Cookie;", room="full"),
+    "filtered": "sub_filter Inside Outside; sub_filter '</body>' '<i>ours</i></body>';\n"
+    + "sub_filter_once off;"
+    + INCLUDE
+    + BOTH,
+    "everything": ALL_AT_ONCE + INCLUDE + OWN_PAGES + BOTH,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    cache = tmp_path_factory.mktemp("cache")
+    http = f"proxy_cache_path {cache}/own keys_zone=own:1m;"
+    with Site(rooms=ROOMS, servers=SERVERS, http=http, locations="", relay=Relay) as site:
+        yield site
+
+
+@pytest.fixture
+def visit(site):
+    """A newcomer to one of the servers."""
+
+    def make(server, **headers) -> Visitor:
+        return Visitor(site.url, {"Host": server, **headers})
+
+    return make
+
+
+def test_headers_to_the_application(visit):
+    """Server-level `proxy_set_header` lines reach it from a location with a room."""
+    headers = visit("headers").get("/").json()["headers"]
+    assert (headers["Host"], headers["X-Own"]) == ("headers", "server")
+    assert headers["X-Forwarded-For"] == "127.0.0.1"
+
+
+def test_headers_to_the_application_do_not_reach_the_sidecar(site, visit):
+    """And the sidecar gets its own and no others."""
+    site.relays[0].forget()
+    visit("headers").get("/")
+    (check,) = site.relays[0].checks()
+    assert "x-own" not in check
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 500, 503])
+def test_the_applications_own_errors_stay(visit, status):
+    """Not intercepted: status and body are the application's, also 401 and 403."""
+    reply = visit("headers").get(f"/status/{status}")
+    assert (reply.status, reply.text) == (status, "origin's own")
+
+
+@pytest.mark.parametrize(("status", "text"), [(404, "our own 404"), (500, "our own 50x")])
+def test_intercepted_errors_show_the_sites_pages(visit, status, text):
+    """`proxy_intercept_errors on` with the site's error_page, as ever."""
+    assert visit("intercepts").get(f"/status/{status}").text == text
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_an_intercepted_denial_is_no_waiting_page(visit, status):
+    """The application's own 401 and 403 keep status and WWW-Authenticate; intercepted they lose
+    their body, because we have an error_page for these (see docs)."""
+    visitor = visit("intercepts")
+    assert visitor.get("/").status == 200
+    for _ in range(2):
+        reply = visitor.get(f"/status/{status}")
+        assert (reply.status, reply.waits) == (status, False)
+        assert reply.headers["WWW-Authenticate"] == ('Basic realm="origin"' if status == 401 else None)
+
+
+def test_doors_are_not_intercepted(visit):
+    """A poll too many is a 429 document, an unknown room a 404 one."""
+    reply = visit("intercepts", Accept=JSON).get("/_waitroom/nosuch/status")
+    assert (reply.status, reply.headers["Content-Type"]) == (404, "application/problem+json")
+
+
+def test_gzip(visit):
+    """The site's pages are packed as the server says, and so is our page where nginx packs at
+    all: it leaves a 503 as it is."""
+    packing = {"Accept-Encoding": "gzip"}
+    for path, want in (("/page", b"Inside"), ("/_waitroom/full/", b"data-room")):
+        reply = visit("gzip", **packing).get(path)
+        assert reply.headers["Content-Encoding"] == "gzip"
+        assert want in gzip.decompress(reply.body)
+    assert visit("gzip", **packing).get("/full").waits
+
+
+def test_a_cached_page_is_shared_and_its_cookie_is_not(visit):
+    """Two newcomers get the same page out of the site's cache, each a cookie of their own."""
+    first, second = visit("cached"), visit("cached")
+    replies = [first.get("/page"), second.get("/page")]
+    assert [reply.headers["X-Cached"] for reply in replies] == ["MISS", "HIT"]
+    assert replies[0].body == replies[1].body
+    assert first.cookies["waitroom_open"] != second.cookies["waitroom_open"]
+    assert first.get("/page").headers["X-Cached"] == "HIT"
+
+
+def test_the_waiting_page_is_never_cached_for_the_site(site, visit):
+    """A cache for all statuses holds no denial: whoever is let in later gets the site."""
+    site.admin("PATCH", "/rooms/full", {"total_active_users": 0})
+    assert visit("cached").get("/full/page").waits
+    site.admin("PATCH", "/rooms/full", {"suspended": True})
+    try:
+        reply = visit("cached").get("/full/page")
+        assert (reply.status, reply.waits) == (200, False)
+    finally:
+        site.admin("PATCH", "/rooms/full", {"suspended": False})
+    assert visit("cached").get("/full/page").waits
+
+
+def test_sub_filter(visit):
+    """The application's pages are changed as ever."""
+    assert "<h1>Outside</h1>" in visit("filtered").get("/page").text
+    assert visit("filtered").get("/full").waits
+
+
+def test_everything_at_once(visit):
+    """Server-level proxy, cache and expiry settings for the application do not reach the
+    sidecar: every newcomer has a place of their own, those inside pass, doors are fresh."""
+    first, second = visit("everything"), visit("everything")
+    for visitor in (first, second):
+        assert visitor.get("/").status == 200
+        assert visitor.get("/full").waits
+        assert visitor.get("/_waitroom/full/status").headers["Cache-Control"] == "no-store"
+    for name in ("waitroom_open", "waitroom_full"):
+        assert first.cookies[name] != second.cookies[name]
+    places = [each.get("/_waitroom/full/status").json()["position"] for each in (first, second)]
+    assert places[0] != places[1]
+    assert room_cookies(first.get("/"), "open") == []
+    assert room_cookies(visit("everything").get("/"), "open") != []
+    program = visit("everything", Accept=JSON)
+    assert program.get("/_waitroom/nosuch/status").status == 404
+    assert program.get("/full").json()["state"] == "waiting"
+
+
+def test_everything_at_once_with_cookies(visit):
+    """A cookie that is set at a door has the whole site for its path there too."""
+    reply = visit("everything").get("/_waitroom/full/")
+    (line,) = room_cookies(reply, "full")
+    assert "Path=/;" in line

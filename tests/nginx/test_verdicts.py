@@ -1,0 +1,181 @@
+"""Verdicts that nginx keeps for a moment: whose, which, and for how long."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from sidecar.base.model import VERDICT_TTL_MS
+from tests.nginx.client import HTML, JSON, Visitor, room_cookies
+from tests.nginx.relay import Relay
+from tests.nginx.stub import Stub, answer
+from tests.nginx.tokens import signed_pass, signed_ticket
+from tests.site import Site, gated
+
+ROOMS = {
+    "open": {"total_active_users": 1000},
+    "other": {"total_active_users": 1000},
+    "full": {"total_active_users": 0, "poll_limit": 1000},
+    "one": {"total_active_users": 1},
+    "suspended": {"total_active_users": 0, "suspended": True},
+}
+#: Of a page that is open still; it takes no place of its own.
+ASSET = {"Accept": "*/*", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
+LOCATIONS = "".join(gated(f"/{room}", room=room) for room in ROOMS)
+
+
+@pytest.fixture(scope="module")
+def site():
+    with Site(rooms=ROOMS, locations=LOCATIONS, relay=Relay) as site:
+        yield site
+
+
+@pytest.fixture
+def relay(site):
+    site.relays[0].forget()
+    return site.relays[0]
+
+
+@pytest.fixture(scope="module")
+def stub():
+    with Stub() as stub:
+        yield stub
+
+
+@pytest.fixture(scope="module")
+def shielded(stub):
+    """nginx before a stand-in for a replica."""
+    with Site(replicas=0, edges=(stub.address,), locations=LOCATIONS) as site:
+        yield site
+
+
+def test_a_page_with_its_assets_is_one_question(site, relay):
+    """A visitor inside who loads forty files in a moment is asked about once or twice."""
+    visitor = Visitor(site.url)
+    visitor.get("/open")
+    relay.forget()
+    began = time.monotonic()
+    for number in range(40):
+        assert visitor.get(f"/open/{number}.png").status == 200
+    assert len(relay.checks()) <= 1 + (time.monotonic() - began)
+
+
+def test_a_kept_verdict_is_forgotten_in_time(site, relay):
+    """Never kept longer than the engine reckons with when it frees a slot."""
+    visitor = Visitor(site.url)
+    visitor.get("/open")
+    for _ in range(2):
+        visitor.get("/open")
+        asked = len(relay.checks())
+        time.sleep(VERDICT_TTL_MS / 1000)
+        visitor.get("/open")
+        assert len(relay.checks()) > asked
+
+
+def test_kept_verdicts_are_each_visitors_own(site):
+    """One visitor's pass opens nothing for another cookie, or for none."""
+    inside = Visitor(site.url)
+    for _ in range(3):
+        assert inside.get("/open").status == 200
+    site.admin("PATCH", "/rooms/open", {"total_active_users": 1, "queue_all": True})
+    try:
+        good = inside.cookies["waitroom_open"]
+        assert inside.get("/open").status == 200
+        for cookie in (None, f"waitroom_open={good}x", f"waitroom_open={good[:-1]}", "waitroom_open="):
+            reply = Visitor(site.url).get("/open", headers={"Cookie": cookie})
+            assert (reply.status, reply.waits) == (503, True)
+        elsewhere = inside.get("/full", headers={"Cookie": f"waitroom_full={good}"})
+        assert elsewhere.waits
+    finally:
+        site.admin("PATCH", "/rooms/open", {"total_active_users": 1000, "queue_all": False})
+
+
+@pytest.mark.parametrize("path", ["/open", "/full", "/suspended"])
+def test_newcomers_are_never_answered_from_memory(site, relay, path):
+    """Each is asked about, each gets a cookie of their own."""
+    cookies = set()
+    for _ in range(10):
+        visitor = Visitor(site.url)
+        visitor.get(path)
+        cookies.update(visitor.cookies.values())
+    assert len(relay.checks()) == 10
+    assert len(cookies - {"1"}) == (0 if path == "/suspended" else 10)
+
+
+def test_a_waiting_visitors_reload_reaches_the_sidecar(site, relay):
+    """It is a heartbeat, and may be the claim."""
+    visitor = Visitor(site.url)
+    for _ in range(5):
+        assert visitor.get("/full").waits
+    assert len(relay.checks()) == 5
+
+
+def test_a_renewal_is_not_kept(site, relay):
+    """A pass that is due gets a new cookie, and is asked about again until it is used."""
+    visitor = Visitor(site.url, cookies={"waitroom_other": signed_pass("other", age_s=100)})
+    old = visitor.cookies["waitroom_other"]
+    for _ in range(2):
+        reply = visitor.get("/other", headers={"Cookie": f"waitroom_other={old}"})
+        assert (reply.status, len(room_cookies(reply, "other"))) == (200, 1)
+    assert len(relay.checks()) == 2
+
+
+def test_a_release_holds_against_kept_verdicts(site):
+    """Whoever was inside is out before the next comes in, though nginx kept the verdict."""
+    first, second = Visitor(site.url), Visitor(site.url)
+    first.get("/one")
+    assert second.get("/one").waits
+    assert first.post("/_waitroom/one/leave", headers={"Accept": JSON}).status == 200
+    for _ in range(100):
+        first.get("/one", headers=ASSET)
+        if second.get("/one").status == 200:
+            break
+        time.sleep(0.1)
+    assert second.get("/one").status == 200
+    assert first.get("/one", headers=ASSET).waits
+
+
+def test_a_flood_stops_at_nginx(shielded, stub):
+    """While the sidecar says that newcomers are to be kept from it, a thousand of them cost
+    it one question a second or two, and all get the page."""
+    stub.reply = answer(401, "X-Waitroom-State: not_queued", "X-Accel-Expires: 1")
+    stub.asked.clear()
+    began = time.monotonic()
+    for _ in range(200):
+        assert Visitor(shielded.url).get("/full").waits
+    assert len(stub.asked) <= 2 + (time.monotonic() - began)
+
+
+def test_the_flood_does_not_touch_others(shielded, stub):
+    """Whoever has a cookie, and preflights, are asked about; the other room as well."""
+    stub.reply = answer(401, "X-Waitroom-State: not_queued", "X-Accel-Expires: 1")
+    Visitor(shielded.url).get("/full")
+    stub.reply = answer(204, "X-Waitroom-State: admitted")
+    with_cookie = Visitor(shielded.url, cookies={"waitroom_full": signed_ticket("full")})
+    assert with_cookie.get("/full").status == 200
+    assert Visitor(shielded.url).get("/other").status == 200
+    preflight = Visitor(shielded.url, {"Access-Control-Request-Method": "PUT"})
+    assert preflight.send("OPTIONS", "/full").status == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ("X-Accel-Expires: 60", "Set-Cookie: waitroom_open=x; Path=/"),
+        (),
+        ("Cache-Control: max-age=60",),
+        ("Expires: Thu, 01 Jan 2099 00:00:00 GMT",),
+        ("X-Accel-Expires: 0",),
+    ],
+    ids=["with a cookie", "nothing said", "Cache-Control", "Expires", "not to be kept"],
+)
+@pytest.mark.parametrize("status", [204, 401, 403])
+def test_what_is_never_kept(shielded, stub, status, headers):
+    """A verdict with a cookie, and any that does not ask for it by X-Accel-Expires."""
+    stub.reply = answer(status, "X-Waitroom-State: waiting", *headers)
+    stub.asked.clear()
+    visitor = Visitor(shielded.url, {"Accept": HTML})
+    for _ in range(3):
+        visitor.get("/open", headers={"Cookie": "waitroom_open=a"})
+    assert len(stub.asked) == 3
