@@ -76,6 +76,8 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
             task = asyncio.create_task(work)
             stack.push_async_callback(_stop, task)
         static = settings.static_dir or find_static()
+        if not (static / "waiting.html").is_file():
+            raise ConfigError([f"static_dir: there is no waiting.html in {static}"])
         edge = edge_app(rooms, metrics, static)
         ops = ops_app(settings, rooms, metrics, stopping)
         for app, address in ((ops, settings.ops_listen), (edge, settings.edge_listen)):

@@ -159,6 +159,14 @@ def test_serve_says_plainly_that_an_address_is_taken(site, tmp_path):
     assert "Traceback" not in done.stderr
 
 
+def test_serve_says_plainly_that_the_page_is_missing(site, tmp_path):
+    """The folder that was named, and no traceback."""
+    file = site.folder / "replica-0.toml"
+    done = run("serve", "--config", str(file), WAITROOM_STATIC_DIR=str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == f"static_dir: there is no waiting.html in {tmp_path}"
+
+
 def test_serve_on_unix_sockets_and_in_memory(tmp_path):
     """With no store and no port; a socket left behind by a killed replica is no hindrance."""
     file = tmp_path / "waitroom.toml"
