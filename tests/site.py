@@ -63,7 +63,7 @@ class Site(AbstractContextManager["Site"]):
     stands between nginx and the replicas, given an edge's host:port; see `relays`.
     `edges` are further host:port that nginx takes for replicas. `servers` are whole
     configurations by server name, which a visitor chooses by the Host header. In all of
-    these lines @port@ is nginx's own port and @origin@ the origin's.
+    these lines @port@ is nginx's own port, @origin@ the origin's, @folder@ the site's folder.
     """
 
     def __init__(  # noqa: PLR0913
@@ -177,8 +177,9 @@ class Site(AbstractContextManager["Site"]):
                 for name, lines in self._servers.items()
             ),
         )  # fmt: skip
-        for name, port in (("@port@", self.port), ("@origin@", self.origin_port)):
-            text = text.replace(name, str(port))
+        own = {"@port@": self.port, "@origin@": self.origin_port, "@folder@": self.folder}
+        for name, value in own.items():
+            text = text.replace(name, str(value))
         (self.folder / "nginx.conf").write_text(text)
 
     def _run(self, name: str, command: list[str]) -> Process:

@@ -35,23 +35,33 @@ class Batcher(Generic[Item, Reply]):
         return await future
 
     async def _fly(self) -> None:
+        batch: list[tuple[Item, asyncio.Future[Reply]]] = []
         try:
             while self._waiting:
                 batch = self._waiting[: self._limit]
                 del self._waiting[: self._limit]
-                try:
-                    replies = await self._run([item for item, _ in batch])
-                    if len(replies) != len(batch):
-                        raise RuntimeError(f"{len(batch)} items got {len(replies)} replies")
-                except BaseException as error:  # each caller gets it, a shutdown's too
-                    for _, future in batch:
-                        if not future.done():
-                            future.set_exception(error)
-                    if not isinstance(error, Exception):
-                        raise
-                    continue
-                for (_, future), reply in zip(batch, replies, strict=True):
-                    if not future.done():
-                        future.set_result(reply)
+                await self._send(batch)
         finally:
             self._flight = None
+            # At a shutdown in flight: nobody waits on for an answer that will not come.
+            for _, future in (*batch, *self._waiting):
+                future.cancel()
+            self._waiting.clear()
+
+    async def _send(self, batch: list[tuple[Item, asyncio.Future[Reply]]]) -> None:
+        try:
+            replies = await self._run([item for item, _ in batch])
+        except Exception as error:  # noqa: BLE001 - whatever it is, each caller gets it
+            answers: list[Reply | Exception] = [error] * len(batch)
+        else:
+            answers = [*replies]
+            if len(answers) != len(batch):
+                wrong = RuntimeError(f"{len(batch)} items got {len(answers)} replies")
+                answers = [wrong] * len(batch)
+        for (_, future), answer in zip(batch, answers, strict=True):
+            if future.done():  # its caller is gone
+                continue
+            if isinstance(answer, Exception):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)

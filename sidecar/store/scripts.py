@@ -1,7 +1,8 @@
 """Loads the Lua scripts: one file a script, fragments by `-- @include "name"`.
 
 A fragment is taken in once, where it is first asked for. A fragment that is missing, or
-that includes itself by a detour, is an error that names the file, line and column.
+that includes itself by a detour, is an error that names the file, line and column; so is
+an include that is misspelt, which Lua would take for a comment.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ def _flatten(file: Path, root: Path, taken: set[Path], above: tuple[Path, ...]) 
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
         match = _INCLUDE.match(line)
         if match is None:
+            if "@include" in line:
+                at = f"{file.relative_to(root)}:{number}:{line.index('@include') + 1}"
+                raise IncludeError(f'{at}: write -- @include "folder/name"')
             lines.append(line)
             continue
         at = f"{file.relative_to(root)}:{number}:{match.start('name') + 1}"

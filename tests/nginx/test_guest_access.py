@@ -36,18 +36,18 @@ def servers(folder):
         + "location /only-login { proxy_pass http://origin; }",
         # Login and room both: the site with its login stands in front, the room behind.
         "front": """
+            proxy_set_header X-Real-IP $remote_addr;
             location / {
                 auth_request /login;
-                proxy_set_header Host behind;
-                proxy_pass http://self;
+                proxy_pass http://behind;
             }
-            location /_waitroom/ {
-                proxy_set_header Host behind;
-                proxy_pass http://self;
-            }
+            location /_waitroom/ { proxy_pass http://behind; }
             location = /login { internal; proxy_pass http://origin/status/$login; }
         """,
-        "behind": INCLUDE + BOTH,
+        "behind": "listen unix:@folder@/behind.sock; set_real_ip_from unix:;\n"
+        + "real_ip_header X-Real-IP;\n"
+        + INCLUDE
+        + BOTH,
     }
 
 
@@ -61,7 +61,7 @@ def site(tmp_path_factory):
         set_real_ip_from 127.0.0.1;
         real_ip_header X-Test-Address;
         map $http_x_test $login { default 401; in 200; }
-        upstream self { server 127.0.0.1:@port@; }
+        upstream behind { server unix:@folder@/behind.sock; }
     """
     with Site(rooms=ROOMS, servers=servers(folder), http=http, locations="") as site:
         yield site
@@ -153,9 +153,11 @@ def test_an_auth_request_of_the_server_is_replaced(visit):
 
 
 def test_login_and_room_together(visit):
-    """Two servers, the login in front of the room: each asks its own question."""
+    """Two servers, the login in front of the room: each asks its own question, and the sidecar
+    hears of the visitor's address."""
     assert visit("front").get("/").status == 401
-    assert visit("front", **{"X-Test": "in"}).get("/").status == 200
-    member = visit("front", **{"X-Test": "in"})
+    member = visit("front", **{"X-Test": "in", "X-Test-Address": "10.7.7.7"})
+    assert member.get("/").status == 200
     assert member.get("/full").waits
-    assert member.get("/_waitroom/full/status").json()["state"] == "waiting"
+    status = member.get("/_waitroom/full/status?client=1").json()
+    assert (status["state"], status["client"]) == ("waiting", "10.7.7.7")

@@ -28,6 +28,9 @@ def site():
     for room in ("one", "two", "idle"):
         locations += gated(f"/{room}/done", "include waitroom/release.conf;", room=room)
     locations += gated("/unknown/", room="nosuch")
+    locations += gated("/returned", "return 200 in;", room="queued", to="")
+    locations += gated("/moved", "return 301 /elsewhere;", room="queued", to="")
+    locations += gated("/file", "root /nowhere;", room="queued", to="")
     locations += "location /unset/ { include waitroom/location.conf; proxy_pass http://origin; }\n"
     locations += gated("/staff/desk", *STAFF, room="staff")
     # The address comes from a header here, as behind a load balancer.
@@ -80,6 +83,20 @@ def test_an_unknown_room_is_logged_once(site):
     lines = [line for line in site.replicas[0].output.splitlines() if "nosuch" in line]
     assert len(lines) == 1
     assert "unknown_room" in lines[0]
+
+
+@pytest.mark.parametrize(("path", "status"), [("/returned", 200), ("/moved", 301)])
+def test_a_return_beside_the_room_passes_it_by(site, path, status):
+    """nginx runs it before anybody is asked (see docs): known, and no place is taken."""
+    reply = Visitor(site.url).get(path)
+    assert (reply.status, reply.all("Set-Cookie")) == (status, [])
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+def test_a_denied_post_to_a_file_waits(site, method):
+    """The page, and not the 405 with which nginx answers a POST to a file."""
+    reply = Visitor(site.url).send(method, "/file/x.html", body=b"12345")
+    assert (reply.status, reply.waits) == (503, True)
 
 
 def entered(visitor, path):

@@ -6,11 +6,11 @@ local function memory_ends()
   return 2 * room.total_active_users + 20
 end
 
--- Ends and held_ms. Before anything was measured, half a room (one slot at least) is taken
+-- Ends and held_ms. Before anything was measured, a third of the room (one slot at least) is taken
 -- to have been held for session_duration.
 local function held()
   if stats.ends then return stats.ends, stats.held_ms end
-  local ends = math.max(1, room.total_active_users / 2)
+  local ends = math.max(1, room.total_active_users / 3)
   return ends, ends * session_ms
 end
 
