@@ -83,7 +83,8 @@ def write_nginx(folder: Path, port: int) -> None:
     shutil.copytree(ROOT / "nginx" / "waitroom", includes)
     settings = (includes / "settings.conf").read_text()
     edges = "\n".join(
-        f"    server unix:{folder}/edge-{number}.sock max_fails=0;" for number in range(len(OPS_PORTS))
+        f"    server unix:{folder}/edge-{number}.sock max_fails=0;"
+        for number in range(len(OPS_PORTS))
     )
     settings = settings.replace("    server 127.0.0.1:8400 max_fails=0;", edges)
     settings = settings.replace("/etc/nginx/waitroom/static", str(ROOT / "static"))

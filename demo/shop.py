@@ -95,7 +95,9 @@ def main() -> None:
             web.get("/health", health),
         ]
     )
-    where = {"path": options.socket} if options.socket else {"host": options.host, "port": options.port}
+    where = (
+        {"path": options.socket} if options.socket else {"host": options.host, "port": options.port}
+    )
     web.run_app(app, print=None, access_log=None, **where)
 
 

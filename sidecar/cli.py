@@ -232,8 +232,10 @@ def _wait(seconds: int | None) -> str:
 def _start_logging(settings: Settings) -> None:
     level = getattr(logging, settings.log_level.upper())
     json_lines = settings.log_format == "json"
-    last: Any = structlog.processors.JSONRenderer() if json_lines else structlog.dev.ConsoleRenderer(
-        colors=sys.stderr.isatty()
+    last: Any = (
+        structlog.processors.JSONRenderer()
+        if json_lines
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
     structlog.configure(
         processors=[

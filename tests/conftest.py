@@ -41,7 +41,17 @@ def redis_socket():
         pytest.fail("redis-server is not installed; run make install")
     with tempfile.TemporaryDirectory(prefix="waitroom-test-") as folder:
         socket = Path(folder) / "redis.sock"
-        command = [binary, "--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", folder]
+        command = [
+            binary,
+            "--port",
+            "0",
+            "--unixsocket",
+            str(socket),
+            "--save",
+            "",
+            "--dir",
+            folder,
+        ]
         with Process(command, log=Path(folder) / "redis.log"):
             wait_until(socket.exists, "redis-server's socket")
             wait_until(lambda: _ping(socket), "redis-server's answer")

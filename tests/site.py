@@ -66,7 +66,7 @@ class Site(AbstractContextManager["Site"]):
     these lines @port@ is nginx's own port, @origin@ the origin's, @folder@ the site's folder.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         *,
         rooms: dict[str, dict[str, Any]] | None = None,

@@ -13,6 +13,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+
 from tests.processes import Process, wait_until
 from tests.site import Site
 
@@ -133,7 +134,9 @@ def test_check_config_lists_every_problem(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("config", ["", 'secret_keys = ["demo-secret-that-everybody-knows-0000"]\n'])
+@pytest.mark.parametrize(
+    "config", ["", 'secret_keys = ["demo-secret-that-everybody-knows-0000"]\n']
+)
 def test_serve_refuses_a_missing_or_known_secret(tmp_path, config):
     """Outside the demo."""
     file = tmp_path / "waitroom.toml"

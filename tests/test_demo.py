@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+
 from tests.processes import Process, free_port, wait_until
 from tests.site import ROOT
 

@@ -1,9 +1,9 @@
 """One tree of errors.
 
-    WaitroomError
-    ├── ConfigError        a setting is wrong; carries every problem found
-    ├── UnknownRoomError   no room of that name is configured
-    └── StoreError         the store did not answer, or refused
+WaitroomError
+├── ConfigError        a setting is wrong; carries every problem found
+├── UnknownRoomError   no room of that name is configured
+└── StoreError         the store did not answer, or refused
 """
 
 from __future__ import annotations

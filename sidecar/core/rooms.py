@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 import structlog
 
 from sidecar.base.errors import ConfigError, StoreError, UnknownRoomError
-from sidecar.base.model import RELEASE_GRACE_MS, RENEW_MIN_MS, Outcome, Pass, Standing, State, Ticket
+from sidecar.base.model import (
+    RELEASE_GRACE_MS,
+    RENEW_MIN_MS,
+    VERDICT_TTL_MS,
+    Outcome,
+    Pass,
+    Standing,
+    State,
+    Ticket,
+)
 from sidecar.base.tokens import Tokens, new_visitor
 from sidecar.core.estimate import estimate
 from sidecar.store.rooms import REVOCATIONS_LIMIT, Snapshot
@@ -42,6 +51,8 @@ class Answer:
     joined_ms: int | None = None
     #: The store did not answer: newcomers wait, those inside keep passing.
     store_away: bool = False
+    #: Holds for VERDICT_TTL_MS: the pass verifies, and is not due to be renewed in that time.
+    is_settled: bool = False
 
     @property
     def wait(self) -> Wait | None:
@@ -138,15 +149,15 @@ class Room:
             return False
         return now_ms < pass_.expires_ms
 
-    def _is_due(self, pass_: Pass) -> bool:
+    def _is_due(self, pass_: Pass, in_ms: int = 0) -> bool:
         due_ms = max(self._pass_ms // 6, RENEW_MIN_MS)
-        return self.clock.now_ms() >= pass_.renewed_ms + due_ms
+        return self.clock.now_ms() + in_ms >= pass_.renewed_ms + due_ms
 
     async def _by_pass(self, pass_: Pass) -> Answer | None:
         if not self._verifies(pass_):
             return None
         if not self._is_due(pass_):
-            return Answer(State.ADMITTED)
+            return Answer(State.ADMITTED, is_settled=not self._is_due(pass_, in_ms=VERDICT_TTL_MS))
         return self._answer(await self.store.renew(pass_), pass_)
 
     async def _by_ticket(self, ticket: Ticket) -> Answer | None:

@@ -155,9 +155,7 @@ def _describe(room: Room, snapshot: Snapshot) -> dict[str, Any]:
         "settings": room.settings.model_dump(),
         "changed": snapshot.overrides,
         "counters": {
-            name: int(value)
-            for name, value in snapshot.counters.items()
-            if name not in _INTERNAL
+            name: int(value) for name, value in snapshot.counters.items() if name not in _INTERNAL
         },
     }
 

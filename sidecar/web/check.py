@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import structlog
 from aiohttp import web
 
-from sidecar.base.model import VERDICT_TTL_MS, Pass, State
+from sidecar.base.model import VERDICT_TTL_MS, State
 from sidecar.web.cookies import read_given, read_token, set_cookie
 from sidecar.web.keys import METRICS, ROOMS
 
@@ -60,7 +60,7 @@ async def check(request: web.Request) -> web.Response:
         answer = replace(answer, token=given)  # what nginx forgets unless it is said again
     metrics.count_request(room.name, "check", answer.state)
     said = _answer_headers(room, answer, headers)
-    if answer.state is State.ADMITTED and answer.token is None and isinstance(token, Pass):
+    if answer.is_settled and answer.token is None:
         said["X-Accel-Expires"] = _KEEP_S
     return _close_if_body(request, web.Response(status=_STATUS[answer.state], headers=said))
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from aiohttp import web
 
 from sidecar.base.errors import StoreError
-
 from sidecar.web.keys import METRICS, ROOMS, STOPPING
 from sidecar.web.problems import problem
-
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 

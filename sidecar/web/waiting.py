@@ -197,5 +197,3 @@ async def _form_next(request: web.Request) -> str:
 
 def _iso(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
-
-

@@ -17,8 +17,9 @@ ARGUMENTS = [
 expect.set_options(timeout=20_000)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
+    """One for a module: while it lives, its loop runs in this thread, and no other can."""
     binary = shutil.which("chromium") or shutil.which("chromium-browser")
     if binary is None:
         pytest.fail("chromium is not installed; run make test")

@@ -13,8 +13,10 @@ import itertools
 import math
 import random
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from unittest.mock import patch
 
 from redis.asyncio import Redis
 
@@ -22,8 +24,9 @@ from sidecar.base.clock import StoreClock
 from sidecar.base.model import RELEASE_HOLD_MS, SESSION_GRACE_MS, Outcome, Pass, Standing, Ticket
 from sidecar.base.settings import RoomSettings
 from sidecar.core.estimate import Wait, estimate
-from sidecar.store import keys
+from sidecar.store import keys, rooms
 from sidecar.store.rooms import RoomStore
+from tests.conftest import new_room_name
 
 START_MS = 1_800_000_000_000
 #: Events of the same tick reach the store together, as they do from a busy replica.
@@ -316,6 +319,16 @@ class _Player:
                         self._played.inversions += 1
 
 
-async def play(redis: Redis, room: str, sale: Sale) -> Played:
-    """Plays a sale to its end in a room that nobody has used."""
-    return await _Player(redis, room, sale).play()
+#: Each sale draws its own numbers, also where several are played side by side.
+_drawing: ContextVar[random.Random] = ContextVar("drawing")
+
+
+async def play(redis: Redis, sales: Sequence[Sale]) -> list[Played]:
+    """Plays each sale to its end in a room of its own; the same sale always ends alike."""
+
+    async def play_one(sale: Sale) -> Played:
+        _drawing.set(random.Random(sale.seed))
+        return await _Player(redis, new_room_name(), sale).play()
+
+    with patch.object(rooms, "_random", lambda: _drawing.get().random()):
+        return await asyncio.gather(*(play_one(sale) for sale in sales))

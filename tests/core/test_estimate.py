@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 
@@ -154,9 +153,7 @@ async def test_the_silent_are_not_counted_as_ahead(make_room_store, turn):
 
 async def test_the_rate_limit_bounds_the_rate(make_room_store):
     """new_users_per_minute lets in 6 a minute, however many slots would come free."""
-    store = make_room_store(
-        total_active_users=1000, session_duration=10, new_users_per_minute=6
-    )
+    store = make_room_store(total_active_users=1000, session_duration=10, new_users_per_minute=6)
     while (await store.enter(f"{random.random():.20f}")).outcome is Outcome.ADMITTED:
         pass
     last = (await line_up(store, 59))[-1]
@@ -166,9 +163,7 @@ async def test_the_rate_limit_bounds_the_rate(make_room_store):
 
 async def test_free_slots_are_filled_at_the_limit_then_at_the_rooms_pace(make_room_store):
     """100 slots at 60 a minute; once they are full, one comes free every 6 seconds."""
-    store = make_room_store(
-        total_active_users=100, session_duration=600, new_users_per_minute=60
-    )
+    store = make_room_store(total_active_users=100, session_duration=600, new_users_per_minute=60)
     while (await store.enter(f"{random.random():.20f}")).outcome is Outcome.ADMITTED:
         pass
     tickets = await line_up(store, 200)
@@ -209,11 +204,4 @@ async def test_the_next_poll_is_a_tenth_of_the_wait_away(
         await fill(store, settings.get("total_active_users", 1))
     last = (await line_up(store, people))[-1]
     told = await store.beat(last)
-    tenth = told.wait_ms // 10 if "session_duration" in settings and people > 5 else least
-    assert least <= told.refresh_ms <= most or told.refresh_ms == pytest.approx(tenth, rel=0.25)
-
-
-def test_settings_reach_the_scripts_as_json(make_room_store):
-    """The fields that the formulas read are all there."""
-    settings = json.loads(make_room_store()._settings)
-    assert {"total_active_users", "session_duration", "heartbeat_timeout"} <= settings.keys()
+    assert least <= told.refresh_ms <= most

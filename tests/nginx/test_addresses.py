@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.nginx.client import HTML, JSON, Visitor
-from tests.site import Site, gated
+from tests.site import Site
 
 LONG = "/x?" + "a" * 7900
 

@@ -101,7 +101,10 @@ def test_a_deep_link_is_kept(site):
     """The address stays as it was asked for, query and all: no redirect, and the page knows it."""
     reply = Visitor(site.url).get("/s503/deep/link?a=1&b=%20%2F&c=<x>&d='\"&next=/y")
     assert (reply.status, "Location" in reply.headers) == (503, False)
-    assert reply.data("next") == "/s503/deep/link?a=1&amp;b=%20%2F&amp;c=&lt;x&gt;&amp;d='&quot;&amp;next=/y"
+    assert (
+        reply.data("next")
+        == "/s503/deep/link?a=1&amp;b=%20%2F&amp;c=&lt;x&gt;&amp;d='&quot;&amp;next=/y"
+    )
     assert reply.data("room") == "s503"
     assert reply.data("method") == "GET"
 
@@ -214,5 +217,8 @@ def test_assets_come_from_disk(site):
         assert reply.headers["Content-Type"].partition(";")[0] == kind
         assert "max-age=300" in reply.headers["Cache-Control"]
         etag = reply.headers["ETag"]
-        assert Visitor(site.url, {"If-None-Match": etag}).get(f"/_waitroom/static/{name}").status == 304
+        assert (
+            Visitor(site.url, {"If-None-Match": etag}).get(f"/_waitroom/static/{name}").status
+            == 304
+        )
     assert Visitor(site.url).get("/_waitroom/static/none.js").status == 404

@@ -139,7 +139,11 @@ def test_head(site, inside):
 def test_a_denied_post_gets_the_page(site):
     """The page knows the method, so that its script does not send the form again."""
     reply = Visitor(site.url).post("/full/form?a=1", b"a=b")
-    assert (reply.status, reply.data("method"), reply.data("next")) == (503, "POST", "/full/form?a=1")
+    assert (reply.status, reply.data("method"), reply.data("next")) == (
+        503,
+        "POST",
+        "/full/form?a=1",
+    )
 
 
 def test_preflights_pass(site):

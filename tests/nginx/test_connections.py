@@ -120,7 +120,9 @@ def test_spoofed_headers_have_no_effect_at_the_doors(site, relay, door):
     assert reply.status == 200
     assert not any("Secure" in line for line in reply.all("Set-Cookie"))
     (seen,) = relay.requests
-    assert set(seen).isdisjoint({name.lower() for name in SPOOFED} - {"x-real-ip", "x-forwarded-proto"})
+    assert set(seen).isdisjoint(
+        {name.lower() for name in SPOOFED} - {"x-real-ip", "x-forwarded-proto"}
+    )
     assert (seen["x-real-ip"], seen["x-forwarded-proto"]) == ("127.0.0.1", "http")
 
 
@@ -148,7 +150,8 @@ def test_what_is_internal_is_not_found_from_outside(site, relay, path):
     [
         "/check", "/_waitroom/check", "/_waitroom/open/check", "/_waitroom/open/../../check",
         "/metrics", "/healthz", "/readyz", "/admin/rooms", "/admin/rooms/open", "/dashboard",
-        "/_waitroom/openapi.json", "/_waitroom/metrics", "/_waitroom/admin/rooms", "/_waitroom/open/admin",
+        "/_waitroom/openapi.json", "/_waitroom/metrics", "/_waitroom/admin/rooms",
+        "/_waitroom/open/admin",
         "/_waitroom/static/../../metrics", "/_waitroom/static/..%2f..%2fwaitroom.toml",
         "/_waitroom/static../settings.conf", "/_waitroom", "/_waitroom/", "/_waitroom/open",
         "/_waitroom/OPEN/status", "/_waitroom/open/status/", "/_waitroom/open/status/x",

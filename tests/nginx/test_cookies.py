@@ -37,7 +37,10 @@ def site():
 def test_the_sites_cookie_and_ours_both_arrive(site):
     """On the first response, each in a line of its own."""
     reply = Visitor(site.url).get("/")
-    assert sorted(line.split("=")[0] for line in reply.all("Set-Cookie")) == ["site", "waitroom_open"]
+    assert sorted(line.split("=")[0] for line in reply.all("Set-Cookie")) == [
+        "site",
+        "waitroom_open",
+    ]
 
 
 def test_our_cookie_is_out_of_scripts_reach(site):
@@ -180,7 +183,10 @@ def test_no_cookie_is_ever_deleted(site):
         ("waitroom_open={}", None),
         ("waitroom_open={}; waitroom_x=1; b=2", "b=2"),
         ("waitroom_x=1; a=1; waitroom_open={}; b=2; waitroom_y=2; c=3", "a=1; b=2; c=3"),
-        ("a=waitroom_open; xwaitroom_open=3; waitroom_open={}", "a=waitroom_open; xwaitroom_open=3"),
+        (
+            "a=waitroom_open; xwaitroom_open=3; waitroom_open={}",
+            "a=waitroom_open; xwaitroom_open=3",
+        ),
         ('a="x; y"; waitroom_open={}; Ä=ö', 'a="x; y"; Ä=ö'),
     ],
 )

@@ -16,18 +16,18 @@ EXAMPLE = (ROOT / "nginx" / "example.conf").read_text()
 INCLUDES = sorted(path.name for path in (ROOT / "nginx" / "waitroom").glob("*.conf"))
 LOCATION = "location / { set $waitroom_room shop; include waitroom/location.conf; %s return 204; }"
 
+SERVER = "include waitroom/http.conf; server {{ listen @; {} }}"
+IN_LOCATION = ("errors.conf", "headers.conf", "release.conf", "proxy.conf")
+
 #: Each include at its level, with no more around it than it needs.
 ALONE = {
     "settings.conf": "include waitroom/settings.conf;",
     "http.conf": "include waitroom/http.conf;",
-    "server.conf": "include waitroom/http.conf; server { listen @; include waitroom/server.conf; }",
-    "location.conf": f"include waitroom/http.conf; server {{ listen @; {LOCATION % ''} }}",
-    **{
-        name: f"include waitroom/http.conf; server {{ listen @; {LOCATION % f'include waitroom/{name};'} }}"
-        for name in ("errors.conf", "headers.conf", "release.conf", "proxy.conf")
-    },
-    "page.conf": "include waitroom/http.conf; server { listen @; location / { include waitroom/page.conf; } }",
-}  # fmt: skip
+    "server.conf": SERVER.format("include waitroom/server.conf;"),
+    "location.conf": SERVER.format(LOCATION % ""),
+    "page.conf": SERVER.format("location / { include waitroom/page.conf; }"),
+    **{name: SERVER.format(LOCATION % f"include waitroom/{name};") for name in IN_LOCATION},
+}
 
 #: In one file as people have it: several servers, rooms in locations of every kind.
 CROWDED = """
@@ -68,7 +68,9 @@ def check(tmp_path):
     def ask(lines: str) -> str:
         shutil.copytree(ROOT / "nginx" / "waitroom", tmp_path / "waitroom")
         settings = tmp_path / "waitroom" / "settings.conf"
-        settings.write_text(settings.read_text().replace("/var/run/waitroom", f"{tmp_path}/verdicts"))
+        settings.write_text(
+            settings.read_text().replace("/var/run/waitroom", f"{tmp_path}/verdicts")
+        )
         (tmp_path / "nginx.conf").write_text(
             f"pid {tmp_path}/pid; error_log stderr info; events {{}}\n"
             f"http {{ access_log off; {lines}\n}}"
@@ -112,7 +114,9 @@ def test_the_page_needs_no_other_file(check):
         assert name in docs, name
 
 
-@pytest.mark.parametrize("switch", ["room", "mode", "on_failure", "site_cookie", "static", "scheme"])
+@pytest.mark.parametrize(
+    "switch", ["room", "mode", "on_failure", "site_cookie", "static", "scheme"]
+)
 def test_every_switch_is_documented(switch):
     """What a reader may set or use stands in docs/nginx.md."""
     assert f"$waitroom_{switch}" in (ROOT / "docs" / "nginx.md").read_text()
@@ -165,5 +169,8 @@ def test_the_api_of_the_example(site, visitor):
 def test_the_other_room_of_the_example(visitor):
     """Its page has an address of its own."""
     reply = visitor.get("/tickets/1?a=b")
-    assert (reply.status, reply.headers["Location"]) == (302, "/_waitroom/tickets/?next=/tickets/1?a=b")
+    assert (reply.status, reply.headers["Location"]) == (
+        302,
+        "/_waitroom/tickets/?next=/tickets/1?a=b",
+    )
     assert visitor.get(reply.headers["Location"]).waits

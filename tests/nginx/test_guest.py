@@ -107,7 +107,8 @@ def test_other_answers_get_nothing_of_ours(visit):
     """No header is added where no cookie is given."""
     reply = visit("headers").get("/plain")
     assert {name.lower() for name in reply.headers} == {
-        "server", "date", "content-type", "content-length", "connection", "strict-transport-security",
+        "server", "date", "content-type", "content-length", "connection",
+        "strict-transport-security",
     }  # fmt: skip
 
 
@@ -166,7 +167,10 @@ def test_rewrites_of_the_server(site, visit):
     """A permanent redirect, another host's name and an internal rewrite do what they did, and
     none asks for a place before it."""
     away = visit("rewrites").get("/old/a?b=1")
-    assert (away.status, away.headers["Location"]) == (301, f"http://rewrites:{site.port}/new/a?b=1")
+    assert (away.status, away.headers["Location"]) == (
+        301,
+        f"http://rewrites:{site.port}/new/a?b=1",
+    )
     assert away.all("Set-Cookie") == []
     www = visit("rewrites", **{"X-Test": "www"}).get("/x?y=1")
     assert (www.status, www.headers["Location"]) == (301, "http://rewrites/x?y=1")

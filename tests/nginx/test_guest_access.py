@@ -45,9 +45,7 @@ def servers(folder):
             location = /login { internal; proxy_pass http://origin/status/$login; }
         """,
         "behind": "listen unix:@folder@/behind.sock; set_real_ip_from unix:;\n"
-        + "real_ip_header X-Real-IP;\n"
-        + INCLUDE
-        + BOTH,
+        "real_ip_header X-Real-IP;\n" + INCLUDE + BOTH,
     }
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import time
 
 import pytest
 
+from sidecar.base.model import VERDICT_TTL_MS
 from tests.nginx.client import JSON, Visitor, room_cookies
 from tests.nginx.relay import Relay
+from tests.processes import wait_until
 from tests.site import Site, gated
 
 INCLUDE = "include waitroom/server.conf;\n"
@@ -54,13 +57,14 @@ SERVERS = {
     + BOTH,
     "gzip": "gzip on; gzip_min_length 1; gzip_types *; gzip_proxied any;\n" + INCLUDE + BOTH,
     "cached": INCLUDE
-    + gated("/", "proxy_cache own;", "proxy_cache_valid 200 1m;", "proxy_ignore_headers Set-Cookie;",
+    + gated("/", "proxy_cache own;", "proxy_cache_valid 200 1m;",
+            "proxy_ignore_headers Set-Cookie;",
             "proxy_cache_key $host$request_uri;", "add_header X-Cached $upstream_cache_status;",
             "include waitroom/headers.conf;", room="open")
     + gated("/full", "proxy_cache own;", "proxy_cache_valid any 1m;",
             "proxy_ignore_headers Set-Cookie;", room="full"),
     "filtered": "sub_filter Inside Outside; sub_filter '</body>' '<i>ours</i></body>';\n"
-    + "sub_filter_once off;"
+     "sub_filter_once off;"
     + INCLUDE
     + BOTH,
     "everything": ALL_AT_ONCE + INCLUDE + OWN_PAGES + BOTH,
@@ -122,7 +126,9 @@ def test_an_intercepted_denial_is_no_waiting_page(visit, status):
     for _ in range(2):
         reply = visitor.get(f"/status/{status}")
         assert (reply.status, reply.waits) == (status, False)
-        assert reply.headers["WWW-Authenticate"] == ('Basic realm="origin"' if status == 401 else None)
+        assert reply.headers["WWW-Authenticate"] == (
+            'Basic realm="origin"' if status == 401 else None
+        )
 
 
 def test_doors_are_not_intercepted(visit):
@@ -195,3 +201,34 @@ def test_everything_at_once_with_cookies(visit):
     reply = visit("everything").get("/_waitroom/full/")
     (line,) = room_cookies(reply, "full")
     assert "Path=/;" in line
+
+
+def test_everything_at_once_keeps_the_right_verdicts(site, visit):
+    """A visitor inside is answered from memory, one who waits never is."""
+    inside, waiting = visit("everything"), visit("everything")
+    inside.get("/")
+    waiting.get("/full")
+    site.relays[0].forget()
+    began = time.monotonic()
+    for _ in range(20):
+        assert inside.get("/").status == 200
+    assert len(site.relays[0].checks()) <= 2 + (time.monotonic() - began)
+    site.relays[0].forget()
+    for _ in range(5):
+        assert waiting.get("/full").waits
+    assert len(site.relays[0].checks()) == 5
+
+
+def test_everything_at_once_without_a_sidecar(site, visit):
+    """A verdict that is too old counts for nothing, though the site's own cache may serve what
+    is stale."""
+    inside = visit("everything")
+    for _ in range(2):
+        assert inside.get("/").status == 200
+    site.replicas[0].stop()
+    try:
+        time.sleep(VERDICT_TTL_MS / 1000 + 0.1)
+        assert inside.get("/").waits
+    finally:
+        site.replicas[0].start()
+    wait_until(lambda: inside.get("/").status == 200, "the replica's return")

@@ -50,7 +50,10 @@ def curl(site, port, tmp_path):
     def ask(path, *options, version="--http2"):
         command = ["curl", "-sk", version, "-D", "-", "-H", "Accept: text/html", *options]
         done = subprocess.run(
-            [*command, f"https://127.0.0.1:{port}{path}"], capture_output=True, check=True, timeout=60
+            [*command, f"https://127.0.0.1:{port}{path}"],
+            capture_output=True,
+            check=True,
+            timeout=60,
         )
         head, _, body = done.stdout.partition(b"\r\n\r\n")
         first, *lines = head.decode().split("\r\n")
@@ -61,7 +64,9 @@ def curl(site, port, tmp_path):
 
 
 def given(headers, room):
-    return [v for k, v in headers if k.lower() == "set-cookie" and v.startswith(f"waitroom_{room}=")]
+    return [
+        v for k, v in headers if k.lower() == "set-cookie" and v.startswith(f"waitroom_{room}=")
+    ]
 
 
 @pytest.mark.parametrize("version", ["--http1.1", "--http2"])

@@ -99,21 +99,25 @@ def test_who_wants_in_takes_a_place(site, headers):
     assert people(site, "full") == before + 1
 
 
+def fetches(accept: str, mode: str, dest: str) -> dict[str, str]:
+    return {"Accept": accept, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
+
+
 BACKGROUND = {
-    "image": {"Accept": "image/avif,image/*;q=0.8", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"},
-    "script": {"Accept": "*/*", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"},
-    "style": {"Accept": "text/css,*/*;q=0.1", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "style"},
-    "font": {"Accept": "*/*", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "font"},
-    "fetch": {"Accept": "*/*", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"},
-    "fetch of HTML": {"Accept": "text/html", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"},
-    "service worker": {"Accept": "*/*", "Sec-Fetch-Mode": "same-origin", "Sec-Fetch-Dest": "serviceworker"},
-    "prefetch": {"Accept": HTML, "Sec-Purpose": "prefetch", "Sec-Fetch-Mode": "navigate"},
-    "prerender": {"Accept": HTML, "Sec-Purpose": "prefetch;prerender", "Sec-Fetch-Mode": "navigate"},
+    "image": fetches("image/avif,image/*;q=0.8", "no-cors", "image"),
+    "script": fetches("*/*", "no-cors", "script"),
+    "style": fetches("text/css,*/*;q=0.1", "no-cors", "style"),
+    "font": fetches("*/*", "cors", "font"),
+    "fetch": fetches("*/*", "cors", "empty"),
+    "fetch of HTML": fetches("text/html", "cors", "empty"),
+    "service worker": fetches("*/*", "same-origin", "serviceworker"),
+    "prefetch": {**fetches(HTML, "navigate", "document"), "Sec-Purpose": "prefetch"},
+    "prerender": {**fetches(HTML, "navigate", "document"), "Sec-Purpose": "prefetch;prerender"},
     "older prefetch": {"Accept": HTML, "Purpose": "prefetch"},
     "oldest prefetch": {"Accept": HTML, "X-Moz": "prefetch"},
     "image of an old browser": {"Accept": "image/*", "User-Agent": "Mozilla/5.0"},
     "script of an old browser": {"Accept": "*/*", "User-Agent": "Mozilla/5.0"},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("headers", BACKGROUND.values(), ids=BACKGROUND)
@@ -142,10 +146,14 @@ async def test_parallel_first_requests(site):
         cookie_jar=aiohttp.CookieJar(unsafe=True), headers={"Accept": HTML}
     ) as session:
         for room, status in (("open", 200), ("full", 503)):
-            replies = await asyncio.gather(*(fetch(session, f"{site.url}/{room}/") for _ in range(10)))
+            replies = await asyncio.gather(
+                *(fetch(session, f"{site.url}/{room}/") for _ in range(10))
+            )
             assert [each[0] for each in replies] == [status] * 10
             before = people(site, room)
-            again = await asyncio.gather(*(fetch(session, f"{site.url}/{room}/") for _ in range(10)))
+            again = await asyncio.gather(
+                *(fetch(session, f"{site.url}/{room}/") for _ in range(10))
+            )
             assert [each[0] for each in again] == [status] * 10
             assert [each[1] for each in again] == [0] * 10
             assert people(site, room) == before
@@ -163,7 +171,9 @@ async def test_a_page_and_its_assets_at_once(site):
     async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
         image = session.get(f"{site.url}/full/i", headers=BACKGROUND["image"])
         page = session.get(f"{site.url}/full/", headers={"Accept": HTML})
-        images = [session.get(f"{site.url}/full/{n}", headers=BACKGROUND["image"]) for n in range(20)]
+        images = [
+            session.get(f"{site.url}/full/{n}", headers=BACKGROUND["image"]) for n in range(20)
+        ]
         for reply in await asyncio.gather(image, page, *images):
             assert reply.status == 503
             await reply.read()

@@ -103,7 +103,11 @@ def test_leaving_by_the_form(site):
     visitor.get("/full/")
     before = site.room("full")["waiting"]
     left = visitor.post("/_waitroom/full/leave", b"next=%2Ffull%2Fx%3Fa%3D1", headers=FORM)
-    assert (left.status, left.data("state"), left.data("next")) == (200, "not_queued", "/full/x?a=1")
+    assert (left.status, left.data("state"), left.data("next")) == (
+        200,
+        "not_queued",
+        "/full/x?a=1",
+    )
     assert left.headers["Cache-Control"] == "no-store"
     assert site.room("full")["waiting"] == before - 1
     assert 'formaction="/_waitroom/full/join"' in left.text
@@ -153,7 +157,12 @@ def test_the_page_is_safe_to_show(site):
     reply = Visitor(site.url).get("/_waitroom/full/?next=/full/")
     assert reply.headers["Cache-Control"] == "no-store"
     policy = reply.headers["Content-Security-Policy"]
-    for rule in ("default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"):
+    for rule in (
+        "default-src 'none'",
+        "script-src 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+    ):
         assert rule in policy
     assert reply.all("Content-Security-Policy") == [policy]
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 
 import pytest
+import redis
 
+from sidecar.store.keys import room_key
 from tests.nginx.client import JSON, Visitor, room_cookies
+from tests.processes import wait_until
 from tests.site import Site, gated
 
 ROOMS = {
@@ -18,6 +21,7 @@ ROOMS = {
     "two": {"total_active_users": 1},
     "staff": {"total_active_users": 0},
     "idle": {"total_active_users": 1},
+    "released": {"total_active_users": 10},
 }
 STAFF = ("satisfy any;", "allow 10.1.0.0/16;", "deny all;")
 
@@ -25,7 +29,7 @@ STAFF = ("satisfy any;", "allow 10.1.0.0/16;", "deny all;")
 @pytest.fixture(scope="module")
 def site():
     locations = "".join(gated(f"/{room}/", room=room) for room in ROOMS)
-    for room in ("one", "two", "idle"):
+    for room in ("one", "two", "idle", "released"):
         locations += gated(f"/{room}/done", "include waitroom/release.conf;", room=room)
     locations += gated("/unknown/", room="nosuch")
     locations += gated("/returned", "return 200 in;", room="queued", to="")
@@ -117,6 +121,25 @@ def test_a_release_frees_the_slot(site):
     assert (done.status, done.json()["received"]) == (200, 5)
     assert entered(second, "/one/")
     assert first.get("/one/").waits
+
+
+def test_a_release_is_the_sites_doing(site):
+    """It is told apart from a visitor who leaves by the page's button."""
+    for room, path, how in (
+        ("released", "/released/done", "released"),
+        ("released", "/_waitroom/released/leave", "left"),
+    ):
+        visitor = Visitor(site.url)
+        assert visitor.get(f"/{room}/").status == 200
+        visitor.post(path)
+        wait_until(lambda how=how: how in events(site, "released"), f"the event {how}")
+
+
+def events(site, room):
+    """Why visitors went."""
+    with redis.Redis(unix_socket_path=str(site.redis_socket), decode_responses=True) as store:
+        entries = store.xrange(room_key(room, "events"))
+    return [value for _, fields in entries for value in fields.values()]
 
 
 def test_only_those_inside_release(site):

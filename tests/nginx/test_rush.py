@@ -7,6 +7,7 @@ import time
 
 import aiohttp
 import pytest
+
 from tests.site import Site
 
 CAP, CLIENTS, ROUNDS = 50, 500, 20

@@ -7,6 +7,7 @@ import time
 
 import aiohttp
 import pytest
+
 from tests.processes import wait_until
 from tests.site import Site
 
@@ -14,7 +15,9 @@ from tests.site import Site
 @pytest.fixture
 def site():
     # session_duration 30 s: a pass is due for renewal after 5 s.
-    with Site(rooms={"shop": {"total_active_users": 1, "session_duration": 30}}, replicas=2) as site:
+    with Site(
+        rooms={"shop": {"total_active_users": 1, "session_duration": 30}}, replicas=2
+    ) as site:
         yield site
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import aiohttp
 import pytest
+
 from tests.site import Site
 
 HTML = {"Accept": "text/html"}

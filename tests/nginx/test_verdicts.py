@@ -82,7 +82,12 @@ def test_kept_verdicts_are_each_visitors_own(site):
     try:
         good = inside.cookies["waitroom_open"]
         assert inside.get("/open").status == 200
-        for cookie in (None, f"waitroom_open={good}x", f"waitroom_open={good[:-1]}", "waitroom_open="):
+        for cookie in (
+            None,
+            f"waitroom_open={good}x",
+            f"waitroom_open={good[:-1]}",
+            "waitroom_open=",
+        ):
             reply = Visitor(site.url).get("/open", headers={"Cookie": cookie})
             assert (reply.status, reply.waits) == (503, True)
         elsewhere = inside.get("/full", headers={"Cookie": f"waitroom_full={good}"})
@@ -119,6 +124,14 @@ def test_a_renewal_is_not_kept(site, relay):
         reply = visitor.get("/other", headers={"Cookie": f"waitroom_other={old}"})
         assert (reply.status, len(room_cookies(reply, "other"))) == (200, 1)
     assert len(relay.checks()) == 2
+
+
+def test_a_verdict_is_not_kept_past_the_next_renewal(site, relay):
+    """A pass that is due in a second (at a sixth of its five minutes) is asked about each time."""
+    visitor = Visitor(site.url, cookies={"waitroom_other": signed_pass("other", age_s=49)})
+    for _ in range(3):
+        assert visitor.get("/other").status == 200
+    assert len(relay.checks()) == 3
 
 
 def test_a_release_holds_against_kept_verdicts(site):

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestClient
-from tests.conftest import Time, new_room_name
 
 from sidecar.base.clock import StoreClock
 from sidecar.base.metrics import Metrics
@@ -18,6 +17,7 @@ from sidecar.store.connect import close, connect
 from sidecar.store.rooms import RoomStore
 from sidecar.web.page import find_static
 from sidecar.web.routes import edge_app, ops_app
+from tests.conftest import Time, new_room_name
 
 KEYS = ["k" * 32]
 ADMIN_TOKEN = "admin-token-for-tests"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.web.conftest import ADMIN_TOKEN, cookie_of
 
 TOKEN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.web.conftest import cookie_of
 
 
@@ -92,7 +93,19 @@ async def test_a_ticket_waits_then_enters(replica):
 
 @pytest.mark.parametrize(
     "value",
-    ["", "x", "p~~~~", "t~" + "a" * 400, "p" * 8000, "é", '"', "%00", "t~1~2~3~4.5.6", "=;=", "p~a.b"],
+    [
+        "",
+        "x",
+        "p~~~~",
+        "t~" + "a" * 400,
+        "p" * 8000,
+        "é",
+        '"',
+        "%00",
+        "t~1~2~3~4.5.6",
+        "=;=",
+        "p~a.b",
+    ],
 )
 async def test_a_garbled_cookie_is_as_none(replica, value):
     """Replaced, never an error."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.web.conftest import HTML, cookie_of
 
 from sidecar.web.page import LANGUAGES, Page, choose_language, find_static
 from sidecar.web.waiting import safe_next
+from tests.web.conftest import HTML, cookie_of
 
 
 @pytest.fixture

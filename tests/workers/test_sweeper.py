@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.conftest import new_room_name
 
 from sidecar.base.clock import StoreClock
 from sidecar.base.metrics import Metrics
@@ -15,6 +14,7 @@ from sidecar.base.tokens import Tokens, new_visitor
 from sidecar.core.rooms import Room, Rooms
 from sidecar.store.rooms import RoomStore
 from sidecar.workers.sweeper import sweep, sweep_forever
+from tests.conftest import new_room_name
 
 
 @pytest.fixture

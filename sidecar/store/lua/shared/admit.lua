@@ -2,7 +2,7 @@
 local function pass_ends(started)
   local ends = (room.disable_session_renewal and started or now) + session_ms
   if room.session_max_duration then
-    ends = math.min(ends, started + room.session_max_duration * 1000)
+    ends = math.min(ends, started + whole_ms(room.session_max_duration))
   end
   return ends
 end

@@ -26,7 +26,10 @@ local function refresh_ms(ahead, jitter)
   if room.heartbeat_interval then
     refresh = room.heartbeat_interval * 1000
   else
-    refresh = ahead < NEAR_THE_DOOR and 2000 or math.min(48000, math.max(2000, (wait_ms(ahead) or 600000) / 10))
+    refresh = 2000
+    if ahead >= NEAR_THE_DOOR then
+      refresh = math.min(48000, math.max(2000, (wait_ms(ahead) or 600000) / 10))
+    end
     refresh = refresh * (1 + jitter / 4)
   end
   return math.floor(math.min(refresh, timeout_ms / 2))

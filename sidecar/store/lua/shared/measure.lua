@@ -6,8 +6,8 @@ local function memory_ends()
   return 2 * room.total_active_users + 20
 end
 
--- Ends and held_ms. Before anything was measured, a third of the room (one slot at least) is taken
--- to have been held for session_duration.
+-- Ends and held_ms. Before anything was measured, a third of the room (one slot at least)
+-- is taken to have been held for session_duration.
 local function held()
   if stats.ends then return stats.ends, stats.held_ms end
   local ends = math.max(1, room.total_active_users / 3)
@@ -42,10 +42,10 @@ local function measure_drops(by)
 end
 
 -- How far the measured rate may be off, as a share of it: by the error of a count that
--- fades, and by a third of what the memory still holds of the settings' guess and of the
--- first ones, who came in together and go together.
+-- fades, and by 0.3 of the part of the memory that is not filled yet, for until then it
+-- holds the settings' guess, and the first ones, who came in together and go together.
 local function spread()
   local ends = held()
-  local unproven = math.max(0, 1 - ends / memory_ends()) / 3
+  local unproven = 0.3 * math.max(0, 1 - ends / memory_ends())
   return math.min(1, math.sqrt(0.5 / ends + unproven * unproven))
 end

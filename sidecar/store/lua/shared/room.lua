@@ -40,8 +40,11 @@ for i = 1, #overrides, 2 do
     room[name] = value
   end
 end
-local session_ms = room.session_duration * 1000
-local claim_ms = room.claim_window * 1000
-local timeout_ms = room.heartbeat_timeout * 1000
+local function whole_ms(seconds)
+  return math.floor(seconds * 1000 + 0.5)
+end
+local session_ms = whole_ms(room.session_duration)
+local claim_ms = whole_ms(room.claim_window)
+local timeout_ms = whole_ms(room.heartbeat_timeout)
 
 -- @include "shared/stats"
