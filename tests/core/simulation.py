@@ -29,8 +29,9 @@ from sidecar.store.rooms import RoomStore
 from tests.conftest import new_room_name
 
 START_MS = 1_800_000_000_000
-#: Events of the same tick reach the store together, as they do from a busy replica.
-TICK_MS = 500
+#: Events of the same tick reach the store together, as they do from a busy replica. Ticks
+#: are uneven, so that slots come free between them and stand idle until the next.
+TICK_MS = (250, 750)
 SWEEP_MS = 120_000
 #: A visitor inside asks for a page about this often once the pass is due for renewal.
 RENEW_MS = (50_000, 80_000)
@@ -161,6 +162,7 @@ class _Player:
         self._sale = sale
         self._rng = random.Random(sale.seed)
         self._now_ms = START_MS
+        self._tick_ms = 0
         self._store = RoomStore(
             redis, room, settings=sale.settings.for_scripts(), clock=StoreClock(),
             now_ms=lambda: self._now_ms, timeout_s=10,
@@ -176,7 +178,8 @@ class _Player:
     async def play(self) -> Played:
         self._plan()
         while self._arrivals or self._alive:
-            self._now_ms += TICK_MS
+            self._tick_ms = self._rng.randint(*TICK_MS)
+            self._now_ms += self._tick_ms
             await self._account_before()
             await self._tick()
             await self._account_after()
@@ -291,14 +294,14 @@ class _Player:
             return
         active = keys.room_key(self._room, "active")
         ended = await self._redis.zrangebyscore(active, "-inf", self._now_ms, withscores=True)
-        self._played.free_ms += sum(min(TICK_MS, self._now_ms - int(at)) for _, at in ended)
+        self._played.free_ms += sum(min(self._tick_ms, self._now_ms - int(at)) for _, at in ended)
 
     async def _account_after(self) -> None:
         snapshot = await self._store.snapshot(revoked_since_ms=self._now_ms)
         if snapshot.waiting and self._alive > snapshot.provisional:
-            self._played.slot_ms += TICK_MS * self._sale.cap
-            self._played.free_ms += TICK_MS * (self._sale.cap - snapshot.active)
-            self._played.unclaimed_ms += TICK_MS * snapshot.provisional
+            self._played.slot_ms += self._tick_ms * self._sale.cap
+            self._played.free_ms += self._tick_ms * (self._sale.cap - snapshot.active)
+            self._played.unclaimed_ms += self._tick_ms * snapshot.provisional
         self._played.no_shows = int(snapshot.counters.get("expired_no_show", 0))
 
     async def _judge_order(self) -> None:
