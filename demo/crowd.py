@@ -75,9 +75,7 @@ def main() -> None:
     parser.add_argument("--url", default="http://localhost:8080")
     parser.add_argument("--visitors", type=int, default=20)
     parser.add_argument("--stay", type=float, default=20, help="mean stay inside, seconds")
-    parser.add_argument(
-        "--minutes", type=float, default=15, help="go home after this at the latest"
-    )
+    parser.add_argument("--minutes", type=float, default=15, help="go home after this")
     options = parser.parse_args()
     if urlsplit(options.url).hostname not in {"localhost", "127.0.0.1", "::1"}:
         parser.error("the crowd visits this machine only")

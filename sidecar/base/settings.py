@@ -38,6 +38,7 @@ _HIDDEN = {"secret_keys", "admin_token", "store"}
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\Z")
 _UNIT_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}
+RESERVED_NAMES = {"internal", "static"}
 ROOM_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,47}\Z")
 
 
@@ -151,6 +152,8 @@ def _store(value: str) -> str:
 def _room_name(value: str) -> str:
     if not ROOM_NAME.match(value):
         raise ValueError("a name has lower-case letters, digits, - and _, 48 at most")
+    if value in RESERVED_NAMES:
+        raise ValueError("the name is taken: /_waitroom/ has doors of its own called so")
     return value
 
 

@@ -6,6 +6,7 @@ heartbeats and renewals reach the store.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 #: A ticket that was signed longer ago is signed anew at a heartbeat.
 RESIGN_MS = 3_600_000
+#: How many unanswered newcomers a replica remembers.
+ORPHANS = 1000
 
 log = structlog.get_logger()
 
@@ -74,6 +77,8 @@ class Room:
     snapshot: Snapshot | None = None
     _revoked: dict[str, int] = field(default_factory=dict)
     _revoked_seen_ms: int = 0
+    #: Newcomers whose `enter` got no reply. Bounded: what is not released ends by itself.
+    _orphans: deque[str] = field(default_factory=lambda: deque(maxlen=ORPHANS))
 
     def __post_init__(self) -> None:
         self.settings = self.file_settings
@@ -116,7 +121,11 @@ class Room:
         return known
 
     async def refresh(self) -> Snapshot:
-        """Learns changed settings and revoked passes from the store."""
+        """Learns changed settings and revoked passes from the store, and gives it back the
+        slots that nobody knows they have."""
+        while self._orphans:
+            await self.store.leave(self._orphans[0], why="released")
+            self._orphans.popleft()
         while True:
             snapshot = await self.store.snapshot(revoked_since_ms=self._revoked_seen_ms)
             self._revoked.update(snapshot.revoked)
@@ -165,7 +174,12 @@ class Room:
 
     async def _enter(self) -> Answer:
         visitor = new_visitor()
-        standing = await self.store.enter(visitor)
+        try:
+            standing = await self.store.enter(visitor)
+        except StoreError:
+            # It may have been done all the same, for somebody who was given no cookie.
+            self._orphans.append(visitor)
+            raise
         newcomer = Ticket(visitor, standing.order, standing.now_ms, standing.epoch)
         answer = self._answer(standing, newcomer)
         if answer is None:  # no script says GONE to somebody new
@@ -185,7 +199,11 @@ class Room:
                 return Answer(State.ADMITTED, given, standing, token.joined_ms)
             case Outcome.WAITING:
                 ticket = Ticket(token.visitor, standing.order, token.joined_ms, standing.epoch)
-                keeps = isinstance(token, Ticket) and token.signed_ms > standing.now_ms - RESIGN_MS
+                keeps = (
+                    isinstance(token, Ticket)
+                    and token.epoch == standing.epoch
+                    and token.signed_ms > standing.now_ms - RESIGN_MS
+                )
                 return Answer(State.WAITING, None if keeps else ticket, standing, token.joined_ms)
             case Outcome.FULL:
                 return Answer(State.FULL, standing=standing)

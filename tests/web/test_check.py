@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sidecar.base.errors import StoreError
 from tests.web.conftest import cookie_of
 
 
@@ -241,3 +242,22 @@ async def test_another_replica_hears_of_a_release(replica):
     assert (await site.check(cookie)).status == 204
     site.turn.forward(1)
     assert (await site.check(cookie)).status == 401
+
+
+async def test_a_newcomer_whose_reply_was_lost_holds_no_slot(replica):
+    """The store did it, the answer came too late: the slot is given back with the next
+    refresh, and the visitor is told to wait."""
+    site = await replica()
+    enter = site.room.store.enter
+
+    async def late(visitor):
+        await enter(visitor)
+        raise StoreError("enter: the store did not answer in time")
+
+    site.room.store.enter = late
+    reply = await site.check()
+    assert (reply.status, "Set-Cookie" in reply.headers) == (401, False)
+    site.room.store.enter = enter
+    assert (await site.room.refresh()).active == 1  # released, held for its pass like any
+    site.turn.forward(5)
+    assert (await site.room.refresh()).active == 0
