@@ -23,6 +23,7 @@ from honcho.manager import Manager
 ROOT = Path(__file__).resolve().parent.parent
 DEMO = ROOT / "demo"
 OPS_PORTS = (8401, 8402)
+STOPPED = {None, 0, 130, 143}
 
 
 def main() -> None:
@@ -44,7 +45,8 @@ def main() -> None:
             manager.add_process(label, command, env=environment(), cwd=str(ROOT))
         threading.Thread(target=greet, args=(port, ops[0]), daemon=True).start()
         manager.loop()
-    sys.exit(manager.returncode or 0)
+    # Ctrl-C and SIGTERM are how it is meant to end.
+    sys.exit(0 if manager.returncode in STOPPED else manager.returncode)
 
 
 def commands(folder: Path, configs: list[Path]) -> dict[str, str]:
