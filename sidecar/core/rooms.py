@@ -100,7 +100,8 @@ class Room:
             if answer is None:
                 answer = await self._enter() if may_join else Answer(State.NOT_QUEUED)
         except StoreError as error:
-            log.warning("store_away", room=self.name, error=str(error))
+            # Counted, and said once a second by the refresher; here it would flood the log.
+            log.debug("store_away", room=self.name, error=str(error))
             if isinstance(token, Pass) and self._verifies(token):
                 return Answer(State.ADMITTED)
             if isinstance(token, Ticket):
@@ -123,9 +124,7 @@ class Room:
     async def refresh(self) -> Snapshot:
         """Learns changed settings and revoked passes from the store, and gives it back the
         slots that nobody knows they have."""
-        while self._orphans:
-            await self.store.leave(self._orphans[0], why="released")
-            self._orphans.popleft()
+        await self._release_orphans()
         while True:
             snapshot = await self.store.snapshot(revoked_since_ms=self._revoked_seen_ms)
             self._revoked.update(snapshot.revoked)
@@ -141,6 +140,15 @@ class Room:
         except ConfigError as error:
             log.error("overrides_ignored", room=self.name, problems=error.problems)
         return snapshot
+
+    async def _release_orphans(self) -> None:
+        while self._orphans:
+            visitor = self._orphans.popleft()  # at once: refreshes may run side by side
+            try:
+                await self.store.leave(visitor, why="released")
+            except StoreError:
+                self._orphans.append(visitor)
+                raise
 
     @property
     def is_open(self) -> bool:
