@@ -24,21 +24,6 @@ ROOT = Path(__file__).resolve().parent.parent
 SECRET = "test-secret-test-secret-test-secret-00"
 ADMIN_TOKEN = "test-admin-token-0000"
 
-#: What a newcomer writes, and nothing else.
-PLAIN_LOCATION = """
-location / {
-    set $waitroom_room shop;
-    include waitroom/location.conf;
-    proxy_pass http://origin;
-}
-location /done {
-    set $waitroom_room shop;
-    include waitroom/location.conf;
-    include waitroom/release.conf;
-    proxy_pass http://origin;
-}
-"""
-
 
 def gated(location: str, *lines: str, room: str = "shop", to: str = "http://origin") -> str:
     """A location with a waiting room; `lines` come after the include."""
@@ -53,6 +38,10 @@ def gated(location: str, *lines: str, room: str = "shop", to: str = "http://orig
             "",
         )
     )
+
+
+#: What a newcomer writes, and nothing else.
+PLAIN_LOCATION = gated("/") + gated("/done", "include waitroom/release.conf;")
 
 
 class Site(AbstractContextManager["Site"]):

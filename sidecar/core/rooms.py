@@ -122,8 +122,8 @@ class Room:
         return known
 
     async def refresh(self) -> Snapshot:
-        """Learns changed settings and revoked passes from the store, and gives it back the
-        slots that nobody knows they have."""
+        """Learns changed settings and revoked passes from the store; gives back the slots
+        that nobody knows they have."""
         await self._release_orphans()
         while True:
             snapshot = await self.store.snapshot(revoked_since_ms=self._revoked_seen_ms)

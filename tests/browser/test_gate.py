@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.site import Site
+from tests.site import Site, gated
 
 
 @pytest.fixture
@@ -19,6 +19,17 @@ def site():
 
 def position(page):
     return page.locator("#position")
+
+
+def one_inside_two_waiting(site, visitor):
+    """Three visitors, each arrived before the next comes."""
+    first, second, third = visitor(), visitor(), visitor()
+    for page in (first, second, third):
+        page.goto(f"{site.url}/page")
+        if page is not first:
+            expect(position(page)).to_be_visible()
+    expect(position(third)).to_have_text("2")
+    return first, second, third
 
 
 def test_in_wait_enter(site, visitor):
@@ -91,12 +102,7 @@ def test_without_javascript(site, visitor):
 
 def test_leaving_and_joining_again(site, visitor):
     """The leave button gives the place to the next; joining again is at the end."""
-    first, second, third = visitor(), visitor(), visitor()
-    for page in (first, second, third):
-        page.goto(f"{site.url}/page")
-        if page is not first:
-            expect(position(page)).to_be_visible()
-    expect(position(third)).to_have_text("2")
+    _, second, third = one_inside_two_waiting(site, visitor)
     second.get_by_role("button", name="Leave the line").click()
     expect(second.locator("h1")).to_have_text("You have left the line")
     expect(position(third)).to_have_text("1")
@@ -119,12 +125,7 @@ def test_leaving_without_javascript(site, visitor):
 
 def test_a_browser_that_dies_is_passed_over(site, visitor):
     """Whoever is behind a closed browser gets the slot, and is not kept waiting for it."""
-    first, second, third = visitor(), visitor(), visitor()
-    for page in (first, second, third):
-        page.goto(f"{site.url}/page")
-        if page is not first:
-            expect(position(page)).to_be_visible()
-    expect(position(third)).to_have_text("2")
+    first, second, third = one_inside_two_waiting(site, visitor)
     second.context.close()
     third.wait_for_timeout(8_000)  # overdue by more than claim_window
     first.goto(f"{site.url}/done")
@@ -171,20 +172,8 @@ def test_the_page_keeps_its_numbers_while_the_sidecar_is_away(site, visitor):
 
 def test_the_redirect_variant(visitor):
     """The page has an address of its own, and leads to the address that was asked for."""
-    locations = """
-        location / {
-            set $waitroom_room shop;
-            set $waitroom_mode redirect;
-            include waitroom/location.conf;
-            proxy_pass http://origin;
-        }
-        location /done {
-            set $waitroom_room shop;
-            include waitroom/location.conf;
-            include waitroom/release.conf;
-            proxy_pass http://origin;
-        }
-    """
+    locations = gated("/", "set $waitroom_mode redirect;")
+    locations += gated("/done", "include waitroom/release.conf;")
     with Site(locations=locations) as site:
         first, second = visitor(), visitor()
         first.goto(f"{site.url}/page")
