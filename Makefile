@@ -2,17 +2,21 @@
 
 PORT ?= 8080
 VISITORS ?= 20
+REPLICAS ?= 10
+QUICK ?=
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help install run crowd test lint types check clean
+.PHONY: help install run crowd test lint types check bench loadtest clean
 
 help:
 	@echo "make install the waitroom command, in .venv"
 	@echo "make run     install what is missing, run the demo on http://localhost:$(PORT) (PORT=)"
 	@echo "make crowd   bring visitors to the demo (VISITORS=)"
 	@echo "make test    install what is missing, run every test"
+	@echo "make bench   measure against plain nginx and a Lua design (QUICK=1)"
+	@echo "make loadtest  load a room with up to 3,000 users (REPLICAS=, QUICK=1)"
 	@echo "make check   the tests, and ruff and mypy before them"
 
 install: $(STAMP)
@@ -25,7 +29,7 @@ crowd: $(STAMP)
 	@$(BIN)/python demo/crowd.py --url http://localhost:$(PORT) --visitors $(VISITORS)
 
 test: $(STAMP)
-	@scripts/install-packages nginx redis-server chromium
+	@scripts/install-packages nginx redis-server chromium wrk libnginx-mod-http-lua lua-nginx-redis
 	@$(BIN)/pytest $(ARGS)
 
 lint: $(STAMP)
@@ -36,6 +40,14 @@ types: $(STAMP)
 	@$(BIN)/mypy
 
 check: lint types test
+
+bench: $(STAMP)
+	@scripts/install-packages nginx redis-server wrk libnginx-mod-http-lua lua-nginx-redis
+	@$(BIN)/python -m loadtest.bench $(if $(QUICK),--quick)
+
+loadtest: $(STAMP)
+	@scripts/install-packages nginx redis-server
+	@$(BIN)/python -m loadtest.cluster --replicas $(REPLICAS) $(if $(QUICK),--quick)
 
 $(STAMP): pyproject.toml constraints.txt
 	@scripts/make-venv $(PYTHON)

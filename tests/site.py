@@ -50,7 +50,9 @@ class Site(AbstractContextManager["Site"]):
     `rooms` are settings by room name. `http`, `server` and `locations` are nginx lines
     at those levels; `server` comes before the include, `locations` after it. `relay`
     stands between nginx and the replicas, given an edge's host:port; see `relays`.
-    `edges` are further host:port that nginx takes for replicas. `servers` are whole
+    `edges` are further host:port that nginx takes for replicas. `origin` are server-level
+    lines of an nginx that stands for the site instead of tests/origin.py: it costs little,
+    so that a measurement is about what stands before it. `servers` are whole
     configurations by server name, which a visitor chooses by the Host header. In all of
     these lines @port@ is nginx's own port, @origin@ the origin's, @folder@ the site's folder.
     """
@@ -67,11 +69,13 @@ class Site(AbstractContextManager["Site"]):
         relay: Callable[[str], Any] | None = None,
         edges: tuple[str, ...] = (),
         servers: dict[str, str] | None = None,
+        origin: str = "",
     ) -> None:
         self.rooms = rooms or {"shop": {"total_active_users": 1}}
         self._count = replicas
         self._locations, self._server, self._http = locations, server, http
         self._servers = servers or {}
+        self._origin = origin
         self._settings = settings or {}
         self._relay = relay
         self.relays: list[Any] = []
@@ -98,6 +102,7 @@ class Site(AbstractContextManager["Site"]):
         self._stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
         # nginx's workers may run as another user.
         self.folder.chmod(0o755)
+        (self.folder / "tmp").mkdir(mode=0o777)
         self.redis_socket = self.folder / "redis.sock"
         self.redis = self._run(
             "redis",
@@ -108,9 +113,7 @@ class Site(AbstractContextManager["Site"]):
         for number in range(self._count):
             self._start_replica(number)
         self.origin_port = free_port()
-        self.origin = self._run(
-            "origin", [sys.executable, str(ROOT / "tests" / "origin.py"), str(self.origin_port)]
-        )
+        self.origin = self._run("origin", self._origin_command())
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._write_nginx()
@@ -147,6 +150,19 @@ class Site(AbstractContextManager["Site"]):
         self._upstreams.append(f"127.0.0.1:{edge}")
         self.ops.append(f"http://127.0.0.1:{ops}")
 
+    def _origin_command(self) -> list[str]:
+        if not self._origin:
+            return [sys.executable, str(ROOT / "tests" / "origin.py"), str(self.origin_port)]
+        lines = self._origin.replace("@folder@", str(self.folder))
+        config = self.folder / "origin.conf"
+        config.write_text(
+            ORIGIN.format(
+                user=_user(), temporary=TEMPORARY.format(folder=self.folder),
+                folder=self.folder, port=self.origin_port, lines=lines,
+            )
+        )  # fmt: skip
+        return [nginx_binary(), "-p", str(self.folder), "-c", str(config)]
+
     def _write_nginx(self) -> None:
         includes = self.folder / "waitroom"
         shutil.copytree(ROOT / "nginx" / "waitroom", includes)
@@ -156,9 +172,8 @@ class Site(AbstractContextManager["Site"]):
         settings = settings.replace("/etc/nginx/waitroom/static", str(ROOT / "static"))
         settings = settings.replace("/var/run/waitroom", str(self.folder / "verdicts"))
         (includes / "settings.conf").write_text(settings)
-        (self.folder / "tmp").mkdir(mode=0o777)
         text = NGINX.format(
-            user="user root;" if os.geteuid() == 0 else "",
+            user=_user(), temporary=TEMPORARY.format(folder=self.folder),
             folder=self.folder, port=self.port, origin=self.origin_port,
             http=self._http, server=self._server, locations=self._locations,
             servers="\n".join(
@@ -195,6 +210,10 @@ def nginx_binary() -> str:
     return shutil.which("nginx") or "/usr/sbin/nginx"
 
 
+def _user() -> str:
+    return "user root;" if os.geteuid() == 0 else ""
+
+
 def _answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=2):
@@ -214,11 +233,7 @@ worker_processes 1;
 events {{ worker_connections 4096; }}
 http {{
     access_log off;
-    client_body_temp_path {folder}/tmp/body;
-    proxy_temp_path {folder}/tmp/proxy;
-    fastcgi_temp_path {folder}/tmp/fastcgi;
-    uwsgi_temp_path {folder}/tmp/uwsgi;
-    scgi_temp_path {folder}/tmp/scgi;
+    {temporary}
     upstream origin {{ server 127.0.0.1:{origin}; keepalive 64; }}
     {http}
     include waitroom/http.conf;
@@ -229,5 +244,30 @@ http {{
         {locations}
     }}
     {servers}
+}}
+"""
+
+TEMPORARY = """\
+client_body_temp_path {folder}/tmp/body;
+    proxy_temp_path {folder}/tmp/proxy;
+    fastcgi_temp_path {folder}/tmp/fastcgi;
+    uwsgi_temp_path {folder}/tmp/uwsgi;
+    scgi_temp_path {folder}/tmp/scgi;"""
+
+ORIGIN = """\
+{user}
+daemon off;
+pid {folder}/origin.pid;
+error_log {folder}/origin.log warn;
+worker_processes 1;
+events {{ worker_connections 8192; }}
+http {{
+    access_log off;
+    {temporary}
+    keepalive_requests 1000000;
+    server {{
+        listen 127.0.0.1:{port} backlog=4096;
+        {lines}
+    }}
 }}
 """
