@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 
 mpl.use("svg")
 
-from matplotlib.figure import Figure  # noqa: E402  # the backend is chosen first
+from matplotlib.figure import Figure
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: What is measured, and what it is measured against.
 OURS, PLAIN, OLD = "#0b7285", "#868e96", "#e8590c"
 
-_STYLE = {
+_STYLE: Any = {
     "svg.hashsalt": "waitroom",
     "svg.fonttype": "none",
     "font.family": "sans-serif",
