@@ -69,6 +69,16 @@ Seconds = Annotated[float, BeforeValidator(parse_duration), Field(allow_inf_nan=
 Count = Annotated[int, BeforeValidator(_not_bool)]
 
 
+#: What a replica does by itself.
+_NOT_FOR_SCRIPTS = {
+    "message",
+    "suspended",
+    "sweep_interval",
+    "queueing_status_code",
+    "shield_above",
+}
+
+
 class RoomSettings(BaseModel):
     """One room. Durations are in seconds; text such as "5m" is understood."""
 
@@ -88,6 +98,7 @@ class RoomSettings(BaseModel):
     sweep_interval: Seconds = Field(default=120, ge=1, le=3600)
     claim_window: Seconds = Field(default=30, ge=5, le=3600, validate_default=True)
     poll_limit: Count = Field(default=30, ge=1)
+    shield_above: Count = Field(default=500, ge=1, le=10_000_000)
     queueing_status_code: Annotated[Literal[200, 202, 429, 503], BeforeValidator(_from_text)] = 503
     message: str | None = Field(default=None, max_length=500)
 
@@ -111,7 +122,7 @@ class RoomSettings(BaseModel):
 
     def for_scripts(self) -> str:
         """The settings as the scripts read them: JSON, unset ones left out."""
-        values = self.model_dump(exclude_none=True, exclude={"message", "suspended"})
+        values = self.model_dump(exclude_none=True, exclude=_NOT_FOR_SCRIPTS)
         values["session_grace_ms"] = SESSION_GRACE_MS
         values["release_hold_ms"] = RELEASE_HOLD_MS
         return json.dumps(values)

@@ -6,6 +6,8 @@ heartbeats and renewals reach the store.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -25,6 +27,7 @@ from sidecar.base.model import (
 )
 from sidecar.base.tokens import Tokens, new_visitor
 from sidecar.core.estimate import estimate
+from sidecar.core.shield import Shelter, Shield
 from sidecar.store.rooms import REVOCATIONS_LIMIT, Snapshot
 
 if TYPE_CHECKING:
@@ -54,7 +57,8 @@ class Answer:
     joined_ms: int | None = None
     #: The store did not answer: newcomers wait, those inside keep passing.
     store_away: bool = False
-    #: Holds for VERDICT_TTL_MS: the pass verifies, and is not due to be renewed in that time.
+    #: Holds for VERDICT_TTL_MS: the pass verifies, and is not due to be renewed in that time;
+    #: or the shield is up before whoever comes without a cookie.
     is_settled: bool = False
 
     @property
@@ -79,14 +83,19 @@ class Room:
     _revoked_seen_ms: int = 0
     #: Newcomers whose `enter` got no reply. Bounded: what is not released ends by itself.
     _orphans: deque[str] = field(default_factory=lambda: deque(maxlen=ORPHANS))
+    _shield: Shield = field(default_factory=Shield)
+    _telling: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.settings = self.file_settings
 
-    async def check(self, token: Ticket | Pass | None, *, may_join: bool) -> Answer:
+    async def check(
+        self, token: Ticket | Pass | None, *, may_join: bool, is_asked: bool = False
+    ) -> Answer:
         """The verdict about one request.
 
-        `may_join`: whether a newcomer takes a place; otherwise they are told NOT_QUEUED.
+        `may_join`: whether a newcomer takes a place; otherwise they are told NOT_QUEUED, and
+        also while the shield is up, unless they ask for a place by name (`is_asked`).
         """
         if self.is_open:
             return Answer(State.ADMITTED)
@@ -98,7 +107,7 @@ class Room:
             else:
                 answer = None
             if answer is None:
-                answer = await self._enter() if may_join else Answer(State.NOT_QUEUED)
+                answer = await self._newcomer(may_join=may_join, is_asked=is_asked)
         except StoreError as error:
             # Counted, and said once a second by the refresher; here it would flood the log.
             log.debug("store_away", room=self.name, error=str(error))
@@ -135,6 +144,7 @@ class Room:
         self._revoked_seen_ms = newest
         self._forget_revoked(before_ms=snapshot.now_ms - self._pass_ms)
         self.snapshot = snapshot
+        self._shield.learn(snapshot.shield_until_ms)
         try:
             self.settings = self.file_settings.changed(snapshot.overrides)
         except ConfigError as error:
@@ -179,6 +189,30 @@ class Room:
 
     async def _by_ticket(self, ticket: Ticket) -> Answer | None:
         return self._answer(await self.store.beat(ticket), ticket)
+
+    async def _newcomer(self, *, may_join: bool, is_asked: bool) -> Answer:
+        if not may_join:
+            return Answer(State.NOT_QUEUED)
+        if not is_asked:
+            shelter = self._meet()
+            if shelter is not Shelter.NONE:
+                return Answer(State.NOT_QUEUED, is_settled=shelter is Shelter.UP)
+        return await self._enter()
+
+    def _meet(self) -> Shelter:
+        known_ms = self._shield.until_ms
+        shelter = self._shield.meet(self.settings.shield_above, self.clock.now_ms())
+        if self._shield.until_ms != known_ms:
+            log.warning("shield_up", room=self.name)
+            task = asyncio.create_task(self._tell_shield())
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+        return shelter
+
+    async def _tell_shield(self) -> None:
+        """So that all replicas raise theirs. Without the store, each has its own."""
+        with contextlib.suppress(StoreError):
+            await self.store.raise_shield(self._shield.until_ms)
 
     async def _enter(self) -> Answer:
         visitor = new_visitor()

@@ -30,6 +30,9 @@ BATCH_LIMIT = 128
 #: Revocations read at a time.
 REVOCATIONS_LIMIT = 1000
 
+#: The field of `stats` that says until when the shield is up.
+_SHIELD = "shield_until_ms"
+
 _VERBS = ("enter", "beat", "renew", "leave")
 
 
@@ -51,6 +54,8 @@ class Snapshot:
     counters: dict[str, float]
     #: visitor -> when it was revoked, ms
     revoked: dict[str, int]
+    #: Until when some replica's shield is up, ms; 0 when none ever was.
+    shield_until_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +137,7 @@ class RoomStore:
             for name, value in _pairs(config)
             if name not in {"epoch", "revision"}
         }
+        counters = {name: float(value) for name, value in _pairs(stats)}
         return Snapshot(
             now_ms=now,
             waiting=waiting,
@@ -141,7 +147,8 @@ class RoomStore:
             revision=revision,
             wait_ms=None if wait < 0 else wait,
             overrides=overrides,
-            counters={name: float(value) for name, value in _pairs(stats)},
+            shield_until_ms=int(counters.pop(_SHIELD, 0)),
+            counters=counters,
             revoked={name: int(float(value)) for name, value in _pairs(revoked)},
         )
 
@@ -173,6 +180,12 @@ class RoomStore:
         milliseconds = max(1, int(seconds * 1000))
         async with _translated("turn", self._timeout_s):
             return bool(await self._redis.set(key, "1", nx=True, px=milliseconds))
+
+    async def raise_shield(self, until_ms: int) -> None:
+        """Tells the other replicas, with their next snapshot, that newcomers come too fast."""
+        key = keys.room_key(self._room, "stats")
+        async with _translated("shield", self._timeout_s):
+            await self._redis.hset(key, _SHIELD, str(until_ms))  # type: ignore[misc] # typed for both kinds of client
 
     async def _range(self, name: str, offset: int, limit: int) -> list[tuple[str, int]]:
         async with _translated("list", self._timeout_s):

@@ -29,9 +29,9 @@ _STATUS = {
     State.FULL: 403,
     State.CLOSED: 403,
 }
-#: How long nginx may keep the verdict about a pass. It counts whole seconds, by a clock of
+#: How long nginx may keep a verdict, or a visitor's numbers. It counts whole seconds, by a clock of
 #: whole seconds, so what it is told it keeps for up to a second longer.
-_KEEP_S = str(VERDICT_TTL_MS // 1000 - 1)
+KEEP_S = str(VERDICT_TTL_MS // 1000 - 1)
 #: Unknown rooms that were logged already; each is a mistake in somebody's nginx.
 _MAX_LOGGED = 100
 
@@ -60,8 +60,8 @@ async def check(request: web.Request) -> web.Response:
         answer = replace(answer, token=given)  # what nginx forgets unless it is said again
     metrics.count_request(room.name, "check", answer.state)
     said = _answer_headers(room, answer, headers)
-    if answer.is_settled and answer.token is None:
-        said["X-Accel-Expires"] = _KEEP_S
+    if is_shared(answer, headers):
+        said["X-Accel-Expires"] = KEEP_S
     return _close_if_body(request, web.Response(status=_STATUS[answer.state], headers=said))
 
 
@@ -80,6 +80,17 @@ def _answer_headers(room: Room, answer: Answer, headers: Mapping[str, str]) -> d
         if answer.wait is not None:
             said["X-Waitroom-Wait"] = str(answer.wait.seconds)
     return said
+
+
+def is_shared(answer: Answer, headers: Mapping[str, str]) -> bool:
+    """Whether nginx may keep the verdict for all requests with the same cookie, or with none.
+
+    A denied visitor with a cookie is not one of them: of cookies that mean nothing there
+    are as many as a flood cares to send.
+    """
+    if not answer.is_settled or answer.token is not None:
+        return False
+    return answer.state is State.ADMITTED or "Cookie" not in headers
 
 
 def takes_place(headers: Mapping[str, str]) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from sidecar.base.model import Outcome, State
-from sidecar.web.check import takes_place
+from sidecar.web.check import KEEP_S, takes_place
 from sidecar.web.cookies import read_given, read_token, set_cookie
 from sidecar.web.keys import METRICS, PAGE, ROOMS
 from sidecar.web.page import CONTENT_SECURITY_POLICY, choose_language
@@ -66,7 +66,8 @@ def safe_next(value: str) -> str:
 
 async def _answer(request: web.Request, door: str, *, may_join: bool) -> web.Response:
     room = _room(request)
-    answer = await room.check(read_token(request.headers, room), may_join=may_join)
+    token = read_token(request.headers, room)
+    answer = await room.check(token, may_join=may_join, is_asked=True)
     request.app[METRICS].count_request(room.name, door, answer.state)
     if answer.store_away and answer.joined_ms is None:
         return problem(503, "The store does not answer", retry_after=STORE_RETRY_S)
@@ -88,12 +89,22 @@ async def _answer(request: web.Request, door: str, *, may_join: bool) -> web.Res
         headers=_NO_STORE,
     )
     _give_cookie(request, room, answer, response)
+    if _is_repeatable(request, answer):
+        response.headers["X-Accel-Expires"] = KEEP_S
     return response
+
+
+def _is_repeatable(request: web.Request, answer: Answer) -> bool:
+    """Whether nginx may answer the same question with the same words for a moment."""
+    if request.method != "GET" or answer.token is not None or request.query_string:
+        return False
+    return answer.state is State.WAITING or "Cookie" not in request.headers
 
 
 async def _shown(request: web.Request, door: str, *, may_join: bool) -> web.Response:
     room = _room(request)
-    answer = await room.check(read_token(request.headers, room), may_join=may_join)
+    token = read_token(request.headers, room)
+    answer = await room.check(token, may_join=may_join, is_asked=True)
     request.app[METRICS].count_request(room.name, door, answer.state)
     following = await _form_next(request) if request.method == "POST" else _query_next(request)
     response: web.Response

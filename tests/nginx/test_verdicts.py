@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from sidecar.base.model import VERDICT_TTL_MS
+from sidecar.base.model import HEARTBEAT_MIN_MS, VERDICT_TTL_MS
 from tests.nginx.client import HTML, JSON, Visitor, room_cookies
 from tests.nginx.relay import Relay
 from tests.nginx.stub import Stub, answer
@@ -114,6 +114,70 @@ def test_a_waiting_visitors_reload_reaches_the_sidecar(site, relay):
     for _ in range(5):
         assert visitor.get("/full").waits
     assert len(relay.checks()) == 5
+
+
+def test_a_poll_repeated_at_once_is_answered_by_nginx(site, relay):
+    """Two tabs, an impatient finger: the same numbers, and one question."""
+    visitor = Visitor(site.url)
+    visitor.get("/full")
+    relay.forget()
+    began = time.monotonic()
+    documents = [visitor.get("/_waitroom/full/status").json() for _ in range(30)]
+    assert len(relay.requests) <= 1 + (time.monotonic() - began)
+    assert {document["state"] for document in documents} == {"waiting"}
+    assert len({document["joined_at"] for document in documents}) == 1
+
+
+def test_a_poll_at_the_shortest_interval_is_a_heartbeat(site, relay):
+    visitor = Visitor(site.url)
+    visitor.get("/full")
+    for _ in range(2):
+        visitor.get("/_waitroom/full/status")
+        relay.forget()
+        time.sleep(HEARTBEAT_MIN_MS / 1000)
+        visitor.get("/_waitroom/full/status")
+        assert len(relay.requests) == 1
+
+
+def test_each_waiting_visitor_sees_their_own_numbers(site):
+    visitors = [Visitor(site.url) for _ in range(5)]
+    for visitor in visitors:
+        visitor.get("/full")
+    seen = [v.get("/_waitroom/full/status").json() for v in visitors for _ in range(2)]
+    assert len({document["position"] for document in seen}) == 5
+    assert [one["position"] for one in seen[::2]] == [one["position"] for one in seen[1::2]]
+
+
+def test_what_is_said_of_nobody_is_said_to_nobody_else(site, relay):
+    """Who has no place shares the answer; who has one never gets it; the other room's
+    nobody is told of the other room."""
+    nobody, other = Visitor(site.url), Visitor(site.url)
+    relay.forget()
+    for _ in range(3):
+        for visitor in (nobody, other):
+            document = visitor.get("/_waitroom/full/status").json()
+            assert (document["state"], document["room"]) == ("not_queued", "full")
+    assert len(relay.requests) <= 2
+    assert other.get("/_waitroom/one/status").json()["room"] == "one"
+    assert other.post("/_waitroom/full/join").status == 200
+    assert other.get("/_waitroom/full/status").json()["state"] == "waiting"
+    assert nobody.get("/_waitroom/full/status").json()["state"] == "not_queued"
+
+
+def test_joining_and_leaving_are_never_answered_from_memory(site):
+    visitor = Visitor(site.url, {"Accept": JSON})
+    for _ in range(3):
+        assert visitor.post("/_waitroom/full/join").json()["state"] == "waiting"
+        assert visitor.post("/_waitroom/full/leave").json()["state"] == "not_queued"
+
+
+def test_a_question_with_a_query_is_not_kept(site, relay):
+    """Its answer may be about the address that asked."""
+    visitor = Visitor(site.url)
+    relay.forget()
+    for _ in range(3):
+        visitor.get("/_waitroom/full/status?client=1")
+    assert len(relay.requests) == 3
 
 
 def test_a_renewal_is_not_kept(site, relay):
