@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from itsdangerous import BadSignature, TimestampSigner
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 COOKIE_PREFIX = "waitroom_"
 #: Nothing that we signed is longer; what is longer is not looked at.
 MAX_TOKEN_LENGTH = 512
+#: Tokens that a room remembers to have verified; some 6 MB when all are.
+REMEMBERED = 8192
 
 _VISITOR = re.compile(r"[A-Za-z0-9_-]{22}\Z")
 _SEPARATOR = "~"
@@ -61,6 +64,9 @@ class Tokens:
         self._signers = {
             kind: _Signer(keys, salt=f"waitroom/{room}/{kind}", clock=clock) for kind in _KINDS
         }
+        # The same cookie comes again with every request, and verifying is most of a verdict's
+        # cost. What does not verify raises, and is not remembered.
+        self._verified = lru_cache(REMEMBERED)(self._verify)
 
     def write(self, token: Ticket | Pass) -> str:
         fields = [token.visitor, token.order, token.joined_ms, token.epoch]
@@ -78,19 +84,20 @@ class Tokens:
         """
         if not text or len(text) > MAX_TOKEN_LENGTH:
             return None
-        signer = self._signers.get(text[0])
-        if signer is None:
-            return None
         try:
-            value, signed_at = signer.unsign(text.encode("ascii"), return_timestamp=True)
-            token = _parse(value.decode("ascii"), int(signed_at.timestamp()) * 1000)
-        except (BadSignature, ValueError, TypeError, OverflowError):
+            token = self._verified(text)
+        except (BadSignature, KeyError, ValueError, TypeError, OverflowError):
             # A version before or after this one may have signed other fields.
             return None
         oldest_ms = self._clock.now_ms() - TICKET_LIFETIME_MS
         if isinstance(token, Ticket) and token.signed_ms < oldest_ms:
             return None
         return token
+
+    def _verify(self, text: str) -> Ticket | Pass:
+        signer = self._signers[text[0]]
+        value, signed_at = signer.unsign(text.encode("ascii"), return_timestamp=True)
+        return _parse(value.decode("ascii"), int(signed_at.timestamp()) * 1000)
 
 
 def _parse(value: str, signed_ms: int) -> Ticket | Pass:

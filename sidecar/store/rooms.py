@@ -185,7 +185,7 @@ class RoomStore:
         """Tells the other replicas, with their next snapshot, that newcomers come too fast."""
         key = keys.room_key(self._room, "stats")
         async with _translated("shield", self._timeout_s):
-            await self._redis.hset(key, _SHIELD, str(until_ms))  # type: ignore[misc] # typed for both kinds of client
+            await self._redis.hset(key, _SHIELD, str(until_ms))
 
     async def _range(self, name: str, offset: int, limit: int) -> list[tuple[str, int]]:
         async with _translated("list", self._timeout_s):
