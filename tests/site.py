@@ -97,18 +97,9 @@ class Site(AbstractContextManager["Site"]):
         self._stack.close()
 
     def _start(self) -> None:
-        # Not under pytest's folder: a unix socket's path has 107 bytes at most.
-        self.folder = Path(tempfile.mkdtemp(prefix="wr-"))
-        self._stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
-        # nginx's workers may run as another user.
-        self.folder.chmod(0o755)
-        (self.folder / "tmp").mkdir(mode=0o777)
+        self.folder = make_folder(self._stack)
         self.redis_socket = self.folder / "redis.sock"
-        self.redis = self._run(
-            "redis",
-            ["redis-server", "--port", "0", "--unixsocket", str(self.redis_socket),
-             "--save", "", "--dir", str(self.folder)],
-        )  # fmt: skip
+        self.redis = self._run("redis", redis_command(self.redis_socket))
         wait_until(self.redis_socket.exists, "redis-server")
         for number in range(self._count):
             self._start_replica(number)
@@ -121,10 +112,10 @@ class Site(AbstractContextManager["Site"]):
             "nginx",
             [nginx_binary(), "-p", str(self.folder), "-c", str(self.folder / "nginx.conf")],
         )
-        wait_until(lambda: _answers(f"http://127.0.0.1:{self.origin_port}/"), "the origin")
+        wait_until(lambda: answers(f"http://127.0.0.1:{self.origin_port}/"), "the origin")
         for ops in self.ops:
-            wait_until(lambda ops=ops: _answers(f"{ops}/readyz"), "a replica")
-        wait_until(lambda: _answers(f"{self.url}/_waitroom/"), f"nginx: {self.nginx.output}")
+            wait_until(lambda ops=ops: answers(f"{ops}/readyz"), "a replica")
+        wait_until(lambda: answers(f"{self.url}/_waitroom/"), f"nginx: {self.nginx.output}")
 
     def _start_replica(self, number: int) -> None:
         edge, ops = free_port(), free_port()
@@ -153,15 +144,7 @@ class Site(AbstractContextManager["Site"]):
     def _origin_command(self) -> list[str]:
         if not self._origin:
             return [sys.executable, str(ROOT / "tests" / "origin.py"), str(self.origin_port)]
-        lines = self._origin.replace("@folder@", str(self.folder))
-        config = self.folder / "origin.conf"
-        config.write_text(
-            ORIGIN.format(
-                user=_user(), temporary=TEMPORARY.format(folder=self.folder),
-                folder=self.folder, port=self.origin_port, lines=lines,
-            )
-        )  # fmt: skip
-        return [nginx_binary(), "-p", str(self.folder), "-c", str(config)]
+        return origin_command(self.folder, self.origin_port, self._origin)
 
     def _write_nginx(self) -> None:
         includes = self.folder / "waitroom"
@@ -173,7 +156,7 @@ class Site(AbstractContextManager["Site"]):
         settings = settings.replace("/var/run/waitroom", str(self.folder / "verdicts"))
         (includes / "settings.conf").write_text(settings)
         text = NGINX.format(
-            user=_user(), temporary=TEMPORARY.format(folder=self.folder),
+            user=user_line(), temporary=TEMPORARY.format(folder=self.folder),
             folder=self.folder, port=self.port, origin=self.origin_port,
             http=self._http, server=self._server, locations=self._locations,
             servers="\n".join(
@@ -181,9 +164,7 @@ class Site(AbstractContextManager["Site"]):
                 for name, lines in self._servers.items()
             ),
         )  # fmt: skip
-        own = {"@port@": self.port, "@origin@": self.origin_port, "@folder@": self.folder}
-        for name, value in own.items():
-            text = text.replace(name, str(value))
+        text = fill(text, port=self.port, origin=self.origin_port, folder=self.folder)
         (self.folder / "nginx.conf").write_text(text)
 
     def _run(self, name: str, command: list[str]) -> Process:
@@ -206,15 +187,50 @@ class Site(AbstractContextManager["Site"]):
         return document
 
 
+def make_folder(stack: ExitStack) -> Path:
+    """A site's temporary folder, which goes with `stack`."""
+    # Not under pytest's folder: a unix socket's path has 107 bytes at most.
+    folder = Path(tempfile.mkdtemp(prefix="wr-"))
+    stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    # nginx's workers may run as another user.
+    folder.chmod(0o755)
+    (folder / "tmp").mkdir(mode=0o777)
+    return folder
+
+
+def redis_command(socket: Path, *options: str) -> list[str]:
+    return ["redis-server", "--port", "0", "--unixsocket", str(socket),
+            "--save", "", "--dir", str(socket.parent), *options]  # fmt: skip
+
+
+def origin_command(folder: Path, port: int, lines: str) -> list[str]:
+    """Writes the configuration of an nginx that stands for the site; returns its command."""
+    config = folder / "origin.conf"
+    config.write_text(
+        ORIGIN.format(
+            user=user_line(), temporary=TEMPORARY.format(folder=folder),
+            folder=folder, port=port, lines=fill(lines, folder=folder),
+        )
+    )  # fmt: skip
+    return [nginx_binary(), "-p", str(folder), "-c", str(config)]
+
+
+def fill(text: str, **values: object) -> str:
+    """`text` with each @name@ replaced by its value."""
+    for name, value in values.items():
+        text = text.replace(f"@{name}@", str(value))
+    return text
+
+
 def nginx_binary() -> str:
     return shutil.which("nginx") or "/usr/sbin/nginx"
 
 
-def _user() -> str:
+def user_line() -> str:
     return "user root;" if os.geteuid() == 0 else ""
 
 
-def _answers(url: str) -> bool:
+def answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=2):
             return True
@@ -230,7 +246,7 @@ daemon off;
 pid {folder}/nginx.pid;
 error_log {folder}/nginx.log warn;
 worker_processes 1;
-events {{ worker_connections 4096; }}
+events {{ worker_connections 16384; }}
 http {{
     access_log off;
     {temporary}
@@ -262,6 +278,7 @@ error_log {folder}/origin.log warn;
 worker_processes 1;
 events {{ worker_connections 8192; }}
 http {{
+    log_format load '$msec $http_x_load_visitor';
     access_log off;
     {temporary}
     keepalive_requests 1000000;
