@@ -50,6 +50,14 @@ class _Signer(TimestampSigner):
     def __init__(self, keys: list[str], *, salt: str, clock: StoreClock) -> None:
         super().__init__(keys, salt=salt, key_derivation="hmac", digest_method=hashlib.sha256)
         self._clock = clock
+        self._derived: dict[str | bytes | None, bytes] = {}
+
+    def derive_key(self, secret_key: str | bytes | None = None) -> bytes:
+        """Once for each key, not for each token."""
+        key = self._derived.get(secret_key)
+        if key is None:
+            key = self._derived[secret_key] = super().derive_key(secret_key)
+        return key
 
     def get_timestamp(self) -> int:
         return self._clock.now_ms() // 1000

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 #: When to look again while nothing better is known, seconds.
 DEFAULT_REFRESH_S = 5.0
 _NO_STORE = {"Cache-Control": "no-store"}
+_JSON = {**_NO_STORE, "Content-Type": "application/json; charset=utf-8"}
 
 
 async def status(request: web.Request) -> web.Response:
@@ -83,11 +84,7 @@ async def _answer(request: web.Request, door: str, *, may_join: bool) -> web.Res
     if "client" in request.query:
         # Their own address, as nginx names it: `waitroom doctor` finds a wrong one by it.
         document["client"] = request.headers.get("X-Real-IP")
-    response = web.Response(
-        text=json.dumps(document),
-        content_type="application/json",
-        headers=_NO_STORE,
-    )
+    response = web.Response(body=json.dumps(document).encode(), headers=_JSON)
     _give_cookie(request, room, answer, response)
     if _is_repeatable(request, answer):
         response.headers["X-Accel-Expires"] = KEEP_S

@@ -22,7 +22,8 @@ ROOM_SCRIPTS = sorted((LUA_ROOT / "rooms").glob("*.lua"))
 #: What the scripts may ask of the store: each is in Redis 6.2.
 COMMANDS = {
     "HDEL", "HGET", "HGETALL", "HINCRBY", "HMGET", "HSET", "PEXPIRE", "TIME", "UNLINK", "XADD",
-    "ZADD", "ZCARD", "ZCOUNT", "ZPOPMIN", "ZRANGE", "ZRANGEBYSCORE", "ZRANK", "ZREM", "ZSCORE",
+    "ZADD", "ZCARD", "ZCOUNT", "ZMSCORE", "ZPOPMIN", "ZRANGE", "ZRANGEBYSCORE", "ZRANK", "ZREM",
+    "ZREMRANGEBYRANK", "ZSCORE",
 }  # fmt: skip
 
 

@@ -10,14 +10,16 @@ measure_start()
 expire()
 
 -- First everybody is noted as present, so that the call passes over none of them.
-local function arrive(visitor, order, ticket_epoch)
-  local score = redis_call('ZSCORE', DUE, visitor)
+-- Its `due` is moved at once only where the call would drop it; else once, by stand().
+local function arrive(visitor, score, order, ticket_epoch)
   if score then
-    redis_call('ZADD', DUE, int(now), visitor)
-    return early_poll(visitor, score)
+    local due = tonumber(score)
+    if due_at(due) + claim_ms < now then redis_call('ZADD', DUE, int(now), visitor) end
+    return early_poll(visitor, due)
   end
   if redis_call('ZSCORE', REVOKED, visitor) then return nil end
   if redis_call('ZSCORE', ACTIVE, visitor) then return 0 end
+  ticket_epoch = tonumber(ticket_epoch)
   if ticket_epoch < epoch then return nil end
   if ticket_epoch > epoch then -- the store was emptied; the ticket is signed, believe it
     epoch = ticket_epoch
@@ -28,18 +30,25 @@ local function arrive(visitor, order, ticket_epoch)
   return 0
 end
 
-local limits = {}
-for i = 3, #ARGV, 4 do
-  limits[i] = arrive(ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]))
+local visitors = batch(4)
+local scores = redis_call('ZMSCORE', DUE, unpack(visitors))
+local limits, present = {}, {}
+for n, visitor in ipairs(visitors) do
+  if present[visitor] then -- a second tab
+    limits[n] = 0
+  else
+    local i = 4 * n
+    limits[n] = arrive(visitor, scores[n], ARGV[i], ARGV[i + 1])
+    present[visitor] = limits[n] ~= nil
+  end
 end
 call_next()
 local replies = {}
-for i = 3, #ARGV, 4 do
-  if limits[i] then
-    replies[#replies + 1] = stand(ARGV[i], tonumber(ARGV[i + 1]), limits[i],
-      tonumber(ARGV[i + 3]))
+for n, visitor in ipairs(visitors) do
+  if limits[n] then
+    replies[n] = stand(visitor, ARGV[4 * n], limits[n], ARGV[4 * n + 2])
   else
-    replies[#replies + 1] = refused_reply(GONE, 0)
+    replies[n] = refused_reply(GONE, 0)
   end
 end
 return headed(replies)

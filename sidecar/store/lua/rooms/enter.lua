@@ -5,46 +5,33 @@
 -- @include "shared/room"
 -- @include "shared/expire"
 -- @include "shared/call"
--- @include "shared/standing"
 measure_start()
 expire()
 call_next()
+-- @include "shared/newcomer"
 
--- Whoever waits after a call could not be called, so a newcomer is admitted at once only
--- where nobody does.
-local function enter(visitor, draw)
-  -- A call that is repeated late must not bring back who has left since.
-  if redis_call('ZSCORE', REVOKED, visitor) then return refused_reply(GONE, 0) end
-  local known = redis_call('ZSCORE', ACTIVE, visitor)
-  if known then return claim(visitor, now * 1000, known) end -- the first reply was lost
-  local order = redis_call('ZSCORE', WAITING, visitor)
-  if not order then
-    order = next_order(draw)
-    local waiting = redis_call('ZCARD', WAITING)
-    if waiting == 0 and not room.queue_all
-      and redis_call('ZCARD', ACTIVE) < room.total_active_users and rate_tokens() >= 1 then
-      spend_token()
-      event('admitted', visitor, 'at_once')
-      return admitted_reply(order, now, admit(visitor, now))
-    end
-    if room.queueing_method == 'reject' then
-      count('rejected')
-      return refused_reply(REJECTED, refresh_ms(0, draw))
-    end
-    if room.max_waiting and waiting >= room.max_waiting then
-      count('refused_full')
-      return refused_reply(FULL, refresh_ms(waiting, draw))
-    end
-    join(visitor, order, 'new')
+local visitors = batch(2)
+local revoked = redis_call('ZMSCORE', REVOKED, unpack(visitors))
+local sessions = redis_call('ZMSCORE', ACTIVE, unpack(visitors))
+local places = redis_call('ZMSCORE', WAITING, unpack(visitors))
+local met, replies = {}, {}
+for n, visitor in ipairs(visitors) do
+  local session, place, draw = sessions[n], places[n], tonumber(ARGV[2 * n + 2])
+  if met[visitor] then -- twice in this batch: now there is a session or place
+    flush()
+    session = redis_call('ZSCORE', ACTIVE, visitor)
+    place = redis_call('ZSCORE', WAITING, visitor)
   end
-  local ahead = redis_call('ZRANK', WAITING, visitor)
-  -- Nobody holds a place for longer than claim_window without a poll: ask in half of it.
-  local refresh = math.min(refresh_ms(ahead, draw), math.floor(claim_ms / 2))
-  return waiting_reply(order, ahead, refresh, 0)
-end
-
-local replies = {}
-for i = 3, #ARGV, 2 do
-  replies[#replies + 1] = enter(ARGV[i], tonumber(ARGV[i + 1]))
+  met[visitor] = true
+  if revoked[n] then -- a call that is repeated late must not bring back who has left since
+    replies[n] = refused_reply(GONE, 0)
+  elseif session then -- the first reply was lost
+    replies[n] = claim(visitor, now * 1000, session)
+  elseif place then
+    flush()
+    replies[n] = wait_here(place, redis_call('ZRANK', WAITING, visitor), draw)
+  else
+    replies[n] = enter(visitor, draw)
+  end
 end
 return headed(replies)

@@ -10,6 +10,7 @@ measure_start()
 
 -- The reply to a revoked pass, and to one whose session is there; else nil.
 local function keep(visitor, order, started)
+  flush()
   if redis_call('ZSCORE', REVOKED, visitor) then return refused_reply(GONE, 0) end
   local ends = redis_call('ZSCORE', ACTIVE, visitor)
   if not ends then return nil end
@@ -43,5 +44,5 @@ each(keep) -- before anything expires: a pass that still verifies must find its 
 expire()
 each(function(...) return keep(...) or restore(...) end)
 call_next()
-each(function(visitor, order) return stand(visitor, order, 0, 0) end)
+each(function(visitor, order) return stand(visitor, int(order), 0, 0) end)
 return headed(replies)

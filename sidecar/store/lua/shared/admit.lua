@@ -12,7 +12,7 @@ end
 -- Returns when the new pass ends, ms.
 local function admit(visitor, started, promised)
   local ends = math.max(pass_ends(started), promised or 0)
-  redis_call('ZADD', ACTIVE, int(ends + room.session_grace_ms), visitor)
-  redis_call('ZADD', ADMITTED, int(started), visitor)
+  put(ACTIVE, int(ends + room.session_grace_ms), visitor)
+  put(ADMITTED, int(started), visitor)
   return ends
 end

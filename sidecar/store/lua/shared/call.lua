@@ -1,32 +1,51 @@
 -- @include "shared/due"
 -- @include "shared/rate"
 -- @include "shared/measure"
--- While a slot is free and the rate allows, gives the head of the line a provisional
--- session. A head whose heartbeat is overdue by more than claim_window (or not in `due`: a
--- store that evicts took it) is dropped, and nobody waits for it. Returns how many left.
+-- Gives the head of the line its provisional session if its heartbeat (its score in `due`)
+-- was in time; else drops it. Whether it was.
+local function call(visitor, score)
+  local due = due_at(tonumber(score or 0))
+  if due + claim_ms < now then
+    measure_drops(1)
+    event('expired', visitor, 'silent')
+    return false
+  end
+  put(ACTIVE, int(math.max(due, now) + claim_ms), visitor)
+  spend_token()
+  event('called', visitor, 'head')
+  return true
+end
+
+-- While a slot is free and the rate allows, calls the head of the line. A head whose
+-- heartbeat is overdue by more than claim_window (or not in `due`: a store that evicts took
+-- it) is dropped, and nobody waits for it. Returns how many left.
 local function call_next()
+  flush()
   if room.queue_all then return 0 end
   local free = room.total_active_users - redis_call('ZCARD', ACTIVE)
   if free <= 0 then return 0 end
   local tokens = rate_tokens()
   local popped = 0
+  -- As many at a time as would all be called, if none of them is silent.
   while free > 0 and tokens >= 1 and popped < BOUND do
-    local head = redis_call('ZPOPMIN', WAITING)
-    local visitor = head[1]
-    if not visitor then break end
-    popped = popped + 1
-    local due = due_at(redis_call('ZSCORE', DUE, visitor) or 0)
-    redis_call('ZREM', DUE, visitor)
-    if due + claim_ms < now then
-      measure_drops(1)
-      event('expired', visitor, 'silent')
-    else
-      redis_call('ZADD', ACTIVE, int(math.max(due, now) + claim_ms), visitor)
-      free = free - 1
-      spend_token()
-      tokens = tokens - 1
-      event('called', visitor, 'head')
+    local most = math.min(free, math.floor(tokens), BOUND - popped)
+    local heads = redis_call('ZPOPMIN', WAITING, most)
+    local visitors = {}
+    for i = 1, #heads, 2 do
+      visitors[#visitors + 1] = heads[i]
     end
+    if #visitors == 0 then break end
+    popped = popped + #visitors
+    local scores = redis_call('ZMSCORE', DUE, unpack(visitors))
+    redis_call('ZREM', DUE, unpack(visitors))
+    for i, visitor in ipairs(visitors) do
+      if call(visitor, scores[i]) then
+        free = free - 1
+        tokens = tokens - 1
+      end
+    end
+    if #visitors < most then break end
   end
+  flush()
   return popped
 end

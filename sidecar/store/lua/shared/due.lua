@@ -6,14 +6,14 @@ local function unpolled_score()
   return string.format('%.1f', now + claim_ms - timeout_ms + 0.5)
 end
 
--- When the heartbeat was due: for an unpolled place when it was taken, or about then where
--- the two settings have changed since; in no case later than now.
-local function due_at(score)
-  local due = tonumber(score)
+-- A score, as a number, for when the heartbeat was due: for an unpolled place when it was
+-- taken, or about then where the two settings have changed since; in no case later than now.
+local function due_at(due)
   if due % 1 ~= 0 then return math.min(now, due - 0.5 - claim_ms + timeout_ms) end
   return due
 end
 
-local function is_unpolled(score)
-  return tonumber(score) % 1 ~= 0
+-- Whether a poll (a score as a number) comes before it is due.
+local function is_early(due)
+  return now < due and due % 1 == 0
 end

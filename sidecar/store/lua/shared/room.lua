@@ -8,7 +8,7 @@ local POLLS, CONFIG, STATS, EVENTS = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 
 local redis_call = redis.call
 -- The most members that one loop of a script touches; what is left is the next script's.
-local BOUND = 200
+local BOUND = 150
 -- The stream keeps about this many events.
 local EVENTS_KEPT = 100000
 
@@ -47,4 +47,5 @@ local session_ms = whole_ms(room.session_duration)
 local claim_ms = whole_ms(room.claim_window)
 local timeout_ms = whole_ms(room.heartbeat_timeout)
 
+-- @include "shared/later"
 -- @include "shared/stats"

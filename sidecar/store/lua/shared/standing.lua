@@ -19,22 +19,27 @@ local function claim(visitor, order, ends)
   return admitted_reply(order, now, admit(visitor, now))
 end
 
-local function waiting_reply(order, ahead, refresh, limited)
-  return {WAITS, int(order), 0, 0, ahead, refresh, math.floor(wait_ms(ahead) or -1), limited}
+-- The order as text.
+local function waiting_reply(order, ahead, refresh, wait, limited)
+  return {WAITS, order, 0, 0, ahead, refresh, math.floor(wait or -1), limited}
 end
 
--- For somebody just heard of, who is in line or called: says when to come back, and notes it.
+-- For somebody just heard of (the order is text), who is in line or called: says when to
+-- come back, and notes it.
 local function stand(visitor, order, limited, jitter)
   local ahead = redis_call('ZRANK', WAITING, visitor)
   if not ahead then
+    flush()
     local ends = redis_call('ZSCORE', ACTIVE, visitor)
     if ends then return claim(visitor, order, ends) end
     join(visitor, order, 'ticket') -- a store that evicts took `waiting`: nobody slips in
+    flush()
     return stand(visitor, order, limited, jitter)
   end
-  local refresh = math.max(limited, refresh_ms(ahead, jitter))
-  redis_call('ZADD', DUE, int(now + refresh), visitor)
-  return waiting_reply(order, ahead, refresh, limited)
+  local wait = wait_ms(ahead)
+  local refresh = math.max(limited, refresh_ms(ahead, wait, jitter))
+  put(DUE, int(now + refresh), visitor)
+  return waiting_reply(order, ahead, refresh, wait, limited)
 end
 
 local function refused_reply(outcome, refresh)

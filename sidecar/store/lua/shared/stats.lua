@@ -14,14 +14,16 @@ end
 
 -- kind: joined called admitted expired left released; why: how it came about. Each kind is
 -- counted, and each way a stay can end by itself.
+local at = int(now)
 local function event(kind, visitor, why)
   count(kind)
   if kind == 'expired' then count('expired_' .. why) end
   redis_call('XADD', EVENTS, 'MAXLEN', '~', EVENTS_KEPT, '*',
-    'kind', kind, 'visitor', visitor, 'why', why, 'at', int(now))
+    'kind', kind, 'visitor', visitor, 'why', why, 'at', at)
 end
 
 local function finish()
+  flush()
   local fields = {}
   for _, name in ipairs(NUMBERS) do
     if stats[name] then

@@ -48,6 +48,7 @@ end
 -- The same for everybody in a batch, so found once.
 local pace
 local function find_pace()
+  flush()
   local ends, held_ms = held()
   local hold_ms = held_ms / ends
   local rate = room.total_active_users / hold_ms

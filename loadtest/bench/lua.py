@@ -1,0 +1,151 @@
+"""The Lua design as it is measured (baselines/lua).
+
+Its visitors poll every ten seconds. Who is denied is redirected to the waiting page and
+fetches it; a flood does not.
+"""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import redis
+
+from loadtest.baselines.lua.site import LuaSite
+from loadtest.bench.runs import Load, Reply, Request, Room
+from loadtest.bench.systems import (
+    DEEP,
+    DEEP_POLLED,
+    OPEN_CAP,
+    ORIGIN,
+    RUSH_CAP,
+    VISITORS,
+    WAITING,
+    is_site,
+    mixed,
+    poll,
+    spread,
+    visit,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+POLLS_PER_MINUTE = 6.0
+_PAGE = "/queue/waiting.html"
+_AT_ONCE = 5_000
+
+
+class Lua(AbstractContextManager["Lua"]):
+    name = "lua"
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self.site = LuaSite(max_active=1, origin=ORIGIN)
+        self._stack.enter_context(self.site)
+        self._redis = redis.Redis(unix_socket_path=str(self.site.redis_socket))
+        self._stack.callback(self._redis.close)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def url(self) -> str:
+        return str(self.site.url)
+
+    @property
+    def port(self) -> int:
+        return int(self.site.port)
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.site.folder)
+
+    @property
+    def pids(self) -> dict[str, list[int]]:
+        return {
+            "nginx": [self.site.nginx.pid],
+            "redis": [self.site.redis.pid],
+            "origin": [self.site.origin.pid],
+        }
+
+    def room(self, workload: str) -> Room | None:  # noqa: ARG002 - it has one room
+        return Room(self.site.authorized, self.site.waiting, self.site.max_active)
+
+    def served(self, reply: Reply) -> str:
+        if is_site(reply):
+            return "site"
+        if reply.status == 302 and reply.headers.get("Location", "").endswith(_PAGE):
+            return "place" if "Set-Cookie" in reply.headers else "redirect"
+        if reply.status == 200 and b'"state":"waiting"' in reply.body:
+            return "status"
+        if reply.status == 200 and b"<html" in reply.body:
+            return "page"
+        return f"status {reply.status}"
+
+    def prepare(self, workload: str) -> Load | None:
+        """Nothing is left of the run before."""
+        made: dict[str, Callable[[], Load]] = {
+            "admitted": self._admitted,
+            "newcomers": lambda: self._arriving(OPEN_CAP, visit("/", "site")),
+            "full": lambda: self._arriving(1, visit("/", "place"), visit(_PAGE, "page")),
+            "flood": lambda: self._arriving(1, visit("/", "place")),
+            "polls": self._polls,
+            "mix": self._mix,
+            "deep": self._deep,
+            "rush": self._rush,
+        }
+        return made[workload]() if workload in made else None
+
+    def _admitted(self) -> Load:
+        return Load(self._passes(VISITORS))
+
+    def _arriving(self, cap: int, *requests: Request) -> Load:
+        self._fill(cap, inside=1 if cap == 1 else 0)
+        return Load(list(requests), each=len(requests), joins=True)
+
+    def _polls(self) -> Load:
+        self._fill(1, inside=1)
+        return Load(self._polling(WAITING, WAITING), apart=True)
+
+    def _mix(self) -> Load:
+        passes = self._passes(VISITORS)
+        return Load(mixed(passes, self._polling(WAITING // 2, WAITING // 2), visit("/", "place")))
+
+    def _deep(self) -> Load:
+        self._fill(1, inside=1)
+        requests = self._polling(DEEP, DEEP_POLLED)
+        return Load(requests, apart=True, polls_per_minute=POLLS_PER_MINUTE)
+
+    def _rush(self) -> Load:
+        self._fill(RUSH_CAP)
+        requests = [visit("/", "site", "place")]
+        return Load(requests, joins=True, count=True, connections=256)
+
+    def _fill(self, cap: int, inside: int = 0) -> list[str]:
+        self.site.max_active = cap
+        self.site.flush()
+        visitors = [secrets.token_hex(16) for _ in range(inside)]
+        if inside:
+            self._redis.sadd("queue:authorized:set", *visitors)
+            self._redis.set("queue:active:count", inside)
+        return visitors
+
+    def _passes(self, number: int) -> list[Request]:
+        return [
+            visit("/", "site", cookie=f"queue_id={visitor}; queue_authorized=1")
+            for visitor in self._fill(number, inside=number)
+        ]
+
+    def _polling(self, number: int, polled: int) -> list[Request]:
+        visitors = [secrets.token_hex(16) for _ in range(number)]
+        for start in range(0, number, _AT_ONCE):
+            part = visitors[start : start + _AT_ONCE]
+            line = {visitor: start + place for place, visitor in enumerate(part)}
+            self._redis.zadd("queue:zset", line)
+        return [poll("/queue/status", f"queue_id={each}") for each in spread(visitors, polled)]

@@ -1,0 +1,401 @@
+"""What the scripts cost Redis while a thousand to a million visitors wait in one room.
+
+Everything is counted in Redis's own CPU time, which another program on the machine does not
+lengthen; the longest script is also given by the clock, as SLOWLOG saw it. The line is
+filled without the scripts, by the keys that real joins leave behind
+(`tests/loadtest/test_scale.py` compares), and then polled as browsers poll it: each visitor
+when the last reply said, 64 in a batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import random
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from loadtest.charts import OLD, OURS, PLAIN, new_figure, save
+from sidecar.base.clock import StoreClock
+from sidecar.base.model import Standing, Ticket
+from sidecar.base.settings import RoomSettings
+from sidecar.base.tokens import new_visitor
+from sidecar.store.connect import close, connect
+from sidecar.store.keys import room_key
+from sidecar.store.rooms import RoomStore
+from sidecar.store.scripts import LUA_ROOT, source
+from tests.processes import Process, wait_until
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+BATCH = 64
+CAP = 1_000
+RAISE = 10_000
+#: What is asked of a room in which a million wait.
+TARGET_WAITING = 1_000_000
+POLL_US, VISITOR_BYTES, SCRIPT_MS = 15.0, 300.0, 5.0
+
+_POLLS, _JOINS = f"poll, {BATCH} a batch", f"join, full room, {BATCH} a batch"
+_NOW_MS = 1_800_000_000_000
+_EVENTS_KEPT = 100_000  # lua/shared/room.lua
+_SLOW_US = 100
+
+Reply = TypeVar("Reply")
+Item = TypeVar("Item")
+
+
+@dataclass
+class Cost:
+    """What the scripts of one kind took."""
+
+    scripts: int = 0
+    visitors: int = 0
+    #: Redis's CPU time for all of them, replies and parsing included.
+    cpu_us: float = 0
+    #: Of that inside EVALSHA, by the clock (INFO commandstats).
+    evalsha_us: float = 0
+    longest_cpu_ms: float = 0
+    #: By the clock (SLOWLOG): whoever else needs the processor lengthens it.
+    longest_ms: float = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        each = self.cpu_us / max(1, self.visitors)
+        inside = self.evalsha_us / max(1, self.visitors)
+        return {**asdict(self), "cpu_us_each": each, "evalsha_us_each": inside}
+
+
+@dataclass
+class Server:
+    """A redis-server of the measurement's own."""
+
+    redis: Redis
+    pid: int
+    costs: dict[str, Cost] = field(default_factory=dict)
+
+    def cpu_ns(self) -> int:
+        """Of its main thread, exact while it waits for the next command."""
+        return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[0])
+
+    @asynccontextmanager
+    async def cost(self, name: str) -> AsyncIterator[Meter]:
+        """The scripts that run within are put down under this name."""
+        meter = Meter(self)
+        await self.redis.slowlog_reset()
+        before = await self._evalsha_us()
+        yield meter
+        meter.cost.evalsha_us = await self._evalsha_us() - before
+        meter.cost.longest_ms = max(
+            (
+                entry["duration"] / 1000
+                for entry in await self.redis.slowlog_get(1_000_000)
+                if entry["command"].startswith(b"EVALSHA")
+            ),
+            default=0,
+        )
+        self.costs[name] = meter.cost
+
+    async def used_memory(self) -> int:
+        """Without what the connections and the SLOWLOG hold."""
+        await self.redis.slowlog_reset()
+        info = await self.redis.info("memory")
+        return int(info["used_memory"]) - int(info["mem_clients_normal"])
+
+    async def size(self, room: str, name: str) -> int:
+        return int(await self.redis.memory_usage(room_key(room, name), samples=0) or 0)
+
+    async def _evalsha_us(self) -> float:
+        stats = await self.redis.info("commandstats")
+        return float(stats.get("cmdstat_evalsha", {"usec": 0})["usec"])
+
+
+class Meter:
+    """Runs scripts one after the other, and adds up."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.cost = Cost()
+
+    async def script(self, reply: Awaitable[Reply], *, visitors: int = 0) -> Reply:
+        before = self._server.cpu_ns()
+        answer = await reply
+        cpu_us = (self._server.cpu_ns() - before) / 1000
+        self.cost.scripts += 1
+        self.cost.visitors += visitors
+        self.cost.cpu_us += cpu_us
+        self.cost.longest_cpu_ms = max(self.cost.longest_cpu_ms, cpu_us / 1000)
+        return answer
+
+
+class Now:
+    """The store's time, turned by the measurement."""
+
+    ms = _NOW_MS
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+@asynccontextmanager
+async def redis_server() -> AsyncIterator[Server]:
+    binary = shutil.which("redis-server")
+    if binary is None:
+        raise RuntimeError("redis-server is not installed; run make install")
+    with tempfile.TemporaryDirectory(prefix="waitroom-scale-") as folder:
+        socket = Path(folder) / "redis.sock"
+        command = [
+            binary, "--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", folder,
+            "--slowlog-log-slower-than", str(_SLOW_US), "--slowlog-max-len", "100000",
+        ]  # fmt: skip
+        with Process(command, log=Path(folder) / "redis.log") as process:
+            await asyncio.to_thread(wait_until, socket.exists, "redis-server's socket")
+            redis = connect(f"unix://{socket}", timeout_s=60)
+            for file in sorted((LUA_ROOT / "rooms").glob("*.lua")):
+                await redis.script_load(source(f"rooms/{file.stem}"))
+            yield Server(redis, process.pid)
+            await close(redis)
+
+
+def room_store(redis: Redis, room: str, now: Now, **settings: Any) -> RoomStore:
+    checked = RoomSettings.model_validate({"total_active_users": CAP, **settings})
+    return RoomStore(
+        redis, room, settings=checked.for_scripts(), clock=StoreClock(), now_ms=now, timeout_s=60
+    )
+
+
+async def fill_sessions(redis: Redis, room: str, number: int) -> None:
+    """So many are inside, and stay."""
+    visitors = [new_visitor() for _ in range(number)]
+    ends = _NOW_MS + 7 * 86_400_000
+    await redis.zadd(room_key(room, "active"), dict.fromkeys(visitors, ends))
+    await redis.zadd(room_key(room, "admitted"), dict.fromkeys(visitors, _NOW_MS))
+
+
+async def fill_line(redis: Redis, room: str, number: int) -> list[tuple[int, Ticket]]:
+    """So many wait who came in the last ten minutes, and when each polls next: within a
+    minute. What joins and polls leave behind, without the scripts."""
+    first = (_NOW_MS - 600_000) * 1000
+    tickets = [
+        Ticket(new_visitor(), first + i * 600_000_000 // number, _NOW_MS, 0) for i in range(number)
+    ]
+    dues = [_NOW_MS + random.randrange(60_000) for _ in tickets]
+    for some in _by_thousand(list(zip(tickets, dues, strict=True))):
+        pipe = redis.pipeline(transaction=False)
+        pipe.zadd(room_key(room, "waiting"), {t.visitor: t.order for t, _ in some})
+        pipe.zadd(room_key(room, "due"), {t.visitor: due for t, due in some})
+        await pipe.execute()
+    for kept in _by_thousand(tickets[-_EVENTS_KEPT:]):
+        pipe = redis.pipeline(transaction=False)
+        for ticket in kept:
+            event: dict[Any, Any] = {"kind": "joined", "visitor": ticket.visitor, "why": "new"}
+            pipe.xadd(
+                room_key(room, "events"),
+                {**event, "at": ticket.order // 1000},
+                maxlen=_EVENTS_KEPT,
+            )
+        await pipe.execute()
+    counters: dict[Any, Any] = {
+        "last_order": tickets[-1].order,
+        "joined": number,
+        "measured_at": _NOW_MS,
+    }
+    await redis.hset(room_key(room, "stats"), mapping=counters)
+    return list(zip(dues, tickets, strict=True))
+
+
+async def beats(store: RoomStore, tickets: Sequence[Ticket]) -> list[Standing]:
+    return await asyncio.gather(*(store.beat(ticket) for ticket in tickets))
+
+
+async def enters(store: RoomStore, number: int) -> list[Standing]:
+    return await asyncio.gather(*(store.enter(new_visitor()) for _ in range(number)))
+
+
+async def measure_size(number: int, *, polls: int) -> dict[str, Any]:
+    """Everything about a room in which so many wait."""
+    now = Now()
+    async with redis_server() as server:
+        store = room_store(server.redis, "scale", now)
+        await fill_sessions(server.redis, "scale", CAP)
+        before = await server.used_memory()
+        line = await fill_line(server.redis, "scale", number)
+        taken = await server.used_memory() - before
+        memory = {name: await server.size("scale", name) for name in ("waiting", "due", "events")}
+        memory["stats"] = await server.size("scale", "stats")
+        await _poll(server, store, now, line, polls)
+        await _join(server, store, room_store(server.redis, "open", now, total_active_users=10**6))
+        async with server.cost("snapshot") as meter:
+            for _ in range(20):
+                await meter.script(store.snapshot())
+        swept = await _sweep(server, store, now, line, number // 10)
+        await _raise_cap(server, store)
+        return {
+            "waiting": number,
+            "bytes_each": taken / number,
+            "bytes": memory,
+            "polls_bytes_each": await _polls_bytes(server, line) / number,
+            "swept": swept,
+            "scripts": {name: cost.as_dict() for name, cost in server.costs.items()},
+        }
+
+
+async def _poll(
+    server: Server, store: RoomStore, now: Now, line: list[tuple[int, Ticket]], polls: int
+) -> None:
+    """Each when told to; `line` is a heap by the time of the next poll."""
+    line.sort(key=lambda place: place[0])
+    entries = [(due, i, ticket) for i, (due, ticket) in enumerate(line)]
+    for size in (BATCH, 1):
+        async with server.cost(f"poll, {size} a batch") as meter:
+            for _ in range(polls // BATCH if size == BATCH else polls // 20):
+                some = [heapq.heappop(entries) for _ in range(size)]
+                now.ms = max(now.ms, some[-1][0])
+                standings = await meter.script(
+                    beats(store, [ticket for _, _, ticket in some]), visitors=size
+                )
+                for (_, i, ticket), standing in zip(some, standings, strict=True):
+                    heapq.heappush(entries, (now.ms + standing.refresh_ms, i, ticket))
+    line[:] = [(due, ticket) for due, _, ticket in entries]
+
+
+async def _join(server: Server, full: RoomStore, empty: RoomStore) -> None:
+    for room, store in (("full", full), ("open", empty)):
+        for size, times in ((BATCH, 20), (1, 200)):
+            async with server.cost(f"join, {room} room, {size} a batch") as meter:
+                for _ in range(times):
+                    await meter.script(enters(store, size), visitors=size)
+
+
+async def _sweep(
+    server: Server, store: RoomStore, now: Now, line: list[tuple[int, Ticket]], number: int
+) -> int:
+    """So many fell silent, anywhere in line."""
+    silent = random.sample([ticket.visitor for _, ticket in line], number)
+    due = room_key("scale", "due")
+    for some in _by_thousand(silent):
+        await server.redis.zadd(due, dict.fromkeys(some, now.ms - 300_000), xx=True)
+    removed, more = 0, True
+    async with server.cost("sweep") as meter:
+        while more:
+            swept = await meter.script(store.sweep())
+            removed, more = removed + swept.waiting, swept.more
+            meter.cost.visitors += swept.waiting
+    return removed
+
+
+async def _raise_cap(server: Server, store: RoomStore) -> None:
+    before = (await store.snapshot()).waiting
+    async with server.cost("raised cap") as meter:
+        await meter.script(store.configure({"total_active_users": CAP + RAISE}))
+        left = max(0, before - RAISE)
+        while (await meter.script(store.snapshot())).waiting > left:
+            pass
+        meter.cost.visitors = before - left
+
+
+async def _polls_bytes(server: Server, line: list[tuple[int, Ticket]]) -> int:
+    """If everybody polled too early within one minute."""
+    key = room_key("scale", "polls")
+    for some in _by_thousand(line):
+        await server.redis.hset(key, mapping={ticket.visitor: "1" for _, ticket in some})
+    size = await server.size("scale", "polls")
+    await server.redis.unlink(key)
+    return size
+
+
+def _by_thousand(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    for start in range(0, len(items), 1000):
+        yield items[start : start + 1000]
+
+
+def measure(quick: bool) -> dict[str, Any]:
+    sizes = (1_000, 10_000) if quick else (1_000, 10_000, 100_000, 1_000_000)
+    polls = 4_000 if quick else 20_000
+    return {"sizes": [asyncio.run(measure_size(size, polls=polls)) for size in sizes]}
+
+
+def reached(result: dict[str, Any]) -> list[tuple[str, float, float]]:
+    """Of the largest line measured: what is asked for, what was measured, the most allowed."""
+    size = result["sizes"][-1]
+    longest = max(script["longest_cpu_ms"] for script in size["scripts"].values())
+    return [
+        ("µs of Redis CPU a poll", size["scripts"][_POLLS]["cpu_us_each"], POLL_US),
+        ("bytes a visitor", size["bytes_each"], VISITOR_BYTES),
+        ("ms of CPU for the longest script", longest, SCRIPT_MS),
+    ]
+
+
+def section(result: dict[str, Any]) -> str:
+    sizes = result["sizes"]
+    header = ["", *(f"{size['waiting']:,} waiting" for size in sizes)]
+    rows = [
+        ["bytes a visitor", *(f"{size['bytes_each']:.0f}" for size in sizes)],
+        ["…in `waiting`", *(_bytes_in(size, "waiting") for size in sizes)],
+        ["…in `due`", *(_bytes_in(size, "due") for size in sizes)],
+        ["…in `events` (100,000 are kept)", *(_bytes_in(size, "events") for size in sizes)],
+        ["bytes in `stats`, in all", *(f"{size['bytes']['stats']:,}" for size in sizes)],
+        [
+            "bytes in `polls` of one who polls early",
+            *(f"{s['polls_bytes_each']:.0f}" for s in sizes),
+        ],
+    ]
+    for name, first in sizes[0]["scripts"].items():
+        each = bool(first["visitors"])
+        label = f"{name}: µs of CPU for each" if each else f"{name}: µs of CPU"
+        rows.append([label, *(_cpu(size["scripts"][name]) for size in sizes)])
+        rows.append([
+            f"{name}: longest script, ms of CPU (by the clock)",
+            *(_longest(size["scripts"][name]) for size in sizes),
+        ])  # fmt: skip
+    for name, label in (("sweep", "a sweep of a tenth"), ("raised cap", "a cap raised by 10,000")):
+        rows.append([f"{label}: ms of CPU in all", *(_total(s["scripts"][name]) for s in sizes)])
+        rows.append([f"{label}: scripts", *(str(s["scripts"][name]["scripts"]) for s in sizes)])
+    table = [header, ["---", *("---:" for _ in sizes)], *rows]
+    lines = ["| " + " | ".join(row) + " |" for row in table]
+    lines += [
+        "",
+        f"Asked of {TARGET_WAITING:,} waiting; measured with {sizes[-1]['waiting']:,}:",
+        "",
+    ]
+    for what, measured, most in reached(result):
+        verdict = "reached" if measured <= most else "**not reached**"
+        lines.append(f"* {measured:.1f} {what}, {most:g} at most: {verdict}")
+    return "\n".join(lines) + "\n"
+
+
+def draw(result: dict[str, Any], folder: Path) -> None:
+    """Redis's CPU for a poll and for a join into a full room, by how many wait."""
+    figure = new_figure()
+    axes = figure.subplots()
+    waiting = [size["waiting"] for size in result["sizes"]]
+    for name, colour in ((_POLLS, OURS), (_JOINS, PLAIN)):
+        costs = [size["scripts"][name]["cpu_us_each"] for size in result["sizes"]]
+        axes.plot(waiting, costs, color=colour, marker="o", label=name)
+    axes.axhline(POLL_US, color=OLD, linestyle="--", label="the target for a poll")
+    axes.set_xscale("log")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("visitors waiting in the room")
+    axes.set_ylabel("Redis CPU each, µs")
+    axes.legend()
+    save(figure, folder / "scale.svg")
+
+
+def _bytes_in(size: dict[str, Any], key: str) -> str:
+    return f"{size['bytes'][key] / size['waiting']:.0f}"
+
+
+def _cpu(script: dict[str, Any]) -> str:
+    return f"{script['cpu_us'] / (script['visitors'] or script['scripts']):.1f}"
+
+
+def _longest(script: dict[str, Any]) -> str:
+    return f"{script['longest_cpu_ms']:.1f} ({script['longest_ms']:.1f})"
+
+
+def _total(script: dict[str, Any]) -> str:
+    return f"{script['cpu_us'] / 1000:.1f}"

@@ -1,0 +1,240 @@
+"""Waitroom as it is measured: two replicas, a room for each workload.
+
+The settings are the defaults but for these: a full room answers 202, so that wrk can tell an
+error from a waiting page; the shield is out of reach but in `flood`; `poll_limit` is out of
+reach, since wrk polls as fast as it can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import statistics
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import redis
+import redis.asyncio
+
+from loadtest.bench.runs import Load, Reply, Request, Room, fetch
+from loadtest.bench.systems import (
+    DEEP,
+    DEEP_POLLED,
+    OPEN_CAP,
+    ORIGIN,
+    RUSH_CAP,
+    TO_ORIGIN,
+    VISITORS,
+    WAITING,
+    is_site,
+    mixed,
+    poll,
+    spread,
+    visit,
+)
+from sidecar.base.clock import StoreClock
+from sidecar.base.model import Outcome, Pass, Standing, Ticket
+from sidecar.base.settings import RoomSettings
+from sidecar.base.tokens import Tokens, new_visitor
+from sidecar.store.keys import room_key, room_keys
+from sidecar.store.rooms import RoomStore
+from tests.site import SECRET, Site, gated
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+REPLICAS = 2
+#: Newcomers a second and replica, more than which raise the shield of the flooded room.
+SHIELD = 50
+_NEVER = 10_000_000
+#: How many are inside the deep room; they make the line move as fast as a big site's.
+DEEP_CAP = 5_000
+_AT_ONCE = 5_000
+
+_CAPS = {
+    "admitted": VISITORS,
+    "newcomers": OPEN_CAP,
+    "full": 1,
+    "flood": 1,
+    "polls": 1,
+    "mix": VISITORS,
+    "deep": DEEP_CAP,
+    "rush": RUSH_CAP,
+}
+
+
+def _settings(workload: str) -> dict[str, Any]:
+    return {
+        "total_active_users": _CAPS[workload],
+        "queueing_status_code": 202,
+        "poll_limit": _NEVER,
+        "shield_above": SHIELD if workload == "flood" else _NEVER,
+    }
+
+
+class Waitroom(AbstractContextManager["Waitroom"]):
+    name = "waitroom"
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self.site = Site(
+            rooms={name: _settings(name) for name in _CAPS},
+            replicas=REPLICAS,
+            origin=ORIGIN,
+            locations="".join(gated(f"/{name}/", *TO_ORIGIN, room=name) for name in _CAPS),
+        )
+        self._stack.enter_context(self.site)
+        self._redis = redis.Redis(unix_socket_path=str(self.site.redis_socket))
+        self._stack.callback(self._redis.close)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def url(self) -> str:
+        return str(self.site.url)
+
+    @property
+    def port(self) -> int:
+        return int(self.site.port)
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.site.folder)
+
+    @property
+    def pids(self) -> dict[str, list[int]]:
+        return {
+            "nginx": [self.site.nginx.pid],
+            "replicas": [each.pid for each in self.site.replicas],
+            "redis": [self.site.redis.pid],
+            "origin": [self.site.origin.pid],
+        }
+
+    def room(self, workload: str) -> Room | None:
+        inside = int(self._redis.zcard(room_key(workload, "active")))
+        waiting = int(self._redis.zcard(room_key(workload, "waiting")))
+        return Room(inside, waiting, _CAPS[workload])
+
+    def served(self, reply: Reply) -> str:
+        if is_site(reply):
+            return "site"
+        if reply.status == 202 and b"<html" in reply.body:
+            return "place" if "Set-Cookie" in reply.headers else "page"
+        if reply.status == 200 and b'"state": "waiting"' in reply.body:
+            return "status"
+        return f"status {reply.status}"
+
+    def prepare(self, workload: str) -> Load | None:
+        """Nothing is left of the run before: passes are new, so that none is due for renewal."""
+        self._redis.delete(*room_keys(workload))
+        return getattr(self, f"_{workload}")()  # type: ignore[no-any-return]
+
+    def _admitted(self) -> Load:
+        return Load(self._passes("admitted", VISITORS))
+
+    def _newcomers(self) -> Load:
+        return Load([visit("/newcomers/", "site")], joins=True)
+
+    def _full(self) -> Load:
+        self._passes("full", 1)
+        return Load([visit("/full/", "place")], joins=True)
+
+    def _flood(self) -> Load:
+        self._passes("flood", 1)
+        return Load([visit("/flood/", "page", "place")])
+
+    def _polls(self) -> Load:
+        self._passes("polls", 1)
+        return Load(self._polling("polls", WAITING), apart=True, distinct=True)
+
+    def _mix(self) -> Load:
+        passes = self._passes("mix", VISITORS)
+        polls = self._polling("mix", WAITING // 2)
+        return Load(mixed(passes, polls, visit("/mix/", "place")))
+
+    def _deep(self) -> Load:
+        self._passes("deep", DEEP_CAP)
+        requests = self._line("deep", DEEP, DEEP_POLLED)
+        return Load(
+            requests, apart=True, distinct=True, polls_per_minute=60 / self._advised(requests)
+        )
+
+    def _rush(self) -> Load:
+        return Load([visit("/rush/", "site", "place")], joins=True, count=True, connections=256)
+
+    def _passes(self, room: str, number: int) -> list[Request]:
+        entered = self._enter(room, number, Outcome.ADMITTED)
+        return [visit(f"/{room}/", "site", cookie=each) for each in _cookies(room, entered)]
+
+    def _polling(self, room: str, number: int) -> list[Request]:
+        entered = self._enter(room, number, Outcome.WAITING)
+        return [poll(f"/_waitroom/{room}/status", each) for each in _cookies(room, entered)]
+
+    def _line(self, room: str, number: int, polled: int) -> list[Request]:
+        """A line written straight into the store, as enter.lua would have: it is quicker. So
+        many of those in it, from all along, poll."""
+        now_ms = StoreClock().now_ms()
+        settings = RoomSettings(**_settings(room))
+        due = now_ms + 1000 * (settings.claim_window - settings.heartbeat_timeout) + 0.5
+        visitors = [(new_visitor(), 1000 * now_ms + place) for place in range(number)]
+        for start in range(0, number, _AT_ONCE):
+            part = dict(visitors[start : start + _AT_ONCE])
+            self._redis.zadd(room_key(room, "waiting"), part)
+            self._redis.zadd(room_key(room, "due"), dict.fromkeys(part, due))
+        self._redis.hset(room_key(room, "stats"), "last_order", visitors[-1][1])
+        tickets = [Ticket(v, order, now_ms, 0) for v, order in spread(visitors, polled)]
+        return [poll(f"/_waitroom/{room}/status", each) for each in _cookies(room, tickets)]
+
+    def _advised(self, requests: list[Request]) -> float:
+        """After how many seconds visitors all along the line are told to ask again, at a mean."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            said = [json.loads(fetch(connection, each).body) for each in spread(requests, 100)]
+        finally:
+            connection.close()
+        return statistics.fmean(each["refresh_after_seconds"] for each in said)
+
+    def _enter(self, room: str, number: int, outcome: Outcome) -> list[Ticket | Pass]:
+        """So many newcomers through the store's own script; their tokens."""
+        entered = asyncio.run(_enter(self.site.redis_socket, room, number))
+        for _, standing in entered:
+            if standing.outcome is not outcome:
+                raise RuntimeError(f"{room}: {standing.outcome.name} instead of {outcome.name}")
+        return [_token(visitor, standing) for visitor, standing in entered]
+
+
+def _cookies(room: str, tokens: Sequence[Ticket | Pass]) -> list[str]:
+    signer = Tokens(room, [SECRET], StoreClock())
+    return [f"{signer.cookie_name}={signer.write(token)}" for token in tokens]
+
+
+async def _enter(socket: Path, room: str, number: int) -> list[tuple[str, Standing]]:
+    client = redis.asyncio.Redis(unix_socket_path=str(socket))
+    settings = RoomSettings(**_settings(room)).for_scripts()
+    store = RoomStore(client, room, settings=settings, clock=StoreClock(), timeout_s=60)
+    entered: list[tuple[str, Standing]] = []
+    try:
+        while len(entered) < number:
+            visitors = [new_visitor() for _ in range(min(_AT_ONCE, number - len(entered)))]
+            standings = await asyncio.gather(*(store.enter(visitor) for visitor in visitors))
+            entered += zip(visitors, standings, strict=True)
+    finally:
+        await client.aclose()
+    return entered
+
+
+def _token(visitor: str, standing: Standing) -> Ticket | Pass:
+    if standing.outcome is Outcome.ADMITTED:
+        return Pass(
+            visitor, standing.order, standing.now_ms, standing.epoch,
+            started_ms=standing.started_ms,
+            renewed_ms=standing.now_ms,
+            expires_ms=standing.expires_ms,
+        )  # fmt: skip
+    return Ticket(visitor, standing.order, standing.now_ms, standing.epoch)

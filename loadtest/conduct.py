@@ -1,0 +1,199 @@
+"""The suite's part in Locust's run: options, mix, shape, merging, watching, the verdict."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gevent
+from locust import events
+from locust.runners import MasterRunner, WorkerRunner
+
+from loadtest.ledger import LEDGER
+from loadtest.options import add_options, options_of, read_mix
+from loadtest.verdict import Evidence, Finding, judge, peak_inside
+
+if TYPE_CHECKING:
+    from locust.env import Environment
+    from locust.stats import StatsEntry
+
+PERCENTILES = (0.5, 0.95, 0.99)
+#: A worker's last words, after Locust's own last report.
+_LAST = "waitroom_last"
+_MEASURE = "waitroom_measure"
+
+#: The room as the ops listener told it, once a second: sessions, cap, waiting.
+_seen: list[tuple[int, int, int]] = []
+
+
+def listen() -> None:
+    hooks: tuple[tuple[Any, Any], ...] = (
+        (events.init_command_line_parser, add_options),
+        (events.init, _on_init),
+        (events.test_start, _on_test_start),
+        (events.test_stop, _on_test_stop),
+        (events.request, _on_request),
+        (events.user_error, _on_user_error),
+        (events.report_to_master, _on_report_to_master),
+        (events.worker_report, _on_worker_report),
+        (events.quitting, _on_quitting),
+    )
+    for hook, listener in hooks:
+        hook.add_listener(listener)
+
+
+def _on_init(environment: Any, **_: Any) -> None:
+    options = options_of(environment)
+    weights = read_mix(options.waitroom_mix)
+    known = {user.journey: user for user in environment.user_classes}
+    if unknown := set(weights) - set(known):
+        raise ValueError(f"waitroom-mix: {sorted(unknown)} are none of {sorted(known)}")
+    for name, user in known.items():
+        user.weight = weights.get(name, 0)
+    environment.user_classes = [user for user in known.values() if user.weight]
+    runner = environment.runner
+    if isinstance(runner, MasterRunner):
+        runner.register_message(_LAST, _on_last)
+    if isinstance(runner, WorkerRunner):
+        runner.register_message(_MEASURE, _begin_figures)
+    elif options.waitroom_shape:
+        from loadtest.shapes import read_shape  # noqa: PLC0415 - locust would list it as its own
+
+        environment.shape_class = read_shape(options.waitroom_shape)
+        environment.shape_class.runner = runner
+
+
+def _on_test_start(environment: Environment, **_: Any) -> None:
+    LEDGER.clear()
+    if isinstance(environment.runner, WorkerRunner):
+        return
+    _seen.clear()
+    options = options_of(environment)
+    if options.waitroom_ops:
+        gevent.spawn(_watch, environment)
+    if options.waitroom_warm_up:
+        gevent.spawn_later(options.waitroom_warm_up, _measure, environment)
+
+
+def _measure(environment: Environment) -> None:
+    if isinstance(environment.runner, MasterRunner):
+        environment.runner.send_message(_MEASURE)
+    environment.stats.reset_all()
+
+
+def _begin_figures(environment: Environment, **_: Any) -> None:
+    environment.stats.reset_all()
+
+
+def _watch(environment: Environment) -> None:
+    options = options_of(environment)
+    request = urllib.request.Request(
+        f"{options.waitroom_ops.rstrip('/')}/admin/rooms/{options.waitroom_room}",
+        headers={"Authorization": f"Bearer {options.waitroom_admin_token}"},
+    )
+    while environment.runner is not None and environment.runner.state != "stopped":
+        try:
+            with urllib.request.urlopen(request, timeout=5) as answer:
+                room = json.load(answer)
+        except OSError:
+            pass  # a replica may be away; that nobody ever answered is found at the end
+        else:
+            cap = room["settings"]["total_active_users"]
+            _seen.append((room["active"], cap, room["waiting"]))
+        gevent.sleep(1)
+
+
+def _on_request(name: str, exception: BaseException | None, **_: Any) -> None:
+    if exception is not None:
+        LEDGER.complain(f"{name}: {exception}")
+
+
+def _on_user_error(exception: BaseException, **_: Any) -> None:
+    LEDGER.complain(f"a journey broke: {type(exception).__name__}: {exception}")
+
+
+def _on_report_to_master(data: dict[str, Any], **_: Any) -> None:
+    data["waitroom"] = LEDGER.take_report()
+
+
+def _on_worker_report(data: dict[str, Any], **_: Any) -> None:
+    if "waitroom" in data:
+        LEDGER.add_report(data["waitroom"])
+
+
+def _on_test_stop(environment: Environment, **_: Any) -> None:
+    """Locust's workers report every few seconds; the last ones would come too late."""
+    runner = environment.runner
+    if isinstance(runner, WorkerRunner):
+        data: dict[str, Any] = {}
+        environment.events.report_to_master.fire(client_id=runner.client_id, data=data)  # type: ignore[no-untyped-call]
+        runner.send_message(_LAST, data)
+
+
+def _on_last(environment: Environment, msg: Any, **_: Any) -> None:
+    environment.events.worker_report.fire(client_id=msg.node_id, data=msg.data)  # type: ignore[no-untyped-call]
+
+
+def _on_quitting(environment: Environment, **_: Any) -> None:
+    if isinstance(environment.runner, WorkerRunner):
+        return
+    options = options_of(environment)
+    log = options.waitroom_origin_log
+    inside = None
+    if log:
+        with Path(log).open(encoding="utf-8", errors="replace") as lines:
+            inside = peak_inside(lines)
+    seen = Evidence(
+        requests=environment.stats.total.num_requests,
+        errors=LEDGER.errors,
+        stays=list(LEDGER.stays.values()),
+        sessions=[(active, cap) for active, cap, _ in _seen] if options.waitroom_ops else None,
+        inside=inside,
+        cap=options.waitroom_cap or None,
+    )
+    findings = judge(seen)
+    kept = all(finding.kept for finding in findings)
+    print("\nWaiting room")
+    for finding in findings:
+        print(f"  {'kept  ' if finding.kept else 'BROKEN'}  {finding.promise}: {finding.text}")
+    environment.process_exit_code = 0 if kept else 1
+    if options.waitroom_report:
+        report = _describe(environment, findings, inside)
+        Path(options.waitroom_report).write_text(json.dumps(report, indent=1) + "\n")
+
+
+def _describe(
+    environment: Environment, findings: list[Finding], inside: int | None
+) -> dict[str, Any]:
+    total = environment.stats.total
+    lasted = (total.last_request_timestamp or time.time()) - total.start_time
+    kinds = {entry.name: _figures(entry) for entry in environment.stats.entries.values()}
+    return {
+        "kept": all(finding.kept for finding in findings),
+        "findings": [
+            {"promise": each.promise, "kept": each.kept, "text": each.text} for each in findings
+        ],
+        "seconds": lasted,
+        "requests_per_s": total.num_requests / lasted if lasted > 0 else 0.0,
+        "total": _figures(total),
+        "kinds": kinds,
+        "errors": dict(LEDGER.errors),
+        "peak_sessions": max((active for active, _, _ in _seen), default=None),
+        "peak_waiting": max((waiting for _, _, waiting in _seen), default=None),
+        "peak_inside": inside,
+    }
+
+
+def _figures(entry: StatsEntry) -> dict[str, float]:
+    p50, p95, p99 = (entry.get_response_time_percentile(each) for each in PERCENTILES)
+    return {
+        "requests": entry.num_requests,
+        "failures": entry.num_failures,
+        "mean_ms": entry.avg_response_time,
+        "p50_ms": p50,
+        "p95_ms": p95,
+        "p99_ms": p99,
+    }

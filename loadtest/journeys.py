@@ -1,0 +1,247 @@
+"""Who comes: a shopper, an API client, a flood without cookies, a storm of reloads.
+
+A user of Locust's is one visitor after another: each begins without cookies.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import gevent
+from locust import FastHttpUser, task
+
+from loadtest.ledger import LEDGER
+from loadtest.options import options_of
+from loadtest.wire import FastWire, LeanWire, Reply, Wire
+
+if TYPE_CHECKING:
+    from locust.env import Environment
+
+PAGE = "text/html,application/xhtml+xml"
+JSON = "application/json"
+#: Who polls later than advised by this may have been passed over, seconds.
+LATE_S = 5.0
+
+
+class Visitor(FastHttpUser):
+    abstract = True
+    #: The name in --waitroom-mix.
+    journey = ""
+    accept = PAGE
+    agent = "Mozilla/5.0 (load test)"
+
+    def __init__(self, environment: Environment) -> None:
+        super().__init__(environment)
+        self.set = options_of(environment)
+        lean = self.set.waitroom_client == "lean"
+        self.wire: Wire = LeanWire(self) if lean else FastWire(self)
+        self.doors = f"/_waitroom/{self.set.waitroom_room}/"
+        self.headers = {"Accept": self.accept, "User-Agent": self.agent}
+        self.is_new = True
+        self.last = Reply(0)
+
+    def become_new(self) -> None:
+        self.wire.forget()
+        self.is_new = True
+        self.begin_stay()
+
+    def begin_stay(self) -> None:
+        """Each stay inside is an interval of its own for the origin."""
+        self.headers["X-Load-Visitor"] = LEDGER.next_name()
+
+    def is_denied(self, reply: Reply) -> bool:
+        """The waiting room's own answer, not the site's."""
+        if reply.status in {302, 303}:
+            return reply.header("Location").startswith("/_waitroom/")
+        if reply.status not in {self.set.waitroom_denied_status, 503}:
+            return False
+        return bool(reply.header("Retry-After")) and "no-store" in reply.header("Cache-Control")
+
+    def open(self) -> bool | None:
+        """Asks for the page: whether it came; None for what should not have come."""
+        reply = self.wire.send("GET", self.set.waitroom_path, self.headers, self.judge_page)
+        self.is_new = False
+        self.last = reply
+        if self.is_denied(reply):
+            return False
+        return True if 200 <= reply.status < 400 else None
+
+    def judge_page(self, reply: Reply) -> tuple[str, str | None]:
+        denied = self.is_denied(reply)
+        name = "arrival" if denied or self.is_new else "pass"
+        fine = denied or 200 <= reply.status < 400
+        return name, None if fine else _complain(reply)
+
+    def call(self, door: str) -> dict[str, Any] | None:
+        """Polls, joins or leaves: the document, if there is one."""
+        name = "poll" if door == "status" else door
+
+        def judge(reply: Reply) -> tuple[str, str | None]:
+            return name, None if reply.status == 200 else _complain(reply)
+
+        method = "GET" if door == "status" else "POST"
+        headers = {**self.headers, "Accept": JSON}
+        reply = self.wire.send(method, self.doors + door, headers, judge)
+        self.last = reply
+        if reply.status != 200:
+            gevent.sleep(float(reply.header("Retry-After") or 5))
+            return None
+        document: dict[str, Any] = json.loads(reply.content)
+        return document
+
+
+class Shopper(Visitor):
+    """Arrives, waits as advised, looks around, finishes; some give up or vanish."""
+
+    journey = "shopper"
+
+    @task
+    def visit(self) -> None:
+        self.become_new()
+        inside = self.open()
+        if inside:
+            LEDGER.enter_directly(self.last)
+            inside = self.browse()
+        while inside is False:
+            if not self.wait_in_line():
+                return
+            inside = self.browse()
+        if inside is None:
+            gevent.sleep(1)
+
+    def browse(self) -> bool | None:
+        """Looks around and ends the visit: True. False: the session ended before."""
+        wanted = self.set
+        for _ in range(max(1, round(random.uniform(0.5, 1.5) * wanted.waitroom_stay))):
+            gevent.sleep(random.uniform(0.5, 1.5) * wanted.waitroom_think)
+            inside = self.open()
+            if not inside:
+                self.begin_stay()
+                return inside
+        if random.random() >= wanted.waitroom_silent:
+            self.leave()
+        return True
+
+    def leave(self) -> None:
+        done = self.set.waitroom_done_path
+        if done:
+            self.wire.send("GET", done, self.headers, _judge_leave)
+        else:
+            self.call("leave")
+
+    def wait_in_line(self) -> bool:
+        """Whether the visitor was let in; else they gave up."""
+        wanted = self.set
+        fate = random.random()
+        patience = random.randint(1, 4)
+        door = "status"
+        stay = None
+        due = 0.0
+        while True:
+            document = self.call(door)
+            door = "status"
+            if document is None:
+                continue
+            state = document["state"]
+            pause = float(document["refresh_after_seconds"])
+            if not document.get("paused"):
+                late = bool(due) and self.last.sent > due + LATE_S * 1000
+                stay = LEDGER.note(stay, document, self.last, late=late)
+            if state == "admitted":
+                return True
+            if state == "not_queued":
+                # Newcomers come back spread out, so that they are no rush again.
+                gevent.sleep(random.uniform(0, pause))
+                door = "join"
+                continue
+            patience -= 1
+            if patience == 0 and fate < wanted.waitroom_silent:
+                return False
+            if patience == 0 and fate < wanted.waitroom_silent + wanted.waitroom_abandon:
+                self.call("leave")
+                return False
+            due = self.last.received + pause * 1000
+            gevent.sleep(pause)
+
+
+class ApiClient(Shopper):
+    """A program: asks for JSON, and finds its way by the 503's problem document."""
+
+    journey = "api"
+    accept = JSON
+    agent = "load-test-client/1"
+
+    def open(self) -> bool | None:
+        inside = super().open()
+        if inside is False:
+            # It reads where to ask and when, as a program would.
+            problem = json.loads(self.last.content)
+            self.doors = problem["status_url"].removesuffix("status")
+            gevent.sleep(min(1.0, problem["retry_after_seconds"]))
+        return inside
+
+    def judge_page(self, reply: Reply) -> tuple[str, str | None]:
+        name, complaint = super().judge_page(reply)
+        if complaint is None and self.is_denied(reply):
+            complaint = _find_missing(reply.content)
+        return name, complaint
+
+
+class Flood(Visitor):
+    """Sends no cookie, ever: every request is a newcomer's."""
+
+    journey = "flood"
+
+    @task
+    def hit(self) -> None:
+        self.become_new()
+        self.wire.send("GET", self.set.waitroom_path, self.headers, self.judge_flood)
+        gevent.sleep(random.uniform(0.5, 1.5) * self.set.waitroom_think)
+
+    def judge_flood(self, reply: Reply) -> tuple[str, str | None]:
+        fine = self.is_denied(reply) or 200 <= reply.status < 400 or reply.status == 429
+        return "flood", None if fine else _complain(reply)
+
+
+class Storm(Visitor):
+    """Keeps its cookie, reloads and polls several times a second, and obeys nothing."""
+
+    journey = "storm"
+
+    @task
+    def visit(self) -> None:
+        self.become_new()
+        for _ in range(round(self.set.waitroom_stay)):
+            self.wire.send("GET", self.set.waitroom_path, self.headers, self.judge_storm)
+            gevent.sleep(random.uniform(0.05, 0.2))
+            polls = {**self.headers, "Accept": JSON}
+            self.wire.send("GET", self.doors + "status", polls, self.judge_storm)
+            gevent.sleep(random.uniform(0.05, 0.2))
+
+    def judge_storm(self, reply: Reply) -> tuple[str, str | None]:
+        fine = self.is_denied(reply) or 200 <= reply.status < 400 or reply.status == 429
+        return "storm", None if fine else _complain(reply)
+
+
+JOURNEYS = (Shopper, ApiClient, Flood, Storm)
+
+
+def _judge_leave(reply: Reply) -> tuple[str, str | None]:
+    return "leave", None if 200 <= reply.status < 400 else _complain(reply)
+
+
+def _find_missing(content: bytes) -> str | None:
+    try:
+        problem = json.loads(content)
+    except ValueError:
+        return "the problem document is not JSON"
+    missing = {"status_url", "retry_after_seconds"} - set(problem)
+    return f"the problem document lacks {sorted(missing)}" if missing else None
+
+
+def _complain(reply: Reply) -> str:
+    if reply.error is not None:
+        return f"{type(reply.error).__name__}: {reply.error}"
+    return f"unexpected status {reply.status}"

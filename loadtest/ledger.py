@@ -1,0 +1,99 @@
+"""What a run's processes note, and how it comes together on the master."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from loadtest.verdict import Stay
+
+if TYPE_CHECKING:
+    from loadtest.wire import Reply
+
+
+class Ledger:
+    """One process's notes; the master's, and a lone process's, has everybody's.
+
+    A report holds what changed since the last one.
+    """
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self.stays: dict[str, Stay] = {}
+        self.errors: Counter[str] = Counter()
+        self._changed: dict[str, Stay] = {}
+        self._unreported: Counter[str] = Counter()
+        self._keys: dict[int, str] = {}
+        self._names = 0
+        # Of the store's clock it is known that it is at least so far ahead of ours, ms.
+        self._ahead: float | None = None
+
+    def next_name(self) -> str:
+        """A name that no other process gives."""
+        self._names += 1
+        return f"{_NAME}-{os.getpid()}-{self._names}"
+
+    def note(
+        self, stay: Stay | None, document: dict[str, Any], reply: Reply, *, late: bool
+    ) -> Stay | None:
+        """Adds what a status document says to the visitor's stay, or begins one."""
+        now = _ms(document["updated_at"])
+        ahead = now - reply.received
+        self._ahead = ahead if self._ahead is None else max(self._ahead, ahead)
+        if not document.get("joined_at"):
+            return stay
+        joined = _ms(document["joined_at"])
+        if stay is None or stay.joined != joined:
+            stay = Stay(joined)
+            self._keep(stay)
+        stay.late = stay.late or late
+        if document["state"] == "waiting" and not stay.late:
+            stay.waiting = now
+        elif document["state"] == "admitted":
+            stay.admitted = now
+        self._changed[self._keys[id(stay)]] = stay
+        return stay
+
+    def enter_directly(self, reply: Reply) -> None:
+        """A newcomer who passed at once; unknown while no document told the store's time."""
+        if self._ahead is not None:
+            sent, received = reply.sent + self._ahead, reply.received + self._ahead
+            self._keep(Stay(sent, admitted=received, direct=True))
+
+    def complain(self, what: str) -> None:
+        self.errors[what] += 1
+        self._unreported[what] += 1
+
+    def take_report(self) -> dict[str, Any]:
+        stays = [
+            [key, stay.joined, stay.waiting, stay.admitted, stay.direct]
+            for key, stay in self._changed.items()
+        ]
+        errors = dict(self._unreported)
+        self._changed = {}
+        self._unreported = Counter()
+        return {"stays": stays, "errors": errors}
+
+    def add_report(self, report: dict[str, Any]) -> None:
+        for key, joined, waiting, admitted, direct in report["stays"]:
+            self.stays[key] = Stay(joined, waiting, admitted, direct)
+        self.errors.update(report["errors"])
+
+    def _keep(self, stay: Stay) -> None:
+        key = self.next_name()
+        self._keys[id(stay)] = key
+        self.stays[key] = self._changed[key] = stay
+
+
+def _ms(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp() * 1000
+
+
+_NAME = f"{os.uname().nodename[:12]}-{int(time.time())}"
+
+LEDGER = Ledger()

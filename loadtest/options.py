@@ -1,0 +1,55 @@
+"""The suite's own parameters: options of locust, each with a variable."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from locust.argument_parser import LocustArgumentParser
+    from locust.env import Environment
+
+DEFAULT_MIX = "shopper=80,api=15,flood=2,storm=3"
+
+
+def add_options(parser: LocustArgumentParser) -> None:
+    def add(name: str, default: Any, text: str, **more: Any) -> None:
+        variable = "WAITROOM_LOAD_" + name.upper().replace("-", "_")
+        kind = {} if default is None else {"type": type(default)}
+        parser.add_argument(
+            f"--waitroom-{name}", env_var=variable, default=default, help=text, **kind, **more
+        )
+
+    add("room", "shop", "the room's name")
+    add("path", "/", "the page behind the waiting room that visitors ask for")
+    add("done-path", "", "the page that ends a visit; empty: the visitor POSTs leave")
+    add("denied-status", 503, "the room's queueing_status_code")
+    add("mix", DEFAULT_MIX, "journeys and their weights")
+    add("think", 1.0, "mean pause between two requests inside, seconds")
+    add("stay", 20.0, "mean number of requests inside")
+    add("abandon", 0.02, "share of the waiting who leave the line")
+    add("silent", 0.02, "share of visits that end by closing the browser, waiting or inside")
+    add("shape", "", "a shape of shapes.toml; empty: --users and --run-time")
+    add("client", "fast", "fast: FastHttpUser's; lean: http only, for one machine that runs all",
+        choices=["fast", "lean"])  # fmt: skip
+    add("ops", "", "the ops listener of a replica, such as http://127.0.0.1:8401")
+    add("admin-token", "", "its admin_token", is_secret=True)
+    add("cap", 0, "the cap to hold; 0: the one that the ops listener tells")
+    add("origin-log", "", "the origin's log of '$msec $http_x_load_visitor' lines")
+    add("warm-up", 0.0, "the figures count from so many seconds on; the verdict counts all")
+    add("report", "", "write figures and verdict into this file, as JSON")
+
+
+def options_of(environment: Environment) -> Any:
+    """The parsed options, of which Locust does not say what is in them."""
+    return environment.parsed_options
+
+
+def read_mix(text: str) -> dict[str, int]:
+    """`shopper=80,api=15` as weights."""
+    weights = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, weight = part.partition("=")
+        if not weight.isdecimal():
+            raise ValueError(f"waitroom-mix: {part!r} is not journey=weight")
+        weights[name] = int(weight)
+    return weights
