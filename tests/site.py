@@ -250,7 +250,7 @@ events {{ worker_connections 16384; }}
 http {{
     access_log off;
     {temporary}
-    upstream origin {{ server 127.0.0.1:{origin}; keepalive 64; }}
+    upstream origin {{ server 127.0.0.1:{origin}; keepalive 512; }}
     {http}
     include waitroom/http.conf;
     server {{

@@ -74,6 +74,7 @@ def render(figures: Figures, machine: Machine, *, how: str, sections: Sequence[s
         f"{how} {_SHARED}",
         "## Targets",
         _targets(targets(figures)),
+        *_why_not(targets(figures)),
         *_problems(figures),
         "## Throughput and latency",
         "![Throughput by workload](bench-throughput.svg)",
@@ -104,6 +105,18 @@ def _targets(rows: list[Target]) -> str:
     said = {True: "reached", False: "**not reached**", None: "not measured"}
     body = [[t.what, t.wanted, t.figure, said[t.reached]] for t in rows]
     return table(["Waitroom's", "target", "measured", ""], body, words=4)
+
+
+def _why_not(rows: list[Target]) -> list[str]:
+    """Once for all targets that are missed for the same reason."""
+    missed = [row for row in rows if row.reached is False and row.why_not]
+    whats = {row.why_not: row.what for row in missed}
+    if not whats:
+        return []
+    return [
+        "Where the time goes in what was not reached, and what would reach it:",
+        "\n".join(f"* **{what}**: {why}" for why, what in whats.items()),
+    ]
 
 
 def _problems(figures: Figures) -> list[str]:

@@ -158,7 +158,7 @@ events {{ worker_connections 4096; }}
 http {{
     access_log off;
     {temporary}
-    upstream origin {{ server 127.0.0.1:{origin}; keepalive 64; }}
+    upstream origin {{ server 127.0.0.1:{origin}; keepalive 512; }}
     server {{
         listen 127.0.0.1:{port} backlog=4096;
         location / {{

@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from sidecar.base.model import VERDICT_TTL_MS
+from sidecar.base.model import BRIEF_TTL_MS
 
 #: The shield stays up for one to two of these, to the same moment on all replicas: while one
 #: of them lets nginx keep its answer, the others are asked nothing, and would take that for
 #: the end of the flood.
 PERIOD_MS = 4_000
 #: Then they look whether the flood is over, for longer than nginx keeps the last answer.
-LOOK_MS = VERDICT_TTL_MS + 500
+LOOK_MS = BRIEF_TTL_MS + 500
 
 
 class Shelter(Enum):

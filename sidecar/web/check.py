@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import structlog
 from aiohttp import web
 
-from sidecar.base.model import VERDICT_TTL_MS, State
+from sidecar.base.model import BRIEF_TTL_MS, VERDICT_TTL_MS, State
 from sidecar.web.cookies import read_given, read_token, set_cookie
 from sidecar.web.keys import METRICS, ROOMS
 
@@ -29,9 +29,11 @@ _STATUS = {
     State.FULL: 403,
     State.CLOSED: 403,
 }
-#: How long nginx may keep a verdict, or a visitor's numbers. It counts whole seconds, by a clock of
+#: How long nginx may keep the verdict about a pass. It counts whole seconds, by a clock of
 #: whole seconds, so what it is told it keeps for up to a second longer.
-KEEP_S = str(VERDICT_TTL_MS // 1000 - 1)
+_KEEP_S = str(VERDICT_TTL_MS // 1000 - 1)
+#: How long it may keep what changes sooner: a visitor's numbers, a raised shield.
+KEEP_BRIEFLY_S = str(BRIEF_TTL_MS // 1000 - 1)
 #: Unknown rooms that were logged already; each is a mistake in somebody's nginx.
 _MAX_LOGGED = 100
 
@@ -61,7 +63,7 @@ async def check(request: web.Request) -> web.Response:
     metrics.count_request(room.name, "check", answer.state)
     said = _answer_headers(room, answer, headers)
     if is_shared(answer, headers):
-        said["X-Accel-Expires"] = KEEP_S
+        said["X-Accel-Expires"] = _KEEP_S if answer.state is State.ADMITTED else KEEP_BRIEFLY_S
     return _close_if_body(request, web.Response(status=_STATUS[answer.state], headers=said))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from sidecar.base.model import Outcome, State
-from sidecar.web.check import KEEP_S, takes_place
+from sidecar.web.check import KEEP_BRIEFLY_S, takes_place
 from sidecar.web.cookies import read_given, read_token, set_cookie
 from sidecar.web.keys import METRICS, PAGE, ROOMS
 from sidecar.web.page import CONTENT_SECURITY_POLICY, choose_language
@@ -87,7 +87,7 @@ async def _answer(request: web.Request, door: str, *, may_join: bool) -> web.Res
     response = web.Response(body=json.dumps(document).encode(), headers=_JSON)
     _give_cookie(request, room, answer, response)
     if _is_repeatable(request, answer):
-        response.headers["X-Accel-Expires"] = KEEP_S
+        response.headers["X-Accel-Expires"] = KEEP_BRIEFLY_S
     return response
 
 

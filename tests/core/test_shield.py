@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.base.model import VERDICT_TTL_MS
+from sidecar.base.model import BRIEF_TTL_MS
 from sidecar.core.shield import LOOK_MS, PERIOD_MS, Shelter, Shield
 
 ABOVE = 50
@@ -71,7 +71,7 @@ def test_what_another_learnt_earlier_does_not_lower_it():
 def test_looks_longer_than_nginx_keeps_the_last_answer():
     """For so long a flood may not be seen at all."""
     shield = raised()
-    silent = shield.until_ms + VERDICT_TTL_MS
+    silent = shield.until_ms + BRIEF_TTL_MS
     met = flood(shield, rate=1000, seconds=1, from_ms=silent)
     assert Shelter.NONE not in met
     assert met[-1] is Shelter.UP

@@ -93,7 +93,14 @@ def test_the_report_names_machine_targets_and_problems(tmp_path):
     text = report.write(
         figures, MACHINE, tmp_path, how="3 rounds.", scale={"x": 1}, sections=["## Scale"]
     )
-    for part in ("a CPU, 2 cores", "**not reached**", "status 502", "lua, deep", "## Scale"):
+    for part in (
+        "a CPU, 2 cores",
+        "**not reached**",
+        "what would reach it",
+        "status 502",
+        "lua, deep",
+        "## Scale",
+    ):
         assert part in text
     assert {path.name for path in tmp_path.iterdir()} == {
         "bench.md", "bench.json", "bench-throughput.svg", "bench-cpu.svg",
