@@ -135,8 +135,8 @@ def targets(steps: Sequence[Step]) -> list[tuple[str, bool | None, str]]:
 
 _WHY_NOT = (
     "Where the time goes is below, under *Cores used*: generator, nginx and replicas share all"
-    " there is. A visitor asks about once a second then, and a verdict is kept for one to two, so"
-    " that every second request asks a replica, which costs five times what a kept verdict does;"
+    " there is. A visitor asks about once a second then, and a verdict is kept for two to three, so"
+    " that every third request asks a replica, which costs five times what a kept verdict does;"
     " and slower answers make it more. Verdicts kept longer (a released pass would live longer),"
     " more cores, or fewer replicas on two cores bring it nearer: ten only take turns."
 )

@@ -7,6 +7,7 @@ import json
 import logging
 import shutil
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -99,6 +100,22 @@ def doctor(  # noqa: PLR0913, PLR0917 - one for each option
         columns = shutil.get_terminal_size().columns if is_tty else 0
         click.echo(report.as_text(findings, columns=columns, colour=is_tty))
     sys.exit(1 if report.has_problem(findings) else 0)
+
+
+@main.command()
+@click.argument("file", default=None, required=False, metavar="[WAITING.HTML]")
+def page(file: str | None) -> None:
+    """Print the waiting page as nginx includes it: waitroom/waiting.conf.
+
+    To be made again, and nginx to be reloaded, when you have changed waiting.html.
+    """
+    from sidecar.web.page import find_static, for_nginx  # noqa: PLC0415
+
+    path = Path(file) if file else find_static() / "waiting.html"
+    try:
+        click.echo(for_nginx(path.read_text(encoding="utf-8")), nl=False)
+    except (OSError, ValueError) as error:
+        raise click.ClickException(f"{path}: {error}") from None
 
 
 @main.group()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.processes import Process, wait_until
-from tests.site import Site
+from tests.site import ROOT, Site
 
 WAITROOM = str(Path(sys.executable).parent / "waitroom")
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("WAITROOM_")}
@@ -168,6 +168,25 @@ def test_serve_says_plainly_that_the_page_is_missing(site, tmp_path):
     done = run("serve", "--config", str(file), WAITROOM_STATIC_DIR=str(tmp_path))
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == f"static_dir: there is no waiting.html in {tmp_path}"
+
+
+def test_page_makes_what_nginx_includes(tmp_path):
+    """nginx/waitroom/waiting.conf was made from static/waiting.html as it is now."""
+    made = (ROOT / "nginx" / "waitroom" / "waiting.conf").read_text(encoding="utf-8")
+    assert run("page").stdout == made
+    assert run("page", str(ROOT / "static" / "waiting.html")).stdout == made
+    assert "t_heading" not in made
+
+
+def test_page_says_what_it_cannot_make(tmp_path):
+    done = run("page", str(tmp_path / "none.html"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"{tmp_path}/none.html" in done.stderr
+    file = tmp_path / "waiting.html"
+    file.write_text("<p>\n" + "x" * 3_001)
+    done = run("page", str(file))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "line 2 is longer than 3,000 bytes: break it" in done.stderr
 
 
 def test_serve_on_unix_sockets_and_in_memory(tmp_path):

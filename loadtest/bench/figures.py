@@ -88,10 +88,10 @@ class Target:
 _INSIDE = (
     "three quarters in nginx: the question is a second request inside nginx, and the kept verdict "
     "a file that is opened and read. The rest in the replicas: each of the 2,000 passes is used a "
-    "few times a second and its verdict kept for one to two seconds, so about every fifth request "
-    "asks. The Lua design believes an unsigned cookie and asks nobody. Verdicts kept longer would "
-    "bring it nearer, and a released pass would then live longer; a signature that nginx can "
-    "check by itself would reach it, but stock nginx has none."
+    "few times a second and its verdict kept for two to three seconds, so about every eighth "
+    "request asks. The Lua design believes an unsigned cookie and asks nobody. Verdicts kept "
+    "longer would bring it nearer, and a released pass would then live longer; a signature that "
+    "nginx can check by itself would reach it, but stock nginx has none."
 )
 _FLOOD = (
     "all of it in nginx, about half for the page: its status is the room's, so it is a `return` "

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 #: How long nginx may keep a verdict about a pass, at most.
-VERDICT_TTL_MS = 2_000
+VERDICT_TTL_MS = 3_000
 #: How long it may keep what changes sooner, at most: a visitor's numbers, a raised shield.
 BRIEF_TTL_MS = 2_000
 #: How often a replica asks the store for changed settings and revoked passes.

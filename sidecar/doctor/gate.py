@@ -200,9 +200,9 @@ def waiting_page(seen: Visit) -> Iterator[Finding]:
         )
     if not seen.waiting.is_waiting_page:
         yield problem(
-            "the waiting page is empty: nginx does not find waiting.html",
-            "`$waitroom_static` in waitroom/settings.conf must name the folder that has it, and "
-            "nginx's user must be allowed to read it.",
+            "what comes is not the waiting page: it does not name its room",
+            "`waitroom page > /etc/nginx/waitroom/waiting.conf` makes it from waiting.html; the "
+            "first lines there must stay what they were.",
         )
 
 

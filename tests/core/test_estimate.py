@@ -7,11 +7,11 @@ import random
 
 import pytest
 
-from sidecar.base.model import Outcome, Standing, Ticket
+from sidecar.base.model import RELEASE_HOLD_MS, Outcome, Standing, Ticket
 from sidecar.core.estimate import estimate
 from tests.store.test_rooms import ticket_of
 
-HOLD_S = 4  # a released slot comes free after release_hold_ms
+HOLD_S = RELEASE_HOLD_MS / 1000
 
 
 def standing(wait_ms: int | None, *, ahead: int = 100, spread: float = 0.1) -> Standing:

@@ -61,7 +61,7 @@ async def test_redirects_within_the_site_are_followed(ward):
         ("odd-verdict", "nginx answers 500", "rewrite"),
         ("forbidden", "refuses visitors at /_waitroom/ (403)", "deny"),
         ("no-static", "lacks its files: waiting.js (404)", "$waitroom_static"),
-        ("no-static", "the waiting page is empty", "$waitroom_static"),
+        ("no-page", "is not the waiting page", "waitroom page > /etc/nginx/waitroom/waiting.conf"),
         ("secure", "has Secure, but the site is on http", "$waitroom_scheme"),
         ("own-401", "instead of the waiting page", "include waitroom/errors.conf;"),
         ("policy", "Content-Security-Policy blocks the waiting page (script-src)", "'self'"),

@@ -50,6 +50,7 @@ SERVERS = {
     "odd-verdict": f"listen 127.0.0.1:PORT; rewrite ^/_waitroom/ /status/404 break; {RIGHT}",
     "forbidden": f"listen 127.0.0.1:PORT; if ($uri ~ ^/_waitroom/) {{ return 403; }} {RIGHT}",
     "no-static": f"listen 127.0.0.1:PORT; set $waitroom_static /nowhere; {RIGHT}",
+    "no-page": f"listen 127.0.0.1:PORT; set $waitroom_page ''; {RIGHT}",
     "secure": f"listen 127.0.0.1:PORT; set $waitroom_scheme https; {RIGHT}",
     "own-401": f"listen 127.0.0.1:PORT; error_page 401 /login; {RIGHT}",
     "policy": f"""listen 127.0.0.1:PORT; {RIGHT}

@@ -13,6 +13,7 @@ from loadtest.bench.runs import Load, MeasurementError, Request, Run, Told, meas
 from loadtest.bench.systems import mixed, spread, visit
 from loadtest.bench.workloads import WORKLOADS
 from loadtest.machine import Machine
+from sidecar.base.model import VERDICT_TTL_MS
 
 MACHINE = Machine("a CPU", 2, 4.0, "Linux 6", "3.11", "1.22", "7.0")
 LINE = {
@@ -141,12 +142,13 @@ class Wrong:
 
 
 @pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
-def test_a_second_of_waitroom():
+def test_seconds_of_waitroom():
     from loadtest.bench.systems import in_memory
     from loadtest.bench.waitroom import Waitroom
 
     with in_memory(), Waitroom() as system:
-        inside = measure(system, "admitted", 0, warm_s=1, seconds=1)
+        kept_s = VERDICT_TTL_MS // 1000  # so long until the replicas are surely asked again
+        inside = measure(system, "admitted", 0, warm_s=1, seconds=kept_s)
         flood = measure(Wrong(system, Load([visit("/nowhere", "site")])), "rush", 0, warm_s=0,
                         seconds=1)  # fmt: skip
         folder = system.folder

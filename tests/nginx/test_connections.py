@@ -130,7 +130,7 @@ def test_spoofed_headers_have_no_effect_at_the_doors(site, relay, door):
     "path",
     [
         "/_waitroom/internal/check", "/_waitroom/internal/release", "/_waitroom/internal/401",
-        "/_waitroom/internal/403", "/_waitroom/internal/page", "/_waitroom/internal/page-200",
+        "/_waitroom/internal/403", "/_waitroom/internal/page-202", "/_waitroom/internal/page-200",
         "/_waitroom/internal/page-503", "/_waitroom/internal/problem-503",
         "/_waitroom/internal/redirect", "/_waitroom/internal/unknown-room",
         "/_waitroom/internal/", "/_waitroom/internal/status", "/_waitroom/internal/anything",

@@ -23,6 +23,7 @@ IN_LOCATION = ("errors.conf", "headers.conf", "release.conf", "proxy.conf")
 ALONE = {
     "settings.conf": "include waitroom/settings.conf;",
     "http.conf": "include waitroom/http.conf;",
+    "waiting.conf": "include waitroom/http.conf;",  # which includes it
     "server.conf": SERVER.format("include waitroom/server.conf;"),
     "location.conf": SERVER.format(LOCATION % ""),
     "page.conf": SERVER.format("location / { include waitroom/page.conf; }"),

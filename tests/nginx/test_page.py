@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import time
 
 import pytest
 import redis
+from click.testing import CliRunner
 
+from sidecar.cli import main
 from sidecar.store.keys import room_key
 from tests.nginx.client import JSON, Visitor
-from tests.site import Site, gated
+from tests.processes import wait_until
+from tests.site import ROOT, Site, gated
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
@@ -186,3 +191,23 @@ def test_a_reload_is_a_heartbeat(site):
             time.sleep(0.05)
             assert visitor.get("/quiet/").waits
     assert due[0] < due[1] != due[2]
+
+
+def test_a_page_of_ones_own(tmp_path):
+    """Longer than nginx takes at once, with all that nginx's own language knows."""
+    odd = r"""It's "ours": 5 $ in $waitroom_room, a\b\n, {braces}; naïve <!-- not --> é"""
+    page = (ROOT / "static" / "waiting.html").read_text(encoding="utf-8")
+    line = f"<p>{odd}</p>\n"
+    file = tmp_path / "waiting.html"
+    file.write_text(page.replace("<dl>\n", "<dl>\n" + line * 100), encoding="utf-8")
+    made = CliRunner().invoke(main, ["page", str(file)])
+    assert made.exit_code == 0
+    with Site(rooms={"shop": {"total_active_users": 0}}) as site:
+        shipped = Visitor(site.url).get("/?a=<b>")
+        (site.folder / "waitroom" / "waiting.conf").write_text(made.output, encoding="utf-8")
+        os.kill(site.nginx.pid, signal.SIGHUP)
+        wait_until(lambda: "ours" in Visitor(site.url).get("/").text, "the new page")
+        shown = Visitor(site.url).get("/?a=<b>")
+    assert shown.text.count(line.replace("$", "&#36;")) == 100
+    assert shown.data("next") == "/?a=&lt;b&gt;"
+    assert shown.text.split('<div id="time">')[1] == shipped.text.split('<div id="time">')[1]

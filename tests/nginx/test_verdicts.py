@@ -58,7 +58,8 @@ def test_a_page_with_its_assets_is_one_question(site, relay):
     began = time.monotonic()
     for number in range(40):
         assert visitor.get(f"/open/{number}.png").status == 200
-    assert len(relay.checks()) <= 1 + (time.monotonic() - began)
+    kept_s = VERDICT_TTL_MS / 1000 - 1  # at least: nginx counts whole seconds
+    assert len(relay.checks()) <= 1 + (time.monotonic() - began) / kept_s
 
 
 def test_a_kept_verdict_is_forgotten_in_time(site, relay):
@@ -191,8 +192,8 @@ def test_a_renewal_is_not_kept(site, relay):
 
 
 def test_a_verdict_is_not_kept_past_the_next_renewal(site, relay):
-    """A pass that is due in a second (at a sixth of its five minutes) is asked about each time."""
-    visitor = Visitor(site.url, cookies={"waitroom_other": signed_pass("other", age_s=49)})
+    """A pass due in two seconds (at a sixth of its five minutes) is asked about each time."""
+    visitor = Visitor(site.url, cookies={"waitroom_other": signed_pass("other", age_s=48)})
     for _ in range(3):
         assert visitor.get("/other").status == 200
     assert len(relay.checks()) == 3

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 )
 
 from sidecar.base.clock import StoreClock
-from sidecar.base.model import Outcome, Pass, Ticket
+from sidecar.base.model import SESSION_GRACE_MS, Outcome, Pass, Ticket
 from sidecar.base.settings import RoomSettings
 from sidecar.store.connect import close, connect
 from sidecar.store.keys import room_keys
@@ -69,7 +69,7 @@ STEPS_MS = st.one_of(
 INDICES = st.lists(st.integers(0, 99), max_size=6)
 SOME = st.lists(st.integers(0, 99), min_size=1, max_size=6)
 #: A replica's clock may be late by this much, so that it takes a pass for valid.
-LATE_MS = 4000
+LATE_MS = SESSION_GRACE_MS + 1000
 
 
 class Bench:

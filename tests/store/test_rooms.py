@@ -10,11 +10,14 @@ import asyncio
 
 import pytest
 
-from sidecar.base.model import TICKET_LIFETIME_MS, Outcome
+from sidecar.base.model import RELEASE_HOLD_MS, SESSION_GRACE_MS, TICKET_LIFETIME_MS, Outcome
 from sidecar.base.tokens import new_visitor
 from tests.store.visitors import beat_all, go_in, lose, pass_of, queue, ticket_of
 
 WAITING, ADMITTED, GONE = Outcome.WAITING, Outcome.ADMITTED, Outcome.GONE
+
+GRACE_S = SESSION_GRACE_MS / 1000
+HOLD_S = RELEASE_HOLD_MS / 1000
 
 
 # Coming in ------------------------------------------------------------------------------------
@@ -93,7 +96,7 @@ async def test_a_room_that_rejects_has_no_line(make_room_store, turn):
     await go_in(store)
     assert (await store.enter(new_visitor())).outcome is Outcome.REJECTED
     assert (await store.snapshot()).waiting == 0
-    turn.forward(13)
+    turn.forward(10 + GRACE_S)
     await go_in(store)
 
 
@@ -106,7 +109,7 @@ async def test_a_random_room_draws_the_order(make_room_store, turn, monkeypatch)
     last, first = await queue(store, 2)
     assert [reply.ahead for reply in await beat_all(store, [last, first])] == [1, 0]
     assert await store.leave(inside.visitor)
-    turn.forward(4)
+    turn.forward(HOLD_S)
     assert (await store.beat(last)).outcome is WAITING
     assert (await store.beat(first)).outcome is ADMITTED
 
@@ -130,12 +133,12 @@ async def test_the_silent_head_is_passed_over(make_room_store, turn):
 
 async def test_a_call_that_nobody_answers_goes_to_the_next(make_room_store, turn):
     """The provisional session lapses claim_window after the heartbeat that was due."""
-    store = make_room_store(session_duration=10, claim_window=5, heartbeat_interval=4)
+    store = make_room_store(session_duration=10, claim_window=5, heartbeat_interval=GRACE_S + 1)
     await go_in(store)
     tickets = await queue(store, 2)
     turn.forward(10)
     await beat_all(store, tickets)
-    turn.forward(3)
+    turn.forward(GRACE_S)
     called = await store.snapshot()
     assert (called.active, called.provisional, called.waiting) == (1, 1, 1)
     turn.forward(1 + 5 - 0.001)
@@ -147,14 +150,14 @@ async def test_a_call_that_nobody_answers_goes_to_the_next(make_room_store, turn
 
 async def test_who_comes_late_to_the_call_is_back_at_their_place(make_room_store, turn):
     """The slot is somebody else's by now; the next one is theirs."""
-    store = make_room_store(session_duration=10, claim_window=5, heartbeat_interval=4)
+    store = make_room_store(session_duration=10, claim_window=5, heartbeat_interval=GRACE_S + 1)
     await go_in(store)
     late, punctual, third = await queue(store, 3)
     turn.forward(10)
     await beat_all(store, [late, punctual, third])
-    turn.forward(3)
+    turn.forward(GRACE_S)
     assert (await store.snapshot()).provisional == 1
-    turn.forward(6)
+    turn.forward(1 + 5)
     assert (await store.beat(punctual)).outcome is ADMITTED
     back = await store.beat(late)
     assert (back.outcome, back.ahead, back.order) == (WAITING, 0, late.order)
@@ -169,9 +172,9 @@ async def test_whoever_was_told_to_come_in_a_minute_still_finds_the_slot(make_ro
     await go_in(store)
     [ticket] = await queue(store, 1)
     assert (await store.beat(ticket)).refresh_ms == 60_000
-    turn.forward(13)
+    turn.forward(10 + GRACE_S)
     assert (await store.snapshot()).provisional == 1
-    turn.forward(60 - 13 + 4.9)
+    turn.forward(60 - 10 - GRACE_S + 4.9)
     assert (await store.beat(ticket)).outcome is ADMITTED
 
 
@@ -180,7 +183,7 @@ async def test_claiming_twice_equals_once(make_room_store, turn):
     store = make_room_store(session_duration=10)
     await go_in(store)
     [ticket] = await queue(store, 1)
-    turn.forward(13)
+    turn.forward(10 + GRACE_S)
     first = await store.beat(ticket)
     turn.forward(2)
     second = await store.beat(ticket)
@@ -199,7 +202,7 @@ async def test_a_lowered_cap_evicts_nobody_and_calls_nobody(make_room_store, tur
     assert (await store.snapshot()).active == 3
     for left, outcome in zip(inside, (WAITING, WAITING, ADMITTED), strict=True):
         await store.leave(left.visitor)
-        turn.forward(4)
+        turn.forward(HOLD_S)
         assert (await store.beat(ticket)).outcome is outcome
     await store.configure({"total_active_users": 0})
     assert (await store.enter(new_visitor())).outcome is WAITING
@@ -253,7 +256,7 @@ async def test_a_long_row_of_silent_places_is_passed_over_piece_by_piece(make_ro
     store = make_room_store(total_active_users=1, session_duration=100)
     await go_in(store)
     await asyncio.gather(*(store.enter(new_visitor()) for _ in range(250)))
-    turn.forward(103)
+    turn.forward(100 + GRACE_S)
     [newcomer] = await queue(store, 1)
     standing = await store.beat(newcomer)
     assert standing.outcome is ADMITTED
@@ -324,7 +327,7 @@ async def test_a_store_that_evicts_a_key_lets_nobody_slip_in(redis, make_room_st
     assert {reply.outcome for reply in await beat_all(store, tickets)} == {WAITING}
     assert [reply.ahead for reply in await beat_all(store, tickets)] == [0, 1, 2]
     await lose(redis, store, name)
-    turn.forward(13)
+    turn.forward(10 + GRACE_S)
     outcomes = [(await store.beat(ticket)).outcome for ticket in reversed(tickets)]
     assert outcomes.count(ADMITTED) <= 1
     assert (await store.snapshot()).active == 1

@@ -6,11 +6,14 @@ import asyncio
 
 import pytest
 
-from sidecar.base.model import SESSION_GRACE_MS, Outcome
+from sidecar.base.model import RELEASE_HOLD_MS, SESSION_GRACE_MS, Outcome
 from sidecar.base.tokens import new_visitor
 from tests.store.visitors import go_in, lose, pass_of, queue
 
 WAITING, ADMITTED, GONE = Outcome.WAITING, Outcome.ADMITTED, Outcome.GONE
+
+GRACE_S = SESSION_GRACE_MS / 1000
+HOLD_S = RELEASE_HOLD_MS / 1000
 
 
 # Renewals ---------------------------------------------------------------------------------------
@@ -44,7 +47,7 @@ async def test_a_replica_whose_clock_is_late_finds_the_session(make_room_store, 
     store = make_room_store(session_duration=10)
     pass_ = await go_in(store)
     [ticket] = await queue(store, 1)
-    turn.forward(14)
+    turn.forward(10 + GRACE_S + 1)
     assert (await store.renew(pass_)).outcome is ADMITTED
     assert (await store.beat(ticket)).outcome is WAITING
     assert "expired" not in (await store.snapshot()).counters
@@ -58,7 +61,7 @@ async def test_a_session_has_a_longest_duration(make_room_store, turn):
         turn.forward(8)
         pass_ = pass_of(pass_.visitor, await store.renew(pass_))
         assert pass_.expires_ms == first.started_ms + ends_s * 1000
-    turn.forward(4)
+    turn.forward(1 + GRACE_S)
     assert (await store.snapshot()).active == 0
 
 
@@ -69,7 +72,7 @@ async def test_sessions_that_are_not_renewed_have_a_fixed_term(make_room_store, 
     turn.forward(9)
     renewed = await store.renew(pass_)
     assert (renewed.outcome, renewed.expires_ms) == (ADMITTED, pass_.expires_ms)
-    turn.forward(4)
+    turn.forward(1 + GRACE_S)
     assert (await store.snapshot()).active == 0
 
 
@@ -97,7 +100,7 @@ async def test_what_a_pass_promised_is_kept_when_settings_change(make_room_store
     assert (await store.renew(second)).expires_ms == second.expires_ms
     turn.now_ms = second.expires_ms
     assert (await store.snapshot()).active == 1
-    turn.forward(SESSION_GRACE_MS / 1000)
+    turn.forward(GRACE_S)
     assert (await store.snapshot()).active == 0
 
 
@@ -140,7 +143,7 @@ async def test_a_lost_session_is_not_kept_out_by_sessions_that_ran_out(
     await lose(redis, store)
     await store.configure({"session_duration": 5})
     await go_in(store)
-    turn.forward(8)
+    turn.forward(5 + GRACE_S)
     renewed = await store.renew(pass_)
     assert (renewed.outcome, renewed.started_ms) == (ADMITTED, pass_.started_ms)
 
@@ -166,7 +169,7 @@ async def test_a_called_bearer_of_a_pass_gets_a_whole_session(redis, make_room_s
     other = await go_in(store)
     assert (await store.renew(lost)).outcome is WAITING
     await store.leave(other.visitor)
-    turn.forward(4)
+    turn.forward(HOLD_S)
     assert (await store.snapshot()).provisional == 1
     admitted = await store.renew(lost)
     assert (admitted.started_ms, admitted.expires_ms) == (turn(), turn() + 60_000)
@@ -185,7 +188,7 @@ async def test_release_frees_the_slot_when_no_pass_is_honoured(make_room_store, 
     turn.forward(1)
     assert not await store.leave(pass_.visitor, why="released")
     assert (await store.beat(ticket)).outcome is WAITING
-    turn.forward(2.999)
+    turn.forward(HOLD_S - 1 - 0.001)
     assert (await store.beat(ticket)).outcome is WAITING
     turn.forward(0.001)
     assert (await store.beat(ticket)).outcome is ADMITTED
@@ -207,7 +210,7 @@ async def test_a_called_visitor_who_leaves_frees_the_slot_at_once(make_room_stor
     store = make_room_store(session_duration=10)
     await go_in(store)
     first, second = await queue(store, 2)
-    turn.forward(13)
+    turn.forward(10 + GRACE_S)
     assert (await store.snapshot()).provisional == 1
     assert await store.leave(first.visitor)
     [(called, _)] = await store.sessions(offset=0, limit=9)

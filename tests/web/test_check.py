@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sidecar.base.errors import StoreError
+from sidecar.base.model import RELEASE_HOLD_MS, VERDICT_TTL_MS
 from tests.web.conftest import cookie_of
 
 
@@ -86,7 +87,7 @@ async def test_a_ticket_waits_then_enters(replica):
     assert "Set-Cookie" not in reply.headers
     assert reply.headers["X-Waitroom-Position"] == "1"
     await site.edge.post(f"/_waitroom/{site.room.name}/leave", headers={"Cookie": first})
-    site.turn.forward(6)
+    site.turn.forward(RELEASE_HOLD_MS / 1000 + 2)
     reply = await site.check(ticket)
     assert reply.status == 204
     assert "=p~" in reply.headers["Set-Cookie"]
@@ -225,7 +226,7 @@ async def test_a_released_pass_is_refused(replica):
     site.turn.forward(2)
     assert (await site.check(cookie)).status == 401
     assert (await site.room.refresh()).active == 1
-    site.turn.forward(2)
+    site.turn.forward(VERDICT_TTL_MS / 1000)
     assert (await site.check()).status == 401  # the slot is for the one who came before
     snapshot = await site.room.refresh()
     assert (snapshot.active, snapshot.provisional) == (1, 1)
@@ -259,5 +260,5 @@ async def test_a_newcomer_whose_reply_was_lost_holds_no_slot(replica):
     assert (reply.status, "Set-Cookie" in reply.headers) == (401, False)
     site.room.store.enter = enter
     assert (await site.room.refresh()).active == 1  # released, held for its pass like any
-    site.turn.forward(5)
+    site.turn.forward(RELEASE_HOLD_MS / 1000 + 1)
     assert (await site.room.refresh()).active == 0

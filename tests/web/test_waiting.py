@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from sidecar.base.model import RELEASE_HOLD_MS
 from sidecar.web.page import LANGUAGES, Page, choose_language, find_static
 from sidecar.web.waiting import safe_next
 from tests.web.conftest import HTML, cookie_of
@@ -68,7 +69,7 @@ async def test_the_called_is_admitted_by_its_poll(full):
     """The poll claims: state admitted, and the pass comes with it."""
     ticket = cookie_of(await full.check())
     await full.edge.post(f"/_waitroom/{full.room.name}/leave", headers={"Cookie": full.first})
-    full.turn.forward(5)
+    full.turn.forward(RELEASE_HOLD_MS / 1000 + 1)
     reply = await full.status(ticket)
     assert (await reply.json())["state"] == "admitted"
     assert (await full.check(cookie_of(reply))).status == 204
@@ -152,7 +153,7 @@ async def test_the_page_takes_a_place_and_later_enters(full):
     path = f"/_waitroom/{full.room.name}/?next=/deep/link?x=1&y=2"
     ticket = cookie_of(await full.edge.get(path, headers=HTML))
     await full.edge.post(f"/_waitroom/{full.room.name}/leave", headers={"Cookie": full.first})
-    full.turn.forward(5)
+    full.turn.forward(RELEASE_HOLD_MS / 1000 + 1)
     reply = await full.edge.get(path, headers={**HTML, "Cookie": ticket}, allow_redirects=False)
     assert (reply.status, reply.headers["Location"]) == (303, "/deep/link?x=1&y=2")
     assert "=p~" in reply.headers["Set-Cookie"]
