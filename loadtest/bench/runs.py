@@ -73,7 +73,7 @@ class Load:
     joins: bool = False
     #: Whether the answers with status 200 are counted.
     count: bool = False
-    #: Warming asks a quarter of the requests and the run the others: who has just polled is
+    #: Warming asks an eighth of the requests and the run the others: who has just polled is
     #: not to poll again.
     apart: bool = False
     #: Nobody is to be asked about twice within two seconds: nginx may have kept the answer.
@@ -233,7 +233,7 @@ def measure(system: System, workload: str, number: int, *, warm_s: int, seconds:
     problems: list[str] = []
     warming = requests = load.requests
     if load.apart:
-        part = len(requests) // 4
+        part = len(requests) // 8
         warming, requests = requests[:part], requests[part:]
     if warm_s:
         ask(system, load, warming, warm_s)
