@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import signal
 import stat
 from pathlib import Path
@@ -17,7 +18,7 @@ from sidecar.base.errors import ConfigError
 from sidecar.base.metrics import Metrics
 from sidecar.base.tokens import Tokens
 from sidecar.core.rooms import Room, Rooms
-from sidecar.store.connect import close, connect
+from sidecar.store.connect import Store, close, connect
 from sidecar.store.rooms import Observer, RoomStore
 from sidecar.web.page import find_static
 from sidecar.web.routes import edge_app, ops_app
@@ -27,9 +28,7 @@ from sidecar.workers.sweeper import sweep_forever
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from redis.asyncio import Redis
-
-    from sidecar.base.settings import Settings
+    from sidecar.base.settings import RoomSettings, Settings
 
 BACKLOG = 4096
 #: nginx passes addresses of up to 32 KB on as one header.
@@ -64,10 +63,9 @@ async def serve(settings: Settings) -> None:
 @contextlib.asynccontextmanager
 async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Rooms]:
     """A replica that serves within the block."""
-    clock = StoreClock()
     metrics = Metrics()
     redis = connect(settings.store, timeout_s=settings.store_timeout)
-    rooms = make_rooms(settings, redis, clock, metrics)
+    rooms = make_rooms(settings, redis, metrics)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(close, redis)
         if not await refresh_once(rooms, metrics):
@@ -95,25 +93,24 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
         yield rooms
 
 
-def make_rooms(settings: Settings, redis: Redis, clock: StoreClock, metrics: Metrics) -> Rooms:
+def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> Rooms:
     observer = Observer(batch=metrics.observe_batch, error=metrics.count_store_error)
-    return Rooms(
-        Room(
+    replica = secrets.token_urlsafe(9)
+
+    def make(name: str, room: RoomSettings) -> Room:
+        clock = StoreClock()  # a room's own: in a cluster each has a server of its own
+        store = RoomStore(
+            redis,
             name,
-            room,
-            Tokens(name, settings.secret_keys, clock),
-            RoomStore(
-                redis,
-                name,
-                settings=room.for_scripts(),
-                clock=clock,
-                observer=observer,
-                timeout_s=settings.store_timeout,
-            ),
-            clock,
+            settings=room.for_scripts(),
+            clock=clock,
+            observer=observer,
+            timeout_s=settings.store_timeout,
+            replica=replica,
         )
-        for name, room in settings.rooms.items()
-    )
+        return Room(name, room, Tokens(name, settings.secret_keys, clock), store, clock)
+
+    return Rooms(make(name, room) for name, room in settings.rooms.items())
 
 
 async def _listen(runner: web.AppRunner, address: str) -> None:

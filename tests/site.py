@@ -52,7 +52,8 @@ class Site(AbstractContextManager["Site"]):
     stands between nginx and the replicas, given an edge's host:port; see `relays`.
     `edges` are further host:port that nginx takes for replicas. `origin` are server-level
     lines of an nginx that stands for the site instead of tests/origin.py: it costs little,
-    so that a measurement is about what stands before it. `servers` are whole
+    so that a measurement is about what stands before it. `store` is the address of a store
+    that somebody else runs; no redis-server is started then. `servers` are whole
     configurations by server name, which a visitor chooses by the Host header. In all of
     these lines @port@ is nginx's own port, @origin@ the origin's, @folder@ the site's folder.
     """
@@ -70,12 +71,14 @@ class Site(AbstractContextManager["Site"]):
         edges: tuple[str, ...] = (),
         servers: dict[str, str] | None = None,
         origin: str = "",
+        store: str = "",
     ) -> None:
         self.rooms = rooms or {"shop": {"total_active_users": 1}}
         self._count = replicas
         self._locations, self._server, self._http = locations, server, http
         self._servers = servers or {}
         self._origin = origin
+        self.store = store
         self._settings = settings or {}
         self._relay = relay
         self.relays: list[Any] = []
@@ -98,9 +101,8 @@ class Site(AbstractContextManager["Site"]):
 
     def _start(self) -> None:
         self.folder = make_folder(self._stack)
-        self.redis_socket = self.folder / "redis.sock"
-        self.redis = self._run("redis", redis_command(self.redis_socket))
-        wait_until(self.redis_socket.exists, "redis-server")
+        if not self.store:
+            self._start_redis()
         for number in range(self._count):
             self._start_replica(number)
         self.origin_port = free_port()
@@ -117,10 +119,16 @@ class Site(AbstractContextManager["Site"]):
             wait_until(lambda ops=ops: answers(f"{ops}/readyz"), "a replica")
         wait_until(lambda: answers(f"{self.url}/_waitroom/"), f"nginx: {self.nginx.output}")
 
+    def _start_redis(self) -> None:
+        self.redis_socket = self.folder / "redis.sock"
+        self.store = f"unix://{self.redis_socket}"
+        self.redis = self._run("redis", redis_command(self.redis_socket))
+        wait_until(self.redis_socket.exists, "redis-server")
+
     def _start_replica(self, number: int) -> None:
         edge, ops = free_port(), free_port()
         lines = [
-            f"store = {json.dumps(f'unix://{self.redis_socket}')}",
+            f"store = {json.dumps(self.store)}",
             f"secret_keys = [{json.dumps(SECRET)}]",
             f"admin_token = {json.dumps(ADMIN_TOKEN)}",
             f'edge_listen = "127.0.0.1:{edge}"',

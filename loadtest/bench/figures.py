@@ -89,14 +89,13 @@ _INSIDE = (
     "three quarters in nginx: the question is a second request inside nginx, and the kept verdict "
     "a file that is opened and read. The rest in the replicas: each of the 2,000 passes is used a "
     "few times a second and its verdict kept for two to three seconds, so about every eighth "
-    "request asks. The Lua design believes an unsigned cookie and asks nobody. Verdicts kept "
-    "longer would bring it nearer, and a released pass would then live longer; a signature that "
-    "nginx can check by itself would reach it, but stock nginx has none."
+    "request asks. The Lua design believes an unsigned cookie and asks nobody. A signature that "
+    "nginx checks by itself (secure_link) would bring it nearer; a pass that nginx believes "
+    "cannot be released, and verdicts kept longer let a released pass live longer."
 )
 _FLOOD = (
-    "all of it in nginx, about half for the page: its status is the room's, so it is a `return` "
-    "that takes the file in by SSI, and the file has SSI of its own. The Lua design sends a "
-    "redirect, and its page is not counted. A page without SSI, at a fixed status, should reach it."
+    "all of it in nginx: the kept verdict is a file that is opened and read, and the page is sent "
+    "with every answer. The Lua design sends a redirect, and its page is not counted."
 )
 _POLLS = (
     "two thirds in the replicas: aiohttp alone takes some 60 µs for an empty answer, and the rest "

@@ -18,7 +18,9 @@ from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+from redis.asyncio import Redis
 
 from loadtest.charts import OLD, OURS, PLAIN, new_figure, save
 from sidecar.base.clock import StoreClock
@@ -30,9 +32,6 @@ from sidecar.store.keys import room_key
 from sidecar.store.rooms import RoomStore
 from sidecar.store.scripts import LUA_ROOT, source
 from tests.processes import Process, wait_until
-
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
 
 BATCH = 64
 CAP = 1_000
@@ -155,6 +154,7 @@ async def redis_server() -> AsyncIterator[Server]:
         with Process(command, log=Path(folder) / "redis.log") as process:
             await asyncio.to_thread(wait_until, socket.exists, "redis-server's socket")
             redis = connect(f"unix://{socket}", timeout_s=60)
+            assert isinstance(redis, Redis)  # which a socket's always is
             for file in sorted((LUA_ROOT / "rooms").glob("*.lua")):
                 await redis.script_load(source(f"rooms/{file.stem}"))
             yield Server(redis, process.pid)

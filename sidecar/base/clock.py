@@ -8,6 +8,7 @@ two replies the replica's monotonic clock carries it on.
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 
 
 class StoreClock:
@@ -31,3 +32,8 @@ class StoreClock:
         late by that much, never early by more than the tick of a millisecond.
         """
         self._offset_ms = store_ms - time.monotonic() * 1000
+
+
+def iso(ms: int) -> str:
+    """A time as the documents tell it."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")

@@ -34,3 +34,7 @@ class UnknownRoomError(WaitroomError):
 
 class StoreError(WaitroomError):
     """The store is away, too slow, or refused; the text says which."""
+
+
+class StoreAwayError(StoreError):
+    """The store has stopped answering, and was not even asked."""

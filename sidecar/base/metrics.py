@@ -23,6 +23,21 @@ class Metrics:
         self.active = self._gauge("waitroom_active", "Sessions, provisional ones included.")
         self.provisional = self._gauge("waitroom_provisional", "Called, and not yet here.")
         self.cap = self._gauge("waitroom_total_active_users", "The cap on sessions.")
+        self.store_away = self._gauge(
+            "waitroom_store_away", "1 while the store does not answer this replica, else 0."
+        )
+        self.recovery = self._gauge(
+            "waitroom_recovery_stage",
+            "After the store was emptied. 2: nobody is called until sessions and places are back; "
+            "1: positions are not known yet; 0: as ever.",
+        )
+        self.replicas = self._gauge("waitroom_replicas", "Replicas that asked in the last seconds.")
+        self.let_in_alone = Counter(
+            "waitroom_let_in_alone",
+            "Newcomers that this replica let in while the store was away.",
+            ["room"],
+            registry=self.registry,
+        )
         self.stays = Gauge(
             "waitroom_stays_total",
             "Steps of visitors' stays since the store was made, by kind "

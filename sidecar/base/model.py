@@ -77,6 +77,8 @@ class Pass:
     started_ms: int
     renewed_ms: int
     expires_ms: int
+    #: What its bearer is known by (`bind_pass`); empty: whoever has it may use it.
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,4 +102,7 @@ class Standing:
     spread: float = 1.0
     #: More polls than `poll_limit` in this minute; milliseconds until it starts anew.
     limited_ms: int = 0
+    #: 0: as ever. 1: some in line may be missing yet, so that `ahead` says little. 2: nobody is
+    #: called either, until those who were inside or in line are back.
+    recovery_stage: int = 0
     epoch: int = 0

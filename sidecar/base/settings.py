@@ -39,6 +39,15 @@ _HIDDEN = {"secret_keys", "admin_token", "store"}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\Z")
 _UNIT_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}
 RESERVED_NAMES = {"internal", "static"}
+STORES = (
+    "redis://", "rediss://", "unix://", "memory://",
+    "redis+sentinel://", "rediss+sentinel://", "redis+cluster://", "rediss+cluster://",
+)  # fmt: skip
+#: A name, an IPv4 address or an IPv6 one in brackets; and a port.
+_SERVER = re.compile(r"([^\s:/@\[\]]+|\[[\da-fA-F:.]+\])(?::([0-9]{1,5}))?")
+_READING_HINT = (
+    "a port is a number up to 65535, and in a password / is written %2F, @ is written %40"
+)
 ROOM_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,47}\Z")
 
 
@@ -76,6 +85,8 @@ _NOT_FOR_SCRIPTS = {
     "sweep_interval",
     "queueing_status_code",
     "shield_above",
+    "on_store_failure",
+    "bind_pass",
 }
 
 
@@ -99,6 +110,10 @@ class RoomSettings(BaseModel):
     claim_window: Seconds = Field(default=30, ge=5, le=3600, validate_default=True)
     poll_limit: Count = Field(default=30, ge=1)
     shield_above: Count = Field(default=500, ge=1, le=10_000_000)
+    on_store_failure: Literal["bounded", "admit", "wait"] = "bounded"
+    recovery_window: Seconds | None = Field(default=None, ge=0, le=3600)
+    bind_pass: Literal["none", "user_agent", "ip"] = "none"  # noqa: S105 - not a password
+    max_places_per_address: Count | None = Field(default=None, ge=1, le=1000)
     queueing_status_code: Annotated[Literal[200, 202, 429, 503], BeforeValidator(_from_text)] = 503
     message: str | None = Field(default=None, max_length=500)
 
@@ -148,16 +163,54 @@ def _listen(value: str) -> str:
 
 
 def _store(value: str) -> str:
-    if not value.startswith(("redis://", "rediss://", "unix://", "memory://")):
-        raise ValueError("write redis://, rediss://, unix:///path or memory://")
-    try:
-        urlsplit(value).port  # noqa: B018 - reading it is what checks it
-    except ValueError:
+    if not value.startswith(STORES):
         raise ValueError(
-            "the address cannot be read: a port is a number up to 65535, and in a password "
-            "/ is written %2F, @ is written %40"
-        ) from None
+            "write redis://, rediss://, unix:///path, redis+sentinel://, redis+cluster:// "
+            "or memory://"
+        )
+    try:
+        if "+" in value.partition("://")[0]:
+            read_servers(value)
+        else:
+            urlsplit(value).port  # noqa: B018 - reading it is what checks it
+    except StoreAddressError as error:
+        raise ValueError(str(error)) from None
+    except ValueError:
+        raise ValueError(f"the address cannot be read: {_READING_HINT}") from None
     return value
+
+
+class StoreAddressError(ValueError):
+    """What is wrong with the servers or the path of a store's address. It repeats no part of
+    the address: what looks like a host may be the rest of a password."""
+
+
+def read_servers(url: str) -> tuple[list[tuple[str, int]], list[str]]:
+    """Hosts and ports that a redis+sentinel:// or redis+cluster:// URL names, and the parts of
+    its path: the service's name and the database, where they are given.
+
+    Raises StoreAddressError.
+    """
+    kind, _, rest = url.partition("://")
+    authority, _, path = rest.partition("?")[0].partition("/")
+    servers = []
+    for number, server in enumerate(authority.rpartition("@")[2].split(","), start=1):
+        match = _SERVER.fullmatch(server)
+        if match is None or int(match[2] or 1) not in range(1, 65536):
+            wrong = "has no host" if server.partition(":")[0] == "" else "cannot be read"
+            raise StoreAddressError(f"server {number} {wrong}: {_READING_HINT}")
+        port = int(match[2] or (26379 if kind.endswith("+sentinel") else 6379))
+        servers.append((match[1].strip("[]"), port))
+    parts = path.strip("/").split("/") if path.strip("/") else []
+    if kind.endswith("+cluster") and parts:
+        raise StoreAddressError("a cluster has no databases: nothing comes after the servers")
+    if len(parts) > 2:
+        raise StoreAddressError("after the servers come /SERVICE and /DATABASE, and no more")
+    if parts and parts[0].isdecimal():
+        raise StoreAddressError("the database comes after the service: /SERVICE/DATABASE")
+    if len(parts) == 2 and not parts[1].isdecimal():
+        raise StoreAddressError("the database is a number: /SERVICE/DATABASE")
+    return servers, parts
 
 
 def _room_name(value: str) -> str:

@@ -33,7 +33,8 @@ _VISITOR = re.compile(r"[A-Za-z0-9_-]{22}\Z")
 _SEPARATOR = "~"
 _KIND_TICKET = "t"
 _KIND_PASS = "p"  # noqa: S105 - the letter that a pass begins with
-_KINDS = (_KIND_TICKET, _KIND_PASS)
+_KIND_MARKED = "m"  # a pass with a mark
+_KINDS = (_KIND_TICKET, _KIND_PASS, _KIND_MARKED)
 
 
 def new_visitor() -> str:
@@ -77,11 +78,14 @@ class Tokens:
         self._verified = lru_cache(REMEMBERED)(self._verify)
 
     def write(self, token: Ticket | Pass) -> str:
-        fields = [token.visitor, token.order, token.joined_ms, token.epoch]
+        fields: list[str | int] = [token.visitor, token.order, token.joined_ms, token.epoch]
         kind = _KIND_TICKET
         if isinstance(token, Pass):
             kind = _KIND_PASS
             fields += [token.started_ms, token.renewed_ms, token.expires_ms]
+            if token.mark:
+                kind = _KIND_MARKED
+                fields.append(token.mark)
         value = _SEPARATOR.join((kind, *map(str, fields)))
         return self._signers[kind].sign(value).decode("ascii")
 
@@ -111,8 +115,13 @@ class Tokens:
 def _parse(value: str, signed_ms: int) -> Ticket | Pass:
     """Raises ValueError or TypeError for fields that are not a token's."""
     kind, visitor, *numbers = value.split(_SEPARATOR)
-    if kind == _KIND_PASS:
-        return Pass(visitor, *map(int, numbers))
+    mark = ""
+    if kind == _KIND_MARKED:
+        *numbers, mark = numbers
+    if kind in {_KIND_PASS, _KIND_MARKED}:
+        order, joined_ms, epoch, *times = map(int, numbers)
+        started_ms, renewed_ms, expires_ms = times
+        return Pass(visitor, order, joined_ms, epoch, started_ms, renewed_ms, expires_ms, mark)
     order, joined_ms, epoch = map(int, numbers)
     return Ticket(visitor, order, joined_ms, epoch, signed_ms)
 

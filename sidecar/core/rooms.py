@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import structlog
 
-from sidecar.base.errors import ConfigError, StoreError, UnknownRoomError
+from sidecar.base.errors import ConfigError, StoreAwayError, StoreError, UnknownRoomError
 from sidecar.base.model import (
     RELEASE_GRACE_MS,
     RENEW_MIN_MS,
@@ -26,7 +26,9 @@ from sidecar.base.model import (
     Ticket,
 )
 from sidecar.base.tokens import Tokens, new_visitor
+from sidecar.core.bearer import NOBODY, Bearer, is_anothers
 from sidecar.core.estimate import estimate
+from sidecar.core.fallback import Fallback
 from sidecar.core.shield import Shelter, Shield
 from sidecar.store.rooms import REVOCATIONS_LIMIT, Snapshot
 
@@ -57,6 +59,8 @@ class Answer:
     joined_ms: int | None = None
     #: The store did not answer: newcomers wait, those inside keep passing.
     store_away: bool = False
+    #: A newcomer whom this replica let in by itself: the store knows nothing of them.
+    let_in_alone: bool = False
     #: Holds for VERDICT_TTL_MS: the pass verifies, and is not due to be renewed in that time;
     #: or the shield is up before whoever comes without a cookie.
     is_settled: bool = False
@@ -84,13 +88,19 @@ class Room:
     #: Newcomers whose `enter` got no reply. Bounded: what is not released ends by itself.
     _orphans: deque[str] = field(default_factory=lambda: deque(maxlen=ORPHANS))
     _shield: Shield = field(default_factory=Shield)
+    _fallback: Fallback = field(default_factory=Fallback)
     _telling: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.settings = self.file_settings
 
     async def check(
-        self, token: Ticket | Pass | None, *, may_join: bool, is_asked: bool = False
+        self,
+        token: Ticket | Pass | None,
+        *,
+        may_join: bool,
+        is_asked: bool = False,
+        bearer: Bearer = NOBODY,
     ) -> Answer:
         """The verdict about one request.
 
@@ -99,24 +109,51 @@ class Room:
         """
         if self.is_open:
             return Answer(State.ADMITTED)
+        mark = bearer.mark(self.name, self.settings)
+        if token is not None:
+            self.store.knows(token.joined_ms)
+            if token.visitor in self._revoked and not self._honours(token):
+                token = None
+        if isinstance(token, Pass) and is_anothers(token.mark, mark):
+            token = None
         try:
             if isinstance(token, Pass):
-                answer = await self._by_pass(token)
+                answer = await self._by_pass(token, mark)
             elif isinstance(token, Ticket):
-                answer = await self._by_ticket(token)
+                answer = self._answer(await self.store.beat(token), token)
             else:
                 answer = None
             if answer is None:
-                answer = await self._newcomer(may_join=may_join, is_asked=is_asked)
+                answer = await self._newcomer(may_join, is_asked, bearer)
         except StoreError as error:
             # Counted, and said once a second by the refresher; here it would flood the log.
             log.debug("store_away", room=self.name, error=str(error))
-            if isinstance(token, Pass) and self._verifies(token):
-                return Answer(State.ADMITTED)
-            if isinstance(token, Ticket):
-                return Answer(State.WAITING, joined_ms=token.joined_ms, store_away=True)
-            return Answer(State.NOT_QUEUED, store_away=True)
+            answer = self._alone(token, may_join=may_join)
+        if mark and isinstance(answer.token, Pass):
+            return replace(answer, token=replace(answer.token, mark=mark))
         return answer
+
+    def _alone(self, token: Ticket | Pass | None, *, may_join: bool) -> Answer:
+        """The verdict where the store gave none. Only while it is away, not for one call that
+        failed, does the replica give passes by itself."""
+        now_ms, settings, is_away = self.clock.now_ms(), self.settings, self.store.is_away
+        given: Pass | None = None
+        is_new = False
+        if isinstance(token, Pass) and self._honours(token):
+            given = self._fallback.longer(token, settings, now_ms) if is_away else None
+            if given is None:
+                return Answer(State.ADMITTED, is_settled=self._is_settled(token))
+        elif isinstance(token, Ticket):
+            given = self._fallback.waiting(token, settings, now_ms) if is_away else None
+            if given is None:
+                return Answer(State.WAITING, joined_ms=token.joined_ms, store_away=True)
+        elif may_join and is_away:
+            given = self._fallback.newcomer(settings, now_ms)
+            is_new = True
+        if given is None:
+            return Answer(State.NOT_QUEUED, store_away=True)
+        self.store.promises(now_ms)
+        return Answer(State.ADMITTED, given, joined_ms=given.joined_ms, let_in_alone=is_new)
 
     async def leave(self, token: Ticket | Pass | None, *, why: str = "left") -> None:
         """Gives up the place or the session that the token proves."""
@@ -133,7 +170,8 @@ class Room:
     async def refresh(self) -> Snapshot:
         """Learns changed settings and revoked passes from the store; gives back the slots
         that nobody knows they have."""
-        await self._release_orphans()
+        if not self.store.is_away:
+            await self._release_orphans()
         while True:
             snapshot = await self.store.snapshot(revoked_since_ms=self._revoked_seen_ms)
             self._revoked.update(snapshot.revoked)
@@ -142,6 +180,7 @@ class Room:
                 break
             self._revoked_seen_ms = newest
         self._revoked_seen_ms = newest
+        await self._remind(snapshot)
         self._forget_revoked(before_ms=snapshot.now_ms - self._pass_ms)
         self.snapshot = snapshot
         self._shield.learn(snapshot.shield_until_ms)
@@ -149,7 +188,17 @@ class Room:
             self.settings = self.file_settings.changed(snapshot.overrides)
         except ConfigError as error:
             log.error("overrides_ignored", room=self.name, problems=error.problems)
+        self._fallback.learn(snapshot, self.settings)
         return snapshot
+
+    async def _remind(self, snapshot: Snapshot) -> None:
+        """A store that was emptied has forgotten who was revoked, and what was changed at run
+        time; the replicas have not."""
+        if self.snapshot is not None and snapshot.born_ms > self.snapshot.born_ms:
+            log.warning("store_emptied", room=self.name, hint="places come back by themselves")
+            self._revoked_seen_ms = 0
+            known = self.snapshot
+            await self.store.remind(self._revoked, known.overrides, epoch=known.epoch)
 
     async def _release_orphans(self) -> None:
         while self._orphans:
@@ -166,38 +215,57 @@ class Room:
         return self.settings.suspended or self.settings.queueing_method == "passthrough"
 
     @property
+    def asks_who(self) -> bool:
+        """Whether it matters to this room who brings a cookie."""
+        settings = self.settings
+        return settings.bind_pass in {"user_agent", "ip"} or (
+            settings.max_places_per_address is not None
+        )
+
+    @property
     def _pass_ms(self) -> int:
         return int(self.settings.session_duration * 1000)
 
-    def _verifies(self, pass_: Pass) -> bool:
+    def _honours(self, token: Ticket | Pass) -> bool:
+        """Whether it is worth something still: a pass is, for a moment after its release."""
         now_ms = self.clock.now_ms()
-        revoked_ms = self._revoked.get(pass_.visitor)
+        revoked_ms = self._revoked.get(token.visitor)
+        if isinstance(token, Ticket):
+            return revoked_ms is None
         if revoked_ms is not None and now_ms >= revoked_ms + RELEASE_GRACE_MS:
             return False
-        return now_ms < pass_.expires_ms
+        return now_ms < token.expires_ms
 
-    def _is_due(self, pass_: Pass, in_ms: int = 0) -> bool:
+    def _is_due(self, pass_: Pass, mark: str = "", in_ms: int = 0) -> bool:
+        """A store that was emptied is told of a session as soon as its pass is seen."""
+        emptied_ms = self.snapshot.recovery_ms if self.snapshot else 0
         due_ms = max(self._pass_ms // 6, RENEW_MIN_MS)
-        return self.clock.now_ms() + in_ms >= pass_.renewed_ms + due_ms
+        return (
+            self.clock.now_ms() + in_ms >= pass_.renewed_ms + due_ms
+            or pass_.renewed_ms < emptied_ms
+            or pass_.mark != mark
+        )
 
-    async def _by_pass(self, pass_: Pass) -> Answer | None:
-        if not self._verifies(pass_):
+    def _is_settled(self, pass_: Pass, in_ms: int = VERDICT_TTL_MS) -> bool:
+        """Whether nginx may keep the verdict: it knows a cookie, and not who brings it."""
+        return not pass_.mark and self.clock.now_ms() + in_ms < pass_.expires_ms
+
+    async def _by_pass(self, pass_: Pass, mark: str) -> Answer | None:
+        if not self._honours(pass_):
             return None
-        if not self._is_due(pass_):
-            return Answer(State.ADMITTED, is_settled=not self._is_due(pass_, in_ms=VERDICT_TTL_MS))
+        if not self._is_due(pass_, mark):
+            settled = self._is_settled(pass_) and not self._is_due(pass_, mark, VERDICT_TTL_MS)
+            return Answer(State.ADMITTED, is_settled=settled)
         return self._answer(await self.store.renew(pass_), pass_)
 
-    async def _by_ticket(self, ticket: Ticket) -> Answer | None:
-        return self._answer(await self.store.beat(ticket), ticket)
-
-    async def _newcomer(self, *, may_join: bool, is_asked: bool) -> Answer:
+    async def _newcomer(self, may_join: bool, is_asked: bool, bearer: Bearer) -> Answer:
         if not may_join:
             return Answer(State.NOT_QUEUED)
         if not is_asked:
             shelter = self._meet()
             if shelter is not Shelter.NONE:
                 return Answer(State.NOT_QUEUED, is_settled=shelter is Shelter.UP)
-        return await self._enter()
+        return await self._enter(bearer.place(self.name, self.settings))
 
     def _meet(self) -> Shelter:
         known_ms = self._shield.until_ms
@@ -214,14 +282,18 @@ class Room:
         with contextlib.suppress(StoreError):
             await self.store.raise_shield(self._shield.until_ms)
 
-    async def _enter(self) -> Answer:
+    async def _enter(self, address: str) -> Answer:
         visitor = new_visitor()
         try:
-            standing = await self.store.enter(visitor)
+            standing = await self.store.enter(visitor, address=address)
+        except StoreAwayError:
+            raise  # nothing was sent
         except StoreError:
             # It may have been done all the same, for somebody who was given no cookie.
             self._orphans.append(visitor)
             raise
+        if standing.outcome is Outcome.ADMITTED:
+            self._fallback.admitted()
         newcomer = Ticket(visitor, standing.order, standing.now_ms, standing.epoch)
         answer = self._answer(standing, newcomer)
         if answer is None:  # no script says GONE to somebody new

@@ -2,56 +2,66 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeAlias
 
-import hiredis
 from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
+from redis.exceptions import RedisClusterException, RedisError
 
-#: Batches of a few rooms and verbs at a time; more would only queue up in Redis.
-POOL_SIZE = 64
-#: How long a call may wait for a free connection, seconds.
-POOL_WAIT_S = 0.25
+from sidecar.base.errors import ConfigError
+from sidecar.store.topology import (
+    POOL_SIZE,
+    POOL_WAIT_S,
+    Cluster,
+    cluster_store,
+    common_options,
+    packed,
+    sentinel_store,
+)
+
+#: A client of whatever keeps the rooms.
+Store: TypeAlias = Redis | Cluster
 
 
-def connect(url: str, *, timeout_s: float) -> Redis:
-    """A client for redis://, rediss://, unix:// or memory://; nothing is sent yet.
+def connect(url: str, *, timeout_s: float) -> Store:
+    """A client for any address that the setting `store` allows; nothing is sent yet.
 
     `memory://` is a store inside this process, with the same scripts: good for one
     replica and for trying things out, gone when the process ends.
+
+    Raises ConfigError for an option that the driver does not take.
     """
     if url.startswith("memory://"):
         from fakeredis import FakeAsyncRedis  # noqa: PLC0415 - most never need it
 
         memory: Redis = FakeAsyncRedis()
         return memory
-    options: dict[str, Any] = {
-        "socket_timeout": timeout_s,
-        "socket_connect_timeout": timeout_s,
-        "socket_keepalive": not url.startswith("unix://"),
-        # A call that is repeated later is worth less to a visitor than an answer now.
-        "retry": Retry(NoBackoff(), 0),
-        "max_connections": POOL_SIZE,
-        "timeout": POOL_WAIT_S,
-    }
-    if url.startswith("unix://"):
+    try:
+        redis = _open(url, timeout_s)
+        if isinstance(redis, Redis):
+            redis.connection_pool.make_connection()  # type: ignore[no-untyped-call] # reads all options, and sends nothing
+    except (TypeError, ValueError, RedisError, RedisClusterException) as error:
+        raise ConfigError([f"store: {error}"]) from error
+    return redis
+
+
+def _open(url: str, timeout_s: float) -> Store:
+    kind = url.partition("://")[0]
+    if kind.endswith("+sentinel"):
+        return sentinel_store(url, timeout_s)
+    if kind.endswith("+cluster"):
+        return cluster_store(url, timeout_s)
+    options = common_options(timeout_s)
+    if kind == "unix":
         del options["socket_keepalive"]
+    options.update(max_connections=POOL_SIZE, timeout=POOL_WAIT_S)
     pool = BlockingConnectionPool.from_url(url, **options)
-    kind = pool.connection_class
-    pool.connection_class = type(kind.__name__, (_Packed, kind), {})
+    pool.connection_class = packed(pool.connection_class)
     return Redis(connection_pool=pool)
 
 
-class _Packed:
-    """A connection that has hiredis write its commands too, not only read the replies: a batch
-    has hundreds of arguments, and the driver would take some microseconds for each."""
-
-    def pack_command(self, *args: Any) -> list[bytes]:
-        name, *rest = args
-        return [hiredis.pack_command((*name.split(), *rest))]
-
-
-async def close(redis: Redis) -> None:
+async def close(redis: Store) -> None:
     """Closes the client and every connection it has open."""
-    await redis.aclose(close_connection_pool=True)
+    if isinstance(redis, Cluster):
+        await redis.shut()
+    else:
+        await redis.aclose(close_connection_pool=True)

@@ -12,6 +12,9 @@ ROOM_KEYS = (
     "active",    # zset    visitor -> when its session ends, ms; provisional ones too
     "admitted",  # zset    visitor -> when its session began, ms; not the provisional ones
     "revoked",   # zset    visitor -> when it left or was released, ms
+    "spent",     # zset    visitor who waited and was let in -> when, ms
+    "addresses", # zset    address~visitor, all of score 0, while max_places_per_address is set
+    "replicas",  # zset    replica -> when it was last here, ms
     "polls",     # hash    visitor -> early polls in this minute
     "config",    # hash    settings changed at run time (JSON), epoch, revision
     "stats",     # hash    counters, and what the estimate and the rate need

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError
 
-from sidecar.base.errors import StoreError
+from sidecar.base.errors import StoreAwayError, StoreError
 from sidecar.base.model import Outcome, Pass, Standing, Ticket
 from sidecar.store import keys
 from sidecar.store.batch import Batcher
+from sidecar.store.breaker import Breaker
 from sidecar.store.scripts import source
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from redis.asyncio import Redis
-
     from sidecar.base.clock import StoreClock
+    from sidecar.store.connect import Store
 
 #: Visitors in one script call. More would hold Redis too long for the others.
 BATCH_LIMIT = 128
@@ -56,6 +56,15 @@ class Snapshot:
     revoked: dict[str, int]
     #: Until when some replica's shield is up, ms; 0 when none ever was.
     shield_until_ms: int
+    #: When the room's first script ran in this store.
+    born_ms: int
+    #: When the last recovery began, and until when nobody is called; 0 when there was none.
+    recovery_ms: int
+    recovers_until_ms: int
+    #: As in Standing.
+    recovery_stage: int
+    #: How many replicas asked in the last seconds.
+    replicas: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +95,7 @@ class RoomStore:
 
     def __init__(  # noqa: PLR0913
         self,
-        redis: Redis,
+        redis: Store,
         room: str,
         *,
         settings: str,
@@ -94,10 +103,16 @@ class RoomStore:
         observer: Observer | None = None,
         now_ms: Callable[[], int] | None = None,
         timeout_s: float = 1.0,
+        replica: str = "",
     ) -> None:
         self._redis = redis
         self._room = room
+        self._file_settings: dict[str, Any] = json.loads(settings)
         self._settings = settings
+        self._replica = replica
+        self._breaker = Breaker()
+        self._known_since_ms: int | None = None
+        self._promised_since_ms: int | None = None
         self._clock = clock
         self._observer = observer or Observer()
         self._now_ms = now_ms
@@ -109,9 +124,36 @@ class RoomStore:
             Batcher(self._batch_runner(verb), limit=BATCH_LIMIT) for verb in _VERBS
         )
 
-    async def enter(self, visitor: str) -> Standing:
-        """A session where a slot is free and nobody waits, else a place in line."""
-        return await self._enter.submit((visitor, _random()))
+    @property
+    def is_away(self) -> bool:
+        """Whether the store has stopped answering; nobody but the refresher asks it then."""
+        return self._breaker.is_open
+
+    def knows(self, since_ms: int) -> None:
+        """The room was there at that time. A store that was made later was emptied."""
+        if self._known_since_ms is None or since_ms < self._known_since_ms:
+            self._known_since_ms = since_ms
+            self._tell()
+
+    def promises(self, now_ms: int) -> None:
+        """Somebody was let in, or kept in, whom the store knows nothing of. It hears of it with
+        the first script that it answers."""
+        if self._promised_since_ms is None:
+            self._promised_since_ms = now_ms
+            self._tell()
+
+    def _tell(self) -> None:
+        known = {
+            "known_since": self._known_since_ms,
+            "promised_since": self._promised_since_ms,
+        }
+        told = {name: ms for name, ms in known.items() if ms is not None}
+        self._settings = json.dumps(self._file_settings | told)
+
+    async def enter(self, visitor: str, *, address: str = "") -> Standing:
+        """A session where a slot is free and nobody waits, else a place in line. `address` is
+        where the visitor comes from, for max_places_per_address."""
+        return await self._enter.submit((visitor, _random(), address))
 
     async def beat(self, ticket: Ticket) -> Standing:
         """A heartbeat; claims where called, puts back in line where lost."""
@@ -119,7 +161,9 @@ class RoomStore:
 
     async def renew(self, pass_: Pass) -> Standing:
         """A session's next stretch; brings it back where the store lost it."""
-        return await self._renew.submit((pass_.visitor, pass_.order, pass_.started_ms))
+        return await self._renew.submit(
+            (pass_.visitor, pass_.order, pass_.started_ms, pass_.expires_ms)
+        )
 
     async def leave(self, visitor: str, *, why: str = "left") -> bool:
         """Gives up the place or session; whether there was one. `why`: left or released."""
@@ -130,14 +174,18 @@ class RoomStore:
         return Swept(waiting, sessions, revocations, called, bool(more))
 
     async def snapshot(self, *, revoked_since_ms: int = 0) -> Snapshot:
-        reply = await self._run("snapshot", [revoked_since_ms, REVOCATIONS_LIMIT])
-        now, waiting, active, provisional, epoch, revision, wait, config, stats, revoked = reply
+        """Asked also of a store that counts as away: it shows that it is back."""
+        args = [revoked_since_ms, REVOCATIONS_LIMIT, self._replica]
+        reply = await self._run("snapshot", args, is_probe=True)
+        now, waiting, active, provisional, epoch, revision, wait, config, stats, *rest = reply
+        revoked, stage, recovers_until, replicas = rest
         overrides = {
             name: json.loads(value)
             for name, value in _pairs(config)
             if name not in {"epoch", "revision"}
         }
         counters = {name: float(value) for name, value in _pairs(stats)}
+        self.knows(int(counters["born"]))
         return Snapshot(
             now_ms=now,
             waiting=waiting,
@@ -150,6 +198,11 @@ class RoomStore:
             shield_until_ms=int(counters.pop(_SHIELD, 0)),
             counters=counters,
             revoked={name: int(float(value)) for name, value in _pairs(revoked)},
+            born_ms=int(counters["born"]),
+            recovery_ms=int(counters.get("recovery", 0)),
+            recovers_until_ms=recovers_until,
+            recovery_stage=stage,
+            replicas=replicas,
         )
 
     async def configure(self, changes: dict[str, Any]) -> int:
@@ -164,6 +217,25 @@ class RoomStore:
         """Empties the line. How many places there were."""
         _, removed, _ = await self._run("reset", [])
         return int(removed)
+
+    async def remind(
+        self, revoked: dict[str, int], overrides: dict[str, Any], *, epoch: int
+    ) -> None:
+        """Tells a store that was emptied who was revoked (visitor -> when, ms), and the config.
+        What it has learnt meanwhile stays."""
+        key = keys.room_key(self._room, "config")
+        config = {name: json.dumps(value) for name, value in overrides.items()}
+        if epoch:
+            config["epoch"] = str(epoch)
+        for name, value in config.items():
+            async with _translated("remind", self._timeout_s):
+                await self._redis.hsetnx(key, name, value)
+        key = keys.room_key(self._room, "revoked")
+        rows = list(revoked.items())
+        for start in range(0, len(rows), REVOCATIONS_LIMIT):
+            async with _translated("remind", self._timeout_s):
+                part = dict(rows[start : start + REVOCATIONS_LIMIT])
+                await self._redis.zadd(key, part, nx=True)
 
     async def line(self, *, offset: int, limit: int) -> list[tuple[str, int]]:
         """Waiting visitors and their order, from the head on."""
@@ -207,8 +279,11 @@ class RoomStore:
 
         return run
 
-    async def _run(self, name: str, args: list[Any]) -> Any:
+    async def _run(self, name: str, args: list[Any], *, is_probe: bool = False) -> Any:
+        if self.is_away and not is_probe:
+            raise StoreAwayError(f"{name}: the store is away")
         now = "" if self._now_ms is None else self._now_ms()
+        promised_ms = self._promised_since_ms
         try:
             async with _translated(name, self._timeout_s):
                 reply = await self._scripts[name](
@@ -216,13 +291,18 @@ class RoomStore:
                 )
         except StoreError:
             self._observer.error(self._room, name)
+            self._breaker.failed()
             raise
+        self._breaker.succeeded()
+        if promised_ms is not None:
+            self._promised_since_ms = None
+            self._tell()
         self._clock.observe(reply[0])
         return reply
 
 
 def _standings(reply: Any) -> list[Standing]:
-    now, waiting, _active, epoch, _revision, spread, visitors = reply
+    now, waiting, _active, epoch, stage, spread, visitors = reply
     return [
         Standing(
             outcome=Outcome(outcome),
@@ -237,6 +317,7 @@ def _standings(reply: Any) -> list[Standing]:
             spread=spread / 1000,
             limited_ms=limited,
             epoch=epoch,
+            recovery_stage=stage,
         )
         for outcome, order, started, expires, ahead, refresh, wait, limited in visitors
     ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from aiohttp import web
 
+from sidecar.base.clock import iso
 from sidecar.base.errors import ConfigError
 from sidecar.base.settings import RoomSettings
 from sidecar.base.tokens import is_visitor
@@ -152,6 +153,9 @@ def _describe(room: Room, snapshot: Snapshot) -> dict[str, Any]:
         "provisional": snapshot.provisional,
         "wait_seconds": None if snapshot.wait_ms is None else snapshot.wait_ms // 1000,
         "revision": snapshot.revision,
+        "replicas": snapshot.replicas,
+        "recovery_stage": snapshot.recovery_stage,
+        "recovers_until": iso(snapshot.recovers_until_ms) if snapshot.recovery_stage == 2 else None,
         "settings": room.settings.model_dump(),
         "changed": snapshot.overrides,
         "counters": {
@@ -163,4 +167,5 @@ def _describe(room: Room, snapshot: Snapshot) -> dict[str, Any]:
 #: What the scripts remember for themselves, beside the counters.
 _INTERNAL = {
     "last_order", "tokens", "tokens_at", "measured_at", "ends", "held_ms", "drops", "waited_ms",
+    "born", "recovery", "address_at",
 }  # fmt: skip

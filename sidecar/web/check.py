@@ -14,7 +14,7 @@ import structlog
 from aiohttp import web
 
 from sidecar.base.model import BRIEF_TTL_MS, VERDICT_TTL_MS, State
-from sidecar.web.cookies import read_given, read_token, set_cookie
+from sidecar.web.cookies import read_bearer, read_given, read_token, set_cookie
 from sidecar.web.keys import METRICS, ROOMS
 
 if TYPE_CHECKING:
@@ -57,10 +57,13 @@ async def check(request: web.Request) -> web.Response:
         return _close_if_body(request, web.Response(status=204, headers=answer_headers))
     given = read_given(headers, room) if "X-Waitroom-Given" in headers else None
     token = given or read_token(headers, room)
-    answer = await room.check(token, may_join=takes_place(headers))
+    bearer = read_bearer(headers, room)
+    answer = await room.check(token, may_join=takes_place(headers), bearer=bearer)
     if given is not None and answer.token is None:
         answer = replace(answer, token=given)  # what nginx forgets unless it is said again
     metrics.count_request(room.name, "check", answer.state)
+    if answer.let_in_alone:
+        metrics.let_in_alone.labels(room.name).inc()
     said = _answer_headers(room, answer, headers)
     if is_shared(answer, headers):
         said["X-Accel-Expires"] = _KEEP_S if answer.state is State.ADMITTED else KEEP_BRIEFLY_S
@@ -77,7 +80,7 @@ def _answer_headers(room: Room, answer: Answer, headers: Mapping[str, str]) -> d
     standing = answer.standing
     refresh_ms = standing.refresh_ms if standing else 0
     said["Retry-After"] = str(max(1, math.ceil(refresh_ms / 1000)))
-    if standing is not None and answer.state is State.WAITING:
+    if standing is not None and answer.state is State.WAITING and not standing.recovery_stage:
         said["X-Waitroom-Position"] = str(standing.ahead + 1)
         if answer.wait is not None:
             said["X-Waitroom-Wait"] = str(answer.wait.seconds)
@@ -139,6 +142,6 @@ def _log_unknown(name: str) -> None:
         _logged.add(name)
         log.error(
             "unknown_room",
-            room=name[:64],
+            room=name[:64].encode("ascii", "backslashreplace").decode(),
             hint='no such room is configured; look at "set $waitroom_room" in nginx',
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sidecar.base.model import TICKET_LIFETIME_MS, Pass, Ticket
 from sidecar.base.tokens import cookie_value
+from sidecar.core.bearer import NOBODY, Bearer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +26,13 @@ def read_given(headers: Mapping[str, str], room: Room) -> Ticket | Pass | None:
     second time still with the cookies that the browser sent.
     """
     return room.tokens.read(cookie_value(headers.get("X-Waitroom-Given"), room.tokens.cookie_name))
+
+
+def read_bearer(headers: Mapping[str, str], room: Room) -> Bearer:
+    """Only where the room asks: most do not, and this is done for every request."""
+    if not room.asks_who:
+        return NOBODY
+    return Bearer(headers.get("X-Real-IP", ""), headers.get("User-Agent", ""))
 
 
 def set_cookie(headers: Mapping[str, str], room: Room, token: Ticket | Pass) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import TYPE_CHECKING, Any
 
 import structlog
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from sidecar.base.errors import ConfigError, StoreError, UnknownRoomError
 
@@ -17,6 +19,22 @@ if TYPE_CHECKING:
 STORE_RETRY_S = 5
 
 log = structlog.get_logger()
+
+
+class _Unreadable(logging.Filter):
+    """What cannot be read as HTTP is answered with a 400 and is its sender's fault: aiohttp
+    would write a traceback, in lines of its own, each time that a visitor sends a control
+    character in a header."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, HttpProcessingError):
+            return True
+        log.debug("unreadable", error=str(error))
+        return False
+
+
+logging.getLogger("aiohttp.server").addFilter(_Unreadable())
 
 
 def problem(status: int, title: str, **members: Any) -> web.Response:
@@ -53,7 +71,7 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
             422, "A setting is not allowed", detail="Nothing was changed.", errors=error.problems
         )
     except StoreError as error:
-        log.warning("store_away", path=request.path, error=str(error))
+        log.warning("store_away", path=request.rel_url.raw_path, error=str(error))
         return problem(
             503,
             "The store does not answer",
@@ -61,5 +79,5 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
             retry_after=STORE_RETRY_S,
         )
     except Exception:
-        log.exception("unexpected", path=request.path)
+        log.exception("unexpected", path=request.rel_url.raw_path)
         return problem(500, "An error of the waiting room", detail="It was logged.")

@@ -6,12 +6,14 @@ import json
 import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
 
 from aiohttp import web
 
+from sidecar.base.clock import iso
 from sidecar.base.model import Outcome, State
 from sidecar.web.check import KEEP_BRIEFLY_S, takes_place
-from sidecar.web.cookies import read_given, read_token, set_cookie
+from sidecar.web.cookies import read_bearer, read_given, read_token, set_cookie
 from sidecar.web.keys import METRICS, PAGE, ROOMS
 from sidecar.web.page import CONTENT_SECURITY_POLICY, choose_language
 from sidecar.web.problems import STORE_RETRY_S, problem
@@ -68,7 +70,8 @@ def safe_next(value: str) -> str:
 async def _answer(request: web.Request, door: str, *, may_join: bool) -> web.Response:
     room = _room(request)
     token = read_token(request.headers, room)
-    answer = await room.check(token, may_join=may_join, is_asked=True)
+    bearer = read_bearer(request.headers, room)
+    answer = await room.check(token, may_join=may_join, is_asked=True, bearer=bearer)
     request.app[METRICS].count_request(room.name, door, answer.state)
     if answer.store_away and answer.joined_ms is None:
         return problem(503, "The store does not answer", retry_after=STORE_RETRY_S)
@@ -103,7 +106,8 @@ def _is_repeatable(request: web.Request, answer: Answer) -> bool:
 async def _shown(request: web.Request, door: str, *, may_join: bool) -> web.Response:
     room = _room(request)
     token = read_token(request.headers, room)
-    answer = await room.check(token, may_join=may_join, is_asked=True)
+    bearer = read_bearer(request.headers, room)
+    answer = await room.check(token, may_join=may_join, is_asked=True, bearer=bearer)
     request.app[METRICS].count_request(room.name, door, answer.state)
     following = await _form_next(request) if request.method == "POST" else _query_next(request)
     response: web.Response
@@ -153,25 +157,30 @@ def _document(room: Room, answer: Answer | None) -> dict[str, Any]:
     """The status document; `answer` None is somebody who has just left."""
     state = answer.state if answer else State.NOT_QUEUED
     standing = answer.standing if answer else None
-    waits = standing is not None and standing.outcome is Outcome.WAITING
+    # While places come back, somebody ahead may be missing: a number told now might grow.
+    is_placed = (
+        standing is not None
+        and standing.outcome is Outcome.WAITING
+        and standing.recovery_stage == 0
+    )
     wait = answer.wait if answer else None
     refresh_s = standing.refresh_ms / 1000 if standing and standing.refresh_ms else None
     waiting = standing.waiting if standing else room.snapshot.waiting if room.snapshot else None
     document: dict[str, Any] = {
         "state": state.value,
-        "position": standing.ahead + 1 if standing and waits else None,
+        "position": standing.ahead + 1 if standing and is_placed else None,
         "waiting": waiting,
-        "ahead": standing.ahead if standing and waits else None,
+        "ahead": standing.ahead if standing and is_placed else None,
         "wait_seconds": wait.seconds if wait else None,
         "wait_seconds_low": wait.low if wait else None,
         "wait_seconds_high": wait.high if wait else None,
-        "joined_at": _iso(answer.joined_ms) if answer and answer.joined_ms else None,
-        "updated_at": _iso(standing.now_ms if standing else room.clock.now_ms()),
+        "joined_at": iso(answer.joined_ms) if answer and answer.joined_ms else None,
+        "updated_at": iso(standing.now_ms if standing else room.clock.now_ms()),
         "refresh_after_seconds": refresh_s or DEFAULT_REFRESH_S,
         "message": room.settings.message,
         "room": room.name,
     }
-    if answer and answer.store_away:
+    if answer and (answer.store_away or (standing and standing.recovery_stage == 2)):
         document["paused"] = True
     return document
 
@@ -197,13 +206,12 @@ def _query_next(request: web.Request) -> str:
 
 
 async def _form_next(request: web.Request) -> str:
-    try:
-        form = await request.post()
-    except (ValueError, LookupError, web.HTTPException):
+    """Of the page's own form and no other kind: urlencoded, in UTF-8."""
+    if request.content_type != "application/x-www-form-urlencoded":
         return "/"
-    value = form.get("next", "/")
-    return safe_next(value) if isinstance(value, str) else "/"
-
-
-def _iso(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+    try:
+        text = (await request.read()).decode(errors="replace")
+        fields = parse_qs(text, keep_blank_values=True)
+    except (ValueError, web.HTTPException):
+        return "/"
+    return safe_next(fields.get("next", ["/"])[0])

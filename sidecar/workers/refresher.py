@@ -37,11 +37,22 @@ async def refresh_once(rooms: Rooms, metrics: Metrics) -> bool:
 
 
 async def _refresh(room: Room, metrics: Metrics) -> bool:
+    was_away = room.store.is_away
     try:
         snapshot = await room.refresh()
     except StoreError as error:
         log.warning("refresh_failed", room=room.name, error=str(error))
+        if room.store.is_away and not was_away:
+            policy = room.settings.on_store_failure
+            log.error("store_away", room=room.name, on_store_failure=policy, error=str(error))
+        metrics.store_away.labels(room.name).set(room.store.is_away)
+        metrics.let_in_alone.labels(room.name)  # so that it is there, at 0
         return False
+    if was_away:
+        log.warning("store_back", room=room.name)
+    metrics.store_away.labels(room.name).set(0)
+    metrics.recovery.labels(room.name).set(snapshot.recovery_stage)
+    metrics.replicas.labels(room.name).set(snapshot.replicas)
     metrics.waiting.labels(room.name).set(snapshot.waiting)
     metrics.active.labels(room.name).set(snapshot.active)
     metrics.provisional.labels(room.name).set(snapshot.provisional)

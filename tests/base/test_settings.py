@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.base.settings import DEFAULT_FILE, DEMO_SECRET, RoomSettings, load
+from sidecar.base.settings import DEFAULT_FILE, DEMO_SECRET, RoomSettings, load, read_servers
 from tests.base.problems import GOOD, SECRET, problems
 
 # Where settings come from.
@@ -144,7 +144,17 @@ def test_every_problem_is_reported_at_once(write):
         ("log_level", "loud", "'debug', 'info', 'warning' or 'error'"),
         ("log_format", "xml", "'json' or 'console'"),
         ("edge_listen", "here", "127.0.0.1:8400"),
-        ("store", "http://x", "redis://, rediss://, unix:///path or memory://"),
+        ("store", "http://x", "redis+sentinel://, redis+cluster:// or memory://"),
+        ("store", "redis+sentinel://", "server 1 has no host"),
+        ("store", "redis+cluster://:pw@a,:6379", "server 2 has no host"),
+        ("store", "redis+sentinel://a:26379,b:x/main", "server 2 cannot be read: a port is a"),
+        ("store", "rediss+cluster://a,b:70000", "server 2 cannot be read: a port is a number"),
+        ("store", "redis+cluster://a:0", "server 1 cannot be read"),
+        ("store", "redis+sentinel://:p/w@a", "in a password / is written %2F"),
+        ("store", "redis+cluster://a,b/0", "a cluster has no databases"),
+        ("store", "redis+sentinel://a/0", "/SERVICE/DATABASE"),
+        ("store", "redis+sentinel://a/main/x", "the database is a number"),
+        ("store", "redis+sentinel://a/main/0/1", "and no more"),
         ("store_timeout", "0", "greater than 0"),
         ("shutdown_delay", "301", "less than or equal to 300"),
         ("demo", "perhaps", "boolean"),
@@ -163,6 +173,21 @@ def test_a_problem_names_the_setting_and_what_is_allowed(name, value, allowed):
     assert line.startswith(name.replace("__", ".") + ": ")
     assert allowed in line
     assert value in line or name == "store"
+
+
+@pytest.mark.parametrize(
+    ("url", "servers", "path"),
+    [
+        ("redis+sentinel://a", [("a", 26379)], []),
+        ("redis+sentinel://u:p%2Fw@a:1,b,[::1]:3/main/2?sentinel_username=x",
+         [("a", 1), ("b", 26379), ("::1", 3)], ["main", "2"]),
+        ("rediss+cluster://:p@ss@a.b-c,10.0.0.1:7/", [("a.b-c", 6379), ("10.0.0.1", 7)], []),
+    ],
+)  # fmt: skip
+def test_a_store_of_several_servers(url, servers, path):
+    """Each with a port of its own, or the usual one; a service and a database, or none."""
+    assert read_servers(url) == (servers, path)
+    assert load(None, {**GOOD, "WAITROOM_STORE": url}).store == url
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,10 @@ class Reply:
 class Model:
     def __init__(self, settings: RoomSettings) -> None:
         self.file = settings
+        #: What the replica tells the store: since when it knows the room, and since when it has
+        #: let visitors in by itself.
+        self.known: int | None = None
+        self.promised = 0
         self.lose()
 
     def lose(self) -> None:
@@ -56,6 +60,9 @@ class Model:
         self.line: dict[str, Place] = {}
         self.inside: dict[str, Session] = {}
         self.revoked: dict[str, int] = {}
+        self.spent: dict[str, int] = {}
+        self.born: int | None = None
+        self.recovery = 0
         self.early: dict[str, int] = {}
         self.early_minute = -1
         self.epoch = self.last_order = self.tokens_at = 0
@@ -100,7 +107,7 @@ class Model:
         return left
 
     def sweep(self, now: int) -> tuple[int, int, int]:
-        """How many places, sessions and revocations it removes."""
+        """How many places and sessions it removes, and how many revoked and spent tokens."""
         self._begin(now)
         silent = [v for v, place in self.line.items() if self._is_overdue(place)]
         for visitor in silent:
@@ -111,9 +118,12 @@ class Model:
         old = [v for v, at in self.revoked.items() if at <= now - life]
         for visitor in old:
             del self.revoked[visitor]
+        worn = [v for v, at in self.spent.items() if at <= now - life]
+        for visitor in worn:
+            del self.spent[visitor]
         sessions = self._expire()
         self._call()
-        return len(silent), sessions, len(old)
+        return len(silent), sessions, len(old) + len(worn)
 
     def snapshot(self, now: int) -> tuple[int, int, int]:
         """How many wait, are active, and of those were called and are not here yet."""
@@ -161,6 +171,27 @@ class Model:
     def _begin(self, now: int) -> None:
         self.now = now
         self.events = []
+        self.born = now if self.born is None else self.born
+        if self.known is not None and self.known < self.born:
+            self.recovery = max(self.recovery, self.born)
+        if self.promised > self.recovery:
+            self.recovery = now
+        self.promised = 0
+
+    @property
+    def recovery_stage(self) -> int:
+        """2: nobody is called; 1: some in line may be missing yet."""
+        if not self.recovery:
+            return 0
+        since, fixed = self.now - self.recovery, self.settings.heartbeat_interval
+        patience = self._ms("heartbeat_timeout") / 2
+        longest = min(patience, 60_000 if fixed is None else self._ms("heartbeat_interval"))
+        at_the_head = min(60_000, max(2_500, self._ms("session_duration") / 8))
+        near = longest if fixed is not None else min(patience, at_the_head)
+        window = self.settings.recovery_window
+        if since < (2 * near if window is None else self._ms("recovery_window")):
+            return 2
+        return 1 if since < 1.05 * longest + 2000 else 0
 
     def _expire(self) -> int:
         over = [v for v, session in self.inside.items() if session.ends <= self.now]
@@ -215,6 +246,8 @@ class Model:
             return None
         if ticket.visitor in self.inside:
             return 0
+        if ticket.visitor in self.spent:
+            return None
         if ticket.epoch < self.epoch:
             return None
         self.epoch = ticket.epoch
@@ -242,9 +275,10 @@ class Model:
             self.line[visitor].due, self.line[visitor].polled = self.now, True
         elif len(self.inside) < self.settings.total_active_users:
             self._event("admitted", visitor, "restored")
-            return self._admit(visitor, pass_.order, pass_.started_ms)
+            return self._admit(visitor, pass_.order, pass_.started_ms, pass_.expires_ms)
         else:
             self._rejoin(visitor, pass_.order, "pass")
+            self.spent.pop(visitor, None)
         return None
 
     def _rejoin(self, visitor: str, order: int, why: str) -> None:
@@ -262,6 +296,7 @@ class Model:
         session = self.inside[visitor]
         if session.started is None:
             self._event("admitted", visitor, "claimed")
+            self.spent[visitor] = self.now
             return self._admit(visitor, order, self.now)
         expires = session.ends - SESSION_GRACE_MS
         return Reply(Outcome.ADMITTED, order, session.started, expires)
@@ -318,7 +353,7 @@ class Model:
 
     def _has_slot(self) -> bool:
         is_free = len(self.inside) < self.settings.total_active_users
-        return is_free and not self.settings.queue_all
+        return is_free and not self.settings.queue_all and self.recovery_stage < 2
 
     def _has_token(self) -> bool:
         per_minute = self.settings.new_users_per_minute

@@ -29,6 +29,7 @@ class Seen:
     active: dict[str, int] = field(default_factory=dict)
     admitted: dict[str, int] = field(default_factory=dict)
     revoked: dict[str, int] = field(default_factory=dict)
+    spent: dict[str, int] = field(default_factory=dict)
     epoch: int = 0
     tokens: float | None = None
     #: The end of the stream when it was read, and what was new: (kind, visitor, why).
@@ -40,7 +41,7 @@ async def look(redis: Redis, room: str, *, after: str) -> Seen:
     """Everything at once; the events after that one."""
     start = after if after == "-" else f"({after}"
     pipe = redis.pipeline(transaction=False)
-    for name in ("waiting", "due", "active", "admitted", "revoked"):
+    for name in ("waiting", "due", "active", "admitted", "revoked", "spent"):
         pipe.zrange(room_key(room, name), 0, -1, withscores=True)
     pipe.hget(room_key(room, "config"), "epoch")
     pipe.hget(room_key(room, "stats"), "tokens")
@@ -64,6 +65,8 @@ class Step:
     settings: RoomSettings
     before: Seen
     after: Seen
+    #: The store was emptied a moment ago: nobody is called.
+    is_recovering: bool = False
 
     @property
     def entered(self) -> list[str]:
@@ -125,8 +128,9 @@ class Promises:
         settings, after = step.settings, step.after
         has_token = settings.new_users_per_minute is None or (after.tokens or 0) >= 1
         is_free = len(after.active) < settings.total_active_users and has_token
-        assert not (is_free and after.waiting) or settings.queue_all
-        assert not (settings.queue_all and step.entered)
+        is_held = settings.queue_all or step.is_recovering
+        assert not (is_free and after.waiting) or is_held
+        assert not (is_held and step.entered)
 
     def one_place(self, step: Step) -> None:
         """In line or inside, never both; and the sets tell the same story."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 
 import pytest
+from redis.asyncio import SSLConnection
 
 from sidecar.base.clock import StoreClock
-from sidecar.base.errors import StoreError
+from sidecar.base.errors import ConfigError, StoreError
 from sidecar.base.model import Outcome
 from sidecar.base.settings import RoomSettings
 from sidecar.base.tokens import new_visitor
-from sidecar.store.connect import close, connect
+from sidecar.store.connect import POOL_SIZE, close, connect
 from sidecar.store.rooms import RoomStore
 from tests.conftest import new_room_name
 from tests.processes import Process, free_port, wait_until
@@ -74,3 +76,52 @@ async def test_nobody_answers():
     """An error at once, not after a row of retries."""
     with pytest.raises(StoreError):
         await enter(f"redis://127.0.0.1:{free_port()}/0")
+
+
+LOGIN = "sentinel_username=s&sentinel_password=q%2F"
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss"])
+async def test_what_the_address_of_a_sentinel_store_says(scheme):
+    """User and password are for the servers; the sentinels have their own, or none."""
+    for query, shown in [("", (None, None)), (LOGIN, ("s", "q/"))]:
+        redis = connect(f"{scheme}+sentinel://u:p%2Fw@a,b:1/main/3?{query}", timeout_s=0.6)
+        pool = redis.connection_pool
+        server = pool.make_connection()
+        assert (server.username, server.password, server.db) == ("u", "p/w", 3)
+        assert (pool.service_name, pool.max_connections) == ("main", POOL_SIZE)
+        asked = [one.connection_pool.make_connection() for one in pool.sentinel_manager.sentinels]
+        assert [(one.host, one.port) for one in asked] == [("a", 26379), ("b", 1)]
+        assert {(one.username, one.password) for one in asked} == {shown}
+        # Those that hang take less than a call has, together.
+        assert sum(one.socket_timeout for one in asked) < 0.6
+        assert all(one.retry.get_retries() == 0 for one in [server, *asked])
+        assert {isinstance(one, SSLConnection) for one in [server, *asked]} == {scheme == "rediss"}
+        await close(redis)
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss"])
+async def test_what_the_address_of_a_cluster_says(scheme):
+    redis = connect(f"{scheme}+cluster://u:p%2Fw@10.0.0.1,10.0.0.2:1", timeout_s=0.6)
+    nodes = redis.nodes_manager.startup_nodes.values()
+    assert [(node.host, node.port) for node in nodes] == [("10.0.0.1", 6379), ("10.0.0.2", 1)]
+    for node in nodes:
+        server = node.acquire_connection()
+        assert (server.username, server.password, server.socket_timeout) == ("u", "p/w", 0.6)
+        assert isinstance(server, SSLConnection) is (scheme == "rediss")
+    assert redis.retry.get_retries() == 0
+    await close(redis)
+
+
+@pytest.mark.parametrize("kind", ["redis", "redis+sentinel", "redis+cluster"])
+def test_an_option_that_nobody_knows_is_found_at_the_start(kind):
+    with pytest.raises(ConfigError, match="colour"):
+        connect(f"{kind}://a?colour=red", timeout_s=1)
+
+
+@pytest.mark.parametrize("kind", ["redis+sentinel", "redis+cluster"])
+async def test_nobody_answers_for_many(kind):
+    """An error at once here too, and one of ours."""
+    hosts = ",".join(f"127.0.0.1:{free_port()}" for _ in range(3))
+    with pytest.raises(StoreError):
+        await asyncio.wait_for(enter(f"{kind}://{hosts}"), 1)

@@ -56,6 +56,7 @@ SETTINGS = {
     "heartbeat_timeout": st.integers(24, 60),
     "claim_window": st.integers(5, 10),
     "poll_limit": st.integers(1, 4),
+    "recovery_window": st.none() | st.sampled_from([0, 3, 20]),
 }
 FILE = {"session_duration": 6, "heartbeat_timeout": 24, "claim_window": 8}
 #: From a millisecond to minutes.
@@ -247,7 +248,23 @@ class RoomMachine(RuleBasedStateMachine):
         expected = self.model.snapshot(self.now)
         assert (shot.waiting, shot.active, shot.provisional) == expected
         assert shot.revoked == self.model.revoked
+        assert shot.recovery_stage == self.model.recovery_stage
+        self.model.known = min(self.model.known or shot.born_ms, shot.born_ms)
         self.settle()
+
+    @rule(really=SELDOM, ms=STEPS_MS)
+    def know_of_an_earlier_time(self, really, ms):
+        """A cookie is older than the store."""
+        if really:
+            self.store.knows(self.now - ms)
+            self.model.known = min(self.model.known or self.now, self.now - ms)
+
+    @rule(really=SELDOM)
+    def let_somebody_in_alone(self, really):
+        """A replica that could not ask the store kept its promises by itself."""
+        if really:
+            self.store.promises(self.now)
+            self.model.promised = self.model.promised or self.now
 
     @rule(ms=STEPS_MS)
     def let_time_pass(self, ms):
@@ -337,9 +354,10 @@ class RoomMachine(RuleBasedStateMachine):
             v: s.started for v, s in model.inside.items() if s.started is not None
         }
         assert seen.revoked == model.revoked
+        assert seen.spent == model.spent
         assert seen.epoch == model.epoch
         assert sorted(seen.events) == sorted(model.events)
-        step = Step(self.now, model.settings, before, seen)
+        step = Step(self.now, model.settings, before, seen, model.recovery_stage == 2)
         for visitor in left:
             self.promises.left(visitor, step)
         self.promises.check(step)

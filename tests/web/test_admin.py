@@ -38,6 +38,7 @@ async def test_rooms_are_listed_and_shown(site):
     assert (room["active"], room["waiting"]) == (1, 0)
     assert room["settings"]["total_active_users"] == 3
     assert room["counters"]["admitted"] == 1
+    assert (room["recovery_stage"], room["recovers_until"]) == (0, None)
 
 
 async def test_a_setting_changes_at_once(site):

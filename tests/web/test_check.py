@@ -251,8 +251,8 @@ async def test_a_newcomer_whose_reply_was_lost_holds_no_slot(replica):
     site = await replica()
     enter = site.room.store.enter
 
-    async def late(visitor):
-        await enter(visitor)
+    async def late(visitor, **where):
+        await enter(visitor, **where)
         raise StoreError("enter: the store did not answer in time")
 
     site.room.store.enter = late

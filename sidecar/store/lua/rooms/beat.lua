@@ -19,6 +19,7 @@ local function arrive(visitor, score, order, ticket_epoch)
   end
   if redis_call('ZSCORE', REVOKED, visitor) then return nil end
   if redis_call('ZSCORE', ACTIVE, visitor) then return 0 end
+  if redis_call('ZSCORE', SPENT, visitor) then return nil end
   ticket_epoch = tonumber(ticket_epoch)
   if ticket_epoch < epoch then return nil end
   if ticket_epoch > epoch then -- the store was emptied; the ticket is signed, believe it

@@ -4,12 +4,12 @@
 -- EVENTS  called, expired
 for i = 3, #ARGV, 2 do
   if ARGV[i + 1] == '' then
-    redis.call('HDEL', KEYS[7], ARGV[i])
+    redis.call('HDEL', KEYS[10], ARGV[i])
   else
-    redis.call('HSET', KEYS[7], ARGV[i], ARGV[i + 1])
+    redis.call('HSET', KEYS[10], ARGV[i], ARGV[i + 1])
   end
 end
-redis.call('HINCRBY', KEYS[7], 'revision', 1)
+redis.call('HINCRBY', KEYS[10], 'revision', 1)
 -- @include "shared/room"
 -- @include "shared/expire"
 -- @include "shared/call"

@@ -1,5 +1,5 @@
 -- Newcomers: a session where a slot is free and nobody waits, else a place in line.
--- ARGV    from 3 on, for each visitor: id, random number in [0, 1)
+-- ARGV    from 3 on, for each visitor: id, random number in [0, 1), address or ''
 -- RETURNS shared/standing
 -- EVENTS  admitted, joined, called, expired
 -- @include "shared/room"
@@ -10,13 +10,13 @@ expire()
 call_next()
 -- @include "shared/newcomer"
 
-local visitors = batch(2)
+local visitors = batch(3)
 local revoked = redis_call('ZMSCORE', REVOKED, unpack(visitors))
 local sessions = redis_call('ZMSCORE', ACTIVE, unpack(visitors))
 local places = redis_call('ZMSCORE', WAITING, unpack(visitors))
 local met, replies = {}, {}
 for n, visitor in ipairs(visitors) do
-  local session, place, draw = sessions[n], places[n], tonumber(ARGV[2 * n + 2])
+  local session, place, draw = sessions[n], places[n], tonumber(ARGV[3 * n + 1])
   if met[visitor] then -- twice in this batch: now there is a session or place
     flush()
     session = redis_call('ZSCORE', ACTIVE, visitor)
@@ -31,7 +31,7 @@ for n, visitor in ipairs(visitors) do
     flush()
     replies[n] = wait_here(place, redis_call('ZRANK', WAITING, visitor), draw)
   else
-    replies[n] = enter(visitor, draw)
+    replies[n] = enter(visitor, draw, ARGV[3 * n + 2])
   end
 end
 return headed(replies)

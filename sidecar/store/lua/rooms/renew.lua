@@ -1,5 +1,5 @@
 -- Passes that are due for renewal; a session that the store lost comes back from its pass.
--- ARGV    from 3 on, for each visitor: id, order, when its session began
+-- ARGV    from 3 on, for each visitor: id, order, when its session began, when the pass ends
 -- RETURNS shared/standing
 -- EVENTS  admitted, joined, called, expired
 -- @include "shared/room"
@@ -20,13 +20,14 @@ local function keep(visitor, order, started)
 end
 
 -- The reply to a pass whose session was lost, if there is a slot; else nil: it waits.
-local function restore(visitor, order, started)
+local function restore(visitor, order, started, ends)
   if not redis_call('ZSCORE', WAITING, visitor) then
     if redis_call('ZCARD', ACTIVE) < room.total_active_users then
       event('admitted', visitor, 'restored')
-      return admitted_reply(order, started, admit(visitor, started))
+      return admitted_reply(order, started, admit(visitor, started, ends))
     end
     join(visitor, order, 'pass') -- the slot was given away: the next one is theirs
+    redis_call('ZREM', SPENT, visitor)
   end
   redis_call('ZADD', DUE, int(now), visitor)
 end
@@ -34,9 +35,10 @@ end
 local replies = {}
 local function each(answer)
   local n = 0
-  for i = 3, #ARGV, 3 do
+  for i = 3, #ARGV, 4 do
     n = n + 1
-    replies[n] = replies[n] or answer(ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]))
+    replies[n] = replies[n] or answer(ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]),
+      tonumber(ARGV[i + 3]))
   end
 end
 

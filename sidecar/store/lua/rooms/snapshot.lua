@@ -1,8 +1,10 @@
 -- A room as it is now; also how replicas learn of changed settings and revoked passes.
 -- ARGV    3 revocations from this time on, ms
 --         4 how many revocations at most
+--         5 the replica that asks, or ''
 -- RETURNS {now, waiting, active, provisional, epoch, revision, wait of a newcomer or -1,
---          config hash as a flat list, stats hash as a flat list, {visitor, revoked at, …}}
+--          config hash as a flat list, stats hash as a flat list, {visitor, revoked at, …},
+--          stage of the recovery, when it ends or 0, replicas}
 -- EVENTS  called, expired
 -- @include "shared/room"
 -- @include "shared/expire"
@@ -12,8 +14,14 @@ measure_start()
 expire()
 call_next()
 finish()
+-- Replicas ask every second.
+local REPLICA_MS = 5000
+if ARGV[5] ~= '' then redis_call('ZADD', REPLICAS, int(now), ARGV[5]) end
+redis_call('ZREMRANGEBYSCORE', REPLICAS, '-inf', int(now - REPLICA_MS))
 local waiting, active = redis_call('ZCARD', WAITING), redis_call('ZCARD', ACTIVE)
+local wait = recovery_stage() == 0 and wait_ms(waiting) or -1
 return {now, waiting, active, active - redis_call('ZCARD', ADMITTED), epoch, revision,
-  math.floor(wait_ms(waiting) or -1), redis_call('HGETALL', CONFIG),
+  math.floor(wait), redis_call('HGETALL', CONFIG),
   redis_call('HGETALL', STATS), redis_call('ZRANGEBYSCORE', REVOKED, ARGV[3], '+inf',
-    'WITHSCORES', 'LIMIT', 0, tonumber(ARGV[4]))}
+    'WITHSCORES', 'LIMIT', 0, tonumber(ARGV[4])),
+  recovery_stage(), math.max(0, recovers_until()), redis_call('ZCARD', REPLICAS)}

@@ -1,13 +1,14 @@
--- Removes the waiting whose heartbeat stopped, sessions that ran out, and revocations that
--- no token can need any more.
--- ARGV    3 the most places and revocations to remove (200 at most: with those that are
+-- Removes the waiting whose heartbeat stopped, sessions that ran out, and what was kept
+-- against tokens that nobody can show any more.
+-- ARGV    3 the most places and spent tokens to remove (200 at most: with those that are
 --           called and those that ran out Redis is held for less than 5 ms)
--- RETURNS {now, waiting removed, sessions removed, revocations removed, how many left the
---          line by a call, more to do}
+-- RETURNS {now, waiting removed, sessions removed, revocations and spent tickets removed, how
+--          many left the line by a call, more to do}
 -- EVENTS  expired, called
 -- @include "shared/room"
 -- @include "shared/expire"
 -- @include "shared/call"
+-- @include "shared/addresses"
 -- How long a ticket can be shown after it was signed (base/model.py: TICKET_LIFETIME_MS).
 local TICKET_MS = 86400000
 local HOUR_MS = 3600000
@@ -27,11 +28,16 @@ end
 measure_drops(#silent)
 
 local dead = int(now - math.max(session_ms, TICKET_MS) - HOUR_MS)
-local old = redis_call('ZRANGEBYSCORE', REVOKED, '-inf', dead, 'LIMIT', 0, limit - #silent)
-if #old > 0 then redis_call('ZREMRANGEBYRANK', REVOKED, 0, #old - 1) end
+local revoked = redis_call('ZRANGEBYSCORE', REVOKED, '-inf', dead, 'LIMIT', 0, limit - #silent)
+if #revoked > 0 then redis_call('ZREMRANGEBYRANK', REVOKED, 0, #revoked - 1) end
+local removed = #silent + #revoked
+local spent = redis_call('ZRANGEBYSCORE', SPENT, '-inf', dead, 'LIMIT', 0, limit - removed)
+if #spent > 0 then redis_call('ZREMRANGEBYRANK', SPENT, 0, #spent - 1) end
+removed = removed + #spent
 
 local ended = expire()
 local called = call_next()
+local more = forget_addresses(limit)
 finish()
-local more = #silent + #old == limit or ended == BOUND or called == BOUND
-return {now, #silent, ended, #old, called, more and 1 or 0}
+more = more or removed == limit or ended == BOUND or called == BOUND
+return {now, #silent, ended, removed - #silent, called, more and 1 or 0}

@@ -21,7 +21,7 @@ end
 -- it) is dropped, and nobody waits for it. Returns how many left.
 local function call_next()
   flush()
-  if room.queue_all then return 0 end
+  if room.queue_all or is_recovering() then return 0 end
   local free = room.total_active_users - redis_call('ZCARD', ACTIVE)
   if free <= 0 then return 0 end
   local tokens = rate_tokens()

@@ -14,12 +14,13 @@ end
 local function flush()
   if not next(pending) then return end
   local waiting, due = pending[WAITING], pending[DUE]
-  local active, admitted = pending[ACTIVE], pending[ADMITTED]
+  local active, admitted, spent = pending[ACTIVE], pending[ADMITTED], pending[SPENT]
   pending = {}
   if waiting then redis_call('ZADD', WAITING, unpack(waiting)) end
   if due then redis_call('ZADD', DUE, unpack(due)) end
   if active then redis_call('ZADD', ACTIVE, unpack(active)) end
   if admitted then redis_call('ZADD', ADMITTED, unpack(admitted)) end
+  if spent then redis_call('ZADD', SPENT, unpack(spent)) end
 end
 
 -- Every `step`th argument from the third on: the visitors of a batch.

@@ -1,4 +1,5 @@
 -- @include "shared/standing"
+-- @include "shared/addresses"
 -- Newcomers, after the call.
 
 -- How many wait and are inside, and the last order in line, as the newcomers change them.
@@ -25,12 +26,17 @@ end
 
 -- Whoever waits after a call could not be called, so a newcomer is admitted at once only
 -- where nobody does.
-local function enter(visitor, draw)
+local function enter(visitor, draw, address)
+  if is_hoarding(address) then
+    count('refused_address')
+    return refused_reply(FULL, refresh_ms(waiting, wait_ms(waiting), draw))
+  end
   local order = next_order(draw)
-  if waiting == 0 and not room.queue_all
+  if waiting == 0 and not room.queue_all and not is_recovering()
     and active < room.total_active_users and rate_tokens() >= 1 then
     spend_token()
     active = active + 1
+    note_address(address, visitor)
     event('admitted', visitor, 'at_once')
     return admitted_reply(order, now, admit(visitor, now))
   end
@@ -43,6 +49,7 @@ local function enter(visitor, draw)
     return refused_reply(FULL, refresh_ms(waiting, wait_ms(waiting), draw))
   end
   join(visitor, order, 'new')
+  note_address(address, visitor)
   put(DUE, unpolled_score(), visitor)
   return wait_here(order, newcomer_rank(visitor, order), draw)
 end

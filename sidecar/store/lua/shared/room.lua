@@ -1,10 +1,12 @@
 -- What every room script starts with.
--- KEYS  1 waiting  2 due  3 active  4 admitted  5 revoked  6 polls  7 config  8 stats
---       9 events   (names and types: store/keys.py)
+-- KEYS  1 waiting  2 due  3 active  4 admitted  5 revoked  6 spent  7 addresses
+--       8 replicas  9 polls  10 config  11 stats  12 events   (names and types: store/keys.py)
 -- ARGV  1 now in ms, or '' for the store's own time (tests override it)
---       2 the room's settings from the file, JSON; the config hash overrides them
+--       2 the room's settings from the file, JSON; the config hash overrides them. With
+--         them what the replica knows: shared/recovery.lua
 local WAITING, DUE, ACTIVE, ADMITTED, REVOKED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local POLLS, CONFIG, STATS, EVENTS = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local SPENT, ADDRESSES, REPLICAS, POLLS = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local CONFIG, STATS, EVENTS = KEYS[10], KEYS[11], KEYS[12]
 
 local redis_call = redis.call
 -- The most members that one loop of a script touches; what is left is the next script's.
@@ -49,3 +51,4 @@ local timeout_ms = whole_ms(room.heartbeat_timeout)
 
 -- @include "shared/later"
 -- @include "shared/stats"
+-- @include "shared/recovery"

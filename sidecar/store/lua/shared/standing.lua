@@ -16,11 +16,13 @@ local function claim(visitor, order, ends)
     return admitted_reply(order, tonumber(started), tonumber(ends) - room.session_grace_ms)
   end
   event('admitted', visitor, 'claimed')
+  put(SPENT, int(now), visitor)
   return admitted_reply(order, now, admit(visitor, now))
 end
 
--- The order as text.
+-- The order as text. While places come back, nobody knows the wait.
 local function waiting_reply(order, ahead, refresh, wait, limited)
+  if recovery_stage() > 0 then wait = nil end
   return {WAITS, order, 0, 0, ahead, refresh, math.floor(wait or -1), limited}
 end
 
@@ -46,10 +48,10 @@ local function refused_reply(outcome, refresh)
   return {outcome, '0', 0, 0, 0, refresh, -1, 0}
 end
 
--- The head of every reply: now, waiting, active, epoch, revision, spread of the rate in
--- thousandths.
+-- The head of every reply: now, waiting, active, epoch, stage of the recovery, spread of the
+-- rate in thousandths.
 local function headed(replies)
   finish()
-  return {now, redis_call('ZCARD', WAITING), redis_call('ZCARD', ACTIVE), epoch, revision,
+  return {now, redis_call('ZCARD', WAITING), redis_call('ZCARD', ACTIVE), epoch, recovery_stage(),
     math.floor(1000 * spread()), replies}
 end

@@ -1,7 +1,10 @@
 -- Counters and events: collected while the script runs, written once by finish().
 local NUMBERS = {'last_order', 'tokens', 'tokens_at', 'measured_at', 'ends', 'held_ms',
-  'drops', 'waited_ms'}
+  'drops', 'waited_ms', 'born', 'recovery', 'address_at'}
 local stats = {}
+-- Before anything is changed: where the store refuses to be written (full, read-only), that
+-- is found out here, and nobody is taken out of the line for nothing.
+redis_call('HSETNX', STATS, 'born', int(now))
 local loaded = redis_call('HMGET', STATS, unpack(NUMBERS))
 for i, name in ipairs(NUMBERS) do
   stats[name] = tonumber(loaded[i] or nil)

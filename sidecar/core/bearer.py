@@ -1,0 +1,63 @@
+"""Who brings a cookie, as far as the room asks: an address, and a mark to know them by."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from base64 import urlsafe_b64encode
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sidecar.base.settings import RoomSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Bearer:
+    """`address` is the one that nginx names, never one that the visitor names."""
+
+    address: str = ""
+    user_agent: str = ""
+
+    def mark(self, room: str, settings: RoomSettings) -> str:
+        """What a pass is bound to (`bind_pass`); empty where it is bound to nothing."""
+        match settings.bind_pass:
+            case "user_agent":
+                return "u" + _digest(room, "user_agent", self.user_agent)
+            case "ip":
+                return "i" + _digest(room, "ip", self.address)
+            case _:
+                return ""
+
+    def place(self, room: str, settings: RoomSettings) -> str:
+        """The address to count for max_places_per_address; empty where nobody counts.
+
+        Of IPv6 the network of 64 bits: a household has all of it.
+        """
+        if settings.max_places_per_address is None:
+            return ""
+        try:
+            address = ipaddress.ip_address(self.address.partition("%")[0])
+        except ValueError:
+            return _digest(room, "place", self.address)
+        if isinstance(address, ipaddress.IPv6Address):
+            if address.ipv4_mapped is not None:
+                return _digest(room, "place", str(address.ipv4_mapped))
+            network = ipaddress.ip_network((address, 64), strict=False)
+            return _digest(room, "place", str(network))
+        return _digest(room, "place", str(address))
+
+
+NOBODY = Bearer()
+
+
+def is_anothers(mark: str, seen: str) -> bool:
+    """Whether a pass with this mark was given to somebody else. One that was bound to nothing,
+    or to something else before the setting was changed, may be anybody's."""
+    return bool(mark and seen) and mark[0] == seen[0] and mark != seen
+
+
+def _digest(*parts: str) -> str:
+    """96 bits; what it was made of is kept nowhere."""
+    text = "\0".join(parts).encode("utf-8", "surrogateescape")
+    return urlsafe_b64encode(hashlib.sha256(text).digest()[:12]).decode()

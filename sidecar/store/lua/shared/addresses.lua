@@ -1,0 +1,46 @@
+-- max_places_per_address. A member `address~visitor` says who came from where; whether that
+-- visitor still has a place or a session is looked up.
+local function is_here(visitor)
+  return redis_call('ZSCORE', WAITING, visitor) or redis_call('ZSCORE', ACTIVE, visitor)
+end
+
+-- How many places and sessions an address has. Forgets those that are over.
+local function places_of(address)
+  flush()
+  local places = 0
+  local members = redis_call('ZRANGEBYLEX', ADDRESSES, '[' .. address .. '~',
+    '(' .. address .. '\127', 'LIMIT', 0, 1000)
+  for _, member in ipairs(members) do
+    if is_here(string.sub(member, #address + 2)) then
+      places = places + 1
+    else
+      redis_call('ZREM', ADDRESSES, member)
+    end
+  end
+  return places
+end
+
+local function is_hoarding(address)
+  if not room.max_places_per_address or address == '' then return false end
+  return places_of(address) >= room.max_places_per_address
+end
+
+local function note_address(address, visitor)
+  if not room.max_places_per_address or address == '' then return end
+  redis_call('ZADD', ADDRESSES, 0, address .. '~' .. visitor)
+end
+
+-- Looks through so many and forgets those that are over. Whether there are more.
+local function forget_addresses(limit)
+  local from = stats.address_at or 0
+  local members = redis_call('ZRANGE', ADDRESSES, int(from), int(from + limit - 1))
+  local gone = {}
+  for _, member in ipairs(members) do
+    local visitor = string.match(member, '~(.*)$')
+    if not is_here(visitor) then gone[#gone + 1] = member end
+  end
+  if #gone > 0 then redis_call('ZREM', ADDRESSES, unpack(gone)) end
+  local more = #members == limit
+  stats.address_at = more and from + #members - #gone or 0
+  return more
+end

@@ -1,0 +1,39 @@
+-- A store that was emptied, or was away for long, recovers: no call is made until those who
+-- had a session or a place have had time to show their cookies. That the store was emptied
+-- is known from whoever knows the room from before it was made (the replica's memory, a
+-- cookie): `known_since`. `promised_since`: since then the replica let visitors in, or kept
+-- them in, whose sessions the store knows nothing of.
+stats.born = math.min(stats.born, now) -- a clock may jump back
+local known, promised = room.known_since or stats.born, room.promised_since or 0
+local recovery = stats.recovery or 0
+if known < stats.born then recovery = math.max(recovery, stats.born) end
+if promised > recovery then recovery = now end
+if recovery > 0 then stats.recovery = math.min(recovery, now) end
+
+-- The longest that anybody is told to wait with the next poll, and the longest near the
+-- head: among as many as could be called at once.
+local longest_ms, near_ms
+if room.heartbeat_interval then
+  longest_ms, near_ms = whole_ms(room.heartbeat_interval), whole_ms(room.heartbeat_interval)
+else
+  longest_ms, near_ms = 60000, math.max(2500, math.min(60000, session_ms / 8))
+end
+longest_ms, near_ms = math.min(longest_ms, timeout_ms / 2), math.min(near_ms, timeout_ms / 2)
+
+local recovery_ms = 2 * near_ms
+if room.recovery_window then recovery_ms = whole_ms(room.recovery_window) end
+
+-- Until when no call is made, and until when somebody ahead may still be missing, ms.
+local function recovers_until()
+  return (stats.recovery or -math.huge) + recovery_ms
+end
+local function is_recovering()
+  return now < recovers_until()
+end
+-- 0: as ever. 1: some in line may still be missing, positions are not known. 2: also, no
+-- call is made.
+local function recovery_stage()
+  if is_recovering() then return 2 end
+  local since = now - (stats.recovery or -math.huge)
+  return since < 1.05 * longest_ms + 2000 and 1 or 0 -- a page may poll 5 % late
+end

@@ -1,0 +1,203 @@
+"""After the store was emptied: nobody is called until who was there has had time to be back."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sidecar.base.model import TICKET_LIFETIME_MS, Outcome
+from sidecar.base.tokens import new_visitor
+from tests.store.visitors import beat_all, go_in, lose, pass_of, queue
+
+WAITING, ADMITTED, GONE = Outcome.WAITING, Outcome.ADMITTED, Outcome.GONE
+
+
+async def emptied(redis, store, turn):
+    """The replica knew the room; now its keys are gone."""
+    await store.snapshot()
+    turn.forward(1)
+    await lose(redis, store)
+
+
+async def stage(store):
+    return (await store.snapshot()).recovery_stage
+
+
+async def test_a_new_room_needs_no_recovery(make_room_store):
+    """Nobody knows of a time before it."""
+    store = make_room_store(total_active_users=1)
+    await go_in(store)
+    assert await stage(store) == 0
+
+
+async def test_nobody_slips_into_a_room_that_was_emptied(redis, make_room_store, turn):
+    """Free as it looks, its sessions are only not known yet."""
+    store = make_room_store(total_active_users=2, recovery_window=20)
+    first, second = await go_in(store), await go_in(store)
+    await emptied(redis, store, turn)
+    newcomer = await store.enter(new_visitor())
+    assert (newcomer.outcome, newcomer.recovery_stage) == (WAITING, 2)
+    turn.forward(19.999)
+    assert (await store.snapshot()).provisional == 0
+    for pass_ in (first, second):
+        assert (await store.renew(pass_)).outcome is ADMITTED
+    turn.forward(0.001)
+    shot = await store.snapshot()
+    assert (shot.active, shot.provisional, shot.waiting) == (2, 0, 1)
+
+
+async def test_calls_go_on_after_the_window_in_the_old_order(redis, make_room_store, turn):
+    """Whoever came back, in whatever order, is called in the order of the tickets."""
+    store = make_room_store(total_active_users=1, recovery_window=20)
+    await go_in(store)
+    tickets = await queue(store, 3)
+    await emptied(redis, store, turn)
+    replies = await beat_all(store, [tickets[2], tickets[0], tickets[1]])
+    assert [reply.ahead for reply in replies] == [2, 0, 1]
+    assert {reply.wait_ms for reply in replies} == {None}
+    turn.forward(20)
+    replies = await beat_all(store, tickets)
+    assert [reply.outcome for reply in replies] == [ADMITTED, WAITING, WAITING]
+
+
+async def test_a_cookie_alone_tells_that_the_store_was_emptied(make_room_store, turn):
+    """The replicas were restarted too: what they know they learn from the first visitor."""
+    store = make_room_store(total_active_users=1, recovery_window=20)
+    store.knows(turn.now_ms - 60_000)
+    assert (await store.enter(new_visitor())).outcome is WAITING
+    assert await stage(store) == 2
+
+
+async def test_a_cookie_from_long_ago_stops_nobody(make_room_store, turn):
+    """The window counts from when the store was made."""
+    store = make_room_store(total_active_users=3, recovery_window=20)
+    await go_in(store)
+    turn.forward(20)
+    store.knows(turn.now_ms - 3_600_000)
+    await go_in(store)
+
+
+@pytest.mark.parametrize(
+    ("settings", "seconds"),
+    [
+        ({}, 75),  # 300 s sessions: those who could be called at once poll every 37.5 s at most
+        ({"session_duration": 10}, 5),
+        ({"session_duration": 3600}, 120),
+        ({"session_duration": 3600, "heartbeat_timeout": 40}, 40),
+        ({"heartbeat_interval": 7}, 14),
+        ({"recovery_window": 0}, 0),
+    ],
+)
+async def test_the_window_is_twice_the_longest_refresh_near_the_head(
+    redis, make_room_store, turn, settings, seconds
+):
+    store = make_room_store(total_active_users=1, **settings)
+    await emptied(redis, store, turn)
+    shot = await store.snapshot()
+    assert shot.recovers_until_ms == shot.born_ms + seconds * 1000
+    assert (shot.recovery_stage == 2) == (seconds > 0)
+    turn.forward(seconds)
+    assert await stage(store) < 2
+
+
+async def test_positions_are_told_when_everybody_had_time_to_be_back(redis, make_room_store, turn):
+    """At the end of the line people look once a minute."""
+    store = make_room_store(total_active_users=1, recovery_window=20)
+    await emptied(redis, store, turn)
+    assert await stage(store) == 2
+    turn.forward(20)
+    assert await stage(store) == 1
+    turn.forward(44.999)
+    assert await stage(store) == 1
+    turn.forward(0.001)
+    assert await stage(store) == 0
+
+
+async def test_what_a_replica_promised_by_itself_is_waited_for_once(make_room_store, turn):
+    """It let somebody in while the store was away; nobody takes that slot meanwhile."""
+    store = make_room_store(total_active_users=1, recovery_window=20)
+    await store.snapshot()
+    turn.forward(100)
+    store.promises(turn.now_ms)
+    let_in = pass_of(new_visitor(), await make_room_store(total_active_users=1).enter("x" * 22))
+    turn.forward(5)
+    assert (await store.enter(new_visitor())).outcome is WAITING
+    assert (await store.renew(let_in)).outcome is ADMITTED
+    until = (await store.snapshot()).recovers_until_ms
+    turn.forward(3)
+    assert (await store.snapshot()).recovers_until_ms == until
+
+
+async def test_who_was_let_in_does_not_come_back_with_the_old_ticket(make_room_store, turn):
+    """A copy of it would give the head of the line for a day."""
+    store = make_room_store(total_active_users=1, session_duration=10)
+    await go_in(store)
+    [ticket] = await queue(store, 1)
+    turn.forward(14)
+    assert (await store.beat(ticket)).outcome is ADMITTED
+    turn.forward(14)
+    await store.snapshot()
+    assert (await store.beat(ticket)).outcome is GONE
+    turn.forward(TICKET_LIFETIME_MS / 1000 + 3600)
+    assert (await store.sweep()).revocations == 1
+
+
+async def test_a_pass_whose_slot_was_given_away_has_a_ticket_that_counts(
+    redis, make_room_store, turn
+):
+    """Let in from the line, lost, back in line: that place is not spent."""
+    store = make_room_store(total_active_users=1, session_duration=10)
+    await go_in(store)
+    [ticket] = await queue(store, 1)
+    turn.forward(14)
+    pass_ = pass_of(ticket.visitor, await store.beat(ticket))
+    await lose(redis, store, "active", "admitted")
+    await go_in(store)
+    assert (await store.renew(pass_)).outcome is WAITING
+    await lose(redis, store, "waiting", "due")
+    assert (await store.beat(ticket)).outcome is WAITING
+
+
+async def test_an_emptied_store_is_reminded(redis, make_room_store, turn):
+    """Of who was revoked, of settings changed at run time, of the line's epoch; not of what it
+    has learnt anew."""
+    store = make_room_store(total_active_users=5)
+    await store.remind({"gone": 7}, {"total_active_users": 2, "queue_all": None}, epoch=9)
+    shot = await store.snapshot()
+    assert shot.revoked == {"gone": 7}
+    assert shot.overrides == {"total_active_users": 2, "queue_all": None}
+    assert shot.epoch == 9
+    await store.remind({"gone": 8}, {"total_active_users": 3}, epoch=4)
+    shot = await store.snapshot()
+    assert (shot.revoked, shot.overrides["total_active_users"], shot.epoch) == ({"gone": 7}, 2, 9)
+
+
+async def test_an_address_has_no_more_places_than_allowed(make_room_store, turn):
+    """Places and sessions; those that are over are free again."""
+    store = make_room_store(total_active_users=1, max_places_per_address=2, session_duration=10)
+    ours = [await store.enter(new_visitor(), address="a") for _ in range(2)]
+    assert [reply.outcome for reply in ours] == [ADMITTED, WAITING]
+    assert (await store.enter(new_visitor(), address="a")).outcome is Outcome.FULL
+    assert (await store.enter(new_visitor(), address="ab")).outcome is WAITING
+    assert (await store.enter(new_visitor())).outcome is WAITING
+    turn.forward(31)  # nobody polled, and the session is over
+    await store.sweep()
+    assert (await store.enter(new_visitor(), address="a")).outcome is not Outcome.FULL
+
+
+async def test_in_one_batch_an_address_has_no_more_either(make_room_store):
+    store = make_room_store(total_active_users=1, max_places_per_address=3)
+    replies = await asyncio.gather(*(store.enter(new_visitor(), address="a") for _ in range(9)))
+    assert [reply.outcome for reply in replies].count(Outcome.FULL) == 6
+
+
+async def test_the_sweep_forgets_addresses(redis, make_room_store, turn):
+    store = make_room_store(total_active_users=0, max_places_per_address=1)
+    for number in range(250):
+        await store.enter(new_visitor(), address=f"a{number}")
+    turn.forward(31)
+    for _ in range(2):  # those whom the first removes while it looks, the second forgets
+        while (await store.sweep()).more:
+            pass
+    assert await redis.zcard(store._keys[6]) == 0
