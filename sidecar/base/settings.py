@@ -113,7 +113,7 @@ class RoomSettings(BaseModel):
     on_store_failure: Literal["bounded", "admit", "wait"] = "bounded"
     recovery_window: Seconds | None = Field(default=None, ge=0, le=3600)
     bind_pass: Literal["none", "user_agent", "ip"] = "none"  # noqa: S105 - not a password
-    max_places_per_address: Count | None = Field(default=None, ge=1, le=1000)
+    max_places_per_address: Count | None = Field(default=None, ge=1, le=100)
     queueing_status_code: Annotated[Literal[200, 202, 429, 503], BeforeValidator(_from_text)] = 503
     message: str | None = Field(default=None, max_length=500)
 

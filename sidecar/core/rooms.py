@@ -110,12 +110,7 @@ class Room:
         if self.is_open:
             return Answer(State.ADMITTED)
         mark = bearer.mark(self.name, self.settings)
-        if token is not None:
-            self.store.knows(token.joined_ms)
-            if token.visitor in self._revoked and not self._honours(token):
-                token = None
-        if isinstance(token, Pass) and is_anothers(token.mark, mark):
-            token = None
+        token = self._accepted(token, mark)
         try:
             if isinstance(token, Pass):
                 answer = await self._by_pass(token, mark)
@@ -132,6 +127,15 @@ class Room:
         if mark and isinstance(answer.token, Pass):
             return replace(answer, token=replace(answer.token, mark=mark))
         return answer
+
+    def _accepted(self, token: Ticket | Pass | None, mark: str) -> Ticket | Pass | None:
+        """The token, unless it is somebody else's, or is known to be given up."""
+        if token is None or (isinstance(token, Pass) and is_anothers(token.mark, mark)):
+            return None
+        if self._honours(token):
+            self.store.knows(token.joined_ms)
+            return token
+        return None if token.visitor in self._revoked else token
 
     def _alone(self, token: Ticket | Pass | None, *, may_join: bool) -> Answer:
         """The verdict where the store gave none. Only while it is away, not for one call that

@@ -58,7 +58,8 @@ async def check(request: web.Request) -> web.Response:
     given = read_given(headers, room) if "X-Waitroom-Given" in headers else None
     token = given or read_token(headers, room)
     bearer = read_bearer(headers, room)
-    answer = await room.check(token, may_join=takes_place(headers), bearer=bearer)
+    may_join = takes_place(headers) and not _is_posted_from_elsewhere(headers)
+    answer = await room.check(token, may_join=may_join, bearer=bearer)
     if given is not None and answer.token is None:
         answer = replace(answer, token=given)  # what nginx forgets unless it is said again
     metrics.count_request(room.name, "check", answer.state)
@@ -124,10 +125,24 @@ def takes_place(headers: Mapping[str, str]) -> bool:
     return accept in {"", "*/*"} and not from_browser
 
 
+def is_from_elsewhere(headers: Mapping[str, str]) -> bool:
+    """Whether another site made the browser ask. Of such a POST the browser leaves our cookie
+    out (SameSite=Lax): whoever sends it may well be inside, and a new cookie would take that
+    from them."""
+    return headers.get("Sec-Fetch-Site") == "cross-site"
+
+
+def _is_posted_from_elsewhere(headers: Mapping[str, str]) -> bool:
+    return is_from_elsewhere(headers) and _method(headers) not in {"GET", "HEAD"}
+
+
+def _method(headers: Mapping[str, str]) -> str:
+    return headers.get("X-Original-Method") or headers.get("X-Forwarded-Method") or "GET"
+
+
 def _is_preflight(headers: Mapping[str, str]) -> bool:
     """A CORS preflight carries no cookie by its nature; the request after it is asked about."""
-    method = headers.get("X-Original-Method") or headers.get("X-Forwarded-Method") or ""
-    return method == "OPTIONS" and "Access-Control-Request-Method" in headers
+    return _method(headers) == "OPTIONS" and "Access-Control-Request-Method" in headers
 
 
 def _close_if_body(request: web.Request, response: web.Response) -> web.Response:

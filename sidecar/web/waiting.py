@@ -12,7 +12,7 @@ from aiohttp import web
 
 from sidecar.base.clock import iso
 from sidecar.base.model import Outcome, State
-from sidecar.web.check import KEEP_BRIEFLY_S, takes_place
+from sidecar.web.check import KEEP_BRIEFLY_S, is_from_elsewhere, takes_place
 from sidecar.web.cookies import read_bearer, read_given, read_token, set_cookie
 from sidecar.web.keys import METRICS, PAGE, ROOMS
 from sidecar.web.page import CONTENT_SECURITY_POLICY, choose_language
@@ -34,9 +34,10 @@ async def status(request: web.Request) -> web.Response:
 
 async def join(request: web.Request) -> web.Response:
     """Takes a place; a visitor who has one keeps it."""
+    may_join = not is_from_elsewhere(request.headers)
     if _wants_page(request):
-        return await _shown(request, "join", may_join=True)
-    return await _answer(request, "join", may_join=True)
+        return await _shown(request, "join", may_join=may_join)
+    return await _answer(request, "join", may_join=may_join)
 
 
 async def leave(request: web.Request) -> web.Response:

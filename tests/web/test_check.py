@@ -117,6 +117,37 @@ async def test_a_garbled_cookie_is_as_none(replica, value):
     assert "=p~" in reply.headers["Set-Cookie"]
 
 
+@pytest.mark.parametrize(
+    ("method", "site_of", "status"),
+    [
+        ("POST", "cross-site", 401),
+        ("PUT", "cross-site", 401),
+        ("POST", "same-site", 204),
+        ("POST", "same-origin", 204),
+        ("POST", None, 204),
+        ("GET", "cross-site", 204),
+        (None, "cross-site", 204),
+    ],
+)
+async def test_a_post_from_another_site_takes_nobodys_cookie(replica, method, site_of, status):
+    """The browser leaves the cookie out; a new one would take the place of a pass."""
+    site = await replica()
+    headers = {"X-Original-Method": method, "Sec-Fetch-Site": site_of}
+    reply = await site.check(headers={name: value for name, value in headers.items() if value})
+    assert reply.status == status
+    assert ("Set-Cookie" in reply.headers) == (status == 204)
+
+
+async def test_a_form_of_another_site_joins_nobody(replica):
+    site = await replica()
+    url = f"/_waitroom/{site.room.name}/join"
+    for accept in ("application/json", "text/html"):
+        headers = {"Sec-Fetch-Site": "cross-site", "Accept": accept}
+        reply = await site.edge.post(url, headers=headers)
+        assert "Set-Cookie" not in reply.headers
+    assert "Set-Cookie" in (await site.edge.post(url)).headers
+
+
 async def test_a_cookie_of_another_room_is_as_none(replica):
     """Even under this room's name."""
     site, other = await replica(), await replica()

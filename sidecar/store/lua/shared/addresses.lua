@@ -4,12 +4,15 @@ local function is_here(visitor)
   return redis_call('ZSCORE', WAITING, visitor) or redis_call('ZSCORE', ACTIVE, visitor)
 end
 
--- How many places and sessions an address has. Forgets those that are over.
+-- How many places and sessions an address has; counted once in a batch. Forgets those that
+-- are over.
+local counts = {}
 local function places_of(address)
+  if counts[address] then return counts[address] end
   flush()
   local places = 0
   local members = redis_call('ZRANGEBYLEX', ADDRESSES, '[' .. address .. '~',
-    '(' .. address .. '\127', 'LIMIT', 0, 1000)
+    '(' .. address .. '\127', 'LIMIT', 0, BOUND)
   for _, member in ipairs(members) do
     if is_here(string.sub(member, #address + 2)) then
       places = places + 1
@@ -17,6 +20,7 @@ local function places_of(address)
       redis_call('ZREM', ADDRESSES, member)
     end
   end
+  counts[address] = places
   return places
 end
 
@@ -27,6 +31,7 @@ end
 
 local function note_address(address, visitor)
   if not room.max_places_per_address or address == '' then return end
+  counts[address] = places_of(address) + 1
   redis_call('ZADD', ADDRESSES, 0, address .. '~' .. visitor)
 end
 
