@@ -51,8 +51,7 @@ async def serve(settings: Settings) -> None:
     stopping: list[bool] = []
     async with running(settings, stopping):
         log.info("serving", edge=settings.edge_listen, ops=settings.ops_listen,
-                 rooms=sorted(settings.rooms), store=settings.store.partition("@")[2]
-                 or settings.store)  # fmt: skip
+                 rooms=sorted(settings.rooms), store=without_secrets(settings.store))  # fmt: skip
         await stop.wait()
         # Unready first, so that whoever asks sends nobody here any more; then the listeners.
         stopping.append(True)
@@ -136,6 +135,12 @@ def _remove_socket(path: Path) -> None:
 def _open_to_group(path: Path) -> None:
     """Whoever may write to the socket is trusted: this user and its group, nginx's."""
     path.chmod(stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IWGRP)
+
+
+def without_secrets(store: str) -> str:
+    """The store's address for the log: no user, no password, no option."""
+    scheme, _, rest = store.partition("?")[0].partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"
 
 
 async def _stop(task: asyncio.Task[None]) -> None:
