@@ -8,7 +8,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help install run crowd test lint types check bench loadtest clean
+.PHONY: help install run crowd test lint types check bench loadtest faults clean
 
 help:
 	@echo "make install the waitroom command, in .venv"
@@ -17,6 +17,7 @@ help:
 	@echo "make test    install what is missing, run every test"
 	@echo "make bench   measure against plain nginx and a Lua design (QUICK=1)"
 	@echo "make loadtest  load a room with up to 3,000 users (REPLICAS=, QUICK=1)"
+	@echo "make faults  break everything under load, write docs/reliability.md (QUICK=1)"
 	@echo "make check   the tests, and ruff and mypy before them"
 
 install: $(STAMP)
@@ -48,6 +49,10 @@ bench: $(STAMP)
 loadtest: $(STAMP)
 	@scripts/install-packages nginx redis-server
 	@$(BIN)/python -m loadtest.cluster --replicas $(REPLICAS) $(if $(QUICK),--quick)
+
+faults: $(STAMP)
+	@scripts/install-packages nginx redis-server
+	@$(BIN)/python -m tests.faults $(if $(QUICK),--quick)
 
 $(STAMP): pyproject.toml constraints.txt
 	@scripts/make-venv $(PYTHON)

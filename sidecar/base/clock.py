@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 
 
 class StoreClock:
@@ -36,4 +37,10 @@ class StoreClock:
 
 def iso(ms: int) -> str:
     """A time as the documents tell it."""
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return f"{_second(ms // 1000)}.{ms % 1000:03}+00:00"
+
+
+@lru_cache(1024)
+def _second(seconds: int) -> str:
+    """Most that is told in a second is that second, or one that was told before."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
