@@ -1,0 +1,96 @@
+"""`python -m tests.faults [--quick] [--only NAME …]`: breaks everything, writes the report.
+
+Ends with status 1 where something that must hold did not. Whatever was started is stopped,
+also when this is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import uvloop
+
+from loadtest import machine
+from tests.faults import (
+    report,
+    scenarios_clusters,
+    scenarios_garbled,
+    scenarios_model,
+    scenarios_replicas,
+    scenarios_store,
+)
+from tests.faults.verdict import Row
+from tests.faults.world import FULL, QUICK, Scale
+
+ROOT = Path(__file__).resolve().parents[2]
+#: A run that takes longer hangs.
+LIMIT_S = 300.0
+
+Scenario = Callable[[Scale], Awaitable[Row]]
+
+ALL: dict[str, Scenario] = {
+    "kill": scenarios_replicas.kill_one,
+    "rolling": scenarios_replicas.rolling_restart,
+    "restart": scenarios_store.restarted,
+    "flush": scenarios_store.emptied,
+    "stop": scenarios_store.stopped,
+    "full": scenarios_store.refuses_writes,
+    "sentinel": scenarios_clusters.sentinel_failover,
+    "cluster": scenarios_clusters.cluster_failover,
+    "slot": scenarios_clusters.cluster_slot_moved,
+    "down": scenarios_replicas.all_down,
+    "reload": scenarios_replicas.reload_nginx,
+    "clock": scenarios_replicas.wrong_clock,
+    "garbled": scenarios_garbled.garbled,
+    "model": scenarios_model.churn,
+}
+#: What tests/faults/test_quick.py runs too.
+SUBSET = ["kill", "flush", "stop", "down", "reload", "garbled"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a short subset, into .run/reports")
+    parser.add_argument("--only", nargs="+", choices=list(ALL), help="these, into .run/reports")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    names = options.only or (SUBSET if options.quick else list(ALL))
+    scale = QUICK if options.quick else FULL
+    began, rows = time.monotonic(), []
+    for name in names:
+        rows.append(run(name, scale))
+        print(report.line(rows[-1]), flush=True)
+    partial = options.quick or options.only
+    path = ROOT / (".run/reports/reliability.md" if partial else "docs/reliability.md")
+    report.write(rows, machine.describe(), path, quick=scale.quick)
+    print(f"{path.relative_to(ROOT)}, after {time.monotonic() - began:.0f} s")
+    return 0 if all(row.held for row in rows) else 1
+
+
+def run(name: str, scale: Scale) -> Row:
+    """A scenario that breaks down does not hold, and the next one runs."""
+    began = time.monotonic()
+    try:
+        row = uvloop.run(_limited(ALL[name], scale))
+    except Exception as error:  # noqa: BLE001
+        row = Row(name, broken=[f"{type(error).__name__}: {error}"])
+    row.seconds = time.monotonic() - began
+    return row
+
+
+async def _limited(scenario: Scenario, scale: Scale) -> Row:
+    async with asyncio.timeout(LIMIT_S):
+        return await scenario(scale)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,249 @@
+"""Requests that nobody should send: a fixed corpus and what hypothesis makes up, mixed by a
+seeded random generator. The same seed gives the same requests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from sidecar.base.settings import RoomSettings
+from tests.nginx.tokens import signed_pass, signed_ticket
+from tests.site import ADMIN_TOKEN
+
+#: Settings of this room are changed at will; nobody waits in it.
+TOYED_WITH = "other"
+NGINX, EDGE, OPS = "nginx", "edge", "ops"
+
+_METHODS = [b"GET"] * 12 + [b"POST"] * 6 + [
+    b"HEAD", b"PUT", b"DELETE", b"PATCH", b"OPTIONS", b"TRACE", b"CONNECT", b"PROPFIND", b"PRI",
+    b"get", b"G\x00T", b"GET\t", b"", b"A" * 300, b"\xff\xfe", b"GET /",
+]  # fmt: skip
+_PATHS = [
+    b"/", b"/page", b"/open", b"/%00", b"/\xff\xfe", b"/%ff%fe", b"//evil.example/", b"/%2e%2e/",
+    b"/../../etc/passwd", b"*", b"http://evil.example/", b"/page?next=//evil.example", b"/ /",
+    b"/" + b"a" * 7000, b"/" + b"%41" * 9000, b"/?" + b"x=1&" * 1500, b"/page#f", b"", b"\\",
+    b"/_waitroom/", b"/_waitroom/shop/", b"/_waitroom/shop/status", b"/_waitroom/shop/join",
+    b"/_waitroom/shop/leave", b"/_waitroom/shop/status?client=1", b"/_waitroom/shop/status?\xff",
+    b"/_waitroom/shop/?next=/\\evil", b"/_waitroom/shop/?next=//evil", b"/_waitroom/nope/status",
+    b"/_waitroom/shop/?next=%0d%0aSet-Cookie:x=1", b"/_waitroom/internal/check", b"/check",
+    b"/_waitroom/shop/../internal/check", b"/_waitroom/static/../../../etc/passwd",
+    b"/_waitroom/static/%2e%2e%2f%2e%2e", b"/_waitroom/static/", b"/_waitroom/SHOP/status",
+    b"/admin/rooms", b"/metrics",
+]  # fmt: skip
+_OPS_PATHS = [
+    b"/healthz", b"/readyz", b"/metrics", b"/admin/rooms", b"/admin/rooms/other",
+    b"/admin/rooms/nope", b"/admin/rooms/%ff", b"/admin/rooms/other/waiting",
+    b"/admin/rooms/other/waiting?offset=-1", b"/admin/rooms/other/waiting?limit=99999999999999",
+    b"/admin/rooms/other/sessions?limit=%C2%B2", b"/admin/rooms/other/sessions?offset=1e9",
+    b"/admin/rooms/other/visitors/x/release", b"/admin/rooms/other/visitors/%00/release",
+    b"/admin/rooms/other/visitors/aaaaaaaaaaaaaaaaaaaaaa/release", b"/admin/rooms/other/reset",
+    b"/admin/", b"/admin//rooms", b"/admin/rooms/other/../other", b"/check", b"/_waitroom/shop/",
+]  # fmt: skip
+_VISITOR = b"AAAAAAAAAAAAAAAAAAAAAA"
+_COOKIES = [
+    b"", b"=", b";", b";;;=;", b"waitroom_shop", b"waitroom_shop=", b'waitroom_shop=""',
+    b"waitroom_shop=t", b"waitroom_shop=p~", b"waitroom_shop=" + b"x" * 600,
+    b"waitroom_shop=" + b"~" * 100, b"waitroom_shop=\xff\xfe", b"waitroom_shop=\xc3\xa4~1",
+    b"waitroom_shop=t~" + _VISITOR + b"~1~1~0.YWJj.YWJj", b"waitroom_shop=t~\xd9\xa1~1~1~0.a.b",
+    b"waitroom_shop=p~" + _VISITOR + b"~" + b"9" * 400 + b".a.b", b"waitroom_shop=a; " * 40,
+    b"waitroom_shop=..", b"waitroom_shop=t.-1.x", b"waitroom_shop=t~.99999999999999999999.x",
+    b"waitroom_other=x; waitroom_shop=y", b"a=" + b"b" * 3000, b"\x00=\x00", b"$Version=1; a=b",
+]  # fmt: skip
+_HEADERS = [
+    b"X-Forwarded-For: 127.0.0.1, \xff", b"X-Real-IP: not an address", b"X-Real-IP: ::1%eth0",
+    b"X-Waitroom-Given: waitroom_shop=t~x; Max-Age=1", b"X-Waitroom-Room: shop",
+    b"X-Waitroom-Room: \xff\xfe", b"X-Waitroom-Room: " + b"r" * 5000, b"X-Waitroom-Release: site",
+    b"X-Original-Method: OPTIONS", b"Access-Control-Request-Method: PUT", b"Accept: \xff/\xff",
+    b"Accept: application/json", b"Accept: " + b"text/html," * 300, b"Accept-Language: \xe4",
+    b"Accept-Language: " + b"de;q=0.," * 500, b"Accept-Language: -;q=nan, *;q=1e999",
+    b"User-Agent: \x01\x7f", b"User-Agent: Mozilla/5.0 \xf0\x9f\x92\xa9", b"Purpose: prefetch\xff",
+    b"Sec-Fetch-Mode: navigate", b"Sec-Fetch-Dest: \x0b", b"Expect: 100-continue", b"Expect: x",
+    b"Range: bytes=0-1,5-2,-9999999999999999999", b"Upgrade: h2c", b"Upgrade: websocket",
+    b'If-None-Match: "', b"If-Modified-Since: Thu, 99 Foo 99999", b"Content-Type: \xff; charset=x",
+    b"Content-Type: application/json; charset=utf-7", b"Content-Type: multipart/form-data",
+    b"Content-Type: multipart/form-data; boundary=\xff", b"Content-Encoding: gzip, br, \xff",
+    b"Content-Type: application/x-www-form-urlencoded; charset=\xff", b"Authorization: Bearer",
+    b"Authorization: Bearer \xff\xfe", b"Authorization: Basic !!!", b"Host: evil.example:99999",
+    b"X-Forwarded-Proto: https\x0b", b"X-Accel-Redirect: /etc/passwd", b"X-Long: " + b"y" * 9000,
+    b"no colon", b": no name", b"Bad Name: x", b"Bad\x00Name: x", b"X-Fold: a\r\n b",
+    b"Te: trailers",
+    b"\xff: x", b"Connection: close", b"Connection: keep-alive, Upgrade", b"Proxy: http://evil/",
+    b"\r\n".join(b"X-%d: 1" % i for i in range(90)),
+]  # fmt: skip
+#: What makes it unclear where the request ends.
+_UNCLEAR = [
+    b"Content-Length: abc", b"Content-Length: -1", b"Content-Length: 5\r\nContent-Length: 7",
+    b"Content-Length: 99999999999999999999999", b"Transfer-Encoding: chunked, chunked",
+    b"Transfer-Encoding: \x0bchunked", b"Transfer-Encoding: gzip", b"Content-Length: 900000",
+    b"Transfer-Encoding: chunked\r\nContent-Length: 3", b"Content-Length: +5",
+]  # fmt: skip
+_BODIES = [
+    b"", b"\x00", b"null", b"[]", b"{", b"{}", b"{}}", b"[" * 50_000, b'{"a":' * 5_000,
+    b"\xff\xfe{}",
+    b'{"total_active_users": 1e400}', b'{"total_active_users": NaN}', b'{"message": "\\ud800"}',
+    b'{"total_active_users": true}', b'{"total_active_users": 9' + b"9" * 5000 + b"}",
+    b'{"message": "\\u0000\\u001b[31m"}', b'{"epoch": 5}', b'{"__class__": 1, "model_config": {}}',
+    b'{"session_duration": "5\xd9\xa5s"}', b'{"session_duration": "1' + b"0" * 400 + b's"}',
+    b'{"queueing_method": ["fifo"]}', b'{"message": null, "message": 5}', b"next=//evil", b"next=%",
+    b"next=" + b"/" * 60_000, b"next=%ff%fe&next=/",
+    b'--b\r\nContent-Disposition: form-data; name="next"',
+]  # fmt: skip
+
+
+_VERSIONS = (b"HTTP/1.1", b"HTTP/1.0", b"HTTP/9.9", b"XTTP/1.1", b""), (94, 2, 1, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Garbled:
+    to: str
+    data: bytes
+    #: HEAD: its answer has no body.
+    is_head: bool
+    #: Whether the server can know where the request ends, and so must answer it.
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What a request is put together from."""
+
+    methods: list[bytes]
+    paths: list[bytes]
+    ops_paths: list[bytes]
+    cookies: list[bytes]
+    headers: list[bytes]
+    made_up: dict[str, list[bytes]]
+
+    def mild(self) -> _Parts:
+        """Only what parsers let through, so that it gets beyond them."""
+        return _Parts(
+            [b"GET"] * 4 + [b"POST"] * 3 + [b"HEAD", b"PATCH"],
+            *(list(filter(_is_mild, each)) for each in (self.paths, self.ops_paths, self.cookies)),
+            [each for each in self.headers if b": " in each and _is_mild(each)],
+            {kind: list(filter(_is_mild, parts)) for kind, parts in self.made_up.items()},
+        )
+
+
+def _is_mild(part: bytes) -> bool:
+    return all(32 <= byte < 127 for byte in part) and not part.startswith((b"Host", b"Expect"))
+
+
+def mixture(count: int, seed: int = 4) -> Iterator[Garbled]:
+    wild = _Parts(_METHODS, _PATHS, _OPS_PATHS, _COOKIES, _HEADERS, _made_up())
+    mild = wild.mild()
+    random = Random(seed)
+    for number in range(count):
+        yield _mix(random, mild if number % 2 else wild)
+
+
+def _mix(random: Random, parts: _Parts) -> Garbled:
+    to = random.choices((NGINX, EDGE, OPS), (5, 3, 2))[0]
+    method, path = _asked(random, parts, to)
+    lines = _lines(random, parts, to, path)
+    body, is_whole = b"", True
+    if method in {b"POST", b"PUT", b"PATCH", b"DELETE"}:
+        body = random.choice(_BODIES + parts.made_up["json"])
+        lines.append(b"Content-Length: %d" % len(body))
+    if random.random() < 0.02:
+        lines.append(random.choice(_UNCLEAR))
+        is_whole = False
+    random.shuffle(lines)
+    first = b"%b %b %b" % (method, path, random.choices(*_VERSIONS)[0])
+    if random.random() < 0.02:
+        first, is_whole = random.choice(parts.made_up["bytes"]), False
+    data = b"\r\n".join([first, *lines, b"", b""]) + body
+    return Garbled(to, data, method == b"HEAD", is_whole)
+
+
+def _asked(random: Random, parts: _Parts, to: str) -> tuple[bytes, bytes]:
+    if to == OPS and random.random() < 0.4:
+        return b"PATCH", f"/admin/rooms/{TOYED_WITH}".encode()
+    method = random.choice(parts.methods)
+    if to == EDGE and random.random() < 0.5:
+        return method, b"/check"
+    path = random.choice(parts.ops_paths if to == OPS else parts.paths)
+    if random.random() < 0.1:
+        path = b"/" + random.choice(parts.made_up["bytes"])
+    elif random.random() < 0.2:
+        path += b"?next=" + random.choice(parts.made_up["text"])
+    return method, path
+
+
+def _lines(random: Random, parts: _Parts, to: str, path: bytes) -> list[bytes]:
+    lines = [b"Host: localhost"] if random.random() < 0.97 else []
+    if to == EDGE and path == b"/check" and random.random() < 0.9:
+        lines.append(b"X-Waitroom-Room: shop")
+    if to == OPS and random.random() < 0.9:
+        lines.append(b"Authorization: Bearer " + ADMIN_TOKEN.encode())
+    if random.random() < 0.7:
+        kind = random.choice(("cookie", "token", "text"))
+        cookie = random.choice(parts.cookies + parts.made_up[kind])
+        lines.append(b"Cookie: " + _maybe_named(random, cookie))
+    if random.random() < 0.2:
+        lines.append(b"X-Made-Up: " + random.choice(parts.made_up["bytes"]))
+    return lines + random.choices(parts.headers, k=random.randrange(4))
+
+
+def _maybe_named(random: Random, text: bytes) -> bytes:
+    return text if b"=" in text or random.random() < 0.3 else b"waitroom_shop=" + text
+
+
+def _made_up() -> dict[str, list[bytes]]:
+    """What hypothesis makes up, without what would end a line: a line is one line here."""
+    names = st.sampled_from(sorted(RoomSettings.model_fields)) | st.text(max_size=20)
+    values: Any = st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=40),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),
+        max_leaves=12,
+    )
+    printable = st.from_regex(rb"[!-~]{1,90}", fullmatch=True)
+    cookies = st.from_regex(r"[tp](~[\w-]{0,30}){0,9}(\.[\w-]*){0,3}", fullmatch=True)
+    objects = st.dictionaries(names, values, max_size=4)
+    texts = _examples(st.text(max_size=200))
+    found = {
+        "bytes": _examples(st.binary(min_size=1, max_size=200) | printable),
+        "text": [text.encode("utf-8", "surrogatepass") for text in texts],
+        "cookie": [text.encode() for text in _examples(cookies)],
+        "json": [json.dumps(each).encode() for each in _examples(objects)],
+    }
+    found["token"] = _tampered()
+    for kind in ("bytes", "text", "cookie"):
+        found[kind] = [part.translate(None, b"\r\n") or b"x" for part in found[kind]]
+    return found
+
+
+def _tampered() -> list[bytes]:
+    """Real cookies: of another room or key, too old, and with one character changed."""
+    random = Random(5)
+    tokens = [signed_ticket("shop"), signed_pass("shop"), signed_pass("other"),
+              signed_pass("shop", secret="x" * 40), signed_ticket("shop", age_s=90_000),
+              signed_pass("shop", age_s=1000)]  # fmt: skip
+    found = []
+    for token in tokens:
+        text = token.encode()
+        found += [text, text[:-5], text + b"A", text.swapcase(), text[::-1]]
+        for _ in range(60):
+            at = random.randrange(len(text))
+            found.append(text[:at] + bytes([random.randrange(33, 256)]) + text[at + 1 :])
+    return found
+
+
+def _examples(strategy: st.SearchStrategy[Any], count: int = 400) -> list[Any]:
+    found: list[Any] = []
+
+    @settings(
+        max_examples=count, derandomize=True, database=None, deadline=None,
+        phases=[Phase.generate], suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(strategy)
+    def collect(example: Any) -> None:
+        found.append(example)
+
+    collect()
+    return found

@@ -1,0 +1,107 @@
+"""Writes docs/reliability.md."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from pathlib import Path
+
+from loadtest.machine import Machine
+from tests.faults.verdict import Row
+
+HEAD = """\
+# What breaks, and what it does to visitors
+
+`make faults` wrote this page. It starts nginx, three replicas and a real store on loopback,
+lets simulated visitors do what browsers and the waiting page do, breaks one thing at a known
+moment, and reads the diaries that the visitors kept. What each failure looks like, and what to
+do: [operations.md](operations.md).
+
+Three settings are not the default: `session_duration` is 30 s, so that sessions end within a
+run; `queueing_status_code` is 202, so that every 5xx is a failure; `shutdown_delay` is 0.5 s.
+
+{machine}. {date}.
+"""
+
+WORDS = """\
+## What the columns say
+
+* **requests**: all that visitors sent in the run, before and after the fault too.
+* **failures**: answers that did not come whole within 5 seconds, and statuses that nothing
+  explains. Two 503 are explained: the waiting page's while no replica is there, and, while the
+  store is away, the one to somebody without a cookie who asks for a place, and to somebody who
+  wants to leave. A connection that nginx closes while nothing is under way on it is opened
+  anew, as browsers do.
+* **places lost**: somebody with a ticket is given another one or told that they have none;
+  somebody inside is told to wait.
+* **inversions**: visitors who were overtaken: somebody who had joined later was called while
+  they were in line, more than one refresh of theirs before their own call. Order is what the
+  signed cookies say; calls are what the store's stream of events says. Whom a replica lets in
+  by itself while the store is away is not called by anybody.
+* **peak/cap**: the most holders inside at one moment. A holder is inside from the first request
+  that the site itself answered to the last, by the site's own log; where somebody inside was
+  told to wait, they were outside until the site answered again. The sessions that the ops
+  listener tells, looked at twice a second, may not exceed the cap either.
+* **recovered**: seconds from the end of the fault (where it has no duration: from the fault)
+  until the last visitor was told anything out of the ordinary: an error, no place yet, a paused
+  line. 0: nobody noticed after its end.
+"""
+
+FIGURES = "scenario | requests | failures | places lost | inversions | peak/cap | recovered | holds"
+
+
+def render(rows: Sequence[Row], machine: Machine, *, quick: bool) -> str:
+    now = dt.datetime.now(dt.UTC)
+    date = f"{now:%Y-%m-%d}, {sum(row.seconds for row in rows) / 60:.0f} minutes"
+    held = sum(row.held for row in rows)
+    parts = [
+        HEAD.format(machine=machine, date=date + (", the quick subset" if quick else "")),
+        f"**{held} of {len(rows)} hold.**\n",
+        _table(rows),
+        WORDS,
+        "## Run by run\n",
+        *(_details(row) for row in rows),
+    ]
+    return "\n".join(parts)
+
+
+def write(rows: Sequence[Row], machine: Machine, path: Path, *, quick: bool) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(render(rows, machine, quick=quick))
+
+
+def line(row: Row) -> str:
+    """For the terminal."""
+    said = "held" if row.held else f"NOT HELD: {'; '.join(row.broken)}"
+    return (
+        f"{row.scenario}: {row.requests:,} requests, {row.failures} failures, {row.lost} lost,"
+        f" {row.inversions} inversions, peak {row.peak}, recovered {_recovered(row)},"
+        f" {row.seconds:.0f} s: {said}"
+    )
+
+
+def _table(rows: Sequence[Row]) -> str:
+    columns = FIGURES.split(" | ")
+    lines = [f"| {FIGURES} |", "|---|" + "--:|" * (len(columns) - 2) + "---|"]
+    for row in rows:
+        holds = "held" if row.held else f"**not held**: {_short('; '.join(row.broken))}"
+        cells = [row.scenario, f"{row.requests:,}", row.failures, row.lost, row.inversions,
+                 row.peak, _recovered(row), holds]  # fmt: skip
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines) + "\n"
+
+
+def _details(row: Row) -> str:
+    lines = [f"**{row.scenario}**, {row.seconds:.0f} s.", ""]
+    lines += [f"* not held: {text}" for text in row.broken]
+    lines += [f"* {text}" for text in row.notes]
+    return "\n".join(lines) + "\n"
+
+
+def _recovered(row: Row) -> str:
+    return "–" if row.recover_s is None else f"{row.recover_s:.1f} s"
+
+
+def _short(text: str) -> str:
+    text = text.replace("|", "/")
+    return text if len(text) < 300 else text[:300] + " …"

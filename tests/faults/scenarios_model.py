@@ -1,0 +1,69 @@
+"""Hours of churn within seconds: the model's state machine, by reproducible seeds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import closing
+from unittest.mock import patch
+
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.faults.stores import RedisServer
+from tests.faults.verdict import Row
+from tests.faults.world import Scale
+from tests.store.test_model import Bench, RoomMachine
+
+SEEDS, STORIES, STEPS = 40, 5, 50
+START_MS = 1_800_000_000_000
+_FEW = settings(
+    max_examples=STORIES, stateful_step_count=STEPS, deadline=None, database=None,
+    phases=[Phase.generate], suppress_health_check=list(HealthCheck),
+)  # fmt: skip
+
+
+async def churn(scale: Scale) -> Row:
+    return await asyncio.to_thread(_churn, 4 if scale.quick else SEEDS)
+
+
+def _churn(seeds: int) -> Row:
+    row = Row("an hour of churn compressed by injected time, 40 random seeds")
+    began = time.monotonic()
+    hours, stories = 0.0, 0
+    with (
+        RedisServer() as redis,
+        closing(Bench(redis.url)) as bench,
+        patch("sidecar.store.rooms._random", bench.draw),
+    ):
+        for number in range(seeds):
+            try:
+                told, machines = _hour(bench, number)
+            except Exception as error:  # noqa: BLE001 - whatever a story ends with
+                row.broken.append(f"seed {number}: {type(error).__name__}: {error}"[:500])
+                continue
+            hours += told
+            stories += machines
+    row.seconds = time.monotonic() - began
+    row.notes.append(
+        f"{seeds} seeds, an hour or more by the injected clock each, {hours:.0f} in all: {stories}"
+        f" stories of up to {STEPS} steps; after every step the store equals the model and the"
+        " promises are checked (tests/store/test_model.py)"
+    )
+    return row
+
+
+def _hour(bench: Bench, number: int) -> tuple[float, int]:
+    """Stories until an hour has gone by; hours, and how many stories."""
+    machines: list[RoomMachine] = []
+
+    def make() -> RoomMachine:
+        machines.append(RoomMachine(bench))
+        return machines[-1]
+
+    hours, turn = 0.0, 0
+    while hours < 1:
+        run_state_machine_as_test(seed(1000 * number + turn)(make), settings=_FEW)
+        hours = sum(machine.now - START_MS for machine in machines) / 3_600_000
+        turn += 1
+    return hours, len(machines)

@@ -1,0 +1,110 @@
+"""What happens to nginx and the replicas, and is nothing to the visitors."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from pathlib import Path
+
+from tests.faults.verdict import Row
+from tests.faults.visitors import STAYS, Plan
+from tests.faults.world import REPLICAS, Scale, world
+from tests.processes import Process
+
+SHIFTED = Path(__file__).parent / "shifted.py"
+
+
+async def kill_one(scale: Scale) -> Row:
+    """kill -9 one of three replicas under load"""
+    async with world("kill -9 one of three replicas under load", cap=scale.cap) as run:
+        await run.fill(scale)
+        run.breaks()
+        run.site.replicas[1].kill()
+        await asyncio.sleep(scale.after_s / 2)
+        await run.start_replica(1)
+        await asyncio.sleep(scale.after_s / 2)
+        run.note("started again half-way")
+    return run.row
+
+
+async def rolling_restart(scale: Scale) -> Row:
+    async with world("rolling restart of all replicas", cap=scale.cap) as run:
+        await run.fill(scale)
+        run.breaks()
+        for number in range(REPLICAS):
+            began = time.monotonic()
+            await run.stop_replica(number)
+            stopped = time.monotonic()
+            await run.start_replica(number)
+            run.note(f"replica {number}: {stopped - began:.1f} s to stop, "
+                     f"{time.monotonic() - stopped:.1f} s to start")  # fmt: skip
+        run.mends()
+        await asyncio.sleep(scale.after_s / 2)
+    return run.row
+
+
+async def all_down(scale: Scale) -> Row:
+    """The waiting page for all, with the switch: everybody passes; it recovers alone."""
+    async with world("all replicas down", cap=scale.cap) as run:
+        await run.fill(scale)
+        run.breaks()
+        for replica in run.site.replicas:
+            replica.kill()
+        await asyncio.sleep(0.2)
+        let_in = [run.crowd.add(Plan(path="/open")) for _ in range(5)]
+        await asyncio.sleep(scale.after_s / 3)
+        seen = [e for d in run.crowd.diaries for e in d.entries
+                if e.sent > run.broken + 0.2 and d not in let_in]  # fmt: skip
+        paused = [e for e in seen if e.ours and e.status == 503]
+        run.must("nobody saw the waiting page", any(e.what == "page" for e in paused))
+        run.must("the switch did not let everybody in",
+                 all(e.state == "admitted" for d in let_in for e in d.entries)
+                 and all(d.entries for d in let_in))  # fmt: skip
+        run.crowd.dismiss(let_in)
+        for replica in run.site.replicas:
+            replica.start()
+        await run.until_ready()
+        run.mends()
+        run.expect_status(503, until=run.mended + 1)
+        run.note(f"down for {run.mended - run.broken:.1f} s, the replicas' start included")
+        run.note(f"{len(paused)} of {len(seen)} answers meanwhile were the page or a problem with"
+                 " 503, the others verdicts that nginx had kept")  # fmt: skip
+        await asyncio.sleep(scale.after_s)
+    return run.row
+
+
+async def reload_nginx(scale: Scale) -> Row:
+    async with world("nginx reloaded", cap=scale.cap) as run:
+        await run.fill(scale)
+        run.breaks()
+        for _ in range(1 if scale.quick else 3):
+            run.site.nginx.signal(signal.SIGHUP)
+            await asyncio.sleep(scale.after_s / 3)
+        run.mends()
+        await asyncio.sleep(scale.after_s / 3)
+    return run.row
+
+
+async def wrong_clock(scale: Scale) -> Row:
+    """One replica an hour ahead, then an hour behind; newcomers and renewals come by it too."""
+    async with world("clock of one replica an hour off", cap=scale.cap) as run:
+        await run.fill(scale)
+        run.breaks()
+        for shift in (3600, -3600):
+            await run.stop_replica(2)
+            config = run.site.folder / "replica-2.toml"
+            command = [sys.executable, str(SHIFTED), str(shift), "serve", "--config", str(config)]
+            with Process(command, log=run.site.folder / "replica-2.log") as shifted:
+                await run.until_ready([2])
+                await run.crowd.arrive(10, STAYS, per_second=10)
+                await asyncio.sleep(scale.after_s)
+                asked = await run.requests_at(2)
+                run.must("the shifted replica was not asked", asked > 50)
+                run.note(f"{shift:+d} s: {asked:.0f} requests")
+                await asyncio.to_thread(shifted.stop)
+            await run.start_replica(2)
+        run.mends()
+        await asyncio.sleep(scale.after_s / 3)
+    return run.row

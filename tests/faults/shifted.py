@@ -1,0 +1,16 @@
+"""`python shifted.py SECONDS serve …`: the waitroom command with a clock that is off."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+SHIFT_S = float(sys.argv.pop(1))
+_now, _now_ns = time.time, time.time_ns
+time.time = lambda: _now() + SHIFT_S
+time.time_ns = lambda: _now_ns() + int(SHIFT_S * 1e9)
+
+if __name__ == "__main__":
+    from sidecar.cli import main
+
+    main()

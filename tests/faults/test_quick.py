@@ -1,0 +1,16 @@
+"""The suite's quick subset: real processes are broken, and the same verdicts decide."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.scenarios_replicas import all_down, kill_one, reload_nginx
+from tests.faults.scenarios_store import emptied, stopped
+from tests.faults.world import QUICK
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", [kill_one, emptied, stopped, all_down, reload_nginx])
+async def test_what_must_hold_holds(scenario):
+    row = await scenario(QUICK)
+    assert row.held, (row.broken, row.notes)

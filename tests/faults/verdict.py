@@ -1,0 +1,298 @@
+"""What a run's diaries prove. Pure functions, so that a verdict can be tried without a run.
+
+The words, as docs/reliability.md says them:
+
+* A *failure* is an answer that did not come whole within 5 s, or a status that nothing
+  explains: neither 200 nor 202, and not excused by what the scenario broke (`Excuse`).
+* A *place is lost* when somebody who holds a ticket is given another one, or is told that
+  they have none; a *session is lost* when somebody inside is told to wait, or becomes
+  somebody else. Both count in one column.
+* An *inversion* is a visitor X with somebody called (or let in at once) who joined after X,
+  while X was in line, and more than one refresh of X before X was called. Orders are read
+  from the cookies; calls from the store's own stream of events. Whom a replica lets in by
+  itself while the store is away (`on_store_failure`) is not called by anybody.
+* A *holder* is inside from the first request that the site itself answered to the last, by
+  the site's own log; where Waitroom told the holder to wait in between, they were outside
+  from the last answer before that to the first after it. The *peak* is the most holders
+  inside at one moment.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from loadtest.verdict import peak_overlap
+from tests.faults.diary import PASS, TICKET, Diary, Entry, Token
+
+FINE = {200, 202}
+#: Missing a heartbeat for longer than this costs the place by right (claim_window).
+SILENCE_S = 30.0
+
+
+class Call(NamedTuple):
+    """Somebody was called, or let in at once, by the store."""
+
+    at: float
+    visitor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Excuse:
+    """Statuses that are right while something is broken, from `begin` to `end`."""
+
+    begin: float
+    end: float
+    status: int
+    #: Which answers; all of them must be Waitroom's own (its page, or a problem document).
+    whom: Callable[[Entry], bool] = lambda _: True
+
+    def covers(self, entry: Entry) -> bool:
+        return (
+            entry.status == self.status
+            and entry.ours
+            and self.begin <= entry.received
+            and entry.sent <= self.end
+            and self.whom(entry)
+        )
+
+
+@dataclass(slots=True)
+class Evidence:
+    diaries: Sequence[Diary]
+    cap: int
+    calls: Sequence[Call] = ()
+    #: (moment, visitor) of each request that reached the site itself.
+    origin: Sequence[tuple[float, str]] = ()
+    #: Sessions as the ops listener told them, from time to time.
+    sessions: Sequence[int] = ()
+    excuses: Sequence[Excuse] = ()
+    #: When the fault began, and when it was over.
+    broken: float = 0.0
+    mended: float = 0.0
+
+
+@dataclass(slots=True)
+class Verdict:
+    requests: int
+    failures: list[str]
+    lost: list[str]
+    inversions: list[str]
+    #: The most holders inside at once; the most sessions that the ops listener told.
+    peak: int
+    sessions: int
+    cap: int
+    #: From the end of the fault to the last answer that was out of the ordinary.
+    recover_s: float
+
+    def problems(self) -> list[str]:
+        found = [f"{said[0]} ({len(said)} in all)" for said in self._lists() if said]
+        if not self.requests:
+            found.append("nobody asked for anything")
+        for what, most in (("inside at once", self.peak), ("sessions", self.sessions)):
+            if most > self.cap:
+                found.append(f"{most} {what}, cap {self.cap}")
+        return found
+
+    def _lists(self) -> list[list[str]]:
+        return [self.failures, self.lost, self.inversions]
+
+
+def judge(seen: Evidence) -> Verdict:
+    return Verdict(
+        requests=sum(len(diary.entries) for diary in seen.diaries),
+        failures=[said for diary in seen.diaries for said in failures(diary, seen.excuses)],
+        lost=[said for diary in seen.diaries for said in losses(diary)],
+        inversions=inversions(seen.diaries, seen.calls),
+        peak=peak_inside(seen.origin, seen.diaries),
+        sessions=max(seen.sessions, default=0),
+        cap=seen.cap,
+        recover_s=recovery(seen),
+    )
+
+
+def failures(diary: Diary, excuses: Iterable[Excuse] = ()) -> list[str]:
+    found = []
+    for entry in diary.entries:
+        if entry.error:
+            found.append(f"{diary.name} {entry.what} at {entry.sent:.3f}: {entry.error}")
+        elif entry.status not in FINE and not any(each.covers(entry) for each in excuses):
+            found.append(f"{diary.name} {entry.what} at {entry.sent:.3f}: status {entry.status}")
+    return found
+
+
+def losses(diary: Diary) -> list[str]:
+    """Each moment at which the visitor had less than the answer before."""
+    found = []
+    held: Token | None = None
+    for entry in diary.entries:
+        if entry.what == "leave":
+            break
+        if entry.error or entry.status not in FINE:
+            continue
+        if held is not None and (said := _worse(held, entry)):
+            found.append(f"{diary.name} {entry.what} at {entry.sent:.3f}: {said}")
+        held = entry.token
+    return found
+
+
+def _worse(held: Token, entry: Entry) -> str:
+    if entry.state in {"not_queued", "full", "closed"}:
+        return f"had {held.kind}~{held.order}, is told {entry.state}"
+    token = entry.token
+    if token is None:
+        return "the cookie is gone"
+    if held.kind == PASS and entry.state == "waiting":
+        return f"was inside ({held.order}), is told to wait"
+    if token.visitor != held.visitor:
+        return f"{held.kind}~{held.order} became somebody else, {token.kind}~{token.order}"
+    if held.kind == TICKET and token.order != held.order:
+        return f"order {held.order} became {token.order}"
+    return ""
+
+
+class _Wait(NamedTuple):
+    """Somebody's time in line; until then they were certainly not called."""
+
+    name: str
+    order: int
+    begin: float
+    end: float
+    refresh_s: float
+
+
+def inversions(
+    diaries: Iterable[Diary], calls: Iterable[Call], *, tolerance: float = 1.0
+) -> list[str]:
+    """One line for each who was overtaken. `tolerance` is in refreshes of theirs."""
+    called: defaultdict[str, list[float]] = defaultdict(list)
+    for call in calls:
+        called[call.visitor].append(call.at)
+    waits, turns = [], []
+    for diary in diaries:
+        token = next((e.token for e in diary.entries if e.token), None)
+        if token is None:
+            continue
+        moments = sorted(called[token.visitor]) or _let_in(diary)
+        if moments:
+            turns.append((moments[0], token.order, diary.name))
+        waits += _waits(diary, token, sorted(called[token.visitor]))
+    turns.sort()
+    found = []
+    for wait in waits:
+        end = wait.end - tolerance * wait.refresh_s
+        first = bisect_left(turns, (wait.begin,))
+        past = [t for t in turns[first:] if t[0] < end and t[1] > wait.order]
+        if past:
+            at, order, name = past[0]
+            found.append(
+                f"{wait.name} ({wait.order}) waited until {wait.end:.3f}, refresh"
+                f" {wait.refresh_s:.1f} s; {name} ({order}) was called at {at:.3f}"
+                f" and {len(past) - 1} more"
+            )
+    return found
+
+
+def _let_in(diary: Diary) -> list[float]:
+    """Seen from outside, where the store's events are gone."""
+    first = next((e for e in diary.entries if e.state == "admitted" and e.token), None)
+    return [] if first is None or is_let_in_alone(first) else [first.received]
+
+
+def is_let_in_alone(entry: Entry) -> bool:
+    """By a replica without the store: its pass is due for renewal from the beginning."""
+    return entry.token is not None and entry.token.renewed_ms == 0
+
+
+def _waits(diary: Diary, token: Token, called: Sequence[float]) -> list[_Wait]:
+    """The stretches in which the visitor was told to wait. One ends with a call that the
+    store noted, else with the last question that was answered with "wait". Whom the store
+    called, and forgot before they heard of it, is in line again from the next such answer."""
+    found: list[_Wait] = []
+    stretch: list[Entry] = []
+
+    def end_at(moment: float) -> None:
+        if stretch:
+            refresh = next((e.refresh_s for e in reversed(stretch) if e.refresh_s), 5.0)
+            found.append(_Wait(diary.name, token.order, stretch[0].received, moment, refresh))
+            stretch.clear()
+
+    for entry in diary.entries:
+        if entry.error or entry.status not in FINE or entry.what == "leave":
+            continue
+        turns = [at for at in called if stretch and stretch[-1].sent <= at <= entry.sent]
+        if turns:
+            end_at(turns[0])
+        if entry.state != "waiting":
+            end_at(stretch[-1].sent if stretch else 0)
+            continue
+        if stretch and entry.sent - stretch[-1].sent > _patience(stretch[-1]):
+            stretch.clear()  # silent for too long: the place was lost by right
+        stretch.append(entry)
+    end_at(stretch[-1].sent if stretch else 0)
+    return found
+
+
+def _patience(entry: Entry) -> float:
+    return (entry.refresh_s or 0) * 1.05 + SILENCE_S
+
+
+def peak_inside(origin: Iterable[tuple[float, str]], diaries: Iterable[Diary]) -> int:
+    out: defaultdict[str, list[float]] = defaultdict(list)
+    for diary in diaries:
+        for entry in diary.entries:
+            if entry.state == "waiting" and entry.token:
+                out[entry.token.visitor].append(entry.sent)
+    requests: defaultdict[str, list[float]] = defaultdict(list)
+    for at, visitor in origin:
+        requests[visitor].append(at)
+    stays = []
+    for visitor, moments in requests.items():
+        moments.sort()
+        breaks = sorted(out[visitor])
+        groups: defaultdict[int, list[float]] = defaultdict(list)
+        for at in moments:
+            groups[bisect_left(breaks, at)].append(at)
+        stays += [(group[0], group[-1]) for group in groups.values()]
+    return peak_overlap(stays)
+
+
+def recovery(seen: Evidence) -> float:
+    """Out of the ordinary: an error, what is excused, a paused line, no place for a newcomer."""
+    last = max(
+        (e.received for d in seen.diaries for e in d.entries
+         if e.received >= seen.broken and _is_odd(e)),
+        default=seen.mended,
+    )  # fmt: skip
+    return max(0.0, last - seen.mended)
+
+
+def _is_odd(entry: Entry) -> bool:
+    if entry.what == "leave":
+        return False
+    return bool(entry.error) or entry.status not in FINE or entry.paused
+
+
+@dataclass(slots=True)
+class Row:
+    """One line of the report."""
+
+    scenario: str
+    requests: int = 0
+    failures: int = 0
+    lost: int = 0
+    inversions: int = 0
+    peak: str = "–"
+    recover_s: float | None = None
+    #: Why it does not hold; empty: it does.
+    broken: list[str] = field(default_factory=list)
+    #: What was done, and figures of its own.
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def held(self) -> bool:
+        return not self.broken

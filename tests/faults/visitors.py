@@ -1,0 +1,219 @@
+"""Visitors without a screen: they do what a browser and the waiting page's script do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tests.faults.diary import PASS, TICKET, Diary, Entry, read_token
+from tests.faults.wire import Reply, Wire
+
+#: The page tries again after 2 to 60 s when nothing answers; a run has no time for that.
+RETRY_S = 0.5, 2.0
+_BROWSER = ("User-Agent", "Mozilla/5.0 (harness)")
+_PAGE = (_BROWSER, ("Accept", "text/html,*/*;q=0.8"), ("Sec-Fetch-Mode", "navigate"))
+_SCRIPT = (_BROWSER, ("Accept", "application/json"), ("Sec-Fetch-Mode", "cors"))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a visitor behaves once inside: for how long (None: for ever), how they go."""
+
+    stay_s: tuple[float, float] | None = None
+    #: Between two pages.
+    think_s: tuple[float, float] = (0.2, 1.0)
+    #: The share that says goodbye; the others stop coming, and their session runs out.
+    says_goodbye: float = 0.8
+    path: str = "/page"
+
+
+STAYS = Plan()
+BRIEF = Plan(stay_s=(4, 16))
+
+
+class Visitor:
+    """One browser with one cookie, which it keeps and forgets as it is told."""
+
+    def __init__(self, url: str, room: str, plan: Plan, diary: Diary, random: Random) -> None:
+        self._wire = Wire(url)
+        self._room, self._plan, self._random = room, plan, random
+        self._cookie, self._cookie_ends = "", 0.0
+        self.diary = diary
+
+    async def live(self) -> None:
+        try:
+            entry = await self.visit()
+            until = None
+            while True:
+                if entry.state != "admitted" or entry.what != "page":
+                    await self._wait()
+                    entry = await self.visit()
+                    continue
+                if until is None:
+                    until = self._until()
+                if until is not None and time.monotonic() >= until:
+                    await self._go()
+                    return
+                await self._rest(*self._plan.think_s)
+                entry = await self.visit()
+        finally:
+            self._wire.close()
+
+    async def visit(self) -> Entry:
+        return await self._send("page", "GET", self._plan.path, _PAGE)
+
+    def _until(self) -> float | None:
+        stay = self._plan.stay_s
+        return None if stay is None else time.monotonic() + self._random.uniform(*stay)
+
+    async def _go(self) -> None:
+        self.diary.gone = time.time()
+        if self._random.random() < self._plan.says_goodbye:
+            await self._call("leave")
+
+    async def _wait(self) -> None:
+        """static/waiting.js: `call`, `receive`."""
+        what, tried = "status", False
+        while True:
+            entry = await self._call(what)
+            if entry.status != 200:
+                await self._rest(*RETRY_S)
+            elif entry.state == "admitted":
+                await asyncio.sleep(0.5)
+                return
+            elif entry.state == "not_queued":
+                await self._rest(*((1.0, 2.0) if tried else (0, entry.refresh_s or 1)))
+                what, tried = "join", True
+            else:
+                tried = entry.state == "waiting"
+                what = "status" if tried else "join"
+                await asyncio.sleep((entry.refresh_s or 5) * self._random.uniform(1, 1.05))
+
+    async def _call(self, what: str) -> Entry:
+        method = "GET" if what == "status" else "POST"
+        return await self._send(what, method, f"/_waitroom/{self._room}/{what}", _SCRIPT)
+
+    async def _rest(self, low: float, high: float) -> None:
+        await asyncio.sleep(self._random.uniform(low, high))
+
+    async def _send(self, what: str, method: str, path: str, headers: Any) -> Entry:
+        entry = Entry(what, time.time(), 0.0)
+        cookie = self._cookie if time.monotonic() < self._cookie_ends else ""
+        if cookie:
+            headers = (*headers, ("Cookie", f"waitroom_{self._room}={cookie}"))
+        try:
+            reply = await self._wire.send(method, path, headers)
+        except (OSError, EOFError, ValueError) as error:
+            entry.error = repr(error)
+        else:
+            self._keep_cookie(reply)
+            self._read(entry, reply)
+        entry.received = time.time()
+        entry.token = read_token(self._cookie) if time.monotonic() < self._cookie_ends else None
+        if entry.what == "page" and entry.status == 202:
+            has_ticket = entry.token is not None and entry.token.kind == TICKET
+            entry.state = "waiting" if has_ticket else "not_queued"
+        self.diary.add(entry)
+        return entry
+
+    def _keep_cookie(self, reply: Reply) -> None:
+        for line in reply.all("set-cookie"):
+            name, _, rest = line.partition("=")
+            if name != f"waitroom_{self._room}":
+                continue
+            self._cookie, *attributes = rest.split(";")
+            for attribute in attributes:
+                key, _, value = attribute.strip().partition("=")
+                if key.lower() == "max-age":
+                    self._cookie_ends = time.monotonic() + float(value)
+
+    @staticmethod
+    def _read(entry: Entry, reply: Reply) -> None:
+        entry.status = reply.status
+        is_problem = "problem+json" in reply.header("content-type")
+        entry.ours = is_problem or b"data-room=" in reply.body
+        if entry.what == "page":
+            if reply.status == 200 and not entry.ours:
+                entry.state = "admitted"
+        elif reply.status == 200:
+            document = json.loads(reply.body)
+            entry.state = document["state"]
+            entry.position = document["position"]
+            entry.paused = document.get("paused", False)
+            entry.refresh_s = document["refresh_after_seconds"]
+
+
+class Crowd:
+    """All visitors of a run."""
+
+    def __init__(self, url: str, room: str, seed: int = 1) -> None:
+        self._url, self._room = url, room
+        self._random = Random(seed)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lives: dict[str, asyncio.Task[None]] = {}
+        self.diaries: list[Diary] = []
+        #: What a visitor's own code raised: a fault of the harness.
+        self.broken: list[BaseException] = []
+
+    def add(self, plan: Plan) -> Diary:
+        diary = Diary(f"v{len(self.diaries):04}", stays=plan.stay_s is None)
+        self.diaries.append(diary)
+        random = Random(self._random.random())
+        visitor = Visitor(self._url, self._room, plan, diary, random)
+        self._lives[diary.name] = self._start(visitor.live())
+        return diary
+
+    def dismiss(self, diaries: Iterable[Diary]) -> None:
+        """They come no more."""
+        for diary in diaries:
+            diary.gone = time.time()
+            self._lives[diary.name].cancel()
+
+    async def arrive(self, count: int, plan: Plan, per_second: float = 100) -> None:
+        """One after the other, evenly."""
+        began = time.monotonic()
+        for number in range(count):
+            self.add(plan)
+            await asyncio.sleep(max(0.0, began + (number + 1) / per_second - time.monotonic()))
+
+    def keep_coming(self, per_second: float, plan: Plan) -> None:
+        """Until the run stops."""
+        self._start(self.arrive(1_000_000, plan, per_second))
+
+    def holding(self, kind: str) -> int:
+        """How many hold a pass (or a ticket) by what they were told last."""
+        held = (d.last.token for d in self.diaries if d.gone is None and d.last)
+        return sum(1 for token in held if token and token.kind == kind)
+
+    @property
+    def inside(self) -> int:
+        return self.holding(PASS)
+
+    @property
+    def waiting(self) -> int:
+        return self.holding(TICKET)
+
+    async def stop(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        while self._tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.sleep(0)
+
+    def _start(self, work: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.broken.append(error)

@@ -1,0 +1,117 @@
+"""One browser's connection: HTTP/1.1 on a socket of its own, cheap enough for a thousand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+#: Whoever waits longer for an answer has none.
+TIMEOUT_S = 5.0
+_LIMIT = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+
+    def header(self, name: str) -> str:
+        return next((value for key, value in self.headers if key == name), "")
+
+    def all(self, name: str) -> list[str]:
+        return [value for key, value in self.headers if key == name]
+
+
+class Wire:
+    """Sends one request at a time and keeps the connection.
+
+    A connection that the server closed before it said anything to a request is opened
+    anew once, if it had been used before: so do all browsers, and it is how every server
+    that keeps connections may end one.
+    """
+
+    def __init__(self, url: str, timeout_s: float = TIMEOUT_S) -> None:
+        parts = urlsplit(url)
+        self._address = parts.hostname or "", parts.port or 80
+        self.host = f"{self._address[0]}:{self._address[1]}"
+        self._timeout_s = timeout_s
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def send(
+        self, method: str, path: str, headers: Iterable[tuple[str, str]] = (), body: bytes = b""
+    ) -> Reply:
+        """Raises OSError (TimeoutError is one) or EOFError where no whole answer came."""
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {self.host}"]
+        lines += [f"{name}: {value}" for name, value in headers]
+        if body or method not in {"GET", "HEAD"}:
+            lines.append(f"Content-Length: {len(body)}")
+        data = "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._exchange(data, has_body=method != "HEAD")
+        except BaseException:
+            self.close()
+            raise
+
+    async def _exchange(self, data: bytes, *, has_body: bool) -> Reply:
+        is_reused = self._streams is not None
+        try:
+            reader, head = await self._ask(data)
+        except (ConnectionError, asyncio.IncompleteReadError) as error:
+            if not is_reused or getattr(error, "partial", b""):
+                raise
+            self.close()
+            reader, head = await self._ask(data)
+        reply = await _read_rest(reader, head, has_body=has_body)
+        if reply.header("connection").lower() == "close":
+            self.close()
+        return reply
+
+    async def _ask(self, data: bytes) -> tuple[asyncio.StreamReader, bytes]:
+        if self._streams is None:
+            self._streams = await asyncio.open_connection(*self._address, limit=_LIMIT)
+        reader, writer = self._streams
+        writer.write(data)
+        return reader, await reader.readuntil(b"\r\n\r\n")
+
+    def close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+
+async def read_reply(reader: asyncio.StreamReader, *, has_body: bool = True) -> Reply:
+    """The next answer; one that only says "go on" is passed over."""
+    while True:
+        head = await reader.readuntil(b"\r\n\r\n")
+        reply = await _read_rest(reader, head, has_body=has_body)
+        if reply.status >= 200:
+            return reply
+
+
+async def _read_rest(reader: asyncio.StreamReader, head: bytes, *, has_body: bool) -> Reply:
+    first, *lines = head.decode("latin-1").split("\r\n")
+    status = int(first.split(" ", 2)[1])
+    headers = []
+    for line in filter(None, lines):
+        name, _, value = line.partition(":")
+        headers.append((name.lower(), value.strip()))
+    reply = Reply(status, headers, b"")
+    if not has_body or status < 200 or status in {204, 304}:
+        return reply
+    return Reply(status, headers, await _read_body(reader, reply))
+
+
+async def _read_body(reader: asyncio.StreamReader, reply: Reply) -> bytes:
+    if "chunked" in reply.header("transfer-encoding").lower():
+        pieces = []
+        while size := int(await reader.readline(), 16):
+            pieces.append(await reader.readexactly(size))
+            await reader.readline()
+        await reader.readline()
+        return b"".join(pieces)
+    length = reply.header("content-length")
+    return await (reader.readexactly(int(length)) if length else reader.read())

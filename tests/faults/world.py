@@ -1,0 +1,300 @@
+"""A whole site with three replicas and a crowd before it; what breaks is the scenario's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import resource
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from sidecar.store.connect import close, connect
+from sidecar.store.keys import room_key
+from tests.faults.verdict import Call, Evidence, Excuse, Row, Verdict, inversions, judge
+from tests.faults.visitors import BRIEF, STAYS, Crowd
+from tests.faults.wire import Wire
+from tests.site import ADMIN_TOKEN, Site, gated
+
+ROOM = "shop"
+REPLICAS = 3
+#: The site sees who comes: the visitor in the pass that nginx hands over, or has just given.
+_HTTP = """
+map "$waitroom_set_cookie;$http_cookie" $faults_visitor {
+    default "-";
+    "~waitroom_shop=p~([^~;]+)" $1;
+}
+"""
+_LINES = (
+    "proxy_http_version 1.1;",
+    'proxy_set_header Connection "";',
+    "proxy_set_header X-Load-Visitor $faults_visitor;",
+)
+_ORIGIN = """location / {
+    default_type text/html;
+    access_log @folder@/origin-access.log load;
+    return 200 "inside";
+}"""
+_LOCATIONS = gated("/", *_LINES) + gated("/open", *_LINES, "set $waitroom_on_failure admit;")
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much of everything: the whole suite's, or the quick subset's."""
+
+    quick: bool = False
+    #: Who browses to the end, and who stays for seconds and makes place for the next.
+    stay: int = 30
+    pass_by: int = 30
+    waiting: int = 150
+    newcomers_per_s: float = 4
+    before_s: float = 4
+    after_s: float = 10
+
+    @property
+    def cap(self) -> int:
+        return self.stay + self.pass_by
+
+
+FULL = Scale()
+QUICK = Scale(
+    quick=True, stay=15, pass_by=15, waiting=60, newcomers_per_s=4, before_s=1.5, after_s=3
+)
+
+
+class World:
+    """One run: a site, its crowd, what the ops listener told, and what must hold."""
+
+    def __init__(self, name: str, site: Site, cap: int) -> None:
+        self.site, self.cap = site, cap
+        self.row = Row(name)
+        self.crowd = Crowd(site.url, ROOM)
+        self.sessions: list[int] = []
+        self.excuses: list[Excuse] = []
+        self.broken = self.mended = 0.0
+        self._calls: dict[str, Call] = {}
+        self._ops = [Wire(url, timeout_s=2) for url in site.ops]
+        self._asking = [asyncio.Lock() for _ in site.ops]
+        self._began = time.monotonic()
+        self._must_call = False
+
+    # The crowd ------------------------------------------------------------------------------
+
+    async def fill(self, scale: Scale, *, free: int = 0) -> None:
+        """The room but for `free` slots, then the line; who comes last comes after all others."""
+        await self.crowd.arrive(scale.stay, STAYS)
+        await self.crowd.arrive(scale.pass_by - free, BRIEF)
+        await self.until(lambda: self.crowd.inside >= scale.cap - free, "a full room")
+        await self.crowd.arrive(scale.waiting, BRIEF, per_second=200)
+        if scale.newcomers_per_s:
+            self.crowd.keep_coming(scale.newcomers_per_s, BRIEF)
+        await asyncio.sleep(scale.before_s)
+        # The first to leave give their slots up too late for a short run.
+        self._must_call = not scale.quick
+
+    async def until(self, true: Callable[[], bool], what: str, timeout_s: float = 20) -> None:
+        end = time.monotonic() + timeout_s
+        while not true():
+            if time.monotonic() > end:
+                raise AssertionError(f"{what} did not come within {timeout_s:g} s")
+            await asyncio.sleep(0.02)
+
+    # The fault ------------------------------------------------------------------------------
+
+    def breaks(self) -> float:
+        """Now; for what breaks and mends in one moment, both."""
+        self.broken = self.mended = time.time()
+        return self.broken
+
+    def mends(self) -> float:
+        self.mended = time.time()
+        return self.mended
+
+    def must(self, what: str, truth: bool) -> None:
+        if not truth:
+            self.row.broken.append(what)
+
+    def note(self, text: str) -> None:
+        self.row.notes.append(text)
+
+    def expect_status(self, status: int, *, until: float, **whom: Any) -> None:
+        """That answer is right from the fault to that moment."""
+        self.excuses.append(Excuse(self.broken, until, status, **whom))
+
+    async def stop_replica(self, number: int) -> None:
+        await asyncio.to_thread(self.site.replicas[number].stop)
+
+    async def start_replica(self, number: int) -> None:
+        self.site.replicas[number].start()
+        await self.until_ready([number])
+
+    async def until_ready(self, numbers: Iterable[int] = range(REPLICAS)) -> None:
+        for number in numbers:
+            end = time.monotonic() + 30
+            while (await self._ask(number, "/readyz"))[0] != 200:
+                if time.monotonic() > end:
+                    raise AssertionError(f"replica {number} is not ready within 30 s")
+                await asyncio.sleep(0.05)
+
+    async def until_recovered(self, timeout_s: float = 60, stage: int = 1) -> float:
+        """Until all replicas say that the store is there and people are called again; how
+        long it took since the end of the fault."""
+        end = time.monotonic() + timeout_s
+        await asyncio.sleep(1.5)  # they say it a second later
+        while True:
+            away = await self.metrics("waitroom_store_away")
+            stages = await self.metrics("waitroom_recovery_stage")
+            if away == [0] * REPLICAS and max(stages) <= stage:
+                return time.time() - self.mended
+            if time.monotonic() > end:
+                raise AssertionError(
+                    f"not recovered within {timeout_s:g} s: store_away {away},"
+                    f" recovery_stage {stages}"
+                )
+            await asyncio.sleep(0.1)
+
+    # What the ops listeners say -------------------------------------------------------------
+
+    async def metrics(self, name: str) -> list[float]:
+        """The room's value at each replica that answers."""
+        pattern = re.compile(rf'^{name}{{(?:[^}}]*,)?room="{ROOM}"[^}}]*}} (\S+)$', re.MULTILINE)
+        found = []
+        for number in range(len(self._ops)):
+            status, text = await self._ask(number, "/metrics")
+            if status == 200 and (match := pattern.search(text)):
+                found.append(float(match[1]))
+        return found
+
+    async def requests_at(self, number: int) -> float:
+        """How many requests a replica has answered since it was started."""
+        _, text = await self._ask(number, "/metrics")
+        found = re.findall(r"^waitroom_requests_total{.*} (\S+)$", text, re.MULTILINE)
+        return sum(map(float, found))
+
+    async def room(self) -> dict[str, Any] | None:
+        """As the first replica that answers describes it."""
+        for number in range(len(self._ops)):
+            status, text = await self._ask(number, f"/admin/rooms/{ROOM}")
+            if status == 200:
+                document: dict[str, Any] = json.loads(text)
+                return document
+        return None
+
+    async def _ask(self, number: int, path: str) -> tuple[int, str]:
+        headers = [("Authorization", f"Bearer {ADMIN_TOKEN}")]
+        wire = self._ops[number]
+        async with self._asking[number]:
+            with suppress(OSError, EOFError, ValueError):
+                reply = await wire.send("GET", path, headers)
+                return reply.status, reply.body.decode()
+        return 0, ""
+
+    async def watch(self) -> None:
+        """Looks at the sessions twice a second."""
+        while True:
+            room = await self.room()
+            if room is not None:
+                self.sessions.append(room["active"])
+            await asyncio.sleep(0.5)
+
+    # The store ------------------------------------------------------------------------------
+
+    async def harvest(self) -> None:
+        """Notes whom the store has called so far: what is emptied forgets it."""
+        redis = connect(self.site.store, timeout_s=5)
+        try:
+            events = await redis.xrange(room_key(ROOM, "events"))
+        finally:
+            await close(redis)
+        for at, fields in events:
+            kind, why = fields[b"kind"], fields[b"why"]
+            if kind == b"called" or (kind, why) == (b"admitted", b"at_once"):
+                call = Call(int(fields[b"at"]) / 1000, fields[b"visitor"].decode())
+                self._calls[f"{at.decode()} {call.visitor}"] = call
+
+    # The end --------------------------------------------------------------------------------
+
+    async def finish(self) -> None:
+        await self.crowd.stop()
+        with suppress(Exception):
+            await self.harvest()
+        for wire in self._ops:
+            wire.close()
+
+    @property
+    def calls(self) -> list[Call]:
+        return list(self._calls.values())
+
+    def judge(self) -> Verdict:
+        found = judge(
+            Evidence(
+                self.crowd.diaries, self.cap, self.calls, self._origin(), self.sessions,
+                self.excuses, self.broken, self.mended,
+            )
+        )  # fmt: skip
+        row = self.row
+        row.requests, row.failures = found.requests, len(found.failures)
+        row.lost, row.inversions = len(found.lost), len(found.inversions)
+        row.peak = f"{found.peak}/{self.cap}"
+        if found.sessions > self.cap:
+            row.peak += f" (store: {found.sessions})"
+        row.recover_s = found.recover_s if self.broken else None
+        row.broken = [*found.problems(), *row.broken]
+        row.broken += [f"the harness broke: {error!r}" for error in self.crowd.broken[:1]]
+        if self._must_call:
+            after = any(call.at > self.mended for call in self.calls)
+            self.must("nobody was called after the fault", after)
+        strict = inversions(self.crowd.diaries, self.calls, tolerance=0)
+        if len(strict) > row.inversions:
+            self.note(f"{len(strict)} overtaken by less than a refresh of theirs")
+        for number, replica in enumerate(self.site.replicas):
+            self.must(f"a traceback in replica {number}'s log", "Traceback" not in replica.output)
+        row.seconds = time.monotonic() - self._began
+        return found
+
+    def _origin(self) -> list[tuple[float, str]]:
+        log = self.site.folder / "origin-access.log"
+        pairs = (line.split(" ") for line in log.read_text().splitlines())
+        return [(float(p[0]), p[1]) for p in pairs if len(p) == 2 and p[1] != "-"]
+
+
+@asynccontextmanager
+async def world(
+    name: str, *, cap: int, store: str = "", settings: dict[str, Any] | None = None
+) -> AsyncIterator[World]:
+    """Judges at the end. The room answers the waiting with 202, so that every 5xx is a failure.
+    A scenario that cannot go on raises AssertionError: it does not hold."""
+    _allow_many_files()
+    room = {"total_active_users": cap, "queueing_status_code": 202, "session_duration": 30}
+    site = Site(
+        rooms={ROOM: {**room, **(settings or {})}},
+        replicas=REPLICAS, locations=_LOCATIONS, http=_HTTP, origin=_ORIGIN, store=store,
+        settings={"shutdown_delay": 0.5},
+    )  # fmt: skip
+    async with AsyncExitStack() as stack:
+        stack.enter_context(site)
+        found = World(name, site, cap)
+        watching = asyncio.create_task(found.watch())
+        try:
+            yield found
+        except AssertionError as error:
+            found.row.broken.append(str(error))
+        finally:
+            watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await watching
+            await found.finish()
+        found.judge()
+        for replica in site.replicas:  # all at once; the site then waits for each
+            if replica.running:
+                replica.signal(signal.SIGTERM)
+
+
+def _allow_many_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < 8192:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, hard), hard))
