@@ -174,7 +174,8 @@ class Room:
     async def refresh(self) -> Snapshot:
         """Learns changed settings and revoked passes from the store; gives back the slots
         that nobody knows they have."""
-        if not self.store.is_away:
+        was_away = self.store.is_away
+        if not was_away:
             await self._release_orphans()
         while True:
             snapshot = await self.store.snapshot(revoked_since_ms=self._revoked_seen_ms)
@@ -184,6 +185,8 @@ class Room:
                 break
             self._revoked_seen_ms = newest
         self._revoked_seen_ms = newest
+        if was_away:
+            await self._release_orphans()  # before those come whom we let in by ourselves
         await self._remind(snapshot)
         self._forget_revoked(before_ms=snapshot.now_ms - self._pass_ms)
         self.snapshot = snapshot
@@ -208,7 +211,7 @@ class Room:
         while self._orphans:
             visitor = self._orphans.popleft()  # at once: refreshes may run side by side
             try:
-                await self.store.leave(visitor, why="released")
+                await self.store.leave(visitor, why="unseen")
             except StoreError:
                 self._orphans.append(visitor)
                 raise

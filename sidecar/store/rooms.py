@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Visitors in one script call. More would hold Redis too long for the others.
 BATCH_LIMIT = 128
+#: By how much our idea of the store's clock may be wrong.
+LATE_MS = 500
 #: Revocations read at a time.
 REVOCATIONS_LIMIT = 1000
 
@@ -168,7 +170,8 @@ class RoomStore:
         )
 
     async def leave(self, visitor: str, *, why: str = "left") -> bool:
-        """Gives up the place or session; whether there was one. `why`: left or released."""
+        """Gives up the place or session; whether there was one. `why`: left, released, or unseen
+        (who has it was never told)."""
         return (await self._leave.submit((visitor, why))).order == 1
 
     async def sweep(self, limit: int = 1000) -> Swept:
@@ -274,12 +277,19 @@ class RoomStore:
     ) -> Callable[[Sequence[tuple[Any, ...]]], Awaitable[list[Standing]]]:
         async def run(items: Sequence[tuple[Any, ...]]) -> list[Standing]:
             args = [field for item in items for field in item]
+            if verb == "enter":
+                args.insert(0, self._deadline_ms())
             began = time.perf_counter()
             reply = await self._run(verb, args)
             self._observer.batch(self._room, verb, len(items), time.perf_counter() - began)
             return _standings(reply)
 
         return run
+
+    def _deadline_ms(self) -> int:
+        """From when on nobody waits for the reply any more, by the store's clock."""
+        now_ms = self._clock.now_ms() if self._now_ms is None else self._now_ms()
+        return now_ms + int(self._timeout_s * 1000) + LATE_MS
 
     async def _run(self, name: str, args: list[Any], *, is_probe: bool = False) -> Any:
         if self.is_away and not is_probe:

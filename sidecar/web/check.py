@@ -20,6 +20,7 @@ from sidecar.web.keys import METRICS, ROOMS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sidecar.base.metrics import Metrics
     from sidecar.core.rooms import Answer, Room
 
 _STATUS = {
@@ -62,13 +63,17 @@ async def check(request: web.Request) -> web.Response:
     answer = await room.check(token, may_join=may_join, bearer=bearer)
     if given is not None and answer.token is None:
         answer = replace(answer, token=given)  # what nginx forgets unless it is said again
-    metrics.count_request(room.name, "check", answer.state)
-    if answer.let_in_alone:
-        metrics.let_in_alone.labels(room.name).inc()
+    count_answer(metrics, room, "check", answer)
     said = _answer_headers(room, answer, headers)
     if is_shared(answer, headers):
         said["X-Accel-Expires"] = _KEEP_S if answer.state is State.ADMITTED else KEEP_BRIEFLY_S
     return _close_if_body(request, web.Response(status=_STATUS[answer.state], headers=said))
+
+
+def count_answer(metrics: Metrics, room: Room, door: str, answer: Answer) -> None:
+    metrics.count_request(room.name, door, answer.state)
+    if answer.let_in_alone:
+        metrics.let_in_alone.labels(room.name).inc()
 
 
 def _answer_headers(room: Room, answer: Answer, headers: Mapping[str, str]) -> dict[str, str]:

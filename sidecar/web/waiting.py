@@ -12,7 +12,7 @@ from aiohttp import web
 
 from sidecar.base.clock import iso
 from sidecar.base.model import Outcome, State
-from sidecar.web.check import KEEP_BRIEFLY_S, is_from_elsewhere, takes_place
+from sidecar.web.check import KEEP_BRIEFLY_S, count_answer, is_from_elsewhere, takes_place
 from sidecar.web.cookies import read_bearer, read_given, read_token, set_cookie
 from sidecar.web.keys import METRICS, PAGE, ROOMS
 from sidecar.web.page import CONTENT_SECURITY_POLICY, choose_language
@@ -73,7 +73,7 @@ async def _answer(request: web.Request, door: str, *, may_join: bool) -> web.Res
     token = read_token(request.headers, room)
     bearer = read_bearer(request.headers, room)
     answer = await room.check(token, may_join=may_join, is_asked=True, bearer=bearer)
-    request.app[METRICS].count_request(room.name, door, answer.state)
+    count_answer(request.app[METRICS], room, door, answer)
     if answer.store_away and answer.joined_ms is None:
         return problem(503, "The store does not answer", retry_after=STORE_RETRY_S)
     limited_ms = answer.standing.limited_ms if answer.standing else 0
@@ -109,7 +109,7 @@ async def _shown(request: web.Request, door: str, *, may_join: bool) -> web.Resp
     token = read_token(request.headers, room)
     bearer = read_bearer(request.headers, room)
     answer = await room.check(token, may_join=may_join, is_asked=True, bearer=bearer)
-    request.app[METRICS].count_request(room.name, door, answer.state)
+    count_answer(request.app[METRICS], room, door, answer)
     following = await _form_next(request) if request.method == "POST" else _query_next(request)
     response: web.Response
     if answer.state is State.ADMITTED:

@@ -8,6 +8,7 @@ import pytest
 
 from sidecar.base.model import TICKET_LIFETIME_MS, Outcome
 from sidecar.base.tokens import new_visitor
+from sidecar.store.rooms import LATE_MS
 from tests.store.visitors import beat_all, go_in, lose, pass_of, queue
 
 WAITING, ADMITTED, GONE = Outcome.WAITING, Outcome.ADMITTED, Outcome.GONE
@@ -201,3 +202,30 @@ async def test_the_sweep_forgets_addresses(redis, make_room_store, turn):
         while (await store.sweep()).more:
             pass
     assert await redis.zcard(store._keys[6]) == 0
+
+
+async def test_a_store_that_was_frozen_gives_nothing_to_who_has_gone(make_room_store, turn):
+    """The call lay in its socket; the caller gave up long ago."""
+    store = make_room_store(total_active_users=1)
+    limit_ms = store._deadline_ms() - turn.now_ms
+    assert limit_ms == 5000 + LATE_MS
+    asked_ms = turn.now_ms
+    store._deadline_ms = lambda: asked_ms + limit_ms
+    turn.forward(limit_ms / 1000)
+    assert (await store.enter(new_visitor())).outcome is ADMITTED
+    turn.forward(0.001)
+    assert (await store.enter(new_visitor())).outcome is GONE
+    shot = await store.snapshot()
+    assert (shot.active, shot.waiting) == (1, 0)
+
+
+async def test_a_slot_that_nobody_was_told_of_is_free_at_once(make_room_store):
+    """No pass was given out that somebody could still honour."""
+    store = make_room_store(total_active_users=1)
+    unseen = await go_in(store)
+    [ticket] = await queue(store, 1)
+    assert await store.leave(unseen.visitor, why="unseen")
+    assert not await store.leave(unseen.visitor, why="unseen")
+    assert (await store.beat(ticket)).outcome is ADMITTED
+    shot = await store.snapshot()
+    assert (shot.active, shot.provisional) == (1, 0)

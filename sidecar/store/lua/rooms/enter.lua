@@ -1,5 +1,7 @@
 -- Newcomers: a session where a slot is free and nobody waits, else a place in line.
--- ARGV    from 3 on, for each visitor: id, random number in [0, 1), address or ''
+-- ARGV    3 until when somebody waits for the reply, ms: a store that was frozen must not give
+--           slots to those who asked before
+--         from 4 on, for each visitor: id, random number in [0, 1), address or ''
 -- RETURNS shared/standing
 -- EVENTS  admitted, joined, called, expired
 -- @include "shared/room"
@@ -10,20 +12,22 @@ expire()
 call_next()
 -- @include "shared/newcomer"
 
-local visitors = batch(3)
+local visitors = batch(3, 4)
 local revoked = redis_call('ZMSCORE', REVOKED, unpack(visitors))
 local sessions = redis_call('ZMSCORE', ACTIVE, unpack(visitors))
 local places = redis_call('ZMSCORE', WAITING, unpack(visitors))
 local met, replies = {}, {}
 for n, visitor in ipairs(visitors) do
-  local session, place, draw = sessions[n], places[n], tonumber(ARGV[3 * n + 1])
+  local session, place, draw = sessions[n], places[n], tonumber(ARGV[3 * n + 2])
   if met[visitor] then -- twice in this batch: now there is a session or place
     flush()
     session = redis_call('ZSCORE', ACTIVE, visitor)
     place = redis_call('ZSCORE', WAITING, visitor)
   end
   met[visitor] = true
-  if revoked[n] then -- a call that is repeated late must not bring back who has left since
+  if now > tonumber(ARGV[3]) then
+    replies[n] = refused_reply(GONE, 0)
+  elseif revoked[n] then -- a call that is repeated late must not bring back who has left since
     replies[n] = refused_reply(GONE, 0)
   elseif session then -- the first reply was lost
     replies[n] = claim(visitor, now * 1000, session)
@@ -31,7 +35,7 @@ for n, visitor in ipairs(visitors) do
     flush()
     replies[n] = wait_here(place, redis_call('ZRANK', WAITING, visitor), draw)
   else
-    replies[n] = enter(visitor, draw, ARGV[3 * n + 2])
+    replies[n] = enter(visitor, draw, ARGV[3 * n + 3])
   end
 end
 return headed(replies)

@@ -1,5 +1,6 @@
 -- Gives up places and sessions. Doing it twice equals once.
--- ARGV    from 3 on, for each visitor: id, 'left' (by the visitor) or 'released'
+-- ARGV    from 3 on, for each visitor: id, and 'left' (by the visitor), 'released', or 'unseen'
+--         (never told that they have it: no pass is honoured, so the slot is free at once)
 -- RETURNS shared/standing; every outcome is GONE, `order` is 1 where something was given up
 -- EVENTS  left, released, called, expired
 -- @include "shared/room"
@@ -9,6 +10,8 @@
 measure_start()
 
 local function leave(visitor, why)
+  local is_unseen = why == 'unseen'
+  if is_unseen then why = 'released' end
   if redis_call('ZADD', REVOKED, 'NX', int(now), visitor) == 0 then return false end
   if redis_call('ZREM', WAITING, visitor) == 1 then
     redis_call('ZREM', DUE, visitor)
@@ -17,15 +20,16 @@ local function leave(visitor, why)
   else
     local ends = redis_call('ZSCORE', ACTIVE, visitor)
     if not ends then return false end
-    if redis_call('ZSCORE', ADMITTED, visitor) then
+    if not is_unseen and redis_call('ZSCORE', ADMITTED, visitor) then
       -- The slot is free when no replica and no kept verdict honours the pass any more.
       ends = math.min(tonumber(ends), now + room.release_hold_ms)
       redis_call('ZADD', ACTIVE, int(ends), visitor)
       event(why, visitor, 'session')
     else
       redis_call('ZREM', ACTIVE, visitor)
+      redis_call('ZREM', ADMITTED, visitor)
       measure_ends(1, 0)
-      event(why, visitor, 'called')
+      event(why, visitor, is_unseen and 'unseen' or 'called')
     end
   end
   return true

@@ -23,10 +23,10 @@ local function flush()
   if spent then redis_call('ZADD', SPENT, unpack(spent)) end
 end
 
--- Every `step`th argument from the third on: the visitors of a batch.
-local function batch(step)
+-- Every `step`th argument from the third on, or from another: the visitors of a batch.
+local function batch(step, from)
   local visitors = {}
-  for i = 3, #ARGV, step do
+  for i = from or 3, #ARGV, step do
     visitors[#visitors + 1] = ARGV[i]
   end
   return visitors
