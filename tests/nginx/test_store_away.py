@@ -15,12 +15,11 @@ from tests.site import Site
 @pytest.fixture
 def site():
     # session_duration 30 s: a pass is due for renewal after 5 s.
-    # heartbeat_interval 1 s: all are back, and positions told, some 3 s after the store is.
+    # heartbeat_interval 1 s: all are back, and positions told, 5 s after the store is.
     room = {
         "total_active_users": 1,
         "session_duration": 30,
         "heartbeat_interval": 1,
-        "recovery_window": 2,
     }
     with Site(rooms={"shop": room}, replicas=2) as site:
         yield site

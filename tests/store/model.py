@@ -186,10 +186,11 @@ class Model:
         since, fixed = self.now - self.recovery, self.settings.heartbeat_interval
         patience = self._ms("heartbeat_timeout") / 2
         longest = min(patience, 60_000 if fixed is None else self._ms("heartbeat_interval"))
-        at_the_head = min(60_000, max(2_500, self._ms("session_duration") / 8))
+        at_the_head = min(60_000, self._ms("session_duration") / 8)
         near = longest if fixed is not None else min(patience, at_the_head)
         window = self.settings.recovery_window
-        if since < (2 * near if window is None else self._ms("recovery_window")):
+        enough = max(SESSION_GRACE_MS + 1000, 2 * near)
+        if since < (enough if window is None else self._ms("recovery_window")):
             return 2
         return 1 if since < 1.05 * longest + 2000 else 0
 

@@ -16,11 +16,12 @@ local longest_ms, near_ms
 if room.heartbeat_interval then
   longest_ms, near_ms = whole_ms(room.heartbeat_interval), whole_ms(room.heartbeat_interval)
 else
-  longest_ms, near_ms = 60000, math.max(2500, math.min(60000, session_ms / 8))
+  longest_ms, near_ms = 60000, math.min(60000, session_ms / 8)
 end
 longest_ms, near_ms = math.min(longest_ms, timeout_ms / 2), math.min(near_ms, timeout_ms / 2)
 
-local recovery_ms = 2 * near_ms
+-- For some seconds a pass may not be heard of, because nginx keeps the verdict about it.
+local recovery_ms = math.max(room.session_grace_ms + 1000, 2 * near_ms)
 if room.recovery_window then recovery_ms = whole_ms(room.recovery_window) end
 
 -- Until when no call is made, and until when somebody ahead may still be missing, ms.
