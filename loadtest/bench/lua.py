@@ -18,6 +18,7 @@ from loadtest.bench.runs import Load, Reply, Request, Room
 from loadtest.bench.systems import (
     DEEP,
     DEEP_POLLED,
+    MIX_WAITING,
     OPEN_CAP,
     ORIGIN,
     RUSH_CAP,
@@ -115,7 +116,7 @@ class Lua(AbstractContextManager["Lua"]):
 
     def _mix(self) -> Load:
         passes = self._passes(VISITORS)
-        return Load(mixed(passes, self._polling(WAITING // 2, WAITING // 2), visit("/", "place")))
+        return Load(mixed(passes, self._polling(MIX_WAITING, MIX_WAITING), visit("/", "place")))
 
     def _deep(self) -> Load:
         self._fill(1, inside=1)

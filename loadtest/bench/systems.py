@@ -32,7 +32,8 @@ TO_ORIGIN = ("proxy_http_version 1.1;", 'proxy_set_header Connection "";')
 
 #: Who admitted visitors are, in all systems alike.
 VISITORS = 2_000
-WAITING = 10_000
+WAITING = 16_000
+MIX_WAITING = 5_000
 DEEP = 100_000
 DEEP_POLLED = 16_000
 RUSH_CAP = 500

@@ -2,7 +2,7 @@
 
 The settings are the defaults but for these: a full room answers 202, so that wrk can tell an
 error from a waiting page; the shield is out of reach but in `flood`; `poll_limit` is out of
-reach, since wrk polls as fast as it can.
+reach, since wrk polls as fast as it can; nothing recovers.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from loadtest.bench.runs import Load, Reply, Request, Room, fetch
 from loadtest.bench.systems import (
     DEEP,
     DEEP_POLLED,
+    MIX_WAITING,
     OPEN_CAP,
     ORIGIN,
     RUSH_CAP,
@@ -70,6 +71,8 @@ def _settings(workload: str) -> dict[str, Any]:
         "total_active_users": _CAPS[workload],
         "queueing_status_code": 202,
         "poll_limit": _NEVER,
+        # A room is emptied before each run, and that is no accident.
+        "recovery_window": 0,
         "shield_above": SHIELD if workload == "flood" else _NEVER,
     }
 
@@ -155,7 +158,7 @@ class Waitroom(AbstractContextManager["Waitroom"]):
 
     def _mix(self) -> Load:
         passes = self._passes("mix", VISITORS)
-        polls = self._polling("mix", WAITING // 2)
+        polls = self._polling("mix", MIX_WAITING)
         return Load(mixed(passes, polls, visit("/mix/", "place")))
 
     def _deep(self) -> Load:

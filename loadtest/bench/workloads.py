@@ -37,8 +37,8 @@ WORKLOADS = (
         "shield is up.",
     ),
     Workload(
-        "polls", "polls, 10,000 waiting", "polls",
-        "10,000 waiting visitors in turn ask how things stand.",
+        "polls", "polls, 16,000 waiting", "polls",
+        "16,000 waiting visitors in turn ask how things stand.",
     ),
     Workload(
         "mix", "a mix, room full", "requests",
