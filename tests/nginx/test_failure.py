@@ -19,7 +19,7 @@ ADMIT = gated("/admit", "set $waitroom_on_failure admit;", room="open")
 @pytest.fixture(scope="module")
 def whole():
     rooms = {
-        "open": {"total_active_users": 1000},
+        "open": {"total_active_users": 1000, "on_store_failure": "wait"},
         "full": {"total_active_users": 0, "poll_limit": 1000},
     }
     locations = gated("/", room="open") + gated("/full", room="full") + ADMIT
