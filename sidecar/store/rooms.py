@@ -306,7 +306,7 @@ class RoomStore:
             self._breaker.failed()
             raise
         self._breaker.succeeded()
-        if promised_ms is not None:
+        if promised_ms is not None and promised_ms == self._promised_since_ms:
             self._promised_since_ms = None
             self._tell()
         self._clock.observe(reply[0])

@@ -1,7 +1,7 @@
 -- Removes the waiting whose heartbeat stopped, sessions that ran out, and what was kept
 -- against tokens that nobody can show any more.
 -- ARGV    3 the most places and spent tokens to remove (200 at most: with those that are
---           called and those that ran out Redis is held for less than 5 ms)
+--           called and those that ran out Redis is held for some 5 ms)
 -- RETURNS {now, waiting removed, sessions removed, revocations and spent tickets removed, how
 --          many left the line by a call, more to do}
 -- EVENTS  expired, called
