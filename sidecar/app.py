@@ -28,7 +28,8 @@ from sidecar.workers.sweeper import sweep_forever
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from sidecar.base.settings import RoomSettings, Settings
+    from sidecar.base.rooms import RoomSettings
+    from sidecar.base.settings import Settings
 
 BACKLOG = 4096
 #: nginx passes addresses of up to 32 KB on as one header.

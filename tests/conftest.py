@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.base.clock import StoreClock
-from sidecar.base.settings import RoomSettings
+from sidecar.base.rooms import RoomSettings
 from sidecar.store.connect import close, connect
 from sidecar.store.rooms import RoomStore
 from tests.processes import Process, wait_until

@@ -25,7 +25,7 @@ from redis.asyncio import Redis
 from loadtest.charts import OLD, OURS, PLAIN, new_figure, save
 from sidecar.base.clock import StoreClock
 from sidecar.base.model import Standing, Ticket
-from sidecar.base.settings import RoomSettings
+from sidecar.base.rooms import RoomSettings
 from sidecar.base.tokens import new_visitor
 from sidecar.store.connect import close, connect
 from sidecar.store.keys import room_key

@@ -37,7 +37,7 @@ from loadtest.bench.systems import (
 )
 from sidecar.base.clock import StoreClock
 from sidecar.base.model import Outcome, Pass, Standing, Ticket
-from sidecar.base.settings import RoomSettings
+from sidecar.base.rooms import RoomSettings
 from sidecar.base.tokens import Tokens, new_visitor
 from sidecar.store.keys import room_key, room_keys
 from sidecar.store.rooms import RoomStore

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sidecar.base.settings import RoomSettings
+    from sidecar.base.rooms import RoomSettings
 
 
 @dataclass(frozen=True, slots=True)

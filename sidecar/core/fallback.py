@@ -10,7 +10,7 @@ from sidecar.base.tokens import new_visitor
 
 if TYPE_CHECKING:
     from sidecar.base.model import Ticket
-    from sidecar.base.settings import RoomSettings
+    from sidecar.base.rooms import RoomSettings
     from sidecar.store.rooms import Snapshot
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sidecar.base.clock import StoreClock
-    from sidecar.base.settings import RoomSettings
+    from sidecar.base.rooms import RoomSettings
     from sidecar.core.estimate import Wait
     from sidecar.store.rooms import RoomStore
 

@@ -26,7 +26,7 @@ from redis.asyncio.sentinel import (
 from redis.backoff import NoBackoff
 from redis.commands.core import AsyncScript
 
-from sidecar.base.settings import read_servers
+from sidecar.base.fields import read_servers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

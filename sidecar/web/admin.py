@@ -11,7 +11,7 @@ from aiohttp import web
 
 from sidecar.base.clock import iso
 from sidecar.base.errors import ConfigError
-from sidecar.base.settings import RoomSettings
+from sidecar.base.rooms import RoomSettings
 from sidecar.base.tokens import is_visitor
 from sidecar.web.keys import ROOMS, SETTINGS
 from sidecar.web.problems import problem

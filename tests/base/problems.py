@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sidecar.base.errors import ConfigError
-from sidecar.base.settings import RoomSettings, load
+from sidecar.base.rooms import RoomSettings
+from sidecar.base.settings import load
 
 SECRET = "s" * 32
 GOOD = {"WAITROOM_SECRET_KEYS": SECRET, "WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USERS": "5"}

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.base.errors import ConfigError
-from sidecar.base.settings import RoomSettings, Settings, load, parse_duration
+from sidecar.base.fields import parse_duration
+from sidecar.base.rooms import RoomSettings
+from sidecar.base.settings import Settings, load
 from tests.base.problems import GOOD, SECRET, problems, room_problems
 
 # Values.

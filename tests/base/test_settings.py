@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.base.settings import DEFAULT_FILE, DEMO_SECRET, RoomSettings, load, read_servers
+from sidecar.base.fields import read_servers
+from sidecar.base.rooms import RoomSettings
+from sidecar.base.settings import DEFAULT_FILE, DEMO_SECRET, load
 from tests.base.problems import GOOD, SECRET, problems
 
 # Where settings come from.

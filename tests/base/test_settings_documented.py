@@ -10,14 +10,9 @@ import annotated_types
 import pytest
 from pydantic_core import PydanticUndefined
 
-from sidecar.base.settings import (
-    MIN_ADMIN_TOKEN_LENGTH,
-    MIN_SECRET_LENGTH,
-    RoomSettings,
-    Settings,
-    load,
-    parse_duration,
-)
+from sidecar.base.fields import parse_duration
+from sidecar.base.rooms import RoomSettings
+from sidecar.base.settings import MIN_ADMIN_TOKEN_LENGTH, MIN_SECRET_LENGTH, Settings, load
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "configuration.md").read_text()
 ROW = re.compile(r"\| `(\w+)` \| ([^|]+) \| ([^|]+) \| ([^|]*) \| ([^|]+) \|")

@@ -22,7 +22,7 @@ from redis.asyncio import Redis
 
 from sidecar.base.clock import StoreClock
 from sidecar.base.model import RELEASE_HOLD_MS, SESSION_GRACE_MS, Outcome, Pass, Standing, Ticket
-from sidecar.base.settings import RoomSettings
+from sidecar.base.rooms import RoomSettings
 from sidecar.core.estimate import Wait, estimate
 from sidecar.store import keys, rooms
 from sidecar.store.rooms import RoomStore

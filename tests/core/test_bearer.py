@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.base.settings import RoomSettings
+from sidecar.base.rooms import RoomSettings
 from sidecar.core.bearer import NOBODY, Bearer, is_anothers
 
 ANN = Bearer("192.0.2.1", "Mozilla/5.0 (Ann)")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sidecar.base.model import Pass, Ticket
-from sidecar.base.settings import RoomSettings
+from sidecar.base.rooms import RoomSettings
 from sidecar.core.fallback import Fallback
 from sidecar.store.rooms import Snapshot
 

@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from sidecar.base.settings import RoomSettings
+from sidecar.base.rooms import RoomSettings
 from tests.nginx.tokens import signed_pass, signed_ticket
 from tests.site import ADMIN_TOKEN
 

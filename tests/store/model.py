@@ -15,7 +15,7 @@ from sidecar.base.model import RELEASE_HOLD_MS, SESSION_GRACE_MS, TICKET_LIFETIM
 
 if TYPE_CHECKING:
     from sidecar.base.model import Pass, Ticket
-    from sidecar.base.settings import RoomSettings
+    from sidecar.base.rooms import RoomSettings
 
 
 @dataclass

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from sidecar.base.model import Standing
-    from sidecar.base.settings import RoomSettings
+    from sidecar.base.rooms import RoomSettings
 
 _LOST_TURNS = {"silent", "swept", "no_show"}
 

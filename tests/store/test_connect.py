@@ -11,7 +11,7 @@ from redis.asyncio import SSLConnection
 from sidecar.base.clock import StoreClock
 from sidecar.base.errors import ConfigError, StoreError
 from sidecar.base.model import Outcome
-from sidecar.base.settings import RoomSettings
+from sidecar.base.rooms import RoomSettings
 from sidecar.base.tokens import new_visitor
 from sidecar.store.connect import POOL_SIZE, close, connect
 from sidecar.store.rooms import RoomStore

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 
 from sidecar.base.clock import StoreClock
 from sidecar.base.model import SESSION_GRACE_MS, Outcome, Pass, Ticket
-from sidecar.base.settings import RoomSettings
+from sidecar.base.rooms import RoomSettings
 from sidecar.store.connect import close, connect
 from sidecar.store.keys import room_keys
 from sidecar.store.rooms import RoomStore

@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 
 from sidecar.base.clock import StoreClock
 from sidecar.base.model import Pass, Ticket
-from sidecar.base.settings import RoomSettings
+from sidecar.base.rooms import RoomSettings
 from sidecar.store.connect import close, connect
 from sidecar.store.keys import ROOM_KEYS
 from sidecar.store.rooms import RoomStore

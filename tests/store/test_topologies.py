@@ -12,7 +12,7 @@ import pytest
 from sidecar.base.clock import StoreClock
 from sidecar.base.errors import StoreError
 from sidecar.base.model import Outcome
-from sidecar.base.settings import RoomSettings
+from sidecar.base.rooms import RoomSettings
 from sidecar.base.tokens import new_visitor
 from sidecar.store.connect import close, connect
 from sidecar.store.keys import room_key

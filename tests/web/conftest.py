@@ -10,7 +10,8 @@ from aiohttp.test_utils import TestClient
 
 from sidecar.base.clock import StoreClock
 from sidecar.base.metrics import Metrics
-from sidecar.base.settings import RoomSettings, Settings
+from sidecar.base.rooms import RoomSettings
+from sidecar.base.settings import Settings
 from sidecar.base.tokens import Tokens
 from sidecar.core.rooms import Room, Rooms
 from sidecar.store.connect import close, connect

@@ -9,7 +9,7 @@ import pytest
 from sidecar.base.clock import StoreClock
 from sidecar.base.metrics import Metrics
 from sidecar.base.model import Ticket
-from sidecar.base.settings import RoomSettings
+from sidecar.base.rooms import RoomSettings
 from sidecar.base.tokens import Tokens, new_visitor
 from sidecar.core.rooms import Room, Rooms
 from sidecar.store.rooms import RoomStore

@@ -1,0 +1,94 @@
+"""The settings of one room. Each can be changed at run time too, by the same rules."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+
+from sidecar.base.errors import ConfigError
+from sidecar.base.fields import Count, Seconds, from_text, problems_in
+from sidecar.base.model import RELEASE_HOLD_MS, SESSION_GRACE_MS
+
+#: What a replica does by itself.
+_NOT_FOR_SCRIPTS = {
+    "message",
+    "suspended",
+    "sweep_interval",
+    "queueing_status_code",
+    "shield_above",
+    "on_store_failure",
+    "bind_pass",
+}
+
+
+class RoomSettings(BaseModel):
+    """One room. Durations are in seconds; text such as "5m" is understood."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    total_active_users: Count = Field(ge=0, le=10_000_000)
+    new_users_per_minute: Count | None = Field(default=None, ge=1, le=10_000_000)
+    session_duration: Seconds = Field(default=300, ge=5, le=86_400 * 7)
+    session_max_duration: Seconds | None = Field(default=None, ge=5, le=86_400 * 30)
+    disable_session_renewal: bool = False
+    queueing_method: Literal["fifo", "random", "passthrough", "reject"] = "fifo"
+    queue_all: bool = False
+    suspended: bool = False
+    max_waiting: Count | None = Field(default=None, ge=0)
+    heartbeat_timeout: Seconds = Field(default=120, ge=10, le=86_400)
+    heartbeat_interval: Seconds | None = Field(default=None, ge=1, le=3600)
+    sweep_interval: Seconds = Field(default=120, ge=1, le=3600)
+    claim_window: Seconds = Field(default=30, ge=5, le=3600, validate_default=True)
+    poll_limit: Count = Field(default=30, ge=1)
+    shield_above: Count = Field(default=500, ge=1, le=10_000_000)
+    on_store_failure: Literal["bounded", "admit", "wait"] = "bounded"
+    recovery_window: Seconds | None = Field(default=None, ge=0, le=3600)
+    bind_pass: Literal["none", "user_agent", "ip"] = "none"  # noqa: S105 - not a password
+    max_places_per_address: Count | None = Field(default=None, ge=1, le=100)
+    queueing_status_code: Annotated[Literal[200, 202, 429, 503], BeforeValidator(from_text)] = 503
+    message: str | None = Field(default=None, max_length=500)
+
+    # Rules between fields are rules of the later field: pydantic asks a model's own
+    # validator only when every field is right, and then a problem would hide another.
+    @field_validator("heartbeat_interval")
+    @classmethod
+    def _beats_within_the_timeout(cls, value: float | None, info: ValidationInfo) -> float | None:
+        timeout: float | None = info.data.get("heartbeat_timeout")
+        if value is not None and timeout is not None and value > timeout / 2:
+            raise ValueError(f"must be at most half of heartbeat_timeout ({timeout:g} s)")
+        return value
+
+    @field_validator("claim_window")
+    @classmethod
+    def _claims_within_the_timeout(cls, value: float, info: ValidationInfo) -> float:
+        timeout: float | None = info.data.get("heartbeat_timeout")
+        if timeout is not None and value > timeout:
+            raise ValueError(f"must not be longer than heartbeat_timeout ({timeout:g} s)")
+        return value
+
+    def for_scripts(self) -> str:
+        """The settings as the scripts read them: JSON, unset ones left out."""
+        values = self.model_dump(exclude_none=True, exclude=_NOT_FOR_SCRIPTS)
+        values["session_grace_ms"] = SESSION_GRACE_MS
+        values["release_hold_ms"] = RELEASE_HOLD_MS
+        return json.dumps(values)
+
+    def changed(self, overrides: dict[str, Any]) -> RoomSettings:
+        """These settings with some replaced.
+
+        Raises ConfigError naming each field that is unknown or not allowed.
+        """
+        try:
+            return RoomSettings.model_validate({**self.model_dump(), **overrides})
+        except ValidationError as error:
+            raise ConfigError(problems_in(error)) from None
