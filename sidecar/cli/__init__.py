@@ -1,0 +1,137 @@
+"""Commands."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import structlog
+
+from sidecar import __version__
+from sidecar.base.errors import ConfigError
+from sidecar.cli.common import CONFIG, ask, fail, load_settings
+from sidecar.cli.rooms import rooms
+
+if TYPE_CHECKING:
+    from sidecar.base.settings import Settings
+
+
+@click.group()
+@click.version_option(__version__)
+def main() -> None:
+    """A virtual waiting room beside the nginx you already run."""
+
+
+main.add_command(rooms)
+
+
+@main.command()
+@CONFIG
+def serve(path: str | None) -> None:
+    """Run one replica."""
+    import uvloop  # noqa: PLC0415 - the other commands start faster without
+
+    from sidecar.app import serve as run  # noqa: PLC0415
+
+    settings = load_settings(path)
+    _start_logging(settings)
+    try:
+        uvloop.run(run(settings))
+    except ConfigError as error:
+        fail(error.problems)
+
+
+@main.command("check-config")
+@CONFIG
+def check_config(path: str | None) -> None:
+    """Print every problem of a configuration; exit 1 if there is any."""
+    settings = load_settings(path)
+    click.echo(f"The configuration is right: {len(settings.rooms)} room(s), "
+               f"{', '.join(sorted(settings.rooms))}.")  # fmt: skip
+
+
+@main.command()
+@CONFIG
+@click.option("--timeout", default=3.0, show_default=True, help="Seconds to wait.")
+def healthcheck(path: str | None, timeout: float) -> None:
+    """Exit 0 when the replica on this machine is ready."""
+    try:
+        asyncio.run(ask(load_settings(path), "GET", "/readyz", timeout_s=timeout))
+    except click.ClickException as error:
+        click.echo(f"not ready: {error.message}", err=True)
+        sys.exit(1)
+    click.echo("ready")
+
+
+@main.command()
+@click.argument("url")
+@click.option("--room", metavar="NAME", help="The room's name, if the page does not tell.")
+@click.option("--ops-port", default=8401, show_default=True, help="Must be closed to the world.")
+@click.option("--edge-port", default=8400, show_default=True, help="Must be closed to the world.")
+@click.option("--insecure", is_flag=True, help="Take any https certificate.")
+@click.option("--timeout", default=10.0, show_default=True, help="Seconds to wait for an answer.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def doctor(  # noqa: PLR0913, PLR0917 - one for each option
+    url: str, room: str | None, ops_port: int, edge_port: int, insecure: bool, timeout: float,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Visit a page from outside and say what is right and which line is missing.
+
+    Exit 0 when there is no problem. Takes up to two places, and gives them up.
+    """
+    from sidecar.doctor import Options, diagnose, report  # noqa: PLC0415
+
+    options = Options(room, ops_port, edge_port, verify=not insecure, timeout_s=timeout)
+    try:
+        findings = asyncio.run(diagnose(url, options))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if as_json:
+        click.echo(report.as_json(findings))
+    else:
+        is_tty = sys.stdout.isatty()
+        columns = shutil.get_terminal_size().columns if is_tty else 0
+        click.echo(report.as_text(findings, columns=columns, colour=is_tty))
+    sys.exit(1 if report.has_problem(findings) else 0)
+
+
+@main.command()
+@click.argument("file", default=None, required=False, metavar="[WAITING.HTML]")
+def page(file: str | None) -> None:
+    """Print the waiting page as nginx includes it: waitroom/waiting.conf.
+
+    To be made again, and nginx to be reloaded, when you have changed waiting.html.
+    """
+    from sidecar.web.page import find_static, for_nginx  # noqa: PLC0415
+
+    path = Path(file) if file else find_static() / "waiting.html"
+    try:
+        click.echo(for_nginx(path.read_text(encoding="utf-8")), nl=False)
+    except (OSError, ValueError) as error:
+        raise click.ClickException(f"{path}: {error}") from None
+
+
+def _start_logging(settings: Settings) -> None:
+    level = getattr(logging, settings.log_level.upper())
+    json_lines = settings.log_format == "json"
+    last: Any = (
+        structlog.processors.JSONRenderer()
+        if json_lines
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            last,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    logging.basicConfig(level=max(level, logging.WARNING), stream=sys.stderr)
