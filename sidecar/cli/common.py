@@ -1,0 +1,71 @@
+"""What the commands share: the settings, and a replica's ops listener."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sidecar.base.errors import ConfigError
+from sidecar.base.settings import load
+
+if TYPE_CHECKING:
+    from sidecar.base.settings import Settings
+
+CONFIG = click.option(
+    "--config", "-c", "path", default=None, metavar="FILE",
+    help="Settings; waitroom.toml when it exists. WAITROOM_* variables override it.",
+)  # fmt: skip
+
+
+def call(settings: Settings, method: str, path: str, body: object = None) -> Any:
+    return asyncio.run(ask(settings, method, path, body))
+
+
+async def ask(
+    settings: Settings, method: str, path: str, body: object = None, *, timeout_s: float = 10
+) -> Any:
+    """Asks the ops listener. Raises ClickException with what it answered."""
+    import aiohttp  # noqa: PLC0415 - the other commands start faster without
+
+    listen = settings.ops_listen
+    connector: aiohttp.BaseConnector = aiohttp.TCPConnector()
+    host = listen
+    if listen.startswith("unix:"):
+        connector, host = aiohttp.UnixConnector(listen.removeprefix("unix:")), "localhost"
+    if host.startswith("0.0.0.0:"):
+        host = "127.0.0.1:" + host.rpartition(":")[2]
+    headers = {"Authorization": f"Bearer {settings.admin_token}"}
+    timeout = aiohttp.ClientTimeout(total=timeout_s)
+    try:
+        async with (
+            aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
+            session.request(method, f"http://{host}{path}", json=body, headers=headers) as reply,
+        ):
+            document = await reply.json(content_type=None)
+            if reply.status >= 400:
+                lines = [document.get("title", ""), document.get("detail", "")]
+                lines += document.get("errors", [])
+                raise click.ClickException("\n".join(line for line in lines if line))
+            return document
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        raise click.ClickException(
+            f"no replica answers at {listen}: {error or type(error).__name__}; "
+            "is it running, and is ops_listen the same?"
+        ) from None
+
+
+def load_settings(path: str | None) -> Settings:
+    try:
+        return load(path)
+    except ConfigError as error:
+        fail(error.problems)
+        raise  # never reached
+
+
+def fail(problems: list[str]) -> None:
+    for problem in problems:
+        click.echo(problem, err=True)
+    sys.exit(1)
