@@ -19,6 +19,8 @@ from sidecar.base.errors import ConfigError
 from sidecar.base.fields import Count, Seconds, from_text, problems_in
 from sidecar.base.model import RELEASE_HOLD_MS, SESSION_GRACE_MS
 
+#: Events that a room's stream holds where no history is kept.
+EVENTS_KEPT = 100_000
 #: What a replica does by itself.
 _NOT_FOR_SCRIPTS = {
     "message",
@@ -76,9 +78,11 @@ class RoomSettings(BaseModel):
             raise ValueError(f"must not be longer than heartbeat_timeout ({timeout:g} s)")
         return value
 
-    def for_scripts(self) -> str:
-        """The settings as the scripts read them: JSON, unset ones left out."""
+    def for_scripts(self, *, events_kept: int = EVENTS_KEPT) -> str:
+        """The settings as the scripts read them: JSON, unset ones left out. `events_kept`: about
+        how many events the room's stream holds at most."""
         values = self.model_dump(exclude_none=True, exclude=_NOT_FOR_SCRIPTS)
+        values["events_kept"] = events_kept
         values["session_grace_ms"] = SESSION_GRACE_MS
         values["release_hold_ms"] = RELEASE_HOLD_MS
         return json.dumps(values)

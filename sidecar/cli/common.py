@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,10 @@ async def ask(
         connector, host = aiohttp.UnixConnector(listen.removeprefix("unix:")), "localhost"
     if host.startswith("0.0.0.0:"):
         host = "127.0.0.1:" + host.rpartition(":")[2]
-    headers = {"Authorization": f"Bearer {settings.admin_token}"}
+    headers = {
+        "Authorization": f"Bearer {settings.admin_token}",
+        "X-Waitroom-Operator": f"{_user()} (command line)",
+    }
     timeout = aiohttp.ClientTimeout(total=timeout_s)
     try:
         async with (
@@ -55,6 +59,13 @@ async def ask(
             f"no replica answers at {listen}: {error or type(error).__name__}; "
             "is it running, and is ops_listen the same?"
         ) from None
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        return "somebody"
 
 
 def load_settings(path: str | None) -> Settings:

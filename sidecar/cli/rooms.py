@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sidecar.base.clock import iso
 from sidecar.cli.common import CONFIG, call, fail, load_settings
 
 if TYPE_CHECKING:
@@ -82,6 +83,28 @@ def release(settings: Settings, room: str, visitor: str) -> None:
     """End one visitor's session or place."""
     call(settings, "POST", f"/admin/rooms/{room}/visitors/{visitor}/release")
     click.echo(f"{visitor} released")
+
+
+@rooms.command()
+@click.argument("room")
+@click.argument("visitor")
+@click.argument("position", type=click.IntRange(1))
+@click.pass_obj
+def move(settings: Settings, room: str, visitor: str, position: int) -> None:
+    """Take somebody in line to another position; 1 is the head."""
+    path = f"/admin/rooms/{room}/visitors/{visitor}/move"
+    moved = call(settings, "POST", path, {"position": position})["position"]
+    click.echo(f"{visitor} is at position {moved}")
+
+
+@rooms.command()
+@click.argument("room")
+@click.pass_obj
+def log(settings: Settings, room: str) -> None:
+    """What operators did, latest first."""
+    for act in call(settings, "GET", f"/admin/rooms/{room}/log")["log"]:
+        what = " ".join(part for part in (act["what"], act["visitor"], act["detail"]) if part)
+        click.echo(f"{iso(act['at'])}  {act['by']}  {what}")
 
 
 def _wait(seconds: int | None) -> str:

@@ -164,10 +164,10 @@ class Room:
         if token is not None:
             await self.release(token.visitor, why=why)
 
-    async def release(self, visitor: str, *, why: str = "released") -> bool:
+    async def release(self, visitor: str, *, why: str = "released", by: str = "") -> bool:
         """Ends a visitor's stay; whether there was one. All replicas refuse their pass
-        RELEASE_GRACE_MS later."""
-        known = await self.store.leave(visitor, why=why)
+        RELEASE_GRACE_MS later. `by`: the operator who says so."""
+        known = await self.store.leave(visitor, why=why, by=by)
         self._revoked[visitor] = self.clock.now_ms()
         return known
 
@@ -322,7 +322,7 @@ class Room:
                 ticket = Ticket(token.visitor, standing.order, token.joined_ms, standing.epoch)
                 keeps = (
                     isinstance(token, Ticket)
-                    and token.epoch == standing.epoch
+                    and (token.epoch, token.order) == (standing.epoch, standing.order)
                     and token.signed_ms > standing.now_ms - RESIGN_MS
                 )
                 return Answer(State.WAITING, None if keeps else ticket, standing, token.joined_ms)

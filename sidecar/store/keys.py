@@ -18,7 +18,9 @@ ROOM_KEYS = (
     "polls",     # hash    visitor -> early polls in this minute
     "config",    # hash    settings changed at run time (JSON), epoch, revision
     "stats",     # hash    counters, and what the estimate and the rate need
-    "events",    # stream  joined, called, admitted, expired, left, released
+    "events",    # stream  joined, called, admitted, expired, left, released, operator
+    "log",       # list    what operators did, latest first (JSON)
+    "minutes",   # list    the room once a minute, latest first (JSON)
 )  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 import secrets
@@ -11,18 +10,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from redis.exceptions import RedisError
-
 from sidecar.base.errors import StoreAwayError, StoreError
 from sidecar.base.model import Outcome, Pass, Standing, Ticket
 from sidecar.store import keys
 from sidecar.store.batch import Batcher
 from sidecar.store.breaker import Breaker
+from sidecar.store.lists import Lists
 from sidecar.store.scripts import source
+from sidecar.store.translated import text, translated
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from sidecar.base.clock import StoreClock
     from sidecar.store.connect import Store
 
@@ -68,6 +65,9 @@ class Snapshot:
     recovery_stage: int
     #: How many replicas asked in the last seconds.
     replicas: int
+    #: Events in the stream, and when the oldest of them happened (0: there is none).
+    events: int = 0
+    oldest_event_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,10 @@ class RoomStore:
         self._observer = observer or Observer()
         self._now_ms = now_ms
         self._timeout_s = timeout_s
+        #: The room's people and what was done to it, to be looked at.
+        self.lists = Lists(redis, room, timeout_s=timeout_s)
         self._keys = keys.room_keys(room)
-        names = (*_VERBS, "sweep", "snapshot", "configure", "reset")
+        names = (*_VERBS, "sweep", "snapshot", "configure", "reset", "move")
         self._scripts = {n: redis.register_script(source(f"rooms/{n}")) for n in names}
         self._enter, self._beat, self._renew, self._leave = (
             Batcher(self._batch_runner(verb), limit=BATCH_LIMIT) for verb in _VERBS
@@ -161,7 +163,9 @@ class RoomStore:
     async def beat(self, ticket: Ticket) -> Standing:
         """A heartbeat; claims where called, puts back in line where lost."""
         jitter = random.random()  # noqa: S311 - spreads polls, and decides nothing
-        return await self._beat.submit((ticket.visitor, ticket.order, ticket.epoch, jitter))
+        return await self._beat.submit(
+            (ticket.visitor, ticket.order, ticket.epoch, jitter, ticket.joined_ms)
+        )
 
     async def renew(self, pass_: Pass) -> Standing:
         """A session's next stretch; brings it back where the store lost it."""
@@ -169,10 +173,10 @@ class RoomStore:
             (pass_.visitor, pass_.order, pass_.started_ms, pass_.expires_ms)
         )
 
-    async def leave(self, visitor: str, *, why: str = "left") -> bool:
+    async def leave(self, visitor: str, *, why: str = "left", by: str = "") -> bool:
         """Gives up the place or session; whether there was one. `why`: left, released, or unseen
-        (who has it was never told)."""
-        return (await self._leave.submit((visitor, why))).order == 1
+        (who has it was never told); `by`: the operator who says so."""
+        return (await self._leave.submit((visitor, by, why))).order == 1
 
     async def sweep(self, limit: int = 1000) -> Swept:
         _, waiting, sessions, revocations, called, more = await self._run("sweep", [limit])
@@ -183,7 +187,7 @@ class RoomStore:
         args = [revoked_since_ms, REVOCATIONS_LIMIT, self._replica]
         reply = await self._run("snapshot", args, is_probe=True)
         now, waiting, active, provisional, epoch, revision, wait, config, stats, *rest = reply
-        revoked, stage, recovers_until, replicas = rest
+        revoked, stage, recovers_until, replicas, events, oldest = rest
         overrides = {
             name: json.loads(value)
             for name, value in _pairs(config)
@@ -208,20 +212,29 @@ class RoomStore:
             recovers_until_ms=recovers_until,
             recovery_stage=stage,
             replicas=replicas,
+            events=events,
+            oldest_event_ms=int(text(oldest).partition("-")[0] or 0),
         )
 
-    async def configure(self, changes: dict[str, Any]) -> int:
-        """Sets settings that were checked; None goes back to the file's. The new revision."""
-        args: list[Any] = []
+    async def configure(self, changes: dict[str, Any], *, by: str = "") -> int:
+        """Sets settings that were checked; None goes back to the file's. `by`: the operator who
+        says so. The new revision."""
+        args: list[Any] = [by, json.dumps(changes)]
         for name, value in changes.items():
             args += [name, "" if value is None else json.dumps(value)]
         _, revision = await self._run("configure", args)
         return int(revision)
 
-    async def reset(self) -> int:
+    async def reset(self, *, by: str = "") -> int:
         """Empties the line. How many places there were."""
-        _, removed, _ = await self._run("reset", [])
+        _, removed, _ = await self._run("reset", [by])
         return int(removed)
+
+    async def move(self, visitor: str, position: int, *, by: str) -> int:
+        """Moves somebody in line. The new position (a little before the one asked for, where no
+        order is free between two); 0: not in line; -1: nowhere near is an order free."""
+        _, moved = await self._run("move", [visitor, position, by])
+        return int(moved)
 
     async def remind(
         self, revoked: dict[str, int], overrides: dict[str, Any], *, epoch: int
@@ -233,44 +246,28 @@ class RoomStore:
         if epoch:
             config["epoch"] = str(epoch)
         for name, value in config.items():
-            async with _translated("remind", self._timeout_s):
+            async with translated("remind", self._timeout_s):
                 await self._redis.hsetnx(key, name, value)
         key = keys.room_key(self._room, "revoked")
         rows = list(revoked.items())
         for start in range(0, len(rows), REVOCATIONS_LIMIT):
-            async with _translated("remind", self._timeout_s):
+            async with translated("remind", self._timeout_s):
                 part = dict(rows[start : start + REVOCATIONS_LIMIT])
                 await self._redis.zadd(key, part, nx=True)
-
-    async def line(self, *, offset: int, limit: int) -> list[tuple[str, int]]:
-        """Waiting visitors and their order, from the head on."""
-        return await self._range("waiting", offset, limit)
-
-    async def sessions(self, *, offset: int, limit: int) -> list[tuple[str, int]]:
-        """Active visitors and when their session ends (ms), soonest first."""
-        return await self._range("active", offset, limit)
 
     async def take_turn(self, *, seconds: float) -> bool:
         """Whether this replica sweeps in this interval. It is given up by itself, so the
         death of its holder delays the next sweep and no more."""
         key = keys.sweep_turn_key(self._room)
         milliseconds = max(1, int(seconds * 1000))
-        async with _translated("turn", self._timeout_s):
+        async with translated("turn", self._timeout_s):
             return bool(await self._redis.set(key, "1", nx=True, px=milliseconds))
 
     async def raise_shield(self, until_ms: int) -> None:
         """Tells the other replicas, with their next snapshot, that newcomers come too fast."""
         key = keys.room_key(self._room, "stats")
-        async with _translated("shield", self._timeout_s):
+        async with translated("shield", self._timeout_s):
             await self._redis.hset(key, _SHIELD, str(until_ms))
-
-    async def _range(self, name: str, offset: int, limit: int) -> list[tuple[str, int]]:
-        async with _translated("list", self._timeout_s):
-            rows = await self._redis.zrange(
-                keys.room_key(self._room, name), offset, offset + limit - 1, withscores=True
-            )
-        pairs: list[tuple[bytes, float]] = list(rows)  # type: ignore[arg-type] # the driver's type is a union of all its replies
-        return [(_text(member), int(score)) for member, score in pairs]
 
     def _batch_runner(
         self, verb: str
@@ -297,7 +294,7 @@ class RoomStore:
         now = "" if self._now_ms is None else self._now_ms()
         promised_ms = self._promised_since_ms
         try:
-            async with _translated(name, self._timeout_s):
+            async with translated(name, self._timeout_s):
                 reply = await self._scripts[name](
                     keys=self._keys, args=[now, self._settings, *args]
                 )
@@ -335,39 +332,11 @@ def _standings(reply: Any) -> list[Standing]:
     ]
 
 
-class _translated:  # noqa: N801 - reads as a statement
-    """Turns what the driver raises into StoreError, and bounds the time."""
-
-    def __init__(self, what: str, timeout_s: float) -> None:
-        self._what = what
-        self._timeout = asyncio.timeout(timeout_s)
-
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            await self._timeout.__aexit__(kind, error, trace)
-        except TimeoutError:
-            raise StoreError(f"{self._what}: the store did not answer in time") from None
-        if isinstance(error, (RedisError, OSError)):
-            raise StoreError(f"{self._what}: {error or type(error).__name__}") from error
-
-
 def _random() -> float:
     """Decides the order in a random room: nobody is to foresee it."""
     return secrets.randbits(53) / 2**53
 
 
-def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value
-
-
 def _pairs(flat: list[Any]) -> list[tuple[str, str]]:
-    texts = [_text(value) for value in flat]
+    texts = [text(value) for value in flat]
     return list(zip(texts[::2], texts[1::2], strict=True))

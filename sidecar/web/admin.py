@@ -13,7 +13,7 @@ from sidecar.base.clock import iso
 from sidecar.base.errors import ConfigError
 from sidecar.base.rooms import RoomSettings
 from sidecar.base.tokens import is_visitor
-from sidecar.web.keys import ROOMS, SETTINGS
+from sidecar.web.keys import OPERATOR, ROOMS, SETTINGS
 from sidecar.web.problems import problem
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sidecar.store.rooms import Snapshot
 
 LIST_LIMIT = 1000
+MAX_POSITION = 100_000_000
 
 log = structlog.get_logger()
 
@@ -73,7 +74,8 @@ async def change_room(request: web.Request) -> web.Response:
     merged = {n: file[n] if v is None else v for n, v in overrides.items() if n in known}
     checked = room.file_settings.changed(merged).model_dump()
     await room.store.configure(
-        {name: None if value is None else checked[name] for name, value in changes.items()}
+        {name: None if value is None else checked[name] for name, value in changes.items()},
+        by=operator(request),
     )
     log.info("changed", room=room.name, changes=changes)
     return web.json_response(_describe(room, await room.refresh()))
@@ -82,7 +84,7 @@ async def change_room(request: web.Request) -> web.Response:
 async def reset_room(request: web.Request) -> web.Response:
     """Empties the line; who is inside stays."""
     room = _room(request)
-    removed = await room.store.reset()
+    removed = await room.store.reset(by=operator(request))
     log.info("reset", room=room.name, removed=removed)
     return web.json_response({"room": room.name, "removed": removed})
 
@@ -90,7 +92,7 @@ async def reset_room(request: web.Request) -> web.Response:
 async def list_waiting(request: web.Request) -> web.Response:
     room = _room(request)
     offset, limit = _page(request)
-    rows = await room.store.line(offset=offset, limit=limit)
+    rows = await room.store.lists.line(offset=offset, limit=limit)
     people = [
         {"visitor": visitor, "position": offset + i, "order": order}
         for i, (visitor, order) in enumerate(rows, start=1)
@@ -101,21 +103,58 @@ async def list_waiting(request: web.Request) -> web.Response:
 async def list_sessions(request: web.Request) -> web.Response:
     room = _room(request)
     offset, limit = _page(request)
-    rows = await room.store.sessions(offset=offset, limit=limit)
+    rows = await room.store.lists.sessions(offset=offset, limit=limit)
     people = [{"visitor": visitor, "ends_at_ms": ends} for visitor, ends in rows]
     return web.json_response({"room": room.name, "sessions": people})
 
 
 async def release_visitor(request: web.Request) -> web.Response:
     """Ends one visitor's session or place."""
-    room = _room(request)
-    visitor = request.match_info["visitor"]
-    if not is_visitor(visitor):
-        return problem(422, "That is no visitor's id", errors=["visitor: 22 letters and digits"])
-    if not await room.release(visitor):
+    room, visitor = _room(request), _visitor(request)
+    if not await room.release(visitor, by=operator(request)):
         return problem(404, "Unknown visitor", detail=f"{visitor} is neither inside nor in line")
     log.info("released", room=room.name, visitor=visitor)
     return web.json_response({"room": room.name, "visitor": visitor, "released": True})
+
+
+async def move_visitor(request: web.Request) -> web.Response:
+    """Takes somebody in line to the position that the body names: {"position": 1} is the head."""
+    room, visitor = _room(request), _visitor(request)
+    body = await _json_object(request)
+    position = body.get("position")
+    if set(body) != {"position"} or type(position) is not int or not 1 <= position <= MAX_POSITION:
+        raise ConfigError(['position: a whole number from 1 on, such as {"position": 1}'])
+    moved = await room.store.move(visitor, position, by=operator(request))
+    if moved == 0:
+        return problem(404, "Unknown visitor", detail=f"{visitor} is not in line")
+    if moved < 0:
+        return problem(
+            409, "No place is free there", detail="Those who stand there joined at once; try 1."
+        )
+    log.info("moved", room=room.name, visitor=visitor, position=moved)
+    return web.json_response({"room": room.name, "visitor": visitor, "position": moved})
+
+
+async def show_log(request: web.Request) -> web.Response:
+    """What operators did, latest first."""
+    room = _room(request)
+    return web.json_response({"room": room.name, "log": await room.store.lists.log()})
+
+
+def operator(request: web.Request) -> str:
+    """Who says so, for the log: what the dashboard knows, or what the caller calls itself."""
+    known: str | None = request.get(OPERATOR)
+    if known:
+        return known
+    given = request.headers.get("X-Waitroom-Operator", "")
+    return "".join(c for c in given if c.isprintable())[:64] or "api"
+
+
+def _visitor(request: web.Request) -> str:
+    visitor = request.match_info["visitor"]
+    if not is_visitor(visitor):
+        raise ConfigError(["that is no visitor's id: it has 22 letters, digits, - and _"])
+    return visitor
 
 
 def _room(request: web.Request) -> Room:
@@ -159,7 +198,9 @@ def _describe(room: Room, snapshot: Snapshot) -> dict[str, Any]:
         "settings": room.settings.model_dump(),
         "changed": snapshot.overrides,
         "counters": {
-            name: int(value) for name, value in snapshot.counters.items() if name not in _INTERNAL
+            name: int(value)
+            for name, value in snapshot.counters.items()
+            if name not in _INTERNAL and not name.startswith("wait_")
         },
     }
 

@@ -13,5 +13,7 @@ ROOMS = web.AppKey("rooms", Rooms)
 METRICS = web.AppKey("metrics", Metrics)
 SETTINGS = web.AppKey("settings", Settings)
 PAGE = web.AppKey("page", Page)
+#: In a request: the operator whom the dashboard has logged in.
+OPERATOR = "operator"
 #: Set when the replica was told to stop; a list because an application is frozen by then.
 STOPPING = web.AppKey("stopping", list[bool])

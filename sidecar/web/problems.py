@@ -68,7 +68,7 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         return problem(404, "Unknown room", detail=str(error))
     except ConfigError as error:
         return problem(
-            422, "A setting is not allowed", detail="Nothing was changed.", errors=error.problems
+            422, "The request is not allowed", detail="Nothing was changed.", errors=error.problems
         )
     except StoreError as error:
         log.warning("store_away", path=request.rel_url.raw_path, error=str(error))

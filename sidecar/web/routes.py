@@ -60,7 +60,9 @@ def ops_app(
             web.post("/admin/rooms/{room}/reset", admin.reset_room),
             web.get("/admin/rooms/{room}/waiting", admin.list_waiting),
             web.get("/admin/rooms/{room}/sessions", admin.list_sessions),
+            web.get("/admin/rooms/{room}/log", admin.show_log),
             web.post("/admin/rooms/{room}/visitors/{visitor}/release", admin.release_visitor),
+            web.post("/admin/rooms/{room}/visitors/{visitor}/move", admin.move_visitor),
         ]
     )
     return app

@@ -83,9 +83,12 @@ class Model:
         self._expire()
         limits = [self._arrive(ticket) for ticket in tickets]
         self._call()
+        orders = [
+            self.line[t.visitor].order if t.visitor in self.line else t.order for t in tickets
+        ]
         return [
-            Reply(Outcome.GONE) if limited is None else self._stand(t.visitor, t.order, limited)
-            for t, limited in zip(tickets, limits, strict=True)
+            Reply(Outcome.GONE) if limited is None else self._stand(t.visitor, order, limited)
+            for t, order, limited in zip(tickets, orders, limits, strict=True)
         ]
 
     def renew(self, now: int, passes: list[Pass]) -> list[Reply]:
@@ -142,6 +145,7 @@ class Model:
             if not place.polled:  # so it is stored; their number is not bounded
                 place.due += before - self._unpolled_offset
         self.snapshot(now)
+        self._event("operator", "", "change")
 
     def reset(self, now: int) -> int:
         self._begin(now)
@@ -149,7 +153,28 @@ class Model:
         self.line.clear()
         self.early.clear()
         self.epoch = max(self.epoch + 1, now)
+        self._event("operator", "", "reset")
         return removed
+
+    def move(self, now: int, visitor: str, position: int) -> int:
+        """Between those who stand at `position` and before it, or further ahead where their
+        orders leave no number free."""
+        self._begin(now)
+        if visitor not in self.line:
+            return 0
+        place = self.line.pop(visitor)
+        orders = sorted(other.order for other in self.line.values())
+        position = min(position, len(orders) + 1)
+        if position > len(orders):
+            place.order = orders[-1] + 1 if orders else now * 1000
+            self.last_order = max(self.last_order, place.order)
+        else:
+            while position > 1 and orders[position - 2] >= orders[position - 1] - 1:
+                position -= 1
+            place.order = orders[position - 1] - 1
+        self.line[visitor] = place
+        self._event("operator", visitor, "move")
+        return position
 
     def told(self, visitor: str, refresh_ms: int) -> None:
         """A poll's reply said when to come back."""

@@ -174,13 +174,13 @@ class Promises:
             assert len(self.given) - i <= allowed + 1e-6
 
     def note_joined(self, step: Step) -> None:
-        """Whoever comes back ahead of somebody makes room for their position to grow; and to
-        whoever lost the place, for whom nobody counts who comes back meanwhile, no position
-        is promised."""
+        """Whoever comes back or is moved ahead of somebody makes room for their position to
+        grow; and to whoever lost the place, for whom nobody counts who comes back meanwhile,
+        no position is promised."""
         waiting = step.after.waiting
         self.shown = {v: ahead for v, ahead in self.shown.items() if v in waiting}
-        for kind, visitor, _ in step.after.events:
-            if kind == "joined" and visitor in waiting:
+        for kind, visitor, why in step.after.events:
+            if (kind == "joined" or why == "move") and visitor in waiting:
                 turn = waiting[visitor], visitor
                 for other in self.shown.keys() - {visitor}:
                     self.shown[other] += turn < (waiting[other], other)

@@ -219,7 +219,7 @@ class RoomMachine(RuleBasedStateMachine):
         """Everything, or the cap alone; None goes back to the file's."""
         if cap is not None:
             changes = {"total_active_users": cap}
-        self.bench.run(self.store.configure(changes))
+        self.bench.run(self.store.configure(changes, by="desk"))
         self.model.configure(self.now, changes)
         self.settle()
 
@@ -229,9 +229,18 @@ class RoomMachine(RuleBasedStateMachine):
         """The line is emptied, and its tickets are void; who is inside stays."""
         if not really:
             return
-        assert self.bench.run(self.store.reset()) == self.model.reset(self.now)
+        assert self.bench.run(self.store.reset(by="desk")) == self.model.reset(self.now)
         self.promises.told.clear()
         self.promises.shown.clear()
+        self.settle()
+
+    @precondition(lambda self: self.visitors)
+    @rule(which=st.integers(0, 99), position=st.integers(1, 8))
+    def move(self, which, position):
+        """Somebody is taken forward or back, who is in line or not."""
+        visitor = self.visitors[-1 - which % len(self.visitors)]
+        moved = self.bench.run(self.store.move(visitor, position, by="desk"))
+        assert moved == self.model.move(self.now, visitor, position)
         self.settle()
 
     @rule()

@@ -21,9 +21,10 @@ ALL = sorted(LUA_ROOT.rglob("*.lua"))
 ROOM_SCRIPTS = sorted((LUA_ROOT / "rooms").glob("*.lua"))
 #: What the scripts may ask of the store: each is in Redis 6.2.
 COMMANDS = {
-    "HDEL", "HGET", "HGETALL", "HINCRBY", "HMGET", "HSET", "HSETNX", "PEXPIRE", "TIME",
-    "UNLINK", "XADD", "ZADD", "ZCARD", "ZCOUNT", "ZMSCORE", "ZPOPMIN", "ZRANGE", "ZRANGEBYLEX",
-    "ZRANGEBYSCORE", "ZRANK", "ZREM", "ZREMRANGEBYRANK", "ZREMRANGEBYSCORE", "ZSCORE",
+    "HDEL", "HGET", "HGETALL", "HINCRBY", "HMGET", "HSET", "HSETNX", "LINDEX", "LPUSH", "LTRIM",
+    "PEXPIRE", "TIME", "UNLINK", "XADD", "XLEN", "XRANGE", "ZADD", "ZCARD", "ZCOUNT",
+    "ZMSCORE", "ZPOPMIN", "ZRANGE", "ZRANGEBYLEX", "ZRANGEBYSCORE", "ZRANK",
+    "ZREM", "ZREMRANGEBYRANK", "ZREMRANGEBYSCORE", "ZSCORE",
 }  # fmt: skip
 
 

@@ -213,7 +213,7 @@ async def test_a_called_visitor_who_leaves_frees_the_slot_at_once(make_room_stor
     turn.forward(10 + GRACE_S)
     assert (await store.snapshot()).provisional == 1
     assert await store.leave(first.visitor)
-    [(called, _)] = await store.sessions(offset=0, limit=9)
+    [(called, _)] = await store.lists.sessions(offset=0, limit=9)
     assert called == second.visitor
     assert (await store.beat(second)).outcome is ADMITTED
 

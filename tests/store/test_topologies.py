@@ -120,7 +120,7 @@ async def all_calls(store):
     assert (shot.active, shot.overrides) == (2, {"total_active_users": 2})
     assert await store.leave(inside.visitor)
     assert (await store.sweep()).waiting == 0
-    inside_now = {visitor for visitor, _ in await store.sessions(offset=0, limit=5)}
+    inside_now = {visitor for visitor, _ in await store.lists.sessions(offset=0, limit=5)}
     assert first.visitor in inside_now
     assert await store.take_turn(seconds=5)
     assert not await store.take_turn(seconds=5)

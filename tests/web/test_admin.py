@@ -130,3 +130,62 @@ async def test_health_and_metrics(site):
     text = await (await site.ops.get("/metrics")).text()
     name = site.room.name
     assert f'waitroom_requests_total{{door="check",room="{name}",state="admitted"}} 1.0' in text
+
+
+async def test_somebody_in_line_is_moved_and_hears_of_it(site):
+    """To the head; their next heartbeat gives them a ticket for the new place, which comes back
+    there after the store was emptied."""
+    inside = [await site.check() for _ in range(3)]
+    first, second, third = [cookie_of(await site.check()) for _ in range(3)]
+    rows = (await (await site.ops.get(path(site, "/waiting"), headers=TOKEN)).json())["waiting"]
+    visitor = rows[2]["visitor"]
+    where = path(site, f"/visitors/{visitor}/move")
+    reply = await site.ops.post(where, json={"position": 1}, headers=TOKEN)
+    assert (reply.status, (await reply.json())["position"]) == (200, 1)
+    heard = await site.status(third)
+    assert (await heard.json())["position"] == 1
+    ticket = site.room.tokens.read(cookie_of(heard).partition("=")[2])
+    assert ticket.order < rows[0]["order"]
+    assert (await (await site.status(first)).json())["position"] == 2
+    assert (await (await site.status(second)).json())["position"] == 3
+    assert len(inside) == 3
+
+
+async def test_who_did_what_is_kept(site):
+    """Changes, moves, releases and resets, latest first, by the name that the caller gives."""
+    for _ in range(5):
+        await site.check()
+    rows = (await (await site.ops.get(path(site, "/waiting"), headers=TOKEN)).json())["waiting"]
+    head, tail = (row["visitor"] for row in rows)
+    named = {**TOKEN, "X-Waitroom-Operator": "night shift"}
+    await site.ops.patch(path(site), json={"message": "soon"}, headers=named)
+    await site.ops.post(path(site, f"/visitors/{tail}/move"), json={"position": 1}, headers=named)
+    await site.ops.post(path(site, f"/visitors/{head}/release"), headers=TOKEN)
+    await site.ops.post(path(site, "/reset"), headers=TOKEN)
+    log = (await (await site.ops.get(path(site, "/log"), headers=TOKEN)).json())["log"]
+    assert [(act["by"], act["what"], act["visitor"], act["detail"]) for act in log] == [
+        ("api", "reset", "", "1"),
+        ("api", "release", head, ""),
+        ("night shift", "move", tail, "2 to 1"),
+        ("night shift", "change", "", '{"message": "soon"}'),
+    ]
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"position": 0}, {"position": 1.5}, {"position": True}, {"to": 1}]
+)
+async def test_a_position_is_a_whole_number(site, body):
+    """Anything else is named and changes nothing."""
+    where = path(site, f"/visitors/{'a' * 22}/move")
+    reply = await site.ops.post(where, json=body, headers=TOKEN)
+    assert (reply.status, "position" in (await reply.json())["errors"][0]) == (422, True)
+
+
+async def test_nobody_is_moved_who_is_not_in_line(site):
+    """404 for somebody inside and for somebody unknown."""
+    await site.check()
+    rows = (await (await site.ops.get(path(site, "/sessions"), headers=TOKEN)).json())["sessions"]
+    for visitor in (rows[0]["visitor"], "a" * 22):
+        where = path(site, f"/visitors/{visitor}/move")
+        reply = await site.ops.post(where, json={"position": 1}, headers=TOKEN)
+        assert reply.status == 404

@@ -1,5 +1,6 @@
 -- Heartbeats by ticket: keeps a place, gives a lost one back, claims a called one.
--- ARGV    from 3 on, for each visitor: id, order, epoch (of its ticket), random number
+-- ARGV    from 3 on, for each visitor: id, order, epoch (of its ticket), random number, when it
+--         joined, ms
 -- RETURNS shared/standing
 -- EVENTS  joined, called, admitted, expired
 -- @include "shared/room"
@@ -11,7 +12,7 @@ expire()
 
 -- First everybody is noted as present, so that the call passes over none of them.
 -- Its `due` is moved at once only where the call would drop it; else once, by stand().
-local function arrive(visitor, score, order, ticket_epoch)
+local function arrive(visitor, score, order, ticket_epoch, joined)
   if score then
     local due = tonumber(score)
     if due_at(due) + claim_ms < now then redis_call('ZADD', DUE, int(now), visitor) end
@@ -26,28 +27,32 @@ local function arrive(visitor, score, order, ticket_epoch)
     epoch = ticket_epoch
     redis_call('HSET', CONFIG, 'epoch', int(epoch))
   end
-  join(visitor, order, 'ticket')
+  join(visitor, order, 'ticket', joined)
   redis_call('ZADD', DUE, int(now), visitor)
   return 0
 end
 
-local visitors = batch(4)
+local visitors = batch(5)
 local scores = redis_call('ZMSCORE', DUE, unpack(visitors))
 local limits, present = {}, {}
 for n, visitor in ipairs(visitors) do
   if present[visitor] then -- a second tab
     limits[n] = 0
   else
-    local i = 4 * n
-    limits[n] = arrive(visitor, scores[n], ARGV[i], ARGV[i + 1])
+    local i = 5 * n
+    limits[n] = arrive(visitor, scores[n], ARGV[i - 1], ARGV[i], tonumber(ARGV[i + 2]))
     present[visitor] = limits[n] ~= nil
   end
 end
 call_next()
+flush()
+local orders = redis_call('ZMSCORE', WAITING, unpack(visitors)) -- an operator may have moved them
 local replies = {}
 for n, visitor in ipairs(visitors) do
   if limits[n] then
-    replies[n] = stand(visitor, ARGV[4 * n], limits[n], ARGV[4 * n + 2])
+    local i = 5 * n
+    replies[n] = stand(visitor, orders[n] or ARGV[i - 1], limits[n], ARGV[i + 1],
+      tonumber(ARGV[i + 2]))
   else
     replies[n] = refused_reply(GONE, 0)
   end

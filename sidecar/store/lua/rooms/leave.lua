@@ -1,8 +1,9 @@
 -- Gives up places and sessions. Doing it twice equals once.
--- ARGV    from 3 on, for each visitor: id, and 'left' (by the visitor), 'released', or 'unseen'
---         (never told that they have it: no pass is honoured, so the slot is free at once)
+-- ARGV    from 3 on, for each visitor: id, the operator who says so or '', and 'left' (by the
+--         visitor), 'released', or 'unseen' (never told that they have it: no pass is honoured,
+--         so the slot is free at once)
 -- RETURNS shared/standing; every outcome is GONE, `order` is 1 where something was given up
--- EVENTS  left, released, called, expired
+-- EVENTS  left, released, called, expired, operator
 -- @include "shared/room"
 -- @include "shared/expire"
 -- @include "shared/call"
@@ -13,10 +14,12 @@ local function leave(visitor, why)
   local is_unseen = why == 'unseen'
   if is_unseen then why = 'released' end
   if redis_call('ZADD', REVOKED, 'NX', int(now), visitor) == 0 then return false end
-  if redis_call('ZREM', WAITING, visitor) == 1 then
+  local ahead = redis_call('ZRANK', WAITING, visitor)
+  if ahead then
+    redis_call('ZREM', WAITING, visitor)
     redis_call('ZREM', DUE, visitor)
     measure_drops(1)
-    event(why, visitor, 'waiting')
+    event(why, visitor, 'waiting', 'position', ahead + 1)
   else
     local ends = redis_call('ZSCORE', ACTIVE, visitor)
     if not ends then return false end
@@ -36,9 +39,12 @@ local function leave(visitor, why)
 end
 
 local replies = {}
-for i = 3, #ARGV, 2 do
+for i = 3, #ARGV, 3 do
   local reply = refused_reply(GONE, 0)
-  if leave(ARGV[i], ARGV[i + 1]) then reply[2] = '1' end
+  if leave(ARGV[i], ARGV[i + 2]) then
+    reply[2] = '1'
+    note(ARGV[i + 1], 'release', ARGV[i], '')
+  end
   replies[#replies + 1] = reply
 end
 expire()

@@ -4,12 +4,14 @@
 --         5 the replica that asks, or ''
 -- RETURNS {now, waiting, active, provisional, epoch, revision, wait of a newcomer or -1,
 --          config hash as a flat list, stats hash as a flat list, {visitor, revoked at, …},
---          stage of the recovery, when it ends or 0, replicas}
+--          stage of the recovery, when it ends or 0, replicas, events in the stream, the id of
+--          the oldest}
 -- EVENTS  called, expired
 -- @include "shared/room"
 -- @include "shared/expire"
 -- @include "shared/call"
 -- @include "shared/wait"
+-- @include "shared/minutes"
 measure_start()
 expire()
 call_next()
@@ -20,8 +22,11 @@ if ARGV[5] ~= '' then redis_call('ZADD', REPLICAS, int(now), ARGV[5]) end
 redis_call('ZREMRANGEBYSCORE', REPLICAS, '-inf', int(now - REPLICA_MS))
 local waiting, active = redis_call('ZCARD', WAITING), redis_call('ZCARD', ACTIVE)
 local wait = recovery_stage() == 0 and wait_ms(waiting) or -1
+sample(wait)
+local oldest = redis_call('XRANGE', EVENTS, '-', '+', 'COUNT', 1)
 return {now, waiting, active, active - redis_call('ZCARD', ADMITTED), epoch, revision,
   math.floor(wait), redis_call('HGETALL', CONFIG),
   redis_call('HGETALL', STATS), redis_call('ZRANGEBYSCORE', REVOKED, ARGV[3], '+inf',
     'WITHSCORES', 'LIMIT', 0, tonumber(ARGV[4])),
-  recovery_stage(), math.max(0, recovers_until()), redis_call('ZCARD', REPLICAS)}
+  recovery_stage(), math.max(0, recovers_until()), redis_call('ZCARD', REPLICAS),
+  redis_call('XLEN', EVENTS), oldest[1] and oldest[1][1] or ''}

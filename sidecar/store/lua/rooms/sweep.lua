@@ -19,11 +19,11 @@ local limit = math.min(200, tonumber(ARGV[3]))
 local silent = redis_call('ZRANGEBYSCORE', DUE, '-inf', '(' .. int(now - timeout_ms),
   'LIMIT', 0, limit)
 if #silent > 0 then
+  for _, visitor in ipairs(silent) do
+    event('expired', visitor, 'swept', 'position', (redis_call('ZRANK', WAITING, visitor) or 0) + 1)
+  end
   redis_call('ZREMRANGEBYRANK', DUE, 0, #silent - 1)
   redis_call('ZREM', WAITING, unpack(silent))
-end
-for _, visitor in ipairs(silent) do
-  event('expired', visitor, 'swept')
 end
 measure_drops(#silent)
 

@@ -7,12 +7,12 @@ local function call(visitor, score)
   local due = due_at(tonumber(score or 0))
   if due + claim_ms < now then
     measure_drops(1)
-    event('expired', visitor, 'silent')
+    event('expired', visitor, 'silent', 'position', 1)
     return false
   end
   put(ACTIVE, int(math.max(due, now) + claim_ms), visitor)
   spend_token()
-  event('called', visitor, 'head')
+  event('called', visitor, 'head', 'position', 1)
   return true
 end
 

@@ -10,10 +10,11 @@ local function next_order(draw)
   return stats.last_order
 end
 
--- The caller notes in `due` when the next heartbeat is expected.
-local function join(visitor, order, why)
+-- Somebody is back at a place that was taken at `joined` (ms; nil where unknown). The caller
+-- notes in `due` when the next heartbeat is expected.
+local function join(visitor, order, why, joined)
   put(WAITING, int(order), visitor)
-  event('joined', visitor, why)
+  event('joined', visitor, why, 'order', int(order), 'joined', int(joined or now))
 end
 
 -- The first few in line look often, however slowly the line moves: theirs is the next slot.

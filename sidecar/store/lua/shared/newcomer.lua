@@ -37,7 +37,7 @@ local function enter(visitor, draw, address)
     spend_token()
     active = active + 1
     note_address(address, visitor)
-    event('admitted', visitor, 'at_once')
+    event('admitted', visitor, 'at_once', 'order', int(order), 'joined', at)
     return admitted_reply(order, now, admit(visitor, now))
   end
   if room.queueing_method == 'reject' then
@@ -48,8 +48,10 @@ local function enter(visitor, draw, address)
     count('refused_full')
     return refused_reply(FULL, refresh_ms(waiting, wait_ms(waiting), draw))
   end
-  join(visitor, order, 'new')
+  put(WAITING, int(order), visitor)
+  local ahead = newcomer_rank(visitor, order)
+  event('joined', visitor, 'new', 'order', int(order), 'joined', at, 'position', ahead + 1)
   note_address(address, visitor)
   put(DUE, unpolled_score(), visitor)
-  return wait_here(order, newcomer_rank(visitor, order), draw)
+  return wait_here(order, ahead, draw)
 end

@@ -1,18 +1,18 @@
 -- What every room script starts with.
 -- KEYS  1 waiting  2 due  3 active  4 admitted  5 revoked  6 spent  7 addresses
---       8 replicas  9 polls  10 config  11 stats  12 events   (names and types: store/keys.py)
+--       8 replicas  9 polls  10 config  11 stats  12 events  13 log  14 minutes
+--       (names and types: store/keys.py)
 -- ARGV  1 now in ms, or '' for the store's own time (tests override it)
 --       2 the room's settings from the file, JSON; the config hash overrides them. With
 --         them what the replica knows: shared/recovery.lua
 local WAITING, DUE, ACTIVE, ADMITTED, REVOKED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local SPENT, ADDRESSES, REPLICAS, POLLS = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local CONFIG, STATS, EVENTS = KEYS[10], KEYS[11], KEYS[12]
+local LOG, MINUTES = KEYS[13], KEYS[14]
 
 local redis_call = redis.call
 -- The most members that one loop of a script touches; what is left is the next script's.
 local BOUND = 150
--- The stream keeps about this many events.
-local EVENTS_KEPT = 100000
 
 -- tostring() would round a number of more than 14 digits.
 local function int(number)

@@ -10,12 +10,13 @@ end
 
 -- Makes a provisional session a full one. Where another tab was first, or the reply to
 -- this claim was lost, the session is there already and stays as it is.
-local function claim(visitor, order, ends)
+local function claim(visitor, order, ends, joined)
   local started = redis_call('ZSCORE', ADMITTED, visitor)
   if started then
     return admitted_reply(order, tonumber(started), tonumber(ends) - room.session_grace_ms)
   end
-  event('admitted', visitor, 'claimed')
+  if joined then count_wait(now - joined) end
+  event('admitted', visitor, 'claimed', 'order', int(order), 'joined', int(joined or now))
   put(SPENT, int(now), visitor)
   return admitted_reply(order, now, admit(visitor, now))
 end
@@ -28,15 +29,15 @@ end
 
 -- For somebody just heard of (the order is text), who is in line or called: says when to
 -- come back, and notes it.
-local function stand(visitor, order, limited, jitter)
+local function stand(visitor, order, limited, jitter, joined)
   local ahead = redis_call('ZRANK', WAITING, visitor)
   if not ahead then
     flush()
     local ends = redis_call('ZSCORE', ACTIVE, visitor)
-    if ends then return claim(visitor, order, ends) end
-    join(visitor, order, 'ticket') -- a store that evicts took `waiting`: nobody slips in
+    if ends then return claim(visitor, order, ends, joined) end
+    join(visitor, order, 'ticket', joined) -- a store that evicts took `waiting`: nobody slips in
     flush()
-    return stand(visitor, order, limited, jitter)
+    return stand(visitor, order, limited, jitter, joined)
   end
   local wait = wait_ms(ahead)
   local refresh = math.max(limited, refresh_ms(ahead, wait, jitter))
