@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
 import signal
 import stat
@@ -24,6 +25,7 @@ from sidecar.web.page import find_static
 from sidecar.web.routes import edge_app, ops_app
 from sidecar.workers.refresher import refresh_forever, refresh_once
 from sidecar.workers.sweeper import sweep_forever
+from sidecar.workers.watchdog import watched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -50,12 +52,13 @@ async def serve(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     stopping: list[bool] = []
-    async with running(settings, stopping):
+    async with running(settings, stopping), watched(os.environ) as tell_stopping:
         log.info("serving", edge=settings.edge_listen, ops=settings.ops_listen,
                  rooms=sorted(settings.rooms), store=without_secrets(settings.store))  # fmt: skip
         await stop.wait()
         # Unready first, so that whoever asks sends nobody here any more; then the listeners.
         stopping.append(True)
+        tell_stopping()
         log.info("stopping")
         await asyncio.sleep(settings.shutdown_delay)
 

@@ -3,7 +3,8 @@
 WaitroomError
 ├── ConfigError        a setting is wrong; carries every problem found
 ├── UnknownRoomError   no room of that name is configured
-└── StoreError         the store did not answer, or refused
+├── StoreError         the store did not answer, or refused
+└── HistoryError       the database of the history did not, or its tables are of another version
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ class UnknownRoomError(WaitroomError):
 
 class StoreError(WaitroomError):
     """The store is away, too slow, or refused; the text says which."""
+
+
+class HistoryError(WaitroomError):
+    """The database is away or refused, or its tables are not what we know; the text says which."""
 
 
 class StoreAwayError(StoreError):

@@ -1,11 +1,94 @@
-"""What is counted. One registry a replica, read from its ops port."""
+"""What is counted. One registry a replica, read from its ops port; docs/metrics.md tells each.
+
+Most metrics are this replica's own and add up over the replicas. What the store says of a
+room is the room's truth, and every replica exports the same.
+"""
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+import contextlib
+from typing import TYPE_CHECKING
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.metrics_core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+from sidecar import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
+_WAITS_S = (1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800)
+
+#: What the store counts of a room: the metric, its text, its label besides `room`, and the
+#: counter in the store for each value of that label.
+_STORE_COUNTERS: tuple[tuple[str, str, str | None, dict[str, str]], ...] = (
+    (
+        "waitroom_stays",
+        "Steps of visitors' stays since the store was made.",
+        "kind",
+        {kind: kind for kind in ("joined", "called", "admitted", "expired", "left", "released")},
+    ),
+    (
+        "waitroom_expired",
+        "Stays that ended by themselves since the store was made, by what ended them.",
+        "reason",
+        {reason: f"expired_{reason}" for reason in ("silent", "swept", "no_show", "session")},
+    ),
+    (
+        "waitroom_left",
+        "Visitors who left of their own accord since the store was made, by what they gave up.",
+        "what",
+        {what: f"left_{what}" for what in ("waiting", "called", "session")},
+    ),
+    (
+        "waitroom_refused",
+        "Newcomers who were given no place since the store was made, by why not.",
+        "reason",
+        {"full": "refused_full", "address": "refused_address", "closed": "rejected"},
+    ),
+    ("waitroom_resets", "Resets of the line since the store was made.", None, {"": "resets"}),
+)
+
+# Each counter's time of birth would double the output; nobody asks for it.
+disable_created_metrics()  # type: ignore[no-untyped-call] # the library's has no types
+
+
+class StoreCounters(Collector):
+    """The store's counters of each room, as last heard. A store that is emptied begins at 0
+    again, which Prometheus takes for a restart."""
+
+    def __init__(self) -> None:
+        self._rooms: dict[str, Mapping[str, float]] = {}
+
+    def learn(self, room: str, counters: Mapping[str, float]) -> None:
+        self._rooms[room] = counters
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        for name, text, label, fields in _STORE_COUNTERS:
+            labels = ["room", label] if label else ["room"]
+            family = CounterMetricFamily(name, text, labels=labels)
+            for room, counters in self._rooms.items():
+                for value, field in fields.items():
+                    family.add_metric([room, value][: len(labels)], counters.get(field, 0))
+            yield family
+
+
+def absent(gauge: Gauge, room: str) -> None:
+    """The room's value is gone until it is set again, which says more than a wrong one."""
+    with contextlib.suppress(KeyError):  # older libraries mind where it is gone already
+        gauge.remove(room)
 
 
 class Metrics:
@@ -13,47 +96,60 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.requests = Counter(
+        self.requests = self._counter(
             "waitroom_requests",
             "Requests at the edge, by what they asked and what they were told.",
-            ["room", "door", "state"],
+            "door",
+            "state",
+        )
+        self.let_in_alone = self._counter(
+            "waitroom_let_in_alone",
+            "Newcomers that this replica let in while the store was away.",
+        )
+        self.wait_seconds = Histogram(
+            "waitroom_wait_seconds",
+            "From joining to being let in, of those who waited and whom this replica let in.",
+            ["room"],
+            buckets=_WAITS_S,
             registry=self.registry,
         )
+
         self.waiting = self._gauge("waitroom_waiting", "Visitors in line.")
         self.active = self._gauge("waitroom_active", "Sessions, provisional ones included.")
         self.provisional = self._gauge("waitroom_provisional", "Called, and not yet here.")
-        self.cap = self._gauge("waitroom_total_active_users", "The cap on sessions.")
-        self.store_away = self._gauge(
-            "waitroom_store_away", "1 while the store does not answer this replica, else 0."
+        self.wait_estimate = self._gauge(
+            "waitroom_wait_estimate_seconds",
+            "What somebody who came now would wait; absent while nobody knows.",
         )
+        self.shield_up = self._gauge(
+            "waitroom_shield_up", "1 while newcomers come too fast and join from the page, else 0."
+        )
+        self.replicas = self._gauge("waitroom_replicas", "Replicas that asked in the last seconds.")
         self.recovery = self._gauge(
             "waitroom_recovery_stage",
             "After the store was emptied. 2: nobody is called until sessions and places are back; "
             "1: positions are not known yet; 0: as ever.",
         )
-        self.replicas = self._gauge("waitroom_replicas", "Replicas that asked in the last seconds.")
-        self.let_in_alone = Counter(
-            "waitroom_let_in_alone",
-            "Newcomers that this replica let in while the store was away.",
-            ["room"],
-            registry=self.registry,
+        self.store_away = self._gauge(
+            "waitroom_store_away", "1 while the store does not answer this replica, else 0."
         )
-        self.stays = Gauge(
-            "waitroom_stays_total",
-            "Steps of visitors' stays since the store was made, by kind "
-            "(joined, called, admitted, expired, left, released).",
-            ["room", "kind"],
-            registry=self.registry,
+        self.stays = StoreCounters()
+        self.registry.register(self.stays)
+
+        self.cap = self._gauge("waitroom_total_active_users", "The cap on sessions.")
+        self.session_duration = self._gauge(
+            "waitroom_session_duration_seconds", "How long a session lasts without a request."
         )
-        self.swept = Counter(
-            "waitroom_swept",
-            "Removed by this replica's sweeps.",
-            ["room", "kind"],
-            registry=self.registry,
+        self.queue_all = self._gauge(
+            "waitroom_queue_all", "1 while everybody new waits and nobody is called, else 0."
         )
-        self.sweeps = Counter(
-            "waitroom_sweeps", "Sweeps by this replica.", ["room"], registry=self.registry
+        self.suspended = self._gauge(
+            "waitroom_suspended",
+            "1 while everybody passes, uncounted (suspended, or passthrough), else 0.",
         )
+
+        self.swept = self._counter("waitroom_swept", "Removed by this replica's sweeps.", "kind")
+        self.sweeps = self._counter("waitroom_sweeps", "Sweeps by this replica.")
         self.batch_size = Histogram(
             "waitroom_batch_size",
             "Visitors in one script call.",
@@ -68,16 +164,43 @@ class Metrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
-        self.store_errors = Counter(
-            "waitroom_store_errors",
-            "Script calls that failed or took too long.",
-            ["script"],
-            registry=self.registry,
+        self.store_errors = self._counter(
+            "waitroom_store_errors", "Script calls that failed or took too long.", "script"
         )
+
+        self.recorder_backlog = self._gauge(
+            "waitroom_recorder_backlog", "Events that are not in the database yet."
+        )
+        self.recorder_lag = self._gauge(
+            "waitroom_recorder_lag_seconds", "Age of the oldest event not in the database yet."
+        )
+        self.recorder_written = self._counter(
+            "waitroom_recorder_written", "Events that this replica wrote to the database."
+        )
+        self.recorder_errors = self._counter(
+            "waitroom_recorder_errors", "Writes to the database that failed."
+        )
+        self.recorder_stuck = self._counter(
+            "waitroom_recorder_stuck", "Stays without an end that the recorder closed itself."
+        )
+        self.webhooks = self._counter(
+            "waitroom_webhooks",
+            "Webhooks of this replica, by what became of them: delivered, failed, dropped.",
+            "event",
+            "result",
+        )
+
+        build = Gauge("waitroom_build_info", "Always 1.", ["version"], registry=self.registry)
+        build.labels(__version__).set(1)
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
         self._children: dict[tuple[str, str, str], Counter] = {}
 
     def _gauge(self, name: str, text: str) -> Gauge:
         return Gauge(name, text, ["room"], registry=self.registry)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, ["room", *labels], registry=self.registry)
 
     def count_request(self, room: str, door: str, state: str) -> None:
         """A label child is looked up once: that costs more than counting."""
@@ -91,8 +214,21 @@ class Metrics:
         self.batch_size.labels(verb).observe(size)
         self.batch_seconds.labels(verb).observe(seconds)
 
-    def count_store_error(self, _room: str, script: str) -> None:
-        self.store_errors.labels(script).inc()
+    def count_store_error(self, room: str, script: str) -> None:
+        self.store_errors.labels(room, script).inc()
+
+    def forget(self, room: str) -> None:
+        """Takes back what the store said of the room's present: it says nothing any more, and
+        a number that stands still looks like a room at rest."""
+        for gauge in (
+            self.waiting,
+            self.active,
+            self.provisional,
+            self.wait_estimate,
+            self.shield_up,
+            self.replicas,
+        ):
+            absent(gauge, room)
 
     def text(self) -> bytes:
         return generate_latest(self.registry)

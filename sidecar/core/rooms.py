@@ -191,8 +191,11 @@ class Room:
         self._forget_revoked(before_ms=snapshot.now_ms - self._pass_ms)
         self.snapshot = snapshot
         self._shield.learn(snapshot.shield_until_ms)
+        # A setting that only a later version knows must not take the others along.
+        known = type(self.file_settings).model_fields
+        overrides = {name: v for name, v in snapshot.overrides.items() if name in known}
         try:
-            self.settings = self.file_settings.changed(snapshot.overrides)
+            self.settings = self.file_settings.changed(overrides)
         except ConfigError as error:
             log.error("overrides_ignored", room=self.name, problems=error.problems)
         self._fallback.learn(snapshot, self.settings)

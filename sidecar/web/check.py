@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import structlog
 from aiohttp import web
 
-from sidecar.base.model import BRIEF_TTL_MS, VERDICT_TTL_MS, State
+from sidecar.base.model import BRIEF_TTL_MS, VERDICT_TTL_MS, Pass, State
 from sidecar.web.cookies import read_bearer, read_given, read_token, set_cookie
 from sidecar.web.keys import METRICS, ROOMS
 
@@ -48,35 +48,41 @@ async def check(request: web.Request) -> web.Response:
     room = request.app[ROOMS].find(name)
     metrics = request.app[METRICS]
     if room is None:
-        _log_unknown(name)
+        log_unknown(name)
         metrics.count_request("", "check", "unknown-room")
-        return _close_if_body(
+        return close_if_body(
             request, web.Response(status=403, headers={"X-Waitroom-State": "unknown-room"})
         )
-    if _is_preflight(headers):
-        answer_headers = {"X-Waitroom-State": State.ADMITTED.value}
-        return _close_if_body(request, web.Response(status=204, headers=answer_headers))
+    method = original_method(headers)
+    if is_preflight(headers, method):
+        said = {"X-Waitroom-State": State.ADMITTED.value}
+        return close_if_body(request, web.Response(status=204, headers=said))
     given = read_given(headers, room) if "X-Waitroom-Given" in headers else None
     token = given or read_token(headers, room)
     bearer = read_bearer(headers, room)
-    may_join = takes_place(headers) and not _is_posted_from_elsewhere(headers)
+    may_join = takes_place(headers) and not is_posted_from_elsewhere(headers, method)
     answer = await room.check(token, may_join=may_join, bearer=bearer)
     if given is not None and answer.token is None:
         answer = replace(answer, token=given)  # what nginx forgets unless it is said again
     count_answer(metrics, room, "check", answer)
-    said = _answer_headers(room, answer, headers)
+    said = answer_headers(room, answer, headers)
     if is_shared(answer, headers):
         said["X-Accel-Expires"] = _KEEP_S if answer.state is State.ADMITTED else KEEP_BRIEFLY_S
-    return _close_if_body(request, web.Response(status=_STATUS[answer.state], headers=said))
+    return close_if_body(request, web.Response(status=_STATUS[answer.state], headers=said))
 
 
 def count_answer(metrics: Metrics, room: Room, door: str, answer: Answer) -> None:
     metrics.count_request(room.name, door, answer.state)
     if answer.let_in_alone:
         metrics.let_in_alone.labels(room.name).inc()
+    pass_ = answer.token
+    # Given now, and not prolonged, to somebody who had not just come.
+    if isinstance(pass_, Pass) and pass_.joined_ms < pass_.started_ms == pass_.renewed_ms:
+        waited_s = (pass_.started_ms - pass_.joined_ms) / 1000
+        metrics.wait_seconds.labels(room.name).observe(waited_s)
 
 
-def _answer_headers(room: Room, answer: Answer, headers: Mapping[str, str]) -> dict[str, str]:
+def answer_headers(room: Room, answer: Answer, headers: Mapping[str, str]) -> dict[str, str]:
     said = {"X-Waitroom-State": answer.state.value}
     if answer.token is not None:
         said["Set-Cookie"] = set_cookie(headers, room, answer.token)
@@ -137,31 +143,31 @@ def is_from_elsewhere(headers: Mapping[str, str]) -> bool:
     return headers.get("Sec-Fetch-Site") == "cross-site"
 
 
-def _is_posted_from_elsewhere(headers: Mapping[str, str]) -> bool:
-    return is_from_elsewhere(headers) and _method(headers) not in {"GET", "HEAD"}
+def is_posted_from_elsewhere(headers: Mapping[str, str], method: str) -> bool:
+    return is_from_elsewhere(headers) and method not in {"GET", "HEAD"}
 
 
-def _method(headers: Mapping[str, str]) -> str:
+def original_method(headers: Mapping[str, str]) -> str:
     return headers.get("X-Original-Method") or headers.get("X-Forwarded-Method") or "GET"
 
 
-def _is_preflight(headers: Mapping[str, str]) -> bool:
+def is_preflight(headers: Mapping[str, str], method: str) -> bool:
     """A CORS preflight carries no cookie by its nature; the request after it is asked about."""
-    return _method(headers) == "OPTIONS" and "Access-Control-Request-Method" in headers
+    return method == "OPTIONS" and "Access-Control-Request-Method" in headers
 
 
-def _close_if_body(request: web.Request, response: web.Response) -> web.Response:
+def close_if_body(request: web.Request, response: web.Response) -> web.Response:
     """A body that nobody reads would be taken for the next visitor's request."""
     if request.can_read_body:
         response.force_close()
     return response
 
 
-def _log_unknown(name: str) -> None:
+def log_unknown(name: str) -> None:
     if name not in _logged and len(_logged) < _MAX_LOGGED:
         _logged.add(name)
         log.error(
             "unknown_room",
             room=name[:64].encode("ascii", "backslashreplace").decode(),
-            hint='no such room is configured; look at "set $waitroom_room" in nginx',
+            hint="no such room is configured; look at the room's name where the proxy asks",
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from sidecar.web import admin, check, keys, ops, waiting
+from sidecar.web import admin, check, gate, keys, ops, waiting
 from sidecar.web.page import Page
 from sidecar.web.problems import problems
 
@@ -31,6 +31,7 @@ def edge_app(rooms: Rooms, metrics: Metrics, static: Path) -> web.Application:
     app.add_routes(
         [
             web.route("*", "/check", check.check),
+            web.route("*", r"/gate/{room}{asked:(?:/.*)?}", gate.gate),
             web.get("/_waitroom/{room}/status", waiting.status),
             web.post("/_waitroom/{room}/join", waiting.join),
             web.post("/_waitroom/{room}/leave", waiting.leave),

@@ -50,7 +50,7 @@ async def leave(request: web.Request) -> web.Response:
     await room.leave(token, why=why)
     request.app[METRICS].count_request(room.name, "leave", State.NOT_QUEUED)
     if _wants_page(request):
-        return _page(request, room, None, "left", await _form_next(request))
+        return render_page(request, room, None, await _form_next(request))
     return web.json_response(_document(room, None), headers=_NO_STORE)
 
 
@@ -115,22 +115,35 @@ async def _shown(request: web.Request, door: str, *, may_join: bool) -> web.Resp
     if answer.state is State.ADMITTED:
         response = web.Response(status=303, headers={"Location": following, **_NO_STORE})
     else:
-        response = _page(request, room, answer, answer.state.value, following)
+        response = render_page(request, room, answer, following)
     _give_cookie(request, room, answer, response)
     return response
 
 
-def _page(
-    request: web.Request, room: Room, answer: Answer | None, view: str, following: str
+def render_page(
+    request: web.Request,
+    room: Room,
+    answer: Answer | None,
+    following: str,
+    *,
+    method: str | None = None,
 ) -> web.Response:
+    """The page for somebody who waits, or has just left (`answer` is None), with the way to
+    `following`. `method` is theirs, where the page stands in place of what they asked for."""
     language = choose_language(request.headers.get("Accept-Language"))
     document = _document(room, answer)
     shown = request.app[PAGE]
-    # Who left, or has no place, is not brought back by the page's own refresh.
-    stays = document["state"] == State.NOT_QUEUED
+    view = answer.state.value if answer else "left"
+    # Who left, or has no place, is not brought back by the page's own refresh; in place, it is
+    # the way to a place for who has none yet.
+    is_without = document["state"] == State.NOT_QUEUED
+    stays = is_without and method is None
+    if is_without and not stays:
+        view = State.WAITING.value
     refresh = "" if stays else str(max(1, math.ceil(document["refresh_after_seconds"])))
     values = {
         "room": room.name,
+        "method": method or "",
         "state": document["state"],
         "next": following,
         "position": str(document["position"] or ""),

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import structlog
 
 from sidecar.base.errors import StoreError
+from sidecar.base.metrics import absent
 from sidecar.base.model import REFRESH_MS
 
 if TYPE_CHECKING:
     from sidecar.base.metrics import Metrics
     from sidecar.core.rooms import Room, Rooms
+    from sidecar.store.rooms import Snapshot
 
 log = structlog.get_logger()
-
-_STAYS = ("joined", "called", "admitted", "expired", "left", "released")
 
 
 async def refresh_forever(rooms: Rooms, metrics: Metrics) -> None:
@@ -46,17 +46,37 @@ async def _refresh(room: Room, metrics: Metrics) -> bool:
             policy = room.settings.on_store_failure
             log.error("store_away", room=room.name, on_store_failure=policy, error=str(error))
         metrics.store_away.labels(room.name).set(room.store.is_away)
-        metrics.let_in_alone.labels(room.name)  # so that it is there, at 0
+        if room.store.is_away:
+            metrics.forget(room.name)
+        _say_settings(room, metrics)
         return False
     if was_away:
         log.warning("store_back", room=room.name)
     metrics.store_away.labels(room.name).set(0)
-    metrics.recovery.labels(room.name).set(snapshot.recovery_stage)
-    metrics.replicas.labels(room.name).set(snapshot.replicas)
-    metrics.waiting.labels(room.name).set(snapshot.waiting)
-    metrics.active.labels(room.name).set(snapshot.active)
-    metrics.provisional.labels(room.name).set(snapshot.provisional)
-    metrics.cap.labels(room.name).set(room.settings.total_active_users)
-    for kind in _STAYS:
-        metrics.stays.labels(room.name, kind).set(snapshot.counters.get(kind, 0))
+    _say_settings(room, metrics)
+    _say_snapshot(room.name, snapshot, metrics)
     return True
+
+
+def _say_settings(room: Room, metrics: Metrics) -> None:
+    name, settings = room.name, room.settings
+    metrics.cap.labels(name).set(settings.total_active_users)
+    metrics.session_duration.labels(name).set(settings.session_duration)
+    metrics.queue_all.labels(name).set(settings.queue_all)
+    metrics.suspended.labels(name).set(room.is_open)
+    metrics.let_in_alone.labels(name)  # so that they are there, at 0, before there is a need
+    metrics.wait_seconds.labels(name)
+
+
+def _say_snapshot(name: str, snapshot: Snapshot, metrics: Metrics) -> None:
+    metrics.recovery.labels(name).set(snapshot.recovery_stage)
+    metrics.replicas.labels(name).set(snapshot.replicas)
+    metrics.waiting.labels(name).set(snapshot.waiting)
+    metrics.active.labels(name).set(snapshot.active)
+    metrics.provisional.labels(name).set(snapshot.provisional)
+    metrics.shield_up.labels(name).set(snapshot.now_ms < snapshot.shield_until_ms)
+    if snapshot.wait_ms is None:
+        absent(metrics.wait_estimate, name)
+    else:
+        metrics.wait_estimate.labels(name).set(snapshot.wait_ms / 1000)
+    metrics.stays.learn(name, snapshot.counters)

@@ -189,3 +189,10 @@ async def test_nobody_is_moved_who_is_not_in_line(site):
         where = path(site, f"/visitors/{visitor}/move")
         reply = await site.ops.post(where, json={"position": 1}, headers=TOKEN)
         assert reply.status == 404
+
+
+async def test_a_setting_of_a_later_version_takes_no_other_along(site):
+    """A replica that went back a version keeps to the cap that was changed meanwhile."""
+    await site.room.store.configure({"total_active_users": 1, "of_a_later_version": True}, by="x")
+    room = await (await site.ops.get(path(site), headers=TOKEN)).json()
+    assert room["settings"]["total_active_users"] == 1

@@ -5,8 +5,13 @@
 -- EVENTS  operator
 -- @include "shared/room"
 local visitor, position = ARGV[3], tonumber(ARGV[4])
+local function reply(moved)
+  finish()
+  return {now, moved}
+end
+
 local was, from = redis_call('ZRANK', WAITING, visitor), redis_call('ZSCORE', WAITING, visitor)
-if not was then return {now, 0} end
+if not was then return reply(0) end
 redis_call('ZREM', WAITING, visitor)
 position = math.min(position, redis_call('ZCARD', WAITING) + 1)
 
@@ -29,11 +34,10 @@ else
     order = order_at(position) - 1
     if steps > BOUND then
       redis_call('ZADD', WAITING, from, visitor)
-      return {now, -1}
+      return reply(-1)
     end
   end
 end
 redis_call('ZADD', WAITING, int(order), visitor)
-note(ARGV[5], 'move', visitor, int(was + 1) .. ' to ' .. int(position))
-finish()
-return {now, position}
+note(ARGV[5], 'move', visitor, int(was + 1) .. ' to ' .. int(position), 'order', int(order))
+return reply(position)

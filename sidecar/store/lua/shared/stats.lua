@@ -32,9 +32,9 @@ end
 -- What an operator did: for the history, and the latest for the dashboard. `by` is '' for what
 -- no operator did, which is not noted.
 local LOG_KEPT = 200
-local function note(by, what, visitor, detail)
+local function note(by, what, visitor, detail, ...)
   if by == '' then return end
-  append('operator', visitor, what, 'by', by, 'detail', detail)
+  append('operator', visitor, what, 'by', by, 'detail', detail, ...)
   redis_call('LPUSH', LOG, cjson.encode({at = now, by = by, what = what, visitor = visitor,
     detail = detail}))
   redis_call('LTRIM', LOG, 0, LOG_KEPT - 1)

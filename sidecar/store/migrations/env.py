@@ -1,0 +1,15 @@
+"""How alembic runs the migrations: always on the connection that store/sql.py hands over."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from sidecar.store.tables import VERSION_TABLE, metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    version_table=VERSION_TABLE,
+)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,133 @@
+"""Opens the database that a URL names, and brings its tables up to date."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import event, make_url, select, text
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from sidecar.base.errors import ConfigError, HistoryError
+from sidecar.store.tables import VERSION_TABLE
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from sqlalchemy.engine import URL, Connection
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+#: The revision that this version reads and writes.
+REVISION = "0001"
+_DRIVERS = {
+    "sqlite": ("sqlite+aiosqlite", "aiosqlite", ""),
+    "mysql": ("mysql+asyncmy", "asyncmy", "mysql"),
+    "mariadb": ("mysql+asyncmy", "asyncmy", "mysql"),
+    "postgresql": ("postgresql+asyncpg", "asyncpg", "postgresql"),
+}
+#: How long the database may take to be reached, seconds.
+CONNECT_S = 5
+
+
+def open_database(url: str) -> AsyncEngine:
+    """An engine for any address that the setting `history` allows; nothing is sent yet.
+
+    Raises ConfigError for an address that cannot be read, and for a driver that is not installed.
+    """
+    try:
+        parsed = make_url(url)
+        driver, module, extra = _DRIVERS[parsed.drivername]
+        return _engine(parsed.set(drivername=driver))
+    except ModuleNotFoundError:
+        raise ConfigError(
+            [f'history: the driver {module} is missing; install it: pip install "waitroom[{extra}]"']
+        ) from None
+    except (ArgumentError, KeyError, ValueError) as error:
+        raise ConfigError([f"history: the address cannot be read: {type(error).__name__}"]) from None
+
+
+def _engine(url: URL) -> AsyncEngine:
+    kind = url.get_backend_name()
+    if kind == "sqlite":
+        engine = create_async_engine(url)
+        event.listen(engine.sync_engine, "connect", _prepare_sqlite)
+        return engine
+    options: dict[str, Any] = {"connect_args": {"connect_timeout": CONNECT_S}}
+    if kind == "postgresql":
+        options = {"connect_args": {"timeout": CONNECT_S}}
+    # Read committed: a recorder locks no gaps that another room's writes would wait for.
+    return create_async_engine(
+        url, isolation_level="READ COMMITTED", pool_pre_ping=True, pool_size=4, **options
+    )
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    """Readers go on while a batch is written, and a second writer waits for its turn."""
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=10000"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+@contextlib.asynccontextmanager
+async def begin(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """A transaction. Raises HistoryError when the database does not answer, or refuses."""
+    try:
+        async with engine.begin() as connection:
+            yield connection
+    except (SQLAlchemyError, OSError, TimeoutError) as error:
+        raise HistoryError(reason(error)) from error
+
+
+def reason(error: BaseException) -> str:
+    """What the driver says, on one line, without the statement and its values."""
+    said = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    return " ".join(f"{type(said).__name__}: {said}".split())[:300]
+
+
+async def revision(engine: AsyncEngine) -> str | None:
+    """That of the tables; None where there are none. Raises HistoryError."""
+    try:
+        async with engine.connect() as connection:
+            if not await connection.run_sync(_has_version):
+                return None
+            row = await connection.execute(select(text("version_num")).select_from(text(VERSION_TABLE)))
+            return row.scalar()
+    except (SQLAlchemyError, OSError, TimeoutError) as error:
+        raise HistoryError(reason(error)) from error
+
+
+def _has_version(connection: Connection) -> bool:
+    return connection.dialect.has_table(connection, VERSION_TABLE)
+
+
+async def migrate(engine: AsyncEngine, *, partitions: int) -> tuple[str | None, str]:
+    """Brings the tables up to date; the revisions before and after. Doing it twice equals once.
+
+    Raises HistoryError, also for tables of a later version than this one.
+    """
+    from alembic.util import CommandError  # noqa: PLC0415 - takes a tenth of a second to import
+
+    before = await revision(engine)
+    try:
+        async with engine.begin() as connection:
+            await connection.run_sync(_upgrade, partitions)
+    except CommandError as error:
+        raise HistoryError(f"the tables are of revision {before}, unknown here: {error}") from error
+    except (SQLAlchemyError, OSError, TimeoutError) as error:
+        raise HistoryError(reason(error)) from error
+    return before, REVISION
+
+
+def _upgrade(connection: Connection, partitions: int) -> None:
+    from alembic import command  # noqa: PLC0415
+    from alembic.config import Config  # noqa: PLC0415
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes.update(connection=connection, partitions=partitions)
+    command.upgrade(config, "head")

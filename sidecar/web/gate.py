@@ -1,0 +1,108 @@
+"""/check for proxies that hand a refusal on as it is: here it is the waiting page itself.
+
+The room is named in the address, so that no header can name another. What is admitted is a
+200 (Envoy takes no other), and what is refused never a 2xx.
+"""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from sidecar.base.model import State
+from sidecar.web.check import (
+    answer_headers,
+    close_if_body,
+    count_answer,
+    is_posted_from_elsewhere,
+    is_preflight,
+    log_unknown,
+    original_method,
+    takes_place,
+)
+from sidecar.web.cookies import read_bearer, read_token
+from sidecar.web.keys import METRICS, ROOMS
+from sidecar.web.problems import problem
+from sidecar.web.waiting import render_page, safe_next
+
+if TYPE_CHECKING:
+    from sidecar.core.rooms import Answer, Room
+
+#: As HTML. The page says it three times, and a proxy may have to hold all of it in a buffer.
+_MAX_NEXT = 2_048
+_DEFAULT_STATUS = 503
+
+
+async def gate(request: web.Request) -> web.Response:
+    """200, or the waiting page; a problem document for programs, and for an unknown room."""
+    headers = request.headers
+    name = request.match_info["room"]
+    room = request.app[ROOMS].find(name)
+    metrics = request.app[METRICS]
+    if room is None:
+        log_unknown(name)
+        metrics.count_request("", "gate", "unknown-room")
+        detail = f"No room is called {name[:64]!r}. Compare the proxy's configuration."
+        response = problem(503, "Unknown waiting room", detail=detail)
+        response.headers["X-Waitroom-State"] = "unknown-room"
+        return close_if_body(request, response)
+    asked, method = _original(request, room)
+    if is_preflight(headers, method):
+        said = {"X-Waitroom-State": State.ADMITTED.value}
+        return close_if_body(request, web.Response(headers=said))
+    answer = await room.check(
+        read_token(headers, room),
+        may_join=takes_place(headers) and not is_posted_from_elsewhere(headers, method),
+        bearer=read_bearer(headers, room),
+    )
+    count_answer(metrics, room, "gate", answer)
+    said = answer_headers(room, answer, headers)
+    if answer.state is State.ADMITTED:
+        return close_if_body(request, web.Response(headers=said))
+    accept = headers.get("Accept", "").lower()
+    if "json" in accept and "html" not in accept:
+        response = _numbers(room, answer, said)
+    else:
+        response = render_page(request, room, answer, asked, method=method)
+        response.set_status(_refusal(said["X-Waitroom-Status"]))
+    response.headers.update(said)
+    return close_if_body(request, response)
+
+
+def _original(request: web.Request, room: Room) -> tuple[str, str]:
+    """The address and the method that the visitor asked with.
+
+    Envoy asks with both itself, the address behind the room's name; others say them in headers.
+    """
+    headers = request.headers
+    if request.match_info["asked"]:
+        asked = request.raw_path.partition(f"/gate/{room.name}")[2]
+        method = request.method
+    else:
+        asked = headers.get("X-Original-URI") or headers.get("X-Forwarded-Uri") or "/"
+        method = original_method(headers)
+    return safe_next(asked if len(html.escape(asked)) <= _MAX_NEXT else "/"), method
+
+
+def _refusal(status: str) -> int:
+    """A proxy would take 200 and 202 for a yes."""
+    return int(status) if int(status) >= 400 else _DEFAULT_STATUS
+
+
+def _numbers(room: Room, answer: Answer, said: dict[str, str]) -> web.Response:
+    """What nginx tells a program: its numbers, and where to ask for them again."""
+    status = _refusal(said["X-Waitroom-Status"])
+    said["X-Waitroom-Status"] = str(status)
+    position = said.get("X-Waitroom-Position")
+    members = {
+        "room": room.name,
+        "state": answer.state.value,
+        "position": int(position) if position else None,
+        "wait_seconds": answer.wait.seconds if answer.wait and position else None,
+        "retry_after_seconds": int(said["Retry-After"]),
+        "status_url": f"/_waitroom/{room.name}/status",
+        "join_url": f"/_waitroom/{room.name}/join",
+    }
+    return problem(status, "Waiting room", **members)

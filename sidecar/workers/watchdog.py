@@ -1,0 +1,67 @@
+"""Tells systemd that the replica serves, that its event loop turns, and that it stops.
+
+The protocol is datagrams of `NAME=value` lines to the socket that NOTIFY_SOCKET names, as
+`Type=notify` and `WatchdogSec=` of a unit ask for. Without NOTIFY_SOCKET nothing is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from typing import TYPE_CHECKING
+
+import structlog
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+log = structlog.get_logger()
+
+
+@contextlib.asynccontextmanager
+async def watched(environ: Mapping[str, str]) -> AsyncIterator[Callable[[], None]]:
+    """Says READY=1, and WATCHDOG=1 at half of WATCHDOG_USEC until the block is left.
+
+    Yields what says STOPPING=1; the watchdog is fed on meanwhile.
+    """
+    address = environ.get("NOTIFY_SOCKET", "")
+    _send(address, "READY=1")
+    interval_s = watchdog_s(environ) / 2
+    task = asyncio.create_task(_feed_forever(address, interval_s)) if interval_s else None
+    try:
+        yield lambda: _send(address, "STOPPING=1")
+    finally:
+        if task:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+def watchdog_s(environ: Mapping[str, str]) -> float:
+    """How long systemd waits for a sign of life; 0 when it waits for none of this process."""
+    if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return 0
+    text = environ.get("WATCHDOG_USEC", "")
+    return int(text) / 1_000_000 if text.isdecimal() else 0
+
+
+async def _feed_forever(address: str, interval_s: float) -> None:
+    while True:
+        _send(address, "WATCHDOG=1")
+        await asyncio.sleep(interval_s)
+
+
+def _send(address: str, line: str) -> None:
+    """A sign that cannot be sent is logged: whether to mind is for systemd to say."""
+    if not address:
+        return
+    # "@" stands for the zero byte that an abstract socket's name begins with.
+    name = "\0" + address[1:] if address.startswith("@") else address
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+            out.setblocking(False)  # a full queue must not hold up visitors
+            out.sendto(line.encode(), name)
+    except OSError as error:
+        log.warning("notify_failed", socket=address, said=line, error=str(error))

@@ -1,0 +1,29 @@
+"""Prometheus's and Alertmanager's own checkers, and what they check."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.web.conftest import replica  # noqa: F401 - a fixture
+
+ROOT = Path(__file__).resolve().parents[2]
+MONITORING = ROOT / "monitoring"
+RULES = MONITORING / "prometheus" / "waitroom.rules.yml"
+RULE_TESTS = MONITORING / "prometheus" / "waitroom.rules.test.yml"
+
+
+def run(program: str, *arguments: object, stdin: bytes = b"") -> str:
+    """What the checker says; the test fails with it where it finds fault."""
+    if shutil.which(program) is None:
+        pytest.fail(f"{program} is not installed; run make test")
+    done = subprocess.run(
+        [program, *map(str, arguments)], input=stdin,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=60,
+    )  # fmt: skip
+    text = done.stdout.decode()
+    assert done.returncode == 0, text
+    return text

@@ -1,0 +1,83 @@
+"""The Grafana dashboard: what an import expects of it, and that Prometheus takes its questions.
+
+That its metrics exist is tests/base/test_metrics_documented.py's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+
+import pytest
+import yaml
+
+from tests.base.test_metrics_documented import QUESTIONS
+from tests.monitoring.conftest import MONITORING, run
+
+TEXT = (MONITORING / "grafana" / "waitroom.json").read_text()
+DASHBOARD = json.loads(TEXT)
+PANELS = DASHBOARD["panels"]
+SHOWN = [panel for panel in PANELS if panel["type"] != "row"]
+WIDTH = 24
+
+
+def test_it_can_be_imported():
+    """It has a title, an address of its own and a schema, and no id, which an import gives."""
+    assert (DASHBOARD["title"], DASHBOARD["uid"], DASHBOARD["id"]) == ("Waitroom", "waitroom", None)
+    assert isinstance(DASHBOARD["schemaVersion"], int)
+    assert "__inputs" not in DASHBOARD  # the data source is a variable
+
+
+def test_panels_are_told_apart():
+    """Ids are unique, and titles of what is shown."""
+    for values in ([p["id"] for p in PANELS], [p["title"] for p in SHOWN]):
+        assert len(set(values)) == len(values) > 10
+
+
+def test_panels_lie_side_by_side():
+    """In the grid of 24 columns, none over another, and the rows' order is the list's."""
+    taken: set[tuple[int, int]] = set()
+    for panel in PANELS:
+        at = panel["gridPos"]
+        assert at["x"] >= 0 < at["w"]
+        assert at["x"] + at["w"] <= WIDTH
+        cells = set(itertools.product(range(at["x"], at["x"] + at["w"]),
+                                      range(at["y"], at["y"] + at["h"])))  # fmt: skip
+        assert not cells & taken, panel["title"]
+        taken |= cells
+    order = [(panel["gridPos"]["y"], panel["gridPos"]["x"]) for panel in PANELS]
+    assert order == sorted(order)
+
+
+def test_variables_are_declared_and_used():
+    """Data source, site and room; nothing else is referred to but Grafana's own."""
+    names = {variable["name"] for variable in DASHBOARD["templating"]["list"]}
+    used = {a or b for a, b in re.findall(r"\$(?:\{(\w+)\}|(\w+))", TEXT)}
+    assert names == {"datasource", "job", "room"} == used - {"__rate_interval"}
+
+
+@pytest.mark.parametrize("panel", SHOWN, ids=lambda panel: panel["title"])
+def test_a_panel_is_explained_and_has_its_unit(panel):
+    """It asks the chosen Prometheus about the chosen site, says what it shows and in what."""
+    assert panel["description"].endswith((".", ")"))
+    assert panel["fieldConfig"]["defaults"]["unit"]
+    letters = [target["refId"] for target in panel["targets"]]
+    assert len(set(letters)) == len(letters) > 0
+    for asked in (panel, *panel["targets"]):
+        assert asked["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+    for target in panel["targets"]:
+        chosen = re.findall(r"\b(?:waitroom_\w+|process_\w+|up)\b(\{[^}]*\})?", target["expr"])
+        assert chosen
+        assert all('job="$job"' in each for each in chosen)
+
+
+def test_prometheus_takes_every_question(tmp_path):
+    """Of the dashboard and of docs/metrics.md: promtool parses them, as rules."""
+    asked = [target["expr"] for panel in SHOWN for target in panel["targets"]]
+    asked += [each["expr"] for each in DASHBOARD["annotations"]["list"] if "expr" in each]
+    asked = [expr.replace("$__rate_interval", "1m").replace("$", "") for expr in asked] + QUESTIONS
+    rules = [{"record": f"question:{n}", "expr": expr} for n, expr in enumerate(asked)]
+    file = tmp_path / "questions.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "questions", "rules": rules}]}))
+    assert f"{len(asked)} rules found" in run("promtool", "check", "rules", file)

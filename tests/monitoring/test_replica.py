@@ -1,0 +1,148 @@
+"""What a replica says at /metrics."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from sidecar.base.errors import StoreAwayError
+from sidecar.core.rooms import Rooms
+from sidecar.workers.refresher import refresh_once
+from tests.base.test_metrics_documented import DECLARED
+from tests.monitoring.conftest import run
+from tests.web.conftest import cookie_of
+
+GONE_WITH_THE_STORE = {
+    "waitroom_waiting", "waitroom_active", "waitroom_provisional", "waitroom_replicas",
+    "waitroom_shield_up", "waitroom_wait_estimate_seconds",
+}  # fmt: skip
+
+
+@pytest.fixture
+async def site(replica):
+    """One slot, taken; one visitor waits, and came a minute ago."""
+    site = await replica(total_active_users=1, max_waiting=1, session_duration=600)
+    site.inside = cookie_of(await site.check())
+    site.waits = cookie_of(await site.check())
+    site.turn.forward(20)
+    await site.status(site.waits)
+    site.turn.forward(40)
+    assert await refresh_once(Rooms([site.room]), site.metrics)
+    return site
+
+
+async def said(site) -> dict[str, object]:
+    text = await (await site.ops.get("/metrics")).text()
+    return {family.name: family for family in text_string_to_metric_families(text)}
+
+
+def value(site, name: str, **labels: str) -> float | None:
+    return site.metrics.registry.get_sample_value(name, {"room": site.room.name, **labels})
+
+
+async def test_the_output_is_as_prometheus_wants_it(site):
+    """promtool finds no fault with names, types and texts of a replica that has worked."""
+    site.metrics.count_store_error(site.room.name, "beat")
+    site.metrics.observe_batch(site.room.name, "beat", 3, 0.001)
+    reply = await site.ops.get("/metrics")
+    assert reply.content_type == "text/plain"
+    run("promtool", "check", "metrics", stdin=await reply.read())
+
+
+async def test_what_is_said_is_what_is_declared(site):
+    """Every family that a replica exports is declared with that type, and its samples have
+    those labels."""
+    for name, family in (await said(site)).items():
+        kind, labels = DECLARED[name + "_total" * (family.type == "counter")]
+        assert family.type == kind
+        for sample in family.samples:
+            assert set(sample.labels) - {"le"} == set(labels)
+
+
+async def test_the_stores_counters_are_counters(site):
+    """Steps, endings and refusals by their reason, each from its first moment on, at 0."""
+    await site.check()  # the line is full
+    await refresh_once(Rooms([site.room]), site.metrics)
+    assert (await said(site))["waitroom_stays"].type == "counter"
+    kinds = ("joined", "admitted", "called", "expired", "left", "released")
+    counted = {kind: value(site, "waitroom_stays_total", kind=kind) for kind in kinds}
+    assert counted == {**dict.fromkeys(kinds, 0), "joined": 1, "admitted": 1}
+    reasons = ("full", "address", "closed")
+    refused = [value(site, "waitroom_refused_total", reason=reason) for reason in reasons]
+    assert refused == [1, 0, 0]
+    site.turn.forward(600)
+    await refresh_once(Rooms([site.room]), site.metrics)
+    reasons = ("session", "silent", "swept", "no_show")
+    expired = [value(site, "waitroom_expired_total", reason=reason) for reason in reasons]
+    assert expired == [1, 1, 0, 0]
+    site.waits = cookie_of(await site.check())
+    await site.check()
+    leaver = site.room.tokens.read(site.waits.partition("=")[2])
+    await site.room.store.leave(leaver.visitor)
+    await refresh_once(Rooms([site.room]), site.metrics)
+    left = {what: value(site, "waitroom_left_total", what=what) for what in ("waiting", "session")}
+    assert left == {"waiting": 0, "session": 1}
+    await site.room.store.reset()
+    await refresh_once(Rooms([site.room]), site.metrics)
+    assert value(site, "waitroom_resets_total") == 1
+
+
+async def test_a_wait_is_observed_once_and_of_those_who_waited(site):
+    """Not of who found a free slot, and not again at a renewal or in a second tab."""
+    assert value(site, "waitroom_wait_seconds_count") == 0
+    await site.room.store.leave(site.room.tokens.read(site.inside.partition("=")[2]).visitor)
+    site.turn.forward(5)
+    admitted = await site.status(site.waits)
+    assert (await admitted.json())["state"] == "admitted"
+    site.turn.forward(1)
+    await site.status(site.waits)
+    site.turn.forward(300)
+    renewed = await site.check(cookie_of(admitted))
+    assert (renewed.status, "Set-Cookie" in renewed.headers) == (204, True)
+    assert value(site, "waitroom_wait_seconds_count") == 1
+    assert value(site, "waitroom_wait_seconds_sum") == 65
+
+
+async def test_settings_are_gauges(site):
+    """Those that alarms need, as they are in force."""
+    names = ("total_active_users", "session_duration_seconds", "queue_all", "suspended")
+    assert [value(site, f"waitroom_{name}") for name in names] == [1, 600, 0, 0]
+    await site.room.store.configure({"queue_all": True, "queueing_method": "passthrough"})
+    await refresh_once(Rooms([site.room]), site.metrics)
+    assert [value(site, f"waitroom_{name}") for name in names] == [1, 600, 1, 1]
+
+
+async def test_an_unknown_wait_is_absent(site):
+    """Known for a room that lets people in, absent while it is paused."""
+    assert value(site, "waitroom_wait_estimate_seconds") > 0
+    await site.room.store.configure({"queue_all": True})
+    await refresh_once(Rooms([site.room]), site.metrics)
+    assert value(site, "waitroom_wait_estimate_seconds") is None
+
+
+async def test_the_shield_is_told(site):
+    """1 until it is down again."""
+    assert value(site, "waitroom_shield_up") == 0
+    await site.room.store.raise_shield(site.turn.now_ms + 4000)
+    await refresh_once(Rooms([site.room]), site.metrics)
+    assert value(site, "waitroom_shield_up") == 1
+
+
+async def test_without_the_store_nothing_stale_is_told(site, monkeypatch):
+    """The line's gauges go when the store counts as away, not at the first call that fails;
+    counters and settings stay."""
+    assert all(value(site, name) is not None for name in GONE_WITH_THE_STORE)
+
+    async def no_answer(**_: object) -> None:
+        raise StoreAwayError("away")
+
+    monkeypatch.setattr(type(site.room.store), "snapshot", lambda *_, **__: no_answer())
+    assert not await refresh_once(Rooms([site.room]), site.metrics)
+    assert value(site, "waitroom_waiting") == 1
+    for _ in range(3):
+        site.room.store._breaker.failed()
+    assert not await refresh_once(Rooms([site.room]), site.metrics)
+    assert value(site, "waitroom_store_away") == 1
+    assert all(value(site, name) is None for name in GONE_WITH_THE_STORE)
+    assert value(site, "waitroom_stays_total", kind="joined") == 1
+    assert value(site, "waitroom_total_active_users") == 1
