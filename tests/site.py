@@ -109,15 +109,18 @@ class Site(AbstractContextManager["Site"]):
         self.origin = self._run("origin", self._origin_command())
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self._write_nginx()
-        self.nginx = self._run(
-            "nginx",
-            [nginx_binary(), "-p", str(self.folder), "-c", str(self.folder / "nginx.conf")],
-        )
+        self.gate = self._start_gate()
         wait_until(lambda: answers(f"http://127.0.0.1:{self.origin_port}/"), "the origin")
         for ops in self.ops:
             wait_until(lambda ops=ops: answers(f"{ops}/readyz"), "a replica")
-        wait_until(lambda: answers(f"{self.url}/_waitroom/"), f"nginx: {self.nginx.output}")
+        wait_until(lambda: answers(f"{self.url}/_waitroom/"), f"the gate: {self.gate.output}")
+
+    def _start_gate(self) -> Process:
+        """What visitors reach; tests/proxies/ has others than nginx."""
+        self._write_nginx()
+        command = [nginx_binary(), "-p", str(self.folder), "-c", str(self.folder / "nginx.conf")]
+        self.nginx = self._run("nginx", command)
+        return self.nginx
 
     def _start_redis(self) -> None:
         self.redis_socket = self.folder / "redis.sock"

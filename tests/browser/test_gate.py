@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser import story
+from tests.browser.story import position
 from tests.site import Site, gated
 
 
@@ -15,10 +15,6 @@ def site():
     rooms = {"shop": {"total_active_users": 1, "claim_window": 5, "heartbeat_timeout": 10}}
     with Site(rooms=rooms, replicas=2) as site:
         yield site
-
-
-def position(page):
-    return page.locator("#position")
 
 
 def one_inside_two_waiting(site, visitor):
@@ -33,25 +29,10 @@ def one_inside_two_waiting(site, visitor):
 
 
 def test_in_wait_enter(site, visitor):
-    """One slot: the first is in, two wait with 1 and 2; the first finishes; the second's page
-    enters by itself at the address it had asked for; the third sees 1."""
-    first, second, third = visitor(), visitor(), visitor()
-    first.goto(f"{site.url}/page/one")
-    expect(first.locator("h1")).to_have_text("Inside")
-
-    second.goto(f"{site.url}/page/two?colour=red&size=9")
-    expect(position(second)).to_have_text("1")
-    expect(second).to_have_title(re.compile(r"^\(1\) "))
-    third.goto(f"{site.url}/page/three")
-    expect(position(third)).to_have_text("2")
-    assert second.url == f"{site.url}/page/two?colour=red&size=9"
-
-    first.goto(f"{site.url}/done")
-    expect(second.locator("h1")).to_have_text("Inside")
-    assert second.url == f"{site.url}/page/two?colour=red&size=9"
-    expect(second.locator("#at")).to_have_text("/page/two?colour=red&size=9")
-    expect(position(third)).to_have_text("1")
-    assert [page.problems for page in (first, second, third)] == [[], [], []]
+    """One slot: the first is in, two wait with 1 and 2, in place; the first finishes; the second's
+    page enters by itself at the address it had asked for, in both tabs; the third, without
+    JavaScript, sees 1, and enters when there is one slot more."""
+    story.in_wait_enter(site, visitor)
 
 
 def test_reload_and_second_tab_keep_the_place(site, visitor):

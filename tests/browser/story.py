@@ -1,0 +1,47 @@
+"""The story that every proxy tells: nginx here, the others in tests/proxies/."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import expect
+
+
+def position(page):
+    return page.locator("#position")
+
+
+def in_wait_enter(site, visitor):
+    """One slot is free, and nobody waits."""
+    first, second, third = visitor(), visitor(), visitor(java_script_enabled=False)
+    first.goto(f"{site.url}/page/one")
+    expect(first.locator("h1")).to_have_text("Inside")
+
+    asked = f"{site.url}/page/two?colour=red&size=9"
+    second.goto(asked)
+    expect(position(second)).to_have_text("1")
+    expect(second).to_have_title(re.compile(r"^\(1\) "))
+    second.reload()
+    expect(position(second)).to_have_text("1")
+    tab = second.context.new_page()
+    tab.goto(f"{site.url}/page/tab")
+    expect(position(tab)).to_have_text("1")
+    third.goto(f"{site.url}/page/three?x=1&y=2")
+    expect(position(third)).to_have_text("2")
+    expect(third.locator("#wait")).to_contain_text("minute")
+    assert second.url == asked
+    assert site.room()["waiting"] == 2
+
+    first.goto(f"{site.url}/done")
+    expect(second.locator("h1")).to_have_text("Inside")
+    assert second.url == asked
+    expect(second.locator("#at")).to_have_text("/page/two?colour=red&size=9")
+    expect(tab.locator("#at")).to_have_text("/page/tab")
+    expect(position(third)).to_have_text("1")
+
+    # The operator lets in one more.
+    cap = site.room()["settings"]["total_active_users"]
+    site.admin("PATCH", "/rooms/shop", {"total_active_users": cap + 1})
+    expect(third.locator("#at")).to_have_text("/page/three?x=1&y=2")
+    assert third.url == f"{site.url}/page/three?x=1&y=2"
+    assert [page.problems for page in (first, second, third)] == [[], [], []]

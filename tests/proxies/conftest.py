@@ -1,0 +1,36 @@
+"""One site for each proxy; every test sets the room up as it needs it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.browser.conftest import browser, visitor
+from tests.proxies.site import CaddySite, HaproxySite
+
+__all__ = ["browser", "visitor"]
+
+
+@pytest.fixture(scope="package", params=[CaddySite, HaproxySite], ids=["caddy", "haproxy"])
+def site(request):
+    # No session of one test ends by itself during another.
+    rooms = {"shop": {"total_active_users": 1, "session_duration": 3600}}
+    with request.param(rooms=rooms, replicas=2) as site:
+        yield site
+
+
+@pytest.fixture
+def one_free(site):
+    """One slot is free, and nobody waits."""
+    set_free(site, 1)
+
+
+@pytest.fixture
+def full(site):
+    """No slot is free, and nobody waits."""
+    set_free(site, 0)
+
+
+def set_free(site, slots: int) -> None:
+    site.admin("POST", "/rooms/shop/reset")
+    active = site.room()["active"]
+    site.admin("PATCH", "/rooms/shop", {"total_active_users": active + slots})

@@ -1,0 +1,79 @@
+"""A whole site behind Caddy or HAProxy, by the examples in proxies/ as they stand there, but
+for addresses, and for one timeout, so that tests are quick."""
+
+from __future__ import annotations
+
+import shutil
+
+from tests.processes import Process, free_port
+from tests.site import ROOT, Site
+
+EXAMPLES = ROOT / "proxies"
+
+
+class CaddySite(Site):
+    """`url` is Caddy."""
+
+    name = "caddy"
+
+    def _start_gate(self) -> Process:
+        text = adapted(
+            (EXAMPLES / "caddy" / "Caddyfile").read_text(),
+            {
+                "shop.example {": f"http://127.0.0.1:{self.port} {{",
+                "127.0.0.1:8400 127.0.0.1:8410": " ".join(self._upstreams),
+                "127.0.0.1:9000": f"127.0.0.1:{self.origin_port}",
+                "/checkout/done": "/done",
+                "response_header_timeout 3s": "response_header_timeout 1s",
+            },
+        )
+        config = self.folder / "Caddyfile"
+        config.write_text("{\n\tadmin off\n}\n" + text)
+        home = [f"XDG_{kind}_HOME={self.folder}" for kind in ("CONFIG", "DATA")]
+        command = [binary("caddy"), "run", "--config", str(config), "--adapter", "caddyfile"]
+        return self._run("caddy", ["env", *home, *command])
+
+
+class HaproxySite(Site):
+    """`url` is HAProxy."""
+
+    name = "haproxy"
+
+    def _start_gate(self) -> Process:
+        asking = f"127.0.0.1:{free_port()}"
+        script = self.folder / "waitroom.lua"
+        source = (EXAMPLES / "haproxy" / "waitroom.lua").read_text()
+        script.write_text(adapted(source, {"127.0.0.1:8409": asking}))
+        servers = "\n".join(
+            f"    server replica{number} {address}"
+            for number, address in enumerate(self._upstreams, start=1)
+        )
+        text = adapted(
+            (EXAMPLES / "haproxy" / "haproxy.cfg").read_text(),
+            {
+                "bind :80": f"bind 127.0.0.1:{self.port}",
+                "/etc/haproxy/waitroom.lua": str(script),
+                "127.0.0.1:8409": asking,
+                "    server replica1 127.0.0.1:8400\n    server replica2 127.0.0.1:8410": servers,
+                "127.0.0.1:9000": f"127.0.0.1:{self.origin_port}",
+                "/checkout/done": "/done",
+                "timeout server 3s": "timeout server 1s",
+            },
+        )
+        config = self.folder / "haproxy.cfg"
+        config.write_text(text)
+        return self._run("haproxy", [binary("haproxy"), "-db", "-f", str(config)])
+
+
+def adapted(text: str, changes: dict[str, str]) -> str:
+    """`text` with each key replaced; the example must have it."""
+    for there, here in changes.items():
+        assert there in text, there
+        text = text.replace(there, here)
+    return text
+
+
+def binary(name: str) -> str:
+    found = shutil.which(name, path="/usr/bin:/usr/sbin:/usr/local/bin:/usr/local/sbin")
+    assert found, f"{name} is not installed; run make test"
+    return found

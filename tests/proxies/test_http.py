@@ -1,0 +1,200 @@
+"""What passes through Caddy and HAProxy, what does not, and what happens without replicas."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import aiohttp
+
+from tests.nginx.client import JSON, Visitor, room_cookies
+from tests.processes import wait_until
+from tests.site import answers
+
+#: What a visitor may try to say in the proxy's name.
+FORGED = {
+    "X-Waitroom-Room": "elsewhere",
+    "X-Waitroom-State": "admitted",
+    "X-Waitroom-Status": "200",
+    "X-Waitroom-Release": "site",
+    "X-Original-URI": "/evil",
+    "X-Original-Method": "OPTIONS",
+    "X-Forwarded-Uri": "/evil",
+    "X-Forwarded-Method": "OPTIONS",
+    "X-Forwarded-Proto": "https",
+    "X-Forwarded-For": "192.0.2.7",
+    "X-Real-IP": "192.0.2.7",
+    "Access-Control-Request-Method": "GET",
+}
+
+
+def test_who_is_admitted(site, one_free):
+    """The site's own answer with its own cookie and ours, which no cache may keep; then neither
+    again."""
+    visitor = Visitor(site.url)
+    reply = visitor.get("/x?y=1")
+    assert reply.status == 200
+    assert reply.json()["path"] == "/x?y=1"
+    assert "site=1; Path=/" in reply.all("Set-Cookie")
+    assert len(room_cookies(reply, "shop")) == 1
+    assert reply.all("Cache-Control") == ["private"]
+    again = visitor.get("/x")
+    assert (again.status, room_cookies(again, "shop")) == (200, [])
+    assert again.all("Cache-Control") == []
+
+
+def test_who_waits(site, full):
+    """The page in place, for this address and method, with a ticket; nobody may keep it."""
+    visitor = Visitor(site.url)
+    reply = visitor.post("/x?y=1&z", b"lost")
+    assert (reply.status, reply.waits) == (503, True)
+    assert (reply.data("next"), reply.data("method")) == ("/x?y=1&amp;z", "POST")
+    assert reply.all("Cache-Control") == ["no-store"]
+    assert int(reply.headers["Retry-After"]) >= 1
+    assert "script-src 'self'" in reply.headers["Content-Security-Policy"]
+    assert len(room_cookies(reply, "shop")) == 1
+    assert visitor.get("/").waits
+    assert site.room()["waiting"] == 1
+
+
+def test_a_program_gets_its_numbers(site, full):
+    """And asks for them again at the address it was told."""
+    program = Visitor(site.url, {"Accept": JSON})
+    problem = program.get("/api").json()
+    assert (problem["status"], problem["state"], problem["position"]) == (503, "waiting", 1)
+    status = program.get(problem["status_url"])
+    assert (status.status, status.json()["position"]) == (200, 1)
+
+
+def test_the_status_is_the_rooms(site, full):
+    """Also if it means yes elsewhere; programs are told no all the same."""
+    visitor = Visitor(site.url)
+    inside = site.room()["active"]
+    for code in (202, 503):
+        site.admin("PATCH", "/rooms/shop", {"queueing_status_code": code})
+        # Each replica hears of it within its refresh.
+        wait_until(lambda code=code: {visitor.get().status for _ in range(4)} == {code}, f"{code}")
+        assert visitor.get().waits
+        assert visitor.get(headers={"Accept": JSON}).status == 503
+    assert site.room()["active"] == inside
+
+
+def test_forged_headers_are_not_believed(site, full):
+    """They let nobody in, name no other room or address, and make no cookie Secure; those that
+    the doors would listen to do not arrive there."""
+    visitor = Visitor(site.url, FORGED)
+    reply = visitor.get("/x")
+    assert (reply.status, reply.waits) == (503, True)
+    assert (reply.data("room"), reply.data("next")) == ("shop", "/x")
+    assert not reply.headers["Set-Cookie"].endswith("Secure")
+    document = visitor.get("/_waitroom/shop/status?client").json()
+    assert (document["state"], document["client"]) == ("waiting", "127.0.0.1")
+    released = site.room()["counters"].get("released", 0)
+    assert visitor.post("/_waitroom/shop/leave").status == 200
+    assert site.room()["counters"].get("released", 0) == released
+
+
+def test_other_doors_of_a_replica_are_not_reached(site, full):
+    """However they are spelt: what is not below /_waitroom/ is an address of the site, and so it
+    has a room, and what is there leads nowhere else."""
+    for path in (
+        "/check", "/gate/shop", "/gate/shop/", "/gate/shop/../../_waitroom/x", "/%5fwaitroom/shop/",
+        "//_waitroom/shop/status", "/assets/../x", "/assets/%2e%2e/x", "/assets/%2E./x",
+    ):  # fmt: skip
+        reply = Visitor(site.url).get(path)
+        assert (path, reply.status, reply.waits) == (path, 503, True)
+    for path in ("/../check", "/../gate/shop", "/..%2fgate/shop", "/%2e%2e/gate/shop"):
+        assert (path, Visitor(site.url).get(f"/_waitroom{path}").status) == (path, 404)
+
+
+def test_what_has_no_room(site, full):
+    """Is the site's, and brings no cookie of ours."""
+    reply = Visitor(site.url).get("/assets/logo")
+    assert (reply.status, room_cookies(reply, "shop")) == (200, [])
+
+
+def test_bodies_arrive(site, one_free):
+    """Of somebody inside, with a length and in chunks; a refused one is nobody's next request."""
+    visitor = Visitor(site.url)
+    assert visitor.get("/").status == 200
+    body = b"GET /check HTTP/1.1\r\n\r\n" * 4_000
+    assert visitor.post("/x", body).json()["received"] == len(body)
+    assert visitor.post("/x", body, chunked=True).json()["received"] == len(body)
+    for chunked in (False, True):
+        assert Visitor(site.url).post("/x", body, chunked=chunked).waits
+    assert visitor.get("/x").json()["received"] == 0
+
+
+def test_a_websocket_passes(site, one_free):
+    """Of somebody inside; to others it is refused."""
+    visitor = Visitor(site.url)
+    visitor.get("/")
+    inside = f"waitroom_shop={visitor.cookies['waitroom_shop']}"
+    # A thread of its own: the browser's loop may be this one's.
+    with ThreadPoolExecutor() as threads:
+        assert threads.submit(asyncio.run, echo(site, inside)).result() == "hello"
+        assert threads.submit(asyncio.run, echo(site, "")).result() == "503"
+
+
+async def echo(site, cookie: str) -> str:
+    """What the site's WebSocket says, or the status of its refusal."""
+    async with aiohttp.ClientSession(headers={"Cookie": cookie}) as session:
+        try:
+            async with session.ws_connect(f"{site.url}/ws") as socket:
+                await socket.send_str("hello")
+                return await socket.receive_str()
+        except aiohttp.WSServerHandshakeError as error:
+            return str(error.status)
+
+
+def test_errors_of_the_site_stay_what_they_are(site, one_free):
+    """A 401 of the application to somebody inside is no waiting page."""
+    visitor = Visitor(site.url)
+    for status in (401, 403, 503):
+        reply = visitor.get(f"/status/{status}")
+        assert (reply.status, reply.body) == (status, b"origin's own")
+
+
+def test_replicas_that_are_away(site, one_free):
+    """One away: the other is asked. All away: nobody passes, not those inside either, and nothing
+    has changed when they are back. What has no room is served."""
+    inside, outside = Visitor(site.url), Visitor(site.url)
+    assert inside.get("/").status == 200
+    assert outside.get("/").waits
+    site.replicas[0].stop()
+    try:
+        for _ in range(3):
+            assert inside.get("/").status == 200
+            assert outside.get("/").waits
+        site.replicas[1].stop()
+        for visitor in (inside, outside, Visitor(site.url)):
+            reply = visitor.get("/")
+            assert (reply.status, reply.all("Set-Cookie")) == (503, [])
+            assert b"We cannot reach the queue" in reply.body
+            assert reply.all("Cache-Control") == ["no-store"]
+            assert reply.headers["Retry-After"] == "5"
+        assert outside.get("/_waitroom/shop/status").status == 503
+        assert outside.get("/assets/logo").status == 200
+    finally:
+        for replica, ops in zip(site.replicas, site.ops, strict=True):
+            replica.start()
+            wait_until(lambda ops=ops: answers(f"{ops}/readyz"), "a replica")
+    wait_until(lambda: inside.get("/").status == 200, "the one inside")
+    assert outside.get("/").waits
+
+
+def test_a_replica_that_hangs(site, one_free):
+    """What it does not answer in time is asked of the other, a POST too. Meanwhile others are
+    served."""
+    visitor = Visitor(site.url)
+    assert visitor.get("/").status == 200
+    site.replicas[0].signal(signal.SIGSTOP)
+    try:
+        with ThreadPoolExecutor() as threads:
+            asking = [threads.submit(visitor.post, "/x", b"body") for _ in range(4)]
+            while not all(request.done() for request in asking):
+                assert visitor.get("/assets/logo").status == 200
+            assert [request.result().json()["received"] for request in asking] == [4] * 4
+    finally:
+        site.replicas[0].signal(signal.SIGCONT)

@@ -1,0 +1,27 @@
+"""The story of tests/browser/ before the other proxies, and its end.
+
+A slot that was given back is held for some seconds: no test may count slots after these.
+"""
+
+from __future__ import annotations
+
+from tests.browser import story
+from tests.nginx.client import Visitor
+
+
+def test_in_wait_enter(site, one_free, visitor):
+    """The first is in; two wait with 1 and 2 in place, one of them with two tabs, the other
+    without JavaScript; both enter by themselves at the addresses they had asked for."""
+    story.in_wait_enter(site, visitor)
+
+
+def test_the_last_page_frees_the_slot(site):
+    """Also of somebody who came to no other."""
+    site.admin("PATCH", "/rooms/shop", {"total_active_users": site.room()["active"] + 9})
+    for paths in (["/", "/done"], ["/done"]):
+        released = site.room()["counters"].get("released", 0)
+        visitor = Visitor(site.url)
+        replies = [visitor.get(path) for path in paths]
+        assert [reply.status for reply in replies] == [200] * len(paths)
+        assert b"Thank you" in replies[-1].body
+        assert site.room()["counters"]["released"] == released + 1
