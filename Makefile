@@ -30,7 +30,7 @@ crowd: $(STAMP)
 	@$(BIN)/python demo/crowd.py --url http://localhost:$(PORT) --visitors $(VISITORS)
 
 test: $(STAMP)
-	@scripts/install-packages nginx redis-server chromium wrk libnginx-mod-http-lua lua-nginx-redis systemd prometheus prometheus-alertmanager caddy haproxy
+	@scripts/install-packages nginx redis-server chromium wrk libnginx-mod-http-lua lua-nginx-redis systemd prometheus prometheus-alertmanager caddy haproxy mariadb-server postgresql
 	@$(BIN)/pytest $(ARGS)
 
 lint: $(STAMP)

@@ -32,6 +32,22 @@ def room_keys(room: str) -> list[str]:
     return [room_key(room, name) for name in ROOM_KEYS]
 
 
-def sweep_turn_key(room: str) -> str:
-    """Held by the replica that sweeps in this interval; it runs out by itself."""
-    return room_key(room, "sweeping")
+def turn_key(room: str, work: str) -> str:
+    """Says that this interval's turn at some work is taken: "sweeping", "tidying". It runs out by
+    itself."""
+    return room_key(room, work)
+
+
+def record_turn_key(room: str) -> str:
+    """Holds the replica that writes the room's history; it runs out by itself."""
+    return room_key(room, "recording")
+
+
+def notify_turn_key(room: str) -> str:
+    """Holds the replica that tells the room's webhooks; it runs out by itself."""
+    return room_key(room, "notifying")
+
+
+def notices_key(room: str) -> str:
+    """What the webhooks were told, and what is still on its way (JSON, core/notify.py)."""
+    return room_key(room, "notices")

@@ -17,6 +17,7 @@ from sidecar.store.batch import Batcher
 from sidecar.store.breaker import Breaker
 from sidecar.store.lists import Lists
 from sidecar.store.scripts import source
+from sidecar.store.transfer import Transfer
 from sidecar.store.translated import text, translated
 
 if TYPE_CHECKING:
@@ -122,8 +123,10 @@ class RoomStore:
         self._timeout_s = timeout_s
         #: The room's people and what was done to it, to be looked at.
         self.lists = Lists(redis, room, timeout_s=timeout_s)
+        #: The room as pages that another store takes in.
+        self.transfer = Transfer(redis, room, self._run, timeout_s=timeout_s)
         self._keys = keys.room_keys(room)
-        names = (*_VERBS, "sweep", "snapshot", "configure", "reset", "move")
+        names = (*_VERBS, "sweep", "snapshot", "configure", "reset", "move", "import")
         self._scripts = {n: redis.register_script(source(f"rooms/{n}")) for n in names}
         self._enter, self._beat, self._renew, self._leave = (
             Batcher(self._batch_runner(verb), limit=BATCH_LIMIT) for verb in _VERBS
@@ -255,10 +258,10 @@ class RoomStore:
                 part = dict(rows[start : start + REVOCATIONS_LIMIT])
                 await self._redis.zadd(key, part, nx=True)
 
-    async def take_turn(self, *, seconds: float) -> bool:
-        """Whether this replica sweeps in this interval. It is given up by itself, so the
-        death of its holder delays the next sweep and no more."""
-        key = keys.sweep_turn_key(self._room)
+    async def take_turn(self, work: str, *, seconds: float) -> bool:
+        """Whether this replica does the work in this interval. It is given up by itself, so the
+        death of its holder delays the next time and no more."""
+        key = keys.turn_key(self._room, work)
         milliseconds = max(1, int(seconds * 1000))
         async with translated("turn", self._timeout_s):
             return bool(await self._redis.set(key, "1", nx=True, px=milliseconds))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ _DRIVERS = {
     "mariadb": ("mysql+asyncmy", "asyncmy", "mysql"),
     "postgresql": ("postgresql+asyncpg", "asyncpg", "postgresql"),
 }
+#: How long a writer waits for another one to finish (SQLite), ms.
+BUSY_MS = 10_000
 #: How long the database may take to be reached, seconds.
 CONNECT_S = 5
 
@@ -42,11 +45,11 @@ def open_database(url: str) -> AsyncEngine:
         driver, module, extra = _DRIVERS[parsed.drivername]
         return _engine(parsed.set(drivername=driver))
     except ModuleNotFoundError:
-        raise ConfigError(
-            [f'history: the driver {module} is missing; install it: pip install "waitroom[{extra}]"']
-        ) from None
+        how = f'pip install "waitroom[{extra}]"'
+        raise ConfigError([f"history: the driver {module} is missing; install it: {how}"]) from None
     except (ArgumentError, KeyError, ValueError) as error:
-        raise ConfigError([f"history: the address cannot be read: {type(error).__name__}"]) from None
+        why = type(error).__name__
+        raise ConfigError([f"history: the address cannot be read: {why}"]) from None
 
 
 def _engine(url: URL) -> AsyncEngine:
@@ -67,7 +70,7 @@ def _engine(url: URL) -> AsyncEngine:
 def _prepare_sqlite(connection: Any, _record: object) -> None:
     """Readers go on while a batch is written, and a second writer waits for its turn."""
     cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=10000"):
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={BUSY_MS}"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 
@@ -94,8 +97,9 @@ async def revision(engine: AsyncEngine) -> str | None:
         async with engine.connect() as connection:
             if not await connection.run_sync(_has_version):
                 return None
-            row = await connection.execute(select(text("version_num")).select_from(text(VERSION_TABLE)))
-            return row.scalar()
+            found = select(text("version_num")).select_from(text(VERSION_TABLE))
+            number: str | None = (await connection.execute(found)).scalar()
+            return number
     except (SQLAlchemyError, OSError, TimeoutError) as error:
         raise HistoryError(reason(error)) from error
 
@@ -130,4 +134,7 @@ def _upgrade(connection: Connection, partitions: int) -> None:
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes.update(connection=connection, partitions=partitions)
-    command.upgrade(config, "head")
+    with warnings.catch_warnings():
+        # MariaDB notes that it has a name of its own for the primary key of alembic's table.
+        warnings.filterwarnings("ignore", message="Name '.*' ignored for PRIMARY key")
+        command.upgrade(config, "head")

@@ -1,0 +1,122 @@
+"""A room's event stream as the recorder reads it: by a consumer group with one consumer.
+
+Whoever records is "the" consumer, so what another replica had read and not acknowledged is read
+again. The stream is trimmed when the events were written, and not before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from redis.exceptions import ResponseError
+
+from sidecar.base.errors import StoreError
+from sidecar.base.history import Event
+from sidecar.store.keys import record_turn_key, room_key
+from sidecar.store.translated import text, translated
+
+if TYPE_CHECKING:
+    from sidecar.store.connect import Store
+
+_GROUP = _CONSUMER = "recorder"
+_KNOWN = {"kind", "visitor", "why", "at"}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    events: list[Event]
+    #: Events that were given away before they could be written: the stream was full.
+    lost: int
+
+
+class EventStream:
+    """Every method raises StoreError when the store does not answer."""
+
+    def __init__(self, redis: Store, room: str, *, owner: str, timeout_s: float) -> None:
+        self._redis: Any = redis
+        self._key = room_key(room, "events")
+        self._turn = record_turn_key(room)
+        self._owner = owner
+        self._timeout_s = timeout_s
+        self._has_group = False
+
+    async def hold(self, *, seconds: float) -> bool:
+        """Whether this replica records now, and for so long. It is given up by itself.
+
+        Two may hold it for a moment, where one was slow. Nothing comes of it: what is written
+        twice is found in the database.
+        """
+        milliseconds = int(seconds * 1000)
+        async with translated("record", self._timeout_s):
+            if await self._redis.set(self._turn, self._owner, nx=True, px=milliseconds):
+                return True
+            holder = await self._redis.get(self._turn)
+            if holder is None or text(holder) != self._owner:
+                return False
+            return bool(await self._redis.pexpire(self._turn, milliseconds))
+
+    async def give_up(self) -> None:
+        """So that another replica need not wait until it has run out."""
+        async with translated("record", self._timeout_s):
+            holder = await self._redis.get(self._turn)
+            if holder is not None and text(holder) == self._owner:
+                await self._redis.delete(self._turn)
+
+    async def read(self, limit: int) -> Batch:
+        """Events that nobody has acknowledged, oldest first: those read before come again."""
+        for start in ("0", ">"):
+            rows = await self._read(start, limit)
+            if rows:
+                break
+        events = [_event(event_id, fields) for event_id, fields in rows if fields]
+        lost = [event_id for event_id, fields in rows if not fields]
+        if lost:
+            async with translated("record", self._timeout_s):
+                await self._redis.xack(self._key, _GROUP, *lost)
+        return Batch(events, len(lost))
+
+    async def _read(self, start: str, limit: int) -> list[tuple[Any, Any]]:
+        if not self._has_group:
+            await self._make_group()
+        try:
+            async with translated("record", self._timeout_s):
+                reply = await self._redis.xreadgroup(
+                    _GROUP, _CONSUMER, {self._key: start}, count=limit
+                )
+        except StoreError as error:
+            if isinstance(error.__cause__, ResponseError) and "NOGROUP" in str(error):
+                self._has_group = False  # the store was emptied
+                return []
+            raise
+        if not reply:
+            return []
+        rows = reply[0][1] if isinstance(reply, list) else next(iter(reply.values()))[0]
+        return list(rows)
+
+    async def _make_group(self) -> None:
+        async with translated("record", self._timeout_s):
+            try:
+                await self._redis.xgroup_create(self._key, _GROUP, id="0", mkstream=True)
+            except ResponseError as error:
+                if "BUSYGROUP" not in str(error):
+                    raise
+        self._has_group = True
+
+    async def done(self, events: list[Event]) -> None:
+        """They were written. Doing it twice equals once."""
+        ids = [f"{event.ms}-{event.seq}" for event in events]
+        last = events[-1]
+        async with translated("record", self._timeout_s):
+            await self._redis.xack(self._key, _GROUP, *ids)
+        async with translated("record", self._timeout_s):
+            await self._redis.xtrim(self._key, minid=f"{last.ms}-{last.seq + 1}", approximate=False)
+
+
+def _event(event_id: bytes | str, fields: dict[Any, Any]) -> Event:
+    ms, _, seq = text(event_id).partition("-")
+    said = {text(name): text(value) for name, value in fields.items()}
+    more = {name: value for name, value in said.items() if name not in _KNOWN}
+    return Event(
+        int(ms), int(seq), said["kind"], said["visitor"], said["why"], int(said["at"]), more
+    )

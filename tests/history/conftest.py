@@ -1,0 +1,125 @@
+"""Rooms on a real redis-server whose history goes to each kind of database in turn."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sidecar.base.clock import StoreClock
+from sidecar.base.metrics import Metrics
+from sidecar.base.rooms import RoomSettings
+from sidecar.base.tokens import Tokens
+from sidecar.core.rooms import Room
+from sidecar.store import sql
+from sidecar.store.connect import close, connect
+from sidecar.store.history import History
+from sidecar.store.rooms import RoomStore
+from sidecar.store.stream import EventStream
+from sidecar.workers.recorder import Recorder
+from tests.conftest import new_room_name
+from tests.history.databases import Mariadb, Postgresql, Sqlite
+
+PARTITIONS = 16
+
+
+@pytest.fixture(scope="session")
+def servers():
+    """Started when the first test asks for them, stopped when the session ends."""
+    with ExitStack() as stack:
+        started = {}
+
+        def start(kind):
+            if kind not in started:
+                folder = Path(tempfile.mkdtemp(prefix="wr-sql-"))
+                stack.callback(shutil.rmtree, folder, ignore_errors=True)
+                folder.chmod(0o755)
+                server = started[kind] = kind(folder)
+                stack.callback(server.close)
+                server.start()
+            return started[kind]
+
+        yield start
+
+
+@pytest.fixture(params=[Sqlite, Mariadb, Postgresql], ids=lambda kind: kind.kind)
+def database(request, servers):
+    return servers(request.param)
+
+
+@pytest.fixture
+def sqlite(tmp_path):
+    return Sqlite(tmp_path)
+
+
+@dataclass
+class Recorded:
+    """A room, its stream, and the recorder that writes it."""
+
+    room: Room
+    stream: EventStream
+    history: History
+    recorder: Recorder
+    metrics: Metrics
+
+    async def record(self) -> int:
+        """All that waits to be written. How many events."""
+        total = 0
+        while events := await self.recorder.record(self.room, self.stream):
+            total += events
+        return total
+
+
+@pytest.fixture
+async def open_history():
+    """Makes a History on a database; closed when the test ends."""
+    opened = []
+
+    async def make(url: str) -> History:
+        history = History(sql.open_database(url), partitions=PARTITIONS)
+        opened.append(history)
+        await history.migrate()
+        return history
+
+    yield make
+    for history in opened:
+        await history.close()
+
+
+@pytest.fixture
+async def redis(redis_socket):
+    client = connect(f"unix://{redis_socket}", timeout_s=5)
+    yield client
+    await close(client)
+
+
+class TurnedClock(StoreClock):
+    def __init__(self, turn):
+        self._turn = turn
+
+    def now_ms(self):
+        return self._turn.now_ms
+
+    def observe(self, store_ms):
+        pass
+
+
+@pytest.fixture
+def record(redis, turn, open_history):
+    """Makes a room that is recorded: record(database_url, name=…, owner=…, **settings)."""
+
+    async def make(url: str, *, name: str = "", owner: str = "one", **settings) -> Recorded:
+        file = RoomSettings(**{"total_active_users": 1, **settings})
+        name, clock = name or new_room_name(), TurnedClock(turn)
+        scripts = file.for_scripts(events_kept=10_000_000)
+        store = RoomStore(redis, name, settings=scripts, clock=clock, now_ms=turn, timeout_s=5)
+        room = Room(name, file, Tokens(name, ["k" * 32], clock), store, clock)
+        metrics, history = Metrics(), await open_history(url)
+        stream = EventStream(redis, name, owner=owner, timeout_s=5)
+        return Recorded(room, stream, history, Recorder(history, metrics), metrics)
+
+    return make

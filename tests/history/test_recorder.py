@@ -1,0 +1,301 @@
+"""Events become rows: all of them, once, whatever fails in between."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+
+import pytest
+from sqlalchemy import func, select
+
+from sidecar.base.errors import HistoryError, StoreError
+from sidecar.base.tokens import new_visitor
+from sidecar.store import sql
+from sidecar.store.keys import room_key, room_keys
+from sidecar.store.tables import entries, events
+from sidecar.workers.recorder import BATCH
+from tests.store.visitors import go_in, queue
+
+
+async def count(recorded, table) -> int:
+    async with sql.begin(recorded.history._engine) as connection:
+        found = select(func.count()).select_from(table).where(table.c.room == recorded.room.name)
+        return (await connection.execute(found)).scalar_one()
+
+
+async def end_of(recorded, visitor):
+    entry = await recorded.history.entry(recorded.room.name, visitor)
+    return entry.end_reason
+
+
+async def test_stays_are_told_as_they_were(record, database, turn):
+    """Let in at once, waited, left, released, moved, passed over, swept, and reset."""
+    it = await record(database.url, claim_window=7, heartbeat_timeout=20)
+    store = it.room.store
+    began = turn()
+    inside = await go_in(store)
+    first, left, released, moved, silent, waits = await queue(store, 6)
+    turn.forward(2)
+    for ticket in (first, left, released, moved, waits):
+        await store.beat(ticket)
+    await store.leave(left.visitor)
+    await store.leave(released.visitor, why="released", by="night shift")
+    await store.move(moved.visitor, 1, by="night shift")
+    await store.leave(inside.visitor)
+    turn.forward(6)  # the slot is free after its hold; who never polled has lost the place
+    await store.sweep()
+    called = await store.beat(moved)
+    assert called.started_ms
+    await store.beat(first)
+    await store.beat(waits)
+    assert await store.reset(by="night shift") == 2
+    assert await it.record() > 10
+
+    entry = await it.history.entry(it.room.name, moved.visitor)
+    assert (entry.joined_ms, entry.queued_ms, entry.first_position) == (began, began, 4)
+    assert (entry.moved_ms, entry.last_position) == (began + 2000, 1)
+    assert (entry.admitted_ms, entry.ended_ms) == (turn(), None)
+    assert entry.queue_order < first.order
+    entry = await it.history.entry(it.room.name, inside.visitor)
+    assert (entry.queued_ms, entry.admitted_ms, entry.end_reason) == (None, began, "left")
+    assert await end_of(it, left.visitor) == "left"
+    assert await end_of(it, released.visitor) == "released"
+    assert await end_of(it, silent.visitor) == "swept"
+    assert await end_of(it, first.visitor) == await end_of(it, waits.visitor) == "reset"
+    acts = await it.history.changes(it.room.name, from_ms=0, to_ms=2 * turn(), limit=9)
+    assert [(act.operator, act.action, act.visitor) for act in acts] == [
+        ("night shift", "reset", ""),
+        ("night shift", "move", moved.visitor),
+        ("night shift", "release", released.visitor),
+    ]
+    told = await it.history.events_of(it.room.name, moved.visitor, limit=99)
+    assert [event.kind for event in told] == ["joined", "operator", "called", "admitted"]
+    assert (await store.snapshot()).events == 0
+
+
+async def test_a_visitor_who_comes_back_goes_on_with_the_stay(record, database, turn):
+    """After the store was emptied, and after a silence: one row, with when it began."""
+    it = await record(database.url, total_active_users=0, claim_window=7, heartbeat_timeout=20)
+    store = it.room.store
+    [ticket] = await queue(store, 1)
+    began = turn()
+    await it.record()
+    await it.room.store._redis.delete(*room_keys(it.room.name))
+    turn.forward(30)
+    assert (await store.beat(ticket)).started_ms == 0
+    turn.forward(60)
+    await store.sweep()
+    await it.record()
+    assert await end_of(it, ticket.visitor) == "swept"
+    await store.beat(ticket)
+    await it.record()
+    entry = await it.history.entry(it.room.name, ticket.visitor)
+    assert (entry.joined_ms, entry.returns, entry.end_reason) == (began, 2, None)
+    assert entry.queued_ms == turn()
+
+
+async def test_a_database_that_stops_loses_nothing(record, database, monkeypatch):
+    """Its errors say what is wrong; the events wait, and are written when it is back."""
+    monkeypatch.setattr(sql, "BUSY_MS", 50)
+    it = await record(database.url, total_active_users=0)
+    before = await queue(it.room.store, 3)
+    assert await it.record() == 3
+    database.stop()
+    try:
+        after = await queue(it.room.store, 4)
+        for _ in range(2):
+            with pytest.raises(HistoryError, match=r"\w"):
+                await it.recorder.record(it.room, it.stream)
+    finally:
+        database.start()
+    after += await queue(it.room.store, 2)
+    assert await it.record() == 6
+    assert await count(it, events) == await count(it, entries) == 9
+    for ticket in before + after:
+        assert (await it.history.entry(it.room.name, ticket.visitor)).queue_order == ticket.order
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from sidecar.core.history import fold
+from sidecar.store.connect import connect
+from sidecar.store.history import History
+from sidecar.store.sql import open_database
+from sidecar.store.stream import EventStream
+
+async def main(redis, url, room):
+    stream = EventStream(connect(redis, timeout_s=5), room, owner="other", timeout_s=5)
+    assert await stream.hold(seconds=60)
+    batch = await stream.read(3)
+    await History(open_database(url), partitions=1).write(room, batch.events, fold)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_a_recorder_that_is_killed_between_write_and_acknowledge(
+    record, database, redis_socket
+):
+    """The next one reads the batch again, and the database knows that it has it."""
+    it = await record(database.url, total_active_users=0)
+    await queue(it.room.store, 5)
+    killed = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", KILLED, f"unix://{redis_socket}", database.url, it.room.name],
+        check=False,
+        timeout=60,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert await count(it, events) == 3
+    assert not await it.stream.hold(seconds=1), "its turn has not run out"
+    assert await it.record() == 5
+    assert await count(it, events) == await count(it, entries) == 5
+    entry = await it.history.entry(
+        it.room.name, (await it.room.store.lists.line(offset=0, limit=1))[0][0]
+    )
+    assert (entry.returns, entry.first_position) == (0, 1)
+
+
+async def test_two_recorders_at_once(record, database):
+    """One was slow and lost its turn: what both write is there once."""
+    one = await record(database.url, total_active_users=0)
+    two = await record(database.url, name=one.room.name, owner="two", total_active_users=0)
+    await queue(one.room.store, 40)
+
+    async def race(it):
+        try:
+            return await it.record()
+        except HistoryError:  # the other was first; as in the loop, it is tried again
+            return await it.record()
+
+    await asyncio.gather(race(one), race(two))
+    assert await count(one, events) == await count(one, entries) == 40
+    assert (await one.room.store.snapshot()).events == 0
+
+
+@pytest.mark.slow
+async def test_a_hundred_thousand_events(record, database):
+    """25,000 stays of four events, as fast as it goes: nothing lost, nothing double, and the stream
+    is empty afterwards."""
+    it = await record(database.url)
+    redis, key = it.room.store._redis, room_key(it.room.name, "events")
+    visitors = [new_visitor() for _ in range(25_000)]
+    steps = (("joined", "new"), ("called", "head"), ("admitted", "claimed"), ("expired", "session"))
+    for start in range(0, len(visitors), 100):
+        pipe = redis.pipeline(transaction=False)
+        for kind, why in steps:
+            for n, visitor in enumerate(visitors[start : start + 100], start):
+                more = {"order": n, "joined": 1000, "position": n + 1} if kind == "joined" else {}
+                pipe.xadd(key, {"kind": kind, "visitor": visitor, "why": why, "at": 2000, **more})
+        await pipe.execute()
+    assert await it.record() == 100_000
+    assert (await count(it, events), await count(it, entries)) == (100_000, 25_000)
+    assert await redis.xlen(key) == 0
+    async with sql.begin(it.history._engine) as connection:
+        whole = select(func.count()).where(
+            entries.c.room == it.room.name,
+            entries.c.joined_ms == 1000,
+            entries.c.admitted_ms == 2000,
+            entries.c.end_reason == "session",
+        )
+        assert (await connection.execute(whole)).scalar_one() == 25_000
+
+
+# What depends on no database ---------------------------------------------------------------------
+
+
+async def test_the_stream_is_trimmed_when_it_was_written_and_not_before(record, sqlite):
+    """A batch at a time; reading alone takes nothing away."""
+    it = await record(sqlite.url, total_active_users=0)
+    await asyncio.gather(*(it.room.store.enter(new_visitor()) for _ in range(BATCH + 7)))
+    await it.stream.read(BATCH)
+    assert (await it.room.store.snapshot()).events == BATCH + 7
+    assert await it.recorder.record(it.room, it.stream) == BATCH
+    assert (await it.room.store.snapshot()).events == 7
+    assert await it.recorder.record(it.room, it.stream) == 7
+    assert (await it.room.store.snapshot()).events == 0
+
+
+async def test_one_replica_records_and_another_takes_over(record, sqlite):
+    """The turn is held by one, prolonged by it alone, and free when it is given up."""
+    one = await record(sqlite.url)
+    two = await record(sqlite.url, name=one.room.name, owner="two")
+    assert await one.stream.hold(seconds=60)
+    assert not await two.stream.hold(seconds=60)
+    assert await one.stream.hold(seconds=60)
+    await two.stream.give_up()
+    assert not await two.stream.hold(seconds=60)
+    await one.stream.give_up()
+    assert await two.stream.hold(seconds=60)
+
+
+async def test_a_store_that_forgot_the_group_gets_it_again(record, sqlite):
+    """Emptied between two batches: what comes after is written."""
+    it = await record(sqlite.url, total_active_users=0)
+    await queue(it.room.store, 1)
+    assert await it.record() == 1
+    await it.room.store._redis.delete(*room_keys(it.room.name))
+    await queue(it.room.store, 2)
+    assert await it.record() + await it.record() == 2
+    assert await count(it, entries) == 3
+
+
+async def test_events_given_away_are_counted_as_lost(record, sqlite):
+    """A batch that was read and then trimmed by a stream that ran over."""
+    it = await record(sqlite.url, total_active_users=0)
+    await queue(it.room.store, 5)
+    await it.stream.read(BATCH)
+    await it.room.store._redis.xtrim(room_key(it.room.name, "events"), maxlen=2, approximate=False)
+    batch = await it.stream.read(BATCH)
+    assert (len(batch.events), batch.lost) == (2, 3)
+    assert await it.record() == 2
+
+
+async def test_tables_of_another_version_are_not_written(record, sqlite, monkeypatch):
+    """The error says what to run; a file's tables make themselves."""
+    it = await record(sqlite.url, total_active_users=0)
+    await queue(it.room.store, 1)
+    monkeypatch.setattr(sql, "REVISION", "9999")
+    with pytest.raises(HistoryError, match="revision 0001: run waitroom migrate"):
+        await it.recorder.record(it.room, it.stream)
+    monkeypatch.undo()
+    assert await it.record() == 1
+
+
+async def test_the_recorder_runs_by_itself(record, sqlite, monkeypatch):
+    """It goes on after a store and a database that did not answer, and counts what it does."""
+    monkeypatch.setattr("sidecar.workers.recorder.LOOK_S", 0.01)
+    monkeypatch.setattr("sidecar.workers.recorder.RETRY_S", 0.01)
+    it = await record(sqlite.url, total_active_users=0)
+    await queue(it.room.store, 2)
+    await it.room.refresh()
+    failures = [HistoryError("away"), StoreError("slow")]
+    read = it.stream.read
+
+    async def fail_first(limit):
+        if failures:
+            raise failures.pop()
+        return await read(limit)
+
+    monkeypatch.setattr(it.stream, "read", fail_first)
+    task = asyncio.create_task(it.recorder.run(it.room, it.stream))
+
+    def value(name):
+        return it.metrics.registry.get_sample_value(name, {"room": it.room.name})
+
+    async with asyncio.timeout(10):
+        while value("waitroom_recorder_written_total") != 2:
+            await asyncio.sleep(0.01)
+    assert value("waitroom_recorder_errors_total") == 1
+    assert value("waitroom_recorder_backlog") == 2
+    await it.room.refresh()
+    async with asyncio.timeout(10):
+        while value("waitroom_recorder_backlog") != 0:
+            await asyncio.sleep(0.01)
+    assert value("waitroom_recorder_lag_seconds") == 0
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert await it.stream.hold(seconds=1), "the turn was given up"
