@@ -17,12 +17,19 @@ from aiohttp import web
 from sidecar.base.clock import StoreClock
 from sidecar.base.errors import ConfigError
 from sidecar.base.metrics import Metrics
+from sidecar.base.rooms import EVENTS_KEPT
 from sidecar.base.tokens import Tokens
 from sidecar.core.rooms import Room, Rooms
 from sidecar.store.connect import Store, close, connect
+from sidecar.store.history import History
 from sidecar.store.rooms import Observer, RoomStore
+from sidecar.store.sql import open_database
+from sidecar.store.stream import EventStream
 from sidecar.web.page import find_static
 from sidecar.web.routes import edge_app, ops_app
+from sidecar.workers.archivist import tidy_forever
+from sidecar.workers.notifier import notify_forever
+from sidecar.workers.recorder import record_forever
 from sidecar.workers.refresher import refresh_forever, refresh_once
 from sidecar.workers.sweeper import sweep_forever
 from sidecar.workers.watchdog import watched
@@ -69,18 +76,31 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
     metrics = Metrics()
     redis = connect(settings.store, timeout_s=settings.store_timeout)
     rooms = make_rooms(settings, redis, metrics)
+    history = None
+    if settings.history:
+        history = History(open_database(settings.history), partitions=settings.history_partitions)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(close, redis)
         if not await refresh_once(rooms, metrics):
             log.warning("store_away", hint="newcomers wait until the store answers")
-        for work in (refresh_forever(rooms, metrics), sweep_forever(rooms, metrics)):
+        works = [refresh_forever(rooms, metrics), sweep_forever(rooms, metrics)]
+        if history is not None:
+            stack.push_async_callback(history.close)
+            works.append(record_forever(rooms, make_streams(settings, redis), history, metrics))
+            works.append(tidy_forever(rooms, history, settings, metrics))
+        if settings.webhooks:
+            timeout_s = settings.store_timeout
+            works.append(
+                notify_forever(rooms, settings.webhooks, metrics, redis, timeout_s=timeout_s)
+            )
+        for work in works:
             task = asyncio.create_task(work)
             stack.push_async_callback(_stop, task)
         static = settings.static_dir or find_static()
         if not (static / "waiting.html").is_file():
             raise ConfigError([f"static_dir: there is no waiting.html in {static}"])
         edge = edge_app(rooms, metrics, static)
-        ops = ops_app(settings, rooms, metrics, stopping)
+        ops = ops_app(settings, rooms, metrics, stopping, history)
         for app, address in ((ops, settings.ops_listen), (edge, settings.edge_listen)):
             runner = web.AppRunner(
                 app,
@@ -99,13 +119,14 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
 def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> Rooms:
     observer = Observer(batch=metrics.observe_batch, error=metrics.count_store_error)
     replica = secrets.token_urlsafe(9)
+    kept = settings.history_backlog if settings.history else EVENTS_KEPT
 
     def make(name: str, room: RoomSettings) -> Room:
         clock = StoreClock()  # a room's own: in a cluster each has a server of its own
         store = RoomStore(
             redis,
             name,
-            settings=room.for_scripts(),
+            settings=room.for_scripts(events_kept=kept),
             clock=clock,
             observer=observer,
             timeout_s=settings.store_timeout,
@@ -114,6 +135,14 @@ def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> Rooms:
         return Room(name, room, Tokens(name, settings.secret_keys, clock), store, clock)
 
     return Rooms(make(name, room) for name, room in settings.rooms.items())
+
+
+def make_streams(settings: Settings, redis: Store) -> dict[str, EventStream]:
+    owner = secrets.token_urlsafe(9)
+    return {
+        name: EventStream(redis, name, owner=owner, timeout_s=settings.store_timeout)
+        for name in settings.rooms
+    }
 
 
 async def _listen(runner: web.AppRunner, address: str) -> None:

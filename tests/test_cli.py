@@ -107,6 +107,36 @@ def test_release_ends_a_stay(site, rooms):
     assert rooms("release", "shop", visitor).stdout == f"{visitor} released\n"
 
 
+def test_pause_drain_and_resume(site, rooms):
+    """Each says what the room does now; resume takes back what the others changed."""
+    assert rooms("pause", "shop").stdout.startswith("shop is paused: ")
+    assert site.room()["changed"] == {"queue_all": True}
+    assert rooms("drain", "shop").stdout.startswith("shop is draining: ")
+    assert site.room()["changed"] == {"max_waiting": 0}
+    assert rooms("resume", "shop").stdout.startswith("shop is running: ")
+    assert site.room()["changed"] == {}
+
+
+def test_watch_prints_a_line_a_look(rooms):
+    """For the rooms that are named, or all; who came in is known from the second look on."""
+    done = rooms("watch", "--every", "0.2", "--times", "2")
+    head, first, second = done.stdout.splitlines()
+    assert head.split() == ["time", "room", "mode", "waiting", "inside", "cap", "in/min", "wait"]
+    assert re.search(r"\d shop +running +\d+ +\d+ +2 ", first)
+    assert re.search(r" 2 +0  \w", second), second
+    done = rooms("watch", "nope", "--times", "2")
+    assert (done.returncode, "no room is named 'nope'" in done.stderr) == (1, True)
+
+
+def test_find_says_where_a_visitor_is(site, rooms):
+    """Inside until when; unknown where nobody has that id."""
+    arrive(site)
+    visitor = site.admin("GET", "/rooms/shop/sessions")["sessions"][-1]["visitor"]
+    said = rooms("find", "shop", visitor).stdout
+    assert re.match(rf"{visitor} is inside until \d{{4}}-", said), said
+    assert rooms("find", "shop", "a" * 22).stdout == f"{'a' * 22} is unknown\n"
+
+
 def test_healthcheck(site, tmp_path):
     """Exit 0 when ready; 1 with a reason when nothing answers."""
     assert run("healthcheck", "--config", str(site.folder / "replica-1.toml")).returncode == 0

@@ -64,10 +64,11 @@ def files(folder: Path, *suffixes: str) -> set[str]:
 
 
 def test_every_module_and_script_is_in_it(installed):
-    """Each Python and Lua file of sidecar/ is in the wheel, byte for byte."""
+    """Each Python and Lua file of sidecar/, and each of the dashboard's, is in the wheel, byte for
+    byte."""
     source = ROOT / "sidecar"
-    names = files(source, ".py", ".lua")
-    assert any(name.endswith(".lua") for name in names)
+    names = files(source, ".py", ".lua", ".html", ".css", ".js", ".svg")
+    assert {"store/lua/rooms/enter.lua", "web/desk/index.html", "web/desk/desk.js"} <= names
     for name in names:
         assert (installed / "sidecar" / name).read_bytes() == (source / name).read_bytes(), name
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Annotated
-from urllib.parse import urlsplit
+from unicodedata import is_normalized
+from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 #: Never repeated in a problem: they are secrets, or may hold a password.
-_HIDDEN = {"secret_keys", "admin_token", "store", "history"}
+_HIDDEN = {"secret_keys", "admin_token", "store", "history", "webhooks"}
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\Z")
 _UNIT_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}
@@ -46,6 +48,13 @@ def _not_bool(value: object) -> object:
 def from_text(value: object) -> object:
     """The environment has text only, and Literal takes a number as it is."""
     return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+def listed(value: object) -> object:
+    """A list in a variable has commas between its parts, one in a file a line each."""
+    if isinstance(value, str):
+        return [part for part in re.split(r"[,\s]+", value) if part]
+    return value
 
 
 Seconds = Annotated[float, BeforeValidator(parse_duration), Field(allow_inf_nan=False)]
@@ -123,6 +132,85 @@ def read_servers(url: str) -> tuple[list[tuple[str, int]], list[str]]:
     return servers, parts
 
 
+#: Each request is compared with all of them.
+MAX_NETWORKS, MAX_PATHS = 1000, 100
+#: What some server takes for a separator, or for the end of a path; and what was encoded twice.
+_ODD = re.compile(r"[\x00-\x1f\x7f\\;%?#]|//")
+
+
+def _listed(value: object, most: int) -> list[str]:
+    """Text with commas or spaces between, as variables have it, or a list of texts."""
+    if isinstance(value, str):
+        value = [part for part in re.split(r"[,\s]+", value) if part]
+    if not isinstance(value, (list, tuple)) or not all(isinstance(part, str) for part in value):
+        raise ValueError("write a list of texts, or one text with commas between")
+    if len(value) > most:
+        raise ValueError(f"at most {most} are allowed")
+    return list(dict.fromkeys(value))
+
+
+def read_networks(value: object) -> tuple[str, ...] | None:
+    """Networks such as 192.0.2.0/24, 2001:db8::/32, or single addresses, as they are written."""
+    if value is None:
+        return None
+    problems = []
+    listed = _listed(value, MAX_NETWORKS)
+    for part in listed:
+        try:
+            if ipaddress.ip_network(part).prefixlen == 0:
+                problems.append(f"{part} is everybody: that is what suspended is for")
+        except ValueError as error:
+            problems.append(f"{error}: write 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32")
+    if problems:
+        raise ValueError("\n".join(problems))
+    return tuple(listed)
+
+
+def read_paths(value: object) -> tuple[str, ...] | None:
+    """Paths such as /static/ (all below it) or /feed.xml (it, and all below it), decoded."""
+    if value is None:
+        return None
+    listed = _listed(value, MAX_PATHS)
+    problems = [
+        f"{part!r} cannot be exempt: write a path such as /static/ or /feed.xml, without "
+        "encoding, //, .., ; and \\"
+        for part in listed
+        if part == "/" or clean_path(quote(part)) != part
+    ]
+    if problems:
+        raise ValueError("\n".join(problems))
+    return tuple(listed)
+
+
+def clean_path(address: str) -> str | None:
+    """The decoded path of an address as a browser sent it (`/a%20b?c=d`), or None for whatever two
+    servers might read in two ways: dots, empty parts, separators in disguise, encoded twice."""
+    raw = address.partition("?")[0]
+    if not raw.startswith("/") or not raw.isascii():
+        raw = ""
+    try:
+        path = unquote_to_bytes(raw).decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    if not path or path.count("/") != raw.count("/") or _ODD.search(path):
+        return None
+    if not is_normalized("NFKC", path):  # a full-width dot is a dot to some
+        return None
+    # "..", and what a file system that drops dots and spaces at the end of a name takes for it.
+    if any(part and not part.strip(". ") for part in path.split("/")):
+        return None
+    return path
+
+
+def _percent(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("write a number from 0 to 100")  # noqa: TRY004
+    return value
+
+
+Percent = Annotated[float, BeforeValidator(_percent), Field(allow_inf_nan=False)]
+Networks = Annotated[tuple[str, ...] | None, BeforeValidator(read_networks)]
+Paths = Annotated[tuple[str, ...] | None, BeforeValidator(read_paths)]
 Listen = Annotated[str, AfterValidator(read_listen)]
 Store = Annotated[str, AfterValidator(read_store)]
 Database = Annotated[str, AfterValidator(read_database)]

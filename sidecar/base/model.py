@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from typing import TypeAlias
 
 #: How long nginx may keep a verdict about a pass, at most.
 VERDICT_TTL_MS = 3_000
@@ -79,6 +80,20 @@ class Pass:
     expires_ms: int
     #: What its bearer is known by (`bind_pass`); empty: whoever has it may use it.
     mark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """Proof of being none of those that the room is rolled out to (`rollout_percent`)."""
+
+    #: Millionths, drawn once: the room's own are those below its share.
+    draw: int
+    #: When it was signed; 0 until then.
+    signed_ms: int = 0
+
+
+#: What one cookie may say.
+Token: TypeAlias = Ticket | Pass | Outside
 
 
 @dataclass(frozen=True, slots=True)

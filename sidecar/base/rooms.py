@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from sidecar.base.errors import ConfigError
-from sidecar.base.fields import Count, Seconds, from_text, problems_in
+from sidecar.base.fields import Count, Networks, Paths, Percent, Seconds, from_text, problems_in
 from sidecar.base.model import RELEASE_HOLD_MS, SESSION_GRACE_MS
 
 #: Events that a room's stream holds where no history is kept.
@@ -30,6 +30,11 @@ _NOT_FOR_SCRIPTS = {
     "shield_above",
     "on_store_failure",
     "bind_pass",
+    "rollout_percent",
+    "exempt_addresses",
+    "exempt_paths",
+    "exempt_header",
+    "notify_above",
 }
 
 
@@ -57,7 +62,13 @@ class RoomSettings(BaseModel):
     recovery_window: Seconds | None = Field(default=None, ge=0, le=3600)
     bind_pass: Literal["none", "user_agent", "ip"] = "none"  # noqa: S105 - not a password
     max_places_per_address: Count | None = Field(default=None, ge=1, le=100)
+    rollout_percent: Percent = Field(default=100, ge=0, le=100)
+    exempt_addresses: Networks = None
+    exempt_paths: Paths = None
+    exempt_header: bool = True
     queueing_status_code: Annotated[Literal[200, 202, 429, 503], BeforeValidator(from_text)] = 503
+    #: From how many waiting on the event queue_over is told.
+    notify_above: Count | None = Field(default=None, ge=1)
     message: str | None = Field(default=None, max_length=500)
 
     # Rules between fields are rules of the later field: pydantic asks a model's own

@@ -23,8 +23,9 @@ from pydantic import (
 )
 
 from sidecar.base.errors import ConfigError
-from sidecar.base.fields import Count, Database, Listen, Seconds, Store, problems_in
+from sidecar.base.fields import Count, Database, Listen, Seconds, Store, listed, problems_in
 from sidecar.base.rooms import RoomSettings  # noqa: TC001 - pydantic reads it
+from sidecar.base.webhooks import Webhook  # noqa: TC001 - pydantic reads it
 
 DEFAULT_FILE = "waitroom.toml"
 ENV_PREFIX = "WAITROOM_"
@@ -43,10 +44,10 @@ def _room_name(value: str) -> str:
     return value
 
 
-def _secrets(value: object) -> object:
-    """Keys in a variable have commas between them, those in a file a line each."""
-    if isinstance(value, str):
-        return [key for key in re.split(r"[,\s]+", value) if key]
+def _webhook_name(value: str) -> str:
+    """It stands in variables, in the log and in the store."""
+    if not ROOM_NAME.match(value):
+        raise ValueError("a name has lower-case letters, digits, - and _, 48 at most")
     return value
 
 
@@ -59,7 +60,7 @@ class Settings(BaseModel):
     demo: bool = False
     store: Store = "memory://"
     #: Oldest to newest; the last one signs.
-    secret_keys: Annotated[list[str], BeforeValidator(_secrets)] = Field(
+    secret_keys: Annotated[list[str], BeforeValidator(listed)] = Field(
         default=[], validate_default=True
     )
     admin_token: str = ""
@@ -82,6 +83,7 @@ class Settings(BaseModel):
     rooms: dict[Annotated[str, AfterValidator(_room_name)], RoomSettings] = Field(
         default={}, validate_default=True
     )
+    webhooks: dict[Annotated[str, AfterValidator(_webhook_name)], Webhook] = {}
 
     @field_validator("secret_keys")
     @classmethod
@@ -116,6 +118,22 @@ class Settings(BaseModel):
                 "at least one is needed, such as [rooms.shop] with total_active_users = 100"
             )
         return rooms
+
+    @field_validator("webhooks")
+    @classmethod
+    def _their_rooms_are_there(
+        cls, webhooks: dict[str, Webhook], info: ValidationInfo
+    ) -> dict[str, Webhook]:
+        known = info.data.get("rooms")
+        problems = [
+            f"{name}.rooms: no room is named {room!r}"
+            for name, webhook in webhooks.items()
+            for room in webhook.rooms
+            if known is not None and room not in known
+        ]
+        if problems:
+            raise ValueError("\n".join(problems))
+        return webhooks
 
 
 def load(path: str | None, environ: dict[str, str] | None = None) -> Settings:

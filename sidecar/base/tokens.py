@@ -1,4 +1,4 @@
-"""The one cookie of a room: a ticket or a pass, signed.
+"""The one cookie of a room: a ticket, a pass, or the proof of being outside; signed.
 
 A token is `fields joined by ~` + `.timestamp.signature`, made by itsdangerous'
 TimestampSigner (HMAC-SHA-256; the key is derived per room and kind, so a ticket is no
@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 
 from itsdangerous import BadSignature, TimestampSigner
 
-from sidecar.base.model import TICKET_LIFETIME_MS, Pass, Ticket
+from sidecar.base.model import TICKET_LIFETIME_MS, Outside, Pass, Ticket
 
 if TYPE_CHECKING:
     from sidecar.base.clock import StoreClock
+    from sidecar.base.model import Token
 
 COOKIE_PREFIX = "waitroom_"
 #: Nothing that we signed is longer; what is longer is not looked at.
@@ -34,7 +35,8 @@ _SEPARATOR = "~"
 _KIND_TICKET = "t"
 _KIND_PASS = "p"  # noqa: S105 - the letter that a pass begins with
 _KIND_MARKED = "m"  # a pass with a mark
-_KINDS = (_KIND_TICKET, _KIND_PASS, _KIND_MARKED)
+_KIND_OUTSIDE = "o"
+_KINDS = (_KIND_TICKET, _KIND_PASS, _KIND_MARKED, _KIND_OUTSIDE)
 
 
 def new_visitor() -> str:
@@ -77,7 +79,9 @@ class Tokens:
         # cost. What does not verify raises, and is not remembered.
         self._verified = lru_cache(REMEMBERED)(self._verify)
 
-    def write(self, token: Ticket | Pass) -> str:
+    def write(self, token: Token) -> str:
+        if isinstance(token, Outside):
+            return self._sign(_KIND_OUTSIDE, token.draw)
         fields: list[str | int] = [token.visitor, token.order, token.joined_ms, token.epoch]
         kind = _KIND_TICKET
         if isinstance(token, Pass):
@@ -86,10 +90,13 @@ class Tokens:
             if token.mark:
                 kind = _KIND_MARKED
                 fields.append(token.mark)
+        return self._sign(kind, *fields)
+
+    def _sign(self, kind: str, *fields: str | int) -> str:
         value = _SEPARATOR.join((kind, *map(str, fields)))
         return self._signers[kind].sign(value).decode("ascii")
 
-    def read(self, text: str | None) -> Ticket | Pass | None:
+    def read(self, text: str | None) -> Token | None:
         """The token in a cookie, or None for whatever we did not sign or is too old.
 
         A pass is never too old here: when it ends is one of its fields.
@@ -102,19 +109,21 @@ class Tokens:
             # A version before or after this one may have signed other fields.
             return None
         oldest_ms = self._clock.now_ms() - TICKET_LIFETIME_MS
-        if isinstance(token, Ticket) and token.signed_ms < oldest_ms:
+        if not isinstance(token, Pass) and token.signed_ms < oldest_ms:
             return None
         return token
 
-    def _verify(self, text: str) -> Ticket | Pass:
+    def _verify(self, text: str) -> Token:
         signer = self._signers[text[0]]
         value, signed_at = signer.unsign(text.encode("ascii"), return_timestamp=True)
         return _parse(value.decode("ascii"), int(signed_at.timestamp()) * 1000)
 
 
-def _parse(value: str, signed_ms: int) -> Ticket | Pass:
+def _parse(value: str, signed_ms: int) -> Token:
     """Raises ValueError or TypeError for fields that are not a token's."""
     kind, visitor, *numbers = value.split(_SEPARATOR)
+    if kind == _KIND_OUTSIDE:
+        return Outside(int(visitor), signed_ms, *numbers)  # TypeError where there are more
     mark = ""
     if kind == _KIND_MARKED:
         *numbers, mark = numbers

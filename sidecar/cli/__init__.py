@@ -15,7 +15,9 @@ import structlog
 from sidecar import __version__
 from sidecar.base.errors import ConfigError
 from sidecar.cli.common import CONFIG, ask, fail, load_settings
+from sidecar.cli.history import history, migrate, report
 from sidecar.cli.rooms import rooms
+from sidecar.cli.webhooks import webhooks
 
 if TYPE_CHECKING:
     from sidecar.base.settings import Settings
@@ -27,7 +29,9 @@ def main() -> None:
     """A virtual waiting room beside the nginx you already run."""
 
 
-main.add_command(rooms)
+for command in (rooms, migrate, report, history):
+    main.add_command(command)
+main.add_command(webhooks)
 
 
 @main.command()

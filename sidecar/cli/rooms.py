@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import time
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
 
 from sidecar.base.clock import iso
 from sidecar.cli.common import CONFIG, call, fail, load_settings
+from sidecar.cli.transfer import export_room, import_room
 
 if TYPE_CHECKING:
     from sidecar.base.settings import Settings
@@ -20,6 +24,10 @@ if TYPE_CHECKING:
 def rooms(context: click.Context, path: str | None) -> None:
     """Look at rooms and change them, through a replica's ops listener."""
     context.obj = load_settings(path)
+
+
+rooms.add_command(export_room)
+rooms.add_command(import_room)
 
 
 @rooms.command("list")
@@ -63,6 +71,89 @@ def set_(settings: Settings, room: str, changes: tuple[str, ...]) -> None:
     now = call(settings, "PATCH", f"/admin/rooms/{room}", body)
     for name in body:
         click.echo(f"{name} = {json.dumps(now['settings'][name])}")
+
+
+@rooms.command()
+@click.argument("room")
+@click.pass_obj
+def pause(settings: Settings, room: str) -> None:
+    """Let nobody in: newcomers wait in line, those inside stay."""
+    _act(settings, room, "pause")
+
+
+@rooms.command()
+@click.argument("room")
+@click.pass_obj
+def drain(settings: Settings, room: str) -> None:
+    """Let in those who are in line; nobody new joins it."""
+    _act(settings, room, "drain")
+
+
+@rooms.command()
+@click.argument("room")
+@click.pass_obj
+def resume(settings: Settings, room: str) -> None:
+    """Take back a pause or a drain."""
+    _act(settings, room, "resume")
+
+
+def _act(settings: Settings, room: str, act: str) -> None:
+    now = call(settings, "POST", f"/admin/rooms/{room}/{act}")
+    click.echo(f"{room} is {now['mode']}: {now['waiting']} waiting, {now['active']} inside")
+
+
+@rooms.command()
+@click.argument("names", nargs=-1, metavar="[ROOM]…")
+@click.option("--every", type=click.FloatRange(0.2, 3600), default=2, show_default=True,
+              metavar="SECONDS")  # fmt: skip
+@click.option("--times", type=click.IntRange(1), default=None, metavar="N",
+              help="Stop after N looks; otherwise at Ctrl-C.")  # fmt: skip
+@click.pass_obj
+def watch(settings: Settings, names: tuple[str, ...], every: float, times: int | None) -> None:
+    """One line a room, again and again; all rooms where none is named."""
+    seen: dict[str, tuple[float, int]] = {}
+    click.echo(f"{'time':<8} {'room':<20} {'mode':<8} {'waiting':>9} {'inside':>9} {'cap':>9} "
+               f"{'in/min':>8}  wait")  # fmt: skip
+    for look in itertools.count(1):
+        try:
+            _look(settings, names, seen)
+        except click.ClickException as error:
+            if look == 1:
+                raise
+            click.echo(error.format_message(), err=True)
+        if look == times:
+            return
+        time.sleep(every)
+
+
+def _look(settings: Settings, names: tuple[str, ...], seen: dict[str, tuple[float, int]]) -> None:
+    """`seen`: by room when the last look was (monotonic s), and how many had been let in."""
+    paths = [f"/admin/rooms/{name}" for name in names]
+    found = ([call(settings, "GET", path) for path in paths] if paths
+             else call(settings, "GET", "/admin/rooms")["rooms"])  # fmt: skip
+    for room in found:
+        name, now_s, admitted = room["room"], time.monotonic(), room["counters"].get("admitted", 0)
+        then_s, before = seen.get(name, (now_s, admitted))
+        rate = f"{60 * (admitted - before) / (now_s - then_s):.0f}" if now_s > then_s else ""
+        seen[name] = now_s, admitted
+        click.echo(
+            f"{datetime.now():%H:%M:%S} {name:<20} {room['mode']:<8} {room['waiting']:>9} "  # noqa: DTZ005 - the clock on the wall
+            f"{room['active']:>9} {room['settings']['total_active_users']:>9} {rate:>8}  "
+            f"{_wait(room['wait_seconds'])}"
+        )
+
+
+@rooms.command()
+@click.argument("room")
+@click.argument("visitor")
+@click.pass_obj
+def find(settings: Settings, room: str, visitor: str) -> None:
+    """Say where one visitor is: waiting, called, inside, revoked or unknown."""
+    found = call(settings, "GET", f"/admin/rooms/{room}/visitors/{visitor}")
+    place = f" at position {found['position']}" if found["position"] else ""
+    since, until = found["revoked_at_ms"], found["ends_at_ms"]
+    times = f" since {iso(since)}" if since else f" until {iso(until)}" if until else ""
+    click.echo(f"{visitor} is {found['state']}{place}{times}")
 
 
 @rooms.command()

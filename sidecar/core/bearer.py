@@ -14,10 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """`address` is the one that nginx names, never one that the visitor names."""
+    """`address` is the one that nginx names, never one that the visitor names; `uri` what they
+    ask for, and `exempt` why nginx says that they are exempt (`$waitroom_exempt`)."""
 
     address: str = ""
     user_agent: str = ""
+    uri: str = ""
+    exempt: str = ""
 
     def mark(self, room: str, settings: RoomSettings) -> str:
         """What a pass is bound to (`bind_pass`); empty where it is bound to nothing."""

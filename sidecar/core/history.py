@@ -230,7 +230,7 @@ def places(entry: Entry, ahead: Iterable[tuple[int, int | None]]) -> list[tuple[
     order: since when they stood in line, and when they left it (None: they still do)."""
     if entry.queued_ms is None:
         return []
-    until = entry.called_ms or entry.ended_ms or entry.changed_ms
+    until = entry.called_ms or entry.ended_ms or math.inf
     start, position = entry.queued_ms, 1
     steps: dict[int, int] = {}
     for joined_ms, gone_ms in ahead:

@@ -20,6 +20,7 @@ from sidecar.base.model import (
     RENEW_MIN_MS,
     VERDICT_TTL_MS,
     Outcome,
+    Outside,
     Pass,
     Standing,
     State,
@@ -28,6 +29,7 @@ from sidecar.base.model import (
 from sidecar.base.tokens import Tokens, new_visitor
 from sidecar.core.bearer import NOBODY, Bearer, is_anothers
 from sidecar.core.estimate import estimate
+from sidecar.core.exempt import find_outside, is_exempt, is_outside
 from sidecar.core.fallback import Fallback
 from sidecar.core.shield import Shelter, Shield
 from sidecar.store.rooms import REVOCATIONS_LIMIT, Snapshot
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sidecar.base.clock import StoreClock
+    from sidecar.base.model import Token
     from sidecar.base.rooms import RoomSettings
     from sidecar.core.estimate import Wait
     from sidecar.store.rooms import RoomStore
@@ -54,7 +57,7 @@ class Answer:
     """What a visitor is told, and the token to give them (None: keep what they have)."""
 
     state: State
-    token: Ticket | Pass | None = None
+    token: Token | None = None
     standing: Standing | None = None
     joined_ms: int | None = None
     #: The store did not answer: newcomers wait, those inside keep passing.
@@ -62,8 +65,10 @@ class Answer:
     #: A newcomer whom this replica let in by itself: the store knows nothing of them.
     let_in_alone: bool = False
     #: Holds for VERDICT_TTL_MS: the pass verifies, and is not due to be renewed in that time;
-    #: or the shield is up before whoever comes without a cookie.
+    #: the bearer is outside; or the shield is up before whoever comes without a cookie.
     is_settled: bool = False
+    #: Why somebody passes uncounted: outside, exempt. The word is for the metrics only.
+    uncounted: str = ""
 
     @property
     def wait(self) -> Wait | None:
@@ -96,7 +101,7 @@ class Room:
 
     async def check(
         self,
-        token: Ticket | Pass | None,
+        token: Token | None,
         *,
         may_join: bool,
         is_asked: bool = False,
@@ -109,6 +114,10 @@ class Room:
         """
         if self.is_open:
             return Answer(State.ADMITTED)
+        uncounted = self._uncounted(token, bearer)
+        if uncounted is not None:
+            return uncounted
+        drawn, token = (token.draw, None) if isinstance(token, Outside) else (None, token)
         mark = bearer.mark(self.name, self.settings)
         token = self._accepted(token, mark)
         try:
@@ -119,7 +128,7 @@ class Room:
             else:
                 answer = None
             if answer is None:
-                answer = await self._newcomer(may_join, is_asked, bearer)
+                answer = await self._newcomer(may_join, is_asked, bearer, drawn)
         except StoreError as error:
             # Counted, and said once a second by the refresher; here it would flood the log.
             log.debug("store_away", room=self.name, error=str(error))
@@ -127,6 +136,16 @@ class Room:
         if mark and isinstance(answer.token, Pass):
             return replace(answer, token=replace(answer.token, mark=mark))
         return answer
+
+    def _uncounted(self, token: Token | None, bearer: Bearer) -> Answer | None:
+        """The verdict about an exempt request, and about who was outside and still is."""
+        if is_exempt(self.settings, bearer):
+            return Answer(State.ADMITTED, uncounted="exempt")
+        if not isinstance(token, Outside) or not is_outside(token.draw, self.settings):
+            return None
+        keeps = token.signed_ms > self.clock.now_ms() - RESIGN_MS
+        given = None if keeps else token
+        return Answer(State.ADMITTED, given, is_settled=keeps, uncounted="outside")
 
     def _accepted(self, token: Ticket | Pass | None, mark: str) -> Ticket | Pass | None:
         """The token, unless it is somebody else's, or is known to be given up."""
@@ -159,9 +178,9 @@ class Room:
         self.store.promises(now_ms)
         return Answer(State.ADMITTED, given, joined_ms=given.joined_ms, let_in_alone=is_new)
 
-    async def leave(self, token: Ticket | Pass | None, *, why: str = "left") -> None:
+    async def leave(self, token: Token | None, *, why: str = "left") -> None:
         """Gives up the place or the session that the token proves."""
-        if token is not None:
+        if isinstance(token, Ticket | Pass):
             await self.release(token.visitor, why=why)
 
     async def release(self, visitor: str, *, why: str = "released", by: str = "") -> bool:
@@ -228,8 +247,11 @@ class Room:
     def asks_who(self) -> bool:
         """Whether it matters to this room who brings a cookie."""
         settings = self.settings
-        return settings.bind_pass in {"user_agent", "ip"} or (
-            settings.max_places_per_address is not None
+        return (
+            settings.bind_pass in {"user_agent", "ip"}
+            or settings.max_places_per_address is not None
+            or 0 < settings.rollout_percent < 100
+            or bool(settings.exempt_addresses or settings.exempt_paths)
         )
 
     @property
@@ -268,13 +290,22 @@ class Room:
             return Answer(State.ADMITTED, is_settled=settled)
         return self._answer(await self.store.renew(pass_), pass_)
 
-    async def _newcomer(self, may_join: bool, is_asked: bool, bearer: Bearer) -> Answer:
+    async def _newcomer(
+        self, may_join: bool, is_asked: bool, bearer: Bearer, drawn: int | None
+    ) -> Answer:
+        if self.settings.rollout_percent == 0:  # so for everybody, and nobody needs a cookie
+            return Answer(State.ADMITTED, is_settled=True, uncounted="outside")
+        outside = find_outside(self.name, self.settings, bearer, drawn)
         if not may_join:
+            if outside and not is_asked:  # a page's picture, say; nginx would tell all the same
+                return Answer(State.ADMITTED, uncounted="outside")
             return Answer(State.NOT_QUEUED)
         if not is_asked:
             shelter = self._meet()
             if shelter is not Shelter.NONE:
                 return Answer(State.NOT_QUEUED, is_settled=shelter is Shelter.UP)
+        if outside:
+            return Answer(State.ADMITTED, outside, uncounted="outside")
         return await self._enter(bearer.place(self.name, self.settings))
 
     def _meet(self) -> Shelter:

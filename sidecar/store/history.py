@@ -201,13 +201,15 @@ class History:
         when (None: still)."""
         if entry.queued_ms is None or entry.queue_order is None:
             return []
-        until_ms = entry.called_ms or entry.ended_ms or entry.changed_ms
+        until_ms = entry.called_ms or entry.ended_ms
         gone = entries.c.called_ms, entries.c.ended_ms
         found = select(entries.c.queued_ms, *gone).where(
             entries.c.room == room,
             entries.c.visitor != entry.visitor,
             entries.c.queue_order < entry.queue_order,
-            entries.c.queued_ms <= until_ms,
+            entries.c.queued_ms.is_not(None)
+            if until_ms is None
+            else entries.c.queued_ms <= until_ms,
             or_(*(column.is_(None) for column in gone), *(c > entry.queued_ms for c in gone)),
         )
         async with sql.begin(self._engine) as connection:

@@ -1,4 +1,5 @@
-"""The operator's calls, by bearer token: look at rooms, change them, release a session."""
+"""The operator's calls, by bearer token or the dashboard's session: look at rooms, change them,
+release a session."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from sidecar.base.clock import iso
 from sidecar.base.errors import ConfigError
 from sidecar.base.rooms import RoomSettings
 from sidecar.base.tokens import is_visitor
-from sidecar.web.keys import OPERATOR, ROOMS, SETTINGS
+from sidecar.core import modes
+from sidecar.web.keys import LIVE, ROOMS, SETTINGS
+from sidecar.web.login import operator_of, refusal
 from sidecar.web.problems import problem
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ log = structlog.get_logger()
 
 @web.middleware
 async def authorised(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Lets nobody at /admin/ without the token."""
+    """Lets nobody at /admin/ without the token, or a session that was begun with it."""
     if not request.path.startswith("/admin/"):
         return await handler(request)
     token = request.app[SETTINGS].admin_token
@@ -38,14 +41,34 @@ async def authorised(request: web.Request, handler: Handler) -> web.StreamRespon
         return problem(
             403, "Administration is off", detail="Set admin_token (WAITROOM_ADMIN_TOKEN) first."
         )
-    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not hmac.compare_digest(
+    is_by_token = "Authorization" in request.headers
+    refused = _by_token(request, token) if is_by_token else _by_session(request)
+    if refused is not None:
+        return refused
+    response = await handler(request)
+    if request.method not in {"GET", "HEAD"}:
+        request.app[LIVE].stir()
+    return response
+
+
+def _by_token(request: web.Request, token: str) -> web.Response | None:
+    scheme, _, given = request.headers["Authorization"].partition(" ")
+    if scheme.lower() == "bearer" and hmac.compare_digest(
         given.strip().encode(errors="surrogateescape"), token.encode()
     ):
-        response = problem(401, "A token is needed", detail="Send Authorization: Bearer <token>.")
-        response.headers["WWW-Authenticate"] = 'Bearer realm="waitroom"'
-        return response
-    return await handler(request)
+        return None
+    return _unknown()
+
+
+def _by_session(request: web.Request) -> web.Response | None:
+    who = operator_of(request)
+    return _unknown() if who is None else refusal(request, who)
+
+
+def _unknown() -> web.Response:
+    response = problem(401, "A token is needed", detail="Send Authorization: Bearer <token>.")
+    response.headers["WWW-Authenticate"] = 'Bearer realm="waitroom"'
+    return response
 
 
 async def list_rooms(request: web.Request) -> web.Response:
@@ -64,6 +87,18 @@ async def change_room(request: web.Request) -> web.Response:
     changes = await _json_object(request)
     if not changes:
         raise ConfigError(["the body names no setting"])
+    return await _change(request, room, changes)
+
+
+async def act_on_room(request: web.Request) -> web.Response:
+    """pause, drain or resume: changes of settings that have a name."""
+    room = _room(request)
+    return await _change(
+        request, room, modes.changes(request.match_info["act"], room.file_settings)
+    )
+
+
+async def _change(request: web.Request, room: Room, changes: dict[str, Any]) -> web.Response:
     snapshot = await room.refresh()
     overrides = {**snapshot.overrides, **changes}
     file = room.file_settings.model_dump()
@@ -108,6 +143,31 @@ async def list_sessions(request: web.Request) -> web.Response:
     return web.json_response({"room": room.name, "sessions": people})
 
 
+async def find_visitor(request: web.Request) -> web.Response:
+    """Where one visitor is: waiting, called, inside, revoked or unknown."""
+    room, visitor = _room(request), _visitor(request)
+    found = await room.store.lists.find(visitor)
+    if found.position is not None:
+        state = "waiting"
+    elif found.revoked_ms is not None:
+        state = "revoked"
+    elif found.ends_ms is not None:
+        state = "called" if found.started_ms is None else "inside"
+    else:
+        state = "unknown"
+    return web.json_response(
+        {
+            "room": room.name,
+            "visitor": visitor,
+            "state": state,
+            "position": found.position,
+            "started_at_ms": found.started_ms,
+            "ends_at_ms": found.ends_ms,
+            "revoked_at_ms": found.revoked_ms,
+        }
+    )
+
+
 async def release_visitor(request: web.Request) -> web.Response:
     """Ends one visitor's session or place."""
     room, visitor = _room(request), _visitor(request)
@@ -142,10 +202,10 @@ async def show_log(request: web.Request) -> web.Response:
 
 
 def operator(request: web.Request) -> str:
-    """Who says so, for the log: what the dashboard knows, or what the caller calls itself."""
-    known: str | None = request.get(OPERATOR)
-    if known:
-        return known
+    """Who says so, for the log: whoever is logged in, or what a caller with the token calls
+    itself."""
+    if "Authorization" not in request.headers and (who := operator_of(request)):
+        return who.name
     given = request.headers.get("X-Waitroom-Operator", "")
     return "".join(c for c in given if c.isprintable())[:64] or "api"
 
@@ -187,6 +247,7 @@ def _page(request: web.Request) -> tuple[int, int]:
 def _describe(room: Room, snapshot: Snapshot) -> dict[str, Any]:
     return {
         "room": room.name,
+        "mode": modes.mode(room.settings),
         "waiting": snapshot.waiting,
         "active": snapshot.active,
         "provisional": snapshot.provisional,

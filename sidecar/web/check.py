@@ -59,7 +59,9 @@ async def check(request: web.Request) -> web.Response:
         return close_if_body(request, web.Response(status=204, headers=said))
     given = read_given(headers, room) if "X-Waitroom-Given" in headers else None
     token = given or read_token(headers, room)
-    bearer = read_bearer(headers, room)
+    # Of no other proxy's: those pass on what a visitor says in headers that they do not know.
+    uri, exempt = headers.get("X-Original-URI", ""), headers.get("X-Waitroom-Exempt", "")
+    bearer = read_bearer(headers, room, uri=uri, exempt=exempt)
     may_join = takes_place(headers) and not is_posted_from_elsewhere(headers, method)
     answer = await room.check(token, may_join=may_join, bearer=bearer)
     if given is not None and answer.token is None:
@@ -72,7 +74,7 @@ async def check(request: web.Request) -> web.Response:
 
 
 def count_answer(metrics: Metrics, room: Room, door: str, answer: Answer) -> None:
-    metrics.count_request(room.name, door, answer.state)
+    metrics.count_request(room.name, door, answer.uncounted or answer.state)
     if answer.let_in_alone:
         metrics.let_in_alone.labels(room.name).inc()
     pass_ = answer.token

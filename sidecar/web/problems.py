@@ -10,7 +10,7 @@ import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from sidecar.base.errors import ConfigError, StoreError, UnknownRoomError
+from sidecar.base.errors import ConfigError, HistoryError, StoreError, UnknownRoomError
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
@@ -69,6 +69,14 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     except ConfigError as error:
         return problem(
             422, "The request is not allowed", detail="Nothing was changed.", errors=error.problems
+        )
+    except HistoryError as error:
+        log.warning("history_away", path=request.rel_url.raw_path, error=str(error))
+        return problem(
+            503,
+            "The history's database does not answer",
+            detail=f"{error}. What happens meanwhile is recorded when it is back.",
+            retry_after=STORE_RETRY_S,
         )
     except StoreError as error:
         log.warning("store_away", path=request.rel_url.raw_path, error=str(error))

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from sidecar.web import admin, check, gate, keys, ops, waiting
+from sidecar.web import admin, check, dashboard, gate, history, keys, login, ops, transfer, waiting
+from sidecar.web.live import Live
+from sidecar.web.operators import Operators
 from sidecar.web.page import Page
 from sidecar.web.problems import problems
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from sidecar.base.metrics import Metrics
     from sidecar.base.settings import Settings
     from sidecar.core.rooms import Rooms
+    from sidecar.store.history import History
 
 #: No door reads more than a form with one address in it.
 MAX_BODY = 65_536
@@ -43,25 +46,49 @@ def edge_app(rooms: Rooms, metrics: Metrics, static: Path) -> web.Application:
 
 
 def ops_app(
-    settings: Settings, rooms: Rooms, metrics: Metrics, stopping: list[bool]
+    settings: Settings,
+    rooms: Rooms,
+    metrics: Metrics,
+    stopping: list[bool],
+    past: History | None = None,
 ) -> web.Application:
+    """`past`: the history, where one is kept."""
     app = web.Application(middlewares=[problems, admin.authorised], client_max_size=MAX_BODY)
     app[keys.SETTINGS] = settings
     app[keys.ROOMS] = rooms
     app[keys.METRICS] = metrics
     app[keys.STOPPING] = stopping
+    if past is not None:
+        app[keys.HISTORY] = past
+    app[keys.OPERATORS] = Operators(settings.secret_keys, settings.admin_token)
+    app[keys.LIVE] = Live(rooms)
+    app.on_shutdown.append(dashboard.close)
     app.add_routes(
         [
             web.get("/healthz", ops.healthz),
             web.get("/readyz", ops.readyz),
             web.get("/metrics", ops.metrics),
+            web.get("/dashboard", dashboard.page),
+            web.get("/dashboard/session", dashboard.session),
+            web.get("/dashboard/events", dashboard.events, allow_head=False),
+            web.post("/dashboard/login", login.log_in),
+            web.post("/dashboard/logout", login.log_out),
+            web.get("/dashboard/static/{name}", dashboard.asset),
             web.get("/admin/rooms", admin.list_rooms),
             web.get("/admin/rooms/{room}", admin.show_room),
             web.patch("/admin/rooms/{room}", admin.change_room),
+            web.post("/admin/rooms/{room}/{act:pause|drain|resume}", admin.act_on_room),
             web.post("/admin/rooms/{room}/reset", admin.reset_room),
+            web.get("/admin/rooms/{room}/export", transfer.export_room),
+            web.post("/admin/rooms/{room}/import", transfer.import_room),
             web.get("/admin/rooms/{room}/waiting", admin.list_waiting),
             web.get("/admin/rooms/{room}/sessions", admin.list_sessions),
             web.get("/admin/rooms/{room}/log", admin.show_log),
+            web.get("/admin/rooms/{room}/visitors/{visitor}", admin.find_visitor),
+            web.get("/admin/rooms/{room}/visitors/{visitor}/history", history.show_visitor),
+            web.get("/admin/rooms/{room}/stays", history.list_stays),
+            web.get("/admin/rooms/{room}/report", history.show_report),
+            web.get("/admin/rooms/{room}/changes", history.list_changes),
             web.post("/admin/rooms/{room}/visitors/{visitor}/release", admin.release_visitor),
             web.post("/admin/rooms/{room}/visitors/{visitor}/move", admin.move_visitor),
         ]

@@ -13,10 +13,11 @@ from pydantic_core import PydanticUndefined
 from sidecar.base.fields import parse_duration
 from sidecar.base.rooms import RoomSettings
 from sidecar.base.settings import MIN_ADMIN_TOKEN_LENGTH, MIN_SECRET_LENGTH, Settings, load
+from sidecar.base.webhooks import EVENTS, MIN_WEBHOOK_SECRET_LENGTH, Webhook
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "configuration.md").read_text()
 ROW = re.compile(r"\| `(\w+)` \| ([^|]+) \| ([^|]+) \| ([^|]*) \| ([^|]+) \|")
-MODELS = {"The replica": Settings, "A room": RoomSettings}
+MODELS = {"The replica": Settings, "A room": RoomSettings, "A webhook": Webhook}
 
 
 def rows(heading: str) -> dict[str, tuple[str, ...]]:
@@ -45,7 +46,9 @@ def test_the_documented_default_is_the_default(heading, name):
         # A table or list that must not be empty is needed too, though it has a default.
         assert field.default in (PydanticUndefined, [], {})
     elif cell in ("none", "empty"):
-        assert field.default == {"none": None, "empty": ""}[cell]
+        assert field.default in {"none": [None], "empty": ["", {}, []]}[cell]
+    elif cell == "all":
+        assert field.default == [*EVENTS]
     else:
         assert read(kind, cell.strip("`")) == field.default
 
@@ -70,6 +73,8 @@ def test_the_documented_bounds_are_the_bounds(heading, name):
         assert cell == "`true`, `false`"
     elif kind == "word" or name == "queueing_status_code":
         assert set(re.findall(r"`(\w+)`", cell)) == words
+    elif name == "events":
+        assert re.findall(r"`(\w+)`", cell) == [*EVENTS]
     elif kind in ("number", "duration"):
         match = re.fullmatch(r"(?:from |over )?(\S+)(?: to (\S+))?", cell)
         assert match
@@ -82,6 +87,7 @@ def test_the_documented_bounds_are_the_bounds(heading, name):
             "message": bounds.get(annotated_types.MaxLen),
             "secret_keys": MIN_SECRET_LENGTH,
             "admin_token": MIN_ADMIN_TOKEN_LENGTH,
+            "secret": MIN_WEBHOOK_SECRET_LENGTH,
         }
         if name in lengths:
             length = getattr(lengths[name], "max_length", lengths[name])

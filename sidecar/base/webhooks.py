@@ -1,0 +1,59 @@
+"""A webhook: who is told about which events of which rooms, and in what form."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, get_args
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
+from pydantic import field_validator as rule
+from yarl import URL
+
+from sidecar.base.fields import listed
+
+Event = Literal["queue_started", "queue_over", "queue_empty", "room_full"]
+EVENTS: tuple[Event, ...] = get_args(Event)
+MIN_WEBHOOK_SECRET_LENGTH = 16
+
+
+def _address(value: str) -> str:
+    """The client's own reading of it. What is wrong is said without repeating any of it: these
+    addresses are secrets."""
+    try:
+        url = URL(value)
+    except ValueError:
+        raise ValueError("the address cannot be read: a port is a number up to 65535") from None
+    host = url.host or ""
+    if url.scheme not in {"http", "https"} or not host or any(c <= " " for c in value):
+        raise ValueError("write an address such as https://example.com/hook, without spaces")
+    return value
+
+
+class Webhook(BaseModel):
+    """One receiver. Neither `url` nor `secret` is ever shown."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: Annotated[str, AfterValidator(_address)] = Field(repr=False)
+    format: Literal["generic", "slack", "dingtalk"] = "generic"
+    #: Signs what is sent; empty: nothing does.
+    secret: str = Field(default="", repr=False)
+    events: Annotated[list[Event], BeforeValidator(listed)] = Field(default=[*EVENTS], min_length=1)
+    #: Empty: all.
+    rooms: Annotated[list[str], BeforeValidator(listed)] = []
+
+    @rule("secret")
+    @classmethod
+    def _is_long_enough(cls, secret: str, info: ValidationInfo) -> str:
+        if secret and info.data.get("format") == "slack":
+            raise ValueError("Slack takes no signature, its url is the secret: leave this out")
+        if 0 < len(secret) < MIN_WEBHOOK_SECRET_LENGTH:
+            raise ValueError(f"fewer than {MIN_WEBHOOK_SECRET_LENGTH} characters")
+        return secret
+
+    @property
+    def host(self) -> str:
+        """As much of the address as may be shown."""
+        return URL(self.url).host or ""
+
+    def is_about(self, room: str) -> bool:
+        return not self.rooms or room in self.rooms

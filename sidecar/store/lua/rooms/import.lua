@@ -1,0 +1,79 @@
+-- Brings in a room from another store, at most 500 members a time. Doing it twice equals once:
+-- an order that this store knows stays, a session lasts as long as either store promised, who left
+-- in either has left. While it comes in, and a recovery window longer, nobody is called.
+-- ARGV    3 kind: begin, stats, or a sorted set's name  4 when the other store was read, ms
+--         5 the operator who says so
+--         from 6 on, for begin: the line's epoch; stats: name, value; revoked, spent: visitor,
+--         when; addresses: member, 0; active: visitor, end, beginning or ''; waiting: visitor,
+--         order, due
+-- RETURNS {now, members added; begin: -1 where the line was reset since}
+-- EVENTS  operator
+-- @include "shared/room"
+-- @include "shared/measure"
+-- @include "shared/due"
+local kind, read_at = ARGV[3], tonumber(ARGV[4])
+local take = {}
+
+function take.begin(other)
+  local used = redis_call('ZCARD', WAITING) + redis_call('ZCARD', ACTIVE)
+  if tonumber(other) < epoch and used > 0 then return -1 end
+  redis_call('HSET', CONFIG, 'epoch', other, 'queue_all', 'true')
+  redis_call('HINCRBY', CONFIG, 'revision', 1)
+  note(ARGV[5], 'import', '', 'began')
+  return 0
+end
+
+local numbers = ',' .. table.concat(NUMBERS, ',') .. ','
+function take.stats(name, value)
+  local mine, other = stats[name], tonumber(value)
+  if name == 'last_order' then
+    stats.last_order = math.max(mine or 0, other)
+  elseif name == 'born' then -- older tickets must not look like those of a store that was emptied
+    stats.born = math.min(mine, other)
+  elseif string.find(numbers, ',' .. name .. ',', 1, true) then
+    stats[name] = mine or other
+  elseif other > tonumber(redis_call('HGET', STATS, name) or 0) then
+    redis_call('HSET', STATS, name, int(other))
+  end
+  return 0
+end
+
+local function take_out(visitor)
+  if redis_call('ZREM', WAITING, visitor) == 1 then redis_call('ZREM', DUE, visitor) end
+end
+function take.addresses(member) return redis_call('ZADD', ADDRESSES, 'NX', 0, member) end
+function take.spent(visitor, at)
+  take_out(visitor)
+  return redis_call('ZADD', SPENT, 'NX', at, visitor)
+end
+function take.revoked(visitor, at)
+  take_out(visitor)
+  local is_new, ends = redis_call('ZADD', REVOKED, 'NX', at, visitor), now + room.release_hold_ms
+  if is_new == 1 then redis_call('ZADD', ACTIVE, 'XX', 'LT', int(ends), visitor) end
+  return is_new
+end
+
+function take.active(visitor, ends, started)
+  local left, ends = tonumber(redis_call('ZSCORE', REVOKED, visitor) or nil), tonumber(ends)
+  if left then ends = math.min(ends, now + room.release_hold_ms) end
+  if ends <= now or (left and left > read_at) then return 0 end
+  take_out(visitor)
+  if started ~= '' then redis_call('ZADD', ADMITTED, 'NX', started, visitor) end
+  return redis_call('ZADD', ACTIVE, 'GT', int(ends), visitor)
+end
+
+function take.waiting(visitor, order, due)
+  if redis_call('ZSCORE', ACTIVE, visitor) or redis_call('ZSCORE', REVOKED, visitor)
+    or redis_call('ZSCORE', SPENT, visitor) then return 0 end
+  due = tonumber(due)
+  local score = int(math.max(due, math.min(now, now - read_at + due))) -- a move is no silence
+  redis_call('ZADD', DUE, 'GT', due % 1 ~= 0 and unpolled_score() or score, visitor)
+  return redis_call('ZADD', WAITING, 'NX', order, visitor)
+end
+
+measure_start()
+local step, added = (kind == 'active' or kind == 'waiting') and 3 or 2, 0
+for i = 6, #ARGV, step do added = added + take[kind](ARGV[i], ARGV[i + 1], ARGV[i + 2]) end
+if added >= 0 then stats.recovery = now end
+finish()
+return {now, added}

@@ -1,0 +1,54 @@
+"""What a request of an operator names: a room, a visitor, a page, a body. What is wrong with it is
+a ConfigError that says so."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from sidecar.base.errors import ConfigError
+from sidecar.base.tokens import is_visitor
+from sidecar.web.keys import ROOMS
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from sidecar.core.rooms import Room
+
+LIST_LIMIT = 1000
+
+
+def room_of(request: web.Request) -> Room:
+    """Raises UnknownRoomError."""
+    return request.app[ROOMS].get(request.match_info["room"])
+
+
+def visitor_of(request: web.Request) -> str:
+    visitor = request.match_info["visitor"]
+    if not is_visitor(visitor):
+        raise ConfigError(["that is no visitor's id: it has 22 letters, digits, - and _"])
+    return visitor
+
+
+def page_of(request: web.Request) -> tuple[int, int]:
+    """Offset and limit."""
+    problems, numbers = [], []
+    for name, default, most in (("offset", 0, 10**9), ("limit", 100, LIST_LIMIT)):
+        text = request.query.get(name, str(default))
+        if text.isascii() and text.isdigit() and int(text) <= most:
+            numbers.append(int(text))
+        else:
+            problems.append(f"{name}: a whole number from 0 to {most} (got {text[:40]!r})")
+    if problems:
+        raise ConfigError(problems)
+    return numbers[0], numbers[1]
+
+
+async def object_of(request: web.Request) -> dict[str, Any]:
+    try:
+        body = json.loads(await request.text())
+    except (ValueError, LookupError, RecursionError):
+        raise ConfigError(["the body is not JSON"]) from None
+    if not isinstance(body, dict):
+        raise ConfigError(["the body must be a JSON object of settings"])
+    return body

@@ -1,0 +1,262 @@
+// One room's card: built once from the template, brought up to date with every event.
+
+import { ask, call, tell } from './acts.js';
+import { Curve, clock, duration, make, moment, number, put, rate } from './draw.js';
+
+const MODES = {
+	running: ['Running', 'Those in line are let in as slots come free.'],
+	paused: ['Paused', 'Nobody is let in. Newcomers wait in line.'],
+	draining: ['Draining', 'Nobody new joins the line. Those in it are let in.'],
+	open: ['Open', 'The room is off: everybody passes, uncounted.']
+};
+const AWAY = {
+	bounded: 'newcomers are let in by each replica within the slots that were free',
+	admit: 'everybody is let in', wait: 'nobody new is let in'
+};
+const VISITOR = /^[A-Za-z0-9_-]{22}$/;
+const words = value => value == null ? 'none' : typeof value === 'string' ? `“${value}”` : typeof value === 'number' ? number(value) : String(value);
+
+export class Room {
+	constructor(name) {
+		this.name = name;
+		this.root = document.getElementById('t-room').content.firstElementChild.cloneNode(true);
+		this.root.id = `room-${name}`;
+		this.root.tabIndex = -1;
+		this.$ = selector => this.root.querySelector(selector);
+		const title = this.$('h2');
+		title.textContent = name;
+		title.id = `title-${name}`;
+		this.root.setAttribute('aria-labelledby', title.id);
+		this.curves = [
+			new Curve('Waiting', 'waiting'), new Curve('Inside, and the cap', 'active', { limit: 'cap' }),
+			new Curve('Let in, each minute', 'admitted', { kind: 'bars' }), new Curve('Gave up, each minute', 'abandoned', { kind: 'bars' })
+		];
+		this.$('.curves .grid').append(...this.curves.map(curve => curve.element));
+		this.rows = new Map();
+		this.controls();
+	}
+
+	// The numbers of this second.
+	now(state) {
+		this.state = state;
+		const { settings, a_minute: minute } = state;
+		const figures = {
+			waiting: number(state.waiting), active: number(state.active), cap: number(settings.total_active_users),
+			wait: duration(state.wait_seconds), provisional: number(state.provisional),
+			joined: rate(minute?.joined), admitted: rate(minute?.admitted), abandoned: rate(minute?.abandoned)
+		};
+		for (const [name, text] of Object.entries(figures)) put(this.$(`[data-f=${name}]`), text);
+		const bar = this.$('progress');
+		bar.max = Math.max(settings.total_active_users, state.active || 0, 1);
+		bar.value = state.active || 0;
+		bar.setAttribute('aria-label', `${figures.active} of ${figures.cap} inside`);
+		const [word, meaning] = MODES[state.mode];
+		put(this.$('.mode'), word);
+		this.$('.mode').dataset.kind = state.mode;
+		put(this.$('.meaning'), meaning);
+		put(this.$('.health'), state.away ? 'The store is away' : `The store answers, to ${number(state.replicas)} ${state.replicas === 1 ? 'replica' : 'replicas'}`);
+		this.root.classList.toggle('away', state.away);
+		this.news(state);
+		this.changed(state);
+		for (const name of ['total_active_users', 'new_users_per_minute', 'message']) this.follow(name);
+		const { queue_all: paused, suspended } = settings;
+		this.can('pause', !paused);
+		this.can('resume', paused || state.mode === 'draining');
+		this.can('drain', paused || settings.max_waiting !== 0);
+		this.can('suspend', !suspended);
+		this.can('unsuspend', suspended);
+	}
+
+	// What changes more slowly: curves, waits, the head of the line.
+	study({ minutes, waits, line }) {
+		for (const curve of this.curves) curve.draw(minutes);
+		put(this.$('[data-f=half]'), duration(waits.half));
+		put(this.$('[data-f=most]'), duration(waits.most));
+		this.line(line);
+	}
+
+	news(state) {
+		const news = [];
+		if (state.away) news.push(`The store does not answer${state.as_of_ms ? ` since ${clock(state.as_of_ms)}` : ''}. The figures are old. Those inside stay; ${AWAY[state.on_store_failure]}.`);
+		else if (state.recovery_stage === 2) news.push(`The store was emptied: places are coming back. Nobody is called until ${clock(state.recovers_until_ms)}.`);
+		else if (state.recovery_stage === 1) news.push('The store was emptied: places are coming back. No positions are shown for a moment.');
+		if (state.shield_until_ms > state.now_ms) news.push('The shield is up: newcomers come too fast, and join from the page.');
+		if (state.settings.total_active_users === 0) news.push('The cap is 0: nobody is let in.');
+		const list = this.$('.news');
+		if ([...list.children].map(item => item.textContent).join() === news.join()) return;
+		list.replaceChildren(...news.map(text => make('li', '', text)));
+	}
+
+	changed({ changed = {}, file }) {
+		const lines = Object.entries(changed).map(([name, value]) => `${name}: ${words(value)} (file: ${words(file[name])})`);
+		const list = this.$('.changed');
+		if (!lines.length) lines.push('Nothing: all is as in the settings file.');
+		if ([...list.children].map(item => item.textContent).join() === lines.join()) return;
+		list.replaceChildren(...lines.map(text => make('li', '', text)));
+	}
+
+	// A field shows what is in force, unless somebody is typing in it.
+	follow(name) {
+		const control = this.$(`[data-control=${name}]`);
+		const field = control.querySelector('input, textarea');
+		const { settings, file, changed = {} } = this.state;
+		const value = String(settings[name] ?? '');
+		if (field.value === (field.dataset.known ?? '') && field.value !== value) field.value = value;
+		field.dataset.known = value;
+		const back = control.querySelector('.back');
+		const isOffered = name in changed && (name !== 'message' || file.message != null);
+		back.hidden = !isOffered && document.activeElement !== back;
+		put(back, `Back to the file: ${words(file[name])}`);
+	}
+
+	can(what, is) {
+		for (const button of this.root.querySelectorAll(`[data-do=${what}]`)) button.setAttribute('aria-disabled', String(!is));
+	}
+
+	async set(changes) {
+		return call('PATCH', `/${this.name}`, changes);
+	}
+
+	controls() {
+		const set = name => {
+			const control = this.$(`[data-control=${name}]`);
+			const field = control.querySelector('input, textarea');
+			const output = control.querySelector('output');
+			const send = value => tell(output, async () => {
+				const now = (await this.set({ [name]: value })).settings[name];
+				field.value = field.dataset.known = String(now ?? '');
+				return `It is ${words(now)} now.`;
+			});
+			control.addEventListener('submit', event => {
+				event.preventDefault();
+				const text = field.value.trim();
+				send(field.type === 'number' ? text === '' ? null : Number(text) : text || this.nothing(name));
+			});
+			control.querySelector('.back').addEventListener('click', () => send(null));
+			control.querySelector('[data-do=clear]')?.addEventListener('click', () => send(this.nothing(name)));
+		};
+		['total_active_users', 'new_users_per_minute', 'message'].forEach(set);
+
+		const act = (what, how) => {
+			for (const button of this.root.querySelectorAll(`[data-do=${what}]`)) {
+				const output = button.closest('.control').querySelector('output');
+				button.addEventListener('click', () => {
+					if (button.getAttribute('aria-disabled') !== 'true') tell(output, how);
+				});
+			}
+		};
+		const post = async what => MODES[(await call('POST', `/${this.name}/${what}`)).mode].join(': ');
+		act('pause', () => post('pause'));
+		act('resume', () => post('resume'));
+		act('drain', async () => await ask({
+			title: `Drain ${this.name}?`, go: 'Drain',
+			text: 'Newcomers are told that the room is full, as long as anybody waits. Those in line are let in.'
+		}) && post('drain'));
+		const suspended = async value => MODES[(await this.set({ suspended: value })).mode].join(': ');
+		act('suspend', async () => await ask({
+			title: `Suspend ${this.name}?`, go: 'Suspend', danger: true,
+			text: `Everybody passes, uncounted: those ${number(this.state.waiting)} in line, and whoever comes.`
+		}) && suspended(true));
+		act('unsuspend', () => suspended(this.state.file.suspended ? false : null));
+		act('reset', async () => await ask({
+			title: `Reset the line of ${this.name}?`, go: 'Reset the line', danger: true,
+			text: `Everybody in line, ${number(this.state.waiting)} now, loses the place. It cannot be undone.`,
+			label: `Type the room's name, ${this.name}`,
+			check: typed => typed === this.name ? '' : `That is not ${this.name}.`
+		}) && `${number((await call('POST', `/${this.name}/reset`)).removed)} places removed.`);
+
+		const look = this.$('[data-control=look]');
+		look.addEventListener('submit', event => {
+			event.preventDefault();
+			const visitor = look.querySelector('input').value.trim();
+			tell(look.querySelector('output'), () => this.look(visitor, look));
+		});
+	}
+
+	// No message; where the file has one, an empty one stands for that.
+	nothing(name) {
+		return this.state.file[name] == null ? null : '';
+	}
+
+	async look(visitor, look) {
+		const buttons = look.querySelector('.found');
+		buttons.hidden = true;
+		if (!VISITOR.test(visitor)) throw new Error('An id has 22 letters, digits, - and _.');
+		const found = await call('GET', `/${this.name}/visitors/${visitor}`);
+		const said = {
+			waiting: `In line, at place ${number(found.position)}.`,
+			called: `Called, and not here yet: until ${moment(found.ends_at_ms)}.`,
+			inside: `Inside since ${moment(found.started_at_ms)}, until ${moment(found.ends_at_ms)} if nothing renews it.`,
+			revoked: `Left or was released at ${moment(found.revoked_at_ms)}.`,
+			unknown: 'Unknown: neither in line nor inside.'
+		}[found.state];
+		const waits = found.state === 'waiting';
+		if (waits || found.state === 'inside' || found.state === 'called') {
+			buttons.hidden = false;
+			buttons.replaceChildren(...this.buttons(visitor, look.querySelector('output'), waits));
+		}
+		return said;
+	}
+
+	// What can be done with one visitor.
+	buttons(visitor, output, waits) {
+		const button = (text, how) => {
+			const made = make('button', '', text);
+			made.type = 'button';
+			made.setAttribute('aria-label', `${text.replace(' …', '')}: ${visitor}`);
+			made.addEventListener('click', () => tell(output, how));
+			return made;
+		};
+		const path = `/${this.name}/visitors/${visitor}`;
+		const move = async position => {
+			const moved = await call('POST', `${path}/move`, { position });
+			return `${visitor} is at place ${number(moved.position)} now.`;
+		};
+		const release = button('Release …', async () => await ask({
+			title: 'Release this visitor?', go: 'Release', danger: true,
+			text: `${visitor} loses the place or the session in ${this.name}.`
+		}) && await call('POST', `${path}/release`) && `${visitor} is released.`);
+		if (!waits) return [release];
+		return [
+			button('To head', () => move(1)),
+			button('To …', async () => {
+				const typed = await ask({
+					title: 'Move this visitor', go: 'Move', numeric: true, text: visitor, label: 'To which place? 1 is the head.',
+					check: text => /^[1-9]\d{0,7}$/.test(text) ? '' : 'A whole number from 1 on.'
+				});
+				return typed === null ? null : move(Number(typed));
+			}),
+			release
+		];
+	}
+
+	// Rows stay with their visitors, so that a row does not become another's under a finger.
+	line(visitors) {
+		const body = this.$('.line tbody');
+		for (const [visitor, row] of this.rows) {
+			if (visitors.includes(visitor)) continue;
+			if (row.contains(document.activeElement)) this.root.focus({ preventScroll: true });
+			row.remove();
+			this.rows.delete(visitor);
+		}
+		let at = body.firstElementChild;
+		visitors.forEach((visitor, i) => {
+			let row = this.rows.get(visitor);
+			if (!row) this.rows.set(visitor, row = this.row(visitor));
+			put(row.firstElementChild, String(i + 1));
+			if (row === at) at = at.nextElementSibling;
+			else body.insertBefore(row, at);
+		});
+		this.$('.line table').hidden = !visitors.length;
+		this.$('.line .nobody').hidden = visitors.length > 0;
+	}
+
+	row(visitor) {
+		const row = make('tr'), who = make('td'), what = make('td', 'row');
+		who.append(make('code', '', visitor));
+		what.append(...this.buttons(visitor, this.$('.line output'), true));
+		row.append(make('th'), who, what);
+		row.firstElementChild.scope = 'row';
+		return row;
+	}
+}

@@ -1,0 +1,117 @@
+"""Who is logged in at the dashboard: a session is a signed cookie, and nothing is stored.
+
+The signature's salt holds a digest of the admin token, so a new token voids every session. Keys
+rotate as in base/tokens.py: listed oldest to newest, the last signs, all verify.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+import secrets
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from itsdangerous import BadData, Signer, URLSafeSerializer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: With a hyphen, so that it is no room's cookie, whatever the room is called.
+COOKIE = "waitroom-desk"
+LIFETIME_S = 12 * 3600
+NAME_LENGTH = 64
+#: Nothing that we signed is longer; what is longer is not looked at.
+MAX_LENGTH = 2048
+#: After so many wrong tokens nobody logs in for the rest of the minute.
+MOST_FAILURES = 10
+FAILURES_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    name: str
+    #: Random; what the CSRF token is made of.
+    session: str
+    ends_s: int
+
+
+class Operators:
+    """`keys` and `token` are the settings' secret_keys and admin_token."""
+
+    def __init__(
+        self, keys: list[str], token: str, *, now_s: Callable[[], float] = time.time
+    ) -> None:
+        self._token = token
+        self._now_s = now_s
+        salt = "waitroom/desk/" + hashlib.sha256(token.encode()).hexdigest()
+        how: dict[str, Any] = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
+        self._cookies = URLSafeSerializer(keys, salt=salt, signer_kwargs=how)
+        self._csrf = Signer(keys, salt=salt + "/csrf", **how)
+        #: Sessions that were logged out of, at this replica, and when they end anyway.
+        self._ended: dict[str, int] = {}
+        self._failures = 0
+        self._failing_since_s = 0.0
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is an admin token to log in with."""
+        return bool(self._token)
+
+    @property
+    def refused_s(self) -> int:
+        """For how long nobody can log in, because too many tokens were wrong."""
+        left_s = self._failing_since_s + FAILURES_S - self._now_s()
+        is_refused = self._failures >= MOST_FAILURES and 0 < left_s <= FAILURES_S
+        return math.ceil(left_s) if is_refused else 0
+
+    def is_token(self, given: str) -> bool:
+        """In constant time. A wrong one is counted."""
+        if hmac.compare_digest(given.encode(errors="replace"), self._token.encode()):
+            return self.is_on
+        now_s = self._now_s()
+        if not 0 <= now_s - self._failing_since_s < FAILURES_S:
+            self._failing_since_s, self._failures = now_s, 0
+        self._failures += 1
+        return False
+
+    def log_in(self, name: str) -> str:
+        """The cookie's value."""
+        ends_s = int(self._now_s()) + LIFETIME_S
+        signed = self._cookies.dumps([name, secrets.token_urlsafe(16), ends_s])
+        return signed if isinstance(signed, str) else signed.decode("ascii")
+
+    def log_out(self, operator: Operator) -> None:
+        """Ends the session at this replica, for whoever has a copy of the cookie."""
+        now_s = self._now_s()
+        self._ended = {s: ends_s for s, ends_s in self._ended.items() if ends_s > now_s}
+        self._ended[operator.session] = operator.ends_s
+
+    def read(self, cookie: str | None) -> Operator | None:
+        """Whose session it is; None for whatever we did not sign, is over or was ended."""
+        if not cookie or len(cookie) > MAX_LENGTH or not self.is_on:
+            return None
+        try:
+            name, session, ends_s = self._cookies.loads(cookie)
+            operator = Operator(str(name), str(session), int(ends_s))
+        except (BadData, ValueError, TypeError):
+            # A version before or after this one may have signed other fields.
+            return None
+        return None if self.is_over(operator) else operator
+
+    def is_over(self, operator: Operator) -> bool:
+        return operator.ends_s <= self._now_s() or operator.session in self._ended
+
+    def csrf(self, operator: Operator) -> str:
+        """What the page sends along with every change: no other site's page can know it."""
+        return self._csrf.get_signature(operator.session).decode("ascii")
+
+    def is_csrf(self, operator: Operator, given: str) -> bool:
+        return self._csrf.verify_signature(operator.session, given)
+
+
+def clean_name(given: str) -> str:
+    """What an operator calls themselves, fit for the log; "" when nothing is left."""
+    return "".join(c for c in given if c.isprintable()).strip()[:NAME_LENGTH]

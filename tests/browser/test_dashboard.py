@@ -1,0 +1,401 @@
+"""The dashboard as an operator uses it: real browser, real replica, real store; no nginx."""
+
+from __future__ import annotations
+
+import re
+import urllib.error
+import urllib.request
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.processes import wait_until
+from tests.site import ADMIN_TOKEN, Site, answers, make_folder
+
+QUICK = {"total_active_users": 1, "heartbeat_interval": 1, "claim_window": 30}
+ROOMS = {"act": QUICK, "line": QUICK, "live": {**QUICK, "total_active_users": 5}}
+
+
+class Desk(Site):
+    """A site's store and its replica; visitors ask the replica itself."""
+
+    def _start(self):
+        self.folder = make_folder(self._stack)
+        self._start_redis()
+        self._start_replica(0)
+        wait_until(lambda: answers(f"{self.ops[0]}/readyz"), "the replica")
+        self.dashboard = f"{self.ops[0]}/dashboard"
+
+    def page(self, room):
+        """Where a visitor waits."""
+        return f"{self.edges[0]}/_waitroom/{room}/?next=/"
+
+    def arrive(self, room):
+        """Somebody comes, and stays where they are put."""
+        request = urllib.request.Request(f"{self.edges[0]}/_waitroom/{room}/join", method="POST")
+        with urllib.request.urlopen(request, timeout=5):
+            pass
+
+    def line(self, room):
+        rows = self.admin("GET", f"/rooms/{room}/waiting")["waiting"]
+        return [row["visitor"] for row in rows]
+
+
+@pytest.fixture(scope="module")
+def site():
+    with Desk(rooms=ROOMS) as site:
+        yield site
+
+
+@pytest.fixture
+def desk(site, visitor):
+    """Opens the dashboard, logged in."""
+
+    def make(name="Night shift", **options):
+        page = visitor(**options)
+        page.goto(site.dashboard)
+        page.get_by_label("Who are you?").fill(name)
+        page.get_by_label("Admin token").fill(ADMIN_TOKEN)
+        page.get_by_role("button", name="Log in").click()
+        expect(page.locator("#link")).to_have_text("Live")
+        return page
+
+    return make
+
+
+def room(page, name):
+    return page.locator(f"#room-{name}")
+
+
+def control(page, name, what):
+    return room(page, name).locator(f"[data-control={what}]")
+
+
+def figure(page, name, what):
+    return room(page, name).locator(f"[data-f={what}]")
+
+
+def said(page, name, what):
+    """What the control says came of it."""
+    return control(page, name, what).locator("output")
+
+
+def press(within, name):
+    within.get_by_role("button", name=name).first.click()
+
+
+def confirm(page, name, *, typed=None):
+    dialog = page.locator("dialog")
+    if typed is not None:
+        dialog.get_by_role("textbox").fill(typed)
+    press(dialog, name)
+
+
+def test_the_way_in_and_out(site, visitor):
+    """A wrong token is refused in words; the right one opens; logging out closes, also in the other
+    tab."""
+    page = visitor()
+    page.goto(site.dashboard)
+    page.get_by_label("Who are you?").fill("Ada")
+    page.get_by_label("Admin token").fill("wrong")
+    press(page, "Log in")
+    expect(page.get_by_role("alert")).to_contain_text("not the admin token")
+    page.problems.clear()  # the browser notes that the answer was a 401
+    page.get_by_label("Who are you?").fill("Ada")
+    page.get_by_label("Admin token").fill(ADMIN_TOKEN)
+    press(page, "Log in")
+    expect(page.locator("#operator")).to_have_text("Ada")
+    tab = page.context.new_page()
+    tab.goto(site.dashboard)
+    expect(tab.locator("#link")).to_have_text("Live")
+    press(page, "Log out")
+    expect(page.get_by_label("Admin token")).to_be_visible()
+    expect(tab.get_by_label("Admin token")).to_be_visible()
+    assert page.problems == []
+
+
+def test_what_is_set_is_in_force(site, desk, visitor):
+    """Cap, rate and message: what came back is shown, the room has it, whoever waits reads it; and
+    the file's values come back."""
+    page, waiting = desk(), visitor()
+    site.arrive("act")
+    waiting.goto(site.page("act"))
+    expect(waiting.locator("#position")).to_have_text("1")
+
+    cap = control(page, "act", "total_active_users")
+    cap.get_by_label("Cap").fill("-1")
+    cap.get_by_label("Cap").evaluate("field => field.form.noValidate = true")
+    press(cap, "Set")
+    expect(said(page, "act", "total_active_users")).to_contain_text(
+        "Not done: The request is not allowed: total_active_users: Input should be greater"
+    )
+    page.problems.clear()  # the browser notes that the answer was a 422
+    cap.get_by_label("Cap").fill("0")
+    press(cap, "Set")
+    expect(said(page, "act", "total_active_users")).to_have_text("✓ It is 0 now.")
+    expect(figure(page, "act", "cap")).to_have_text("0")
+    expect(room(page, "act").locator(".news")).to_contain_text("The cap is 0")
+    assert site.room("act")["settings"]["total_active_users"] == 0
+    press(cap, "Back to the file: 1")
+    expect(said(page, "act", "total_active_users")).to_have_text("✓ It is 1 now.")
+    expect(cap.get_by_label("Cap")).to_have_value("1")
+
+    rate = control(page, "act", "new_users_per_minute")
+    rate.get_by_label("Rate").fill("30")
+    rate.get_by_label("Rate").press("Enter")
+    expect(said(page, "act", "new_users_per_minute")).to_have_text("✓ It is 30 now.")
+    assert site.room("act")["changed"] == {"new_users_per_minute": 30}
+    expect(room(page, "act").locator(".changed")).to_have_text(
+        "new_users_per_minute: 30 (file: none)"
+    )
+    rate.get_by_label("Rate").fill("")
+    press(rate, "Set")
+    expect(said(page, "act", "new_users_per_minute")).to_have_text("✓ It is none now.")
+
+    message = control(page, "act", "message")
+    message.get_by_label("Message").fill("Back in <b>five</b> minutes")
+    press(message, "Show it")
+    expect(said(page, "act", "message")).to_contain_text("It is “Back in <b>five</b> minutes” now.")
+    expect(waiting.locator("#message")).to_have_text("Back in <b>five</b> minutes")
+    press(message, "Take it away")
+    expect(said(page, "act", "message")).to_have_text("✓ It is none now.")
+    expect(waiting.locator("#message")).to_be_hidden()
+    assert site.room("act")["changed"] == {}
+    assert page.problems == []
+
+
+def test_running_pausing_draining_suspending(site, desk):
+    """Each word is in force and shown; what sends people about asks first; no is no."""
+    page = desk()
+    mode = room(page, "act").locator(".mode")
+    press(room(page, "act"), "Pause")
+    expect(said(page, "act", "run")).to_contain_text("✓ Paused: Nobody is let in")
+    expect(mode).to_have_text("Paused")
+    expect(room(page, "act").get_by_role("button", name="Pause")).to_be_disabled()
+    assert site.room("act")["changed"] == {"queue_all": True}
+    press(room(page, "act"), "Resume")
+    expect(mode).to_have_text("Running")
+
+    press(room(page, "act"), "Drain")
+    confirm(page, "Cancel")
+    assert site.room("act")["mode"] == "running"
+    press(room(page, "act"), "Drain")
+    confirm(page, "Drain")
+    expect(mode).to_have_text("Draining")
+    assert site.room("act")["changed"] == {"max_waiting": 0}
+    press(room(page, "act"), "Resume")
+    expect(mode).to_have_text("Running")
+
+    press(room(page, "act"), "Suspend")
+    page.keyboard.press("Escape")
+    assert site.room("act")["mode"] == "running"
+    press(room(page, "act"), "Suspend")
+    confirm(page, "Suspend")
+    expect(mode).to_have_text("Open")
+    assert site.room("act")["changed"] == {"suspended": True}
+    press(room(page, "act"), "End it")
+    expect(mode).to_have_text("Running")
+    assert site.room("act")["changed"] == {}
+    assert page.problems == []
+
+
+def test_the_line_is_in_the_operators_hands(site, desk, visitor):
+    """Somebody is moved to the head and to a place, released from the line and from inside, and
+    the line is emptied; their pages say so."""
+    page, inside, first, second = desk(), visitor(), visitor(), visitor()
+    inside.goto(site.page("line"))
+    guest = site.admin("GET", "/rooms/line/sessions")["sessions"][0]["visitor"]
+    for waiting, place in ((first, "1"), (second, "2")):
+        waiting.goto(site.page("line"))
+        expect(waiting.locator("#position")).to_have_text(place)
+    site.arrive("line")
+    ids = site.line("line")
+    rows = room(page, "line").locator("tbody tr")
+    expect(rows.locator("code")).to_have_text(ids)
+
+    press(rows.nth(1), "To head")
+    expect(room(page, "line").locator(".line > output")).to_contain_text("is at place 1 now")
+    expect(second.locator("#position")).to_have_text("1")
+    expect(first.locator("#position")).to_have_text("2")
+    expect(rows.locator("code")).to_have_text([ids[1], ids[0], ids[2]])
+
+    press(rows.nth(0), "To: ")
+    confirm(page, "Move", typed="x")
+    expect(page.locator("dialog")).to_contain_text("A whole number from 1 on.")
+    confirm(page, "Move", typed="2")
+    expect(second.locator("#position")).to_have_text("2")
+    assert site.line("line") == ids
+
+    press(rows.nth(0), "Release")
+    expect(page.locator("dialog")).to_contain_text(ids[0])
+    confirm(page, "Release")
+    expect(first.locator("html")).to_have_attribute("data-state", "not_queued")
+    expect(rows.locator("code")).to_have_text(ids[1:])
+
+    look = control(page, "line", "look")
+    for visitor_id, words in (
+        (ids[1], "In line, at place 1."),
+        (ids[0], "Left or was released at "),
+        ("a" * 22, "Unknown: neither in line nor inside."),
+        (guest, "Inside since "),
+    ):
+        look.get_by_label("Look a visitor up").fill(visitor_id)
+        press(look, "Look up")
+        expect(look.locator("output")).to_contain_text(words)
+    press(look, "Release")
+    confirm(page, "Release")
+    expect(look.locator("output")).to_contain_text("is released")
+    expect(second.locator("html")).to_have_attribute("data-state", "admitted")
+
+    site.arrive("line")
+    press(room(page, "line"), "Reset the line")
+    confirm(page, "Reset the line", typed="lime")
+    expect(page.locator("dialog")).to_contain_text("That is not line.")
+    confirm(page, "Reset the line", typed="line")
+    expect(said(page, "line", "reset")).to_have_text("✓ 2 places removed.")
+    expect(room(page, "line").locator(".nobody")).to_be_visible()
+    assert site.line("line") == []
+    log = page.locator("#log")
+    expect(log).to_contain_text("reset the line: 2 places")
+    expect(log).to_contain_text(f"released {guest}")
+    expect(log).to_contain_text(f"moved {ids[1]} from 1 to 2")
+    assert page.problems == []
+
+
+def test_the_page_lives(site, desk):
+    """Who comes, and what others change, is seen without a reload; what somebody types stays; what
+    they call themselves is text."""
+    page = desk(name="<img src=x onerror=alert(1)>")
+    page.evaluate("window.loaded = 'once'")
+    before = int(figure(page, "live", "active").inner_text())
+    field = control(page, "live", "total_active_users").get_by_label("Cap")
+    field.fill("77")
+    site.arrive("live")
+    site.admin("PATCH", "/rooms/live", {"total_active_users": 9, "message": "<i>soon</i>"})
+    expect(figure(page, "live", "active")).to_have_text(str(before + 1))
+    expect(figure(page, "live", "cap")).to_have_text("9")
+    expect(field).to_have_value("77")
+    expect(control(page, "live", "message").get_by_label("Message")).to_have_value("<i>soon</i>")
+    expect(page.locator("#index")).to_contain_text(f"{before + 1} of 9 inside")
+    press(room(page, "live"), "Pause")
+    expect(page.locator("#log li").first).to_contain_text("<img src=x onerror=alert(1)>")
+    press(room(page, "live"), "Resume")
+    site.admin("PATCH", "/rooms/live", {"total_active_users": None, "message": None})
+    expect(page.locator("#log li").nth(2)).to_contain_text('message = "<i>soon</i>"')
+    assert page.evaluate("window.loaded") == "once"
+    assert page.locator("#log img").count() == 0
+    assert page.problems == []
+
+
+def test_by_keyboard_only(site, visitor):
+    """In, pause, resume, a question answered with no and one with yes, and out: Tab and Enter; what
+    has the focus shows it, and has it again after a question."""
+    page = visitor()
+    page.goto(site.dashboard)
+
+    def tab_to(name):
+        for _ in range(80):
+            focused = page.evaluate(
+                "(document.activeElement.getAttribute('aria-label') || "
+                "document.activeElement.textContent || '').trim()"
+            )
+            if focused.startswith(name):
+                return
+            page.keyboard.press("Tab")
+        pytest.fail(f"{name} is not reached")
+
+    page.keyboard.type("Ada")  # the first field has the focus
+    page.keyboard.press("Tab")
+    page.keyboard.type(ADMIN_TOKEN)
+    page.keyboard.press("Enter")
+    expect(page.locator("#link")).to_have_text("Live")
+    mode = room(page, "act").locator(".mode")
+    tab_to("Pause")
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    page.keyboard.press("Enter")
+    expect(mode).to_have_text("Paused")
+    tab_to("Resume")
+    page.keyboard.press("Enter")
+    expect(mode).to_have_text("Running")
+    tab_to("Drain")
+    page.keyboard.press("Enter")
+    expect(page.locator("dialog button").first).to_be_focused()
+    page.keyboard.press("Enter")  # cancel comes first
+    expect(page.locator("dialog")).to_be_hidden()
+    tab_to("Drain")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(mode).to_have_text("Draining")
+    site.admin("POST", "/rooms/act/resume")
+    page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
+    page.locator("body").press("Tab")
+    tab_to("Log out")
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Admin token")).to_be_visible()
+    assert page.problems == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_in_either_light(site, desk, scheme):
+    """390 pixels wide nothing scrolls sideways, the way in included; pause, cap and message come
+    before the curves; what is pressed is as large as a thumb; text stands out from its ground."""
+    site.arrive("line")
+    site.arrive("line")
+    page = desk(viewport={"width": 390, "height": 844}, color_scheme=scheme, has_touch=True)
+    expect(room(page, "line").locator("tbody tr")).not_to_have_count(0)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    tops = [
+        room(page, "act").locator(what).bounding_box()["y"]
+        for what in ("[data-do=pause]", "[data-control=total_active_users]",
+                     "[data-control=message]", ".curves")
+    ]  # fmt: skip
+    assert tops == sorted(tops)
+    sizes = page.locator("button:visible, input:visible, textarea:visible").evaluate_all(
+        "all => all.map(each => each.getBoundingClientRect().height)"
+    )
+    assert min(sizes) >= 44
+    ground, text = page.evaluate(
+        "(style => [style.backgroundColor, style.color])(getComputedStyle(document.body))"
+    )
+    dark, light = (sum(map(int, re.findall(r"\d+", colour))) for colour in (ground, text))
+    assert (dark < 100 and light > 650) if scheme == "dark" else (dark > 650 and light < 150)
+    press(page, "Log out")
+    expect(page.get_by_label("Admin token")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    site.admin("POST", "/rooms/line/reset")
+    assert page.problems == []
+
+
+def test_a_lost_connection_is_said_and_comes_back(site, desk):
+    """The replica goes: the figures are said to be stale and are greyed, and a control says that
+    nothing answers; it comes back: so do they, in the same page."""
+    page = desk()
+    page.evaluate("window.loaded = 'once'")
+    replica = site.replicas[0]
+    replica.stop()
+    expect(page.locator("#stale")).to_contain_text("Stale since ")
+    expect(page.locator("#link")).to_have_text("No connection")
+    figures = room(page, "act").locator(".figures")
+    expect(figures).to_have_css("opacity", "0.45")
+    press(room(page, "act"), "Pause")
+    expect(said(page, "act", "run")).to_contain_text("The replica does not answer.")
+    replica.start()
+    expect(page.locator("#link")).to_have_text("Live")
+    expect(page.locator("#stale")).to_be_hidden()
+    expect(figures).to_have_css("opacity", "1")
+    assert page.evaluate("window.loaded") == "once"
+    wait_until(lambda: answers(f"{site.ops[0]}/readyz"), "the replica")
+
+
+def test_a_store_that_is_away_is_said(site, desk):
+    """The room says so, and since when, while the page itself is live."""
+    page = desk()
+    site.redis.signal(19)  # SIGSTOP
+    try:
+        expect(room(page, "act").locator(".news")).to_contain_text("The store does not answer")
+        expect(room(page, "act")).to_have_class(re.compile("away"))
+        expect(page.locator("#link")).to_have_text("Live")
+    finally:
+        site.redis.signal(18)  # SIGCONT
+    expect(room(page, "act").locator(".news")).not_to_contain_text("The store does not answer")

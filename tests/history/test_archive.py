@@ -1,0 +1,110 @@
+"""The history stays small: what is old goes or moves, and stays without an end are closed."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import func, select
+
+from sidecar.base.errors import HistoryError
+from sidecar.base.settings import Settings
+from sidecar.store import sql
+from sidecar.store.keys import room_keys
+from sidecar.store.tables import entries, entries_archive, events, events_archive
+from sidecar.workers import archivist
+from sidecar.workers.archivist import close_stuck, tidy
+from tests.store.visitors import go_in, queue
+
+
+async def count(it, table) -> int:
+    async with sql.begin(it.history._engine) as connection:
+        found = select(func.count()).select_from(table).where(table.c.room == it.room.name)
+        return (await connection.execute(found)).scalar_one()
+
+
+def settings(it, **changed) -> Settings:
+    return Settings(secret_keys=["k" * 32], rooms={it.room.name: it.room.file_settings}, **changed)
+
+
+async def turn_ids(it):
+    """Events get the ids that the test's clock would have given them, not the real one."""
+    turned = (events.c.seq, 1000 * events.c.ms + events.c.seq), (events.c.ms, events.c.at_ms)
+    async with sql.begin(it.history._engine) as connection:
+        which = events.c.room == it.room.name
+        await connection.execute(events.update().where(which).ordered_values(*turned))
+
+
+@pytest.mark.parametrize("archive", ["drop", "move"])
+async def test_what_is_old_goes(record, database, turn, monkeypatch, archive):
+    """In batches; who is still here stays, and whoever ended a moment ago."""
+    monkeypatch.setattr(archivist, "BATCH", 3)
+    it = await record(database.url, total_active_users=1)
+    await go_in(it.room.store)
+    old = await queue(it.room.store, 5)
+    for ticket in old:
+        await it.room.store.leave(ticket.visitor)
+    [waits, late] = await queue(it.room.store, 2)
+    await it.record()
+    assert await count(it, events) == 13
+    turn.forward(2 * 3600)
+    await it.room.store.leave(late.visitor)
+    await it.record()
+    await turn_ids(it)
+    chosen = settings(it, history_retention=3600, history_archive=archive)
+    await tidy(it.room, it.history, chosen, it.metrics)
+    left = {
+        entry.visitor
+        async for entry in it.history.entries(it.room.name, from_ms=0, to_ms=2 * turn())
+    }
+    assert len(left) == 3
+    assert {waits.visitor, late.visitor} < left
+    moved = archive == "move"
+    assert await count(it, entries_archive) == (5 if moved else 0)
+    assert await count(it, events_archive) == (13 if moved else 0)
+    await tidy(it.room, it.history, chosen, it.metrics)
+    told = await count(it, events)  # of the session that ran out, and of the two in line
+    assert (await count(it, entries), told) == (3, 3)
+
+
+async def test_it_goes_on_where_it_was_stopped(record, sqlite, turn, monkeypatch):
+    """A batch is moved whole or not at all."""
+    monkeypatch.setattr(archivist, "BATCH", 2)
+    it = await record(sqlite.url, total_active_users=0)
+    for ticket in await queue(it.room.store, 5):
+        await it.room.store.leave(ticket.visitor)
+    await it.record()
+    turn.forward(2 * 3600)
+    chosen = settings(it, history_retention=3600, history_archive="move")
+    retire, calls = it.history.retire, []
+
+    async def stopped(*args, **options):
+        calls.append(args)
+        if len(calls) == 2:
+            raise HistoryError("stopped")
+        return await retire(*args, **options)
+
+    monkeypatch.setattr(it.history, "retire", stopped)
+    with pytest.raises(HistoryError):
+        await tidy(it.room, it.history, chosen, it.metrics)
+    assert (await count(it, entries), await count(it, entries_archive)) == (3, 2)
+    await tidy(it.room, it.history, chosen, it.metrics)
+    assert (await count(it, entries), await count(it, entries_archive)) == (0, 5)
+
+
+async def test_a_stay_whose_end_was_lost_is_closed(record, database, redis, turn):
+    """As stuck, and counted; whoever is in line or inside is left alone, however long."""
+    it = await record(database.url, session_duration=86_400, heartbeat_timeout=86_400)
+    inside = await go_in(it.room.store)
+    lost, waits = await queue(it.room.store, 2)
+    await it.record()
+    for _ in range(2):
+        turn.forward(3600)
+        await it.room.store.beat(waits)
+        await it.room.store.renew(inside)
+        await redis.zrem(room_keys(it.room.name)[0], lost.visitor)
+    await redis.delete(room_keys(it.room.name)[11])  # the events that would tell
+    assert await close_stuck(it.room, it.history, 3600) == 1
+    assert (await it.history.entry(it.room.name, lost.visitor)).end_reason == "stuck"
+    for visitor in (inside.visitor, waits.visitor):
+        entry = await it.history.entry(it.room.name, visitor)
+        assert (entry.ended_ms, entry.changed_ms) == (None, turn())
+    assert await close_stuck(it.room, it.history, 3600) == 0

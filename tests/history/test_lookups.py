@@ -1,0 +1,194 @@
+"""What happened to whom, and how a room did: from real stays in each kind of database."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from sqlalchemy import text
+
+from sidecar.base.errors import ConfigError
+from sidecar.core import lookups
+from sidecar.core.lookups import Period, read_period
+from sidecar.store import sql
+from tests.store.visitors import go_in, queue
+
+HOUR = 3_600_000
+
+
+@pytest.fixture
+async def busy(record, database, turn):
+    """One inside who leaves, one let in after 12 s, one who gave up, two who wait."""
+    it = await record(database.url)
+    inside = await go_in(it.room.store)
+    turn.forward(1)
+    it.waits, it.left, it.third, it.fourth = await queue(it.room.store, 4)
+    turn.forward(2)
+    for ticket in (it.waits, it.left, it.third, it.fourth):
+        await it.room.store.beat(ticket)
+    await it.room.store.leave(it.left.visitor)
+    await it.room.store.leave(inside.visitor)
+    turn.forward(10)
+    for ticket in (it.waits, it.third, it.fourth):
+        await it.room.store.beat(ticket)
+    await it.record()
+    it.period = Period(turn() - HOUR, turn() + 1)
+    return it
+
+
+async def test_one_visitors_stay_and_place_over_time(busy):
+    """The second ahead gave up, the first was called: first in the end."""
+    told = await lookups.tell_visitor(busy.history, busy.room.name, busy.third.visitor)
+    assert (told["stay"]["state"], told["stay"]["end_reason"]) == ("waiting", None)
+    assert (told["stay"]["first_position"], told["stay"]["queue_order"]) == (3, busy.third.order)
+    assert [place["position"] for place in told["places"]] == [3, 2, 1]
+    assert [event["kind"] for event in told["events"]] == ["joined"]
+    told = await lookups.tell_visitor(busy.history, busy.room.name, busy.waits.visitor)
+    assert told["stay"]["state"] == "inside"
+    assert [event["kind"] for event in told["events"]] == ["joined", "called", "admitted"]
+    assert await lookups.tell_visitor(busy.history, busy.room.name, "a" * 22) is None
+
+
+async def test_ids_that_differ_in_case_are_two_visitors(record, database, turn):
+    """MariaDB would take them for one."""
+    it = await record(database.url, total_active_users=0)
+    for visitor in ("a" * 22, "A" * 22):
+        await it.room.store.enter(visitor)
+    await it.record()
+    assert (
+        len([e async for e in it.history.entries(it.room.name, from_ms=0, to_ms=2 * turn())]) == 2
+    )
+    entry = await it.history.entry(it.room.name, "A" * 22)
+    assert (entry.visitor, entry.first_position) == ("A" * 22, 2)
+
+
+async def test_a_period_is_reported(busy):
+    """Five stays, one at once; nobody called out of order; half of those who waited are there."""
+    told = await lookups.tell_report(busy.history, busy.room.name, busy.period)
+    counts = told["stays"], told["admitted_at_once"], told["admitted_after_wait"], told["waiting"]
+    assert counts == (5, 1, 1, 2)
+    assert (told["abandoned"], told["abandonment"], told["inversions"]) == (1, 0.25, 0)
+    assert (told["wait_p50"], told["gave_up_after_p50"]) == (12, 2)
+    later = Period(busy.period.to_ms, busy.period.to_ms + HOUR)
+    assert (await lookups.tell_report(busy.history, busy.room.name, later))["stays"] == 0
+    assert await lookups.tell_report(busy.history, busy.room.name, busy.period, most=4) is None
+
+
+async def test_stays_are_listed_a_page_at_a_time(busy):
+    """By when they began; a page goes on where the one before ended."""
+
+    async def page(**options):
+        found = lookups.tell_stays(busy.history, busy.room.name, busy.period, **options)
+        return [stay["visitor"] async for stay in found]
+
+    whole = await page()
+    assert len(whole) == 5
+    assert await page(limit=2) + await page(limit=2, offset=2) + await page(offset=4) == whole
+    assert set(whole[1:]) == {t.visitor for t in (busy.waits, busy.left, busy.third, busy.fourth)}
+
+
+async def test_a_look_up_takes_one_partition(record, servers):
+    """On MariaDB: whatever the number of rooms, the others' rows are not looked at."""
+    from tests.history.databases import Mariadb
+
+    it = await record(servers(Mariadb).url, total_active_users=0)
+    [ticket] = await queue(it.room.store, 1)
+    await it.record()
+    where = f"room = '{it.room.name}' AND visitor = '{ticket.visitor}'"
+    async with sql.begin(it.history._engine) as connection:
+        for table in ("waitroom_entries", "waitroom_events"):
+            explain = text(f"EXPLAIN PARTITIONS SELECT * FROM {table} WHERE {where}")
+            row = (await connection.execute(explain)).mappings().one()
+            assert row["partitions"].startswith("p")
+            assert "," not in row["partitions"]
+            assert row["key"] in {"PRIMARY", "ix_waitroom_events_visitor"}
+
+
+# What depends on no database ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "period"),
+    [
+        (None, None, Period(1_800_000_000_000 - 24 * HOUR, 1_800_000_000_000)),
+        ("2h", "30m", Period(1_800_000_000_000 - 2 * HOUR, 1_800_000_000_000 - HOUR // 2)),
+        ("1970-01-02", "now", Period(24 * HOUR, 1_800_000_000_000)),
+        ("1970-01-02T00:00:00+01:00", "1970-01-02T00:00Z", Period(23 * HOUR, 24 * HOUR)),
+    ],
+)
+def test_periods_are_read(start, end, period):
+    """Times with and without a zone, and how long ago."""
+    assert read_period(start, end, now_ms=1_800_000_000_000) == period
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "named"),
+    [
+        ("soon", None, "from: write a time"),
+        (None, "2026-13-01", "to: write a time"),
+        ("1h", "2h", "from: must be before to"),
+        ("9" * 400 + "d", None, "from: write a time"),
+    ],
+)
+def test_a_wrong_period_is_named(start, end, named):
+    """And what may be written instead."""
+    with pytest.raises(ConfigError, match=named):
+        read_period(start, end, now_ms=1_800_000_000_000)
+
+
+def test_csv_has_a_header_and_no_formulas():
+    """What a spreadsheet would calculate is text."""
+    written = lookups.as_csv(
+        [{"by": "=1+1", "n": -3, "none": None}, {"by": "x,y", "n": 1, "none": 2}]
+    )
+    rows = list(csv.DictReader(io.StringIO(written)))
+    assert rows == [{"by": "'=1+1", "n": "-3", "none": ""}, {"by": "x,y", "n": "1", "none": "2"}]
+    assert lookups.as_csv([]) == ""
+
+
+# Through the ops listener -------------------------------------------------------------------------
+
+
+async def test_the_ops_listener_answers(record, sqlite, turn, aiohttp_client):
+    """JSON and CSV, for the token's bearer; what is wrong is named; without a history too."""
+    from sidecar.base.settings import Settings
+    from sidecar.core.rooms import Rooms
+    from sidecar.web.routes import ops_app
+
+    token = {"Authorization": "Bearer admin-token-for-tests"}
+    it = await record(sqlite.url, total_active_users=0)
+    [ticket] = await queue(it.room.store, 1)
+    await it.room.store.configure({"message": "soon"}, by="night shift")
+    await it.record()
+    turn.forward(1)
+    settings = Settings(
+        secret_keys=["k" * 32],
+        admin_token="admin-token-for-tests",
+        rooms={it.room.name: it.room.file_settings},
+    )
+    args = settings, Rooms([it.room]), it.metrics, []
+    ops = await aiohttp_client(ops_app(*args, it.history))
+    bare = await aiohttp_client(ops_app(*args))
+
+    async def get(path, client=ops, headers=token):
+        reply = await client.get(f"/admin/rooms/{it.room.name}/{path}", headers=headers)
+        return reply.status, reply.content_type, await reply.text()
+
+    status, _, body = await get(f"visitors/{ticket.visitor}/history")
+    assert (status, json.loads(body)["stay"]["state"]) == (200, "waiting")
+    status, kind, body = await get("stays?format=csv")
+    assert (status, kind, body.count("\n")) == (200, "text/csv", 2)
+    assert (
+        json.loads((await get("stays?from=2h&limit=1"))[2])["stays"][0]["visitor"] == ticket.visitor
+    )
+    assert json.loads((await get("report"))[2])["stays"] == 1
+    status, _, body = await get("changes?from=1970-01-01&to=2100-01-01")
+    assert json.loads(body)["changes"][0]["by"] == "night shift"
+    assert (await get(f"visitors/{'a' * 22}/history"))[0] == 404
+    assert (await get("report?from=never"))[0] == 422
+    assert (await get("report?format=xml"))[0] == 422
+    assert (await get("report", headers={}))[0] == 401
+    status, _, body = await get("report", client=bare)
+    assert (status, "set history" in body) == (404, True)
