@@ -74,6 +74,7 @@ def write_replica(folder: Path, number: int, ops_port: int) -> Path:
         f'store = "unix://{folder}/redis.sock"',
         f'edge_listen = "unix:{folder}/edge-{number}.sock"',
         f'ops_listen = "127.0.0.1:{ops_port}"',
+        f'history = "sqlite:///{folder}/history.db"',
     ]
     config.write_text("\n".join(lines) + "\n" + (DEMO / "waitroom.toml").read_text())
     tomllib.loads(config.read_text())
@@ -122,6 +123,8 @@ def greet(port: int, ops_port: int) -> None:
         f"\n  The shop is open: {url}   (two fit in; Ctrl-C stops all)\n"
         f"  Bring visitors:   {crowd}\n"
         "  See the room:     .venv/bin/waitroom rooms --config .run/waitroom.toml list\n"
+        "  Afterwards:       .venv/bin/waitroom report --config .run/waitroom.toml shop\n"
+        f"  Dashboard:        http://localhost:{ops_port}/dashboard   (token: demo-admin-token)\n"
         f"  Metrics:          http://localhost:{ops_port}/metrics\n",
         flush=True,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,7 @@ def open_database(url: str) -> AsyncEngine:
 def _engine(url: URL) -> AsyncEngine:
     kind = url.get_backend_name()
     if kind == "sqlite":
+        _check_file(Path(url.database or ""))
         engine = create_async_engine(url)
         event.listen(engine.sync_engine, "connect", _prepare_sqlite)
         return engine
@@ -65,6 +67,16 @@ def _engine(url: URL) -> AsyncEngine:
     return create_async_engine(
         url, isolation_level="READ COMMITTED", pool_pre_ping=True, pool_size=4, **options
     )
+
+
+def _check_file(file: Path) -> None:
+    """Raises ConfigError where SQLite could not make or write it."""
+    folder = file.absolute().parent
+    if not folder.is_dir():
+        raise ConfigError([f"history: {folder} is no folder; make it first"])
+    for path in (folder, file):
+        if path.exists() and not os.access(path, os.W_OK):
+            raise ConfigError([f"history: {path} cannot be written by this user"])
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

@@ -68,7 +68,7 @@ def ops_app(
             web.get("/healthz", ops.healthz),
             web.get("/readyz", ops.readyz),
             web.get("/metrics", ops.metrics),
-            web.get("/dashboard", dashboard.page),
+            web.get("/dashboard{slash:/?}", dashboard.page),
             web.get("/dashboard/session", dashboard.session),
             web.get("/dashboard/events", dashboard.events, allow_head=False),
             web.post("/dashboard/login", login.log_in),

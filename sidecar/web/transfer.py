@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 from aiohttp import web
 
-from sidecar.base.errors import ConfigError
+from sidecar.base.errors import ConfigError, StoreError
 from sidecar.base.model import Outside
 from sidecar.base.rooms import RoomSettings
 from sidecar.base.tokens import is_visitor
@@ -21,6 +24,8 @@ from sidecar.web.keys import ROOMS
 from sidecar.web.problems import problem
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from sidecar.core.rooms import Room
     from sidecar.store.transfer import Row
 
@@ -33,6 +38,10 @@ _ADDRESS = re.compile(r"[A-Za-z0-9_-]{16}~([A-Za-z0-9_-]{22})")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 #: What the scripts count with: doubles.
 _MOST = 2**53
+#: For as long as it takes to notice that a store is back.
+_TRIES, _PAUSE_S = 5, 1.0
+
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -51,7 +60,7 @@ async def export_room(request: web.Request) -> web.Response:
             raise ConfigError(["cursor: give the one that the last page named as next"])
         lines, kind, at = [], match[1], int(match[2])
     for _ in range(_PAGES):
-        pages, at = await room.store.transfer.page(kind, at)
+        pages, at = await patiently(partial(room.store.transfer.page, kind, at))
         lines += [{"kind": kind, "rows": rows} for rows in pages]
         if at == 0:
             following = READ_ORDER.index(kind) + 1
@@ -94,10 +103,21 @@ async def import_room(request: web.Request) -> web.Response:
         case str() as kind if kind in WRITE_ORDER:
             read_ms = _whole(step.get("exported_at_ms"), "exported_at_ms")
             rows = _read_rows(kind, step.get("rows"))
-            added = await room.store.transfer.write(kind, rows, read_ms=read_ms) if rows else 0
+            write = partial(room.store.transfer.write, kind, rows, read_ms=read_ms)
+            added = await patiently(write)
             return web.json_response({"room": room.name, "added": added})
         case _:
             raise ConfigError([f"kind: one of begin, {', '.join(WRITE_ORDER)}, end"])
+
+
+async def patiently(call: Callable[[], Awaitable[T]]) -> T:
+    """A call that may be done twice, again where the store did not answer: among thousands one may
+    well be slow, and that must not end them."""
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(StoreError):
+            return await call()
+        await asyncio.sleep(_PAUSE_S)
+    return await call()
 
 
 async def _begin(request: web.Request, room: Room, head: dict[str, Any]) -> web.Response:

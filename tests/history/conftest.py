@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from sidecar.store.history import History
 from sidecar.store.rooms import RoomStore
 from sidecar.store.stream import EventStream
 from sidecar.workers.recorder import Recorder
-from tests.conftest import new_room_name
+from tests.conftest import Time, new_room_name
 from tests.history.databases import Mariadb, Postgresql, Sqlite
 
 PARTITIONS = 16
@@ -65,6 +66,11 @@ class Recorded:
     history: History
     recorder: Recorder
     metrics: Metrics
+    turn: Time
+
+    def turn_to_now(self) -> None:
+        """For what compares with the real time."""
+        self.turn.now_ms = time.time_ns() // 1_000_000 - 60_000
 
     async def record(self) -> int:
         """All that waits to be written. How many events."""
@@ -120,6 +126,6 @@ def record(redis, turn, open_history):
         room = Room(name, file, Tokens(name, ["k" * 32], clock), store, clock)
         metrics, history = Metrics(), await open_history(url)
         stream = EventStream(redis, name, owner=owner, timeout_s=5)
-        return Recorded(room, stream, history, Recorder(history, metrics), metrics)
+        return Recorded(room, stream, history, Recorder(history, metrics), metrics, turn)
 
     return make

@@ -43,6 +43,13 @@ async def receiver():
     await receiver.stop()
 
 
+@pytest.fixture
+async def quick():
+    quick = await Receiver().start()
+    yield quick
+    await quick.stop()
+
+
 @dataclass
 class Pauses:
     """The couriers' time: a pause is over at once, and the clock is that much later."""
@@ -434,12 +441,11 @@ async def test_too_many_drop_the_oldest(monkeypatch, receiver, brought):
     assert receiver.ids == ["n0", "n3", "n4", "n5"]
 
 
-async def test_one_that_hangs_delays_no_other_and_no_stop(monkeypatch, world, receiver):
+async def test_one_that_hangs_delays_no_other_and_no_stop(monkeypatch, world, receiver, quick):
     """Others get everything meanwhile; a stop does not wait for it, and says what is left."""
     monkeypatch.setattr(couriers, "TIMEOUT_S", 1000)
     monkeypatch.setattr(notifiers, "LOOK_S", 0.01)
     receiver.answers = [None]
-    quick = await Receiver().start()
     replica = world.replica()
     hooks = {"slow": Webhook(url=receiver.url), "quick": Webhook(url=quick.url)}
     work = notify_forever(Rooms([replica.room]), hooks, replica.metrics, world.redis, timeout_s=5)
@@ -458,7 +464,6 @@ async def test_one_that_hangs_delays_no_other_and_no_stop(monkeypatch, world, re
             await task
     assert logs[-1]["event"] == "webhooks_undelivered"
     assert logs[-1]["count"] == 2
-    await quick.stop()
 
 
 async def test_the_log_shows_no_address(receiver, brought):

@@ -1,4 +1,4 @@
--- Brings in a room from another store, at most 500 members a time. Doing it twice equals once:
+-- Brings in a room from another store, some members at a time. Doing it twice equals once:
 -- an order that this store knows stays, a session lasts as long as either store promised, who left
 -- in either has left. While it comes in, and a recovery window longer, nobody is called.
 -- ARGV    3 kind: begin, stats, or a sorted set's name  4 when the other store was read, ms

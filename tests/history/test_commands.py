@@ -1,0 +1,102 @@
+"""waitroom migrate, report and history, as an operator runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from sidecar.cli import main
+from tests.history.databases import Sqlite
+from tests.store.visitors import queue
+
+
+@pytest.fixture
+def waitroom(tmp_path):
+    """Runs a command with a configuration of two rooms and an SQLite history."""
+    config = tmp_path / "waitroom.toml"
+    config.write_text(
+        f'secret_keys = ["{"k" * 32}"]\nhistory = "{Sqlite(tmp_path).url}"\n'
+        "[rooms.shop]\ntotal_active_users = 1\n"
+    )
+
+    def run(*words, of=config):
+        return CliRunner().invoke(main, [*words[:1], "--config", str(of), *words[1:]])
+
+    return run
+
+
+def test_tables_are_made_once(waitroom):
+    """The second time says that they are there."""
+    assert waitroom("migrate").stdout == "The history's tables were made (revision 0001).\n"
+    assert "are up to date" in waitroom("migrate").stdout
+
+
+async def test_a_report_can_be_read(waitroom, record, tmp_path):
+    """As text, JSON and CSV; stays and what operators did too."""
+
+    async def ask(*words):
+        return (await asyncio.to_thread(waitroom, *words)).stdout
+
+    it = await record(Sqlite(tmp_path).url, name="shop", total_active_users=0)
+    it.turn_to_now()
+    tickets = await queue(it.room.store, 3)
+    it.turn.forward(1)
+    await it.room.store.leave(tickets[0].visitor)
+    await it.room.store.configure({"message": "soon"}, by="night shift")
+    await it.record()
+    text = await ask("report", "shop")
+    assert "Stays that began                     3" in text
+    assert "gave up in line                    1  33.3% of those who joined the line" in text
+    assert "all were called in order" in text
+    assert json.loads(await ask("report", "shop", "--format", "json"))["waiting"] == 2
+    assert (await ask("report", "shop", "--format", "csv")).count("\n") == 2
+    header, *lines = (await ask("history", "stays", "shop", "--from", "1h")).splitlines()
+    assert header.startswith("visitor,queue_order,")
+    assert {line.partition(",")[0] for line in lines} == {ticket.visitor for ticket in tickets}
+    assert 'night shift  change {"message": "soon"}' in await ask("history", "changes", "shop")
+    told = json.loads(await ask("history", "visitor", "shop", tickets[2].visitor))
+    assert told["places"][0]["position"] == 3
+    assert told["places"][-1]["position"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("report", "nope"), "no room is named 'nope'; there are shop"),
+        (("report", "shop", "--from", "soon"), "--from: write a time such as"),
+        (("history", "visitor", "shop", "x"), "that is no visitor's id"),
+        (("history", "visitor", "shop", "a" * 22), "nothing was recorded of"),
+    ],
+)
+def test_a_mistake_is_named(waitroom, words, said):
+    """Exit 1, and what is wrong; no traceback."""
+    done = waitroom(*words)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert said in done.stderr
+    assert isinstance(done.exception, SystemExit)
+
+
+@pytest.mark.parametrize(
+    ("history", "said"),
+    [
+        ("", "history: names no database; set it"),
+        ("sqlite:////nowhere/at/all.db", "history: /nowhere/at is no folder"),
+        ("mariadb://root:hidden@127.0.0.1:1/x", "the history's database"),
+        ("oracle://x", "history: write sqlite:///path, mysql://"),
+    ],
+)
+def test_a_database_that_cannot_be_used_is_named(waitroom, tmp_path, history, said):
+    """Without the password."""
+    config = tmp_path / "other.toml"
+    config.write_text(
+        f'secret_keys = ["{"k" * 32}"]\nhistory = "{history}"\n'
+        "[rooms.shop]\ntotal_active_users = 1\n"
+    )
+    done = waitroom("migrate", of=config)
+    assert done.exit_code == 1
+    assert said in done.stderr
+    assert "hidden" not in done.stderr
+    assert isinstance(done.exception, SystemExit)
