@@ -8,8 +8,9 @@ import os
 import secrets
 import signal
 import stat
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import structlog
 from aiohttp import web
@@ -45,6 +46,11 @@ BACKLOG = 4096
 MAX_FIELD = 65_536
 #: What a request that came just before the stop may still take, seconds.
 DRAIN_S = 5.0
+
+#: Before a worker that failed is started again, seconds.
+REST_S = 5.0
+
+Worker: TypeAlias = Callable[[], Awaitable[None]]
 
 log = structlog.get_logger()
 
@@ -83,18 +89,22 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
         stack.push_async_callback(close, redis)
         if not await refresh_once(rooms, metrics):
             log.warning("store_away", hint="newcomers wait until the store answers")
-        works = [refresh_forever(rooms, metrics), sweep_forever(rooms, metrics)]
+        workers: dict[str, Worker] = {
+            "refresher": lambda: refresh_forever(rooms, metrics),
+            "sweeper": lambda: sweep_forever(rooms, metrics),
+        }
         if history is not None:
-            stack.push_async_callback(history.close)
-            works.append(record_forever(rooms, make_streams(settings, redis), history, metrics))
-            works.append(tidy_forever(rooms, history, settings, metrics))
+            past, streams = history, make_streams(settings, redis)
+            stack.push_async_callback(past.close)
+            workers["recorder"] = lambda: record_forever(rooms, streams, past, metrics)
+            workers["archivist"] = lambda: tidy_forever(rooms, past, settings, metrics)
         if settings.webhooks:
-            timeout_s = settings.store_timeout
-            works.append(
-                notify_forever(rooms, settings.webhooks, metrics, redis, timeout_s=timeout_s)
+            hooks, timeout_s = settings.webhooks, settings.store_timeout
+            workers["notifier"] = lambda: notify_forever(
+                rooms, hooks, metrics, redis, timeout_s=timeout_s
             )
-        for work in works:
-            task = asyncio.create_task(work)
+        for name, worker in workers.items():
+            task = asyncio.create_task(keep_at_work(name, worker))
             stack.push_async_callback(_stop, task)
         static = settings.static_dir or find_static()
         if not (static / "waiting.html").is_file():
@@ -114,6 +124,17 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
             stack.push_async_callback(runner.cleanup)
             await _listen(runner, address)
         yield rooms
+
+
+async def keep_at_work(name: str, worker: Worker, *, rest_s: float = REST_S) -> None:
+    """Runs a worker, and again a moment after it failed: an error that nobody foresaw must not
+    end it for good, and the visitors' requests do not depend on it."""
+    while True:
+        try:
+            await worker()
+        except Exception:
+            log.exception("worker_failed", worker=name, again_in_seconds=rest_s)
+        await asyncio.sleep(rest_s)
 
 
 def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> Rooms:

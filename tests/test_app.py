@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from sidecar.app import without_secrets
+from sidecar.app import keep_at_work, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -24,3 +26,25 @@ from sidecar.app import without_secrets
 def test_no_secret_is_logged(store, said):
     assert without_secrets(store) == said
     assert "secret" not in said
+
+
+async def test_a_worker_that_failed_is_started_again(capsys):
+    """With its traceback in the log; and it ends when the replica stops."""
+    runs = []
+
+    async def worker():
+        runs.append(len(runs))
+        if len(runs) < 3:
+            raise ZeroDivisionError("a mistake of ours")
+        await asyncio.sleep(60)
+
+    task = asyncio.create_task(keep_at_work("recorder", worker, rest_s=0))
+    async with asyncio.timeout(5):
+        while len(runs) < 3:
+            await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    said = "".join(capsys.readouterr())
+    assert said.count("worker=recorder") == 2
+    assert "a mistake of ours" in said

@@ -1,6 +1,6 @@
 // Figures in words, and curves as SVG.
 
-const whole = new Intl.NumberFormat('en');
+const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 const tenths = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
 const NONE = '–';
 

@@ -252,9 +252,10 @@ export class Room {
 	}
 
 	row(visitor) {
-		const row = make('tr'), who = make('td'), what = make('td', 'row');
+		const row = make('tr'), who = make('td'), what = make('td'), buttons = make('div', 'row');
 		who.append(make('code', '', visitor));
-		what.append(...this.buttons(visitor, this.$('.line output'), true));
+		buttons.append(...this.buttons(visitor, this.$('.line output'), true));
+		what.append(buttons);
 		row.append(make('th'), who, what);
 		row.firstElementChild.scope = 'row';
 		return row;
