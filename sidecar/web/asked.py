@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sidecar.core.rooms import Room
 
 LIST_LIMIT = 1000
+MAX_OFFSET = 10**9
 
 
 def room_of(request: web.Request) -> Room:
@@ -33,9 +34,10 @@ def visitor_of(request: web.Request) -> str:
 def page_of(request: web.Request) -> tuple[int, int]:
     """Offset and limit."""
     problems, numbers = [], []
-    for name, default, most in (("offset", 0, 10**9), ("limit", 100, LIST_LIMIT)):
+    for name, default, most in (("offset", 0, MAX_OFFSET), ("limit", 100, LIST_LIMIT)):
         text = request.query.get(name, str(default))
-        if text.isascii() and text.isdigit() and int(text) <= most:
+        # Not more digits than Python would read.
+        if text.isascii() and text.isdigit() and len(text) <= 100 and int(text) <= most:
             numbers.append(int(text))
         else:
             problems.append(f"{name}: a whole number from 0 to {most} (got {text[:40]!r})")
@@ -50,5 +52,5 @@ async def object_of(request: web.Request) -> dict[str, Any]:
     except (ValueError, LookupError, RecursionError):
         raise ConfigError(["the body is not JSON"]) from None
     if not isinstance(body, dict):
-        raise ConfigError(["the body must be a JSON object of settings"])
+        raise ConfigError(["the body must be a JSON object"])
     return body

@@ -7,7 +7,7 @@ import contextlib
 from aiohttp import web
 
 from sidecar.web import desk
-from sidecar.web.keys import LIVE, OPERATORS, STOPPING
+from sidecar.web.keys import HISTORY, LIVE, OPERATORS, STOPPING
 from sidecar.web.login import is_same_origin, operator_of
 from sidecar.web.problems import problem
 
@@ -34,11 +34,16 @@ async def asset(request: web.Request) -> web.Response:
 
 
 async def session(request: web.Request) -> web.Response:
-    """Who is logged in, and what the page sends along with every change."""
+    """Who is logged in, what the page sends along with every change, and whether a history is
+    kept."""
     operator = operator_of(request)
     if operator is None:
         return problem(401, "Nobody is logged in")
-    told = {"operator": operator.name, "csrf": request.app[OPERATORS].csrf(operator)}
+    told = {
+        "operator": operator.name,
+        "csrf": request.app[OPERATORS].csrf(operator),
+        "history": HISTORY in request.app,
+    }
     return web.json_response(told, headers=desk.HEADERS)
 
 

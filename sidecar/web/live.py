@@ -100,7 +100,10 @@ class Live:
 
     def _look(self) -> None:
         """Costs the store nothing: the refresher asks it every second anyway."""
-        self._now = _event("now", {"rooms": [self._describe(room) for room in self._rooms]})
+        try:
+            self._now = _event("now", {"rooms": [self._describe(room) for room in self._rooms]})
+        except Exception:  # the next second may do better, and the viewers stay
+            log.exception("dashboard")
         revisions = {r.name: r.snapshot.revision for r in self._rooms if r.snapshot}
         if revisions != self._revisions:
             self._revisions = revisions

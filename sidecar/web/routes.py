@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from sidecar.web import admin, check, dashboard, gate, history, keys, login, ops, transfer, waiting
+from sidecar.web import (
+    admin,
+    check,
+    dashboard,
+    gate,
+    history,
+    keys,
+    login,
+    openapi,
+    ops,
+    transfer,
+    waiting,
+)
 from sidecar.web.live import Live
 from sidecar.web.operators import Operators
 from sidecar.web.page import Page
@@ -68,6 +80,7 @@ def ops_app(
             web.get("/healthz", ops.healthz),
             web.get("/readyz", ops.readyz),
             web.get("/metrics", ops.metrics),
+            web.get("/openapi.json", openapi.show),
             web.get("/dashboard{slash:/?}", dashboard.page),
             web.get("/dashboard/session", dashboard.session),
             web.get("/dashboard/events", dashboard.events, allow_head=False),

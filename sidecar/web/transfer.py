@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import math
 import re
 from functools import partial
@@ -20,7 +19,7 @@ from sidecar.base.rooms import RoomSettings
 from sidecar.base.tokens import is_visitor
 from sidecar.store.transfer import FORMAT, PAGE, READ_ORDER, WRITE_ORDER, stats_rows
 from sidecar.web.admin import operator
-from sidecar.web.keys import ROOMS
+from sidecar.web.asked import object_of, room_of
 from sidecar.web.problems import problem
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ log = structlog.get_logger()
 async def export_room(request: web.Request) -> web.Response:
     """Lines of a file, and the cursor of the next ones (null: these are the last). The first page
     is what is asked for without one: it begins with the head, and has the settings and numbers."""
-    room = _room(request)
+    room = room_of(request)
     cursor = request.query.get("cursor")
     if cursor is None:
         lines = await _head(room)
@@ -89,8 +88,8 @@ async def import_room(request: web.Request) -> web.Response:
     """One step: {"kind": "begin", "head": …} checks the head and pauses the room; a line of the
     file, with exported_at_ms; {"kind": "end", "head": …} gives the room the settings of the
     file, and with that ends the pause, unless the file says queue_all itself."""
-    room = _room(request)
-    step = await _json_object(request)
+    room = room_of(request)
+    step = await object_of(request)
     match step.get("kind"):
         case "begin":
             return await _begin(request, room, _read_head(room, step))
@@ -207,17 +206,3 @@ def _whole(value: Any, where: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST:
         raise ConfigError([f"{where}: must be a whole number"])
     return value
-
-
-def _room(request: web.Request) -> Room:
-    return request.app[ROOMS].get(request.match_info["room"])
-
-
-async def _json_object(request: web.Request) -> dict[str, Any]:
-    try:
-        body = json.loads(await request.text())
-    except (ValueError, LookupError, RecursionError):
-        raise ConfigError(["the body is not JSON"]) from None
-    if not isinstance(body, dict):
-        raise ConfigError(["the body must be a JSON object"])
-    return body

@@ -73,11 +73,11 @@ class Recorder:
                     log.debug("record_failed", room=room.name, error=str(error))
                 except HistoryError as error:
                     self._failed(room, error)
+                    await self._give_up(stream)  # another replica may reach the database
                     rest_s, retry_s = retry_s, min(2 * retry_s, RETRY_MOST_S)
                 await asyncio.sleep(rest_s * random.uniform(0.9, 1.1))  # noqa: S311
         finally:
-            with contextlib.suppress(StoreError):
-                await stream.give_up()
+            await self._give_up(stream)
 
     async def record(self, room: Room, stream: EventStream) -> int:
         """One batch: how many events it had. Raises StoreError and HistoryError."""
@@ -96,6 +96,10 @@ class Recorder:
             self._is_away = False
             log.warning("history_back", room=room.name)
         return len(batch.events)
+
+    async def _give_up(self, stream: EventStream) -> None:
+        with contextlib.suppress(StoreError):
+            await stream.give_up()
 
     def _has_work(self, room: Room) -> bool:
         return room.snapshot is not None and room.snapshot.events > 0

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
-import urllib.error
+import subprocess
+import sys
 import urllib.request
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.processes import wait_until
-from tests.site import ADMIN_TOKEN, Site, answers, make_folder
+from tests.site import ADMIN_TOKEN, SECRET, Site, answers, make_folder
 
 QUICK = {"total_active_users": 1, "heartbeat_interval": 1, "claim_window": 30}
 ROOMS = {"act": QUICK, "line": QUICK, "live": {**QUICK, "total_active_users": 5}}
@@ -22,9 +25,21 @@ class Desk(Site):
     def _start(self):
         self.folder = make_folder(self._stack)
         self._start_redis()
+        self._settings["history"] = f"sqlite:///{self.folder}/history.db"
+        self._make_history()
         self._start_replica(0)
         wait_until(lambda: answers(f"{self.ops[0]}/readyz"), "the replica")
         self.dashboard = f"{self.ops[0]}/dashboard"
+
+    def _make_history(self):
+        environment = {
+            "PATH": os.environ["PATH"],
+            "WAITROOM_HISTORY": self._settings["history"],
+            "WAITROOM_SECRET_KEYS": SECRET,
+            "WAITROOM_ROOMS__ACT__TOTAL_ACTIVE_USERS": "1",
+        }
+        command = [str(Path(sys.executable).parent / "waitroom"), "migrate"]
+        subprocess.run(command, cwd=self.folder, env=environment, check=True, timeout=60)
 
     def page(self, room):
         """Where a visitor waits."""
@@ -206,8 +221,8 @@ def test_running_pausing_draining_suspending(site, desk):
 
 
 def test_the_line_is_in_the_operators_hands(site, desk, visitor):
-    """Somebody is moved to the head and to a place, released from the line and from inside, and
-    the line is emptied; their pages say so."""
+    """Somebody is moved to the head and to a place, released from the line and from inside, looked
+    up with what happened to them, and the line is emptied; their pages say so."""
     page, inside, first, second = desk(), visitor(), visitor(), visitor()
     inside.goto(site.page("line"))
     guest = site.admin("GET", "/rooms/line/sessions")["sessions"][0]["visitor"]
@@ -248,6 +263,8 @@ def test_the_line_is_in_the_operators_hands(site, desk, visitor):
         look.get_by_label("Look a visitor up").fill(visitor_id)
         press(look, "Look up")
         expect(look.locator("output")).to_contain_text(words)
+    expect(look.locator(".past")).to_contain_text("admitted, at_once")
+    page.problems.clear()  # the browser notes that nothing is recorded of the unknown one: a 404
 
     press(room(page, "line"), "Reset the line")
     confirm(page, "Reset the line", typed="lime")

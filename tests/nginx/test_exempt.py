@@ -72,6 +72,7 @@ def test_an_exempt_verdict_is_nobody_elses(site, exempt):
      "/full/feed/..%2fx", "/full?/full/feed/"],
 )  # fmt: skip
 def test_a_path_that_leads_elsewhere_is_not_exempt(site, path):
+    """However it is written."""
     assert Visitor(site.url).get(path).waits
 
 

@@ -37,7 +37,7 @@ def contents(site) -> dict[bytes, int]:
         return {
             key: getattr(store, sizes[store.type(key)])(key)
             for key in store.keys()  # noqa: SIM118 - a command of the store
-            if key.rpartition(b":")[2] not in {b"stats", b"sweeping"}
+            if key.rpartition(b":")[2] not in {b"stats", b"sweeping", b"minutes"}
         }
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import urllib.error
 from contextlib import ExitStack
+from urllib.parse import quote
 
 import pytest
 from click.testing import CliRunner
@@ -448,8 +450,6 @@ def test_what_is_no_whole_file_of_this_room_changes_nothing(sites):
 )  # fmt: skip
 def test_a_wrong_step_is_refused(sites, step):
     """422, and nothing changed."""
-    import urllib.error
-
     before = sites[1].room()["revision"]
     with pytest.raises(urllib.error.HTTPError) as caught:
         sites[1].admin("POST", "/rooms/shop/import", step)
@@ -461,9 +461,7 @@ def test_a_wrong_step_is_refused(sites, step):
 @pytest.mark.parametrize("cursor", ["", "x", "waiting", "waiting-x", "config-0", "waiting--1",
                                     "waiting-99999999999999999999", "waiting-\u0661"])  # fmt: skip
 def test_a_cursor_of_ones_own_making_is_refused(sites, cursor):
-    import urllib.error
-    from urllib.parse import quote
-
+    """422, before the store is asked."""
     with pytest.raises(urllib.error.HTTPError) as caught:
         sites[0].admin("GET", f"/rooms/shop/export?cursor={quote(cursor)}")
     assert caught.value.code == 422

@@ -59,6 +59,8 @@ async def test_the_token_and_a_name_open_a_session(site):
     assert attributes == [f"Max-Age={LIFETIME_S}", "Path=/", "HttpOnly", "SameSite=Strict"]
     page = await site.ops.get("/dashboard", headers={"Cookie": cookie})
     assert "desk.js" in await page.text()
+    page = await site.ops.get("/dashboard/", headers={"Cookie": cookie})
+    assert "desk.js" in await page.text()
     assert "desk.js" not in await (await site.ops.get("/dashboard")).text()
     secure = await log_in(site, headers={"X-Forwarded-Proto": "https"})
     assert secure.headers["Set-Cookie"].endswith("; Secure")

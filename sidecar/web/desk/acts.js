@@ -1,6 +1,6 @@
 // What the controls do: calls to /admin/, and the questions before them.
 
-export const session = { csrf: '' };
+export const session = { csrf: '', history: false };
 
 // The call's document. Throws an Error with the problem's text.
 export async function call(method, path, body) {

@@ -19,8 +19,8 @@ async function connect() {
 	try {
 		const reply = await fetch('/dashboard/session', { cache: 'no-store', signal: AbortSignal.timeout(5000) });
 		if (reply.status === 401) return location.reload(); // to the way in
-		const { operator, csrf } = await reply.json();
-		session.csrf = csrf;
+		const { operator, csrf, history } = await reply.json();
+		Object.assign(session, { csrf, history });
 		put($('operator'), operator);
 	} catch (error) {
 		return lose();

@@ -1,6 +1,6 @@
 // One room's card: built once from the template, brought up to date with every event.
 
-import { ask, call, tell } from './acts.js';
+import { ask, call, session, tell } from './acts.js';
 import { Curve, clock, duration, make, moment, number, put, rate } from './draw.js';
 
 const MODES = {
@@ -180,7 +180,9 @@ export class Room {
 
 	async look(visitor, look) {
 		const buttons = look.querySelector('.found');
+		const past = look.querySelector('.past');
 		buttons.hidden = true;
+		past.replaceChildren();
 		if (!VISITOR.test(visitor)) throw new Error('An id has 22 letters, digits, - and _.');
 		const found = await call('GET', `/${this.name}/visitors/${visitor}`);
 		const said = {
@@ -195,7 +197,21 @@ export class Room {
 			buttons.hidden = false;
 			buttons.replaceChildren(...this.buttons(visitor, look.querySelector('output'), waits));
 		}
+		if (session.history) past.replaceChildren(...await this.past(visitor));
 		return said;
+	}
+
+	// What happened to somebody, where a history is kept and knows them.
+	async past(visitor) {
+		try {
+			const { events } = await call('GET', `/${this.name}/visitors/${visitor}/history`);
+			return events.map(({ at, kind, why, position, by, detail }) => {
+				const what = [kind, why, position && `place ${number(Number(position))}`, by && `by ${by}`, detail];
+				return make('li', '', `${moment(Date.parse(at))}  ${what.filter(Boolean).join(', ')}`);
+			});
+		} catch (error) {
+			return [];
+		}
 	}
 
 	// What can be done with one visitor.

@@ -1,0 +1,136 @@
+"""Brings the made-up stays into MariaDB: a file of rows is written while the one before is read."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import time
+from dataclasses import dataclass, field
+from itertools import islice
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from loadtest.history.stays import Size, events_of, make_stays
+from sidecar.store.tables import entries, events
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from loadtest.history.servers import Mariadb
+    from sidecar.base.history import Entry
+
+#: Stays in one file: some 20 MB, one transaction.
+CHUNK = 100_000
+#: Latest stays of a room that have events, at least.
+_LATEST = 100
+_COLUMNS = [column.name for column in entries.columns][1:]
+_values = attrgetter(*_COLUMNS)
+
+
+@dataclass(slots=True)
+class Loaded:
+    stays: int = 0
+    events: int = 0
+    rooms: int = 0
+    seconds: float = 0
+    waiting: int = 0
+    inside: int = 0
+    #: By room, of those asked for: visitors of any age, and of the latest, who have events.
+    some: dict[str, list[str]] = field(default_factory=dict)
+    latest: dict[str, list[str]] = field(default_factory=dict)
+
+
+def load(
+    server: Mariadb, rooms: list[Size], *, now_ms: int, with_events: float, sample: dict[str, int]
+) -> Loaded:
+    """All stays, and the events of this share of them, each room's latest. `sample`: how many
+    visitors to remember, by room."""
+    began, loaded = time.monotonic(), Loaded(rooms=len(rooms))
+    pipe = _Pipe(server)
+    for size in rooms:
+        first_event = size.stays - max(_LATEST, int(with_events * size.stays))
+        picker = random.Random(size.rank)
+        wanted = sample.get(size.room, 0)
+        picked = set(picker.sample(range(size.stays), min(wanted, size.stays)))
+        latest: list[str] = []
+        for start, chunk in _chunks(make_stays(size, now_ms)):
+            pipe.send(entries.name, _entry_lines(size.room, chunk))
+            told = chunk[max(0, first_event - start) :]
+            lines = _event_lines(size.room, told, start)
+            loaded.events += len(lines)
+            pipe.send(events.name, lines)
+            loaded.stays += len(chunk)
+            loaded.waiting += sum(e.called_ms is None is e.ended_ms is e.admitted_ms for e in chunk)
+            loaded.inside += sum(e.ended_ms is None is not e.admitted_ms for e in chunk)
+            if wanted:
+                names = [e.visitor for i, e in enumerate(chunk, start) if i in picked]
+                loaded.some.setdefault(size.room, []).extend(names)
+                latest += (e.visitor for e in told)
+        if wanted:
+            picker.shuffle(loaded.some[size.room])
+            loaded.latest[size.room] = picker.sample(latest, min(wanted, len(latest)))
+    pipe.close()
+    loaded.seconds = time.monotonic() - began
+    return loaded
+
+
+def _chunks(stays: Iterator[Entry]) -> Iterator[tuple[int, list[Entry]]]:
+    start = 0
+    while chunk := list(islice(stays, CHUNK)):
+        yield start, chunk
+        start += len(chunk)
+
+
+def _entry_lines(room: str, chunk: list[Entry]) -> list[str]:
+    return [
+        room + "\t" + "\t".join(["\\N" if v is None else str(v) for v in _values(entry)])
+        for entry in sorted(chunk, key=attrgetter("visitor"))
+    ]
+
+
+def _event_lines(room: str, chunk: list[Entry], start: int) -> list[str]:
+    """`seq` counts through, and a chunk begins where none before it ended."""
+    rows = sorted(row for entry in chunk for row in events_of(entry))
+    return [
+        f"{room}\t{ms}\t{seq}\t{kind}\t{visitor}\t{why}\t{ms}\t{more}"
+        for seq, (ms, kind, visitor, why, more) in enumerate(rows, 8 * start)
+    ]
+
+
+class _Pipe:
+    """Files of rows, which the client reads one behind."""
+
+    def __init__(self, server: Mariadb) -> None:
+        self._client = [*server.client, "--local-infile=1", "history", "-e"]
+        self._folder = server.folder
+        self._lines: dict[str, list[str]] = {}
+        self._reading: list[tuple[subprocess.Popen[bytes], Path]] = []
+        self._number = 0
+
+    def send(self, table: str, lines: Iterable[str]) -> None:
+        kept = self._lines.setdefault(table, [])
+        kept.extend(lines)
+        if len(kept) >= CHUNK:
+            self._flush(table)
+
+    def close(self) -> None:
+        for table in self._lines:
+            self._flush(table)
+        self._wait()
+
+    def _flush(self, table: str) -> None:
+        lines, self._lines[table] = self._lines[table], []
+        self._number += 1
+        file = self._folder / f"rows-{self._number}"
+        file.write_text("\n".join(lines) + "\n" if lines else "")
+        self._wait()
+        load = f"LOAD DATA LOCAL INFILE '{file}' INTO TABLE {table} FIELDS ESCAPED BY '\\\\'"
+        self._reading = [(subprocess.Popen([*self._client, load]), file)]
+
+    def _wait(self) -> None:
+        for process, file in self._reading:
+            if process.wait() != 0:
+                raise RuntimeError("rows could not be loaded: see above")
+            file.unlink()
+        self._reading = []

@@ -1,0 +1,159 @@
+"""Makes up what a room's history looks like, the same each time. Pure.
+
+Rooms differ in size as Zipf has it. In each, nine stays of ten begin within one hour of the day,
+and the line that they make is served in two: whoever finds a slot is let in at once, the others
+wait in order, and some give up, or do not come when they are called. The last rush ends now, or
+up to a day ago: in the largest room it ends now.
+"""
+
+from __future__ import annotations
+
+import base64
+import heapq
+import json
+import random
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sidecar.base.history import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DAYS = 90
+DAY_MS, HOUR_MS, MINUTE_MS = 86_400_000, 3_600_000, 60_000
+_ZIPF = 0.93
+_RUSH, _RUSH_MS, _SERVED_MS = 0.9, HOUR_MS, 2 * HOUR_MS
+_GIVES_UP, _PATIENCE_MS = 0.08, 20 * MINUTE_MS
+_NO_SHOW, _CLAIM_MS = 0.03, 30_000
+_SESSION_MS = 8 * MINUTE_MS
+_ENDS = (("session", 70), ("left", 28), ("released", 2))
+
+#: An event's row without its room: ms, kind, visitor, why, more (JSON).
+EventRow = tuple[int, str, str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A room and the stays that it has had."""
+
+    room: str
+    stays: int
+    #: Its place by size, from 1 on: 1 is the hot one.
+    rank: int
+
+
+def sizes(total: int, rooms: int) -> list[Size]:
+    """Largest first; `total` in all."""
+    weights = [rank**-_ZIPF for rank in range(1, rooms + 1)]
+    whole = sum(weights)
+    counts = [max(1, int(total * weight / whole)) for weight in weights]
+    counts[0] += total - sum(counts)
+    return [Size(f"room-{rank:04}", count, rank) for rank, count in enumerate(counts, 1)]
+
+
+def make_stays(size: Size, now_ms: int) -> Iterator[Entry]:
+    """All stays of a room, by when they began. As it was at `now_ms`: some wait, some are inside."""
+    rng = random.Random(size.room)
+    behind_ms = 0 if size.rank == 1 else rng.randrange(DAY_MS)
+    line = _Line(rng, now_ms, gap_ms=_SERVED_MS / max(1, size.stays / DAYS * _RUSH))
+    left = size.stays
+    for day in range(DAYS, 0, -1):
+        count = left // day
+        left -= count
+        ends_ms = now_ms - behind_ms - (day - 1) * DAY_MS
+        for joined_ms in _joins(rng, count, ends_ms):
+            yield line.join(joined_ms)
+
+
+def _joins(rng: random.Random, count: int, ends_ms: int) -> list[int]:
+    """When those of one day came, in order."""
+    return sorted(
+        ends_ms - 1 - rng.randrange(_RUSH_MS if rng.random() < _RUSH else DAY_MS)
+        for _ in range(count)
+    )
+
+
+class _Line:
+    """Calls one every `gap_ms`, in order."""
+
+    def __init__(self, rng: random.Random, now_ms: int, *, gap_ms: float) -> None:
+        self._rng = rng
+        self._now_ms = now_ms
+        self._gap_ms = gap_ms
+        self._next_ms = 0.0
+        self._order = 0
+        self._calls: deque[int] = deque()
+        self._leaves: list[int] = []
+
+    def join(self, joined_ms: int) -> Entry:
+        self._order = max(joined_ms * 1000, self._order + 1)
+        visitor = base64.urlsafe_b64encode(self._rng.randbytes(16))[:22].decode()
+        entry = Entry(visitor, queue_order=self._order, joined_ms=joined_ms, changed_ms=joined_ms)
+        call_ms = int(max(joined_ms, self._next_ms))
+        if call_ms == joined_ms:
+            self._next_ms = joined_ms + self._gap_ms
+            self._admit(entry, joined_ms)
+        else:
+            self._wait(entry, joined_ms, call_ms)
+        return entry
+
+    def _wait(self, entry: Entry, joined_ms: int, call_ms: int) -> None:
+        while self._calls and self._calls[0] <= joined_ms:
+            self._calls.popleft()
+        while self._leaves and self._leaves[0] <= joined_ms:
+            heapq.heappop(self._leaves)
+        entry.queued_ms = joined_ms
+        entry.first_position = entry.last_position = len(self._calls) + len(self._leaves) + 1
+        leaves_ms = joined_ms + int(self._rng.expovariate(1 / _PATIENCE_MS)) + 1
+        if self._rng.random() < _GIVES_UP and leaves_ms < call_ms:
+            heapq.heappush(self._leaves, leaves_ms)
+            self._end(entry, leaves_ms, self._rng.choice(("left", "swept")))
+            return
+        self._calls.append(call_ms)
+        self._next_ms = call_ms + self._gap_ms
+        if call_ms > self._now_ms:
+            return
+        entry.called_ms = entry.changed_ms = call_ms
+        entry.last_position = 1
+        if self._rng.random() < _NO_SHOW:
+            self._end(entry, call_ms + _CLAIM_MS, "no_show")
+        elif (comes_ms := call_ms + self._rng.randrange(10_000)) <= self._now_ms:
+            self._admit(entry, comes_ms)
+
+    def _admit(self, entry: Entry, at_ms: int) -> None:
+        entry.admitted_ms = entry.changed_ms = at_ms
+        reasons, weights = zip(*_ENDS, strict=True)
+        length_ms = int(self._rng.expovariate(1 / _SESSION_MS)) + 1000
+        self._end(entry, at_ms + length_ms, self._rng.choices(reasons, weights)[0])
+
+    def _end(self, entry: Entry, at_ms: int, reason: str) -> None:
+        if at_ms <= self._now_ms:
+            entry.ended_ms = entry.changed_ms = at_ms
+            entry.end_reason = reason
+
+
+def events_of(entry: Entry) -> Iterator[EventRow]:
+    """What must have happened for a stay to be as it is."""
+    joined = {"order": str(entry.queue_order), "joined": str(entry.joined_ms)}
+    if entry.queued_ms is not None:
+        more = {**joined, "position": str(entry.first_position)}
+        yield entry.queued_ms, "joined", entry.visitor, "new", _json(more)
+    if entry.called_ms is not None:
+        yield entry.called_ms, "called", entry.visitor, "head", _json({"position": "1"})
+    if entry.admitted_ms is not None:
+        if entry.queued_ms is None:
+            yield entry.admitted_ms, "admitted", entry.visitor, "at_once", _json(joined)
+        else:
+            yield entry.admitted_ms, "admitted", entry.visitor, "claimed", "{}"
+    if entry.ended_ms is not None and entry.end_reason is not None:
+        if entry.end_reason in {"left", "released"}:
+            kind, why = entry.end_reason, ""
+        else:
+            kind, why = "expired", entry.end_reason
+        yield entry.ended_ms, kind, entry.visitor, why, "{}"
+
+
+def _json(more: dict[str, str]) -> str:
+    return json.dumps(more, separators=(",", ":"))

@@ -1,0 +1,214 @@
+"""The operator's doors: rooms, their lines, single visitors, moving a room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sidecar.core.modes import ACTS
+from sidecar.store.transfer import FORMAT, PAGE, READ_ORDER, WRITE_ORDER
+from sidecar.web.admin import MAX_POSITION
+from sidecar.web.api.parts import (
+    CHANGES,
+    READS,
+    Json,
+    body,
+    or_null,
+    parameters,
+    refusals,
+    reply,
+    rows,
+    shape,
+    text,
+    thing,
+    whole,
+)
+
+_ROOM = "/admin/rooms/{room}"
+_VISITOR = _ROOM + "/visitors/{visitor}"
+_ROOM_STATE = reply("The room.", shape("RoomState"))
+
+
+def _read(name: str, summary: str, answer: Json, *refused: str, **more: Any) -> Json:
+    """A look, which may be refused for want of a token and while the store is away too."""
+    return {
+        "operationId": name,
+        "tags": ["administration"],
+        "summary": summary,
+        **more,
+        "responses": {"200": answer, **refusals("401", "403", "503", *refused)},
+        "security": READS,
+    }
+
+
+def _change(name: str, summary: str, answer: Json, *refused: str, **more: Any) -> Json:
+    made = _read(name, summary, answer, "404", *refused, **more)
+    made["parameters"] = [*parameters("Operator"), *made.get("parameters", [])]
+    return {**made, "security": CHANGES}
+
+
+def _of_room(properties: Json) -> Json:
+    return thing({"room": shape("Room"), **properties})
+
+
+def _of_visitor(properties: Json) -> Json:
+    return _of_room({"visitor": shape("VisitorId"), **properties})
+
+
+def paths() -> Json:
+    return {**_rooms(), **_lists(), **_visitors(), **_transfer()}
+
+
+def _rooms() -> Json:
+    return {
+        "/admin/rooms": {
+            "get": _read(
+                "listRooms", "All rooms: numbers, settings, what was changed",
+                reply("The rooms.", thing({"rooms": rows(shape("RoomState"))})),
+            )
+        },
+        _ROOM: {
+            "parameters": parameters("Room"),
+            "get": _read("getRoom", "A room: numbers, settings, what was changed", _ROOM_STATE,
+                         "404"),
+            "patch": _change(
+                "changeRoom", "Change settings while the room runs", _ROOM_STATE, "413", "422",
+                description="Holds for all replicas within two seconds, and survives a restart.",
+                requestBody=body(shape("Changes"), {
+                    "a higher cap": {"total_active_users": 300},
+                    "back to the file": {"total_active_users": None, "message": None},
+                }),
+            ),
+        },
+        _ROOM + "/{act}": {
+            "parameters": parameters("Room"),
+            "post": _change(
+                "actOnRoom", "Pause, drain or resume", _ROOM_STATE, "422",
+                description="pause: newcomers wait and nobody is called; drain: nobody new may "
+                "wait, those in line are let in; resume takes either back. Those inside stay.",
+                parameters=[{
+                    "name": "act", "in": "path", "required": True,
+                    "schema": {"type": "string", "enum": list(ACTS)},
+                }],
+            ),
+        },
+        _ROOM + "/reset": {
+            "parameters": parameters("Room"),
+            "post": _change(
+                "resetRoom", "Empty the line; who is inside stays",
+                reply("How many places were removed.", _of_room({"removed": whole()})),
+            ),
+        },
+    }  # fmt: skip
+
+
+def _lists() -> Json:
+    order = {"type": "integer", "description": "Smaller is sooner."}
+    waiting = thing({"visitor": shape("VisitorId"), "position": whole(minimum=1), "order": order})
+    session = thing({"visitor": shape("VisitorId"), "ends_at_ms": whole("ms since 1970")})
+    pages = {"parameters": parameters("Offset", "Limit")}
+    return {
+        _ROOM + "/waiting": {
+            "parameters": parameters("Room"),
+            "get": _read("listWaiting", "The line, from its head on",
+                         reply("A page of it.", _of_room({"waiting": rows(waiting)})),
+                         "404", "422", **pages),
+        },
+        _ROOM + "/sessions": {
+            "parameters": parameters("Room"),
+            "get": _read("listSessions", "Sessions, the next to end first",
+                         reply("A page of them.", _of_room({"sessions": rows(session)})),
+                         "404", "422", **pages),
+        },
+        _ROOM + "/log": {
+            "parameters": parameters("Room"),
+            "get": _read("getLog", "What operators did, latest first",
+                         reply("As much of it as the store keeps.",
+                               _of_room({"log": rows(shape("Act"))})),
+                         "404"),
+        },
+    }  # fmt: skip
+
+
+def _visitors() -> Json:
+    both = parameters("Room", "Visitor")
+    to = {"position": whole("From 1, the head, on.", minimum=1, maximum=MAX_POSITION)}
+    done = _of_visitor({"released": {"const": True}})
+    release = _change(
+        "releaseVisitor", "End a session, or give up a place",
+        reply("Done: the pass or ticket is worth nothing.", done), "422",
+    )  # fmt: skip
+    move = _change(
+        "moveVisitor", "Take somebody in line to another position",
+        reply("Where it came to stand: at the end where the line is shorter.",
+              _of_visitor({"position": whole(minimum=1)})),
+        "409", "413", "422",
+        requestBody=body({**thing(to), "additionalProperties": False}, {"head": {"position": 1}}),
+    )  # fmt: skip
+    for made in (release, move):
+        made["responses"] |= refusals("404", unknown="UnknownVisitor")
+    return {
+        _VISITOR: {
+            "parameters": both,
+            "get": _read("findVisitor", "Where one visitor is",
+                         reply("The state is `unknown` where nothing is known.", shape("Visitor")),
+                         "404", "422"),
+        },
+        _VISITOR + "/release": {"parameters": both, "post": release},
+        _VISITOR + "/move": {"parameters": both, "post": move},
+    }  # fmt: skip
+
+
+def _transfer() -> Json:
+    head = thing(
+        {
+            "format": {"const": FORMAT},
+            "room": shape("Room"),
+            "exported_at_ms": whole("ms since 1970"),
+            "epoch": whole(),
+            "settings": {"type": "object"},
+            "proof": text("That both stores' replicas have the same secret_keys."),
+        },
+        description="The first line of the file.",
+    )
+    some = {"type": "array", "items": {"type": "array", "items": {"type": ["string", "number"]},
+                                       "minItems": 1}}  # fmt: skip
+    line = {
+        "kind": {"enum": list(WRITE_ORDER)},
+        "rows": {**some, "maxItems": PAGE},
+        "exported_at_ms": whole("Of the head: ms since 1970.", maximum=2**53),
+    }
+    step = {
+        "oneOf": [
+            thing({"kind": {"enum": ["begin", "end"]}, "head": head}),
+            thing(line, description="A line, as the export tells it."),
+        ]
+    }
+    lines = rows({"anyOf": [head, thing({"kind": {"enum": list(WRITE_ORDER)}, "rows": some})]})
+    cursor = f"^({'|'.join(READ_ORDER)})-[0-9]{{1,19}}$"
+    return {
+        _ROOM + "/export": {
+            "parameters": parameters("Room"),
+            "get": _read(
+                "exportRoom", "A page of the room, for another store",
+                reply("Lines of a file, and where to go on.",
+                      thing({"lines": lines, "next": or_null(text("The next page's cursor."))})),
+                "404", "422",
+                description="`waitroom rooms export` asks for all pages. docs/rollout.md.",
+                parameters=[{"name": "cursor", "in": "query", "schema": text(pattern=cursor),
+                             "description": "What the last page called `next`."}],
+            ),
+        },
+        _ROOM + "/import": {
+            "parameters": parameters("Room"),
+            "post": _change(
+                "importRoom", "One step of taking in what was exported",
+                reply("How many are new here.", _of_room({"added": whole()})), "413", "422",
+                description="`begin` pauses the room, then line by line, then `end`, which gives "
+                "it the settings of the file. `waitroom rooms import` does it all.",
+                requestBody=body(step, {"a line": {
+                    "kind": "revoked", "rows": [["hQmVzkXy3c1tA9bWn0Lr-Q", 1795802400000]],
+                    "exported_at_ms": 1795802400000,
+                }}),
+            ),
+        },
+    }  # fmt: skip

@@ -1,0 +1,156 @@
+"""What operations share: parameters, refusals, headers, and the ways to say who asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sidecar.web.api.parts import Json, shape, text, whole
+from sidecar.web.asked import LIST_LIMIT, MAX_OFFSET
+from sidecar.web.login import CSRF_HEADER
+from sidecar.web.operators import COOKIE
+
+_AGO = r"[0-9]{1,5}(\.[0-9]+)?(ms|s|m|h|d)"
+_DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{3})?)?(Z|[+-][0-9]{2}:[0-9]{2})?"
+_MOMENT = text(pattern=f"^(|now|{_AGO}|{_DATE}(T{_TIME})?)$")
+
+
+def _query(name: str, description: str, schema: Json, **more: Any) -> Json:
+    return {"name": name, "in": "query", "description": description, "schema": schema, **more}
+
+
+def _header(name: str, description: str, schema: Json, *, required: bool = False) -> Json:
+    return {
+        "name": name, "in": "header", "description": description, "schema": schema,
+        "required": required,
+    }  # fmt: skip
+
+
+def parameters() -> Json:
+    return {
+        "Room": {
+            "name": "room", "in": "path", "required": True, "schema": shape("Room"),
+            "description": "A room that is configured.", "example": "shop",
+        },
+        "Visitor": {
+            "name": "visitor", "in": "path", "required": True, "schema": shape("VisitorId"),
+            "description": "The visitor's id, as lists and the log tell it.",
+            "example": "hQmVzkXy3c1tA9bWn0Lr-Q",
+        },
+        "Offset": _query("offset", "How many to leave out.", whole(maximum=MAX_OFFSET, default=0)),
+        "Limit": _query("limit", "How many to tell, at most.",
+                        whole(maximum=LIST_LIMIT, default=100)),
+        "From": _query("from", "The period's beginning: a date or a time (ISO 8601; UTC where no "
+                       "zone is said), or how long ago. Otherwise a day ago.", _MOMENT,
+                       examples=_values("24h", "2026-11-27T18:00Z")),
+        "To": _query("to", "The period's end, which is no part of it. Otherwise now.", _MOMENT,
+                     examples=_values("now", "2026-11-28T00:00Z")),
+        "Format": _query("format", "json, or csv for a spreadsheet.",
+                         {"type": "string", "enum": ["json", "csv"], "default": "json"}),
+        "Operator": _header("X-Waitroom-Operator", "Who says so, for the log: 64 characters at "
+                            "most. Ignored with a session of the dashboard.", text()),
+        "Site": _header("Sec-Fetch-Site", "Browsers send it. What another site made the browser "
+                        "POST takes no place.", text()),
+    }  # fmt: skip
+
+
+def _values(*shown: str) -> Json:
+    return {f"example {number}": {"value": value} for number, value in enumerate(shown, start=1)}
+
+
+def headers() -> Json:
+    return {
+        "RetryAfter": {"description": "Seconds.", "required": True, "schema": whole(minimum=1)},
+        "Cookie": {
+            "description": "The visitor's ticket or pass, `waitroom_<room>`: signed, opaque, to be "
+            "sent back. Only when it is new or was changed.",
+            "schema": text(pattern="^waitroom_"),
+        },
+        "Authenticate": {"required": True, "schema": text(pattern="^Bearer ")},
+        "NoStore": {"required": True, "schema": {"const": "no-store"}},
+    }
+
+
+def _refusal(description: str, example: Json, **more: str) -> Json:
+    """A problem document; `more` are headers by name."""
+    refs = {name: {"$ref": f"#/components/headers/{header}"} for name, header in more.items()}
+    content = {"schema": shape("Problem"), "example": {"type": "about:blank", **example}}
+    return {
+        "description": description,
+        "headers": {"Cache-Control": {"$ref": "#/components/headers/NoStore"}, **refs},
+        "content": {"application/problem+json": content},
+    }
+
+
+def responses() -> Json:
+    wait = {"Retry-After": "RetryAfter"}
+    return {
+        "NoToken": _refusal(
+            "No token, or a wrong one.",
+            {"title": "A token is needed", "status": 401,
+             "detail": "Send Authorization: Bearer <token>."},
+            **{"WWW-Authenticate": "Authenticate"},
+        ),
+        "Forbidden": _refusal(
+            "No `admin_token` is set, or a session's request is not the dashboard's own.",
+            {"title": "Administration is off", "status": 403,
+             "detail": "Set admin_token (WAITROOM_ADMIN_TOKEN) first."},
+        ),
+        "UnknownRoom": _refusal(
+            "No such room.",
+            {"title": "Unknown room", "status": 404, "detail": "no room is named 'shoop'"},
+        ),
+        "UnknownVisitor": _refusal(
+            "No such room, or no such visitor in it.",
+            {"title": "Unknown visitor", "status": 404,
+             "detail": "hQmVzkXy3c1tA9bWn0Lr-Q is not in line"},
+        ),
+        "NoPlaceThere": _refusal(
+            "Those who stand there joined at once, so that nobody fits between.",
+            {"title": "No place is free there", "status": 409,
+             "detail": "Those who stand there joined at once; try 1."},
+        ),
+        "UnknownHistory": _refusal(
+            "No such room, nothing recorded of that visitor, or no history is kept.",
+            {"title": "No history is kept: set history to a database", "status": 404},
+        ),
+        "TooLarge": _refusal(
+            "A body of more than 64 KB.", {"title": "Request Entity Too Large", "status": 413}
+        ),
+        "NotAllowed": _refusal(
+            "Something in the request is not allowed; `errors` names each such thing.",
+            {"title": "The request is not allowed", "status": 422, "detail": "Nothing was changed.",
+             "errors": ["poll_limit: Input should be greater than or equal to 1 (got 0)"]},
+        ),
+        "TooMany": _refusal(
+            "More polls than `poll_limit`. The place is kept.",
+            {"title": "Too many polls", "status": 429, "retry_after": 12}, **wait,
+        ),
+        "StoreAway": _refusal(
+            "The store does not answer.",
+            {"title": "The store does not answer", "status": 503, "retry_after": 5}, **wait,
+        ),
+        "NotReady": _refusal(
+            "The store does not answer, or the replica is about to stop.",
+            {"title": "Stopping", "status": 503, "retry_after": 5}, **wait,
+        ),
+        "HistoryAway": _refusal(
+            "The history's database or the store does not answer.",
+            {"title": "The history's database does not answer", "status": 503, "retry_after": 5},
+            **wait,
+        ),
+    }  # fmt: skip
+
+
+def security_schemes() -> Json:
+    return {
+        "token": {"type": "http", "scheme": "bearer", "description": "The `admin_token`."},
+        "session": {
+            "type": "apiKey", "in": "cookie", "name": COOKIE,
+            "description": "Of somebody who logged in at /dashboard.",
+        },
+        "csrf": {
+            "type": "apiKey", "in": "header", "name": CSRF_HEADER,
+            "description": "With a session's changes; /dashboard/session tells it.",
+        },
+    }  # fmt: skip

@@ -1,0 +1,64 @@
+"""Health, metrics, and the document itself."""
+
+from __future__ import annotations
+
+from sidecar.web.api.parts import Json, refusals, reply, text, thing
+
+
+def _status(word: str) -> Json:
+    return reply(word, thing({"status": {"const": word}}), example={"status": word})
+
+
+_DOCUMENT = thing({"openapi": text(), "paths": {"type": "object"}})
+
+
+def paths() -> Json:
+    return {
+        "/healthz": {
+            "get": {
+                "operationId": "isHealthy",
+                "tags": ["operations"],
+                "summary": "The process answers",
+                "responses": {"200": _status("ok")},
+                "security": [],
+            }
+        },
+        "/readyz": {
+            "get": {
+                "operationId": "isReady",
+                "tags": ["operations"],
+                "summary": "The process answers, its store too, and it is not about to stop",
+                "responses": {"200": _status("ready"), **refusals("503", away="NotReady")},
+                "security": [],
+            }
+        },
+        "/metrics": {
+            "get": {
+                "operationId": "getMetrics",
+                "tags": ["operations"],
+                "summary": "For Prometheus",
+                "description": "What each means: docs/metrics.md.",
+                "responses": {
+                    "200": {
+                        "description": "Prometheus' text format, 0.0.4.",
+                        "content": {"text/plain": {"schema": text()}},
+                    }
+                },
+                "security": [],
+            }
+        },
+        "/openapi.json": {
+            "get": {
+                "operationId": "getOpenapi",
+                "tags": ["operations"],
+                "summary": "This document",
+                "responses": {
+                    "200": {
+                        **reply("OpenAPI 3.1.", _DOCUMENT),
+                        "headers": {"Cache-Control": {"required": True, "schema": text()}},
+                    }
+                },
+                "security": [],
+            }
+        },
+    }  # fmt: skip

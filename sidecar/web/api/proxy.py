@@ -1,0 +1,132 @@
+"""The doors where proxies ask whether a request may pass: on the edge listener, for nobody else."""
+
+from __future__ import annotations
+
+from sidecar.base.model import State
+from sidecar.web.api.parts import ROOM, Json, or_null, parameters, ref, shape, text, thing, whole
+
+_SERVERS = [
+    {
+        "url": "http://{edge}",
+        "description": "The edge listener (edge_listen), which only your proxies can reach.",
+        "variables": {"edge": {"default": "127.0.0.1:8400"}},
+    }
+]
+
+
+def _asked(name: str, description: str, *, required: bool = False, pattern: str = "") -> Json:
+    schema = text(pattern=pattern) if pattern else text()
+    return {
+        "name": name, "in": "header", "required": required, "description": description,
+        "schema": schema,
+    }  # fmt: skip
+
+
+_ABOUT = [
+    _asked("X-Original-URI", "What the visitor asked for; X-Forwarded-Uri is understood too."),
+    _asked("X-Original-Method", "How, otherwise GET; X-Forwarded-Method is understood too."),
+    _asked("X-Real-IP", "The visitor's address, for rooms that ask for it."),
+    _asked("X-Forwarded-Proto", "https makes the cookie Secure."),
+]
+_STATE = {
+    "required": True,
+    "schema": {"enum": [*(state.value for state in State), "unknown-room"]},
+}
+_SAID = {
+    "X-Waitroom-State": _STATE,
+    "Set-Cookie": ref("headers", "Cookie"),
+    "X-Accel-Expires": {
+        "description": "For how many seconds the verdict about this very cookie may be kept; "
+        "without it, not at all.",
+        "schema": whole(),
+    },
+}
+_REFUSED = {
+    **_SAID,
+    "X-Waitroom-Status": {
+        "description": "The status that the room's visitors are to get.",
+        "schema": {"enum": [200, 202, 429, 503]},
+    },
+    "Retry-After": {"description": "Seconds.", "schema": whole(minimum=1)},
+    "X-Waitroom-Position": {"schema": whole(minimum=1)},
+    "X-Waitroom-Wait": {"description": "Seconds.", "schema": whole()},
+}
+_NUMBERS = {
+    "allOf": [
+        shape("Problem"),
+        thing(
+            {
+                "room": shape("Room"),
+                "state": {"enum": [state.value for state in State]},
+                "position": or_null(whole(minimum=1)),
+                "wait_seconds": or_null(whole()),
+                "retry_after_seconds": whole(minimum=1),
+                "status_url": text(format="uri-reference"),
+                "join_url": text(format="uri-reference"),
+            },
+            optional=("room", "state", "position", "wait_seconds", "retry_after_seconds",
+                      "status_url", "join_url"),
+            description="Where the visitor stands; not of an unknown room.",
+        ),
+    ]
+}  # fmt: skip
+_WAITING = {
+    "description": "Waits, or is refused: the waiting page; for programs the numbers. The status "
+    "is the room's `queueing_status_code`, where that is a refusal. 503 without "
+    "`X-Waitroom-Status`: no such room.",
+    "headers": _REFUSED,
+    "content": {
+        "text/html": {"schema": text("The waiting page.")},
+        "application/problem+json": {"schema": _NUMBERS},
+    },
+}
+
+
+def paths() -> Json:
+    return {
+        "/check": {
+            "servers": _SERVERS,
+            "get": {
+                "operationId": "check",
+                "tags": ["proxy"],
+                "summary": "May this request pass?",
+                "description": "For nginx's `auth_request`, with the visitor's own headers: "
+                "Cookie, Accept and the like. Any method is answered alike. Nothing has a body.",
+                "parameters": [
+                    _asked("X-Waitroom-Room", "The room.", required=True, pattern=ROOM),
+                    *_ABOUT,
+                    _asked("X-Waitroom-Exempt", "Not empty and not 0: let it pass, uncounted."),
+                    _asked("X-Waitroom-Given", "The Set-Cookie of the last answer, where a request "
+                           "is asked about twice."),
+                ],
+                "responses": {
+                    "204": {"description": "It may.", "headers": _SAID},
+                    "401": {"description": "The visitor waits.", "headers": _REFUSED},
+                    "403": {
+                        "description": "The room is full or closed, or there is no such room.",
+                        "headers": _REFUSED,
+                    },
+                },
+                "security": [],
+            },
+        },
+        "/gate/{room}": {
+            "servers": _SERVERS,
+            "parameters": parameters("Room"),
+            "get": {
+                "operationId": "gate",
+                "tags": ["proxy"],
+                "summary": "May this request pass? If not, what to answer",
+                "description": "For proxies that hand a refusal on as it is. Any method is "
+                "answered alike. What follows the room's name in the address, if anything, is "
+                "taken for the address that the visitor asked for.",
+                "parameters": _ABOUT,
+                "responses": {
+                    "200": {"description": "It may.", "headers": _SAID},
+                    "429": _WAITING,
+                    "503": _WAITING,
+                },
+                "security": [],
+            },
+        },
+    }  # fmt: skip

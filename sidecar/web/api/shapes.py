@@ -1,0 +1,263 @@
+"""The documents that doors take and give, as JSON Schema; made of the code's own types where it has
+them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from sidecar.base.fields import parse_duration
+from sidecar.base.history import Entry
+from sidecar.base.model import State
+from sidecar.base.rooms import RoomSettings
+from sidecar.core.history import Report
+from sidecar.web.api.parts import (
+    ROOM,
+    VISITOR_ID,
+    Json,
+    moment,
+    or_null,
+    rows,
+    shape,
+    text,
+    thing,
+    whole,
+    words,
+)
+
+_EARLIEST = "ms since 1970, by the store's clock"
+#: A setting's text, for those whose value is no text: as a variable has it.
+_AS_TEXT = {
+    "integer": "CountAsText",
+    "number": "NumberAsText",
+    "array": "ListAsText",
+    "boolean": "SwitchAsText",
+}
+_TEXTS = {
+    "CountAsText": text(pattern="^[0-9]+$"),
+    "NumberAsText": text(pattern=r"^[0-9]+(\.[0-9]+)?$"),
+    "ListAsText": text("With commas or spaces between."),
+    "SwitchAsText": {"enum": ["true", "false", "yes", "no", "on", "off", "1", "0", 1, 0]},
+    "Duration": text(
+        "With a unit: 500ms, 30s, 5m, 1.5h, 2d; without one, seconds.",
+        pattern=r"^\s*[0-9]+(\.[0-9]+)?\s*([mM][sS]|[sSmMhHdD])?\s*$",
+        examples=["90s", "5m"],
+    ),
+}
+_BOUNDS = {"ge": "minimum", "le": "maximum"}
+
+
+def settings() -> Json:
+    """A room's settings as they are told: all of them, durations as seconds."""
+    made: Json = {}
+    for name, found in _settings().items():
+        made[name] = or_null(found) if found.pop("nullable") else found
+        if name in _durations():
+            made[name]["description"] = "Seconds."
+    return thing(made, description="Every setting, with the changes made at run time.")
+
+
+def changes() -> Json:
+    """Some of a room's settings as they are asked for. Text is understood wherever a variable's
+    would be."""
+    made: Json = {}
+    for name, found in _settings().items():
+        found.pop("nullable")
+        kind = found.get("type")
+        either = [found]
+        if name in _durations():
+            either.append(shape("Duration"))
+        elif "enum" in found and kind == "integer":
+            either.append({"enum": [str(value) for value in found["enum"]]})
+        elif kind in _AS_TEXT:
+            either.append(shape(_AS_TEXT[kind]))
+        made[name] = {"anyOf": [*either, {"type": "null"}]}
+        if name in _durations():
+            made[name]["description"] = "A number of seconds, or text with a unit."
+    return {
+        "type": "object",
+        "description": "Settings by name. null goes back to what the replica's file says. All are "
+        "changed, or none. What each means, and the rules between them: docs/configuration.md.",
+        "properties": made,
+        "additionalProperties": False,
+        "minProperties": 1,
+    }
+
+
+def _settings() -> Json:
+    """By name: the schema of a value other than null, with `nullable` beside it."""
+    found: Json = {}
+    for name, made in RoomSettings.model_json_schema()["properties"].items():
+        options = made.get("anyOf", [made])
+        values = [option for option in options if option.get("type") != "null"]
+        schema = {_BOUNDS.get(key, key): value for key, value in values[0].items()}
+        for key in ("title", "default"):
+            schema.pop(key, None)
+        found[name] = {**schema, "nullable": len(values) < len(options)}
+    return found
+
+
+def _durations() -> set[str]:
+    """The settings that are durations."""
+    fields = RoomSettings.model_fields
+    return {n for n, field in fields.items() if _reads_duration([field.annotation, field.metadata])}
+
+
+def _reads_duration(hint: Any) -> bool:
+    if isinstance(hint, list | tuple):
+        return any(_reads_duration(part) for part in hint)
+    if getattr(hint, "func", None) is parse_duration:
+        return True
+    parts = (getattr(hint, "__metadata__", ()), getattr(hint, "__args__", ()))
+    return any(_reads_duration(part) for part in parts if part)
+
+
+def _fields(kind: type[Any]) -> Json:
+    """The properties of a dataclass, without what pydantic makes up."""
+    made = TypeAdapter(kind).json_schema()["properties"]
+    for schema in made.values():
+        schema.pop("title", None)
+        schema.pop("default", None)
+    return dict(made)
+
+
+def _stay() -> Json:
+    """As sidecar/core/lookups.py tells an Entry."""
+    made: Json = {}
+    for name, schema in _fields(Entry).items():
+        if name.endswith("_ms"):
+            made[name.removesuffix("_ms") + "_at"] = or_null(moment())
+        else:
+            made["class" if name == "class_name" else name] = schema
+    made["changed_at"] = moment("When it was last heard of.")
+    made["end_reason"]["description"] = (
+        "session, left, released, silent, swept, no_show, unseen, reset or stuck"
+    )
+    made["state"] = words("waiting", "called", "inside", "ended")
+    return thing(made, description="One stay, from joining to its end. null: has not happened.")
+
+
+def _report() -> Json:
+    named = {"room": shape("Room"), "from": moment(), "to": moment()}
+    description = (
+        "The stays that began in the period. Times are seconds, shares from 0 to 1; null: there "
+        "was nobody to say it of."
+    )
+    return thing({**named, **_fields(Report)}, description=description)
+
+
+_STATUS = thing(
+    {
+        "state": words(*(state.value for state in State)),
+        "position": or_null(whole("From 1 on. null unless waiting, or while places come back.",
+                                  minimum=1)),
+        "waiting": or_null(whole("How many wait.")),
+        "ahead": or_null(whole("How many are before this visitor.")),
+        "wait_seconds": or_null(whole("null: cannot be known.")),
+        "wait_seconds_low": or_null(whole()),
+        "wait_seconds_high": or_null(whole("The wait is between the two four times in five.")),
+        "joined_at": or_null(moment()),
+        "updated_at": moment("By the store's clock."),
+        "refresh_after_seconds": {"type": "number", "exclusiveMinimum": 0,
+                                  "description": "When to ask again."},
+        "message": or_null(text("The operator's words.")),
+        "room": shape("Room"),
+        "paused": {"const": True, "description": "Nobody is called for the moment."},
+        "client": or_null(text("The address that the proxy names; if `client` was asked for.")),
+    },
+    optional=("paused", "client"),
+)  # fmt: skip
+_ROOM_STATE = thing(
+    {
+        "room": shape("Room"),
+        "mode": words("open", "paused", "draining", "running",
+                      description="open: everybody passes; paused: nobody is called; draining: "
+                      "nobody new may wait."),
+        "waiting": whole("In line."),
+        "active": whole("Sessions, those of the called included."),
+        "provisional": whole("Of the active: called, and not yet here."),
+        "wait_seconds": or_null(whole("What somebody who came now would wait.")),
+        "revision": whole("Grows with every change of a setting."),
+        "replicas": whole("Heard of in the last seconds."),
+        "recovery_stage": {"enum": [0, 1, 2], "description": "2: the store was emptied, and nobody "
+                           "is called; 1: some in line may be missing yet; 0: as ever."},
+        "recovers_until": or_null(moment()),
+        "settings": shape("Settings"),
+        "changed": {"type": "object", "description": "Settings that were changed at run time."},
+        "counters": {"type": "object", "additionalProperties": {"type": "integer"},
+                     "description": "Since the store was empty: joined, called, admitted, …"},
+    }
+)  # fmt: skip
+_VISITOR = thing(
+    {
+        "room": shape("Room"),
+        "visitor": shape("VisitorId"),
+        "state": words("waiting", "called", "inside", "revoked", "unknown"),
+        "position": or_null(whole(minimum=1)),
+        "started_at_ms": or_null(whole(_EARLIEST)),
+        "ends_at_ms": or_null(whole(_EARLIEST)),
+        "revoked_at_ms": or_null(whole(_EARLIEST)),
+    }
+)
+_ACT = thing(
+    {
+        "at": whole(_EARLIEST),
+        "by": text("Who, as they call themselves."),
+        "what": text("change, reset, move, release, …"),
+        "visitor": text("Empty where it is about none."),
+        "detail": text(),
+    }
+)
+_CHANGE = thing({"at": moment(), "by": text(), "what": text(), "visitor": text(), "detail": text()})
+_EVENT = thing(
+    {
+        "id": text("Never the same twice in a room.", pattern="^[0-9]+-[0-9]+$"),
+        "at": moment(),
+        "kind": text("joined, called, admitted, expired, left, released or operator"),
+        "why": text("How it came about."),
+    },
+    description="What else is known of it is text: order, joined, position, by, detail.",
+)
+_HISTORY = thing(
+    {
+        "room": shape("Room"),
+        "visitor": shape("VisitorId"),
+        "stay": shape("Stay"),
+        "places": rows(thing({"at": moment(), "position": {"type": "integer"}}),
+                       "Its place in line over time, 1,000 points at most."),
+        "events": rows(shape("Event"), "1,000 at most."),
+    }
+)  # fmt: skip
+_PROBLEM = thing(
+    {
+        "type": text(format="uri-reference"),
+        "title": text("What went wrong."),
+        "status": {"type": "integer", "minimum": 400, "maximum": 599},
+        "detail": text("What to do."),
+        "errors": rows(text(), "Each thing that is wrong, beginning with what it is about."),
+        "retry_after": whole("Seconds; Retry-After says the same."),
+    },
+    optional=("detail", "errors", "retry_after"),
+    description="A problem document (RFC 9457).",
+)
+
+
+def schemas() -> Json:
+    return {
+        "Room": text("A room's name.", pattern=ROOM),
+        "VisitorId": text("128 random bits.", pattern=VISITOR_ID),
+        "Status": _STATUS,
+        "Settings": settings(),
+        "Changes": changes(),
+        **_TEXTS,
+        "RoomState": _ROOM_STATE,
+        "Visitor": _VISITOR,
+        "Act": _ACT,
+        "Stay": _stay(),
+        "Event": _EVENT,
+        "VisitorHistory": _HISTORY,
+        "Report": _report(),
+        "Change": _CHANGE,
+        "Problem": _PROBLEM,
+    }
