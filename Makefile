@@ -3,6 +3,7 @@
 PORT ?= 8080
 VISITORS ?= 20
 REPLICAS ?= 10
+WORKERS ?= 2
 QUICK ?=
 PYTHON ?= python3
 BIN := .venv/bin
@@ -14,7 +15,7 @@ help:
 	@echo "make install the waitroom command, in .venv"
 	@echo "make run     install what is missing, run the demo on http://localhost:$(PORT) (PORT=)"
 	@echo "make crowd   bring visitors to the demo (VISITORS=)"
-	@echo "make test    install what is missing, run every test"
+	@echo "make test    install what is missing, run every test (WORKERS=2, ARGS=)"
 	@echo "make bench   measure against plain nginx and a Lua design (QUICK=1)"
 	@echo "make loadtest  load a room with up to 3,000 users (REPLICAS=, QUICK=1)"
 	@echo "make faults  break everything under load, write docs/reliability.md (QUICK=1)"
@@ -31,7 +32,7 @@ crowd: $(STAMP)
 
 test: $(STAMP)
 	@scripts/install-packages nginx redis-server chromium wrk libnginx-mod-http-lua lua-nginx-redis systemd prometheus prometheus-alertmanager caddy haproxy mariadb-server postgresql
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .
