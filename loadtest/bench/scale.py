@@ -189,15 +189,13 @@ async def fill_line(redis: Redis, room: str, number: int) -> list[tuple[int, Tic
         pipe.zadd(room_key(room, "waiting"), {t.visitor: t.order for t, _ in some})
         pipe.zadd(room_key(room, "due"), {t.visitor: due for t, due in some})
         await pipe.execute()
-    for kept in _by_thousand(tickets[-_EVENTS_KEPT:]):
+    kept = list(enumerate(tickets, start=1))[-_EVENTS_KEPT:]
+    for numbered in _by_thousand(kept):
         pipe = redis.pipeline(transaction=False)
-        for ticket in kept:
+        for position, ticket in numbered:
             event: dict[Any, Any] = {"kind": "joined", "visitor": ticket.visitor, "why": "new"}
-            pipe.xadd(
-                room_key(room, "events"),
-                {**event, "at": ticket.order // 1000},
-                maxlen=_EVENTS_KEPT,
-            )
+            event |= {"at": ticket.order // 1000, "order": ticket.order, "position": position}
+            pipe.xadd(room_key(room, "events"), event, maxlen=_EVENTS_KEPT)
         await pipe.execute()
     counters: dict[Any, Any] = {
         "last_order": tickets[-1].order,

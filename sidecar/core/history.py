@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -49,16 +50,22 @@ def _join(entry: Entry, event: Event) -> None:
     else:
         entry.returns += 1
     if entry.joined_ms is None:
-        entry.joined_ms = event.number("joined")
+        entry.joined_ms = _joined_ms(event)
     entry.queue_order = event.number("order")
     entry.queued_ms = event.at_ms
     entry.called_ms = entry.admitted_ms = entry.ended_ms = entry.end_reason = None
 
 
+def _joined_ms(event: Event) -> int:
+    """Of somebody new it is not said: it is when it happened."""
+    joined_ms = event.number("joined")
+    return event.at_ms if joined_ms is None else joined_ms
+
+
 def _admit(entry: Entry, event: Event) -> None:
     entry.ended_ms = entry.end_reason = None
-    if entry.joined_ms is None:
-        entry.joined_ms = event.number("joined")
+    if entry.joined_ms is None and event.why != "restored":
+        entry.joined_ms = _joined_ms(event)
     if entry.queue_order is None:
         entry.queue_order = event.number("order")
     if event.why == "restored":
@@ -109,23 +116,23 @@ class Report:
 
 def report(entries: Iterable[Entry]) -> Report:
     """Whatever their order."""
-    tally = _Tally()
+    tally = Tally()
     for entry in entries:
         tally.add(entry)
     return tally.report()
 
 
-class _Tally:
-    """Grows with the stays: five numbers for each."""
+class Tally:
+    """Stays as they come, whatever their order. It keeps numbers of them, some 250 bytes each."""
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(
             ("stays", "at_once", "after_wait", "waiting", "inside", "abandoned", "no_shows",
              "released", "reset", "stuck", "joined", "moved"), 0,
         )  # fmt: skip
-        self.waits: list[int] = []
-        self.patience: list[int] = []
-        self.stays: list[int] = []
+        self.waits = array("q")
+        self.patience = array("q")
+        self.stays = array("q")
         self.calls: list[tuple[int, int, int]] = []
 
     def add(self, entry: Entry) -> None:
@@ -186,13 +193,13 @@ class _Tally:
         )
 
 
-def seconds(values_ms: list[int], shares: Sequence[float]) -> list[float | None]:
+def seconds(values_ms: Sequence[int], shares: Sequence[float]) -> list[float | None]:
     """Percentiles by nearest rank, of values in ms."""
     if not values_ms:
         return [None] * len(shares)
-    values_ms.sort()
-    ranks = (max(0, math.ceil(share * len(values_ms)) - 1) for share in shares)
-    return [values_ms[rank] / 1000 for rank in ranks]
+    ranked = sorted(values_ms)
+    ranks = (max(0, math.ceil(share * len(ranked)) - 1) for share in shares)
+    return [ranked[rank] / 1000 for rank in ranks]
 
 
 def inversions(calls: list[tuple[int, int, int]]) -> int:

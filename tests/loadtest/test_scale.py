@@ -28,8 +28,9 @@ async def _join(server, room, now):
 
 
 async def test_the_line_is_as_large_as_one_of_real_joins():
-    """To 3 % by key, for towers of the sorted sets are drawn at random. `used_memory` is not
-    compared: at this size the buffers of connections are a tenth of it, and come and go."""
+    """To 3 % by key, for towers of the sorted sets are drawn at random; the stream to 10 %, for
+    it grows by a node of some 60 events. `used_memory` is not compared: at this size the
+    buffers of connections are a tenth of it, and come and go."""
     now = Now()
     async with redis_server() as server:
         await fill_line(server.redis, "filled", 1000)
@@ -38,7 +39,8 @@ async def test_the_line_is_as_large_as_one_of_real_joins():
             [await server.size(room, key) for key in ("waiting", "due", "events")]
             for room in ("filled", "joined")
         ]
-    assert filled == pytest.approx(joined, rel=0.03)
+    assert filled[:2] == pytest.approx(joined[:2], rel=0.03)
+    assert filled[2] == pytest.approx(joined[2], rel=0.1)
 
 
 async def test_polls_sweeps_and_calls_are_what_they_are_named(tmp_path):

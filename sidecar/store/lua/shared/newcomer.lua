@@ -37,7 +37,7 @@ local function enter(visitor, draw, address)
     spend_token()
     active = active + 1
     note_address(address, visitor)
-    event('admitted', visitor, 'at_once', 'order', int(order), 'joined', at)
+    event('admitted', visitor, 'at_once', 'order', int(order))
     return admitted_reply(order, now, admit(visitor, now))
   end
   if room.queueing_method == 'reject' then
@@ -50,7 +50,7 @@ local function enter(visitor, draw, address)
   end
   put(WAITING, int(order), visitor)
   local ahead = newcomer_rank(visitor, order)
-  event('joined', visitor, 'new', 'order', int(order), 'joined', at, 'position', ahead + 1)
+  event('joined', visitor, 'new', 'order', int(order), 'position', ahead + 1)
   note_address(address, visitor)
   put(DUE, unpolled_score(), visitor)
   return wait_here(order, ahead, draw)
