@@ -19,6 +19,28 @@ from tests.processes import Process, wait_until
 
 _numbers = itertools.count()
 
+#: Files that take longest. They are begun first, so that no worker is left alone with one.
+LONGEST = (
+    "core/test_simulation.py",
+    "store/test_model.py",
+    "browser/test_gate.py",
+    "history/test_recorder.py",
+    "faults/test_quick.py",
+    "browser/test_dashboard.py",
+    "proxies/test_story.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """The longest files first; the order within a file stays."""
+    here = Path(__file__).parent
+
+    def place(item):
+        name = item.path.relative_to(here).as_posix()
+        return LONGEST.index(name) if name in LONGEST else len(LONGEST)
+
+    items.sort(key=place)
+
 
 class Time:
     """The store's time, turned by the test."""
