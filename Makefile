@@ -9,7 +9,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help install run crowd test lint types check bench loadtest faults clean
+.PHONY: help install run crowd test lint types check bench bench-history loadtest faults clean
 
 help:
 	@echo "make install the waitroom command, in .venv"
@@ -17,6 +17,7 @@ help:
 	@echo "make crowd   bring visitors to the demo (VISITORS=)"
 	@echo "make test    install what is missing, run every test (WORKERS=2, ARGS=)"
 	@echo "make bench   measure against plain nginx and a Lua design (QUICK=1)"
+	@echo "make bench-history  ten million stays in MariaDB: look-ups, the recorder (QUICK=1)"
 	@echo "make loadtest  load a room with up to 3,000 users (REPLICAS=, QUICK=1)"
 	@echo "make faults  break everything under load, write docs/reliability.md (QUICK=1)"
 	@echo "make check   the tests, and ruff and mypy before them"
@@ -32,7 +33,7 @@ crowd: $(STAMP)
 
 test: $(STAMP)
 	@scripts/install-packages nginx redis-server chromium wrk libnginx-mod-http-lua lua-nginx-redis systemd prometheus prometheus-alertmanager caddy haproxy mariadb-server postgresql
-	@$(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .
@@ -46,6 +47,10 @@ check: lint types test
 bench: $(STAMP)
 	@scripts/install-packages nginx redis-server wrk libnginx-mod-http-lua lua-nginx-redis
 	@$(BIN)/python -m loadtest.bench $(if $(QUICK),--quick)
+
+bench-history: $(STAMP)
+	@scripts/install-packages redis-server mariadb-server postgresql
+	@$(BIN)/python -m loadtest.history $(if $(QUICK),--quick)
 
 loadtest: $(STAMP)
 	@scripts/install-packages nginx redis-server

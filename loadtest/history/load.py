@@ -25,6 +25,7 @@ CHUNK = 100_000
 #: Latest stays of a room that have events, at least.
 _LATEST = 100
 _COLUMNS = [column.name for column in entries.columns][1:]
+_INDEXES = sorted(entries.indexes, key=lambda index: str(index.name), reverse=True)
 _values = attrgetter(*_COLUMNS)
 
 
@@ -47,6 +48,7 @@ def load(
     """All stays, and the events of this share of them, each room's latest. `sample`: how many
     visitors to remember, by room."""
     began, loaded = time.monotonic(), Loaded(rooms=len(rooms))
+    _run(server, [f"DROP INDEX {index.name}" for index in _INDEXES])
     pipe = _Pipe(server)
     for size in rooms:
         first_event = size.stays - max(_LATEST, int(with_events * size.stays))
@@ -71,8 +73,16 @@ def load(
             picker.shuffle(loaded.some[size.room])
             loaded.latest[size.room] = picker.sample(latest, min(wanted, len(latest)))
     pipe.close()
+    # Made of all rows at once they take a third of the time.
+    _run(server, [f"ADD INDEX {i.name} ({', '.join(i.columns.keys())})" for i in _INDEXES])
     loaded.seconds = time.monotonic() - began
     return loaded
+
+
+def _run(server: Mariadb, changes: list[str]) -> None:
+    """Changes of the table of stays."""
+    change = f"ALTER TABLE {entries.name} {', '.join(changes)}"
+    subprocess.run([*server.client, "history", "-e", change], check=True)
 
 
 def _chunks(stays: Iterator[Entry]) -> Iterator[tuple[int, list[Entry]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
 from contextlib import asynccontextmanager
@@ -11,19 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import event
 
-from loadtest.bench.scale import fill_line, fill_sessions, redis_server
 from sidecar.core.history import places
 from sidecar.core.lookups import EVENTS_LIMIT, tell_visitor
 from sidecar.store import sql
 from sidecar.store.history import History
-from sidecar.store.lists import Lists
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     Ask = Callable[[History, str, str], Awaitable[Any]]
-
-PARTITIONS = 128
+    #: ms of every look-up, by kind and room.
+    Taken = dict[str, dict[str, list[float]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +39,6 @@ class Times:
     """Of look-ups of one kind, ms."""
 
     number: int
-    first: float
     median: float
     p90: float
     p99: float
@@ -62,6 +58,9 @@ async def _place(history: History, room: str, visitor: str) -> Any:
     return entry and places(entry, await history.ahead_of(room, entry))
 
 
+#: Visitors whose look-ups are explained: those who wait still are asked for in other words.
+_EXPLAINED = 40
+
 #: What is looked up, in the words of the report.
 KINDS: dict[str, Ask] = {
     "in the queue? (stay)": _stay,
@@ -72,23 +71,24 @@ KINDS: dict[str, Ask] = {
 
 
 @asynccontextmanager
-async def open_history(url: str) -> AsyncIterator[History]:
-    history = History(sql.open_database(url), partitions=PARTITIONS)
+async def open_history(url: str, partitions: int = 1) -> AsyncIterator[History]:
+    """`partitions` is what `migrate` makes."""
+    history = History(sql.open_database(url), partitions=partitions)
     try:
         yield history
     finally:
         await history.close()
 
 
-async def measure(
-    history: History, samples: Sequence[Sample], *, first: int = 0, kinds: Sequence[str] = ()
-) -> dict[str, dict[str, list[float]]]:
-    """ms of every look-up, by kind and room: one room after the other, each kind in turn."""
-    chosen = list(kinds or KINDS)
-    chosen = chosen[first % len(chosen) :] + chosen[: first % len(chosen)]
-    taken: dict[str, dict[str, list[float]]] = {kind: {s.title: [] for s in samples} for kind in KINDS}
-    for i in range(max(len(sample.visitors) for sample in samples)):
-        for kind in chosen:
+async def look_up(
+    history: History, samples: Sequence[Sample], *, begin: int = 0, number: int = 0
+) -> Taken:
+    """Each visitor, or so many: one room after the other, the kinds in turn from `begin` on."""
+    kinds = list(KINDS)
+    kinds = kinds[begin % len(kinds) :] + kinds[: begin % len(kinds)]
+    taken: Taken = {kind: {sample.title: [] for sample in samples} for kind in KINDS}
+    for i in range(number or max(len(sample.visitors) for sample in samples)):
+        for kind in kinds:
             for sample in samples:
                 visitor = sample.visitors[i % len(sample.visitors)]
                 began = time.perf_counter()
@@ -96,16 +96,20 @@ async def measure(
                 taken[kind][sample.title].append(1000 * (time.perf_counter() - began))
                 if found is None:
                     raise RuntimeError(f"{visitor} is not found in {sample.room}")
-    return {kind: rooms for kind, rooms in taken.items() if kind in chosen}
+    return taken
 
 
-def add(
-    to: dict[str, dict[str, list[float]]], more: dict[str, dict[str, list[float]]]
-) -> dict[str, dict[str, list[float]]]:
+async def read_all(history: History, samples: Sequence[Sample]) -> None:
+    """So that what will be looked up is in memory."""
+    for sample in samples:
+        for visitor in sample.visitors:
+            await tell_visitor(history, sample.room, visitor)
+
+
+def add(to: Taken, more: Taken) -> None:
     for kind, rooms in more.items():
         for title, values in rooms.items():
             to.setdefault(kind, {}).setdefault(title, []).extend(values)
-    return to
 
 
 def times(values: Sequence[float]) -> Times:
@@ -114,11 +118,7 @@ def times(values: Sequence[float]) -> Times:
     def at(share: float) -> float:
         return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
 
-    return Times(len(ranked), values[0], at(0.5), at(0.9), at(0.99), ranked[-1])
-
-
-def all_times(taken: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, Times]]:
-    return {kind: {t: times(v) for t, v in rooms.items()} for kind, rooms in taken.items()}
+    return Times(len(ranked), at(0.5), at(0.9), at(0.99), ranked[-1])
 
 
 # What the database says --------------------------------------------------------------------------
@@ -142,25 +142,27 @@ class Plan:
 
 
 async def explain(history: History, sample: Sample) -> list[Plan]:
-    """Of each statement that each look-up of a visitor sends."""
-    plans = []
-    for name, ask in KINDS.items():
-        if ask is tell_visitor:
-            continue  # the others' statements once more
-        for statement, parameters in await _sent(history, sample, ask):
-            if any(plan.statement == statement for plan in plans):
-                continue
-            async with sql.begin(history._engine) as connection:  # noqa: SLF001 - to ask what it asks
-                told = await connection.exec_driver_sql(f"EXPLAIN PARTITIONS {statement}", parameters)
-                row = told.mappings().one()
-            plans.append(
-                Plan(name, statement, list(parameters), str(row["partitions"]), str(row["key"]),
-                     str(row["type"]), int(row["rows"]))
-            )  # fmt: skip
-    return plans
+    """Of each statement that the look-ups of some visitors send, and of the first of its kind."""
+    plans: dict[str, Plan] = {}
+    for visitor in sample.visitors[:_EXPLAINED]:
+        for name, ask in KINDS.items():
+            for statement, parameters in await _sent(history, sample.room, visitor, ask):
+                if statement not in plans:
+                    plans[statement] = await _explain(history, name, statement, parameters)
+    return list(plans.values())
 
 
-async def _sent(history: History, sample: Sample, ask: Ask) -> list[tuple[str, Any]]:
+async def _explain(history: History, name: str, statement: str, parameters: Any) -> Plan:
+    async with sql.begin(history._engine) as connection:  # noqa: SLF001 - to ask what it asks
+        told = await connection.exec_driver_sql(f"EXPLAIN PARTITIONS {statement}", parameters)
+        row = told.mappings().one()
+    return Plan(
+        name, statement, list(parameters), str(row["partitions"]), str(row["key"]),
+        str(row["type"]), int(row["rows"]),
+    )  # fmt: skip
+
+
+async def _sent(history: History, room: str, visitor: str, ask: Ask) -> list[tuple[str, Any]]:
     """The SELECTs, as the driver gets them."""
     sent: list[tuple[str, Any]] = []
     engine = history._engine.sync_engine  # noqa: SLF001
@@ -171,28 +173,7 @@ async def _sent(history: History, sample: Sample, ask: Ask) -> list[tuple[str, A
 
     event.listen(engine, "before_cursor_execute", note)
     try:
-        await ask(history, sample.room, sample.visitors[0])
+        await ask(history, room, visitor)
     finally:
         event.remove(engine, "before_cursor_execute", note)
     return sent
-
-
-# The live answer ---------------------------------------------------------------------------------
-
-
-async def measure_live(waiting: int, number: int) -> list[float]:
-    """ms of asking the store where somebody is, in a room where so many wait."""
-    taken = []
-    async with redis_server() as server:
-        await fill_sessions(server.redis, "hot", 1000)
-        line = await fill_line(server.redis, "hot", waiting)
-        lists = Lists(server.redis, "hot", timeout_s=5)
-        for i in range(number):
-            visitor = line[i * 7919 % len(line)][1].visitor
-            began = time.perf_counter()
-            found = await lists.find(visitor)
-            taken.append(1000 * (time.perf_counter() - began))
-            if found.position is None:
-                raise RuntimeError(f"{visitor} is not in line")
-            await asyncio.sleep(0)
-    return taken

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import tempfile
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from typing import Any, Self
 
 from tests.processes import Process, wait_until
 
@@ -24,21 +27,31 @@ SETTINGS = (
 #: While rows are loaded a crash would cost nothing but time.
 _LOADING = (
     "--innodb-flush-log-at-trx-commit=0", "--skip-innodb-doublewrite", "--innodb-log-file-size=1G",
-    "--innodb-stats-auto-recalc=OFF",
+    "--innodb-stats-auto-recalc=OFF", "--innodb-sort-buffer-size=64M",
 )  # fmt: skip
 #: Ends of these servers take as long as what they have to write.
 _STOP_S = 300
 
 
-class _Server(AbstractContextManager["_Server"]):
+class Server(AbstractContextManager[Any]):
+    kind: str
+    url: str
+
     def __init__(self, home: Path | None = None) -> None:
         self._stack = ExitStack()
         self.folder = Path(tempfile.mkdtemp(prefix="waitroom-sql-", dir=home))
         self._stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
         self.folder.chmod(0o755)
 
+    def __enter__(self) -> Self:
+        return self
+
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def start(self) -> None:
+        """And waits until it answers."""
+        raise NotImplementedError
 
     def size_mb(self) -> float:
         """What its files take on the disk."""
@@ -46,7 +59,7 @@ class _Server(AbstractContextManager["_Server"]):
         return sum(512 * each.st_blocks for each in found) / 1e6
 
 
-class Mariadb(_Server):
+class Mariadb(Server):
     """Started by `start`, as often as one likes."""
 
     kind = "mariadb"
@@ -67,7 +80,7 @@ class Mariadb(_Server):
         self._process: Process | None = None
 
     def start(self, *, loading: bool = False) -> None:
-        """Stops it first where it runs."""
+        """Anew, where it runs."""
         self.stop()
         server = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin")
         if server is None:
@@ -88,7 +101,7 @@ class Mariadb(_Server):
             self._process.stop(_STOP_S)
 
 
-class Postgresql(_Server):
+class Postgresql(Server):
     kind = "postgresql"
 
     def __init__(self, home: Path | None = None) -> None:
@@ -117,7 +130,22 @@ class Postgresql(_Server):
         _runs([*ask, "CREATE DATABASE history"])
 
 
-class Sqlite(_Server):
+class RedisServer(Server):
+    """Started by its `with` block."""
+
+    def __enter__(self) -> Self:
+        self.socket = self.folder / "redis.sock"
+        command = [
+            "redis-server", "--port", "0", "--unixsocket", str(self.socket), "--save", "",
+            "--dir", str(self.folder),
+        ]  # fmt: skip
+        process = Process(command, log=self.folder / "log")
+        self._stack.enter_context(process)
+        wait_until(self.socket.exists, f"redis-server: {process.output}")
+        return self
+
+
+class Sqlite(Server):
     """A file."""
 
     kind = "sqlite"
@@ -128,6 +156,21 @@ class Sqlite(_Server):
 
     def start(self) -> None:
         """There is nothing to start."""
+
+
+def versions() -> list[str]:
+    """Of the databases, with their names."""
+    return [
+        f"MariaDB {_version('mariadb')}",
+        f"PostgreSQL {_version('psql')}",
+        f"SQLite {sqlite3.sqlite_version}",
+    ]
+
+
+def _version(program: str) -> str:
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    found = re.search(r"\d+\.\d+\.\d+|\d+\.\d+", done.stdout.partition("Distrib")[2] or done.stdout)
+    return found[0] if found else "unknown"
 
 
 def _runs(command: list[str]) -> bool:

@@ -28,7 +28,7 @@ _RUSH, _RUSH_MS, _SERVED_MS = 0.9, HOUR_MS, 2 * HOUR_MS
 _GIVES_UP, _PATIENCE_MS = 0.08, 20 * MINUTE_MS
 _NO_SHOW, _CLAIM_MS = 0.03, 30_000
 _SESSION_MS = 8 * MINUTE_MS
-_ENDS = (("session", 70), ("left", 28), ("released", 2))
+_ENDS, _END_WEIGHTS = ("session", "left", "released"), (70, 28, 2)
 
 #: An event's row without its room: ms, kind, visitor, why, more (JSON).
 EventRow = tuple[int, str, str, str, str]
@@ -54,7 +54,7 @@ def sizes(total: int, rooms: int) -> list[Size]:
 
 
 def make_stays(size: Size, now_ms: int) -> Iterator[Entry]:
-    """All stays of a room, by when they began. As it was at `now_ms`: some wait, some are inside."""
+    """All stays of a room, by when they began, as it is at `now_ms`: some wait, some are inside."""
     rng = random.Random(size.room)
     behind_ms = 0 if size.rank == 1 else rng.randrange(DAY_MS)
     line = _Line(rng, now_ms, gap_ms=_SERVED_MS / max(1, size.stays / DAYS * _RUSH))
@@ -124,9 +124,8 @@ class _Line:
 
     def _admit(self, entry: Entry, at_ms: int) -> None:
         entry.admitted_ms = entry.changed_ms = at_ms
-        reasons, weights = zip(*_ENDS, strict=True)
         length_ms = int(self._rng.expovariate(1 / _SESSION_MS)) + 1000
-        self._end(entry, at_ms + length_ms, self._rng.choices(reasons, weights)[0])
+        self._end(entry, at_ms + length_ms, self._rng.choices(_ENDS, _END_WEIGHTS)[0])
 
     def _end(self, entry: Entry, at_ms: int, reason: str) -> None:
         if at_ms <= self._now_ms:

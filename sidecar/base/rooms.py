@@ -51,12 +51,12 @@ class RoomSettings(BaseModel):
     queueing_method: Literal["fifo", "random", "passthrough", "reject"] = "fifo"
     queue_all: bool = False
     suspended: bool = False
-    max_waiting: Count | None = Field(default=None, ge=0)
+    max_waiting: Count | None = Field(default=None, ge=0, le=1_000_000_000)
     heartbeat_timeout: Seconds = Field(default=120, ge=10, le=86_400)
     heartbeat_interval: Seconds | None = Field(default=None, ge=1, le=3600)
     sweep_interval: Seconds = Field(default=120, ge=1, le=3600)
     claim_window: Seconds = Field(default=30, ge=5, le=3600, validate_default=True)
-    poll_limit: Count = Field(default=30, ge=1)
+    poll_limit: Count = Field(default=30, ge=1, le=1_000_000_000)
     shield_above: Count = Field(default=500, ge=1, le=10_000_000)
     on_store_failure: Literal["bounded", "admit", "wait"] = "bounded"
     recovery_window: Seconds | None = Field(default=None, ge=0, le=3600)
@@ -68,7 +68,7 @@ class RoomSettings(BaseModel):
     exempt_header: bool = True
     queueing_status_code: Annotated[Literal[200, 202, 429, 503], BeforeValidator(from_text)] = 503
     #: From how many waiting on the event queue_over is told.
-    notify_above: Count | None = Field(default=None, ge=1)
+    notify_above: Count | None = Field(default=None, ge=1, le=1_000_000_000)
     message: str | None = Field(default=None, max_length=500)
 
     # Rules between fields are rules of the later field: pydantic asks a model's own

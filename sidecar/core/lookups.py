@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sidecar.base.clock import iso
 from sidecar.base.errors import ConfigError
 from sidecar.base.fields import parse_duration
-from sidecar.core.history import places, report
+from sidecar.core.history import Tally, places
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 #: Events and places of one visitor that are told at most.
 EVENTS_LIMIT = 1000
 DAY_MS = 86_400_000
+#: The end of the year 9999, after which there is no ISO 8601.
+LATEST_MS = 253_402_300_799_999
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ def read_period(start: str | None, end: str | None, *, now_ms: int) -> Period:
     for name, text in (("from", start), ("to", end)):
         if text:
             try:
-                times[name] = _moment(text, now_ms)
+                times[name] = min(max(0, _moment(text, now_ms)), LATEST_MS)
             except (ValueError, OverflowError):
                 problems.append(
                     f"{name}: write a time such as 2026-11-27T18:00Z, or how long ago: 90m, 24h, 7d"
@@ -124,11 +126,13 @@ async def tell_report(
     """The room over a period; None when more than `most` stays began in it."""
     limit = None if most is None else most + 1
     found = history.entries(room, from_ms=period.from_ms, to_ms=period.to_ms, limit=limit)
-    stays = [entry async for entry in found]
-    if most is not None and len(stays) > most:
+    tally = Tally()
+    async for entry in found:
+        tally.add(entry)
+    if most is not None and tally.counts["stays"] > most:
         return None
     told = {"room": room, "from": iso(period.from_ms), "to": iso(period.to_ms)}
-    return {**told, **asdict(report(stays))}
+    return {**told, **asdict(tally.report())}
 
 
 async def tell_changes(

@@ -5,11 +5,12 @@ Every method raises HistoryError when the database does not answer, or refuses.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, bindparam, delete, insert, or_, select, text, update
+from sqlalchemy import and_, bindparam, delete, func, insert, or_, select, text, update
 from sqlalchemy.dialects import mysql, sqlite
 
 from sidecar.base.errors import HistoryError
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 _AT_ONCE = 500
 #: Rows fetched at a time by a look-up that may bring many.
 _PAGE = 2000
+#: How much earlier than a visitor those ahead joined, ms, and the share of them that is enough
+#: not to look further back: some of those who came back since count as having joined later.
+_BACK = ((3_600_000, 1.0), (86_400_000, 0.9), (1 << 62, 0.0))
 _FIELDS = tuple(field.name for field in fields(Entry))
 _COLUMNS = [entries.c[name] for name in _FIELDS]
 _RESET = "reset"
@@ -48,6 +52,8 @@ class History:
         self._partitions = partitions
         self._insert = _insert(engine.dialect.name)
         self._upsert = _upsert(engine.dialect.name)
+        #: alembic does one thing at a time, and each room's recorder asks for the tables.
+        self._migrating = asyncio.Lock()
 
     @property
     def is_file(self) -> bool:
@@ -58,14 +64,15 @@ class History:
         """Raises HistoryError unless the tables are what this version reads and writes."""
         revision = await sql.revision(self._engine)
         if revision is None and self.is_file:
-            await self.migrate()
+            await self.migrate()  # done by somebody else meanwhile, it does nothing
         elif revision != sql.REVISION:
             has = "there are no tables" if revision is None else f"they are of revision {revision}"
             raise HistoryError(f"{has}: run waitroom migrate")
 
     async def migrate(self) -> tuple[str | None, str]:
         """The revisions of the tables before and after."""
-        return await sql.migrate(self._engine, partitions=self._partitions)
+        async with self._migrating:
+            return await sql.migrate(self._engine, partitions=self._partitions)
 
     async def close(self) -> None:
         await self._engine.dispose()
@@ -198,23 +205,33 @@ class History:
 
     async def ahead_of(self, room: str, entry: Entry) -> list[tuple[int, int | None]]:
         """Of those of a lower order who may have stood in line with it: since when, and until
-        when (None: still)."""
+        when (None: still). Those who joined long before it are looked for only where its first
+        position tells of more than were found."""
         if entry.queued_ms is None or entry.queue_order is None:
             return []
-        until_ms = entry.called_ms or entry.ended_ms
-        gone = entries.c.called_ms, entries.c.ended_ms
-        found = select(entries.c.queued_ms, *gone).where(
+        gone_ms = func.coalesce(entries.c.called_ms, entries.c.ended_ms)
+        found = select(entries.c.queued_ms, gone_ms).where(
             entries.c.room == room,
             entries.c.visitor != entry.visitor,
             entries.c.queue_order < entry.queue_order,
-            entries.c.queued_ms.is_not(None)
-            if until_ms is None
-            else entries.c.queued_ms <= until_ms,
-            or_(*(column.is_(None) for column in gone), *(c > entry.queued_ms for c in gone)),
+            entries.c.queued_ms.is_not(None),
+            or_(gone_ms.is_(None), gone_ms >= entry.queued_ms),
+            # This follows from the line before, and there is an index of it, as of joined_ms.
+            or_(entries.c.ended_ms.is_(None), entries.c.ended_ms >= entry.queued_ms),
         )
+        until_ms = entry.called_ms or entry.ended_ms
+        if until_ms is not None:
+            found = found.where(entries.c.joined_ms <= until_ms, entries.c.queued_ms <= until_ms)
+        joined_ms = entry.joined_ms or entry.queued_ms
+        is_known = entry.returns == 0 and entry.moved_ms is None
+        ahead = entry.first_position - 1 if entry.first_position and is_known else None
         async with sql.begin(self._engine) as connection:
-            rows = (await connection.execute(found)).all()
-        return [(queued, called if called is not None else ended) for queued, called, ended in rows]
+            for back_ms, share in _BACK[1:] if ahead is None else _BACK:
+                recent = found.where(entries.c.joined_ms >= joined_ms - back_ms)
+                rows = (await connection.execute(recent)).all()
+                if ahead is None or len(rows) >= share * ahead:
+                    break
+        return [(queued, gone) for queued, gone in rows]
 
     async def entries(
         self, room: str, *, from_ms: int, to_ms: int, limit: int | None = None, offset: int = 0

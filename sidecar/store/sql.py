@@ -146,6 +146,10 @@ def _upgrade(connection: Connection, partitions: int) -> None:
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes.update(connection=connection, partitions=partitions)
+    if connection.dialect.name == "sqlite":
+        # Python would begin a transaction before the first row, and not before the first table:
+        # of two replicas that start at once, one waits for the other.
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
     with warnings.catch_warnings():
         # MariaDB notes that it has a name of its own for the primary key of alembic's table.
         warnings.filterwarnings("ignore", message="Name '.*' ignored for PRIMARY key")

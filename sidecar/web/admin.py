@@ -4,7 +4,6 @@ release a session."""
 from __future__ import annotations
 
 import hmac
-import json
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -13,8 +12,8 @@ from aiohttp import web
 from sidecar.base.clock import iso
 from sidecar.base.errors import ConfigError
 from sidecar.base.rooms import RoomSettings
-from sidecar.base.tokens import is_visitor
 from sidecar.core import modes
+from sidecar.web.asked import object_of, page_of, room_of, visitor_of
 from sidecar.web.keys import LIVE, ROOMS, SETTINGS
 from sidecar.web.login import operator_of, refusal
 from sidecar.web.problems import problem
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from sidecar.core.rooms import Room
     from sidecar.store.rooms import Snapshot
 
-LIST_LIMIT = 1000
 MAX_POSITION = 100_000_000
 
 log = structlog.get_logger()
@@ -77,14 +75,14 @@ async def list_rooms(request: web.Request) -> web.Response:
 
 
 async def show_room(request: web.Request) -> web.Response:
-    room = _room(request)
+    room = room_of(request)
     return web.json_response(_describe(room, await room.refresh()))
 
 
 async def change_room(request: web.Request) -> web.Response:
     """A JSON object of settings; null goes back to the file's value. All or nothing."""
-    room = _room(request)
-    changes = await _json_object(request)
+    room = room_of(request)
+    changes = await object_of(request)
     if not changes:
         raise ConfigError(["the body names no setting"])
     return await _change(request, room, changes)
@@ -92,7 +90,7 @@ async def change_room(request: web.Request) -> web.Response:
 
 async def act_on_room(request: web.Request) -> web.Response:
     """pause, drain or resume: changes of settings that have a name."""
-    room = _room(request)
+    room = room_of(request)
     return await _change(
         request, room, modes.changes(request.match_info["act"], room.file_settings)
     )
@@ -118,15 +116,15 @@ async def _change(request: web.Request, room: Room, changes: dict[str, Any]) -> 
 
 async def reset_room(request: web.Request) -> web.Response:
     """Empties the line; who is inside stays."""
-    room = _room(request)
+    room = room_of(request)
     removed = await room.store.reset(by=operator(request))
     log.info("reset", room=room.name, removed=removed)
     return web.json_response({"room": room.name, "removed": removed})
 
 
 async def list_waiting(request: web.Request) -> web.Response:
-    room = _room(request)
-    offset, limit = _page(request)
+    room = room_of(request)
+    offset, limit = page_of(request)
     rows = await room.store.lists.line(offset=offset, limit=limit)
     people = [
         {"visitor": visitor, "position": offset + i, "order": order}
@@ -136,8 +134,8 @@ async def list_waiting(request: web.Request) -> web.Response:
 
 
 async def list_sessions(request: web.Request) -> web.Response:
-    room = _room(request)
-    offset, limit = _page(request)
+    room = room_of(request)
+    offset, limit = page_of(request)
     rows = await room.store.lists.sessions(offset=offset, limit=limit)
     people = [{"visitor": visitor, "ends_at_ms": ends} for visitor, ends in rows]
     return web.json_response({"room": room.name, "sessions": people})
@@ -145,7 +143,7 @@ async def list_sessions(request: web.Request) -> web.Response:
 
 async def find_visitor(request: web.Request) -> web.Response:
     """Where one visitor is: waiting, called, inside, revoked or unknown."""
-    room, visitor = _room(request), _visitor(request)
+    room, visitor = room_of(request), visitor_of(request)
     found = await room.store.lists.find(visitor)
     if found.position is not None:
         state = "waiting"
@@ -170,7 +168,7 @@ async def find_visitor(request: web.Request) -> web.Response:
 
 async def release_visitor(request: web.Request) -> web.Response:
     """Ends one visitor's session or place."""
-    room, visitor = _room(request), _visitor(request)
+    room, visitor = room_of(request), visitor_of(request)
     if not await room.release(visitor, by=operator(request)):
         return problem(404, "Unknown visitor", detail=f"{visitor} is neither inside nor in line")
     log.info("released", room=room.name, visitor=visitor)
@@ -179,12 +177,14 @@ async def release_visitor(request: web.Request) -> web.Response:
 
 async def move_visitor(request: web.Request) -> web.Response:
     """Takes somebody in line to the position that the body names: {"position": 1} is the head."""
-    room, visitor = _room(request), _visitor(request)
-    body = await _json_object(request)
-    position = body.get("position")
-    if set(body) != {"position"} or type(position) is not int or not 1 <= position <= MAX_POSITION:
+    room, visitor = room_of(request), visitor_of(request)
+    body = await object_of(request)
+    position: Any = body.get("position")
+    # JSON has one kind of number: 1.0 is 1.
+    is_whole = type(position) is int or (type(position) is float and position.is_integer())
+    if set(body) != {"position"} or not is_whole or not 1 <= position <= MAX_POSITION:
         raise ConfigError(['position: a whole number from 1 on, such as {"position": 1}'])
-    moved = await room.store.move(visitor, position, by=operator(request))
+    moved = await room.store.move(visitor, int(position), by=operator(request))
     if moved == 0:
         return problem(404, "Unknown visitor", detail=f"{visitor} is not in line")
     if moved < 0:
@@ -197,7 +197,7 @@ async def move_visitor(request: web.Request) -> web.Response:
 
 async def show_log(request: web.Request) -> web.Response:
     """What operators did, latest first."""
-    room = _room(request)
+    room = room_of(request)
     return web.json_response({"room": room.name, "log": await room.store.lists.log()})
 
 
@@ -208,40 +208,6 @@ def operator(request: web.Request) -> str:
         return who.name
     given = request.headers.get("X-Waitroom-Operator", "")
     return "".join(c for c in given if c.isprintable())[:64] or "api"
-
-
-def _visitor(request: web.Request) -> str:
-    visitor = request.match_info["visitor"]
-    if not is_visitor(visitor):
-        raise ConfigError(["that is no visitor's id: it has 22 letters, digits, - and _"])
-    return visitor
-
-
-def _room(request: web.Request) -> Room:
-    return request.app[ROOMS].get(request.match_info["room"])
-
-
-async def _json_object(request: web.Request) -> dict[str, Any]:
-    try:
-        body = json.loads(await request.text())
-    except (ValueError, LookupError, RecursionError):
-        raise ConfigError(["the body is not JSON"]) from None
-    if not isinstance(body, dict):
-        raise ConfigError(["the body must be a JSON object of settings"])
-    return body
-
-
-def _page(request: web.Request) -> tuple[int, int]:
-    problems, numbers = [], []
-    for name, default, most in (("offset", 0, 10**9), ("limit", 100, LIST_LIMIT)):
-        text = request.query.get(name, str(default))
-        if text.isascii() and text.isdigit() and int(text) <= most:
-            numbers.append(int(text))
-        else:
-            problems.append(f"{name}: a whole number from 0 to {most} (got {text[:40]!r})")
-    if problems:
-        raise ConfigError(problems)
-    return numbers[0], numbers[1]
 
 
 def _describe(room: Room, snapshot: Snapshot) -> dict[str, Any]:

@@ -83,7 +83,8 @@ def _original(request: web.Request, room: Room) -> tuple[str, str]:
     else:
         asked = headers.get("X-Original-URI") or headers.get("X-Forwarded-Uri") or "/"
         method = original_method(headers)
-    return safe_next(asked if len(html.escape(asked)) <= _MAX_NEXT else "/"), method
+    asked = safe_next(asked if len(html.escape(asked)) <= _MAX_NEXT else "/")
+    return asked, method.encode("ascii", "replace").decode()
 
 
 def _refusal(status: str) -> int:

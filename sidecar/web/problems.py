@@ -28,7 +28,7 @@ class _Unreadable(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
-        if not isinstance(error, HttpProcessingError):
+        if not isinstance(error, HttpProcessingError | web.RequestPayloadError):
             return True
         log.debug("unreadable", error=str(error))
         return False
@@ -64,6 +64,8 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         if "Allow" in error.headers:
             response.headers["Allow"] = error.headers["Allow"]
         return response
+    except web.RequestPayloadError:
+        return problem(400, "The body cannot be read", detail="It is not of its Content-Encoding.")
     except UnknownRoomError as error:
         return problem(404, "Unknown room", detail=str(error))
     except ConfigError as error:

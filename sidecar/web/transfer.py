@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -197,7 +196,7 @@ def _read_row(kind: str, row: Any, where: str) -> Row:
 def _score(value: Any, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ConfigError([f"{where}: {str(value)[:40]!r} is no number"])
-    if not math.isfinite(value) or abs(value) > _MOST:
+    if not -_MOST <= value <= _MOST:  # nor NaN
         raise ConfigError([f"{where}: a number is too large"])
     return value
 

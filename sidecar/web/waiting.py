@@ -65,7 +65,8 @@ def safe_next(value: str) -> str:
         return "/"
     if any(ord(c) <= 32 or ord(c) == 127 or c == "\\" for c in value):
         return "/"
-    return value
+    # A header's bytes that are no UTF-8 could not be said again.
+    return "/" if any("\ud800" <= c <= "\udfff" for c in value) else value
 
 
 async def _answer(request: web.Request, door: str, *, may_join: bool) -> web.Response:

@@ -42,6 +42,8 @@ async def record_forever(
 ) -> None:
     """Runs until cancelled, and then gives its turns up."""
     recorder = Recorder(history, metrics)
+    with contextlib.suppress(HistoryError):  # so that look-ups find tables before the first event
+        await history.check()
     async with asyncio.TaskGroup() as group:
         for room in rooms:
             group.create_task(recorder.run(room, streams[room.name]))

@@ -13,6 +13,7 @@ from sqlalchemy import func, select
 from sidecar.base.errors import HistoryError, StoreError
 from sidecar.base.tokens import new_visitor
 from sidecar.store import sql
+from sidecar.store.history import History
 from sidecar.store.keys import room_key, room_keys
 from sidecar.store.tables import entries, events
 from sidecar.workers.recorder import BATCH
@@ -263,6 +264,18 @@ async def test_tables_of_another_version_are_not_written(record, sqlite, monkeyp
         await it.recorder.record(it.room, it.stream)
     monkeypatch.undo()
     assert await it.record() == 1
+
+
+async def test_a_files_tables_are_made_once(sqlite):
+    """However many rooms and replicas begin at the same moment."""
+    histories = [History(sql.open_database(sqlite.url), partitions=1) for _ in range(2)]
+    try:
+        await asyncio.gather(*(history.check() for history in histories for _ in range(5)))
+        assert await sql.revision(histories[0]._engine) == sql.REVISION
+        assert await histories[0].entry("shop", "a" * 22) is None
+    finally:
+        for history in histories:
+            await history.close()
 
 
 async def test_the_recorder_runs_by_itself(record, sqlite, monkeypatch):

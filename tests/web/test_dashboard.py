@@ -462,11 +462,14 @@ async def test_viewers_share_the_work(site):
     await site.room.refresh()
     here = await session(site)
     live = site.ops.app[keys.LIVE]
-    streams = [await site.ops.get("/dashboard/events", headers=here) for _ in range(3)]
-    for stream in streams:
-        await read(stream, "now", "study")
-    tasks = list(live._tasks)
+    streams, made = [], []
+    for _ in range(3):
+        streams.append(await site.ops.get("/dashboard/events", headers=here))
+        await read(streams[-1], "now", "study")
+        made.append(live._tasks)
+    tasks = made[0]
     assert (live._viewers, len(tasks)) == (3, 2)
+    assert all(each is tasks for each in made)
     for stream in streams:
         stream.close()
     await asyncio.wait(tasks)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -61,15 +61,22 @@ def test_it_is_valid(described):
 
 def test_every_door_is_described_and_no_other(described):
     """Of both listeners; what is for people with browsers left out."""
-    settings = Settings(
-        secret_keys=["k" * 32], rooms={"shop": RoomSettings(total_active_users=1)}
-    )
+    settings = Settings(secret_keys=["k" * 32], rooms={"shop": RoomSettings(total_active_users=1)})
     edge = edge_app(Rooms([]), Metrics(), find_static())
     ops = ops_app(settings, Rooms([]), Metrics(), [])
     doors = routes_of(edge) | routes_of(ops)
     assert set(operations_of(described)) == doors
     # I expect doors of both, and so the walk to have found them.
     assert {("get", "/check"), ("patch", "/admin/rooms/{room}")} <= doors
+
+
+def test_each_setting_is_described(described):
+    """As it is told, and as it is asked for; durations also as text."""
+    schemas = described["components"]["schemas"]
+    assert set(schemas["Settings"]["properties"]) == set(RoomSettings.model_fields)
+    assert set(schemas["Changes"]["properties"]) == set(RoomSettings.model_fields)
+    assert "Duration" in json.dumps(schemas["Changes"]["properties"]["session_max_duration"])
+    assert "Duration" not in json.dumps(schemas["Changes"]["properties"]["rollout_percent"])
 
 
 # Of a replica that runs ---------------------------------------------------------------------------
@@ -81,34 +88,69 @@ class Replica(Site):
     def _start(self) -> None:
         self.folder = make_folder(self._stack)
         self._settings["history"] = f"sqlite:///{self.folder}/history.db"
+        # A machine that is busy is none whose store is away.
+        self._settings["store_timeout"] = 10
         self._start_redis()
         self._start_replica(0)
         wait_until(lambda: answers(f"{self.ops[0]}/readyz"), "the replica")
-
-    @property
-    def edge(self) -> str:
-        return self.edges[0]
+        for room in self.rooms:
+            for _ in range(PEOPLE):
+                self.join(room)
+        seen = f"/rooms/shop/visitors/{self.people('shop')[0]}/history"
+        wait_until(lambda: self.finds(seen), "the history")
 
     def join(self, room: str) -> str:
         """A newcomer's cookie."""
-        request = urllib.request.Request(f"{self.edge}/_waitroom/{room}/join", method="POST")
+        request = urllib.request.Request(f"{self.edges[0]}/_waitroom/{room}/join", method="POST")
         with urllib.request.urlopen(request, timeout=5) as answer:
             return str(answer.headers["Set-Cookie"]).partition(";")[0]
 
     def people(self, room: str) -> list[str]:
-        """Who is in line, from the head on, and who is inside."""
-        lists = [self.admin("GET", f"/rooms/{room}/{kind}")[kind] for kind in ("waiting", "sessions")]
+        """Who is in line and who is inside."""
+        lists = [
+            self.admin("GET", f"/rooms/{room}/{kind}")[kind] for kind in ("waiting", "sessions")
+        ]
         return [person["visitor"] for found in lists for person in found]
+
+    def finds(self, path: str) -> bool:
+        try:
+            return bool(self.admin("GET", path))
+        except urllib.error.HTTPError:
+            return False
+
+
+PEOPLE = 5
+#: Nobody goes because nobody polls.
+KEPT = {"total_active_users": 2, "heartbeat_timeout": 7200, "claim_window": 3600}
+#: One to look at, one for operators to change, one in which they move visitors about, one for
+#: visitors to come and go, one that is open.
+ROOMS = {
+    "shop": KEPT,
+    "spare": KEPT,
+    "stage": KEPT,
+    "hall": {**KEPT, "poll_limit": 5},
+    "open": {**KEPT, "suspended": True},
+}
+#: What schemathesis is told beside the document.
+CONFIG = """
+continue-on-failure = true
+
+# Rules between settings, and between a file and the room that it goes to, are no part of a schema.
+[[operations]]
+include-operation-id = ["changeRoom", "importRoom", "listStays", "getReport", "listChanges"]
+checks.positive_data_acceptance.expected-statuses = ["2xx", 404, 409, 422, 503]
+
+# They answer every method alike; and a 503 is how most rooms say that one has to wait.
+[[operations]]
+include-operation-id = ["check", "gate"]
+checks.unsupported_method.enabled = false
+checks.not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", 503]
+"""
 
 
 @pytest.fixture(scope="module")
 def replica():
-    """Two rooms with people inside and in line: one to look at, one to be changed."""
-    rooms = {room: {"total_active_users": 2, "poll_limit": 5} for room in ("shop", "spare", "hall")}
-    with Replica(rooms=rooms) as started:
-        for room in rooms:
-            for _ in range(5):
-                started.join(room)
+    with Replica(rooms=ROOMS) as started:
         yield started
 
 
@@ -120,29 +162,139 @@ def test_it_is_served(replica, described):
         assert json.load(answer) == described
 
 
-#: Rooms that an operation is tried on; all others are tried on the room to look at.
-CHANGING = {"patch", "post"}
-
-
-def aimed(described: dict[str, Any], people: dict[str, list[str]]) -> dict[str, Any]:
-    """The document with rooms and visitors that there are: a random name would only ever find
-    that it is unknown."""
+def aimed(described: dict[str, Any], replica: Replica) -> dict[str, Any]:
+    """The document with rooms and visitors that there are: random names would only ever find that
+    they are unknown."""
     aimed = json.loads(json.dumps(described))
+    people = {room: replica.people(room) for room in ROOMS}
     for (method, path), operation in operations_of(aimed).items():
-        shared = aimed["paths"][path].get("parameters", [])
-        names = {each["$ref"].rpartition("/")[2] for each in shared}
-        visitor_side = path.startswith("/_waitroom/")
-        room = "hall" if visitor_side else "spare" if method in CHANGING else "shop"
+        visitors_own = path.startswith(("/_waitroom/", "/gate/"))
+        room = "hall" if visitors_own else "shop" if method == "get" else "spare"
+        room = "stage" if path.endswith("/move") else room
+        shared = {each["$ref"] for each in aimed["paths"][path].get("parameters", [])}
         own = operation.setdefault("parameters", [])
-        if "Room" in names:
+        if "#/components/parameters/Room" in shared:
             own.append(in_path("room", {"enum": [room]}))
-        if "Visitor" in names:
-            own.append(in_path("visitor", {"anyOf": [{"enum": people[room]}, VISITOR]}))
+        if "#/components/parameters/Visitor" in shared:
+            anybody = {"$ref": "#/components/schemas/VisitorId"}
+            own.append(in_path("visitor", {"anyOf": [{"enum": people[room]}, anybody]}))
+    for asked in aimed["paths"]["/check"]["get"]["parameters"]:
+        if asked["name"] == "X-Waitroom-Room":
+            asked["schema"] = {"enum": ["hall", "open"]}
     return aimed
-
-
-VISITOR = {"$ref": "#/components/schemas/VisitorId"}
 
 
 def in_path(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "in": "path", "required": True, "schema": schema}
+
+
+def fuzz(
+    folder: Path, document: dict[str, Any], url: str, *more: str, phases: str = "coverage,fuzzing"
+) -> None:
+    """Asks `url` as the document says, and as it does not. Fails with what schemathesis says where
+    an answer is not as it is described."""
+    (folder / "openapi.json").write_text(json.dumps(document))
+    (folder / "schemathesis.toml").write_text(CONFIG)
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).parent / "schemathesis"), "--config-file",
+            "schemathesis.toml", "run", "openapi.json", "--url", url, "--no-color",
+            # Deterministic: the same requests each time.
+            "--generation-deterministic", "--max-examples", "10",
+            "--phases", phases, *more,
+        ],
+        cwd=folder, capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        pytest.fail(done.stdout + done.stderr, pytrace=False)
+
+
+OPERATORS = [f"--include-tag={tag}" for tag in ("operations", "administration", "history")]
+VISITORS = ["--include-tag=visitor", "--include-tag=proxy"]
+
+
+def test_operators_get_what_is_described(replica, described, tmp_path):
+    """Whatever is sent to the ops listener: no server error, nothing undescribed, nothing wrong
+    let through, nobody without the token."""
+    token = f"Authorization: Bearer {ADMIN_TOKEN}"
+    fuzz(tmp_path, aimed(described, replica), replica.ops[0], "-H", token, *OPERATORS)
+
+
+def test_visitors_and_proxies_get_what_is_described(replica, described, tmp_path):
+    """Whatever is sent to the edge listener, by somebody new and by somebody in line."""
+    document, edge = aimed(described, replica), replica.edges[0]
+    fuzz(tmp_path, document, edge, *VISITORS)
+    cookie = f"Cookie: {replica.join('hall')}"
+    fuzz(tmp_path, document, edge, *VISITORS, "-H", cookie, phases="fuzzing")
+
+
+def test_what_is_not_as_described_is_found(replica, described, tmp_path):
+    """The two tests above can fail: here are documents that are wrong of the same server."""
+    wrong = aimed(described, replica)
+    found = operations_of(wrong)
+    found["get", "/healthz"]["security"] = [{"token": []}]
+    del found["get", "/admin/rooms/{room}/sessions"]["responses"]["422"]
+    wrong["components"]["parameters"]["Limit"]["schema"]["maximum"] = 50
+    wrong["components"]["schemas"]["Visitor"]["required"].append("age")
+    wrong["components"]["headers"]["NoStore"]["schema"]["const"] = "no-cache"
+    token = f"Authorization: Bearer {ADMIN_TOKEN}"
+    asked = ["isHealthy", "listWaiting", "listSessions", "findVisitor"]
+    only = [f"--include-operation-id={name}" for name in asked]
+    with pytest.raises(pytest.fail.Exception) as failed:
+        fuzz(tmp_path, wrong, replica.ops[0], "-H", token, *only, phases="coverage")
+    said = str(failed.value)
+    for complaint in (
+        "API accepts requests without authentication",
+        "Undocumented status code",
+        "Schema-violating request accepted",
+        "Response violates schema",
+        "Response header does not conform to the schema",
+    ):
+        assert complaint in said, said
+
+
+#: A change that is allowed.
+NOTHING = b'{"message": null}'
+#: What no generator comes upon: method, path, headers, body; and the status that is right.
+ODD = {
+    "more digits than Python reads": ("GET", "/shop/waiting?limit=" + "9" * 5000, {}, b"", 422),
+    "longer ago than there are dates": ("GET", "/shop/stays?from=99999999d", {}, b"", 200),
+    "later than there are dates": ("GET", "/shop/report?to=9999-12-31T23:59-23:00", {}, b"", 200),
+    "no gzip": ("PATCH", "/spare", {"Content-Encoding": "gzip"}, NOTHING, 400),
+    "no charset": ("PATCH", "/spare", {"Content-Type": "text/plain; charset=x"}, NOTHING, 422),
+    "half a character": ("PATCH", "/spare", {}, b'{"message": "\\ud800"}', 422),
+    "a number beyond doubles": ("PATCH", "/spare", {}, b'{"max_waiting": %s}' % (b"9" * 400), 422),
+    "the same in a file": ("POST", "/spare/import", {}, b'{"kind": "waiting", "exported_at_ms": 0,'
+        b'"rows": [["AAAAAAAAAAAAAAAAAAAAAA", 1, %s]]}' % (b"9" * 400), 422),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_odd_requests_of_operators_are_no_server_errors(replica, what):
+    """They are refused in a word, or understood."""
+    method, path, headers, body, status = ODD[what]
+    headers = {"Authorization": f"Bearer {ADMIN_TOKEN}", **headers}
+    assert ask(f"{replica.ops[0]}/admin/rooms{path}", method, headers, body) == status
+
+
+@pytest.mark.parametrize("name", ["X-Forwarded-Uri", "X-Original-URI", "X-Original-Method"])
+def test_a_header_that_is_no_text_is_no_server_error(replica, name):
+    """The page does not repeat it."""
+    assert ask(f"{replica.edges[0]}/gate/hall", "GET", {name: "/\xff"}, b"") == 503
+
+
+def test_a_body_that_cannot_be_unpacked_is_no_server_error(replica):
+    """Of a visitor's form, where browsers never compress."""
+    form = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html"}
+    url = f"{replica.edges[0]}/_waitroom/hall/leave"
+    assert ask(url, "POST", {**form, "Content-Encoding": "gzip"}, b"next=/") == 400
+
+
+def ask(url: str, method: str, headers: dict[str, str], body: bytes) -> int:
+    request = urllib.request.Request(url, body or None, headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code

@@ -71,7 +71,8 @@ def _rooms() -> Json:
             "get": _read("getRoom", "A room: numbers, settings, what was changed", _ROOM_STATE,
                          "404"),
             "patch": _change(
-                "changeRoom", "Change settings while the room runs", _ROOM_STATE, "413", "422",
+                "changeRoom", "Change settings while the room runs", _ROOM_STATE,
+                "400", "413", "422",
                 description="Holds for all replicas within two seconds, and survives a restart.",
                 requestBody=body(shape("Changes"), {
                     "a higher cap": {"total_active_users": 300},
@@ -141,7 +142,7 @@ def _visitors() -> Json:
         "moveVisitor", "Take somebody in line to another position",
         reply("Where it came to stand: at the end where the line is shorter.",
               _of_visitor({"position": whole(minimum=1)})),
-        "409", "413", "422",
+        "400", "409", "413", "422",
         requestBody=body({**thing(to), "additionalProperties": False}, {"head": {"position": 1}}),
     )  # fmt: skip
     for made in (release, move):
@@ -202,7 +203,8 @@ def _transfer() -> Json:
             "parameters": parameters("Room"),
             "post": _change(
                 "importRoom", "One step of taking in what was exported",
-                reply("How many are new here.", _of_room({"added": whole()})), "413", "422",
+                reply("How many are new here.", _of_room({"added": whole()})),
+                "400", "409", "413", "422",
                 description="`begin` pauses the room, then line by line, then `end`, which gives "
                 "it the settings of the file. `waitroom rooms import` does it all.",
                 requestBody=body(step, {"a line": {

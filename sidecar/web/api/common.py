@@ -105,14 +105,19 @@ def responses() -> Json:
             {"title": "Unknown visitor", "status": 404,
              "detail": "hQmVzkXy3c1tA9bWn0Lr-Q is not in line"},
         ),
-        "NoPlaceThere": _refusal(
-            "Those who stand there joined at once, so that nobody fits between.",
+        "Conflict": _refusal(
+            "The line is not as the call supposes: nobody fits between those who joined at once, "
+            "or it was reset after the file was made.",
             {"title": "No place is free there", "status": 409,
              "detail": "Those who stand there joined at once; try 1."},
         ),
         "UnknownHistory": _refusal(
             "No such room, nothing recorded of that visitor, or no history is kept.",
             {"title": "No history is kept: set history to a database", "status": 404},
+        ),
+        "Unreadable": _refusal(
+            "The body is not of its Content-Encoding.",
+            {"title": "The body cannot be read", "status": 400},
         ),
         "TooLarge": _refusal(
             "A body of more than 64 KB.", {"title": "Request Entity Too Large", "status": 413}

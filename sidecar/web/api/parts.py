@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+from sidecar.base.settings import ROOM_NAME
+
 Json: TypeAlias = dict[str, Any]
 
-ROOM = "^[a-z0-9][a-z0-9_-]{0,47}$"
+#: As JSON Schema writes it, which knows no \Z.
+ROOM = "^" + ROOM_NAME.pattern.replace(r"\Z", "$")
 VISITOR_ID = "^[A-Za-z0-9_-]{22}$"
 #: One of these lets a caller in; a change by the session needs its CSRF token as well.
 READS: list[Json] = [{"token": []}, {"session": []}]
@@ -84,9 +87,10 @@ def body(schema: Json, examples: dict[str, Any], description: str = "") -> Json:
 
 #: The components that tell of a refusal, by what goes wrong.
 _REFUSALS = {
+    "400": "Unreadable",
     "401": "NoToken",
     "403": "Forbidden",
-    "409": "NoPlaceThere",
+    "409": "Conflict",
     "413": "TooLarge",
     "422": "NotAllowed",
     "429": "TooMany",

@@ -45,7 +45,7 @@ _REFUSED = {
     **_SAID,
     "X-Waitroom-Status": {
         "description": "The status that the room's visitors are to get.",
-        "schema": {"enum": [200, 202, 429, 503]},
+        "schema": {"type": "integer", "enum": [200, 202, 429, 503]},
     },
     "Retry-After": {"description": "Seconds.", "schema": whole(minimum=1)},
     "X-Waitroom-Position": {"schema": whole(minimum=1)},
@@ -95,7 +95,7 @@ def paths() -> Json:
                 "parameters": [
                     _asked("X-Waitroom-Room", "The room.", required=True, pattern=ROOM),
                     *_ABOUT,
-                    _asked("X-Waitroom-Exempt", "Not empty and not 0: let it pass, uncounted."),
+                    _asked("X-Waitroom-Exempt", "Not empty: let it pass, uncounted."),
                     _asked("X-Waitroom-Given", "The Set-Cookie of the last answer, where a request "
                            "is asked about twice."),
                 ],

@@ -79,7 +79,7 @@ def paths() -> Json:
                         "description": "Inside, for a browser: on to `next`.",
                         "headers": {"Location": {"required": True, "schema": text()}},
                     },
-                    **refusals("404", "413", "429", "503"),
+                    **refusals("400", "404", "413", "429", "503"),
                 },
                 "security": [],
             },
@@ -96,7 +96,7 @@ def paths() -> Json:
                 "requestBody": _FORM,
                 "responses": {
                     "200": {**_STANDING, "content": {**_STANDING["content"], **_PAGE}},
-                    **refusals("404", "413", "503"),
+                    **refusals("400", "404", "413", "503"),
                 },
                 "security": [],
             },

@@ -1,0 +1,27 @@
+"""How long the live answer takes: where somebody is now, as the store knows it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from loadtest.bench.scale import fill_line, fill_sessions, redis_server
+from sidecar.store.lists import Lists
+
+
+async def measure_live(waiting: int, number: int) -> list[float]:
+    """ms of asking the store where somebody is, in a room where so many wait."""
+    taken = []
+    async with redis_server() as server:
+        await fill_sessions(server.redis, "hot", 1000)
+        line = await fill_line(server.redis, "hot", waiting)
+        lists = Lists(server.redis, "hot", timeout_s=5)
+        for i in range(number):
+            visitor = line[i * 7919 % len(line)][1].visitor
+            began = time.perf_counter()
+            found = await lists.find(visitor)
+            taken.append(1000 * (time.perf_counter() - began))
+            if found.position is None:
+                raise RuntimeError(f"{visitor} is not in line")
+            await asyncio.sleep(0)
+    return taken

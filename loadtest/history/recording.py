@@ -1,0 +1,188 @@
+"""How fast events become rows, and how long visitors wait for the event loop meanwhile.
+
+The recorder runs in a process of its own, as in a replica and with what a replica has loaded:
+
+    python -m loadtest.history.recording REDIS_SOCKET URL ROOM [EVENTS]
+
+It writes so many events and prints its figures; or, where no number is given, writes as fast as a
+replica does until it is asked to end, and prints when it begins and how many it wrote.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import uvloop
+from sqlalchemy import func, select
+
+from loadtest.history.lookups import Times, open_history, times
+from sidecar.base.clock import StoreClock
+from sidecar.base.metrics import Metrics
+from sidecar.base.rooms import RoomSettings
+from sidecar.base.tokens import Tokens, new_visitor
+from sidecar.core.rooms import Room
+from sidecar.store import sql
+from sidecar.store.connect import close, connect
+from sidecar.store.keys import room_key
+from sidecar.store.rooms import RoomStore
+from sidecar.store.stream import EventStream
+from sidecar.store.tables import entries
+from sidecar.workers.recorder import BATCH, REST_S, Recorder
+
+if TYPE_CHECKING:
+    from sidecar.store.history import History
+
+#: Events of one stay, as a room's scripts write them.
+_STEPS = (("joined", "new"), ("called", "head"), ("admitted", "claimed"), ("expired", "session"))
+_TICK_S = 0.001
+#: Said when the first batch is written.
+STARTED = "started"
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One run."""
+
+    events: int
+    seconds: float
+    #: Of each batch: the longest that the event loop did not come round, ms.
+    kept: Times
+
+    @property
+    def per_s(self) -> float:
+        return self.events / self.seconds
+
+
+async def fill(redis: Any, room: str, events: int) -> None:
+    """Stays of four events each, one after the other."""
+    now_ms = int(time.time() * 1000)
+    for start in range(0, events, 4 * BATCH):
+        pipe = redis.pipeline(transaction=False)
+        visitors = [new_visitor() for _ in range(min(BATCH, (events - start) // len(_STEPS)))]
+        for kind, why in _STEPS:
+            for n, visitor in enumerate(visitors):
+                order = 1000 * now_ms + start + n
+                more: dict[Any, Any] = {}
+                if kind == "joined":
+                    more = {"order": order, "joined": now_ms, "position": n + 1}
+                elif kind == "called":
+                    more = {"position": 1}
+                said = {"kind": kind, "visitor": visitor, "why": why, "at": now_ms, **more}
+                pipe.xadd(room_key(room, "events"), said)
+        await pipe.execute()
+
+
+async def bytes_per_event(socket: str, events: int) -> float:
+    """What an event takes in the store while it waits."""
+    redis: Any = connect(f"unix://{socket}", timeout_s=60)
+    await fill(redis, "size", events)
+    key = room_key("size", "events")
+    size = await redis.memory_usage(key, samples=0)
+    await redis.delete(key)
+    await close(redis)
+    return float(size) / events
+
+
+def run(socket: str, url: str, room: str, events: int) -> Recording:
+    """In a process of its own."""
+    command = [sys.executable, "-m", "loadtest.history.recording", socket, url, room, str(events)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+    told = json.loads(done.stdout)
+    return Recording(told["events"], told["seconds"], Times(**told["kept"]))
+
+
+async def record(socket: str, url: str, room: str, events: int) -> Recording:
+    """So many events of one room, with rests as a replica has them, into a migrated database."""
+    redis: Any = connect(f"unix://{socket}", timeout_s=5)
+    async with open_history(url) as history:
+        await history.check()
+        await fill(redis, room, events)
+        recorder, at, stream = _recorder(redis, history, room)
+        late = _Late()
+        ticking = asyncio.create_task(late.run())
+        kept, written, began = [], 0, time.perf_counter()
+        while count := await recorder.record(at, stream):
+            written += count
+            kept.append(late.take())
+            await asyncio.sleep(REST_S)
+        seconds = time.perf_counter() - began
+        ticking.cancel()
+        rows = await _stays(history, room)
+        if (written, rows) != (events, events // len(_STEPS)):
+            raise RuntimeError(f"{events} events came, {written} went, {rows} stays")
+    await close(redis)
+    return Recording(events, seconds, times(kept))
+
+
+async def _stays(history: History, room: str) -> int:
+    async with sql.begin(history._engine) as connection:  # noqa: SLF001 - to count its rows
+        found = select(func.count()).select_from(entries).where(entries.c.room == room)
+        return int((await connection.execute(found)).scalar_one())
+
+
+def _recorder(redis: Any, history: History, name: str) -> tuple[Recorder, Room, EventStream]:
+    settings, clock = RoomSettings(total_active_users=1), StoreClock()
+    scripts = settings.for_scripts(events_kept=10_000_000)
+    store = RoomStore(redis, name, settings=scripts, clock=clock, timeout_s=5)
+    room = Room(name, settings, Tokens(name, ["k" * 32], clock), store, clock)
+    stream = EventStream(redis, name, owner="one", timeout_s=5)
+    return Recorder(history, Metrics()), room, stream
+
+
+class _Late:
+    """Comes round every millisecond, and notes how late at most."""
+
+    def __init__(self) -> None:
+        self._most = 0.0
+
+    async def run(self) -> None:
+        while True:
+            due = time.perf_counter() + _TICK_S
+            await asyncio.sleep(_TICK_S)
+            self._most = max(self._most, time.perf_counter() - due)
+
+    def take(self) -> float:
+        """ms, since it was taken last."""
+        most, self._most = self._most, 0.0
+        return 1000 * most
+
+
+async def write_until_asked(socket: str, url: str, room: str) -> int:
+    """How many events."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    redis: Any = connect(f"unix://{socket}", timeout_s=5)
+    written = 0
+    async with open_history(url) as history:
+        recorder, at, stream = _recorder(redis, history, room)
+        while not stop.is_set():
+            count = await recorder.record(at, stream)
+            if count and not written:
+                print(STARTED, flush=True)
+            written += count
+            if not count:
+                await fill(redis, room, 40 * BATCH)
+            await asyncio.sleep(REST_S)
+    await close(redis)
+    return written
+
+
+def main() -> None:
+    importlib.import_module("sidecar.app")
+    socket, url, room, *events = sys.argv[1:]
+    if events:
+        print(json.dumps(asdict(uvloop.run(record(socket, url, room, int(events[0]))))))
+    else:
+        print(uvloop.run(write_until_asked(socket, url, room)))
+
+
+if __name__ == "__main__":
+    main()

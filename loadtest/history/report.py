@@ -1,0 +1,204 @@
+"""Writes what was measured: history.md, and history.json with every value."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from statistics import median
+from typing import TYPE_CHECKING
+
+from loadtest.bench.report import table
+from loadtest.history.lookups import times
+from loadtest.history.servers import SETTINGS, versions
+from loadtest.history.stays import DAYS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from loadtest.history.lookups import Plan, Times
+    from loadtest.history.result import Result
+    from loadtest.machine import Machine
+
+_NAMES = {"sqlite": "SQLite", "mariadb": "MariaDB", "postgresql": "PostgreSQL"}
+_SHARED = (
+    "The databases, Redis and what measures shared this machine, the databases over unix sockets "
+    "and as durable as they are by default: each commit is on the disk."
+)
+_LOOKUPS = (
+    "Through `sidecar/store/history.py`, ms, connection and transaction included; the rooms in "
+    "turn, visitor after visitor. Half of the visitors are of any age, half of the latest. "
+    "*Place over time* is the stay, and all who stood before it; *all three* is `waitroom history "
+    "visitor`."
+)
+_COLD = (
+    "Nothing is in memory. The first {cold} look-ups of each kind and room after each of "
+    "{restarts} restarts; last, the very first ones."
+)
+_RECORDER = (
+    "{amount.events:,} events of {stays:,} stays in one room, as a replica records them; median of "
+    "{amount.rounds}, one database after the other. MariaDB is the one that holds the stays above."
+)
+_KEPT = (
+    "*Kept* is how long a batch of 250 events keeps the event loop from visitors, ms. While the "
+    "database is away an event takes {bytes:.0f} bytes of the store."
+)
+_COLUMNS = ["look-up", "room", "number", "median", "p90", "p99", "most"]
+
+
+def write(result: Result, machine: Machine, folder: Path) -> str:
+    """Both files into `folder`; the report's text."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = render(result, machine)
+    (folder / "history.md").write_text(text)
+    document = asdict(result)
+    for name in ("samples", "loaded"):
+        document.pop(name)
+    for sample in result.samples:
+        document.setdefault("rooms", {})[sample.title] = sample.stays
+    document["machine"] = {**machine.as_dict(), "databases": versions()}
+    document["problems"] = result.problems()
+    for name in ("first", "cold", "warm", "written"):
+        document[name] = {
+            kind: {room: asdict(times(values)) for room, values in rooms.items()}
+            for kind, rooms in document[name].items()
+        }
+    (folder / "history.json").write_text(json.dumps(document, indent=1) + "\n")
+    return text
+
+
+def render(result: Result, machine: Machine) -> str:
+    amount = result.amount
+    parts = [
+        "# The history, measured",
+        f"{machine}; {', '.join(versions())}.",
+        f"{_SHARED} {_loads(result)}",
+        *_problems(result),
+        _filled(result),
+        "## Look-ups",
+        _LOOKUPS,
+        _warm(result),
+        *_live(result),
+        "### While a recorder writes into the hot room",
+        f"{result.written_per_s:,.0f} events/s meanwhile. Last: the median over that without.",
+        _written(result),
+        "### After a restart",
+        _COLD.format(restarts=amount.restarts, cold=amount.cold),
+        _cold(result),
+        "## One partition",
+        "What `EXPLAIN PARTITIONS` says of the statements as they were sent.",
+        _explained(result),
+        _statements(result),
+        "## The recorder",
+        _RECORDER.format(amount=amount, stays=amount.events // 4),
+        _recorded(result),
+        _KEPT.format(bytes=result.bytes_per_event),
+        "## Reports",
+        "`waitroom report` over the hot room, a process of its own.",
+        _reports(result),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _loads(result: Result) -> str:
+    said = ", ".join(f"{part} {load:.1f}" for part, load in result.loads.items())
+    return f"The machine's load when each part began: {said}."
+
+
+def _problems(result: Result) -> list[str]:
+    found = result.problems()
+    return ["\n".join(f"* **{problem}**" for problem in found)] if found else []
+
+
+def _filled(result: Result) -> str:
+    loaded = result.loaded
+    rooms = ", ".join(f"the {s.title} one {s.stays:,}" for s in result.samples)
+    return (
+        f"MariaDB holds {loaded.stays:,} stays of {DAYS} days in {loaded.rooms:,} rooms ({rooms}), "
+        f"{loaded.waiting:,} of them waiting and {loaded.inside:,} inside, and "
+        f"{loaded.events:,} events, those of each room's latest stays: "
+        f"{result.disk_mb / 1000:.1f} GB with its log, filled in {loaded.seconds:.0f} s "
+        f"({loaded.stays / loaded.seconds:,.0f} stays/s). `{' '.join(SETTINGS[:1])}`, else as it "
+        "comes."
+    )
+
+
+def _row(kind: str, room: str, found: Times) -> list[str]:
+    values = found.median, found.p90, found.p99, found.most
+    return [kind, room, f"{found.number:,}", *(f"{value:.1f}" for value in values)]
+
+
+def _warm(result: Result) -> str:
+    rows = [
+        _row(kind, room, times(values))
+        for kind, rooms in result.warm.items()
+        for room, values in rooms.items()
+    ]
+    return table(_COLUMNS, rows, words=2)
+
+
+def _live(result: Result) -> list[str]:
+    if result.live is None:
+        return []
+    said = f"The live answer, from Redis, with {result.amount.waiting:,} waiting:"
+    return [said, table(_COLUMNS, [_row("place now", "hot", result.live)], words=2)]
+
+
+def _written(result: Result) -> str:
+    rows = []
+    for kind, rooms in result.written.items():
+        for room, values in rooms.items():
+            found, before = times(values), times(result.warm[kind][room])
+            rows.append([*_row(kind, room, found), f"{found.median / before.median:.1f} times"])
+    return table([*_COLUMNS, ""], rows, words=2)
+
+
+def _cold(result: Result) -> str:
+    rows = []
+    for kind, rooms in result.cold.items():
+        for room, values in rooms.items():
+            firsts = times(result.first[kind][room])
+            told = f"{firsts.median:.1f}", f"{firsts.most:.1f}"
+            rows.append([*_row(kind, room, times(values)), *told])
+    return table([*_COLUMNS, "first, median", "first, most"], rows, words=2)
+
+
+def _explained(result: Result) -> str:
+    rows = [
+        [plan.lookup, title, plan.partitions, plan.kind, plan.key, f"{plan.rows:,}"]
+        for title, plan in result.explained
+    ]
+    return table(["look-up", "room", "partitions", "type", "key", "rows"], rows, words=5)
+
+
+def _statements(result: Result) -> str:
+    told: dict[str, Plan] = {}
+    for _, plan in result.explained:
+        told.setdefault(plan.statement, plan)
+    blocks = [f"{p.lookup}:\n\n```sql\n{_wrapped(p.statement)}\n```" for p in told.values()]
+    return "\n\n".join(blocks)
+
+
+def _wrapped(statement: str) -> str:
+    short = statement.replace("waitroom_entries.", "").replace("waitroom_events.", "")
+    return "\n".join(line.strip() for line in short.replace(" AND ", "\n  AND ").splitlines())
+
+
+def _recorded(result: Result) -> str:
+    rows = []
+    for kind, runs in result.recorded.items():
+        speed = median(run.per_s for run in runs)
+        kept = [median(getattr(run.kept, name) for run in runs) for name in ("median", "p99")]
+        most = max(run.kept.most for run in runs)
+        spread = f"{min(r.per_s for r in runs):,.0f} to {max(r.per_s for r in runs):,.0f}"
+        rows.append([_NAMES[kind], f"{speed:,.0f}", spread, f"{speed / 4:,.0f}",
+                     *(f"{value:.1f}" for value in (*kept, most))])  # fmt: skip
+    head = ["database", "events/s", "of the runs", "stays/s", "kept p50", "kept p99", "kept most"]
+    return table(head, rows)
+
+
+def _reports(result: Result) -> str:
+    rows = [
+        [made.period, f"{made.stays:,}", f"{made.seconds:.1f}", f"{made.memory_mb:.0f}"]
+        for made in result.reports
+    ]
+    return table(["the last", "stays", "seconds", "memory, MB"], rows)
