@@ -96,7 +96,9 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
         if history is not None:
             past, streams = history, make_streams(settings, redis)
             stack.push_async_callback(past.close)
-            workers["recorder"] = lambda: record_forever(rooms, streams, past, metrics)
+            workers["recorder"] = lambda: record_forever(
+                rooms, streams, past, metrics, backlog=settings.history_backlog
+            )
             workers["archivist"] = lambda: tidy_forever(rooms, past, settings, metrics)
         if settings.webhooks:
             hooks, timeout_s = settings.webhooks, settings.store_timeout

@@ -126,7 +126,7 @@ def _look_while_written(result: Result, mariadb: Mariadb, redis: RedisServer) ->
         wait_until(lambda: STARTED in recorder.output, f"a recorder: {recorder.output}", 60)
         began = time.monotonic()
         result.written = uvloop.run(
-            _look(mariadb.url, result.samples, number=result.amount.lookups)
+            _look(mariadb.url, result.samples, number=result.amount.written)
         )
         seconds = time.monotonic() - began
         recorder.stop()

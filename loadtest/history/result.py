@@ -23,6 +23,8 @@ class Amount:
     with_events: float = 0.03
     #: Of each kind and room.
     lookups: int = 1000
+    #: And while a recorder writes, whose stays make the line longer all the time.
+    written: int = 200
     restarts: int = 5
     #: Look-ups of each kind and room after a restart.
     cold: int = 60
@@ -38,7 +40,7 @@ class Amount:
 
 WHOLE = Amount()
 QUICK = Amount(
-    stays=300_000, rooms=100, lookups=200, restarts=2, cold=20, events=20_000, rounds=1
+    stays=300_000, rooms=100, lookups=200, written=50, restarts=2, cold=20, events=20_000, rounds=1
 )  # fmt: skip
 
 

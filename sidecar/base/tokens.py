@@ -40,8 +40,11 @@ _KINDS = (_KIND_TICKET, _KIND_PASS, _KIND_MARKED, _KIND_OUTSIDE)
 
 
 def new_visitor() -> str:
-    """A random 128-bit id in 22 characters."""
-    return secrets.token_urlsafe(16)
+    """A random 128-bit id in 22 characters. It never begins with -, or a command would take it
+    for an option, and a spreadsheet for a formula."""
+    while (visitor := secrets.token_urlsafe(16)).startswith("-"):
+        pass
+    return visitor
 
 
 def is_visitor(text: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -64,8 +64,10 @@ def _joined_ms(event: Event) -> int:
 
 def _admit(entry: Entry, event: Event) -> None:
     entry.ended_ms = entry.end_reason = None
-    if entry.joined_ms is None and event.why != "restored":
+    if entry.joined_ms is None:
         entry.joined_ms = _joined_ms(event)
+    if event.why == "claimed" and entry.queued_ms is None:
+        entry.queued_ms = entry.joined_ms  # it waited; its joining was not recorded
     if entry.queue_order is None:
         entry.queue_order = event.number("order")
     if event.why == "restored":
@@ -204,29 +206,33 @@ def seconds(values_ms: Sequence[int], shares: Sequence[float]) -> list[float | N
 
 def inversions(calls: list[tuple[int, int, int]]) -> int:
     """Of calls (when, order, in line since): how many came later than that of somebody of a higher
-    order, although they stood in line by then. Calls of one millisecond are taken in order."""
+    order who was called while both stood in line. What happens in one millisecond is in order."""
     calls.sort()
-    times: list[int] = []
-    highest: list[int] = []  # of the calls until then
-    found = 0
-    for i, (called_ms, order, _) in enumerate(calls):
-        times.append(called_ms)
-        highest.append(max(order, highest[i - 1]) if i else order)
-    for called_ms, order, queued_ms in calls:
-        # Somebody behind was called after this one had joined, and before it was called: the
-        # highest order called until then is above it, and was called at a time when both waited.
-        before = bisect_left(times, called_ms)
-        if before and highest[before - 1] > order:
-            first = bisect_left(highest, order + 1)
-            found += _called_meanwhile(calls, first, before, order, queued_ms)
+    times = [called_ms for called_ms, _, _ in calls]
+    size = len(calls)
+    tree = [0] * size + [order for _, order, _ in calls]  # of maxima, for any stretch of calls
+    for i in range(size - 1, 0, -1):
+        tree[i] = max(tree[2 * i], tree[2 * i + 1])
+    return sum(
+        _highest(tree, bisect_right(times, queued_ms), bisect_left(times, called_ms)) > order
+        for called_ms, order, queued_ms in calls
+    )
+
+
+def _highest(tree: list[int], start: int, end: int) -> float:
+    """Of the calls from the first number to before the second."""
+    found = -math.inf
+    size = len(tree) // 2
+    start, end = start + size, end + size
+    while start < end:
+        if start & 1:
+            found = max(found, tree[start])
+            start += 1
+        if end & 1:
+            end -= 1
+            found = max(found, tree[end])
+        start, end = start // 2, end // 2
     return found
-
-
-def _called_meanwhile(
-    calls: list[tuple[int, int, int]], first: int, before: int, order: int, queued_ms: int
-) -> bool:
-    first = max(first, bisect_left(calls, (queued_ms,)))
-    return any(calls[i][1] > order for i in range(first, before))
 
 
 # One visitor ------------------------------------------------------------------------------------

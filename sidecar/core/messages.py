@@ -138,7 +138,7 @@ def _dingtalk_answer(body: bytes) -> Answer:
     try:
         document = json.loads(body)
         code, text = int(document["errcode"]), str(document.get("errmsg", ""))
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return Answer(is_taken=False, reason="the answer has no errcode: is this DingTalk?")
     if code == 0:
         return Answer(is_taken=True)
@@ -154,6 +154,6 @@ def seconds_in(retry_after: str, now_s: float) -> float:
         return float(text[:9])
     try:
         date = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return 0.0
     return max(0.0, date.replace(tzinfo=date.tzinfo or UTC).timestamp() - now_s)

@@ -175,6 +175,11 @@ class History:
             if visitors:
                 still = entries.c.ended_ms < before_ms  # nobody came back meanwhile
                 which = (entries.c.room == room, entries.c.visitor.in_(visitors), still)
+                if keep:  # one that was moved before, and whose visitor came back since
+                    again = entries_archive.c.visitor.in_(visitors)
+                    await connection.execute(
+                        delete(entries_archive).where(entries_archive.c.room == room, again)
+                    )
                 await _take_out(connection, entries, entries_archive, which, keep=keep)
             if ids:
                 # They are the oldest, so they are all up to the last of them.
@@ -247,7 +252,7 @@ class History:
         )
         if limit is not None:
             found = found.limit(limit)
-        async with sql.begin(self._engine) as connection:
+        async with sql.begin(self._engine, is_long=True) as connection:
             rows = await connection.stream(found.execution_options(yield_per=_PAGE))
             async for row in rows:
                 yield Entry(*row)

@@ -266,6 +266,11 @@ class RoomStore:
         async with translated("turn", self._timeout_s):
             return bool(await self._redis.set(key, "1", nx=True, px=milliseconds))
 
+    async def give_up_turn(self, work: str) -> None:
+        """The work could not be done: somebody may try before the interval is over."""
+        async with translated("turn", self._timeout_s):
+            await self._redis.delete(keys.turn_key(self._room, work))
+
     async def raise_shield(self, until_ms: int) -> None:
         """Tells the other replicas, with their next snapshot, that newcomers come too fast."""
         key = keys.room_key(self._room, "stats")

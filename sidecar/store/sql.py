@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import warnings
@@ -34,6 +35,12 @@ _DRIVERS = {
 BUSY_MS = 10_000
 #: How long the database may take to be reached, seconds.
 CONNECT_S = 5
+#: How long a transaction may take, seconds; a reset of a million places is one of the longest.
+ANSWER_S = 60.0
+
+
+class UnversionedError(RuntimeError):
+    """There are tables with rows, and nothing says of which revision they are."""
 
 
 def open_database(url: str) -> AsyncEngine:
@@ -88,12 +95,17 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
 
 
 @contextlib.asynccontextmanager
-async def begin(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-    """A transaction. Raises HistoryError when the database does not answer, or refuses."""
+async def begin(engine: AsyncEngine, *, is_long: bool = False) -> AsyncIterator[AsyncConnection]:
+    """A transaction. Raises HistoryError when the database refuses, or does not answer in time:
+    a server whose host is gone would be waited for without an end. `is_long`: it takes as long as
+    it takes."""
+    timeout_s = None if is_long else ANSWER_S
     try:
-        async with engine.begin() as connection:
+        async with asyncio.timeout(timeout_s), engine.begin() as connection:
             yield connection
-    except (SQLAlchemyError, OSError, TimeoutError) as error:
+    except TimeoutError as error:
+        raise HistoryError("the database did not answer in time") from error
+    except (SQLAlchemyError, OSError) as error:
         raise HistoryError(reason(error)) from error
 
 
@@ -106,7 +118,7 @@ def reason(error: BaseException) -> str:
 async def revision(engine: AsyncEngine) -> str | None:
     """That of the tables; None where there are none. Raises HistoryError."""
     try:
-        async with engine.connect() as connection:
+        async with asyncio.timeout(ANSWER_S), engine.connect() as connection:
             if not await connection.run_sync(_has_version):
                 return None
             found = select(text("version_num")).select_from(text(VERSION_TABLE))
@@ -133,6 +145,8 @@ async def migrate(engine: AsyncEngine, *, partitions: int) -> tuple[str | None, 
             await connection.run_sync(_upgrade, partitions)
     except CommandError as error:
         raise HistoryError(f"the tables are of revision {before}, unknown here: {error}") from error
+    except UnversionedError as error:
+        raise HistoryError(str(error)) from error
     except (SQLAlchemyError, OSError, TimeoutError) as error:
         raise HistoryError(reason(error)) from error
     return before, REVISION

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from sidecar.store.connect import Store
 
 _GROUP = _CONSUMER = "recorder"
+#: In one step: what is acknowledged and not trimmed, nobody would read or trim again.
+_DONE = """redis.call('XACK', KEYS[1], ARGV[1], unpack(ARGV, 3))
+return redis.call('XTRIM', KEYS[1], 'MINID', ARGV[2])"""
 _KNOWN = {"kind", "visitor", "why", "at"}
 
 
@@ -65,10 +68,11 @@ class EventStream:
 
     async def read(self, limit: int) -> Batch:
         """Events that nobody has acknowledged, oldest first: those read before come again."""
-        for start in ("0", ">"):
-            rows = await self._read(start, limit)
-            if rows:
-                break
+        rows = await self._read("0", limit)
+        if not rows:
+            await self._read(">", limit)
+            # With what another replica, which has lost its turn, had taken just before.
+            rows = await self._read("0", limit)
         events = [_event(event_id, fields) for event_id, fields in rows if fields]
         lost = [event_id for event_id, fields in rows if not fields]
         if lost:
@@ -107,10 +111,9 @@ class EventStream:
         """They were written. Doing it twice equals once."""
         ids = [f"{event.ms}-{event.seq}" for event in events]
         last = events[-1]
+        until = f"{last.ms}-{last.seq + 1}"
         async with translated("record", self._timeout_s):
-            await self._redis.xack(self._key, _GROUP, *ids)
-        async with translated("record", self._timeout_s):
-            await self._redis.xtrim(self._key, minid=f"{last.ms}-{last.seq + 1}", approximate=False)
+            await self._redis.eval(_DONE, 1, self._key, _GROUP, until, *ids)
 
 
 def _event(event_id: bytes | str, fields: dict[Any, Any]) -> Event:

@@ -7,6 +7,7 @@ the next one goes on.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,8 @@ async def tidy_forever(
                     await tidy(room, history, settings, metrics)
             except (StoreError, HistoryError) as error:
                 log.warning("tidy_failed", room=room.name, error=str(error))
+                with contextlib.suppress(StoreError):
+                    await room.store.give_up_turn("tidying")
 
 
 async def tidy(room: Room, history: History, settings: Settings, metrics: Metrics) -> None:

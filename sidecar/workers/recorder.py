@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
 from typing import TYPE_CHECKING
 
@@ -38,10 +39,16 @@ log = structlog.get_logger()
 
 
 async def record_forever(
-    rooms: Rooms, streams: dict[str, EventStream], history: History, metrics: Metrics
+    rooms: Rooms,
+    streams: dict[str, EventStream],
+    history: History,
+    metrics: Metrics,
+    *,
+    backlog: int,
 ) -> None:
-    """Runs until cancelled, and then gives its turns up."""
-    recorder = Recorder(history, metrics)
+    """Runs until cancelled, and then gives its turns up. `backlog`: how many events a room's
+    stream holds."""
+    recorder = Recorder(history, metrics, backlog=backlog)
     with contextlib.suppress(HistoryError):  # so that look-ups find tables before the first event
         await history.check()
     async with asyncio.TaskGroup() as group:
@@ -52,8 +59,10 @@ async def record_forever(
 class Recorder:
     """Records rooms; shares between them what it knows of the database."""
 
-    def __init__(self, history: History, metrics: Metrics) -> None:
+    def __init__(self, history: History, metrics: Metrics, *, backlog: float = math.inf) -> None:
         self._history = history
+        self._backlog = backlog
+        self._full: set[str] = set()
         self._metrics = metrics
         self._is_checked = False
         self._is_away = False
@@ -73,7 +82,10 @@ class Recorder:
                     retry_s = RETRY_S
                 except StoreError as error:
                     log.debug("record_failed", room=room.name, error=str(error))
-                except HistoryError as error:
+                except Exception as error:
+                    # An error that nobody foresaw is this room's alone, and is tried again too.
+                    if not isinstance(error, HistoryError):
+                        log.exception("record_failed", room=room.name)
                     self._failed(room, error)
                     await self._give_up(stream)  # another replica may reach the database
                     rest_s, retry_s = retry_s, min(2 * retry_s, RETRY_MOST_S)
@@ -114,8 +126,14 @@ class Recorder:
         late_ms = max(0, room.clock.now_ms() - oldest_ms) if events else 0
         self._metrics.recorder_backlog.labels(room.name).set(events)
         self._metrics.recorder_lag.labels(room.name).set(late_ms / 1000)
+        if events < self._backlog:
+            self._full.discard(room.name)
+        elif room.name not in self._full:
+            self._full.add(room.name)
+            hint = "history_backlog is reached: the oldest events are lost until they are written"
+            log.error("backlog_full", room=room.name, events=events, hint=hint)
 
-    def _failed(self, room: Room, error: HistoryError) -> None:
+    def _failed(self, room: Room, error: Exception) -> None:
         self._metrics.recorder_errors.labels(room.name).inc()
         self._is_checked = False
         if not self._is_away:

@@ -328,3 +328,10 @@ def test_one_cookie_out_of_a_header(header, value):
 def test_reading_a_header_never_fails(header):
     """No Cookie header is an error."""
     assert cookie_value(header, "waitroom_shop") is None or "waitroom_shop" in header
+
+
+def test_no_visitors_id_looks_like_an_option():
+    """Of a command line, or like a formula; each is another one."""
+    visitors = {new_visitor() for _ in range(2000)}
+    assert len(visitors) == 2000
+    assert all(is_visitor(visitor) and visitor[0] != "-" for visitor in visitors)

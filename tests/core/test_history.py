@@ -88,7 +88,9 @@ def test_a_session_that_the_store_lost_comes_back():
 def test_a_stay_that_began_before_there_was_a_history():
     """Its claim says when it joined; its end alone leaves the beginning open."""
     entry = story(event("admitted", "claimed", 60, order=7, joined=10))
-    assert (entry.joined_ms, entry.queue_order, entry.queued_ms) == (10, 7, None)
+    assert (entry.joined_ms, entry.queue_order, entry.queued_ms) == (10, 7, 10)
+    entry = story(event("admitted", "restored", 60, order=7, joined=10))
+    assert (entry.joined_ms, entry.queued_ms, entry.returns) == (10, None, 1)
     entry = story(event("expired", "session", 90))
     assert (entry.joined_ms, entry.ended_ms) == (None, 90)
 
@@ -153,10 +155,10 @@ CALLS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20), st.integers(0
 
 @given(CALLS)
 def test_inversions_are_those_that_looking_at_every_pair_finds(calls):
-    """(called, order, in line since): somebody behind was called strictly before, while both stood
-    in line."""
+    """(called, order, in line since): somebody behind was called strictly before, and strictly
+    after this one had joined."""
     expected = sum(
-        any(queued <= at < called and behind > order for at, behind, _ in calls)
+        any(queued < at < called and behind > order for at, behind, _ in calls)
         for called, order, queued in calls
     )
     assert inversions(list(calls)) == expected

@@ -325,6 +325,8 @@ def test_what_a_status_means(status, taken, later):
         (b'{"errcode":130101,"errmsg":"send too fast"}', False, True),
         (b'{"errcode":-1,"errmsg":"busy"}', False, True),
         (b'{"errcode":null}', False, False),
+        (b'{"errcode":1e999}', False, False),
+        (b"[" * 4000, False, False),
         (b"<html>", False, False),
         (b"[0]", False, False),
         (b"\xff", False, False),
@@ -343,6 +345,7 @@ def test_dingtalk_says_no_with_200(body, taken, later):
         ("120", 120), (" 7 ", 7), ("0", 0), ("", 0), ("-5", 0), ("soon", 0), ("1.5", 0),
         ("Fri, 15 Jan 2027 08:02:00 GMT", 120), ("Fri, 15 Jan 2027 07:00:00 GMT", 0),
         ("9" * 400, 999_999_999), ("²", 0),
+        ("Mon, 01 Jan 99999999999999999999 00:00:00 GMT", 0),
     ],
 )  # fmt: skip
 def test_retry_after(text, seconds):

@@ -37,7 +37,23 @@ class Sqlite:
     close = start
 
 
-class Mariadb:
+class _Server:
+    _process: Process
+
+    def freeze(self) -> None:
+        """With all of its processes: one for each connection, of PostgreSQL."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+        for pid in [self._process.pid, *map(int, children.read_text().split())]:
+            os.kill(pid, number)
+
+
+class Mariadb(_Server):
     kind = "mariadb"
 
     def __init__(self, folder: Path) -> None:
@@ -73,7 +89,7 @@ class Mariadb:
         self._process.stop()
 
 
-class Postgresql:
+class Postgresql(_Server):
     kind = "postgresql"
 
     def __init__(self, folder: Path) -> None:

@@ -90,6 +90,21 @@ async def test_it_goes_on_where_it_was_stopped(record, sqlite, turn, monkeypatch
     assert (await count(it, entries), await count(it, entries_archive)) == (0, 5)
 
 
+async def test_a_stay_that_was_archived_and_goes_on_is_archived_again(record, database, turn):
+    """Its visitor came back with the ticket: the latest end counts, and nothing is in the way."""
+    it = await record(database.url, total_active_users=0, heartbeat_timeout=60)
+    [ticket] = await queue(it.room.store, 1)
+    chosen = settings(it, history_retention=3600, history_archive="move")
+    for _ in range(2):
+        await it.room.store.beat(ticket)
+        turn.forward(200)
+        await it.room.store.sweep()
+        await it.record()
+        turn.forward(2 * 3600)
+        await tidy(it.room, it.history, chosen, it.metrics)
+        assert (await count(it, entries), await count(it, entries_archive)) == (0, 1)
+
+
 async def test_a_stay_whose_end_was_lost_is_closed(record, database, redis, turn):
     """As stuck, and counted; whoever is in line or inside is left alone, however long."""
     it = await record(database.url, session_duration=86_400, heartbeat_timeout=86_400)

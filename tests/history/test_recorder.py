@@ -8,15 +8,18 @@ import subprocess
 import sys
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 
 from sidecar.base.errors import HistoryError, StoreError
+from sidecar.base.history import Event
 from sidecar.base.tokens import new_visitor
+from sidecar.core.history import fold
 from sidecar.store import sql
 from sidecar.store.history import History
 from sidecar.store.keys import room_key, room_keys
-from sidecar.store.tables import entries, events
+from sidecar.store.tables import entries, events, metadata
 from sidecar.workers.recorder import BATCH
+from tests.history.databases import Mariadb, Postgresql
 from tests.store.visitors import go_in, queue
 
 
@@ -205,6 +208,53 @@ async def test_a_hundred_thousand_events(record, database):
         assert (await connection.execute(whole)).scalar_one() == 25_000
 
 
+@pytest.mark.parametrize("kind", [Mariadb, Postgresql], ids=lambda kind: kind.kind)
+async def test_a_database_that_hangs_is_not_waited_for(record, servers, monkeypatch, kind):
+    """Frozen, or its host is gone: an error after a while, and all is written afterwards."""
+    database = servers(kind)
+    it = await record(database.url, total_active_users=0)
+    await queue(it.room.store, 1)
+    assert await it.record() == 1
+    await queue(it.room.store, 2)
+    monkeypatch.setattr(sql, "ANSWER_S", 0.5)
+    database.freeze()
+    try:
+        with pytest.raises(HistoryError, match="in time"):
+            await it.recorder.record(it.room, it.stream)
+    finally:
+        database.thaw()
+    monkeypatch.undo()
+    assert await it.record() == 2
+    assert await count(it, events) == await count(it, entries) == 3
+
+
+async def test_a_migration_that_was_killed_can_be_repeated(servers):
+    """MariaDB keeps the tables that it made, and has no version yet; rows are never dropped."""
+    history = History(sql.open_database(servers(Mariadb).url), partitions=2)
+    engine = history._engine
+    try:
+        await history.migrate()
+        async with sql.begin(engine) as connection:
+            for name in metadata.tables:
+                await connection.execute(text(f"DELETE FROM {name}"))
+            await connection.execute(text("DELETE FROM waitroom_version"))
+            await connection.execute(text("DROP TABLE waitroom_changes"))
+        await history.migrate()
+        assert await sql.revision(engine) == sql.REVISION
+        await history.write("shop", [Event(1, 0, "joined", "v" * 22, "new", 1)], fold)
+        async with sql.begin(engine) as connection:
+            await connection.execute(text("DELETE FROM waitroom_version"))
+        with pytest.raises(HistoryError, match="has rows"):
+            await history.migrate()
+    finally:
+        async with sql.begin(engine) as connection:
+            await connection.execute(text("DELETE FROM waitroom_version"))
+            await connection.execute(
+                text(f"INSERT INTO waitroom_version VALUES ('{sql.REVISION}')")
+            )
+        await history.close()
+
+
 # What depends on no database ---------------------------------------------------------------------
 
 
@@ -264,6 +314,36 @@ async def test_tables_of_another_version_are_not_written(record, sqlite, monkeyp
         await it.recorder.record(it.room, it.stream)
     monkeypatch.undo()
     assert await it.record() == 1
+
+
+async def test_a_slow_recorder_overtakes_nobody(record, sqlite):
+    """It read nothing, was held up, and lost its turn: what the other has taken since comes
+    first, for both."""
+    it = await record(sqlite.url, total_active_users=0)
+    other = await record(sqlite.url, name=it.room.name, owner="two", total_active_users=0)
+    assert (await it.stream.read(BATCH)).events == []
+    first, second, third = await queue(it.room.store, 3)
+    taken = await other.stream.read(2)
+    assert [event.visitor for event in taken.events] == [first.visitor, second.visitor]
+    again = await it.stream.read(2)
+    assert again.events == taken.events
+    assert await it.record() == 3
+    assert (await it.history.entry(it.room.name, third.visitor)).first_position == 3
+
+
+async def test_a_full_backlog_is_told_once(record, sqlite, capsys):
+    """And again when it was empty meanwhile."""
+    it = await record(sqlite.url, total_active_users=0)
+    it.recorder._backlog = 2
+    for _ in range(2):
+        await queue(it.room.store, 3)
+        await it.room.refresh()
+        for _ in range(3):
+            it.recorder._show(it.room)
+        await it.record()
+        await it.room.refresh()
+        it.recorder._show(it.room)
+    assert "".join(capsys.readouterr()).count("backlog_full") == 2
 
 
 async def test_a_files_tables_are_made_once(sqlite):

@@ -22,8 +22,8 @@ from sidecar.store.tables import entries
 
 NOW_MS = 1_800_000_000_000
 TINY = Amount(
-    stays=3000, rooms=20, partitions=8, lookups=6, restarts=1, cold=2, waiting=50, events=400,
-    rounds=1, databases=("mariadb",), periods=("91d",),
+    stays=3000, rooms=20, partitions=8, lookups=6, written=3, restarts=1, cold=2, waiting=50,
+    events=400, rounds=1, databases=("mariadb",), periods=("91d",),
 )  # fmt: skip
 
 

@@ -166,7 +166,7 @@ class Model:
         orders = sorted(other.order for other in self.line.values())
         position = min(position, len(orders) + 1)
         if position > len(orders):
-            place.order = orders[-1] + 1 if orders else now * 1000
+            place.order = orders[-1] + 1 if orders else place.order
             self.last_order = max(self.last_order, place.order)
         else:
             while position > 1 and orders[position - 2] >= orders[position - 1] - 1:

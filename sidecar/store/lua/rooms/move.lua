@@ -24,7 +24,7 @@ end
 local behind = order_at(position)
 local order
 if not behind then
-  order = position == 1 and now * 1000 or order_at(position - 1) + 1
+  order = position == 1 and tonumber(from) or order_at(position - 1) + 1
   stats.last_order = math.max(stats.last_order or 0, order)
 else
   order = behind - 1

@@ -23,7 +23,7 @@ end
 local function restore(visitor, order, started, ends)
   if not redis_call('ZSCORE', WAITING, visitor) then
     if redis_call('ZCARD', ACTIVE) < room.total_active_users then
-      event('admitted', visitor, 'restored')
+      event('admitted', visitor, 'restored', 'order', int(order), 'joined', int(started))
       return admitted_reply(order, started, admit(visitor, started, ends))
     end
     join(visitor, order, 'pass') -- the slot was given away: the next one is theirs

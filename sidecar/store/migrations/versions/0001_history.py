@@ -11,13 +11,28 @@ import sqlalchemy as sa
 from alembic import context, op
 from sqlalchemy.dialects import mysql
 
+from sidecar.store.sql import UnversionedError
+
 revision = "0001"
 down_revision = None
 
 BIG = sa.BigInteger
+TABLES = {
+    "waitroom_entries",
+    "waitroom_entries_archive",
+    "waitroom_events",
+    "waitroom_events_archive",
+    "waitroom_changes",
+}
 
 
 def upgrade() -> None:
+    # MariaDB and MySQL keep what a migration made that was killed.
+    connection = op.get_bind()
+    for name in set(sa.inspect(connection).get_table_names()) & TABLES:
+        if connection.execute(sa.select(1).select_from(sa.table(name)).limit(1)).first():
+            raise UnversionedError(f"{name} is there and has rows, but nothing says its revision")
+        op.drop_table(name)
     partitions = context.config.attributes["partitions"]
     for suffix in ("", "_archive"):
         count = 1 if suffix else partitions
