@@ -157,7 +157,9 @@ def read_networks(value: object) -> tuple[str, ...] | None:
     listed = _listed(value, MAX_NETWORKS)
     for part in listed:
         try:
-            if ipaddress.ip_network(part).prefixlen == 0:
+            network = ipaddress.ip_network(part)
+            mapped = getattr(network.network_address, "ipv4_mapped", None)
+            if network.prefixlen == 0 or (mapped is not None and network.prefixlen == 96):
                 problems.append(f"{part} is everybody: that is what suspended is for")
         except ValueError as error:
             problems.append(f"{error}: write 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Annotated, Any, Literal
 
@@ -65,7 +66,7 @@ class RoomSettings(BaseModel):
     rollout_percent: Percent = Field(default=100, ge=0, le=100)
     exempt_addresses: Networks = None
     exempt_paths: Paths = None
-    exempt_header: bool = True
+    exempt_header: bool = False
     queueing_status_code: Annotated[Literal[200, 202, 429, 503], BeforeValidator(from_text)] = 503
     #: From how many waiting on the event queue_over is told.
     notify_above: Count | None = Field(default=None, ge=1, le=1_000_000_000)
@@ -107,3 +108,17 @@ class RoomSettings(BaseModel):
             return RoomSettings.model_validate({**self.model_dump(), **overrides})
         except ValidationError as error:
             raise ConfigError(problems_in(error)) from None
+
+    def overridden(self, overrides: dict[str, Any]) -> tuple[RoomSettings, list[str]]:
+        """These settings with those changed at run time laid over them, and what is wrong with
+        them. One that is not allowed here, or that only a later version knows, takes no other
+        along: the scripts go by all of them."""
+        try:
+            return (self.changed(overrides) if overrides else self), []
+        except ConfigError as error:
+            problems = error.problems
+        settings = self
+        for name, value in overrides.items():
+            with contextlib.suppress(ConfigError):
+                settings = settings.changed({name: value})
+        return settings, problems

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from sidecar.base.errors import ConfigError, StoreAwayError, StoreError, UnknownRoomError
+from sidecar.base.errors import StoreAwayError, StoreError, UnknownRoomError
 from sidecar.base.model import (
     RELEASE_GRACE_MS,
     RENEW_MIN_MS,
@@ -210,13 +210,9 @@ class Room:
         self._forget_revoked(before_ms=snapshot.now_ms - self._pass_ms)
         self.snapshot = snapshot
         self._shield.learn(snapshot.shield_until_ms)
-        # A setting that only a later version knows must not take the others along.
-        known = type(self.file_settings).model_fields
-        overrides = {name: v for name, v in snapshot.overrides.items() if name in known}
-        try:
-            self.settings = self.file_settings.changed(overrides)
-        except ConfigError as error:
-            log.error("overrides_ignored", room=self.name, problems=error.problems)
+        self.settings, problems = self.file_settings.overridden(snapshot.overrides)
+        if problems:
+            log.error("overrides_ignored", room=self.name, problems=problems)
         self._fallback.learn(snapshot, self.settings)
         return snapshot
 

@@ -97,15 +97,14 @@ async def act_on_room(request: web.Request) -> web.Response:
 
 
 async def _change(request: web.Request, room: Room, changes: dict[str, Any]) -> web.Response:
-    snapshot = await room.refresh()
-    overrides = {**snapshot.overrides, **changes}
+    await room.refresh()
     file = room.file_settings.model_dump()
     known = set(RoomSettings.model_fields)
     unknown = [f"{name}: there is no such setting" for name in changes if name not in known]
     if unknown:
         raise ConfigError(unknown)
-    merged = {n: file[n] if v is None else v for n, v in overrides.items() if n in known}
-    checked = room.file_settings.changed(merged).model_dump()
+    merged = {name: file[name] if value is None else value for name, value in changes.items()}
+    checked = room.settings.changed(merged).model_dump()
     await room.store.configure(
         {name: None if value is None else checked[name] for name, value in changes.items()},
         by=operator(request),

@@ -125,20 +125,20 @@ class Live:
         try:
             samples, acts = await lists.minutes(), await lists.log()
             line = await lists.line(offset=0, limit=HEAD)
+            self._remember(room, samples)
+            study = {
+                "room": room.name,
+                "minutes": _columns(minutes(samples)),
+                "waits": _waits(room, samples),
+                "line": [visitor for visitor, _ in line],
+                "log": acts[:LOG_SHOWN],
+            }
         except StoreError as error:
             log.debug("dashboard", room=room.name, error=str(error))
             return
         except Exception:
             log.exception("dashboard", room=room.name)
             return
-        self._remember(room, samples)
-        study = {
-            "room": room.name,
-            "minutes": _columns(minutes(samples)),
-            "waits": _waits(room, samples),
-            "line": [visitor for visitor, _ in line],
-            "log": acts[:LOG_SHOWN],
-        }
         made = _event("study", study)
         if self._studies.get(room.name) != made:
             self._studies[room.name] = made

@@ -33,7 +33,7 @@ _CURSOR = re.compile(rf"({'|'.join(READ_ORDER)})-([0-9]{{1,20}})")
 #: A page of the answer has so many pages of the store at most.
 _PAGES = 10
 _ADDRESS = re.compile(r"[A-Za-z0-9_-]{16}~([A-Za-z0-9_-]{22})")
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_NAME = re.compile(r"(?!wait_)[a-z][a-z0-9_]{0,39}|wait_[0-9]{1,2}")
 #: What the scripts count with: doubles.
 _MOST = 2**53
 #: For as long as it takes to notice that a store is back.

@@ -100,7 +100,7 @@ def _is_repeatable(request: web.Request, answer: Answer) -> bool:
     """Whether nginx may answer the same question with the same words for a moment."""
     if request.method != "GET" or answer.token is not None or request.query_string:
         return False
-    if answer.store_away:
+    if answer.store_away or answer.uncounted:  # what an exempt one is told is not for others
         return False
     return answer.state is State.WAITING or "Cookie" not in request.headers
 

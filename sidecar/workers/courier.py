@@ -123,7 +123,12 @@ class Courier:
                 self._news.clear()
                 await self._news.wait()
             notice, until = self._backlog[0]
-            answer = await self._deliver(notice, until)
+            try:
+                answer = await self._deliver(notice, until)
+            except Exception as error:  # noqa: BLE001 - one webhook must not end the others
+                # Without the error's text: it may hold the address, which may be a secret.
+                reason = f"an error of the waiting room: {type(error).__name__}"
+                answer = Answer(is_taken=False, reason=reason)
             self._backlog.popleft()
             self._finish(notice, "delivered" if answer.is_taken else "failed", answer.reason)
 

@@ -10,8 +10,8 @@ from tests.processes import wait_until
 from tests.site import Site, gated
 
 ROOMS = {
-    "full": {"total_active_users": 0, "exempt_paths": ["/full/feed/"]},
-    "flooded": {"total_active_users": 0, "shield_above": 1},
+    "full": {"total_active_users": 0, "exempt_paths": ["/full/feed/"], "exempt_header": True},
+    "flooded": {"total_active_users": 0, "shield_above": 1, "exempt_header": True},
     "share": {"total_active_users": 0, "rollout_percent": 0},
 }
 HTTP = """

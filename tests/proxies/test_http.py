@@ -101,6 +101,7 @@ def test_other_doors_of_a_replica_are_not_reached(site, full):
     for path in (
         "/check", "/gate/shop", "/gate/shop/", "/gate/shop/../../_waitroom/x", "/%5fwaitroom/shop/",
         "//_waitroom/shop/status", "/assets/../x", "/assets/%2e%2e/x", "/assets/%2E./x",
+        "/assets/x/..;/x", "/assets/..%5cx", "/assets/%5c../x", "/assets/x/..?y",
     ):  # fmt: skip
         reply = Visitor(site.url).get(path)
         assert (path, reply.status, reply.waits) == (path, 503, True)

@@ -196,3 +196,14 @@ async def test_a_setting_of_a_later_version_takes_no_other_along(site):
     await site.room.store.configure({"total_active_users": 1, "of_a_later_version": True}, by="x")
     room = await (await site.ops.get(path(site), headers=TOKEN)).json()
     assert room["settings"]["total_active_users"] == 1
+
+
+async def test_a_setting_that_the_file_does_not_allow_takes_no_other_along(site):
+    """The file was changed under it: what is paused is shown as paused, and can be resumed."""
+    await site.room.store.configure({"heartbeat_timeout": 20, "queue_all": True}, by="x")
+    room = await (await site.ops.get(path(site), headers=TOKEN)).json()
+    assert (room["settings"]["queue_all"], room["settings"]["claim_window"]) == (True, 30)
+    reply = await site.ops.post(path(site, "/resume"), headers=TOKEN)
+    assert (reply.status, (await reply.json())["settings"]["queue_all"]) == (200, False)
+    reply = await site.ops.patch(path(site), json={"heartbeat_timeout": None}, headers=TOKEN)
+    assert (reply.status, (await reply.json())["changed"]) == (200, {})

@@ -189,7 +189,9 @@ async def test_a_lot_of_ones_own_making_is_none(replica, value):
 async def test_an_exempt_request(replica, headers):
     """204 without a cookie, never to be kept, and never a place; a visitor in line stays there,
     and one inside holds the slot no longer for it."""
-    site = await replica(exempt_paths=["/static/"], exempt_addresses=["192.0.2.0/24"])
+    site = await replica(
+        exempt_paths=["/static/"], exempt_addresses=["192.0.2.0/24"], exempt_header=True
+    )
     inside, waiting = cookie_of(await site.check()), cookie_of(await site.check())
     for cookie in (None, inside, waiting):
         reply = await site.check(cookie, headers)
@@ -218,14 +220,30 @@ async def test_a_request_that_is_not_exempt(replica, headers):
     assert (await site.check(headers=headers)).status == 401
 
 
-async def test_nginxs_word_can_be_switched_off(replica):
-    """At run time, as all settings."""
+async def test_nginxs_word_counts_where_the_room_says_so(replica):
+    """Switched on at run time, as all settings; another proxy may hand on a visitor's own."""
     site = await replica(total_active_users=0)
-    assert (await site.check(headers={"X-Waitroom-Exempt": "staff"})).status == 204
-    await site.room.store.configure({"exempt_header": False, "exempt_paths": ["/a"]})
-    await site.room.refresh()
     assert (await site.check(headers={"X-Waitroom-Exempt": "staff"})).status == 401
+    await site.room.store.configure({"exempt_header": True, "exempt_paths": ["/a"]})
+    await site.room.refresh()
+    assert (await site.check(headers={"X-Waitroom-Exempt": "staff"})).status == 204
     assert (await site.check(headers={"X-Original-URI": "/a?b"})).status == 204
+
+
+async def test_what_an_exempt_one_is_told_is_for_nobody_else(replica):
+    """nginx keeps the status of those without a cookie by address asked for alone."""
+    site = await replica(total_active_users=0, exempt_addresses=["192.0.2.0/24"])
+    path = f"/_waitroom/{site.room.name}/status"
+    reply = await site.edge.get(path, headers={"X-Real-IP": "192.0.2.7"})
+    assert ((await reply.json())["state"], "X-Accel-Expires" in reply.headers) == (
+        "admitted",
+        False,
+    )
+    reply = await site.edge.get(path, headers={"X-Real-IP": "192.0.3.7"})
+    assert ((await reply.json())["state"], "X-Accel-Expires" in reply.headers) == (
+        "not_queued",
+        True,
+    )
 
 
 # Back -------------------------------------------------------------------------------------------
