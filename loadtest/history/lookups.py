@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import event
 
 from sidecar.core.history import places
-from sidecar.core.lookups import EVENTS_LIMIT, tell_visitor
+from sidecar.core.lookups import AHEAD_LIMIT, EVENTS_LIMIT, tell_visitor
 from sidecar.store import sql
 from sidecar.store.history import History
 
@@ -55,7 +55,8 @@ async def _events(history: History, room: str, visitor: str) -> Any:
 
 async def _place(history: History, room: str, visitor: str) -> Any:
     entry = await history.entry(room, visitor)
-    return entry and places(entry, await history.ahead_of(room, entry))
+    ahead = entry and await history.ahead_of(room, entry, most=AHEAD_LIMIT)
+    return entry and places(entry, ahead or [])
 
 
 #: Visitors whose look-ups are explained: those who wait still are asked for in other words.

@@ -75,6 +75,7 @@ class Mariadb(Server):
         install = [
             "mariadb-install-db", "--no-defaults", f"--datadir={self.folder}/data",
             f"--user={self._user}", "--skip-test-db", "--auth-root-authentication-method=normal",
+            f"--tmpdir={self.folder}",
         ]  # fmt: skip
         subprocess.run(install, check=True, capture_output=True, timeout=120)
         self._process: Process | None = None
@@ -88,7 +89,7 @@ class Mariadb(Server):
         command = [
             server, "--no-defaults", f"--user={self._user}", f"--datadir={self.folder}/data",
             f"--socket={self.socket}", "--skip-networking", "--local-infile=ON",
-            f"--pid-file={self.folder}/pid", *SETTINGS, *(_LOADING if loading else ()),
+            f"--pid-file={self.folder}/pid", f"--tmpdir={self.folder}", *SETTINGS, *(_LOADING if loading else ()),
         ]  # fmt: skip
         process = self._process = Process(command, log=self.folder / "log")
         self._stack.callback(process.stop, _STOP_S)

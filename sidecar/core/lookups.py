@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 #: Events and places of one visitor that are told at most.
 EVENTS_LIMIT = 1000
+#: Beyond so many who stood before a visitor its place over time is not told: reading and counting
+#: them would keep a replica from its visitors.
+AHEAD_LIMIT = 50_000
 DAY_MS = 86_400_000
 #: The end of the year 9999, after which there is no ISO 8601.
 LATEST_MS = 253_402_300_799_999
@@ -73,7 +76,8 @@ async def tell_visitor(history: History, room: str, visitor: str) -> dict[str, A
     if entry is None:
         return None
     events = await history.events_of(room, visitor, limit=EVENTS_LIMIT)
-    curve = places(entry, await history.ahead_of(room, entry))
+    ahead = await history.ahead_of(room, entry, most=AHEAD_LIMIT)
+    curve = [] if ahead is None else places(entry, ahead)
     step = max(1, -(-len(curve) // EVENTS_LIMIT))
     return {
         "stay": tell_stay(entry),

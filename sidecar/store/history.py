@@ -208,10 +208,12 @@ class History:
             rows = (await connection.execute(found)).mappings().all()
         return [_event_of(row) for row in reversed(rows)]
 
-    async def ahead_of(self, room: str, entry: Entry) -> list[tuple[int, int | None]]:
+    async def ahead_of(
+        self, room: str, entry: Entry, *, most: int
+    ) -> list[tuple[int, int | None]] | None:
         """Of those of a lower order who may have stood in line with it: since when, and until
-        when (None: still). Those who joined long before it are looked for only where its first
-        position tells of more than were found."""
+        when (None: still); None where they are more than `most`. Those who joined long before
+        it are looked for only where its first position tells of more than were found."""
         if entry.queued_ms is None or entry.queue_order is None:
             return []
         gone_ms = func.coalesce(entries.c.called_ms, entries.c.ended_ms)
@@ -233,7 +235,9 @@ class History:
         async with sql.begin(self._engine) as connection:
             for back_ms, share in _BACK[1:] if ahead is None else _BACK:
                 recent = found.where(entries.c.joined_ms >= joined_ms - back_ms)
-                rows = (await connection.execute(recent)).all()
+                rows = (await connection.execute(recent.limit(most + 1))).all()
+                if len(rows) > most:
+                    return None
                 if ahead is None or len(rows) >= share * ahead:
                     break
         return [(queued, gone) for queued, gone in rows]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -164,7 +163,4 @@ def _upgrade(connection: Connection, partitions: int) -> None:
         # Python would begin a transaction before the first row, and not before the first table:
         # of two replicas that start at once, one waits for the other.
         connection.exec_driver_sql("BEGIN IMMEDIATE")
-    with warnings.catch_warnings():
-        # MariaDB notes that it has a name of its own for the primary key of alembic's table.
-        warnings.filterwarnings("ignore", message="Name '.*' ignored for PRIMARY key")
-        command.upgrade(config, "head")
+    command.upgrade(config, "head")

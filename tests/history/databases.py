@@ -64,6 +64,7 @@ class Mariadb(_Server):
         install = [
             "mariadb-install-db", "--no-defaults", f"--datadir={data}", f"--user={user}",
             "--skip-test-db", "--auth-root-authentication-method=normal",
+            f"--tmpdir={folder}",  # each server deletes what others have in a common one
         ]  # fmt: skip
         subprocess.run(install, check=True, capture_output=True, timeout=60)
         server = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin")
@@ -71,6 +72,7 @@ class Mariadb(_Server):
         command = [
             server, "--no-defaults", f"--user={user}", f"--datadir={data}", f"--socket={socket}",
             "--skip-networking", "--skip-grant-tables", f"--pid-file={folder}/pid",
+            f"--tmpdir={folder}",
             "--innodb-buffer-pool-size=64M",
             # A crash of the machine is not what these tests are about, and syncing takes seconds.
             "--innodb-flush-log-at-trx-commit=2", "--innodb-flush-method=O_DIRECT_NO_FSYNC",

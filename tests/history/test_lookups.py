@@ -51,6 +51,16 @@ async def test_one_visitors_stay_and_place_over_time(busy):
     assert await lookups.tell_visitor(busy.history, busy.room.name, "a" * 22) is None
 
 
+async def test_the_place_over_time_has_a_bound(busy, monkeypatch):
+    """Where more stood ahead the curve is left out; all else is told."""
+    monkeypatch.setattr(lookups, "AHEAD_LIMIT", 1)
+    told = await lookups.tell_visitor(busy.history, busy.room.name, busy.third.visitor)
+    assert (told["places"], told["stay"]["first_position"]) == ([], 3)
+    monkeypatch.setattr(lookups, "AHEAD_LIMIT", 2)
+    told = await lookups.tell_visitor(busy.history, busy.room.name, busy.third.visitor)
+    assert len(told["places"]) == 3
+
+
 async def test_ids_that_differ_in_case_are_two_visitors(record, database, turn):
     """MariaDB would take them for one."""
     it = await record(database.url, total_active_users=0)

@@ -10,6 +10,7 @@ context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
     version_table=VERSION_TABLE,
+    version_table_pk=False,  # MariaDB would note each time that it has another name for it
 )
 with context.begin_transaction():
     context.run_migrations()
