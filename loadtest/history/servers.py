@@ -89,7 +89,8 @@ class Mariadb(Server):
         command = [
             server, "--no-defaults", f"--user={self._user}", f"--datadir={self.folder}/data",
             f"--socket={self.socket}", "--skip-networking", "--local-infile=ON",
-            f"--pid-file={self.folder}/pid", f"--tmpdir={self.folder}", *SETTINGS, *(_LOADING if loading else ()),
+            f"--pid-file={self.folder}/pid", f"--tmpdir={self.folder}",
+            *SETTINGS, *(_LOADING if loading else ()),
         ]  # fmt: skip
         process = self._process = Process(command, log=self.folder / "log")
         self._stack.callback(process.stop, _STOP_S)
