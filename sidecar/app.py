@@ -23,9 +23,7 @@ from sidecar.base.rooms import EVENTS_KEPT
 from sidecar.base.tokens import Tokens
 from sidecar.core.rooms import Room, Rooms
 from sidecar.store.connect import Store, close, connect
-from sidecar.store.history import History
 from sidecar.store.rooms import Observer, RoomStore
-from sidecar.store.sql import open_database
 from sidecar.store.stream import EventStream
 from sidecar.web.page import find_static
 from sidecar.web.routes import edge_app, ops_app
@@ -41,6 +39,7 @@ if TYPE_CHECKING:
 
     from sidecar.base.rooms import RoomSettings
     from sidecar.base.settings import Settings
+    from sidecar.store.history import History
 
 BACKLOG = 4096
 #: nginx passes addresses of up to 32 KB on as one header.
@@ -87,9 +86,7 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
     metrics = Metrics()
     redis = connect(settings.store, timeout_s=settings.store_timeout)
     rooms = make_rooms(settings, redis, metrics)
-    history = None
-    if settings.history:
-        history = History(open_database(settings.history), partitions=settings.history_partitions)
+    history = _open_history(settings) if settings.history else None
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(close, redis)
         if not await refresh_once(rooms, metrics):
@@ -142,6 +139,14 @@ async def keep_at_work(name: str, worker: Worker, *, rest_s: float = REST_S) -> 
         except Exception:
             log.exception("worker_failed", worker=name, again_in_seconds=rest_s)
         await asyncio.sleep(rest_s)
+
+
+def _open_history(settings: Settings) -> History:
+    # Without one a replica starts in two thirds of the time.
+    from sidecar.store.history import History  # noqa: PLC0415
+    from sidecar.store.sql import open_database  # noqa: PLC0415
+
+    return History(open_database(settings.history), partitions=settings.history_partitions)
 
 
 def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> Rooms:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from aiohttp import web
 
 from sidecar.base.metrics import Metrics
 from sidecar.base.settings import Settings
 from sidecar.core.rooms import Rooms
-from sidecar.store.history import History
 from sidecar.web.live import Live
 from sidecar.web.operators import Operators
 from sidecar.web.page import Page
+
+if TYPE_CHECKING:
+    from sidecar.store.history import History
 
 ROOMS = web.AppKey("rooms", Rooms)
 METRICS = web.AppKey("metrics", Metrics)
 SETTINGS = web.AppKey("settings", Settings)
 #: Missing where no history is kept.
-HISTORY = web.AppKey("history", History)
+HISTORY: web.AppKey[History] = web.AppKey("history", object)  # type: ignore[arg-type] # to import it costs a third of the start
 PAGE = web.AppKey("page", Page)
 OPERATORS = web.AppKey("operators", Operators)
 LIVE = web.AppKey("live", Live)

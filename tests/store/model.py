@@ -160,7 +160,9 @@ class Model:
         """Between those who stand at `position` and before it, or further ahead where their
         orders leave no number free."""
         self._begin(now)
+        self._expire()
         if visitor not in self.line:
+            self._call()
             return 0
         place = self.line.pop(visitor)
         orders = sorted(other.order for other in self.line.values())
@@ -174,6 +176,7 @@ class Model:
             place.order = orders[position - 1] - 1
         self.line[visitor] = place
         self._event("operator", visitor, "move")
+        self._call()
         return position
 
     def told(self, visitor: str, refresh_ms: int) -> None:

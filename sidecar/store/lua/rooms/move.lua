@@ -2,10 +2,15 @@
 -- and the same microsecond), to the next one before it that is.
 -- ARGV    3 visitor  4 position from 1 on; beyond the end is the end  5 the operator who says so
 -- RETURNS {now, new position; 0: the visitor is not in line; -1: no order is free nearby}
--- EVENTS  operator
+-- EVENTS  operator, called, expired
 -- @include "shared/room"
+-- @include "shared/expire"
+-- @include "shared/call"
+measure_start()
+expire()
 local visitor, position = ARGV[3], tonumber(ARGV[4])
 local function reply(moved)
+  call_next()
   finish()
   return {now, moved}
 end

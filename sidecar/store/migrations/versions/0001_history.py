@@ -29,9 +29,11 @@ TABLES = {
 def upgrade() -> None:
     # MariaDB and MySQL keep what a migration made that was killed.
     connection = op.get_bind()
-    for name in set(sa.inspect(connection).get_table_names()) & TABLES:
+    there = set(sa.inspect(connection).get_table_names()) & TABLES
+    for name in there:
         if connection.execute(sa.select(1).select_from(sa.table(name)).limit(1)).first():
             raise UnversionedError(f"{name} is there and has rows, but nothing says its revision")
+    for name in there:
         op.drop_table(name)
     partitions = context.config.attributes["partitions"]
     for suffix in ("", "_archive"):
