@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sidecar.store import keys
 from sidecar.store.translated import text, translated
+from sidecar.store.turn import Turn
 
 if TYPE_CHECKING:
     from sidecar.store.connect import Store
@@ -18,9 +19,9 @@ class Notices:
         self, redis: Store, room: str, *, replica: str, timeout_s: float, turn_ms: int
     ) -> None:
         self._redis = redis
-        self._turn_key = keys.notify_turn_key(room)
+        key = keys.notify_turn_key(room)
+        self._turn = Turn(redis, key, owner=replica, timeout_s=timeout_s)
         self._notices_key = keys.notices_key(room)
-        self._replica = replica
         self._timeout_s = timeout_s
         self._turn_ms = turn_ms
 
@@ -28,15 +29,7 @@ class Notices:
         """Whether this replica tells the webhooks. It keeps the turn while it asks again within
         `turn_ms`. (A replica that was held up may take a turn back just as another has it: both
         tell then, once, and from the same memory, so with the same ids.)"""
-        async with translated("notify", self._timeout_s):
-            holder = await self._redis.get(self._turn_key)
-            if holder is not None and text(holder) != self._replica:
-                return False
-            return bool(
-                await self._redis.set(
-                    self._turn_key, self._replica, nx=holder is None, px=self._turn_ms
-                )
-            )
+        return await self._turn.hold(milliseconds=self._turn_ms)
 
     async def read(self) -> str | None:
         async with translated("notices", self._timeout_s):

@@ -15,6 +15,7 @@ from sidecar.base.errors import StoreError
 from sidecar.base.history import Event
 from sidecar.store.keys import record_turn_key, room_key
 from sidecar.store.translated import text, translated
+from sidecar.store.turn import Turn
 
 if TYPE_CHECKING:
     from sidecar.store.connect import Store
@@ -39,32 +40,18 @@ class EventStream:
     def __init__(self, redis: Store, room: str, *, owner: str, timeout_s: float) -> None:
         self._redis: Any = redis
         self._key = room_key(room, "events")
-        self._turn = record_turn_key(room)
-        self._owner = owner
+        self._turn = Turn(redis, record_turn_key(room), owner=owner, timeout_s=timeout_s)
         self._timeout_s = timeout_s
         self._has_group = False
 
     async def hold(self, *, seconds: float) -> bool:
-        """Whether this replica records now, and for so long. It is given up by itself.
-
-        Two may hold it for a moment, where one was slow. Nothing comes of it: what is written
-        twice is found in the database.
-        """
-        milliseconds = int(seconds * 1000)
-        async with translated("record", self._timeout_s):
-            if await self._redis.set(self._turn, self._owner, nx=True, px=milliseconds):
-                return True
-            holder = await self._redis.get(self._turn)
-            if holder is None or text(holder) != self._owner:
-                return False
-            return bool(await self._redis.pexpire(self._turn, milliseconds))
+        """Whether this replica records now, and for so long. Where two do for a moment, what is
+        written twice is found in the database."""
+        return await self._turn.hold(milliseconds=int(seconds * 1000))
 
     async def give_up(self) -> None:
-        """So that another replica need not wait until it has run out."""
-        async with translated("record", self._timeout_s):
-            holder = await self._redis.get(self._turn)
-            if holder is not None and text(holder) == self._owner:
-                await self._redis.delete(self._turn)
+        """So that another replica need not wait until the turn has run out."""
+        await self._turn.give_up()
 
     async def read(self, limit: int) -> Batch:
         """Events that nobody has acknowledged, oldest first: those read before come again."""

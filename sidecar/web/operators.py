@@ -25,7 +25,7 @@ LIFETIME_S = 12 * 3600
 NAME_LENGTH = 64
 #: Nothing that we signed is longer; what is longer is not looked at.
 MAX_LENGTH = 2048
-#: After so many wrong tokens nobody logs in for the rest of the minute.
+#: After so many wrong tokens a wrong one is not answered for the rest of the minute; the right one is.
 MOST_FAILURES = 10
 FAILURES_S = 60
 

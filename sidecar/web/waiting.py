@@ -12,9 +12,10 @@ from aiohttp import web
 
 from sidecar.base.clock import iso
 from sidecar.base.model import Outcome, State
+from sidecar.web.asked import room_of
 from sidecar.web.check import KEEP_BRIEFLY_S, count_answer, is_from_elsewhere, takes_place
 from sidecar.web.cookies import read_bearer, read_given, read_token, set_cookie
-from sidecar.web.keys import METRICS, PAGE, ROOMS
+from sidecar.web.keys import METRICS, PAGE
 from sidecar.web.page import CONTENT_SECURITY_POLICY, choose_language
 from sidecar.web.problems import STORE_RETRY_S, problem
 
@@ -42,7 +43,7 @@ async def join(request: web.Request) -> web.Response:
 
 async def leave(request: web.Request) -> web.Response:
     """Gives up the place or the session."""
-    room = _room(request)
+    room = room_of(request)
     # Only nginx can say so: it passes no header of the visitor's on but those it names.
     by_site = request.headers.get("X-Waitroom-Release") == "site"
     why = "released" if by_site else "left"
@@ -70,7 +71,7 @@ def safe_next(value: str) -> str:
 
 
 async def _answer(request: web.Request, door: str, *, may_join: bool) -> web.Response:
-    room = _room(request)
+    room = room_of(request)
     token = read_token(request.headers, room)
     bearer = read_bearer(request.headers, room)
     answer = await room.check(token, may_join=may_join, is_asked=True, bearer=bearer)
@@ -106,7 +107,7 @@ def _is_repeatable(request: web.Request, answer: Answer) -> bool:
 
 
 async def _shown(request: web.Request, door: str, *, may_join: bool) -> web.Response:
-    room = _room(request)
+    room = room_of(request)
     token = read_token(request.headers, room)
     bearer = read_bearer(request.headers, room)
     answer = await room.check(token, may_join=may_join, is_asked=True, bearer=bearer)
@@ -203,10 +204,6 @@ def _document(room: Room, answer: Answer | None) -> dict[str, Any]:
 def _give_cookie(request: web.Request, room: Room, answer: Answer, response: web.Response) -> None:
     if answer.token is not None:
         response.headers["Set-Cookie"] = set_cookie(request.headers, room, answer.token)
-
-
-def _room(request: web.Request) -> Room:
-    return request.app[ROOMS].get(request.match_info["room"])
 
 
 def _wants_page(request: web.Request) -> bool:
