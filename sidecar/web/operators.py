@@ -25,7 +25,7 @@ LIFETIME_S = 12 * 3600
 NAME_LENGTH = 64
 #: Nothing that we signed is longer; what is longer is not looked at.
 MAX_LENGTH = 2048
-#: After so many wrong tokens a wrong one is not answered for the rest of the minute; the right one is.
+#: After so many wrong tokens any other wrong one is refused with 429, for the rest of the minute.
 MOST_FAILURES = 10
 FAILURES_S = 60
 
