@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import TypeAlias
 
+from sidecar.base.events import Phase
+
 #: How long nginx may keep a verdict about a pass, at most.
 VERDICT_TTL_MS = 3_000
 #: How long it may keep what changes sooner, at most: a visitor's numbers, a raised shield.
@@ -65,6 +67,8 @@ class Ticket:
     epoch: int
     #: When it was signed; 0 until then.
     signed_ms: int = 0
+    #: The class that was granted to its visitor; empty: none.
+    class_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,3 +125,12 @@ class Standing:
     #: called either, until those who were inside or in line are back.
     recovery_stage: int = 0
     epoch: int = 0
+    phase: Phase = Phase.OPEN
+    #: How many will be called before this visitor, as far as can be said now: not `ahead` where
+    #: the room shows places by arrival, or has several lines. None: it is `ahead`.
+    calls: int | None = None
+    #: Which of the room's lines it is, from 0 on, and how many wait there; None: it has no lines.
+    line: int | None = None
+    line_waiting: int | None = None
+    #: Whether the class that was asked for was given.
+    is_classed: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -16,7 +16,9 @@ from pydantic import (
     field_validator,
 )
 
+from sidecar.base.classes import Classes, Lines, problems_of_classes, problems_of_lines
 from sidecar.base.errors import ConfigError
+from sidecar.base.events import Events, Moments, moments, problems_of_events
 from sidecar.base.fields import Count, Networks, Paths, Percent, Seconds, from_text, problems_in
 from sidecar.base.model import RELEASE_HOLD_MS, SESSION_GRACE_MS
 
@@ -36,6 +38,8 @@ _NOT_FOR_SCRIPTS = {
     "exempt_paths",
     "exempt_header",
     "notify_above",
+    "rank_limit",
+    "class_header",
 }
 
 
@@ -53,6 +57,13 @@ class RoomSettings(BaseModel):
     queue_all: bool = False
     suspended: bool = False
     max_waiting: Count | None = Field(default=None, ge=0, le=1_000_000_000)
+    rank_limit: Count | None = Field(default=None, ge=1, le=1_000_000_000)
+    lines: Lines = ()
+    classes: Classes = {}
+    class_header: bool = False
+    display: Literal["arrival", "order"] = "arrival"
+    events: Events = ()
+    between_events: Literal["closed", "open"] = "closed"
     heartbeat_timeout: Seconds = Field(default=120, ge=10, le=86_400)
     heartbeat_interval: Seconds | None = Field(default=None, ge=1, le=3600)
     sweep_interval: Seconds = Field(default=120, ge=1, le=3600)
@@ -90,6 +101,25 @@ class RoomSettings(BaseModel):
             raise ValueError(f"must not be longer than heartbeat_timeout ({timeout:g} s)")
         return value
 
+    @field_validator("lines")
+    @classmethod
+    def _lines_agree(cls, value: Lines) -> Lines:
+        return _unless(value, problems_of_lines(value))
+
+    @field_validator("classes")
+    @classmethod
+    def _classes_agree(cls, value: Classes, info: ValidationInfo) -> Classes:
+        return _unless(value, problems_of_classes(value, info.data.get("lines")))
+
+    @field_validator("events")
+    @classmethod
+    def _events_agree(cls, value: Events) -> Events:
+        return _unless(value, problems_of_events(value))
+
+    def moments(self, now_ms: int) -> Moments:
+        """What the room does at a time, by its events."""
+        return moments(self.events, now_ms, is_open_between=self.between_events == "open")
+
     def for_scripts(self, *, events_kept: int = EVENTS_KEPT) -> str:
         """The settings as the scripts read them: JSON, unset ones left out. `events_kept`: about
         how many events the room's stream holds at most."""
@@ -122,3 +152,12 @@ class RoomSettings(BaseModel):
             with contextlib.suppress(ConfigError):
                 settings = settings.changed({name: value})
         return settings, problems
+
+
+_Value = TypeVar("_Value")
+
+
+def _unless(value: _Value, problems: list[str]) -> _Value:
+    if problems:
+        raise ValueError("\n".join(problems))
+    return value

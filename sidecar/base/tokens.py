@@ -93,6 +93,8 @@ class Tokens:
             if token.mark:
                 kind = _KIND_MARKED
                 fields.append(token.mark)
+        elif token.class_name:
+            fields.append(token.class_name)
         return self._sign(kind, *fields)
 
     def _sign(self, kind: str, *fields: str | int) -> str:
@@ -134,8 +136,8 @@ def _parse(value: str, signed_ms: int) -> Token:
         order, joined_ms, epoch, *times = map(int, numbers)
         started_ms, renewed_ms, expires_ms = times
         return Pass(visitor, order, joined_ms, epoch, started_ms, renewed_ms, expires_ms, mark)
-    order, joined_ms, epoch = map(int, numbers)
-    return Ticket(visitor, order, joined_ms, epoch, signed_ms)
+    order, joined_ms, epoch = map(int, numbers[:3])
+    return Ticket(visitor, order, joined_ms, epoch, signed_ms, *numbers[3:])
 
 
 def cookie_value(header: str | None, name: str) -> str | None:
