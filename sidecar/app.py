@@ -18,9 +18,11 @@ from aiohttp import web
 
 from sidecar.base.clock import StoreClock
 from sidecar.base.errors import ConfigError
+from sidecar.base.grants import Grants
 from sidecar.base.metrics import Metrics
 from sidecar.base.rooms import EVENTS_KEPT
 from sidecar.base.tokens import Tokens
+from sidecar.core.draw import Draws
 from sidecar.core.rooms import Room, Rooms
 from sidecar.store.connect import Store, close, connect
 from sidecar.store.rooms import Observer, RoomStore
@@ -28,6 +30,7 @@ from sidecar.store.stream import EventStream
 from sidecar.web.page import find_static
 from sidecar.web.routes import edge_app, ops_app
 from sidecar.workers.archivist import tidy_forever
+from sidecar.workers.caller import call_forever
 from sidecar.workers.notifier import notify_forever
 from sidecar.workers.recorder import record_forever
 from sidecar.workers.refresher import refresh_forever, refresh_once
@@ -102,10 +105,14 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
                 rooms, streams, past, metrics, backlog=settings.history_backlog
             )
             workers["archivist"] = lambda: tidy_forever(rooms, past, settings, metrics)
-        if settings.webhooks:
-            hooks, timeout_s = settings.webhooks, settings.store_timeout
+        hooks, timeout_s = settings.webhooks, settings.store_timeout
+        if of_rooms := {name: hook for name, hook in hooks.items() if hook.tells_of_rooms}:
             workers["notifier"] = lambda: notify_forever(
-                rooms, hooks, metrics, redis, timeout_s=timeout_s
+                rooms, of_rooms, metrics, redis, timeout_s=timeout_s
+            )
+        if of_calls := {name: hook for name, hook in hooks.items() if hook.tells_of_calls}:
+            workers["caller"] = lambda: call_forever(
+                rooms, of_calls, metrics, redis, timeout_s=timeout_s
             )
         for name, worker in workers.items():
             task = asyncio.create_task(keep_at_work(name, worker))
@@ -113,7 +120,7 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
         static = settings.static_dir or find_static()
         if not (static / "waiting.html").is_file():
             raise ConfigError([f"static_dir: there is no waiting.html in {static}"])
-        edge = edge_app(rooms, metrics, static)
+        edge = edge_app(rooms, metrics, static, event_streams=settings.event_streams)
         ops = ops_app(settings, rooms, metrics, stopping, history)
         for app, address in ((ops, settings.ops_listen), (edge, settings.edge_listen)):
             runner = web.AppRunner(
@@ -165,7 +172,15 @@ def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> Rooms:
             timeout_s=settings.store_timeout,
             replica=replica,
         )
-        return Room(name, room, Tokens(name, settings.secret_keys, clock), store, clock)
+        return Room(
+            name,
+            room,
+            Tokens(name, settings.secret_keys, clock),
+            store,
+            clock,
+            grants=Grants(name, settings.keys_of_grants),
+            draws=Draws(name, settings.secret_keys),
+        )
 
     return Rooms(make(name, room) for name, room in settings.rooms.items())
 

@@ -11,7 +11,11 @@ const put = (id, text) => { if ($(id).textContent !== text) $(id).textContent = 
 const langs = ['en', 'zh-CN', 'ja', 'ko', 'es', 'fr', 'de', 'ar'];
 const base = tag => tag.toLowerCase().split('-')[0];
 const lang = [root.lang, ...navigator.languages].map(tag => langs.find(l => base(l) === base(tag))).find(Boolean) || 'en';
-const locale = lang + '-u-nu-latn';
+// Numbers and times as the visitor's region writes them.
+let locale = lang + '-u-nu-latn';
+try {
+	locale = String(new Intl.Locale(navigator.languages.find(tag => base(tag) === base(lang)) || lang, { numberingSystem: 'latn' }));
+} catch (e) { /* no tag that it knows */ }
 const number = n => n == null ? '' : n.toLocaleString(locale);
 const site = $('site').textContent.trim();
 let texts;
@@ -19,8 +23,8 @@ let texts;
 root.lang = lang;
 root.dir = lang === 'ar' ? 'rtl' : 'ltr';
 if (root.dataset.state === 'not_queued') root.dataset.state = 'waiting'; // about to join
-if (lang !== 'en' && !refresh) {
-	root.classList.add('load'); // no flash of English
+if ((lang !== 'en' || root.dataset.state !== 'waiting') && !refresh) {
+	root.classList.add('load'); // no flash of English, nor of another heading
 	setTimeout(() => root.classList.remove('load'), 1500);
 }
 
@@ -31,7 +35,7 @@ async function loadTexts() {
 		document.querySelectorAll('[data-t]').forEach(e => { e.textContent = texts[e.dataset.t]; });
 		render();
 	} catch (e) { /* the next poll tries again */ }
-	root.classList.remove('load');
+	if (root.dataset.state === 'waiting') root.classList.remove('load');
 }
 
 // The estimate in words; the server words it by the same rules.
@@ -55,16 +59,66 @@ const keep = (key, value) => { try { store[`wr-${room}-${key}`] = JSON.stringify
 
 const views = {
 	waiting: ['heading', 'intro'], admitted: ['turn', 'turn_intro'], full: ['full', 'stay'],
-	closed: ['closed', 'stay'], left: ['left'], not_queued: ['lost', 'lost_intro']
+	closed: ['closed', 'stay'], left: ['left'], not_queued: ['lost', 'lost_intro'],
+	opens: ['opens_on', 'opens_intro'], prequeue: ['prequeue', 'equal']
 };
-let data, left = false;
+let data, left = false, ticker;
+
+function viewed({ state, phase, opens_at: opens }) {
+	if (left) return 'left';
+	if (state === 'closed' && phase === 'closed' && opens) return 'opens';
+	return state === 'waiting' && phase === 'prequeue' ? 'prequeue' : views[state] ? state : 'waiting';
+}
+
+// The server's time: an answer that nginx kept for a moment is late, none is early.
+let clock = -Infinity;
+const now = () => Date.now();
+
+// Days, hours, minutes, seconds until the opening.
+const parts = [['day', 86400], ['hour', 3600], ['minute', 60], ['second', 1]];
+for (const [unit] of parts) {
+	const part = $('left').appendChild(document.createElement('span'));
+	const named = new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay: 'short' }).formatToParts(11);
+	part.append(document.createElement('b'), named.find(each => each.type === 'unit').value);
+}
+function tick() {
+	clearTimeout(ticker);
+	const rest = Date.parse(data.opens_at) - now();
+	let seconds = Math.max(0, Math.ceil(rest / 1000));
+	parts.forEach(([, length], i) => {
+		const part = $('left').children[i], count = Math.floor(seconds / length);
+		part.firstChild.textContent = String(count).padStart(2, 0);
+		if (!i) part.hidden = !count;
+		seconds %= length;
+	});
+	if (rest > 0 && !$('clock').hidden) ticker = setTimeout(tick, rest % 1000 + 10);
+}
+
+// When it opens, in the visitor's own time zone; returns how the heading and the text name it.
+function date(view) {
+	const opens = new Date(data.opens_at), begins = new Date(data.prequeue_from);
+	const time = { timeStyle: 'short' }, long = { dateStyle: 'long', ...time };
+	const say = (when, how) => when.toLocaleString(locale, how);
+	const same = (one, other) => one.toDateString() === new Date(other).toDateString();
+	const lines = [say(opens, {
+		weekday: 'long', day: 'numeric', month: 'long', year: 'numeric',
+		hour: 'numeric', minute: '2-digit', timeZoneName: 'short'
+	})];
+	if (view === 'opens' && data.prequeue_from) lines.push(texts.pre_from.replace('{t}', say(begins, same(begins, opens) ? time : long)));
+	put('when', lines.join('\n'));
+	if (same(opens, now())) return ['opens_at', say(opens, time)];
+	return ['opens_on', say(opens, view === 'opens' ? { day: 'numeric', month: 'long' } : long)];
+}
 
 function render(restored) {
 	if (!data) return;
-	const { state, position } = data;
+	const { state, position, position_above: above } = data;
+	const place = above ? number(above) + '+' : number(position);
+	const view = viewed(data);
 	const bar = document.querySelector('progress');
 	root.dataset.state = state;
-	put('position', number(position));
+	root.dataset.phase = data.phase;
+	put('position', place);
 	put('waiting', number(data.waiting));
 	put('message', data.message || '');
 	put('updated', new Date(Date.parse(data.updated_at) || Date.now()).toLocaleTimeString(locale));
@@ -77,32 +131,41 @@ function render(restored) {
 	}
 	if (state === 'admitted') bar.value = bar.max;
 	$('lane').hidden = !position && state !== 'admitted';
+	$('clock').hidden = view !== 'opens' && view !== 'prequeue';
+	tick();
 	if (!texts) return;
-	const view = left ? 'left' : state;
-	const [heading, intro = ''] = (views[view] || views.waiting).map(key => texts[key]);
+	const [named, opens] = $('clock').hidden ? [] : date(view);
+	const [heading, intro = ''] = views[view].map(key => texts[key === 'opens_on' ? named : key].replace('{t}', opens));
 	put('heading', heading);
 	put('intro', intro);
+	put('line', data.line ? texts.line.replace('{n}', data.line) : '');
 	put('wait', words(data));
-	document.title = `${state === 'waiting' && position ? `(${number(position)}) ` : ''}${heading} – ${site}`;
+	document.title = `${state === 'waiting' && place ? `(${place}) ` : ''}${heading} – ${site}`;
+	root.classList.remove('load');
 	speak(view, heading, restored);
 }
 
 // For screen readers: only what matters, and a new position at most every 30 s.
 const said = { view: 'waiting', at: 0 };
 function speak(view, heading, restored) {
-	const { position: p, message, paused } = data;
+	const { position_above: above, message, paused } = data;
+	const p = above ? above + 1 : data.position;
 	const news = restored ? [texts.online] : [];
 	if (view !== said.view) news.push(heading);
 	if (message && message !== said.message) news.push(message);
 	if (paused && !said.paused) news.push(texts.paused);
 	if (p && p !== said.p && (Date.now() - said.at >= 3e4 || p === 1 || (p <= 10 && said.p > 10))) {
-		news.push(p === 1 ? texts.next : `${texts.position}: ${number(p)}`);
+		news.push(p === 1 ? texts.next : `${texts.position}: ${above ? texts.above.replace('{n}', number(above)) : number(p)}`);
 		said.p = p;
 		said.at = Date.now();
 	}
 	Object.assign(said, { view, message, paused });
 	if (news.length) put('live', news.join('\n'));
 }
+
+// A class that was granted with the address, here or at the end of the way.
+const [granted] = /[?&]waitroom_grant=[\w.-]+/.exec(location.search + '&' + next) || [''];
+const grant = granted.replace('&', '?');
 
 let timer, due = Infinity, action, current, failures = 0, tried = false;
 
@@ -123,7 +186,7 @@ async function call(what) {
 	let after = 0;
 	loadTexts();
 	try {
-		const response = await fetch(api + what, {
+		const response = await fetch(api + what + (what === 'join' ? grant : ''), {
 			method: what === 'status' ? 'GET' : 'POST', headers: { Accept: 'application/json' },
 			cache: 'no-store', signal: mine.signal
 		});
@@ -147,6 +210,8 @@ async function call(what) {
 function receive(answer, what) {
 	const { state, refresh_after_seconds: seconds } = answer;
 	const restored = failures > 0;
+	const begins = Date.parse(answer.prequeue_from || answer.opens_at);
+	clock = Math.max(clock, Date.parse(answer.updated_at) - performance.now());
 	failures = 0;
 	$('offline').hidden = true;
 	if (what === 'leave') {
@@ -160,7 +225,9 @@ function receive(answer, what) {
 		}
 	} else {
 		tried = state === 'waiting';
-		plan((seconds || 5) * random(1, 1.05), state === 'full' ? 'join' : 'status');
+		const opens = viewed(answer) === 'opens'; // the server has spread those already
+		const joins = state === 'full' || opens && begins - now() <= seconds * 1000;
+		plan((seconds || 5) * (opens ? 1 : random(1, 1.05)), joins ? 'join' : 'status');
 	}
 	data = answer;
 	render(restored);

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Annotated
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from sidecar.base.fields import Count, Seconds  # noqa: TC001 - pydantic reads it
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: An order's last three bits say whose class it is, so that no two are ever the same.
 MAX_CLASSES = 7
@@ -29,13 +33,36 @@ def _name(value: str) -> str:
     return value
 
 
-def from_json(value: object) -> object:
-    """The environment has text only."""
+def a_table(example: str) -> BeforeValidator:
+    """Reads a table; text is JSON, because the environment has text only."""
+
+    def read(value: object) -> object:
+        value = _from_json(value, example)
+        if not isinstance(value, dict | BaseModel):
+            raise ValueError(f"write a table, in JSON such as {example}")  # noqa: TRY004
+        return value
+
+    return BeforeValidator(read)
+
+
+def a_list(example: str) -> BeforeValidator:
+    """Reads a list of tables, such as the example; text is JSON."""
+
+    def read(value: object) -> object:
+        value = _from_json(value, f"[{example}]")
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"write a list of tables, in JSON such as [{example}]")  # noqa: TRY004
+        return value
+
+    return BeforeValidator(read)
+
+
+def _from_json(value: object, example: str) -> object:
     if isinstance(value, str):
         try:
             return json.loads(value)
-        except ValueError:
-            raise ValueError('write JSON, such as [{"name": "ordinary"}]') from None
+        except (ValueError, RecursionError):
+            raise ValueError(f"write JSON, such as {example}") from None
     return value
 
 
@@ -71,20 +98,27 @@ class Line(BaseModel):
     weight: Count | None = Field(default=None, ge=1, le=1000)
 
 
-Classes = Annotated[dict[Name, VisitorClass], BeforeValidator(from_json)]
-Lines = Annotated[tuple[Line, ...], BeforeValidator(from_json)]
+_CLASS, _LINE = '{"head_start": "5m"}', '{"name": "ordinary"}'
+Classes = Annotated[
+    dict[Name, Annotated[VisitorClass, a_table(_CLASS)]], a_table(f'{{"vip": {_CLASS}}}')
+]
+Lines = Annotated[tuple[Annotated[Line, a_table(_LINE)], ...], a_list(_LINE)]
 
 
 def problems_of_lines(lines: tuple[Line, ...]) -> list[str]:
     """What is wrong with a room's lines, each for itself right."""
     problems = []
     if len(lines) == 1 or len(lines) > MAX_LINES:
-        problems.append(f"2 to {MAX_LINES} lines, or none")
-    if len({line.name for line in lines}) < len(lines):
-        problems.append("two lines have the same name")
+        problems.append(f"2 to {MAX_LINES} lines, or none: these are {len(lines)}")
+    problems += [f"two lines are called {name!r}" for name in repeated(line.name for line in lines)]
     if len({line.weight is None for line in lines}) > 1:
         problems.append("give each line a weight, or none of them")
     return problems
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """Those that are there more than once."""
+    return [name for name, count in Counter(names).items() if count > 1]
 
 
 def problems_of_classes(
@@ -93,7 +127,7 @@ def problems_of_classes(
     """What is wrong with a room's classes beside its lines (None: those are wrong themselves)."""
     problems = []
     if len(classes) > MAX_CLASSES:
-        problems.append(f"at most {MAX_CLASSES} classes")
+        problems.append(f"at most {MAX_CLASSES} classes: these are {len(classes)}")
     if lines is None:
         return problems
     names = {line.name for line in lines}

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
-from sidecar.base.classes import Name, from_json
+from sidecar.base.classes import Name, a_list, a_table, repeated
 from sidecar.base.fields import Count  # noqa: TC001 - pydantic reads it
 
 if TYPE_CHECKING:
@@ -20,7 +23,11 @@ if TYPE_CHECKING:
 #: A room's events. The scripts are given all of them.
 MAX_EVENTS = 20
 #: Of a time, in ms: until the year 2200.
-_LATEST_MS = 7_258_118_400_000
+LATEST_MS = 7_258_118_400_000
+_TIME = re.compile(
+    r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d(:\d\d)?)?", re.ASCII
+)
+_HOW = 'write a date and a time, such as "2026-12-01 10:00", or "2026-12-01T10:00+01:00"'
 
 
 class Phase(StrEnum):
@@ -33,45 +40,75 @@ class Phase(StrEnum):
     PREQUEUE = "prequeue"
 
 
+@cache
+def _zones() -> frozenset[str]:
+    """The time zones' names; the same on every machine, unlike those that the system knows."""
+    return frozenset((files("tzdata") / "zones").read_text(encoding="utf-8").split())
+
+
 def _zone(value: str) -> str:
-    try:
-        ZoneInfo(value)
-    except (ValueError, OSError):
-        raise ValueError('write a name such as "Europe/Zurich", or "UTC"') from None
+    if value not in _zones():
+        raise ValueError(
+            'no time zone is called so: write a name such as "Europe/Zurich", or "UTC"'
+        )
     return value
 
 
-def _moment(value: object, info: ValidationInfo) -> object:
-    """Milliseconds from text: by the offset in it, or by the event's time zone."""
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    if not isinstance(value, (str, datetime)):
-        raise ValueError('write a time such as "2026-12-01 10:00"')  # noqa: TRY004
-    try:
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
-    except ValueError:
-        raise ValueError('write a time such as "2026-12-01 10:00"') from None
-    if moment.tzinfo is None:
-        moment = _local(moment, str(info.data.get("timezone", "UTC")))
-    return round(moment.timestamp() * 1000)
+def read_moment(value: object, zone: str) -> int:
+    """Milliseconds since 1970 of a time as settings have it: text, TOML's own, or milliseconds
+    already. Without an offset it is what the clocks on the walls of a time zone show.
+
+    Raises ValueError, which says how to write it.
+    """
+    moment = _in_text(value) if isinstance(value, str) else value
+    if isinstance(moment, datetime):
+        if moment.tzinfo is None:
+            moment = _on_the_wall(moment, zone)
+        return round(moment.timestamp() * 1000)
+    if isinstance(moment, bool) or not isinstance(moment, int | float) or moment % 1 != 0:
+        raise ValueError(_HOW)
+    return int(moment)
 
 
-def _local(moment: datetime, zone: str) -> datetime:
-    """What a clock on the wall shows, as a moment. Raises ValueError where it shows that time
-    never, or twice."""
-    earlier, later = (moment.replace(tzinfo=ZoneInfo(zone), fold=fold) for fold in (0, 1))
-    if earlier.utcoffset() == later.utcoffset():
-        return earlier
-    there_and_back = earlier.astimezone(UTC).astimezone(ZoneInfo(zone)).replace(tzinfo=None)
-    what = "comes twice" if there_and_back == moment else "does not exist"
-    offsets = " or ".join(one.isoformat() for one in (earlier, later))
+def _in_text(value: str) -> datetime:
+    text = value.strip().upper()
+    if _TIME.fullmatch(text):  # Python would take much more
+        with contextlib.suppress(ValueError):
+            return datetime.fromisoformat(text)
+    raise ValueError(_HOW)
+
+
+def _on_the_wall(moment: datetime, zone: str) -> datetime:
+    """Raises ValueError where the clocks show that time never, or twice."""
+    where = ZoneInfo(zone)
+    before, after = (moment.replace(tzinfo=where, fold=fold) for fold in (0, 1))
+    if before.utcoffset() == after.utcoffset():
+        return before
+    # In UTC and back is a time that the clocks do show.
+    meant = [one.astimezone(UTC).astimezone(where) for one in (before, after)]
+    if meant[0].replace(tzinfo=None) == moment:
+        what, do = "comes twice", "put back then: say which with its offset,"
+    else:
+        what, do = "never comes", "put forward then: write the time that is meant,"
+    first, second = (_written(one) for one in sorted(meant))
     raise ValueError(
-        f"{moment} {what} in {zone}, where the clocks change then: give the offset too, as in "
-        f"{offsets}"
+        f"{_written(moment)} {what} in {zone}, where the clocks are {do} {first} or {second}"
     )
 
 
-Moment = Annotated[int, BeforeValidator(_moment), Field(ge=0, le=_LATEST_MS)]
+def _written(moment: datetime) -> str:
+    has_seconds = moment.second or moment.microsecond
+    return moment.isoformat(" ", "auto" if has_seconds else "minutes")
+
+
+def parse_moment(value: object, info: ValidationInfo) -> int:
+    moment_ms = read_moment(value, str(info.data.get("timezone", "UTC")))
+    if not 0 <= moment_ms <= LATEST_MS:
+        raise ValueError("write a time from 1970 to 2199")
+    return moment_ms
+
+
+Moment = Annotated[int, BeforeValidator(parse_moment), Field(ge=0, le=LATEST_MS)]
 
 
 class RoomEvent(BaseModel):
@@ -101,7 +138,7 @@ class RoomEvent(BaseModel):
     @classmethod
     def _opens_after_the_prequeue(cls, value: int, info: ValidationInfo) -> int:
         begins = info.data.get("prequeue_from")
-        if begins is not None and begins >= value:
+        if begins is not None and begins >= value and "timezone" in info.data:
             raise ValueError("must be later than prequeue_from")
         return value
 
@@ -109,7 +146,9 @@ class RoomEvent(BaseModel):
     @classmethod
     def _closes_after_the_opening(cls, value: int | None, info: ValidationInfo) -> int | None:
         opens = info.data.get("opens_at")
-        if value is not None and opens is not None and value <= opens:
+        if value is None or opens is None or "timezone" not in info.data:
+            return value
+        if value <= opens:
             raise ValueError("must be later than opens_at")
         return value
 
@@ -126,22 +165,35 @@ class RoomEvent(BaseModel):
         return {name: value for name, value in values.items() if value is not None}
 
 
-Events = Annotated[tuple[RoomEvent, ...], BeforeValidator(from_json)]
+_EVENT = '{"name": "sale", "timezone": "Europe/Zurich", "opens_at": "2026-12-01 10:00"}'
+Events = Annotated[tuple[Annotated[RoomEvent, a_table(_EVENT)], ...], a_list(_EVENT)]
 
 
 def problems_of_events(events: Sequence[RoomEvent]) -> list[str]:
     """What is wrong with a room's events, each for itself right."""
     problems = []
     if len(events) > MAX_EVENTS:
-        problems.append(f"at most {MAX_EVENTS} events; take out those that are over")
-    if len({event.name for event in events}) < len(events):
-        problems.append("two events have the same name")
-    in_order = sorted(events, key=lambda event: event.begins_ms)
-    for before, after in pairwise(in_order):
-        ends = before.opens_at if before.closes_at is None else before.closes_at
-        if after.begins_ms < ends:
-            problems.append(f"{before.name} and {after.name} overlap")
+        problems.append(
+            f"at most {MAX_EVENTS} events, these are {len(events)}: take out those that are over"
+        )
+    names = repeated(event.name for event in events)
+    problems += [f"two events are called {name!r}" for name in names]
+    lasting: RoomEvent | None = None
+    for event in sorted(events, key=lambda event: event.begins_ms):
+        if lasting is not None and event.begins_ms < _ends_ms(lasting):
+            problems.append(
+                f"{event.name} begins before {lasting.name} is over"
+                if lasting.closes_at is not None
+                else f"{event.name} begins before {lasting.name} has opened"
+            )
+        if lasting is None or _ends_ms(event) > _ends_ms(lasting):
+            lasting = event
     return problems
+
+
+def _ends_ms(event: RoomEvent) -> int:
+    """What is open until the next begins is open for a moment at least."""
+    return event.opens_at + 1 if event.closes_at is None else event.closes_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +205,12 @@ class Moments:
     event: RoomEvent | None = None
     #: The next one that has not begun.
     coming: RoomEvent | None = None
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """The room's settings that an open event replaces, with what it replaces them by."""
+        is_on = self.phase is Phase.OPEN
+        return self.event.overrides if self.event is not None and is_on else {}
 
 
 def moments(events: Sequence[RoomEvent], now_ms: int, *, is_open_between: bool) -> Moments:
@@ -169,3 +227,11 @@ def moments(events: Sequence[RoomEvent], now_ms: int, *, is_open_between: bool) 
         if event.closes_at is None or now_ms < event.closes_at:
             return Moments(Phase.OPEN, event, coming)
     return Moments(Phase.OPEN if is_open_between else Phase.CLOSED, None, coming)
+
+
+_Settings = TypeVar("_Settings", bound=BaseModel)
+
+
+def during(settings: _Settings, now: Moments) -> _Settings:
+    """A room's settings as they hold at its moments: with an open event's laid over them."""
+    return settings.model_copy(update=now.overrides) if now.overrides else settings

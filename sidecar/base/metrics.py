@@ -106,6 +106,12 @@ class Metrics:
             "waitroom_let_in_alone",
             "Newcomers that this replica let in while the store was away.",
         )
+        self.grants = self._counter(
+            "waitroom_grants",
+            "Grants that requests brought, by what became of them: believed, forged, expired, "
+            "malformed, unknown_class.",
+            "result",
+        )
         self.wait_seconds = Histogram(
             "waitroom_wait_seconds",
             "From joining to being let in, of those who waited and whom this replica let in.",
@@ -188,6 +194,15 @@ class Metrics:
             "Webhooks of this replica, by what became of them: delivered, failed, dropped.",
             "event",
             "result",
+        )
+        self.calls = self._counter(
+            "waitroom_calls",
+            "Calls that webhooks are told of, by what became of each: delivered, failed, dropped, "
+            "came, over, lost.",
+            "result",
+        )
+        self.event_streams = self._gauge(
+            "waitroom_event_streams", "Streams of server-sent events that are open."
         )
 
         build = Gauge("waitroom_build_info", "Always 1.", ["version"], registry=self.registry)

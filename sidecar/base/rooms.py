@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -24,6 +26,7 @@ from sidecar.base.model import RELEASE_HOLD_MS, SESSION_GRACE_MS
 
 #: Events that a room's stream holds where no history is kept.
 EVENTS_KEPT = 100_000
+_SITE = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?/?\Z")
 #: What a replica does by itself.
 _NOT_FOR_SCRIPTS = {
     "message",
@@ -40,7 +43,16 @@ _NOT_FOR_SCRIPTS = {
     "notify_above",
     "rank_limit",
     "class_header",
+    "public_url",
 }
+
+
+def _site(value: str) -> str:
+    """A site's address, as links in messages begin."""
+    match = _SITE.match(value)
+    if match is None or int((match[2] or ":443")[1:]) not in range(1, 65_536):
+        raise ValueError("write the site's address, such as https://shop.example, without a path")
+    return value.rstrip("/")
 
 
 class RoomSettings(BaseModel):
@@ -81,6 +93,8 @@ class RoomSettings(BaseModel):
     queueing_status_code: Annotated[Literal[200, 202, 429, 503], BeforeValidator(from_text)] = 503
     #: From how many waiting on the event queue_over is told.
     notify_above: Count | None = Field(default=None, ge=1, le=1_000_000_000)
+    #: Where visitors find the site, for links that reach them elsewhere.
+    public_url: Annotated[str, AfterValidator(_site)] | None = None
     message: str | None = Field(default=None, max_length=500)
 
     # Rules between fields are rules of the later field: pydantic asks a model's own
@@ -124,6 +138,9 @@ class RoomSettings(BaseModel):
         """The settings as the scripts read them: JSON, unset ones left out. `events_kept`: about
         how many events the room's stream holds at most."""
         values = self.model_dump(exclude_none=True, exclude=_NOT_FOR_SCRIPTS)
+        for name in ("lines", "classes", "events"):
+            if not values[name]:
+                del values[name]
         values["events_kept"] = events_kept
         values["session_grace_ms"] = SESSION_GRACE_MS
         values["release_hold_ms"] = RELEASE_HOLD_MS

@@ -63,6 +63,8 @@ class Settings(BaseModel):
     secret_keys: Annotated[list[str], BeforeValidator(listed)] = Field(
         default=[], validate_default=True
     )
+    #: In the same order; empty: secret_keys.
+    grant_keys: Annotated[list[str], BeforeValidator(listed)] = []
     admin_token: str = ""
     edge_listen: Listen = "127.0.0.1:8400"
     ops_listen: Listen = "127.0.0.1:8401"
@@ -71,6 +73,8 @@ class Settings(BaseModel):
     log_format: Literal["json", "console"] = "json"
     store_timeout: Seconds = Field(default=0.5, gt=0, le=30)
     shutdown_delay: Seconds = Field(default=0.0, ge=0, le=300)
+    #: Streams of server-sent events that are open at a time, at most; 0: there are none.
+    event_streams: Count = Field(default=0, ge=0, le=100_000)
     #: The database of the history; empty: none is kept.
     history: Database = ""
     history_partitions: Count = Field(default=128, ge=1, le=1024)
@@ -94,10 +98,15 @@ class Settings(BaseModel):
                 'at least one is needed; make one with "openssl rand -hex 32" and set '
                 "WAITROOM_SECRET_KEYS or WAITROOM_SECRET_KEYS_FILE"
             )
-        if any(len(key) < MIN_SECRET_LENGTH for key in keys):
-            problems.append(f"a key has fewer than {MIN_SECRET_LENGTH} characters")
-        if DEMO_SECRET in keys and not info.data.get("demo"):
-            problems.append("the demo's secret is known to everybody")
+        problems += _problems_of_keys(keys, is_demo=info.data.get("demo") is True)
+        if problems:
+            raise ValueError("\n".join(problems))
+        return keys
+
+    @field_validator("grant_keys")
+    @classmethod
+    def _grant_keys_are_safe(cls, keys: list[str], info: ValidationInfo) -> list[str]:
+        problems = _problems_of_keys(keys, is_demo=info.data.get("demo") is True)
         if problems:
             raise ValueError("\n".join(problems))
         return keys
@@ -134,6 +143,20 @@ class Settings(BaseModel):
         if problems:
             raise ValueError("\n".join(problems))
         return webhooks
+
+    @property
+    def keys_of_grants(self) -> list[str]:
+        """Oldest to newest: those that sign and verify grants."""
+        return self.grant_keys or self.secret_keys
+
+
+def _problems_of_keys(keys: list[str], *, is_demo: bool) -> list[str]:
+    problems = []
+    if any(len(key) < MIN_SECRET_LENGTH for key in keys):
+        problems.append(f"a key has fewer than {MIN_SECRET_LENGTH} characters")
+    if DEMO_SECRET in keys and not is_demo:
+        problems.append("the demo's secret is known to everybody")
+    return problems
 
 
 def load(path: str | None, environ: dict[str, str] | None = None) -> Settings:

@@ -1,4 +1,5 @@
-"""The one cookie of a room: a ticket, a pass, or the proof of being outside; signed.
+"""The one cookie of a room: a ticket, a pass, or the proof of being outside; signed. And claims:
+tickets for links, which no cookie may be.
 
 A token is `fields joined by ~` + `.timestamp.signature`, made by itsdangerous'
 TimestampSigner (HMAC-SHA-256; the key is derived per room and kind, so a ticket is no
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from itsdangerous import BadSignature, TimestampSigner
 
+from sidecar.base.classes import is_class_name
 from sidecar.base.model import TICKET_LIFETIME_MS, Outside, Pass, Ticket
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ _KIND_PASS = "p"  # noqa: S105 - the letter that a pass begins with
 _KIND_MARKED = "m"  # a pass with a mark
 _KIND_OUTSIDE = "o"
 _KINDS = (_KIND_TICKET, _KIND_PASS, _KIND_MARKED, _KIND_OUTSIDE)
+_KIND_CLAIM = "c"  # a ticket for an address, and for no cookie
 
 
 def new_visitor() -> str:
@@ -78,6 +81,7 @@ class Tokens:
         self._signers = {
             kind: _Signer(keys, salt=f"waitroom/{room}/{kind}", clock=clock) for kind in _KINDS
         }
+        self._claims = _Signer(keys, salt=f"waitroom/{room}/{_KIND_CLAIM}", clock=clock)
         # The same cookie comes again with every request, and verifying is most of a verdict's
         # cost. What does not verify raises, and is not remembered.
         self._verified = lru_cache(REMEMBERED)(self._verify)
@@ -85,21 +89,33 @@ class Tokens:
     def write(self, token: Token) -> str:
         if isinstance(token, Outside):
             return self._sign(_KIND_OUTSIDE, token.draw)
+        if isinstance(token, Ticket):
+            return self._sign(_KIND_TICKET, *_fields(token))
+        kind = _KIND_MARKED if token.mark else _KIND_PASS
         fields: list[str | int] = [token.visitor, token.order, token.joined_ms, token.epoch]
-        kind = _KIND_TICKET
-        if isinstance(token, Pass):
-            kind = _KIND_PASS
-            fields += [token.started_ms, token.renewed_ms, token.expires_ms]
-            if token.mark:
-                kind = _KIND_MARKED
-                fields.append(token.mark)
-        elif token.class_name:
-            fields.append(token.class_name)
-        return self._sign(kind, *fields)
+        fields += [token.started_ms, token.renewed_ms, token.expires_ms]
+        return self._sign(kind, *fields, *([token.mark] if token.mark else []))
 
     def _sign(self, kind: str, *fields: str | int) -> str:
         value = _SEPARATOR.join((kind, *map(str, fields)))
         return self._signers[kind].sign(value).decode("ascii")
+
+    def write_claim(self, ticket: Ticket) -> str:
+        """For a link: whoever opens it may take the ticket to their browser."""
+        value = _SEPARATOR.join((_KIND_CLAIM, *map(str, _fields(ticket))))
+        return self._claims.sign(value).decode("ascii")
+
+    def read_claim(self, text: str | None) -> Ticket | None:
+        """The ticket in a link, or None for whatever we did not sign or is too old."""
+        if not text or len(text) > MAX_TOKEN_LENGTH:
+            return None
+        try:
+            value, signed_at = self._claims.unsign(text.encode("ascii"), return_timestamp=True)
+            ticket = _parse(value.decode("ascii"), int(signed_at.timestamp()) * 1000)
+        except (BadSignature, ValueError, TypeError, OverflowError):
+            return None
+        oldest_ms = self._clock.now_ms() - TICKET_LIFETIME_MS
+        return ticket if isinstance(ticket, Ticket) and ticket.signed_ms >= oldest_ms else None
 
     def read(self, text: str | None) -> Token | None:
         """The token in a cookie, or None for whatever we did not sign or is too old.
@@ -124,6 +140,11 @@ class Tokens:
         return _parse(value.decode("ascii"), int(signed_at.timestamp()) * 1000)
 
 
+def _fields(ticket: Ticket) -> list[str | int]:
+    fields: list[str | int] = [ticket.visitor, ticket.order, ticket.joined_ms, ticket.epoch]
+    return [*fields, ticket.class_name] if ticket.class_name else fields
+
+
 def _parse(value: str, signed_ms: int) -> Token:
     """Raises ValueError or TypeError for fields that are not a token's."""
     kind, visitor, *numbers = value.split(_SEPARATOR)
@@ -137,6 +158,8 @@ def _parse(value: str, signed_ms: int) -> Token:
         started_ms, renewed_ms, expires_ms = times
         return Pass(visitor, order, joined_ms, epoch, started_ms, renewed_ms, expires_ms, mark)
     order, joined_ms, epoch = map(int, numbers[:3])
+    if not all(map(is_class_name, numbers[3:])):
+        raise ValueError("no class is called so")
     return Ticket(visitor, order, joined_ms, epoch, signed_ms, *numbers[3:])
 
 

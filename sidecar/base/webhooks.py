@@ -10,8 +10,12 @@ from yarl import URL
 
 from sidecar.base.fields import listed
 
+#: Of a room; all of them are told where a webhook names none.
 Event = Literal["queue_started", "queue_over", "queue_empty", "room_full"]
 EVENTS: tuple[Event, ...] = get_args(Event)
+#: `called` is of a visitor, and is told to who asks for it.
+Wanted = Literal[Event, "called"]
+WANTED: tuple[Wanted, ...] = get_args(Wanted)
 MIN_WEBHOOK_SECRET_LENGTH = 16
 
 
@@ -37,7 +41,9 @@ class Webhook(BaseModel):
     format: Literal["generic", "slack", "dingtalk"] = "generic"
     #: Signs what is sent; empty: nothing does.
     secret: str = Field(default="", repr=False)
-    events: Annotated[list[Event], BeforeValidator(listed)] = Field(default=[*EVENTS], min_length=1)
+    events: Annotated[list[Wanted], BeforeValidator(listed)] = Field(
+        default=[*EVENTS], min_length=1
+    )
     #: Empty: all.
     rooms: Annotated[list[str], BeforeValidator(listed)] = []
 
@@ -49,6 +55,24 @@ class Webhook(BaseModel):
         if 0 < len(secret) < MIN_WEBHOOK_SECRET_LENGTH:
             raise ValueError(f"fewer than {MIN_WEBHOOK_SECRET_LENGTH} characters")
         return secret
+
+    @rule("events")
+    @classmethod
+    def _are_for_the_format(cls, events: list[Wanted], info: ValidationInfo) -> list[Wanted]:
+        if "called" in events and info.data.get("format") in {"slack", "dingtalk"}:
+            raise ValueError(
+                "called is for programs, an address for each visitor: leave it out, or say "
+                'format = "generic"'
+            )
+        return events
+
+    @property
+    def tells_of_rooms(self) -> bool:
+        return any(event in EVENTS for event in self.events)
+
+    @property
+    def tells_of_calls(self) -> bool:
+        return "called" in self.events
 
     @property
     def host(self) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,9 @@ import structlog
 from sidecar import __version__
 from sidecar.base.errors import ConfigError
 from sidecar.cli.common import CONFIG, ask, fail, load_settings
+from sidecar.cli.draw import verify_draw
+from sidecar.cli.events import summary
+from sidecar.cli.grants import grant
 from sidecar.cli.history import history, migrate, report
 from sidecar.cli.rooms import rooms
 from sidecar.cli.webhooks import webhooks
@@ -32,6 +36,8 @@ def main() -> None:
 for command in (rooms, migrate, report, history):
     main.add_command(command)
 main.add_command(webhooks)
+main.add_command(grant)
+main.add_command(verify_draw)
 
 
 @main.command()
@@ -57,6 +63,8 @@ def check_config(path: str | None) -> None:
     settings = load_settings(path)
     click.echo(f"The configuration is right: {len(settings.rooms)} room(s), "
                f"{', '.join(sorted(settings.rooms))}.")  # fmt: skip
+    for line in summary(settings, int(time.time() * 1000)):
+        click.echo(line)
 
 
 @main.command()

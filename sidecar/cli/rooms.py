@@ -12,6 +12,7 @@ import click
 
 from sidecar.base.clock import iso
 from sidecar.cli.common import CONFIG, call, fail, load_settings
+from sidecar.cli.events import show_events
 from sidecar.cli.transfer import export_room, import_room
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def rooms(context: click.Context, path: str | None) -> None:
 
 rooms.add_command(export_room)
 rooms.add_command(import_room)
+rooms.add_command(show_events)
 
 
 @rooms.command("list")

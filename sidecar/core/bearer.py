@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sidecar.base.grants import Grant
     from sidecar.base.rooms import RoomSettings
 
 
@@ -21,6 +22,12 @@ class Bearer:
     user_agent: str = ""
     uri: str = ""
     exempt: str = ""
+    #: The class that nginx gives them (`$waitroom_class`): one of the room's, which believes it.
+    class_name: str = ""
+    #: What gives them a class of the room's where nginx gives none. It was believed.
+    grant: Grant | None = None
+    #: What became of the grant that they brought; empty: of none. For the metrics only.
+    grant_result: str = ""
 
     def mark(self, room: str, settings: RoomSettings) -> str:
         """What a pass is bound to (`bind_pass`); empty where it is bound to nothing."""

@@ -38,7 +38,8 @@ def estimate(standing: Standing) -> Wait | None:
     """
     if standing.wait_ms is None:
         return None
-    variance = 1 / (standing.ahead + 1) + standing.spread**2 + DRIFT**2
+    calls = standing.ahead if standing.calls is None else standing.calls
+    variance = 1 / (calls + 1) + standing.spread**2 + DRIFT**2
     seconds = standing.wait_ms / 1000
     middle, side = 1 - variance / 9, Z_80 * math.sqrt(variance) / 3
     low, high = (seconds * max(0.0, middle + way * side) ** 3 for way in (-1, 1))

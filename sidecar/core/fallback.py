@@ -11,7 +11,7 @@ from sidecar.base.tokens import new_visitor
 if TYPE_CHECKING:
     from sidecar.base.model import Ticket
     from sidecar.base.rooms import RoomSettings
-    from sidecar.store.rooms import Snapshot
+    from sidecar.store.replies import Snapshot
 
 
 @dataclass(slots=True)

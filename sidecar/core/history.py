@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sidecar.base.history import Entry, Event
+from sidecar.base.model import ORDER_BAND
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,10 +39,17 @@ def fold(entry: Entry | None, event: Event) -> Entry:
             entry.ended_ms = event.at_ms
             ends_by_itself = event.kind == "expired" or event.why == "unseen"
             entry.end_reason = event.why if ends_by_itself else event.kind
-        case "operator" if event.why == "move":
-            entry.queue_order = event.number("order")
-            entry.moved_ms = event.at_ms
+        case "graded":
+            entry.class_name = event.more.get("class", "")
+            _move(entry, event)
+        case "operator" if event.why in {"move", "back"}:
+            _move(entry, event)
     return entry
+
+
+def _move(entry: Entry, event: Event) -> None:
+    entry.queue_order = event.number("order")
+    entry.moved_ms = event.at_ms
 
 
 def _join(entry: Entry, event: Event) -> None:
@@ -51,6 +59,7 @@ def _join(entry: Entry, event: Event) -> None:
         entry.returns += 1
     if entry.joined_ms is None:
         entry.joined_ms = _joined_ms(event)
+    entry.class_name = event.more.get("class", entry.class_name)
     entry.queue_order = event.number("order")
     entry.queued_ms = event.at_ms
     entry.called_ms = entry.admitted_ms = entry.ended_ms = entry.end_reason = None
@@ -165,6 +174,13 @@ class Tally:
         if is_plain and entry.called_ms is not None and entry.queue_order is not None:
             self.calls.append((entry.called_ms, entry.queue_order, entry.queued_ms or 0))
 
+    def _by_band(self) -> Iterable[list[tuple[int, int, int]]]:
+        """Lines with weights are called side by side: in each it goes by order."""
+        bands: dict[int, list[tuple[int, int, int]]] = {}
+        for call in self.calls:
+            bands.setdefault(call[1] // ORDER_BAND, []).append(call)
+        return bands.values()
+
     def report(self) -> Report:
         counts = self.counts
         joined = counts["joined"]
@@ -190,7 +206,7 @@ class Tally:
             gave_up_after_p50=seconds(self.patience, (0.5,))[0],
             inside_p50=inside_p50,
             inside_p90=inside_p90,
-            inversions=inversions(self.calls),
+            inversions=sum(map(inversions, self._by_band())),
             moved=counts["moved"],
         )
 

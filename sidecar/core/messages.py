@@ -18,6 +18,7 @@ from sidecar.base.clock import iso
 
 if TYPE_CHECKING:
     from sidecar.base.webhooks import Event, Webhook
+    from sidecar.core.calls import CallNotice
     from sidecar.core.notify import Notice
 
 _SAYS: dict[Event, str] = {
@@ -53,7 +54,7 @@ class Answer:
     after_s: float = 0.0
 
 
-def compose(webhook: Webhook, notice: Notice, *, now_s: float) -> Message:
+def compose(webhook: Webhook, notice: Notice | CallNotice, *, now_s: float) -> Message:
     """The message as it is sent now: signatures hold the time of the attempt."""
     url = URL(webhook.url)
     headers = {
@@ -63,7 +64,9 @@ def compose(webhook: Webhook, notice: Notice, *, now_s: float) -> Message:
         "X-Waitroom-Delivery": notice.id,
     }
     document: dict[str, Any]
-    if webhook.format == "generic":
+    if notice.event == "called":  # to programs alone, as the settings say
+        document = _calls(notice)
+    elif webhook.format == "generic":
         document = {
             "id": notice.id,
             "event": notice.event,
@@ -85,6 +88,24 @@ def compose(webhook: Webhook, notice: Notice, *, now_s: float) -> Message:
     elif webhook.secret:
         headers["X-Waitroom-Signature"] = signature(webhook.secret, body, int(now_s))
     return Message(url, body, headers)
+
+
+def _calls(notice: CallNotice) -> dict[str, Any]:
+    return {
+        "id": notice.id,
+        "event": notice.event,
+        "room": notice.room,
+        "at": iso(notice.at_ms),
+        "calls": [
+            {
+                "visitor": call.visitor,
+                "called_at": iso(call.called_ms),
+                "claim_before": iso(call.claim_before_ms),
+                "claim_url": call.claim_url,
+            }
+            for call in notice.calls
+        ],
+    }
 
 
 def signature(secret: str, body: bytes, now_s: int) -> str:

@@ -26,7 +26,7 @@ from sidecar.base.webhooks import Event  # noqa: TC001 - pydantic reads it
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sidecar.store.rooms import Snapshot
+    from sidecar.store.replies import Snapshot
 
 EMPTY_MS = 10_000
 FREE_MS = 60_000

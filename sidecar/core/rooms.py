@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from sidecar.base.errors import StoreAwayError, StoreError, UnknownRoomError
+from sidecar.base.events import Phase, during
+from sidecar.base.grants import Grants
 from sidecar.base.model import (
     RELEASE_GRACE_MS,
     RENEW_MIN_MS,
@@ -27,12 +29,13 @@ from sidecar.base.model import (
     Ticket,
 )
 from sidecar.base.tokens import Tokens, new_visitor
+from sidecar.core.answer import Answer
 from sidecar.core.bearer import NOBODY, Bearer, is_anothers
-from sidecar.core.estimate import estimate
 from sidecar.core.exempt import find_outside, is_exempt, is_outside
 from sidecar.core.fallback import Fallback
+from sidecar.core.places import claim_of, graded, hidden_order, lot_of_newcomer, with_lot
 from sidecar.core.shield import Shelter, Shield
-from sidecar.store.rooms import REVOCATIONS_LIMIT, Snapshot
+from sidecar.store.rooms import REVOCATIONS_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,8 +44,9 @@ if TYPE_CHECKING:
     from sidecar.base.clock import StoreClock
     from sidecar.base.model import Token
     from sidecar.base.rooms import RoomSettings
-    from sidecar.core.estimate import Wait
-    from sidecar.store.rooms import RoomStore
+    from sidecar.core.draw import Draws
+    from sidecar.store.replies import Snapshot
+    from sidecar.store.rooms import Claim, RoomStore
 
 #: A ticket that was signed longer ago is signed anew at a heartbeat.
 RESIGN_MS = 3_600_000
@@ -50,30 +54,6 @@ RESIGN_MS = 3_600_000
 ORPHANS = 1000
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a visitor is told, and the token to give them (None: keep what they have)."""
-
-    state: State
-    token: Token | None = None
-    standing: Standing | None = None
-    joined_ms: int | None = None
-    #: The store did not answer: newcomers wait, those inside keep passing.
-    store_away: bool = False
-    #: A newcomer whom this replica let in by itself: the store knows nothing of them.
-    let_in_alone: bool = False
-    #: Holds for VERDICT_TTL_MS: the pass verifies, and is not due to be renewed in that time;
-    #: the bearer is outside; or the shield is up before whoever comes without a cookie.
-    is_settled: bool = False
-    #: Why somebody passes uncounted: outside, exempt. The word is for the metrics only.
-    uncounted: str = ""
-
-    @property
-    def wait(self) -> Wait | None:
-        waits = self.standing is not None and self.state is State.WAITING
-        return estimate(self.standing) if waits and self.standing else None
 
 
 @dataclass(slots=True)
@@ -85,6 +65,10 @@ class Room:
     tokens: Tokens
     store: RoomStore
     clock: StoreClock
+    #: Without keys no grant is believed.
+    grants: Grants = field(default_factory=lambda: Grants("", []))
+    #: None: nothing is drawn but by chance.
+    draws: Draws | None = None
     #: The file's settings with those changed at run time laid over them.
     settings: RoomSettings = field(init=False)
     snapshot: Snapshot | None = None
@@ -124,7 +108,9 @@ class Room:
             if isinstance(token, Pass):
                 answer = await self._by_pass(token, mark)
             elif isinstance(token, Ticket):
-                answer = self._answer(await self.store.beat(token), token)
+                token = await graded(token, claim_of(bearer), self.settings, self.store)
+                placed = with_lot(token, self.settings, self.draws)
+                answer = self._answer(await self.store.beat(placed), token)
             else:
                 answer = None
             if answer is None:
@@ -169,7 +155,12 @@ class Room:
         elif isinstance(token, Ticket):
             given = self._fallback.waiting(token, settings, now_ms) if is_away else None
             if given is None:
-                return Answer(State.WAITING, joined_ms=token.joined_ms, store_away=True)
+                return Answer(
+                    State.WAITING,
+                    joined_ms=token.joined_ms,
+                    visitor=token.visitor,
+                    store_away=True,
+                )
         elif may_join and is_away:
             given = self._fallback.newcomer(settings, now_ms)
             is_new = True
@@ -210,10 +201,13 @@ class Room:
         self._forget_revoked(before_ms=snapshot.now_ms - self._pass_ms)
         self.snapshot = snapshot
         self._shield.learn(snapshot.shield_until_ms)
-        self.settings, problems = self.file_settings.overridden(snapshot.overrides)
+        settings, problems = self.file_settings.overridden(snapshot.overrides)
         if problems:
             log.error("overrides_ignored", room=self.name, problems=problems)
+        self.settings = during(settings, settings.moments(snapshot.now_ms))
         self._fallback.learn(snapshot, self.settings)
+        if self.draws is not None:
+            await self.draws.refresh(self.store.draws, self.settings.events, snapshot)
         return snapshot
 
     async def _remind(self, snapshot: Snapshot) -> None:
@@ -296,13 +290,15 @@ class Room:
             if outside and not is_asked:  # a page's picture, say; nginx would tell all the same
                 return Answer(State.ADMITTED, uncounted="outside")
             return Answer(State.NOT_QUEUED)
+        if not outside and self.settings.moments(self.clock.now_ms()).phase is Phase.CLOSED:
+            return Answer(State.CLOSED, is_settled=True)
         if not is_asked:
             shelter = self._meet()
             if shelter is not Shelter.NONE:
                 return Answer(State.NOT_QUEUED, is_settled=shelter is Shelter.UP)
         if outside:
             return Answer(State.ADMITTED, outside, uncounted="outside")
-        return await self._enter(bearer.place(self.name, self.settings))
+        return await self._enter(bearer.place(self.name, self.settings), claim_of(bearer))
 
     def _meet(self) -> Shelter:
         known_ms = self._shield.until_ms
@@ -319,10 +315,11 @@ class Room:
         with contextlib.suppress(StoreError):
             await self.store.raise_shield(self._shield.until_ms)
 
-    async def _enter(self, address: str) -> Answer:
+    async def _enter(self, address: str, claim: Claim) -> Answer:
         visitor = new_visitor()
+        lot = lot_of_newcomer(visitor, self.settings, self.draws, self.clock.now_ms())
         try:
-            standing = await self.store.enter(visitor, address=address)
+            standing = await self.store.enter(visitor, address=address, claim=claim, lot=lot)
         except StoreAwayError:
             raise  # nothing was sent
         except StoreError:
@@ -331,7 +328,13 @@ class Room:
             raise
         if standing.outcome is Outcome.ADMITTED:
             self._fallback.admitted()
-        newcomer = Ticket(visitor, standing.order, standing.now_ms, standing.epoch)
+        newcomer = Ticket(
+            visitor,
+            hidden_order(standing.now_ms),
+            standing.now_ms,
+            standing.epoch,
+            class_name=claim.class_name if standing.is_classed else "",
+        )
         answer = self._answer(standing, newcomer)
         if answer is None:  # no script says GONE to somebody new
             return Answer(State.NOT_QUEUED)
@@ -347,15 +350,23 @@ class Room:
                     renewed_ms=standing.now_ms,
                     expires_ms=standing.expires_ms,
                 )  # fmt: skip
-                return Answer(State.ADMITTED, given, standing, token.joined_ms)
+                return Answer(State.ADMITTED, given, standing, token.joined_ms, token.visitor)
             case Outcome.WAITING:
-                ticket = Ticket(token.visitor, standing.order, token.joined_ms, standing.epoch)
+                is_drawn_yet = standing.phase is not Phase.PREQUEUE
+                ticket = Ticket(
+                    token.visitor,
+                    standing.order if is_drawn_yet else token.order,
+                    token.joined_ms,
+                    standing.epoch,
+                    class_name=token.class_name if isinstance(token, Ticket) else "",
+                )
                 keeps = (
                     isinstance(token, Ticket)
-                    and (token.epoch, token.order) == (standing.epoch, standing.order)
+                    and (token.epoch, token.order) == (ticket.epoch, ticket.order)
                     and token.signed_ms > standing.now_ms - RESIGN_MS
                 )
-                return Answer(State.WAITING, None if keeps else ticket, standing, token.joined_ms)
+                given_ticket = None if keeps else ticket
+                return Answer(State.WAITING, given_ticket, standing, token.joined_ms, token.visitor)
             case Outcome.FULL:
                 return Answer(State.FULL, standing=standing)
             case Outcome.REJECTED:

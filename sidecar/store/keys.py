@@ -21,6 +21,10 @@ ROOM_KEYS = (
     "events",    # stream  joined, called, admitted, expired, left, released, operator
     "log",       # list    what operators did, latest first (JSON)
     "minutes",   # list    the room once a minute, latest first (JSON)
+    "arrivals",  # zset    waiting visitor -> what is shown goes by, where that is not the order
+    "drawn",     # zset    visitor who joined the last pre-queue -> order
+    "grants",    # zset    id of a grant that was used and gives its class once -> its expiry, ms
+    "moved",     # zset    waiting visitor whom an operator moved -> order before
 )  # fmt: skip
 
 

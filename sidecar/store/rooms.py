@@ -11,17 +11,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sidecar.base.errors import StoreAwayError, StoreError
-from sidecar.base.model import Outcome, Pass, Standing, Ticket
 from sidecar.store import keys
 from sidecar.store.batch import Batcher
 from sidecar.store.breaker import Breaker
+from sidecar.store.draws import DrawsStore
 from sidecar.store.lists import Lists
+from sidecar.store.replies import SHIELD, Snapshot, Swept, read_snapshot, read_standings
 from sidecar.store.scripts import source
 from sidecar.store.transfer import Transfer
-from sidecar.store.translated import text, translated
+from sidecar.store.translated import translated
 
 if TYPE_CHECKING:
     from sidecar.base.clock import StoreClock
+    from sidecar.base.model import Pass, Standing, Ticket
     from sidecar.store.connect import Store
 
 #: Visitors in one script call. More would hold Redis too long for the others.
@@ -31,55 +33,20 @@ LATE_MS = 500
 #: Revocations read at a time.
 REVOCATIONS_LIMIT = 1000
 
-#: The field of `stats` that says until when the shield is up.
-_SHIELD = "shield_until_ms"
-
 _VERBS = ("enter", "beat", "renew", "leave")
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A room as the store knows it at one moment."""
+class Claim:
+    """A class that somebody may be given: as often as they like, or where `grant` names it once
+    until `expires_ms`."""
 
-    now_ms: int
-    waiting: int
-    active: int
-    #: Of the active: called, and not yet here.
-    provisional: int
-    epoch: int
-    revision: int
-    #: What somebody who came now would wait; None when unknown.
-    wait_ms: int | None
-    #: Settings changed at run time, by name.
-    overrides: dict[str, Any]
-    counters: dict[str, float]
-    #: visitor -> when it was revoked, ms
-    revoked: dict[str, int]
-    #: Until when some replica's shield is up, ms; 0 when none ever was.
-    shield_until_ms: int
-    #: When the room's first script ran in this store.
-    born_ms: int
-    #: When the last recovery began, and until when nobody is called; 0 when there was none.
-    recovery_ms: int
-    recovers_until_ms: int
-    #: As in Standing.
-    recovery_stage: int
-    #: How many replicas asked in the last seconds.
-    replicas: int
-    #: Events in the stream, and when the oldest of them happened (0: there is none).
-    events: int = 0
-    oldest_event_ms: int = 0
+    class_name: str
+    grant: str = ""
+    expires_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Swept:
-    """What a sweep removed."""
-
-    waiting: int
-    sessions: int
-    revocations: int
-    called: int
-    more: bool
+NO_CLAIM = Claim("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +92,10 @@ class RoomStore:
         self.lists = Lists(redis, room, timeout_s=timeout_s)
         #: The room as pages that another store takes in.
         self.transfer = Transfer(redis, room, self._run, timeout_s=timeout_s)
+        #: What is published of the room's draws.
+        self.draws = DrawsStore(redis, room, timeout_s=timeout_s)
         self._keys = keys.room_keys(room)
-        names = (*_VERBS, "sweep", "snapshot", "configure", "reset", "move", "import")
+        names = (*_VERBS, "sweep", "snapshot", "configure", "reset", "move", "grade", "import")
         self._scripts = {n: redis.register_script(source(f"rooms/{n}")) for n in names}
         self._enter, self._beat, self._renew, self._leave = (
             Batcher(self._batch_runner(verb), limit=BATCH_LIMIT) for verb in _VERBS
@@ -158,10 +127,21 @@ class RoomStore:
         told = {name: ms for name, ms in known.items() if ms is not None}
         self._settings = json.dumps(self._file_settings | told)
 
-    async def enter(self, visitor: str, *, address: str = "") -> Standing:
+    async def enter(
+        self,
+        visitor: str,
+        *,
+        address: str = "",
+        claim: Claim = NO_CLAIM,
+        lot: float | None = None,
+    ) -> Standing:
         """A session where a slot is free and nobody waits, else a place in line. `address` is
-        where the visitor comes from, for max_places_per_address."""
-        return await self._enter.submit((visitor, _random(), address))
+        where the visitor comes from, for max_places_per_address; `lot`, in [0, 1), decides the
+        place in a pre-queue, and is drawn here where there is none."""
+        draw = _random() if lot is None else lot
+        return await self._enter.submit(
+            (visitor, repr(draw), address, claim.class_name, claim.grant, claim.expires_ms)
+        )
 
     async def beat(self, ticket: Ticket) -> Standing:
         """A heartbeat; claims where called, puts back in line where lost."""
@@ -188,43 +168,16 @@ class RoomStore:
     async def snapshot(self, *, revoked_since_ms: int = 0) -> Snapshot:
         """Asked also of a store that counts as away: it shows that it is back."""
         args = [revoked_since_ms, REVOCATIONS_LIMIT, self._replica]
-        reply = await self._run("snapshot", args, is_probe=True)
-        now, waiting, active, provisional, epoch, revision, wait, config, stats, *rest = reply
-        revoked, stage, recovers_until, replicas, events, oldest = rest
-        overrides = {
-            name: json.loads(value)
-            for name, value in _pairs(config)
-            if name not in {"epoch", "revision"}
-        }
-        counters = {name: float(value) for name, value in _pairs(stats)}
-        self.knows(int(counters["born"]))
-        return Snapshot(
-            now_ms=now,
-            waiting=waiting,
-            active=active,
-            provisional=provisional,
-            epoch=epoch,
-            revision=revision,
-            wait_ms=None if wait < 0 else wait,
-            overrides=overrides,
-            shield_until_ms=int(counters.pop(_SHIELD, 0)),
-            counters=counters,
-            revoked={name: int(float(value)) for name, value in _pairs(revoked)},
-            born_ms=int(counters["born"]),
-            recovery_ms=int(counters.get("recovery", 0)),
-            recovers_until_ms=recovers_until,
-            recovery_stage=stage,
-            replicas=replicas,
-            events=events,
-            oldest_event_ms=int(text(oldest).partition("-")[0] or 0),
-        )
+        snapshot = read_snapshot(await self._run("snapshot", args, is_probe=True))
+        self.knows(snapshot.born_ms)
+        return snapshot
 
     async def configure(self, changes: dict[str, Any], *, by: str = "") -> int:
         """Sets settings that were checked; None goes back to the file's. `by`: the operator who
         says so. The new revision."""
         args: list[Any] = [by, json.dumps(changes)]
         for name, value in changes.items():
-            args += [name, "" if value is None else json.dumps(value)]
+            args += [name, "" if value is None else json.dumps(without_none(value))]
         _, revision = await self._run("configure", args)
         return int(revision)
 
@@ -233,11 +186,22 @@ class RoomStore:
         _, removed, _ = await self._run("reset", [by])
         return int(removed)
 
-    async def move(self, visitor: str, position: int, *, by: str) -> int:
-        """Moves somebody in line. The new position (a little before the one asked for, where no
-        order is free between two); 0: not in line; -1: nowhere near is an order free."""
-        _, moved = await self._run("move", [visitor, position, by])
+    async def move(self, visitor: str, position: int, *, by: str, why: str = "") -> int:
+        """Moves somebody in their line; position 0 is back to where they were before. The new
+        position (a little before the one asked for, where no order is free between two); 0: not in
+        line; -1: nowhere near is an order free; -2: the pre-queue is not drawn yet; -3: nobody
+        moved them."""
+        _, moved = await self._run("move", [visitor, position, by, why])
         return int(moved)
+
+    async def grade(self, visitor: str, claim: Claim, *, by: str = "", why: str = "") -> int:
+        """Gives somebody in line a class, "" for none; by a grant (`by` is "") only where that
+        takes them ahead. Their position, new or as it was; 0: not in line; -1: the grant was used;
+        -2: the place is drawn, and all are equal there."""
+        _, graded = await self._run(
+            "grade", [visitor, claim.class_name, claim.grant, claim.expires_ms, by, why]
+        )
+        return int(graded)
 
     async def remind(
         self, revoked: dict[str, int], overrides: dict[str, Any], *, epoch: int
@@ -275,7 +239,7 @@ class RoomStore:
         """Tells the other replicas, with their next snapshot, that newcomers come too fast."""
         key = keys.room_key(self._room, "stats")
         async with translated("shield", self._timeout_s):
-            await self._redis.hset(key, _SHIELD, str(until_ms))
+            await self._redis.hset(key, SHIELD, str(until_ms))
 
     def _batch_runner(
         self, verb: str
@@ -287,7 +251,7 @@ class RoomStore:
             began = time.perf_counter()
             reply = await self._run(verb, args)
             self._observer.batch(self._room, verb, len(items), time.perf_counter() - began)
-            return _standings(reply)
+            return read_standings(reply)
 
         return run
 
@@ -318,33 +282,15 @@ class RoomStore:
         return reply
 
 
-def _standings(reply: Any) -> list[Standing]:
-    now, waiting, _active, epoch, stage, spread, visitors = reply
-    return [
-        Standing(
-            outcome=Outcome(outcome),
-            now_ms=now,
-            order=int(order),
-            started_ms=started,
-            expires_ms=expires,
-            ahead=ahead,
-            waiting=waiting,
-            refresh_ms=refresh,
-            wait_ms=None if wait < 0 else wait,
-            spread=spread / 1000,
-            limited_ms=limited,
-            epoch=epoch,
-            recovery_stage=stage,
-        )
-        for outcome, order, started, expires, ahead, refresh, wait, limited in visitors
-    ]
+def without_none(value: Any) -> Any:
+    """For the scripts, to which null is something."""
+    if isinstance(value, dict):
+        return {name: without_none(part) for name, part in value.items() if part is not None}
+    if isinstance(value, (list, tuple)):
+        return [without_none(part) for part in value]
+    return value
 
 
 def _random() -> float:
     """Decides the order in a random room: nobody is to foresee it."""
     return secrets.randbits(53) / 2**53
-
-
-def _pairs(flat: list[Any]) -> list[tuple[str, str]]:
-    texts = [text(value) for value in flat]
-    return list(zip(texts[::2], texts[1::2], strict=True))

@@ -21,9 +21,24 @@ if TYPE_CHECKING:
     from sidecar.store.connect import Store
 
 _GROUP = _CONSUMER = "recorder"
-#: In one step: what is acknowledged and not trimmed, nobody would read or trim again.
-_DONE = """redis.call('XACK', KEYS[1], ARGV[1], unpack(ARGV, 3))
-return redis.call('XTRIM', KEYS[1], 'MINID', ARGV[2])"""
+#: How far the room's calls were read (store/calls.py), where somebody reads them.
+READ_KEY = "called"
+#: KEYS  events, how far the calls were read  ARGV  the group, the last event that may go, events to
+#: acknowledge. What the reader of calls has not read yet stays.
+_DONE = """
+if ARGV[3] then redis.call('XACK', KEYS[1], ARGV[1], unpack(ARGV, 3)) end
+local function parts(id)
+  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+  return tonumber(ms), tonumber(seq)
+end
+local ms, seq = parts(ARGV[2])
+local read = redis.call('GET', KEYS[2])
+if read then
+  local read_ms, read_seq = parts(read)
+  if read_ms < ms or (read_ms == ms and read_seq < seq) then ms, seq = read_ms, read_seq end
+end
+return redis.call('XTRIM', KEYS[1], 'MINID', string.format('%.0f-%.0f', ms, seq + 1))
+"""
 _KNOWN = {"kind", "visitor", "why", "at"}
 
 
@@ -40,6 +55,7 @@ class EventStream:
     def __init__(self, redis: Store, room: str, *, owner: str, timeout_s: float) -> None:
         self._redis: Any = redis
         self._key = room_key(room, "events")
+        self._keys = [self._key, room_key(room, READ_KEY)]
         self._turn = Turn(redis, record_turn_key(room), owner=owner, timeout_s=timeout_s)
         self._timeout_s = timeout_s
         self._has_group = False
@@ -60,6 +76,8 @@ class EventStream:
             await self._read(">", limit)
             # With what another replica, which has lost its turn, had taken just before.
             rows = await self._read("0", limit)
+        if not rows:
+            await self._trim_rest()
         events = [_event(event_id, fields) for event_id, fields in rows if fields]
         lost = [event_id for event_id, fields in rows if not fields]
         if lost:
@@ -97,10 +115,20 @@ class EventStream:
     async def done(self, events: list[Event]) -> None:
         """They were written. Doing it twice equals once."""
         ids = [f"{event.ms}-{event.seq}" for event in events]
-        last = events[-1]
-        until = f"{last.ms}-{last.seq + 1}"
         async with translated("record", self._timeout_s):
-            await self._redis.eval(_DONE, 1, self._key, _GROUP, until, *ids)
+            await self._redis.eval(_DONE, 2, *self._keys, _GROUP, ids[-1], *ids)
+
+    async def _trim_rest(self) -> None:
+        """Events that were written, and stayed until their calls were read."""
+        async with translated("record", self._timeout_s):
+            try:
+                groups = await self._redis.xinfo_groups(self._key)
+            except ResponseError:  # there is no stream: the store was emptied
+                return
+            for group in groups:
+                if text(group["name"]) == _GROUP and group["pending"] == 0:
+                    last = text(group["last-delivered-id"])
+                    await self._redis.eval(_DONE, 2, *self._keys, _GROUP, last)
 
 
 def _event(event_id: bytes | str, fields: dict[Any, Any]) -> Event:

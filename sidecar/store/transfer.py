@@ -20,9 +20,9 @@ PAGE = 500
 CALL = 150
 #: The sorted sets, in the order in which they are read: whoever is called meanwhile is read as
 #: waiting and as active, and not as neither.
-READ_ORDER = ("waiting", "active", "spent", "addresses", "revoked")
+READ_ORDER = ("waiting", "active", "spent", "addresses", "drawn", "grants", "revoked")
 #: The order in which they are written: whoever is inside or has left is not put in line.
-WRITE_ORDER = ("stats", "revoked", "spent", "addresses", "active", "waiting")
+WRITE_ORDER = ("stats", "revoked", "spent", "addresses", "drawn", "grants", "active", "waiting")
 #: What a second score of a member means: when the next heartbeat is due; when the session began.
 _SECOND = {"waiting": "due", "active": "admitted"}
 #: Of `stats` what is about the old store alone.

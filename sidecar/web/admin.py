@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
     from sidecar.core.rooms import Room
-    from sidecar.store.rooms import Snapshot
+    from sidecar.store.replies import Snapshot
 
 MAX_POSITION = 100_000_000
 

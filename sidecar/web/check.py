@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sidecar.base.metrics import Metrics
-    from sidecar.core.rooms import Answer, Room
+    from sidecar.core.answer import Answer
+    from sidecar.core.bearer import Bearer
+    from sidecar.core.rooms import Room
 
 _STATUS = {
     State.ADMITTED: 204,
@@ -61,7 +63,9 @@ async def check(request: web.Request) -> web.Response:
     token = given or read_token(headers, room)
     # Of no other proxy's: those pass on what a visitor says in headers that they do not know.
     uri, exempt = headers.get("X-Original-URI", ""), headers.get("X-Waitroom-Exempt", "")
-    bearer = read_bearer(headers, room, uri=uri, exempt=exempt)
+    class_name = headers.get("X-Waitroom-Class", "")
+    bearer = read_bearer(headers, room, uri=uri, exempt=exempt, asked=uri, class_name=class_name)
+    count_grant(metrics, room, bearer)
     may_join = takes_place(headers) and not is_posted_from_elsewhere(headers, method)
     answer = await room.check(token, may_join=may_join, bearer=bearer)
     if given is not None and answer.token is None:
@@ -82,6 +86,12 @@ def count_answer(metrics: Metrics, room: Room, door: str, answer: Answer) -> Non
     if isinstance(pass_, Pass) and pass_.joined_ms < pass_.started_ms == pass_.renewed_ms:
         waited_s = (pass_.started_ms - pass_.joined_ms) / 1000
         metrics.wait_seconds.labels(room.name).observe(waited_s)
+
+
+def count_grant(metrics: Metrics, room: Room, bearer: Bearer) -> None:
+    """Counts what became of the grant that somebody brought, if they did."""
+    if bearer.grant_result:
+        metrics.grants.labels(room.name, bearer.grant_result).inc()
 
 
 def answer_headers(room: Room, answer: Answer, headers: Mapping[str, str]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from sidecar.base.grants import GrantError, grant_in
 from sidecar.base.model import TICKET_LIFETIME_MS, Pass
 from sidecar.base.tokens import cookie_value
 from sidecar.core.bearer import NOBODY, Bearer
@@ -12,6 +13,7 @@ from sidecar.core.bearer import NOBODY, Bearer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sidecar.base.grants import Grant
     from sidecar.base.model import Token
     from sidecar.core.rooms import Room
 
@@ -29,14 +31,43 @@ def read_given(headers: Mapping[str, str], room: Room) -> Token | None:
     return room.tokens.read(cookie_value(headers.get("X-Waitroom-Given"), room.tokens.cookie_name))
 
 
-def read_bearer(
-    headers: Mapping[str, str], room: Room, *, uri: str = "", exempt: str = ""
+def read_bearer(  # noqa: PLR0913 - one for each thing that is said
+    headers: Mapping[str, str],
+    room: Room,
+    *,
+    uri: str = "",
+    exempt: str = "",
+    asked: str = "",
+    class_name: str = "",
 ) -> Bearer:
-    """Only where the room asks: most do not, and this is done for every request. `uri` and
-    `exempt` are nginx's; whoever reads them knows that no visitor can have said them."""
-    if not (room.asks_who or exempt):
+    """Only where the room asks: most do not, and this is done for every request. `uri`, `exempt`
+    and `class_name` are nginx's; whoever reads them knows that no visitor can have said them.
+    `asked` is the address to look for a grant in, whoever says it: a grant is signed."""
+    grant, result = None, ""
+    settings = room.settings
+    if not (settings.class_header and class_name in settings.classes):
+        class_name = ""
+    if settings.classes and not class_name:
+        grant, result = _read_grant(asked, room)
+    if not (room.asks_who or exempt or class_name or result):
         return NOBODY
-    return Bearer(headers.get("X-Real-IP", ""), headers.get("User-Agent", ""), uri, exempt)
+    address, user_agent = headers.get("X-Real-IP", ""), headers.get("User-Agent", "")
+    return Bearer(address, user_agent, uri, exempt, class_name, grant, result)
+
+
+def _read_grant(asked: str, room: Room) -> tuple[Grant | None, str]:
+    """The grant in an address, if it is believed, and what became of it ("" where there is
+    none)."""
+    text = grant_in(asked)
+    if text is None:
+        return None, ""
+    try:
+        grant = room.grants.read(text, room.clock.now_ms())
+    except GrantError as error:
+        return None, error.word
+    if grant.class_name not in room.settings.classes:
+        return None, "unknown_class"
+    return grant, "believed"
 
 
 def set_cookie(headers: Mapping[str, str], room: Room, token: Token) -> str:

@@ -16,6 +16,7 @@ from sidecar.web.check import (
     answer_headers,
     close_if_body,
     count_answer,
+    count_grant,
     is_posted_from_elsewhere,
     is_preflight,
     log_unknown,
@@ -28,7 +29,8 @@ from sidecar.web.problems import problem
 from sidecar.web.waiting import render_page, safe_next
 
 if TYPE_CHECKING:
-    from sidecar.core.rooms import Answer, Room
+    from sidecar.core.answer import Answer
+    from sidecar.core.rooms import Room
 
 #: As HTML. The page says it three times, and a proxy may have to hold all of it in a buffer.
 _MAX_NEXT = 2_048
@@ -52,10 +54,12 @@ async def gate(request: web.Request) -> web.Response:
     if is_preflight(headers, method):
         said = {"X-Waitroom-State": State.ADMITTED.value}
         return close_if_body(request, web.Response(headers=said))
+    bearer = read_bearer(headers, room, asked=asked)
+    count_grant(metrics, room, bearer)
     answer = await room.check(
         read_token(headers, room),
         may_join=takes_place(headers) and not is_posted_from_elsewhere(headers, method),
-        bearer=read_bearer(headers, room),
+        bearer=bearer,
     )
     count_answer(metrics, room, "gate", answer)
     said = answer_headers(room, answer, headers)
@@ -96,12 +100,12 @@ def _numbers(room: Room, answer: Answer, said: dict[str, str]) -> web.Response:
     """What nginx tells a program: its numbers, and where to ask for them again."""
     status = _refusal(said["X-Waitroom-Status"])
     said["X-Waitroom-Status"] = str(status)
-    position = said.get("X-Waitroom-Position")
+    position, wait = said.get("X-Waitroom-Position"), said.get("X-Waitroom-Wait")
     members = {
         "room": room.name,
         "state": answer.state.value,
         "position": int(position) if position else None,
-        "wait_seconds": answer.wait.seconds if answer.wait and position else None,
+        "wait_seconds": int(wait) if wait else None,
         "retry_after_seconds": int(said["Retry-After"]),
         "status_url": f"/_waitroom/{room.name}/status",
         "join_url": f"/_waitroom/{room.name}/join",

@@ -11,13 +11,16 @@ import html
 import json
 import math
 import re
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sidecar.base.events import RoomEvent
     from sidecar.core.estimate import Wait
 
 _ECHO = re.compile(r'<!--# echo var="(\w+)"(?: encoding="\w+")? default="([^"]*)" -->')
@@ -57,6 +60,12 @@ def choose_language(accept: str | None) -> str:
         if language and quality > 0:
             ranked.append((-quality, index, language))
     return min(ranked)[2] if ranked else "en"
+
+
+def opening_in_digits(event: RoomEvent) -> str:
+    """By the event's own time zone: the visitor's is not known here."""
+    opens = datetime.fromtimestamp(event.opens_at / 1000, ZoneInfo(event.timezone))
+    return f"{opens:%Y-%m-%d %H:%M} ({event.timezone})"
 
 
 def for_nginx(template: str) -> str:
@@ -101,12 +110,15 @@ class Page:
         self._template = (static / "waiting.html").read_text(encoding="utf-8")
         self._texts = cache(self._load)
 
-    def render(self, *, language: str, view: str, values: Mapping[str, str]) -> str:
-        """`view` names the heading's text; `values` fill the waitroom_… places."""
+    def render(
+        self, *, language: str, view: str, values: Mapping[str, str], opens: str = ""
+    ) -> str:
+        """`view` names the heading's text; `values` fill the waitroom_… places. `opens` says when
+        an event opens, for the views that say so."""
         texts = self._texts(language)
         filled = {f"t_{key}": text for key, text in texts.items()}
-        heading, intro = _VIEWS[view]
-        filled["t_heading"], filled["t_intro"] = texts[heading], texts.get(intro, "")
+        heading, intro = (texts.get(key, "").replace("{t}", opens) for key in _VIEWS[view])
+        filled["t_heading"], filled["t_intro"] = heading, intro
         filled |= {f"waitroom_{key}": value for key, value in values.items()}
         filled["waitroom_lang"] = language
         filled["waitroom_dir"] = "rtl" if language in _RIGHT_TO_LEFT else "ltr"
@@ -132,6 +144,9 @@ class Page:
         span = f"{low}–{high}" if 1 <= low < high else str(high)  # noqa: RUF001 - as in print
         return texts["wait_under" if low < 1 else "wait_about"].format(n=span)
 
+    def line_in_words(self, language: str, line: str | None) -> str:
+        return self._texts(language)["line"].replace("{n}", line) if line else ""
+
     def _load(self, language: str) -> dict[str, str]:
         file = self._static / "i18n" / f"{language}.json"
         texts: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
@@ -144,6 +159,8 @@ _VIEWS = {
     "admitted": ("turn", "turn_intro"),
     "full": ("full", "stay"),
     "closed": ("closed", "stay"),
+    "opens": ("opens_on", "opens_intro"),
+    "prequeue": ("prequeue", "equal"),
     "not_queued": ("lost", "lost_intro"),
     "left": ("left", ""),
 }

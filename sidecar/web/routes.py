@@ -13,8 +13,13 @@ from aiohttp import web
 from sidecar.web import (
     admin,
     check,
+    claim,
     dashboard,
+    draw,
+    events,
+    events_preview,
     gate,
+    grants,
     history,
     keys,
     login,
@@ -38,11 +43,17 @@ if TYPE_CHECKING:
 MAX_BODY = 65_536
 
 
-def edge_app(rooms: Rooms, metrics: Metrics, static: Path) -> web.Application:
+def edge_app(
+    rooms: Rooms, metrics: Metrics, static: Path, *, event_streams: int = 0
+) -> web.Application:
     app = web.Application(middlewares=[problems], client_max_size=MAX_BODY)
     app[keys.ROOMS] = rooms
     app[keys.METRICS] = metrics
     app[keys.PAGE] = Page(static)
+    app[claim.CLAIM_PAGE] = claim.ClaimPage(static)
+    app[events.STREAMS] = events.Streams(event_streams, metrics)
+    app.on_shutdown.append(events.close)
+    app[draw.DRAW_PAGE] = draw.load_page(static)
     app.add_routes(
         [
             web.route("*", "/check", check.check),
@@ -50,6 +61,11 @@ def edge_app(rooms: Rooms, metrics: Metrics, static: Path) -> web.Application:
             web.get("/_waitroom/{room}/status", waiting.status),
             web.post("/_waitroom/{room}/join", waiting.join),
             web.post("/_waitroom/{room}/leave", waiting.leave),
+            web.get("/_waitroom/{room}/events", events.events, allow_head=False),
+            web.get("/_waitroom/{room}/claim", claim.show),
+            web.post("/_waitroom/{room}/claim", claim.take),
+            web.get("/_waitroom/{room}/draw", draw.show),
+            web.get("/_waitroom/{room}/draw/places", draw.places),
             web.static("/_waitroom/static", static),
             web.get("/_waitroom/{room}/", waiting.page),
         ]
@@ -92,6 +108,8 @@ def ops_app(
             web.patch("/admin/rooms/{room}", admin.change_room),
             web.post("/admin/rooms/{room}/{act:pause|drain|resume}", admin.act_on_room),
             web.post("/admin/rooms/{room}/reset", admin.reset_room),
+            web.post("/admin/rooms/{room}/grants", grants.issue),
+            web.get("/admin/rooms/{room}/events", events_preview.show),
             web.get("/admin/rooms/{room}/export", transfer.export_room),
             web.post("/admin/rooms/{room}/import", transfer.import_room),
             web.get("/admin/rooms/{room}/waiting", admin.list_waiting),

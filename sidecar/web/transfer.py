@@ -33,6 +33,7 @@ _CURSOR = re.compile(rf"({'|'.join(READ_ORDER)})-([0-9]{{1,20}})")
 #: A page of the answer has so many pages of the store at most.
 _PAGES = 10
 _ADDRESS = re.compile(r"[A-Za-z0-9_-]{16}~([A-Za-z0-9_-]{22})")
+_GRANT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NAME = re.compile(r"(?!wait_)[a-z][a-z0-9_]{0,39}|wait_[0-9]{1,2}")
 #: What the scripts count with: doubles.
 _MOST = 2**53
@@ -183,6 +184,7 @@ def _read_row(kind: str, row: Any, where: str) -> Row:
     is_right = {
         "stats": _NAME.fullmatch(name) is not None,
         "addresses": address is not None and is_visitor(address[1]),
+        "grants": _GRANT.fullmatch(name) is not None,
     }.get(kind, is_visitor(name))
     if not is_right:
         raise ConfigError([f"{where}: {name[:40]!r} is none that an export has"])

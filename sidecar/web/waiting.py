@@ -5,25 +5,30 @@ from __future__ import annotations
 import json
 import math
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from aiohttp import web
 
-from sidecar.base.clock import iso
-from sidecar.base.model import Outcome, State
+from sidecar.base.model import State
+from sidecar.web import told
 from sidecar.web.asked import room_of
-from sidecar.web.check import KEEP_BRIEFLY_S, count_answer, is_from_elsewhere, takes_place
+from sidecar.web.check import (
+    KEEP_BRIEFLY_S,
+    count_answer,
+    count_grant,
+    is_from_elsewhere,
+    takes_place,
+)
 from sidecar.web.cookies import read_bearer, read_given, read_token, set_cookie
 from sidecar.web.keys import METRICS, PAGE
-from sidecar.web.page import CONTENT_SECURITY_POLICY, choose_language
+from sidecar.web.page import CONTENT_SECURITY_POLICY, choose_language, opening_in_digits
 from sidecar.web.problems import STORE_RETRY_S, problem
 
 if TYPE_CHECKING:
-    from sidecar.core.rooms import Answer, Room
+    from sidecar.core.answer import Answer
+    from sidecar.core.rooms import Room
 
-#: When to look again while nothing better is known, seconds.
-DEFAULT_REFRESH_S = 5.0
 _NO_STORE = {"Cache-Control": "no-store"}
 _JSON = {**_NO_STORE, "Content-Type": "application/json; charset=utf-8"}
 
@@ -52,7 +57,7 @@ async def leave(request: web.Request) -> web.Response:
     request.app[METRICS].count_request(room.name, "leave", State.NOT_QUEUED)
     if _wants_page(request):
         return render_page(request, room, None, await _form_next(request))
-    return web.json_response(_document(room, None), headers=_NO_STORE)
+    return web.json_response(told.document(room, None), headers=_NO_STORE)
 
 
 async def page(request: web.Request) -> web.Response:
@@ -72,10 +77,7 @@ def safe_next(value: str) -> str:
 
 async def _answer(request: web.Request, door: str, *, may_join: bool) -> web.Response:
     room = room_of(request)
-    token = read_token(request.headers, room)
-    bearer = read_bearer(request.headers, room)
-    answer = await room.check(token, may_join=may_join, is_asked=True, bearer=bearer)
-    count_answer(request.app[METRICS], room, door, answer)
+    answer = await _ask(request, room, door, may_join=may_join, asked=request.raw_path)
     if answer.store_away and answer.joined_ms is None:
         return problem(503, "The store does not answer", retry_after=STORE_RETRY_S)
     limited_ms = answer.standing.limited_ms if answer.standing else 0
@@ -86,7 +88,7 @@ async def _answer(request: web.Request, door: str, *, may_join: bool) -> web.Res
             detail="Your place is kept. Ask again after Retry-After seconds.",
             retry_after=math.ceil(limited_ms / 1000),
         )
-    document = _document(room, answer)
+    document = told.document(room, answer)
     if "client" in request.query:
         # Their own address, as nginx names it: `waitroom doctor` finds a wrong one by it.
         document["client"] = request.headers.get("X-Real-IP")
@@ -95,6 +97,20 @@ async def _answer(request: web.Request, door: str, *, may_join: bool) -> web.Res
     if _is_repeatable(request, answer):
         response.headers["X-Accel-Expires"] = KEEP_BRIEFLY_S
     return response
+
+
+async def _ask(
+    request: web.Request, room: Room, door: str, *, may_join: bool, asked: str
+) -> Answer:
+    """`asked` is the address that may hold a grant: the page's, or the one it leads to."""
+    headers, metrics = request.headers, request.app[METRICS]
+    class_name = headers.get("X-Waitroom-Class", "")  # nginx's word here, as at /check
+    bearer = read_bearer(headers, room, asked=asked, class_name=class_name)
+    count_grant(metrics, room, bearer)
+    token = read_token(headers, room)
+    answer = await room.check(token, may_join=may_join, is_asked=True, bearer=bearer)
+    count_answer(metrics, room, door, answer)
+    return answer
 
 
 def _is_repeatable(request: web.Request, answer: Answer) -> bool:
@@ -108,11 +124,9 @@ def _is_repeatable(request: web.Request, answer: Answer) -> bool:
 
 async def _shown(request: web.Request, door: str, *, may_join: bool) -> web.Response:
     room = room_of(request)
-    token = read_token(request.headers, room)
-    bearer = read_bearer(request.headers, room)
-    answer = await room.check(token, may_join=may_join, is_asked=True, bearer=bearer)
-    count_answer(request.app[METRICS], room, door, answer)
     following = await _form_next(request) if request.method == "POST" else _query_next(request)
+    asked = following if request.method == "POST" else request.raw_path
+    answer = await _ask(request, room, door, may_join=may_join, asked=asked)
     response: web.Response
     if answer.state is State.ADMITTED:
         response = web.Response(status=303, headers={"Location": following, **_NO_STORE})
@@ -133,9 +147,9 @@ def render_page(
     """The page for somebody who waits, or has just left (`answer` is None), with the way to
     `following`. `method` is theirs, where the page stands in place of what they asked for."""
     language = choose_language(request.headers.get("Accept-Language"))
-    document = _document(room, answer)
+    document = told.document(room, answer)
     shown = request.app[PAGE]
-    view = answer.state.value if answer else "left"
+    view = told.view(document) if answer else "left"
     # Who left, or has no place, is not brought back by the page's own refresh; in place, it is
     # the way to a place for who has none yet.
     is_without = document["state"] == State.NOT_QUEUED
@@ -147,14 +161,18 @@ def render_page(
         "room": room.name,
         "method": method or "",
         "state": document["state"],
+        "phase": document["phase"],
         "next": following,
-        "position": str(document["position"] or ""),
+        "position": told.position_in_digits(document),
+        "line": shown.line_in_words(language, document["line"]),
         "waiting": str(document["waiting"] if document["waiting"] is not None else ""),
         "wait": shown.wait_in_words(language, answer.wait if answer else None),
         "message": document["message"] or "",
         "updated": datetime.now(UTC).strftime("%H:%M:%S UTC"),
         "refresh": refresh,
     }
+    event = told.event(told.moments_of(room, answer))
+    opens = opening_in_digits(event) if event else ""
     headers = {
         **_NO_STORE,
         "Content-Security-Policy": CONTENT_SECURITY_POLICY,
@@ -162,43 +180,11 @@ def render_page(
         "Referrer-Policy": "same-origin",
     }
     return web.Response(
-        text=shown.render(language=language, view=view, values=values),
+        text=shown.render(language=language, view=view, values=values, opens=opens),
         content_type="text/html",
         charset="utf-8",
         headers=headers,
     )
-
-
-def _document(room: Room, answer: Answer | None) -> dict[str, Any]:
-    """The status document; `answer` None is somebody who has just left."""
-    state = answer.state if answer else State.NOT_QUEUED
-    standing = answer.standing if answer else None
-    # While places come back, somebody ahead may be missing: a number told now might grow.
-    is_placed = (
-        standing is not None
-        and standing.outcome is Outcome.WAITING
-        and standing.recovery_stage == 0
-    )
-    wait = answer.wait if answer else None
-    refresh_s = standing.refresh_ms / 1000 if standing and standing.refresh_ms else None
-    waiting = standing.waiting if standing else room.snapshot.waiting if room.snapshot else None
-    document: dict[str, Any] = {
-        "state": state.value,
-        "position": standing.ahead + 1 if standing and is_placed else None,
-        "waiting": waiting,
-        "ahead": standing.ahead if standing and is_placed else None,
-        "wait_seconds": wait.seconds if wait else None,
-        "wait_seconds_low": wait.low if wait else None,
-        "wait_seconds_high": wait.high if wait else None,
-        "joined_at": iso(answer.joined_ms) if answer and answer.joined_ms else None,
-        "updated_at": iso(standing.now_ms if standing else room.clock.now_ms()),
-        "refresh_after_seconds": refresh_s or DEFAULT_REFRESH_S,
-        "message": room.settings.message,
-        "room": room.name,
-    }
-    if answer and (answer.store_away or (standing and standing.recovery_stage == 2)):
-        document["paused"] = True
-    return document
 
 
 def _give_cookie(request: web.Request, room: Room, answer: Answer, response: web.Response) -> None:

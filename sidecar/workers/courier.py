@@ -10,7 +10,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import aiohttp
 import structlog
@@ -19,7 +19,11 @@ from sidecar.core.messages import Answer, compose, judge
 
 if TYPE_CHECKING:
     from sidecar.base.webhooks import Webhook
+    from sidecar.core.calls import CallNotice
     from sidecar.core.notify import Notice
+
+    #: What couriers bring.
+    News: TypeAlias = Notice | CallNotice
 
 Result = Literal["delivered", "failed", "dropped"]
 
@@ -49,7 +53,7 @@ def new_session() -> aiohttp.ClientSession:
     )
 
 
-async def send(session: aiohttp.ClientSession, webhook: Webhook, notice: Notice) -> Answer:
+async def send(session: aiohttp.ClientSession, webhook: Webhook, notice: News) -> Answer:
     """One try. Never raises for what a receiver does; never follows a redirect."""
     try:
         message = compose(webhook, notice, now_s=time.time())
@@ -88,7 +92,7 @@ class Courier:
         name: str,
         webhook: Webhook,
         session: aiohttp.ClientSession,
-        done: Callable[[str, Notice, Result], None],
+        done: Callable[[str, News, Result], None],
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
@@ -100,20 +104,21 @@ class Courier:
         self._sleep = sleep
         self._clock = clock
         #: Notices, and until when (by the clock) each is worth a try. The first is on its way.
-        self._backlog: deque[tuple[Notice, float]] = deque()
+        self._backlog: deque[tuple[News, float]] = deque()
         self._news = asyncio.Event()
 
     def __len__(self) -> int:
         """How many notices wait or are on their way."""
         return len(self._backlog)
 
-    def bring(self, notice: Notice, *, age_s: float) -> None:
-        """Never waits. When there are too many, the oldest that is not on its way is dropped."""
+    def bring(self, notice: News, *, age_s: float = 0, fresh_s: float = FRESH_S) -> None:
+        """Never waits. When there are too many, the oldest that is not on its way is dropped.
+        `fresh_s`: how old it may be when it is sent."""
         if len(self._backlog) > BACKLOG:
             oldest, _ = self._backlog[1]
             del self._backlog[1]
             self._finish(oldest, "dropped", "too many wait")
-        self._backlog.append((notice, self._clock() + FRESH_S - age_s))
+        self._backlog.append((notice, self._clock() + fresh_s - age_s))
         self._news.set()
 
     async def run(self) -> None:
@@ -132,7 +137,7 @@ class Courier:
             self._backlog.popleft()
             self._finish(notice, "delivered" if answer.is_taken else "failed", answer.reason)
 
-    async def _deliver(self, notice: Notice, until: float) -> Answer:
+    async def _deliver(self, notice: News, until: float) -> Answer:
         answer = Answer(is_taken=False, reason="too old")
         for tried in range(1, TRIES + 1):
             if self._clock() >= until:
@@ -147,14 +152,14 @@ class Courier:
             await self._sleep(pause_s)
         return answer
 
-    def _finish(self, notice: Notice, result: Result, reason: str) -> None:
+    def _finish(self, notice: News, result: Result, reason: str) -> None:
         if result == "delivered":
             self._log(log.info, "webhook_delivered", notice)
         else:
             self._log(log.warning, f"webhook_{result}", notice, reason=reason)
         self._done(self.name, notice, result)
 
-    def _log(self, say: Callable[..., object], what: str, notice: Notice, **more: object) -> None:
+    def _log(self, say: Callable[..., object], what: str, notice: News, **more: object) -> None:
         say(what, webhook=self.name, host=self.webhook.host, room=notice.room,
             happened=notice.event, id=notice.id, **more)  # fmt: skip
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sidecar.core.notify import Notice
     from sidecar.core.rooms import Room, Rooms
     from sidecar.store.connect import Store
+    from sidecar.workers.courier import News
 
 LOOK_S = 1.0
 TURN_MS = 5_000
@@ -122,7 +123,7 @@ class Notifier:
             )
         )
 
-    def done(self, webhook: str, notice: Notice, result: Result) -> None:
+    def done(self, webhook: str, notice: News, result: Result) -> None:
         """Told by the couriers."""
         self._metrics.webhooks.labels(notice.room, notice.event, result).inc()
         self._desks[notice.room].done.add((notice.id, webhook))

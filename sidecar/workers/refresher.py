@@ -18,7 +18,7 @@ from sidecar.base.model import REFRESH_MS
 if TYPE_CHECKING:
     from sidecar.base.metrics import Metrics
     from sidecar.core.rooms import Room, Rooms
-    from sidecar.store.rooms import Snapshot
+    from sidecar.store.replies import Snapshot
 
 log = structlog.get_logger()
 

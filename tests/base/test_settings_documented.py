@@ -10,14 +10,23 @@ import annotated_types
 import pytest
 from pydantic_core import PydanticUndefined
 
+from sidecar.base.classes import MAX_CLASSES, MAX_LINES, Line, VisitorClass
+from sidecar.base.events import MAX_EVENTS, RoomEvent
 from sidecar.base.fields import parse_duration
 from sidecar.base.rooms import RoomSettings
 from sidecar.base.settings import MIN_ADMIN_TOKEN_LENGTH, MIN_SECRET_LENGTH, Settings, load
-from sidecar.base.webhooks import EVENTS, MIN_WEBHOOK_SECRET_LENGTH, Webhook
+from sidecar.base.webhooks import EVENTS, MIN_WEBHOOK_SECRET_LENGTH, WANTED, Webhook
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "configuration.md").read_text()
 ROW = re.compile(r"\| `(\w+)` \| ([^|]+) \| ([^|]+) \| ([^|]*) \| ([^|]+) \|")
-MODELS = {"The replica": Settings, "A room": RoomSettings, "A webhook": Webhook}
+MODELS = {
+    "The replica": Settings,
+    "A room": RoomSettings,
+    "A class": VisitorClass,
+    "A line": Line,
+    "An event": RoomEvent,
+    "A webhook": Webhook,
+}
 
 
 def rows(heading: str) -> dict[str, tuple[str, ...]]:
@@ -46,8 +55,8 @@ def test_the_documented_default_is_the_default(heading, name):
         # A table or list that must not be empty is needed too, though it has a default.
         assert field.default in (PydanticUndefined, [], {})
     elif cell in ("none", "empty"):
-        assert field.default in {"none": [None], "empty": ["", {}, []]}[cell]
-    elif cell == "all":
+        assert field.default in {"none": [None], "empty": ["", {}, [], ()]}[cell]
+    elif cell == "all but `called`":
         assert field.default == [*EVENTS]
     else:
         assert read(kind, cell.strip("`")) == field.default
@@ -73,10 +82,10 @@ def test_the_documented_bounds_are_the_bounds(heading, name):
         assert cell == "`true`, `false`"
     elif kind == "word" or name == "queueing_status_code":
         assert set(re.findall(r"`(\w+)`", cell)) == words
-    elif name == "events":
-        assert re.findall(r"`(\w+)`", cell) == [*EVENTS]
+    elif kind == "list of words":
+        assert re.findall(r"`(\w+)`", cell) == [*WANTED]
     elif kind in ("number", "duration"):
-        match = re.fullmatch(r"(?:from |over )?(\S+)(?: to (\S+))?", cell)
+        match = re.fullmatch(r"(?:from |over )?(\S+)(?: to (\S+))?", cell.partition(";")[0])
         assert match
         low, high = (one and read(kind, one.strip("`")) for one in match.groups())
         least = bounds.get(annotated_types.Ge) or bounds[annotated_types.Gt]
@@ -88,10 +97,28 @@ def test_the_documented_bounds_are_the_bounds(heading, name):
             "secret_keys": MIN_SECRET_LENGTH,
             "admin_token": MIN_ADMIN_TOKEN_LENGTH,
             "secret": MIN_WEBHOOK_SECRET_LENGTH,
+            "classes": MAX_CLASSES,
+            "events": MAX_EVENTS,
         }
         if name in lengths:
             length = getattr(lengths[name], "max_length", lengths[name])
             assert int(re.findall(r"\d+", cell)[0]) == length
+
+
+def test_the_documented_number_of_lines_is_the_number():
+    """At least two, or there is one line as ever."""
+    assert f"2 to {MAX_LINES} [lines]" in rows("A room")["lines"][2]
+
+
+def test_the_pages_tables_are_right(tmp_path):
+    """Each table that the page shows is part of a configuration."""
+    file = tmp_path / "example.toml"
+    base = {f"WAITROOM_ROOMS__{room}__TOTAL_ACTIVE_USERS": "9" for room in ("SHOP", "TICKETS")}
+    found = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    for text in found:
+        file.write_text(text)
+        load(str(file), {"WAITROOM_SECRET_KEYS": "s" * 64, **base})
+    assert len(found) == 5
 
 
 def test_the_pages_example_is_right(tmp_path, monkeypatch):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import string
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.base.model import TICKET_LIFETIME_MS, Pass, Ticket
+from sidecar.base.model import TICKET_LIFETIME_MS, Outside, Pass, Ticket
 from sidecar.base.tokens import (
     MAX_TOKEN_LENGTH,
     Tokens,
@@ -335,3 +336,76 @@ def test_no_visitors_id_looks_like_an_option():
     visitors = {new_visitor() for _ in range(2000)}
     assert len(visitors) == 2000
     assert all(is_visitor(visitor) and visitor[0] != "-" for visitor in visitors)
+
+
+# Claims: tickets in links.
+
+
+@given(tickets)
+def test_a_claim_is_the_ticket(ticket):
+    """Every field of it comes back, the class too, and nothing in it needs quoting in an address."""
+    tokens = Tokens("shop", [OLD], Clock())
+    classed = replace(ticket, class_name="vip")
+    text = tokens.write_claim(classed)
+    assert tokens.read_claim(text) == replace(classed, signed_ms=NOW_MS)
+    assert tokens.read_claim(tokens.write_claim(ticket)) == signed(ticket)
+    assert set(text) <= set(ALPHABET + "~.")
+
+
+def test_a_claim_is_no_cookie_and_a_cookie_no_claim(tokens):
+    """Neither is it another room's: each is signed with a key of its own."""
+    claim = tokens.write_claim(TICKET)
+    assert claim.startswith("c~")
+    assert tokens.read(claim) is None
+    for token in (TICKET, PASS, Outside(5)):
+        text = tokens.write(token)
+        assert tokens.read_claim(text) is None
+        assert tokens.read_claim("c" + text[1:]) is None
+    assert tokens.read("t" + claim[1:]) is None
+    assert Tokens("cinema", [OLD], Clock()).read_claim(claim) is None
+
+
+def test_any_changed_character_voids_a_claim(tokens):
+    """As with a cookie."""
+    text = tokens.write_claim(TICKET)
+    for at in range(len(text)):
+        other = "A" if text[at] != "A" else "B"
+        changed = tokens.read_claim(text[:at] + other + text[at + 1 :])
+        # The last character of a signature has two bits to spare.
+        assert changed is None or at == len(text) - 1
+
+
+@given(st.text(max_size=80))
+def test_whatever_else_is_no_claim(text):
+    """And no error."""
+    assert Tokens("shop", [OLD], Clock()).read_claim("c~" + text) is None
+
+
+@given(st.text(ALPHABET + "~", max_size=80))
+def test_claims_of_another_version_are_nothing(rest):
+    """It may sign other fields with the same key."""
+    tokens = Tokens("shop", [OLD], Clock())
+    claim = tokens.read_claim(tokens._claims.sign("c" + rest).decode())
+    assert claim is None or isinstance(claim, Ticket)
+
+
+def test_a_claim_ends_a_day_after_its_signing(tokens, clock):
+    """Nobody's turn lasts so long."""
+    text = tokens.write_claim(TICKET)
+    clock.ms = NOW_MS + TICKET_LIFETIME_MS
+    assert tokens.read_claim(text) == signed(TICKET)
+    clock.ms += 1
+    assert tokens.read_claim(text) is None
+
+
+def test_claims_outlive_a_change_of_keys(clock):
+    """As long as the old key is in the list."""
+    claim = Tokens("shop", [OLD], clock).write_claim(TICKET)
+    assert Tokens("shop", [OLD, NEW], clock).read_claim(claim) == signed(TICKET)
+    assert Tokens("shop", [NEW], clock).read_claim(claim) is None
+
+
+@pytest.mark.parametrize("nothing", [None, "", "c", "c~", "c" * (MAX_TOKEN_LENGTH + 1)])
+def test_no_claim_is_nothing(tokens, nothing):
+    """Neither is what is longer than anything that we sign."""
+    assert tokens.read_claim(nothing) is None

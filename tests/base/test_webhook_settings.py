@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.base.errors import ConfigError
 from sidecar.base.rooms import RoomSettings
 from sidecar.base.settings import load
 from sidecar.base.webhooks import EVENTS, Webhook
@@ -62,7 +63,9 @@ def test_a_webhook_comes_from_variables(folder):
         ({"secret": "nobody-sees"}, "secret: fewer than 16 characters"),
         ({"secret": "nobody-sees-0000", "format": "slack"}, "secret: Slack takes no signature"),
         ({"format": "nobody-sees"}, "format: Input should be 'generic', 'slack' or 'dingtalk'"),
-        ({"events": "nobody-sees"}, "'queue_started', 'queue_over', 'queue_empty' or 'room_full'"),
+        ({"events": "nobody-sees"}, "'queue_empty', 'room_full' or 'called'"),
+        ({"events": "called", "format": "slack"}, "events: called is for programs"),
+        ({"events": "room_full,called", "format": "dingtalk"}, "events: called is for programs"),
         ({"events": ""}, "events: List should have at least 1 item"),
         ({"colour": "nobody-sees"}, "colour: there is no such setting"),
         ({"rooms": "shop,cup"}, "team.rooms: no room is named 'cup'"),
@@ -87,6 +90,43 @@ def test_a_webhook_without_an_address_is_a_problem(write):
     assert len(found) == 2
 
 
+def test_calls_are_told_to_who_asks_for_them():
+    """One message about a room is for everybody; one about each visitor is not."""
+    team = Webhook(url=URL)
+    assert (team.tells_of_rooms, team.tells_of_calls) == (True, False)
+    mailer = Webhook(url=URL, events=["called"])
+    assert (mailer.tells_of_rooms, mailer.tells_of_calls) == (False, True)
+    both = Webhook(url=URL, events=["called", "room_full"])
+    assert (both.tells_of_rooms, both.tells_of_calls) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        ("https://shop.example", "https://shop.example"),
+        ("http://shop.example:8080/", "http://shop.example:8080"),
+        ("https://[2001:db8::1]:443", "https://[2001:db8::1]:443"),
+    ],
+)
+def test_a_sites_address_is_scheme_host_and_port(given, taken):
+    """What follows it is ours."""
+    assert RoomSettings(total_active_users=1, public_url=given).public_url == taken
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["", "shop.example", "ftp://shop.example", "https://", "https://shop.example/x", "https:///x",
+     "https://shop.example?a=b", "https://shop.example#a", "https://me:pw@shop.example",
+     "https://shop.example:0", "https://shop.example:99999", "https://shop example", "//shop.example",
+     "https://shop.example\n", "https://ſhop.example", "javascript:alert(1)",
+     "https://shop.example:８０"],
+)  # fmt: skip
+def test_what_is_no_sites_address_is_a_problem(given):
+    """It would stand in messages to visitors. Hosts are written as they are sent: xn--…"""
+    with pytest.raises(ConfigError, match="public_url: write the site's address"):
+        RoomSettings(total_active_users=1).changed({"public_url": given})
+
+
 def test_what_is_printed_shows_no_secret():
     """Not even the object's own words do."""
     settings = load(None, {**GOOD, "WAITROOM_WEBHOOKS__TEAM__URL": URL,
@@ -95,6 +135,8 @@ def test_what_is_printed_shows_no_secret():
     assert "nobody-sees" not in repr(settings)
 
 
-def test_scripts_do_not_hear_of_notify_above():
-    """It is the notifier's."""
-    assert "notify_above" not in RoomSettings(total_active_users=1, notify_above=5).for_scripts()
+def test_scripts_do_not_hear_of_what_webhooks_go_by():
+    """It is the notifier's, and the caller's."""
+    settings = RoomSettings(total_active_users=1, notify_above=5, public_url="https://shop.example")
+    assert "notify_above" not in settings.for_scripts()
+    assert "shop.example" not in settings.for_scripts()

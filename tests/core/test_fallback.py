@@ -9,7 +9,7 @@ import pytest
 from sidecar.base.model import Pass, Ticket
 from sidecar.base.rooms import RoomSettings
 from sidecar.core.fallback import Fallback
-from sidecar.store.rooms import Snapshot
+from sidecar.store.replies import Snapshot
 
 NOW = 1_800_000_000_000
 SEEN = Snapshot(

@@ -16,7 +16,7 @@ import pytest
 from sidecar.base.webhooks import EVENTS, Webhook
 from sidecar.core.messages import compose, judge, seconds_in, sentence
 from sidecar.core.notify import Notice, Unsent, detect, read_memory
-from sidecar.store.rooms import Snapshot
+from sidecar.store.replies import Snapshot
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "webhooks.md").read_text()
 START_MS = 1_800_000_000_000

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import redis
@@ -26,10 +28,28 @@ def site():
         "full": {"total_active_users": 0, "message": "Back <soon> & well"},
         "moves": {"total_active_users": 0},
         "quiet": {"total_active_users": 0},
+        "bounded": {"total_active_users": 0, "rank_limit": 1},
+        "soon": {"total_active_users": 1, "events": [opening(hours=48)]},
+        "lots": {"total_active_users": 0, "events": [opening(hours=1, prequeue_hours=2)]},
+    }
+    rooms = {
+        room: {**settings, "events": json.dumps(settings.get("events", []))}
+        for room, settings in rooms.items()
     }
     locations = "".join(gated(f"/{room}/", room=room) for room in rooms)
     with Site(rooms=rooms, locations=locations) as site:
         yield site
+
+
+def opening(*, hours, prequeue_hours=0):
+    """An event that opens in so many hours, and whose pre-queue is that long."""
+    opens = datetime.now(UTC) + timedelta(hours=hours)
+    begins = {"prequeue_from": iso(opens - timedelta(hours=prequeue_hours))}
+    return {"name": "sale", "opens_at": iso(opens), **(begins if prequeue_hours else {})}
+
+
+def iso(moment):
+    return moment.isoformat(timespec="milliseconds")
 
 
 def refresh(reply):
@@ -217,3 +237,38 @@ def test_a_page_of_ones_own(tmp_path):
     assert shown.text.count(line.replace("$", "&#36;")) == 100
     assert shown.data("next") == "/?a=&lt;b&gt;"
     assert shown.text.split('<div id="time">')[1] == shipped.text.split('<div id="time">')[1]
+
+
+def test_a_closed_room_shows_when_it_opens(site):
+    """In place, at the page's own address and to programs: closed, with the time, and nobody takes
+    a place; the page without script asks again within a minute."""
+    visitor = Visitor(site.url)
+    denied = visitor.get("/soon/a?b=1")
+    assert (denied.status, denied.data("state")) == (503, "closed")
+    page = visitor.get(refresh(denied)[1])
+    assert (page.data("state"), page.data("phase"), page.data("next")) == (
+        "closed",
+        "closed",
+        "/soon/a?b=1",
+    )
+    document = visitor.get("/_waitroom/soon/status").json()
+    opens = document["opens_at"].replace("T", " ").partition(":00+")[0][:16]
+    assert f'<h1 id="heading" tabindex="-1">Opens on {opens} (UTC)</h1>' in page.text
+    assert 1 <= refresh(page)[0] <= 60
+    assert "waitroom_soon" not in visitor.cookies
+    problem = Visitor(site.url, {"Accept": JSON}).get("/soon/").json()
+    assert (problem["state"], problem["position"]) == ("closed", None)
+    assert site.room("soon")["waiting"] == 0
+
+
+def test_a_position_that_is_not_told_is_told_nowhere(site):
+    """Above the rank limit, and in a pre-queue: not in place, not by the page, not to programs."""
+    first = Visitor(site.url)
+    assert shown(first.get("/bounded/"), "position") == "1"
+    for room, text in (("bounded", "1+"), ("lots", "")):
+        visitor = Visitor(site.url)
+        denied = visitor.get(f"/{room}/")
+        assert shown(denied, "position") == ""
+        assert shown(visitor.get(refresh(denied)[1]), "position") == text
+        problem = Visitor(site.url, {"Accept": JSON}).get(f"/{room}/").json()
+        assert (problem["state"], problem["position"]) == ("waiting", None)

@@ -8,12 +8,17 @@ rather than knows: when each visitor was asked to come back, since that is an es
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from sidecar.base.events import Phase
 from sidecar.base.model import RELEASE_HOLD_MS, SESSION_GRACE_MS, TICKET_LIFETIME_MS, Outcome
+from tests.store import policy
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from sidecar.base.events import RoomEvent
     from sidecar.base.model import Pass, Ticket
     from sidecar.base.rooms import RoomSettings
 
@@ -24,6 +29,9 @@ class Place:
     #: When its next heartbeat is expected; when it was taken, where nobody polled yet.
     due: int
     polled: bool
+    #: What is shown goes by, where places are shown by arrival; None: not noted yet.
+    arrival: int | None = None
+    joined: int = 0
 
 
 @dataclass
@@ -43,6 +51,18 @@ class Reply:
     expires: int = 0
     ahead: int = 0
     limited: int = 0
+    calls: int = 0
+    line: int | None = None
+    line_waiting: int | None = None
+    is_classed: bool = False
+
+
+@dataclass(frozen=True)
+class Newcomer:
+    visitor: str
+    draw: float
+    class_name: str = ""
+    grant: str = ""
 
 
 class Model:
@@ -56,8 +76,13 @@ class Model:
 
     def lose(self) -> None:
         """The store is emptied: of settings changed at run time too."""
-        self.settings = self.file
+        self.configured = self.settings = self.file
         self.line: dict[str, Place] = {}
+        self.drawn: dict[str, int] = {}
+        self.drawn_from: int | None = None
+        self.grants: set[str] = set()
+        self.moved: dict[str, int] = {}
+        self.weights = policy.Weights()
         self.inside: dict[str, Session] = {}
         self.revoked: dict[str, int] = {}
         self.spent: dict[str, int] = {}
@@ -72,15 +97,23 @@ class Model:
 
     # What the scripts do -------------------------------------------------------------------
 
-    def enter(self, now: int, newcomers: list[tuple[str, float]]) -> list[Reply]:
+    def enter(self, now: int, newcomers: list[Newcomer]) -> list[Reply]:
         self._begin(now)
         self._expire()
         self._call()
-        return [self._enter(visitor, draw) for visitor, draw in newcomers]
+        return [self._enter(newcomer) for newcomer in newcomers]
 
     def beat(self, now: int, tickets: list[Ticket]) -> list[Reply]:
         self._begin(now)
         self._expire()
+        if self.phase is Phase.CLOSED:
+            self._call()
+            return [
+                self._stand(t.visitor, t.order, 0)
+                if t.visitor in self.inside
+                else Reply(Outcome.REJECTED)
+                for t in tickets
+            ]
         limits = [self._arrive(ticket) for ticket in tickets]
         self._call()
         orders = [
@@ -140,10 +173,13 @@ class Model:
         before = self._unpolled_offset
         file = self.file.model_dump()
         changes = {name: file[name] if v is None else v for name, v in changes.items()}
-        self.settings = self.settings.changed(changes)
+        self.configured = self.configured.changed(changes)
+        self.settings = policy.during(self.configured, now)
         for place in self.line.values():
             if not place.polled:  # so it is stored; their number is not bounded
                 place.due += before - self._unpolled_offset
+            if not policy.is_by_arrival(self.settings):
+                place.arrival = None
         self.snapshot(now)
         self._event("operator", "", "change")
 
@@ -152,32 +188,103 @@ class Model:
         removed = len(self.line)
         self.line.clear()
         self.early.clear()
+        self.moved.clear()
         self.epoch = max(self.epoch + 1, now)
         self._event("operator", "", "reset")
         return removed
 
     def move(self, now: int, visitor: str, position: int) -> int:
         """Between those who stand at `position` and before it, or further ahead where their
-        orders leave no number free."""
+        orders leave no number free; 0 is back."""
         self._begin(now)
         self._expire()
+        moved = self._move(visitor, position)
+        self._call()
+        return moved
+
+    def _move(self, visitor: str, position: int) -> int:
         if visitor not in self.line:
-            self._call()
             return 0
-        place = self.line.pop(visitor)
-        orders = sorted(other.order for other in self.line.values())
+        if self.phase is Phase.PREQUEUE:
+            return -2
+        place = self.line[visitor]
+        if position == 0:
+            if visitor not in self.moved:
+                return -3
+            self._put_at(visitor, self.moved[visitor], "back")
+            return self._position(visitor)
+        line = policy.line_of(self.settings, place.order)
+        orders = sorted(
+            other.order
+            for v, other in self.line.items()
+            if v != visitor and (line is None or self._line(other) == line)
+        )
         position = min(position, len(orders) + 1)
         if position > len(orders):
-            place.order = orders[-1] + 1 if orders else place.order
-            self.last_order = max(self.last_order, place.order)
+            order = orders[-1] + 1 if orders else place.order
+            low = policy.low_of(self.settings, line)
+            self.last_order = max(self.last_order, order - low)
         else:
             while position > 1 and orders[position - 2] >= orders[position - 1] - 1:
                 position -= 1
-            place.order = orders[position - 1] - 1
-        self.line[visitor] = place
-        self._event("operator", visitor, "move")
+            order = orders[position - 1] - 1
+        self._put_at(visitor, order, "move")
+        return self._position(visitor)
+
+    def grade(self, now: int, visitor: str, name: str, grant: str, by: str) -> int:
+        """Another class. A grant gives it once, and takes nobody back."""
+        self._begin(now)
+        self._expire()
+        graded = self._grade(visitor, name, grant, by)
         self._call()
-        return position
+        return graded
+
+    def _grade(self, visitor: str, name: str, grant: str, by: str) -> int:
+        if visitor not in self.line:
+            return 0
+        place = self.line[visitor]
+        if self.phase is Phase.PREQUEUE or policy.is_drawn(place.order):
+            return -2
+        arrival = policy.arrival_of(self.settings, place.order)
+        order = arrival + policy.offset_of(self.settings, name)
+        if not by:
+            if order >= place.order:
+                return self._position(visitor)
+            if grant in self.grants:
+                return -1
+            self.grants |= {grant} if grant else set()
+        if order == place.order:
+            return self._position(visitor)
+        taken = {other.order for other in self.line.values()}
+        for _ in range(8):
+            order -= order in taken
+        before, after = (policy.line_of(self.settings, o) for o in (place.order, order))
+        if policy.is_by_arrival(self.settings) and before != after:
+            place.arrival = self._next_arrival() + policy.low_of(self.settings, after)
+        self._put_at(visitor, order, "grade" if by else "")
+        self._event("graded", visitor, "operator" if by else "grant")
+        return self._position(visitor)
+
+    def _put_at(self, visitor: str, order: int, what: str) -> None:
+        self.moved = {v: was for v, was in self.moved.items() if v in self.line}
+        if what == "back":
+            del self.moved[visitor]
+        elif what:
+            self.moved.setdefault(visitor, self.line[visitor].order)
+        self.line[visitor].order = order
+        if what:
+            self._event("operator", visitor, what)
+
+    def _position(self, visitor: str) -> int:
+        line, turn = self._line(self.line[visitor]), self._turn(visitor)
+        return 1 + sum(
+            self._turn(v) < turn
+            for v, other in self.line.items()
+            if line is None or self._line(other) == line
+        )
+
+    def _line(self, place: Place) -> int | None:
+        return policy.line_of(self.settings, place.order)
 
     def told(self, visitor: str, refresh_ms: int) -> None:
         """A poll's reply said when to come back."""
@@ -198,6 +305,7 @@ class Model:
 
     def _begin(self, now: int) -> None:
         self.now = now
+        self.settings = policy.during(self.configured, now)
         self.events = []
         self.born = now if self.born is None else self.born
         if self.known is not None and self.known < self.born:
@@ -234,25 +342,40 @@ class Model:
 
     def _call(self) -> None:
         while self._has_slot() and self._has_token() and self.line:
-            visitor = min(self.line, key=self._turn)
+            visitor, saved = self._next()
             place = self.line.pop(visitor)
             if self._is_silent(place):
                 self._event("expired", visitor, "silent")
                 continue
             self._spend_token()
+            self.weights.saved = saved
             ends = max(place.due if place.polled else 0, self.now) + self._ms("claim_window")
             self.inside[visitor] = Session(ends, started=None)
             self._event("called", visitor, "head")
 
-    def _enter(self, visitor: str, draw: float) -> Reply:
+    def _next(self) -> tuple[str, dict[int, Fraction]]:
+        """Whose turn it is; and what the lines have saved when it is taken."""
+        lines = {self._line(place) for place in self.line.values()}
+        busy = {line for line in lines if line is not None}
+        if not policy.is_weighted(self.settings) or busy != lines:  # the drawn go first
+            return min(self.line, key=self._turn), self.weights.saved
+        line, saved = self.weights.choose(self.settings, busy)
+        members = [v for v, place in self.line.items() if self._line(place) == line]
+        return min(members, key=self._turn), saved
+
+    def _enter(self, newcomer: Newcomer) -> Reply:
+        visitor = newcomer.visitor
+        is_classed = False
         if visitor in self.revoked:
             return Reply(Outcome.GONE)
         if visitor in self.inside:
             return self._claim(visitor, self.now * 1000)
+        if self.phase is Phase.CLOSED:
+            return Reply(Outcome.REJECTED)
         if visitor not in self.line:
-            order = self._next_order(draw)
             most = self.settings.max_waiting
             if not self.line and self._has_slot() and self._has_token():
+                order, _ = self._next_order(newcomer.draw, "")
                 self._spend_token()
                 self._event("admitted", visitor, "at_once")
                 return self._admit(visitor, order, self.now)
@@ -260,9 +383,39 @@ class Model:
                 return Reply(Outcome.REJECTED)
             if most is not None and len(self.line) >= most:
                 return Reply(Outcome.FULL)
-            self.line[visitor] = Place(order, due=self.now, polled=False)
+            name = self._granted(newcomer)
+            order, arrival = self._next_order(newcomer.draw, name)
+            self.line[visitor] = Place(order, due=self.now, polled=False, joined=self.now)
+            self._note(visitor, arrival)
             self._event("joined", visitor, "new")
-        return self._stand(visitor, self.line[visitor].order, 0)
+            is_classed = name != ""
+        reply = self._stand(visitor, self.line[visitor].order, 0)
+        return replace(reply, is_classed=is_classed)
+
+    def _granted(self, newcomer: Newcomer) -> str:
+        if newcomer.class_name not in self.settings.classes or self.phase is Phase.PREQUEUE:
+            return ""
+        if newcomer.grant in self.grants:
+            return ""
+        self.grants |= {newcomer.grant} if newcomer.grant else set()
+        return newcomer.class_name
+
+    def _note(self, visitor: str, arrival: int) -> None:
+        """Where a new place is shown, and that it was drawn."""
+        place = self.line[visitor]
+        event = self.configured.events and self._opening
+        if policy.is_drawn(place.order):
+            if event:
+                if self.drawn_from != event.begins_ms:
+                    self.drawn_from, self.drawn = event.begins_ms, {}
+                self.drawn.setdefault(visitor, place.order)
+        elif policy.is_by_arrival(self.settings):
+            place.arrival = arrival + policy.low_of(self.settings, self._line(place))
+
+    @property
+    def _opening(self) -> RoomEvent | None:
+        begun = [event for event in self.configured.events if event.begins_ms <= self.now]
+        return max(begun, key=lambda event: event.begins_ms, default=None)
 
     def _arrive(self, ticket: Ticket) -> int | None:
         """How long the visitor polled too often, ms; None: the ticket is worth nothing."""
@@ -277,10 +430,13 @@ class Model:
             return 0
         if ticket.visitor in self.spent:
             return None
+        event = self._opening
+        if event and policy.is_drawn(ticket.order) and ticket.joined_ms < event.begins_ms:
+            return None
         if ticket.epoch < self.epoch:
             return None
         self.epoch = ticket.epoch
-        self._rejoin(ticket.visitor, ticket.order, "ticket")
+        self._rejoin(ticket.visitor, ticket.order, "ticket", ticket.joined_ms)
         return 0
 
     def _keep(self, pass_: Pass) -> Reply | None:
@@ -306,20 +462,49 @@ class Model:
             self._event("admitted", visitor, "restored")
             return self._admit(visitor, pass_.order, pass_.started_ms, pass_.expires_ms)
         else:
-            self._rejoin(visitor, pass_.order, "pass")
+            self._rejoin(visitor, pass_.order, "pass", self.now)
             self.spent.pop(visitor, None)
         return None
 
-    def _rejoin(self, visitor: str, order: int, why: str) -> None:
-        self.line[visitor] = Place(order, due=self.now, polled=True)
+    def _rejoin(self, visitor: str, order: int, why: str, joined: int) -> None:
+        self.line[visitor] = Place(order, due=self.now, polled=True, joined=joined)
+        self._note(visitor, joined * 1000)
         self._event("joined", visitor, why)
 
     def _stand(self, visitor: str, order: int, limited: int) -> Reply:
         if visitor not in self.line:
             return self._claim(visitor, order)
-        turn = self._turn(visitor)
-        ahead = sum(self._turn(other) < turn for other in self.line)
-        return Reply(Outcome.WAITING, order, ahead=ahead, limited=limited)
+        turn, place = self._turn(visitor), self.line[visitor]
+        rank = sum(self._turn(other) < turn for other in self.line)
+        line, by_arrival = self._line(place), policy.is_by_arrival(self.settings)
+        reply = Reply(Outcome.WAITING, order, ahead=rank, limited=limited, calls=rank)
+        if policy.is_drawn(order) or not (self.settings.lines or by_arrival):
+            return reply
+        if by_arrival and place.arrival is None:
+            place.arrival = place.joined * 1000 + policy.low_of(self.settings, line)
+        others = [other for other in self.line.values() if self._line(other) == line]
+        drawn = [other for other in self.line.values() if policy.is_drawn(other.order)]
+        in_line = self._position(visitor) - 1
+        ahead = in_line
+        if by_arrival:
+            shown = sorted(
+                (other.arrival, v)
+                for v, other in self.line.items()
+                if other.arrival is not None and self._line(other) == line
+            )
+            ahead = shown.index((place.arrival, visitor)) + (len(drawn) if line is None else 0)
+        if line is None:
+            return replace(reply, ahead=ahead)
+        calls: float = rank
+        if policy.is_weighted(self.settings):
+            weights = [one.weight for one in self.settings.lines]
+            calls = in_line + len(drawn)
+            for n, weight in enumerate(weights):
+                length = sum(self._line(other) == n for other in self.line.values())
+                calls += 0 if n == line else min(length, in_line * weight / weights[line])
+        return replace(
+            reply, ahead=ahead, calls=math.floor(calls), line=line, line_waiting=len(others)
+        )
 
     def _claim(self, visitor: str, order: int) -> Reply:
         session = self.inside[visitor]
@@ -382,7 +567,12 @@ class Model:
 
     def _has_slot(self) -> bool:
         is_free = len(self.inside) < self.settings.total_active_users
-        return is_free and not self.settings.queue_all and self.recovery_stage < 2
+        is_open = self.phase is Phase.OPEN and not self.settings.queue_all
+        return is_free and is_open and self.recovery_stage < 2
+
+    @property
+    def phase(self) -> Phase:
+        return policy.phase(self.configured, self.now)
 
     def _has_token(self) -> bool:
         per_minute = self.settings.new_users_per_minute
@@ -398,10 +588,16 @@ class Model:
         if self.tokens is not None and self.settings.new_users_per_minute is not None:
             self.tokens -= 1
 
-    def _next_order(self, draw: float) -> int:
-        if self.settings.queueing_method == "random":
-            return math.floor(draw * 2**50)
-        self.last_order = max(self.now * 1000, self.last_order + 1)
+    def _next_order(self, draw: float, name: str) -> tuple[int, int]:
+        """And the arrival that it is made of."""
+        drawn = math.floor(draw * policy.DRAWS)
+        if self.phase is Phase.PREQUEUE:
+            return drawn - policy.FRONT, drawn
+        arrival = drawn if policy.is_random(self.settings) else self._next_arrival()
+        return arrival + policy.offset_of(self.settings, name), arrival
+
+    def _next_arrival(self) -> int:
+        self.last_order = policy.next_arrival(self.now, self.last_order)
         return self.last_order
 
     def _ms(self, setting: str) -> int:

@@ -8,8 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sidecar.base.events import Phase
 from sidecar.base.model import RELEASE_HOLD_MS, SESSION_GRACE_MS, Outcome
 from sidecar.store.keys import room_key
+from tests.store.policy import is_by_arrival, is_drawn, is_weighted, line_of
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -30,6 +32,10 @@ class Seen:
     admitted: dict[str, int] = field(default_factory=dict)
     revoked: dict[str, int] = field(default_factory=dict)
     spent: dict[str, int] = field(default_factory=dict)
+    arrivals: dict[str, int] = field(default_factory=dict)
+    drawn: dict[str, int] = field(default_factory=dict)
+    grants: dict[str, int] = field(default_factory=dict)
+    moved: dict[str, int] = field(default_factory=dict)
     epoch: int = 0
     tokens: float | None = None
     #: The end of the stream when it was read, and what was new: (kind, visitor, why).
@@ -41,7 +47,10 @@ async def look(redis: Redis, room: str, *, after: str) -> Seen:
     """Everything at once; the events after that one."""
     start = after if after == "-" else f"({after}"
     pipe = redis.pipeline(transaction=False)
-    for name in ("waiting", "due", "active", "admitted", "revoked", "spent"):
+    for name in (
+        "waiting", "due", "active", "admitted", "revoked", "spent",
+        "arrivals", "drawn", "grants", "moved",
+    ):  # fmt: skip
         pipe.zrange(room_key(room, name), 0, -1, withscores=True)
     pipe.hget(room_key(room, "config"), "epoch")
     pipe.hget(room_key(room, "stats"), "tokens")
@@ -65,8 +74,9 @@ class Step:
     settings: RoomSettings
     before: Seen
     after: Seen
-    #: The store was emptied a moment ago: nobody is called.
-    is_recovering: bool = False
+    #: The store was emptied a moment ago, or no event is on: nobody is called.
+    is_held: bool = False
+    is_open: bool = True
 
     @property
     def entered(self) -> list[str]:
@@ -93,10 +103,18 @@ class Promises:
         self.given: list[int] = []
         self.rate: int | None = None
         self.last_order = 0
+        #: Which lines had people, of which settings, and which were called since.
+        self.busy: object = None
+        self.calls: list[int | None] = []
+        self.kind: object = None
+        #: What shown positions go by, and whose was changed by this step.
+        self.turns: dict[str, tuple[int, int, str]] = {}
+        self.placed: list[tuple[int, int, str]] = []
 
     def check(self, step: Step) -> None:
         self.exact_cap(step)
         self.order(step)
+        self.share(step)
         self.no_idle_slot(step)
         self.one_place(step)
         self.no_turn_lost(step)
@@ -116,19 +134,54 @@ class Promises:
         """First come, first called, and nobody in front of a live waiter."""
         if step.settings.queueing_method == "random":
             return
-        called = [v for kind, v, _ in step.after.events if kind == "called"]
-        orders = [step.before.waiting[v] for v in called if v in step.before.waiting]
-        assert orders == sorted(orders)
-        if step.entered and step.after.waiting:
-            first = min(step.after.waiting.values())
-            assert all(order <= first for order in orders)
+        moved = {v for kind, v, _ in step.after.events if kind in ("operator", "graded")}
+        called = [v for kind, v, _ in step.after.events if kind == "called" and v not in moved]
+        for line in range(len(step.settings.lines)) if is_weighted(step.settings) else (None,):
+            # In one script somebody may be drawn into the line and called, or moved and called.
+            orders = [
+                order
+                for v in called
+                if (order := step.before.waiting.get(v)) is not None
+                and (line is None or line_of(step.settings, order) == line)
+            ]
+            assert orders == sorted(orders)
+            behind = [
+                order
+                for order in step.after.waiting.values()
+                if line is None or line_of(step.settings, order) == line
+            ]
+            if step.entered and behind:
+                assert all(order <= min(behind) for order in orders)
+
+    def share(self, step: Step) -> None:
+        """While the same lines have people, each has its share of the calls, within two in any
+        stretch: within one from when all began (test_lines.py)."""
+        lines = [
+            frozenset(line_of(step.settings, order) for order in seen.waiting.values())
+            for seen in (step.before, step.after)
+        ]
+        kind = (step.settings.lines, lines[0])
+        if kind != self.busy or lines[0] != lines[1] or None in lines[0]:
+            self.busy, self.calls = (step.settings.lines, lines[1]), []
+            return
+        if not is_weighted(step.settings):
+            return
+        for event, visitor, _ in step.after.events:
+            if event == "called" and visitor in step.before.waiting:
+                self.calls.append(line_of(step.settings, step.before.waiting[visitor]))
+        weights = {line: step.settings.lines[line].weight for line in lines[0]}
+        for since in range(len(self.calls)):
+            stretch = self.calls[since:]
+            for line, weight in weights.items():
+                exact = len(stretch) * weight / sum(weights.values())
+                assert abs(stretch.count(line) - exact) < 2
 
     def no_idle_slot(self, step: Step) -> None:
         """A free slot and somebody waiting: not after any script."""
         settings, after = step.settings, step.after
         has_token = settings.new_users_per_minute is None or (after.tokens or 0) >= 1
         is_free = len(after.active) < settings.total_active_users and has_token
-        is_held = settings.queue_all or step.is_recovering
+        is_held = settings.queue_all or step.is_held
         assert not (is_free and after.waiting) or is_held
         assert not (is_held and step.entered)
 
@@ -177,13 +230,25 @@ class Promises:
         """Whoever comes back or is moved ahead of somebody makes room for their position to
         grow; and to whoever lost the place, for whom nobody counts who comes back meanwhile,
         no position is promised."""
-        waiting = step.after.waiting
+        waiting, settings = step.after.waiting, step.settings
+        kind = settings.classes, settings.lines, settings.display, settings.queueing_method
+        if kind != self.kind:
+            self.kind, self.shown = kind, {}
         self.shown = {v: ahead for v, ahead in self.shown.items() if v in waiting}
-        for kind, visitor, why in step.after.events:
-            if (kind == "joined" or why == "move") and visitor in waiting:
-                turn = waiting[visitor], visitor
+        before, after = (shown_turns(seen, settings) for seen in (step.before, step.after))
+        for visitor, turn in after.items():
+            if before.get(visitor) != turn:
                 for other in self.shown.keys() - {visitor}:
-                    self.shown[other] += turn < (waiting[other], other)
+                    is_rival = other in after and after[other][0] == turn[0]
+                    self.shown[other] += is_rival and turn < after[other]
+        self.placed = [turn for visitor, turn in after.items() if before.get(visitor) != turn]
+        self.turns = after
+        if is_by_arrival(settings) and step.is_open:
+            # Of a newcomer, whatever class it has, nobody's shown place takes notice.
+            new = {v for event, v, why in step.after.events if (event, why) == ("joined", "new")}
+            for visitor in new & after.keys():
+                for other in after.keys() - new:
+                    assert after[other] < after[visitor] or after[other][0] != after[visitor][0]
 
     # What the replies promised ---------------------------------------------------------------
 
@@ -195,11 +260,14 @@ class Promises:
             self.shown.pop(visitor, None)
         elif reply.outcome is Outcome.WAITING:
             assert reply.ahead < reply.waiting
-            if step.settings.queueing_method == "random":  # newcomers may be drawn ahead
-                self.shown.pop(visitor, None)
+            if step.settings.queueing_method == "random" or reply.phase is Phase.PREQUEUE:
+                self.shown.pop(visitor, None)  # newcomers may be drawn ahead
             else:
                 assert reply.ahead <= self.shown.get(visitor, reply.ahead)
-                self.shown[visitor] = reply.ahead
+                # Some of this batch may have come ahead since the reply was made.
+                turn = self.turns.get(visitor)
+                later = [new for new in self.placed if turn and new[0] == turn[0] and new < turn]
+                self.shown[visitor] = reply.ahead + len(later)
             if is_poll:
                 self.excused.discard(visitor)
             if is_poll or visitor not in self.told:
@@ -223,3 +291,19 @@ class Promises:
     def store_lost(self) -> None:
         """All bets are off but those in the tokens."""
         self.__init__()
+
+
+def shown_turns(seen: Seen, settings: RoomSettings) -> dict[str, tuple[int, int, str]]:
+    """What everybody's shown position goes by: the line, a number in it, and the id. Places that
+    were drawn are shown ahead of all, those of a room without lines as one line."""
+    by_arrival = is_by_arrival(settings)
+    turns = {}
+    for visitor, order in seen.waiting.items():
+        line = line_of(settings, order)
+        number = order
+        if by_arrival and not is_drawn(order):
+            if visitor not in seen.arrivals:
+                continue
+            number = seen.arrivals[visitor]
+        turns[visitor] = (-1 if line is None else line, number, visitor)
+    return turns

@@ -64,15 +64,23 @@ async def test_somebody_is_found(make_room_store):
 
 
 async def test_a_move_among_those_who_joined_at_once(make_room_store):
-    """Where no number is free between two, the place before them is taken; order stays strict."""
+    """Seven fit between two; where no number is free any more, the place before them is taken.
+    Order stays strict."""
     store = make_room_store(total_active_users=0)
-    tickets = await queue(store, 6)
+    tickets = await queue(store, 13)
+    for ticket in tickets[6:12]:
+        assert await store.move(ticket.visitor, 4, by="desk") == 4
+    assert await store.move(tickets[12].visitor, 4, by="desk") == 4
     moved = await store.move(tickets[5].visitor, 4, by="desk")
-    assert moved == 1
-    line = [visitor for visitor, _ in await store.lists.line(offset=0, limit=9)]
-    assert line == [tickets[n].visitor for n in (5, 0, 1, 2, 3, 4)]
+    assert moved == 3
+    line = [visitor for visitor, _ in await store.lists.line(offset=0, limit=6)]
+    assert line == [tickets[n].visitor for n in (0, 1, 5, 2, 12, 11)]
+    await store.configure({"max_waiting": 5})
+    for ticket in tickets[6:]:
+        await store.leave(ticket.visitor)
     assert await store.move(tickets[5].visitor, 99, by="desk") == 6
     line = [visitor for visitor, _ in await store.lists.line(offset=0, limit=9)]
-    assert line == [ticket.visitor for ticket in tickets]
+    assert line == [ticket.visitor for ticket in tickets[:6]]
+    await store.configure({"max_waiting": None})
     [newcomer] = await queue(store, 1)
     assert (await store.lists.find(newcomer.visitor)).position == 7

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import closing
+from itertools import zip_longest
 from random import Random
 
 import pytest
@@ -23,13 +24,14 @@ from hypothesis.stateful import (
 )
 
 from sidecar.base.clock import StoreClock
+from sidecar.base.events import Phase
 from sidecar.base.model import SESSION_GRACE_MS, Outcome, Pass, Ticket
 from sidecar.base.rooms import RoomSettings
 from sidecar.store.connect import close, connect
 from sidecar.store.keys import room_keys
-from sidecar.store.rooms import RoomStore
+from sidecar.store.rooms import Claim, RoomStore
 from tests.conftest import new_room_name
-from tests.store.model import Model, Reply
+from tests.store.model import Model, Newcomer, Reply
 from tests.store.promises import Promises, Seen, Step, look
 
 THOROUGH = settings(
@@ -57,7 +59,53 @@ SETTINGS = {
     "claim_window": st.integers(5, 10),
     "poll_limit": st.integers(1, 4),
     "recovery_window": st.none() | st.sampled_from([0, 3, 20]),
+    "display": st.sampled_from(["arrival", "order"]),
+    "between_events": st.sampled_from(["open", "open", "closed"]),
+    # What goes together only, or in terms of now: see `settled`.
+    "policy": st.integers(0, 4),
+    "opening": st.none() | st.tuples(st.integers(-5, 10), st.integers(1, 30), st.integers(1, 90)),
 }
+CLASSES = {
+    "member": {"head_start": 4.5},
+    "vip": {"head_start": 60, "priority": 1},
+    "staff": {"priority": 3},
+}
+LINES = [("priority", 1), ("channel", 2), ("ordinary", 7)]
+POLICIES = [
+    {"classes": {}, "lines": ()},
+    {"classes": CLASSES, "lines": ()},
+    {"classes": CLASSES, "lines": ()},
+    *(
+        {
+            "classes": {
+                "member": {"head_start": 4.5},
+                "vip": {"head_start": 60, "line": "channel"},
+                "staff": {"line": "priority"},
+            },
+            "lines": tuple({"name": name, "weight": weight and n} for name, n in LINES),
+        }
+        for weight in (True, None)
+    ),
+]
+
+
+def settled(given: dict, now: int) -> dict:
+    """The settings that a strategy's values stand for."""
+    given = dict(given)
+    if "policy" in given:
+        given |= POLICIES[given.pop("policy")]
+    if "opening" in given:
+        times, given["events"] = given.pop("opening"), ()
+        if times is not None:
+            begins = now + times[0] * 1000
+            opens = begins + times[1] * 1000
+            event = {"name": "sale", "prequeue_from": begins, "opens_at": opens}
+            event["closes_at"] = opens + times[2] * 1000
+            event["total_active_users"] = times[2] % 4 or None
+            given["events"] = (event,)
+    return given
+
+
 FILE = {"session_duration": 6, "heartbeat_timeout": 24, "claim_window": 8}
 #: From a millisecond to minutes.
 STEPS_MS = st.one_of(
@@ -120,7 +168,7 @@ class RoomMachine(RuleBasedStateMachine):
     def open(self, seed, minute_ms, cap, given):
         self.bench.random.seed(seed)
         self.now += minute_ms
-        file = RoomSettings(**{**FILE, "total_active_users": cap, **given})
+        file = RoomSettings(**{**FILE, "total_active_users": cap, **settled(given, self.now)})
         self.model = Model(file)
         self.store = RoomStore(
             self.bench.redis,
@@ -133,23 +181,36 @@ class RoomMachine(RuleBasedStateMachine):
 
     # Visitors ------------------------------------------------------------------------------
 
-    @rule(newcomers=st.integers(1, 5), again=INDICES)
-    def enter(self, newcomers, again):
-        """Some are new; some calls are made twice, at once or much later."""
+    @rule(
+        newcomers=st.integers(1, 5),
+        again=INDICES,
+        names=st.lists(st.sampled_from(["", "member", "vip", "staff", "nobody"]), max_size=5),
+        grants=st.lists(st.sampled_from(["", "", "a", "b"]), max_size=5),
+    )
+    def enter(self, newcomers, again, names=(), grants=()):
+        """Some are new; some calls are made twice, at once or much later. Some have a class, by
+        a grant that gives it once or as such."""
         fresh = [f"v{len(self.visitors) + i:03}" for i in range(newcomers)]
         self.visitors += fresh
         batch = fresh + [self.visitors[-1 - i % len(self.visitors)] for i in again]
-        replies = self.ask(self.store.enter, [(visitor,) for visitor in batch])
-        newcomers_and_draws = list(zip(batch, self.bench.draws, strict=True))
-        expected = self.model.enter(self.now, newcomers_and_draws)
+        claims = [
+            Claim(name, grant, self.now + 86_400_000)
+            for _, name, grant in zip_longest(batch, names, grants, fillvalue="")
+        ][: len(batch)]
+        replies = self.ask_to_enter(batch, claims)
+        asking = zip(batch, self.bench.draws, claims, strict=True)
+        expected = self.model.enter(
+            self.now, [Newcomer(v, draw, c.class_name, c.grant) for v, draw, c in asking]
+        )
         step = self.settle()
         for visitor, reply, wanted in zip(batch, replies, expected, strict=True):
-            assert said(reply) == wanted
+            assert said(reply) == wanted, (said(reply), wanted)
             self.promises.replied(visitor, reply, step, is_poll=False)
             self.keep_token(Ticket(visitor, reply.order, self.now, reply.epoch), reply)
-        if self.model.settings.queueing_method != "random":
-            given = replies[: len(fresh)]
-            self.promises.new_orders([reply.order for reply in given if reply.order])
+        if self.model.settings.queueing_method != "random" and step.is_open:
+            given = zip(replies[: len(fresh)], claims, strict=False)
+            orders = [reply.order for reply, _ in given if reply.order and not reply.is_classed]
+            self.promises.new_orders(orders)
 
     @precondition(lambda self: self.tickets)
     @rule(chosen=SOME)
@@ -194,7 +255,7 @@ class RoomMachine(RuleBasedStateMachine):
             self.model.told(pass_.visitor, reply.refresh_ms)
         step = self.settle()
         for pass_, reply, wanted in zip(batch, replies, expected, strict=True):
-            assert said(reply) == wanted
+            assert said(reply) == wanted, (said(reply), wanted)
             self.promises.replied(pass_.visitor, reply, step, is_poll=True)
             self.keep_token(pass_, reply)
 
@@ -217,8 +278,12 @@ class RoomMachine(RuleBasedStateMachine):
     @rule(changes=st.fixed_dictionaries({}, optional=SETTINGS), cap=st.none() | st.integers(0, 5))
     def configure(self, changes, cap):
         """Everything, or the cap alone; None goes back to the file's."""
+        changes = settled(changes, self.now)
         if cap is not None:
             changes = {"total_active_users": cap}
+        changed = self.model.configured.changed({n: v for n, v in changes.items() if v is not None})
+        plain = changed.model_dump()
+        changes = {name: v if v is None else plain[name] for name, v in changes.items()}
         self.bench.run(self.store.configure(changes, by="desk"))
         self.model.configure(self.now, changes)
         self.settle()
@@ -235,12 +300,29 @@ class RoomMachine(RuleBasedStateMachine):
         self.settle()
 
     @precondition(lambda self: self.visitors)
-    @rule(which=st.integers(0, 99), position=st.integers(1, 8))
+    @rule(which=st.integers(0, 99), position=st.integers(0, 8))
     def move(self, which, position):
         """Somebody is taken forward or back, who is in line or not."""
         visitor = self.visitors[-1 - which % len(self.visitors)]
-        moved = self.bench.run(self.store.move(visitor, position, by="desk"))
+        moved = self.bench.run(self.store.move(visitor, position, by="desk", why="asked to"))
         assert moved == self.model.move(self.now, visitor, position)
+        self.settle()
+
+    @precondition(lambda self: self.visitors)
+    @rule(
+        which=st.integers(0, 99),
+        name=st.sampled_from(["", "member", "vip", "staff"]),
+        grant=st.sampled_from(["", "a", "b", "c"]),
+        by=st.sampled_from(["", "", "desk"]),
+    )
+    def grade(self, which, name, grant, by):
+        """Somebody in line follows a grant's link, or is given a class by an operator."""
+        if not by and name not in self.model.settings.classes:
+            return
+        visitor = self.visitors[-1 - which % len(self.visitors)]
+        claim = Claim(name, grant, self.now + 86_400_000)
+        graded = self.bench.run(self.store.grade(visitor, claim, by=by))
+        assert graded == self.model.grade(self.now, visitor, name, grant, by)
         self.settle()
 
     @rule()
@@ -328,17 +410,26 @@ class RoomMachine(RuleBasedStateMachine):
         replies = self.ask(self.store.beat, [(ticket,) for ticket in batch])
         expected = self.model.beat(self.now, batch)
         for ticket, reply in zip(batch, replies, strict=True):
-            self.model.told(ticket.visitor, reply.refresh_ms)
+            if reply.outcome is not Outcome.REJECTED:
+                self.model.told(ticket.visitor, reply.refresh_ms)
         step = self.settle()
         for ticket, reply, wanted in zip(batch, replies, expected, strict=True):
-            assert said(reply) == wanted
+            assert said(reply) == wanted, (said(reply), wanted)
             self.promises.replied(ticket.visitor, reply, step, is_poll=True)
             self.keep_token(ticket, reply)
 
     def ask(self, verb, calls):
         """One batch; its replies. `bench.draws` are the random numbers it took."""
         self.bench.draws = []
-        replies = self.bench.run(gather(verb(*args) for args in calls))
+        return self.answered(gather(verb(*args) for args in calls))
+
+    def ask_to_enter(self, batch, claims):
+        self.bench.draws = []
+        calls = zip(batch, claims, strict=True)
+        return self.answered(gather(self.store.enter(v, claim=claim) for v, claim in calls))
+
+    def answered(self, calls):
+        replies = self.bench.run(calls)
         assert {reply.now_ms for reply in replies} == {self.now}
         for reply in replies:
             self.check_refresh(reply)
@@ -365,8 +456,18 @@ class RoomMachine(RuleBasedStateMachine):
         assert seen.revoked == model.revoked
         assert seen.spent == model.spent
         assert seen.epoch == model.epoch
+        assert seen.arrivals == {
+            v: place.arrival for v, place in model.line.items() if place.arrival is not None
+        }
+        assert seen.drawn == model.drawn
+        assert seen.grants.keys() == model.grants
+        assert {v: was for v, was in seen.moved.items() if v in model.line} == {
+            v: was for v, was in model.moved.items() if v in model.line
+        }
         assert sorted(seen.events) == sorted(model.events)
-        step = Step(self.now, model.settings, before, seen, model.recovery_stage == 2)
+        is_open = model.phase is Phase.OPEN
+        is_held = model.recovery_stage == 2 or not is_open
+        step = Step(self.now, model.settings, before, seen, is_held, is_open)
         for visitor in left:
             self.promises.left(visitor, step)
         self.promises.check(step)
@@ -394,7 +495,8 @@ async def gather(calls):
 def said(reply):
     """A standing as the model speaks of it."""
     times = reply.started_ms, reply.expires_ms
-    return Reply(reply.outcome, reply.order, *times, reply.ahead, reply.limited_ms)
+    place = reply.calls, reply.line, reply.line_waiting, reply.is_classed
+    return Reply(reply.outcome, reply.order, *times, reply.ahead, reply.limited_ms, *place)
 
 
 @pytest.mark.slow

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from sidecar.base.events import Phase
+from sidecar.base.grants import MAX_LIFE_S
+from sidecar.core.events_preview import STEPS
 from sidecar.core.modes import ACTS
 from sidecar.store.transfer import FORMAT, PAGE, READ_ORDER, WRITE_ORDER
 from sidecar.web.admin import MAX_POSITION
@@ -12,8 +15,10 @@ from sidecar.web.api.parts import (
     READS,
     Json,
     body,
+    moment,
     or_null,
     parameters,
+    ref,
     refusals,
     reply,
     rows,
@@ -21,7 +26,9 @@ from sidecar.web.api.parts import (
     text,
     thing,
     whole,
+    words,
 )
+from sidecar.web.grants import DEFAULT_LIFE_S, MAX_COUNT
 
 _ROOM = "/admin/rooms/{room}"
 _VISITOR = _ROOM + "/visitors/{visitor}"
@@ -55,7 +62,7 @@ def _of_visitor(properties: Json) -> Json:
 
 
 def paths() -> Json:
-    return {**_rooms(), **_lists(), **_visitors(), **_transfer()}
+    return {**_rooms(), **_events(), **_grants(), **_lists(), **_visitors(), **_transfer()}
 
 
 def _rooms() -> Json:
@@ -100,6 +107,87 @@ def _rooms() -> Json:
             ),
         },
     }  # fmt: skip
+
+
+def _events() -> Json:
+    phase, name = words(*(phase.value for phase in Phase)), text("An event's name.")
+    own = {"type": ["integer", "null"], "minimum": 1}
+    holding = {
+        "total_active_users": whole(), "new_users_per_minute": own, "message": or_null(text()),
+    }  # fmt: skip
+    local = text("In the events' time zone; UTC where they have several.", format="date-time")
+    step = {
+        "step": words(*STEPS),
+        "phase": {**phase, "description": "What begins then."},
+        "at": moment(),
+        "local": text("In the event's time zone.", format="date-time"),
+        "in_seconds": {"type": "integer", "description": "From now on; below 0: so long ago."},
+    }
+    event = {
+        "name": name,
+        "timezone": text(),
+        "state": words("coming", "prequeue", "open", "over", description="Now."),
+        "before": {**phase, "description": "What the room is until it begins."},
+        "steps": rows(thing(step), "In the order of their times."),
+        **holding,
+    }
+    told = {
+        "at": moment("What is told first holds then."),
+        "local": local,
+        "phase": phase,
+        "event": or_null({**name, "description": "In whose pre-queue or opening it is."}),
+        "coming": or_null({**name, "description": "The next one."}),
+        "mode": text("As the room's."),
+        **holding,
+        "events": rows(thing(event), "By time, with what holds while each is open."),
+        "warnings": rows(text(), "What is allowed, and looks like a mistake."),
+    }
+    at = {
+        "name": "at", "in": "query", "schema": moment(),
+        "description": "What holds then, otherwise now. Without an offset: in the events' time "
+        "zone, as in 2026-12-01 10:05.",
+    }  # fmt: skip
+    look = _read(
+        "previewEvents", "What a room's events will do, and when",
+        reply("The events.", _of_room(told)), "404", "422", parameters=[at],
+    )  # fmt: skip
+    return {_ROOM + "/events": {"parameters": parameters("Room"), "get": look}}
+
+
+def _grants() -> Json:
+    number = {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_LIFE_S}
+    asked = {
+        "class": text(),
+        "expires_in": {"anyOf": [number, shape("Duration")], "default": DEFAULT_LIFE_S},
+        "once": {"type": "boolean", "default": False},
+        "count": whole(minimum=1, maximum=MAX_COUNT, default=1),
+    }
+    one = {**asked, "count": {"const": 1}}
+    each = {**asked, "once": {"const": True}}
+    closed = {"additionalProperties": False}
+    issue = _change(
+        "issueGrants", "Make grants, which give their bearers a class",
+        reply("The grants, and when they end. A page is asked for with waitroom_grant=… among "
+              "its parameters.",
+              _of_room({"class": text(), "expires_at": moment(), "grants": rows(text())})),
+        "400", "413", "422",
+        description="`expires_in`: seconds, or text with a unit, 366 days at most. `once`: each "
+        "gives the class to one visitor only. `count`: more than one only with `once`.",
+        requestBody=body(
+            {"anyOf": [
+                {**thing(one, optional=("expires_in", "once", "count")), **closed},
+                {**thing(each, optional=("expires_in", "count")), **closed},
+            ]},
+            {"for whoever comes by a link": {"class": "vip", "expires_in": "2h"},
+             "for members, each once": {"class": "vip", "once": True, "count": 100}},
+        ),
+    )  # fmt: skip
+    issue["responses"]["404"] = {
+        "description": "No such room, or no such class in it.",
+        "headers": {"Cache-Control": ref("headers", "NoStore")},
+        "content": {"application/problem+json": {"schema": shape("Problem")}},
+    }
+    return {_ROOM + "/grants": {"parameters": parameters("Room"), "post": issue}}
 
 
 def _lists() -> Json:

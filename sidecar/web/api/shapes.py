@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from sidecar.base.events import Phase
 from sidecar.base.fields import parse_duration
 from sidecar.base.history import Entry
 from sidecar.base.model import State
@@ -150,10 +151,15 @@ def _report() -> Json:
 _STATUS = thing(
     {
         "state": words(*(state.value for state in State)),
-        "position": or_null(whole("From 1 on. null unless waiting, or while places come back.",
-                                  minimum=1)),
-        "waiting": or_null(whole("How many wait.")),
-        "ahead": or_null(whole("How many are before this visitor.")),
+        "visitor": or_null({**shape("VisitorId"), "description": "Their own id. null: has neither "
+                            "a place nor a session, or is not counted."}),
+        "position": or_null(whole("From 1 on, in the own line. null unless waiting, before the "
+                                  "opening, or while places come back.", minimum=1)),
+        "position_above": or_null(whole("The position is above this one (`rank_limit`), and not "
+                                        "told.", minimum=1)),
+        "line": or_null(text("The name of the own line, where the room has several.")),
+        "waiting": or_null(whole("How many wait, in the own line.")),
+        "ahead": or_null(whole("How many are before this visitor; one less than the position.")),
         "wait_seconds": or_null(whole("null: cannot be known.")),
         "wait_seconds_low": or_null(whole()),
         "wait_seconds_high": or_null(whole("The wait is between the two four times in five.")),
@@ -163,6 +169,12 @@ _STATUS = thing(
                                   "description": "When to ask again."},
         "message": or_null(text("The operator's words.")),
         "room": shape("Room"),
+        "phase": words(*(phase.value for phase in Phase), description="open: people are let in; "
+                       "prequeue: places are taken, to be drawn at the opening; closed: neither."),
+        "event": or_null(text("The event that the times are of: the current one, or the next.")),
+        "prequeue_from": or_null(moment("null: there is no pre-queue.")),
+        "opens_at": or_null(moment("Count down from `updated_at`, not from your own clock.")),
+        "closes_at": or_null(moment("null: stays open until the next event.")),
         "paused": {"const": True, "description": "Nobody is called for the moment."},
         "client": or_null(text("The address that the proxy names; if `client` was asked for.")),
     },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sidecar.web.api import draw
 from sidecar.web.api.parts import Json, parameters, ref, refusals, reply, shape, text
 
 _SERVERS = [
@@ -16,10 +17,13 @@ _COOKIE = (
     "back; without it nobody is known."
 )
 _EXAMPLE = {
-    "state": "waiting", "position": 18, "waiting": 240, "ahead": 17, "wait_seconds": 95,
+    "state": "waiting", "visitor": "hQmVzkXy3c1tA9bWn0Lr-Q", "position": 18,
+    "position_above": None, "line": None, "waiting": 240, "ahead": 17, "wait_seconds": 95,
     "wait_seconds_low": 60, "wait_seconds_high": 140,
     "joined_at": "2026-11-27T18:00:03.120+00:00", "updated_at": "2026-11-27T18:02:10.004+00:00",
-    "refresh_after_seconds": 9.6, "message": None, "room": "shop",
+    "refresh_after_seconds": 9.6, "message": None, "room": "shop", "phase": "open",
+    "event": "sale", "prequeue_from": "2026-11-27T17:30:00.000+00:00",
+    "opens_at": "2026-11-27T18:00:00.000+00:00", "closes_at": None,
 }  # fmt: skip
 _HEADERS = {
     "Set-Cookie": ref("headers", "Cookie"),
@@ -101,4 +105,5 @@ def paths() -> Json:
                 "security": [],
             },
         },
+        **draw.paths(_SERVERS),
     }  # fmt: skip

@@ -12,7 +12,10 @@ expire()
 
 -- First everybody is noted as present, so that the call passes over none of them.
 -- Its `due` is moved at once only where the call would drop it; else once, by stand().
+-- Returns how long it polled too often (ms), nil for a ticket that is worth nothing, -1 where the
+-- room is closed.
 local function arrive(visitor, score, order, ticket_epoch, joined)
+  if phase == CLOSED then return redis_call('ZSCORE', ACTIVE, visitor) and 0 or -1 end
   if score then
     local due = tonumber(score)
     if due_at(due) + claim_ms < now then redis_call('ZADD', DUE, int(now), visitor) end
@@ -21,6 +24,8 @@ local function arrive(visitor, score, order, ticket_epoch, joined)
   if redis_call('ZSCORE', REVOKED, visitor) then return nil end
   if redis_call('ZSCORE', ACTIVE, visitor) then return 0 end
   if redis_call('ZSCORE', SPENT, visitor) then return nil end
+  -- Drawn for an event that is over: it says nothing here.
+  if is_drawn(tonumber(order)) and joined < event_begins then return nil end
   ticket_epoch = tonumber(ticket_epoch)
   if ticket_epoch < epoch then return nil end
   if ticket_epoch > epoch then -- the store was emptied; the ticket is signed, believe it
@@ -41,7 +46,7 @@ for n, visitor in ipairs(visitors) do
   else
     local i = 5 * n
     limits[n] = arrive(visitor, scores[n], ARGV[i - 1], ARGV[i], tonumber(ARGV[i + 2]))
-    present[visitor] = limits[n] ~= nil
+    present[visitor] = limits[n] ~= nil and limits[n] ~= -1
   end
 end
 call_next()
@@ -49,7 +54,9 @@ flush()
 local orders = redis_call('ZMSCORE', WAITING, unpack(visitors)) -- an operator may have moved them
 local replies = {}
 for n, visitor in ipairs(visitors) do
-  if limits[n] then
+  if limits[n] == -1 then
+    replies[n] = refused_reply(REJECTED, 60000)
+  elseif limits[n] then
     local i = 5 * n
     replies[n] = stand(visitor, orders[n] or ARGV[i - 1], limits[n], ARGV[i + 1],
       tonumber(ARGV[i + 2]))

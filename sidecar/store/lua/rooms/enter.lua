@@ -1,7 +1,8 @@
 -- Newcomers: a session where a slot is free and nobody waits, else a place in line.
 -- ARGV    3 until when somebody waits for the reply, ms: a store that was frozen must not give
 --           slots to those who asked before
---         from 4 on, for each visitor: id, random number in [0, 1), address or ''
+--         from 4 on, for each visitor: id, random number in [0, 1) (its lot, in a pre-queue),
+--         address or '', class or '', id of a grant that gives it once or '', when that expires
 -- RETURNS shared/standing
 -- EVENTS  admitted, joined, called, expired
 -- @include "shared/room"
@@ -12,13 +13,13 @@ expire()
 call_next()
 -- @include "shared/newcomer"
 
-local visitors = batch(3, 4)
+local visitors = batch(6, 4)
 local revoked = redis_call('ZMSCORE', REVOKED, unpack(visitors))
 local sessions = redis_call('ZMSCORE', ACTIVE, unpack(visitors))
 local places = redis_call('ZMSCORE', WAITING, unpack(visitors))
 local met, replies = {}, {}
 for n, visitor in ipairs(visitors) do
-  local session, place, draw = sessions[n], places[n], tonumber(ARGV[3 * n + 2])
+  local session, place, draw = sessions[n], places[n], tonumber(ARGV[6 * n - 1])
   if met[visitor] then -- twice in this batch: now there is a session or place
     flush()
     session = redis_call('ZSCORE', ACTIVE, visitor)
@@ -33,9 +34,10 @@ for n, visitor in ipairs(visitors) do
     replies[n] = claim(visitor, now * 1000, session)
   elseif place then
     flush()
-    replies[n] = wait_here(place, redis_call('ZRANK', WAITING, visitor), draw)
+    replies[n] = phase == CLOSED and refused_reply(REJECTED, 60000)
+      or wait_here(visitor, place, redis_call('ZRANK', WAITING, visitor), draw)
   else
-    replies[n] = enter(visitor, draw, ARGV[3 * n + 3])
+    replies[n] = enter(visitor, draw, unpack(ARGV, 6 * n, 6 * n + 3))
   end
 end
 return headed(replies)

@@ -1,11 +1,9 @@
--- Brings in a room from another store, some members at a time. Doing it twice equals once:
--- an order that this store knows stays, a session lasts as long as either store promised, who left
--- in either has left. While it comes in, and a recovery window longer, nobody is called.
+-- Brings in a room from another store, some members at a time. Doing it twice equals once: an
+-- order that this store knows stays, a session lasts as long as either store promised, who left in
+-- either has left. While it comes in, and a recovery window longer, nobody is called.
 -- ARGV    3 kind: begin, stats, or a sorted set's name  4 when the other store was read, ms
---         5 the operator who says so
---         from 6 on, for begin: the line's epoch; stats: name, value; revoked, spent: visitor,
---         when; addresses: member, 0; active: visitor, end, beginning or ''; waiting: visitor,
---         order, due
+--         5 the operator who says so  from 6 on, for begin: the line's epoch; stats: name, value;
+--         active: visitor, end, beginning or ''; waiting: visitor, order, due; else member, score
 -- RETURNS {now, members added; begin: -1 where the line was reset since}
 -- EVENTS  operator
 -- @include "shared/room"
@@ -39,9 +37,11 @@ function take.stats(name, value)
 end
 
 local function take_out(visitor)
-  if redis_call('ZREM', WAITING, visitor) == 1 then redis_call('ZREM', DUE, visitor) end
+  for _, key in ipairs({WAITING, DUE, ARRIVALS}) do redis_call('ZREM', key, visitor) end
 end
-function take.addresses(member) return redis_call('ZADD', ADDRESSES, 'NX', 0, member) end
+for kind, key in pairs({addresses = ADDRESSES, drawn = DRAWN, grants = GRANTS}) do
+  take[kind] = function(member, score) return redis_call('ZADD', key, 'NX', score, member) end
+end
 function take.spent(visitor, at)
   take_out(visitor)
   return redis_call('ZADD', SPENT, 'NX', at, visitor)

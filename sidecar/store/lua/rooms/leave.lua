@@ -18,6 +18,7 @@ local function leave(visitor, why)
   if ahead then
     redis_call('ZREM', WAITING, visitor)
     redis_call('ZREM', DUE, visitor)
+    forget_arrivals({visitor})
     measure_drops(1)
     event(why, visitor, 'waiting', 'position', ahead + 1)
   else

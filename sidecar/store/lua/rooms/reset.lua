@@ -4,7 +4,7 @@
 -- EVENTS  operator
 -- @include "shared/room"
 local removed = redis_call('ZCARD', WAITING)
-redis_call('UNLINK', WAITING, DUE, POLLS)
+redis_call('UNLINK', WAITING, DUE, POLLS, ARRIVALS, MOVED)
 epoch = math.max(epoch + 1, now)
 redis_call('HSET', CONFIG, 'epoch', int(epoch))
 redis_call('HINCRBY', CONFIG, 'revision', 1)

@@ -5,13 +5,14 @@
 -- RETURNS {now, waiting, active, provisional, epoch, revision, wait of a newcomer or -1,
 --          config hash as a flat list, stats hash as a flat list, {visitor, revoked at, …},
 --          stage of the recovery, when it ends or 0, replicas, events in the stream, the id of
---          the oldest}
+--          the oldest, phase, {people in a line, wait of a newcomer there or -1, …}}
 -- EVENTS  called, expired
 -- @include "shared/room"
 -- @include "shared/expire"
 -- @include "shared/call"
 -- @include "shared/wait"
 -- @include "shared/minutes"
+-- @include "shared/shown"
 measure_start()
 expire()
 call_next()
@@ -21,12 +22,21 @@ local REPLICA_MS = 5000
 if ARGV[5] ~= '' then redis_call('ZADD', REPLICAS, int(now), ARGV[5]) end
 redis_call('ZREMRANGEBYSCORE', REPLICAS, '-inf', int(now - REPLICA_MS))
 local waiting, active = redis_call('ZCARD', WAITING), redis_call('ZCARD', ACTIVE)
-local wait = recovery_stage() == 0 and wait_ms(waiting) or -1
+local is_known = recovery_stage() == 0
+local in_lines, last_calls = {}, waiting
+for n, length in ipairs(#lines > 0 and line_lengths() or {}) do
+  local ahead = redis_call('ZCOUNT', WAITING, '-inf', '(' .. int(select(2, bounds(n))))
+  local calls = calls_before(n, length, ahead)
+  in_lines[2 * n - 1], in_lines[2 * n] = length, is_known and math.floor(wait_ms(calls) or -1) or -1
+  last_calls = calls
+end
+local wait = is_known and wait_ms(last_calls) or -1
 sample(wait)
+if not is_by_arrival then redis_call('UNLINK', ARRIVALS) end
 local oldest = redis_call('XRANGE', EVENTS, '-', '+', 'COUNT', 1)
 return {now, waiting, active, active - redis_call('ZCARD', ADMITTED), epoch, revision,
   math.floor(wait), redis_call('HGETALL', CONFIG),
   redis_call('HGETALL', STATS), redis_call('ZRANGEBYSCORE', REVOKED, ARGV[3], '+inf',
     'WITHSCORES', 'LIMIT', 0, tonumber(ARGV[4])),
   recovery_stage(), math.max(0, recovers_until()), redis_call('ZCARD', REPLICAS),
-  redis_call('XLEN', EVENTS), oldest[1] and oldest[1][1] or ''}
+  redis_call('XLEN', EVENTS), oldest[1] and oldest[1][1] or '', phase, in_lines}

@@ -24,6 +24,7 @@ if #silent > 0 then
   end
   redis_call('ZREMRANGEBYRANK', DUE, 0, #silent - 1)
   redis_call('ZREM', WAITING, unpack(silent))
+  forget_arrivals(silent)
 end
 measure_drops(#silent)
 
@@ -34,6 +35,9 @@ local removed = #silent + #revoked
 local spent = redis_call('ZRANGEBYSCORE', SPENT, '-inf', dead, 'LIMIT', 0, limit - removed)
 if #spent > 0 then redis_call('ZREMRANGEBYRANK', SPENT, 0, #spent - 1) end
 removed = removed + #spent
+-- Grants that ran out: their signature alone refuses them now, by the latest clock too.
+local over = redis_call('ZRANGEBYSCORE', GRANTS, '-inf', int(now - HOUR_MS), 'LIMIT', 0, limit)
+if #over > 0 then redis_call('ZREMRANGEBYRANK', GRANTS, 0, #over - 1) end
 
 local ended = expire()
 local called = call_next()

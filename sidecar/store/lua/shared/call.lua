@@ -1,6 +1,7 @@
 -- @include "shared/due"
 -- @include "shared/rate"
 -- @include "shared/measure"
+-- @include "shared/heads"
 -- Gives the head of the line its provisional session if its heartbeat (its score in `due`)
 -- was in time; else drops it. Whether it was.
 local function call(visitor, score)
@@ -21,7 +22,7 @@ end
 -- it) is dropped, and nobody waits for it. Returns how many left.
 local function call_next()
   flush()
-  if room.queue_all or is_recovering() then return 0 end
+  if room.queue_all or phase ~= OPEN or is_recovering() then return 0 end
   local free = room.total_active_users - redis_call('ZCARD', ACTIVE)
   if free <= 0 then return 0 end
   local tokens = rate_tokens()
@@ -29,11 +30,8 @@ local function call_next()
   -- As many at a time as would all be called, if none of them is silent.
   while free > 0 and tokens >= 1 and popped < BOUND do
     local most = math.min(free, math.floor(tokens), BOUND - popped)
-    local heads = redis_call('ZPOPMIN', WAITING, most)
-    local visitors = {}
-    for i = 1, #heads, 2 do
-      visitors[#visitors + 1] = heads[i]
-    end
+    local visitors
+    visitors, most = pop_heads(most)
     if #visitors == 0 then break end
     popped = popped + #visitors
     local scores = redis_call('ZMSCORE', DUE, unpack(visitors))
@@ -42,6 +40,7 @@ local function call_next()
       if call(visitor, scores[i]) then
         free = free - 1
         tokens = tokens - 1
+        charge_line()
       end
     end
     if #visitors < most then break end

@@ -12,15 +12,10 @@ local function put(key, score, member)
 end
 
 local function flush()
-  if not next(pending) then return end
-  local waiting, due = pending[WAITING], pending[DUE]
-  local active, admitted, spent = pending[ACTIVE], pending[ADMITTED], pending[SPENT]
+  for key, members in pairs(pending) do
+    redis_call('ZADD', key, unpack(members))
+  end
   pending = {}
-  if waiting then redis_call('ZADD', WAITING, unpack(waiting)) end
-  if due then redis_call('ZADD', DUE, unpack(due)) end
-  if active then redis_call('ZADD', ACTIVE, unpack(active)) end
-  if admitted then redis_call('ZADD', ADMITTED, unpack(admitted)) end
-  if spent then redis_call('ZADD', SPENT, unpack(spent)) end
 end
 
 -- Every `step`th argument from the third on, or from another: the visitors of a batch.

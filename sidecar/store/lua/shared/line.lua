@@ -1,19 +1,31 @@
 -- @include "shared/due"
 -- @include "shared/wait"
+-- @include "shared/shown"
 -- Places in line.
 
--- max(now in µs, last + 1): strictly increasing, and exact in a double until the year 2255.
--- In a random room the order is drawn by the caller.
-local function next_order(draw)
-  if room.queueing_method == 'random' then return math.floor(draw * 2 ^ 50) end
-  stats.last_order = math.max(now * 1000, (stats.last_order or 0) + 1)
-  return stats.last_order
+-- A newcomer's order, and the arrival that it was made of. `draw` is in [0, 1).
+local function next_order(draw, class)
+  local drawn = math.floor(draw * DRAWS)
+  if phase == PREQUEUE then return drawn + bottom(FRONT), drawn end
+  local arrival = is_random and drawn or arrive_now()
+  return order_of(arrival, class), arrival
+end
+
+-- Whoever took a place in the pre-queue stays in its list, for all to check.
+local function note_drawn(visitor, order)
+  if not event_on or not is_drawn(order) then return end
+  if stats.drawn_from ~= event_begins then
+    redis_call('UNLINK', DRAWN)
+    stats.drawn_from = event_begins
+  end
+  redis_call('ZADD', DRAWN, 'NX', int(order), visitor)
 end
 
 -- Somebody is back at a place that was taken at `joined` (ms; nil where unknown). The caller
 -- notes in `due` when the next heartbeat is expected.
 local function join(visitor, order, why, joined)
-  put(WAITING, int(order), visitor)
+  put_in_line(visitor, tonumber(order), (joined or now) * 1000)
+  note_drawn(visitor, tonumber(order))
   event('joined', visitor, why, 'order', int(order), 'joined', int(joined or now))
 end
 
@@ -24,6 +36,12 @@ local NEAR_THE_DOOR = 5
 -- quarter is added at random so that those who came together do not poll together.
 local function refresh_ms(ahead, wait, jitter)
   local refresh
+  -- All in a pre-queue want to know their place when it opens: so many at a time as replicas bear.
+  local till_opening = phase == PREQUEUE and event_on.opens_at - now
+  if till_opening and till_opening < math.min(48000, timeout_ms / 4) then
+    local spread = math.min(20000, timeout_ms / 4, 2000 + redis_call('ZCARD', WAITING) / 5)
+    return math.floor(math.max(1000, till_opening + jitter * spread))
+  end
   if room.heartbeat_interval then
     refresh = room.heartbeat_interval * 1000
   else

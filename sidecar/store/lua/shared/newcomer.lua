@@ -4,11 +4,13 @@
 
 -- How many wait and are inside, and the last order in line, as the newcomers change them.
 local waiting, active = redis_call('ZCARD', WAITING), redis_call('ZCARD', ACTIVE)
-local last = tonumber(redis_call('ZRANGE', WAITING, -1, -1, 'WITHSCORES')[2] or -1)
+local last = tonumber(redis_call('ZRANGE', WAITING, -1, -1, 'WITHSCORES')[2] or -2 ^ 60)
 
 -- How many are ahead of a newcomer who has just taken this place.
 local function newcomer_rank(visitor, order)
   waiting = waiting + 1
+  local line = lengths and line_of(order)
+  if line then lengths[line] = lengths[line] + 1 end
   if order > last then
     last = order
     return waiting - 1
@@ -18,25 +20,35 @@ local function newcomer_rank(visitor, order)
 end
 
 -- Nobody holds a place for longer than claim_window without a poll: ask in half of it.
-local function wait_here(order, ahead, draw)
-  local wait = wait_ms(ahead)
-  local refresh = math.min(refresh_ms(ahead, wait, draw), math.floor(claim_ms / 2))
-  return waiting_reply(int(order), ahead, refresh, wait, 0)
+local function wait_here(visitor, order, rank, draw, class)
+  local place = shown(visitor, tonumber(order), rank)
+  local wait = wait_ms(place[2])
+  local refresh = math.min(refresh_ms(place[2], wait, draw), math.floor(claim_ms / 2))
+  return waiting_reply(int(order), place, refresh, wait, 0, class), place[1]
+end
+
+-- The class to give: none that the room does not know, none in a pre-queue, where all are equal;
+-- and what was granted once is given once.
+local function granted(class, grant, expires)
+  if not classes[class] or phase == PREQUEUE then return '' end
+  if grant ~= '' and redis_call('ZADD', GRANTS, 'NX', expires, grant) == 0 then return '' end
+  return class
 end
 
 -- Whoever waits after a call could not be called, so a newcomer is admitted at once only
 -- where nobody does.
-local function enter(visitor, draw, address)
+local function enter(visitor, draw, address, class, grant, expires)
+  if phase == CLOSED then return refused_reply(REJECTED, 60000) end
   if is_hoarding(address) then
     count('refused_address')
     return refused_reply(FULL, refresh_ms(waiting, wait_ms(waiting), draw))
   end
-  local order = next_order(draw)
-  if waiting == 0 and not room.queue_all and not is_recovering()
+  if waiting == 0 and phase == OPEN and not room.queue_all and not is_recovering()
     and active < room.total_active_users and rate_tokens() >= 1 then
     spend_token()
     active = active + 1
     note_address(address, visitor)
+    local order = next_order(draw, '')
     event('admitted', visitor, 'at_once', 'order', int(order))
     return admitted_reply(order, now, admit(visitor, now))
   end
@@ -48,10 +60,14 @@ local function enter(visitor, draw, address)
     count('refused_full')
     return refused_reply(FULL, refresh_ms(waiting, wait_ms(waiting), draw))
   end
-  put(WAITING, int(order), visitor)
-  local ahead = newcomer_rank(visitor, order)
-  event('joined', visitor, 'new', 'order', int(order), 'position', ahead + 1)
+  class = granted(class, grant, expires)
+  local order, arrival = next_order(draw, class)
+  put_in_line(visitor, order, arrival)
+  note_drawn(visitor, order)
   note_address(address, visitor)
   put(DUE, unpolled_score(), visitor)
-  return wait_here(order, ahead, draw)
+  local reply, ahead = wait_here(visitor, order, newcomer_rank(visitor, order), draw, class)
+  event('joined', visitor, 'new', 'order', int(order), 'position', ahead + 1,
+    unpack(class ~= '' and {'class', class} or {}))
+  return reply
 end

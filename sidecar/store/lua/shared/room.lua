@@ -1,6 +1,7 @@
 -- What every room script starts with.
 -- KEYS  1 waiting  2 due  3 active  4 admitted  5 revoked  6 spent  7 addresses
 --       8 replicas  9 polls  10 config  11 stats  12 events  13 log  14 minutes
+--       15 arrivals  16 drawn  17 grants  18 moved
 --       (names and types: store/keys.py)
 -- ARGV  1 now in ms, or '' for the store's own time (tests override it)
 --       2 the room's settings from the file, JSON; the config hash overrides them. With
@@ -9,6 +10,7 @@ local WAITING, DUE, ACTIVE, ADMITTED, REVOKED = KEYS[1], KEYS[2], KEYS[3], KEYS[
 local SPENT, ADDRESSES, REPLICAS, POLLS = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local CONFIG, STATS, EVENTS = KEYS[10], KEYS[11], KEYS[12]
 local LOG, MINUTES = KEYS[13], KEYS[14]
+local ARRIVALS, DRAWN, GRANTS, MOVED = KEYS[15], KEYS[16], KEYS[17], KEYS[18]
 
 local redis_call = redis.call
 -- The most members that one loop of a script touches; what is left is the next script's.
@@ -49,6 +51,7 @@ local session_ms = whole_ms(room.session_duration)
 local claim_ms = whole_ms(room.claim_window)
 local timeout_ms = whole_ms(room.heartbeat_timeout)
 
+-- @include "shared/events"
 -- @include "shared/later"
 -- @include "shared/stats"
 -- @include "shared/recovery"

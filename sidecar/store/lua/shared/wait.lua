@@ -60,7 +60,7 @@ end
 
 -- The wait of somebody with `ahead` people before them, ms; nil if it cannot be known.
 local function wait_ms(ahead)
-  if room.queue_all or room.total_active_users < 1 then return nil end
+  if room.queue_all or phase ~= OPEN or room.total_active_users < 1 then return nil end
   if not pace then find_pace() end
   local calls, first_ms = ahead * pace.alive + 1, pace.opening_ms
   if first_ms > 0 then

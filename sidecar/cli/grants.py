@@ -1,0 +1,87 @@
+"""waitroom grant: make grants, which give their bearers a class."""
+
+from __future__ import annotations
+
+import time
+from urllib.parse import urlsplit
+
+import click
+
+from sidecar.base.errors import ConfigError
+from sidecar.base.fields import parse_duration
+from sidecar.base.grants import PARAMETER, Grant, Grants, expiry, new_id
+from sidecar.cli.common import CONFIG, fail, load_settings
+
+MAX_COUNT = 1_000_000
+
+
+def _seconds(_context: click.Context, _option: click.Parameter, text: str) -> float:
+    try:
+        return float(str(parse_duration(text)))  # of text it is a number, which its type hides
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _page(_context: click.Context, _option: click.Parameter, url: str | None) -> str | None:
+    try:
+        parts = urlsplit(url or "")
+        is_page = parts.scheme in {"http", "https"} and parts.hostname is not None
+    except ValueError:
+        is_page = False
+    if url is not None and not is_page:
+        raise click.BadParameter("write a whole address, such as https://shop.example/sale")
+    return url
+
+
+@click.command()
+@click.argument("room")
+@click.argument("class_name", metavar="CLASS")
+@CONFIG
+@click.option("--expires", "life_s", default="1d", show_default=True, callback=_seconds,
+              metavar="DURATION", help="Such as 2h; at most 366d.")  # fmt: skip
+@click.option("--once", is_flag=True, help="Each gives the class to one visitor only.")
+@click.option("--id", "id_", metavar="ID",
+              help="The same for one grant, by an id of yours, such as an order's.")  # fmt: skip
+@click.option("--count", default=1, show_default=True, type=click.IntRange(1, MAX_COUNT),
+              help="How many; more than one only with --once.")  # fmt: skip
+@click.option("--url", callback=_page, metavar="URL", help="Print links to this page.")
+def grant(  # noqa: PLR0913, PLR0917 - one for each option
+    room: str, class_name: str, path: str | None, life_s: float, once: bool, id_: str | None,
+    count: int, url: str | None,
+) -> None:  # fmt: skip
+    """Print grants: whoever brings one gets a class of a room, if they have to wait.
+
+    A page is asked for with waitroom_grant=GRANT among its parameters; --url makes such links.
+    Needs no replica: the settings name the class and the keys.
+    """
+    settings = load_settings(path)
+    if room not in settings.rooms:
+        raise click.UsageError(f"no room is named {room!r}")
+    classes = settings.rooms[room].classes
+    if class_name not in classes:
+        raise click.UsageError(
+            f"no class of {room} is named {class_name!r}; "
+            f"the settings name {', '.join(classes) or 'none'}"
+        )
+    if id_ == "":
+        raise click.UsageError("--id: it is empty, and everybody could use the grant")
+    if once and id_ is not None:
+        raise click.UsageError("--id and --once: an id is for one visitor already")
+    if count > 1 and not once:
+        raise click.UsageError("--count: all would be the same; say --once too")
+    ids = [new_id() for _ in range(count)] if once else [id_ or ""]
+    grants = Grants(room, settings.keys_of_grants)
+    try:
+        expires_s = expiry(life_s, int(time.time() * 1000))
+        for each in ids:
+            text = grants.sign(Grant(class_name, expires_s, each))
+            click.echo(text if url is None else link(url, text))
+    except ConfigError as error:
+        fail(error.problems)
+
+
+def link(url: str, grant: str) -> str:
+    """The address with the grant among its parameters."""
+    parts = urlsplit(url)
+    query = f"{parts.query}&{PARAMETER}={grant}" if parts.query else f"{PARAMETER}={grant}"
+    return parts._replace(path=parts.path or "/", query=query).geturl()

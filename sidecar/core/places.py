@@ -1,0 +1,78 @@
+"""Which class a newcomer asks for, and the order that a ticket of a pre-queue is worth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sidecar.base.draw import LOT_BITS
+from sidecar.base.model import ORDER_BAND
+from sidecar.store.rooms import NO_CLAIM, Claim
+
+if TYPE_CHECKING:
+    from sidecar.base.events import RoomEvent
+    from sidecar.base.model import Ticket
+    from sidecar.base.rooms import RoomSettings
+    from sidecar.core.bearer import Bearer
+    from sidecar.core.draw import Draws
+    from sidecar.store.rooms import RoomStore
+
+#: The lowest order of a drawn place (lua/shared/order.lua: the front band).
+FIRST_DRAWN = -4 * ORDER_BAND
+#: The pre-queue is over by the store's clock, of which ours may be that far ahead.
+_CLOCKS_APART_MS = 2_000
+
+
+def claim_of(bearer: Bearer) -> Claim:
+    """What nginx says goes before what a grant says."""
+    if bearer.class_name:
+        return Claim(bearer.class_name)
+    grant = bearer.grant
+    return Claim(grant.class_name, grant.id, grant.expires_s * 1000) if grant else NO_CLAIM
+
+
+async def graded(ticket: Ticket, claim: Claim, settings: RoomSettings, store: RoomStore) -> Ticket:
+    """The ticket with a class that was claimed since it was given. It is asked for once, unless the
+    grant was used up: then another one may come. Raises StoreError."""
+    name = claim.class_name
+    if name == ticket.class_name or name not in settings.classes:
+        return ticket
+    if await store.grade(ticket.visitor, claim) <= 0:
+        return ticket
+    return replace(ticket, class_name=name, signed_ms=0)
+
+
+def hidden_order(joined_ms: int) -> int:
+    """What the ticket says until the pre-queue is over: its bearer can read it."""
+    return joined_ms * 1000
+
+
+def lot_of_newcomer(
+    visitor: str, settings: RoomSettings, draws: Draws | None, now_ms: int
+) -> float | None:
+    """In [0, 1); None where no pre-queue is on or coming."""
+    event = _next(settings, now_ms)
+    if event is None or draws is None:
+        return None
+    lot = draws.lot(event, visitor)
+    return lot / (1 << LOT_BITS)
+
+
+def with_lot(ticket: Ticket, settings: RoomSettings, draws: Draws | None) -> Ticket:
+    """A ticket that does not say yet where its place was drawn, as the store knows it."""
+    if draws is None or ticket.order != hidden_order(ticket.joined_ms):
+        return ticket
+    for event in settings.events:
+        if event.prequeue_from is not None and (
+            event.prequeue_from <= ticket.joined_ms < event.opens_at
+        ):
+            return replace(ticket, order=FIRST_DRAWN + draws.lot(event, ticket.visitor))
+    return ticket
+
+
+def _next(settings: RoomSettings, now_ms: int) -> RoomEvent | None:
+    """The event in whose pre-queue somebody who comes now may find themselves."""
+    for event in sorted(settings.events, key=lambda event: event.begins_ms):
+        if now_ms < event.opens_at + _CLOCKS_APART_MS:
+            return event if event.prequeue_from is not None else None
+    return None

@@ -1,0 +1,54 @@
+-- Gives somebody in line another class, and so the order that they would have had with it.
+-- ARGV    3 visitor  4 class, '' for none  5 id of a grant that gives it once, or ''  6 when that
+--         expires, ms  7 the operator who says so; '' by a grant, which may take nobody back
+--         8 why, or ''
+-- RETURNS {now, position in line, new or as it was; 0: the visitor is not in line; -1: the grant
+--          was used; -2: the place is drawn, which has no class}
+-- EVENTS  graded, operator, called, expired
+-- @include "shared/room"
+-- @include "shared/expire"
+-- @include "shared/call"
+-- @include "shared/moved"
+measure_start()
+expire()
+local visitor, class, by = ARGV[3], ARGV[4], ARGV[7]
+
+-- The arrival that an order was made of: by its class's number, or as it is where it was moved.
+local function arrival_of(order)
+  local arrival = order - bottom(math.min(FRONT, math.max(0, -math.floor(order / BAND))))
+  for name, rules in pairs(classes) do
+    if number_of(name) == order % STEP then
+      local head_start = is_random and 0 or whole_ms(rules.head_start or 0) * 1000
+      arrival = arrival + head_start - number_of(name)
+    end
+  end
+  return math.floor(arrival / STEP) * STEP
+end
+
+local function grade()
+  local from = tonumber(redis_call('ZSCORE', WAITING, visitor) or nil)
+  if not from then return 0 end
+  if phase == PREQUEUE or is_drawn(from) then return -2 end
+  local order = order_of(arrival_of(from), class)
+  if by == '' then
+    if order >= from then return position_of(visitor) end
+    if ARGV[5] ~= '' and redis_call('ZADD', GRANTS, 'NX', ARGV[6], ARGV[5]) == 0 then return -1 end
+  end
+  if order == from then return position_of(visitor) end
+  for _ = 1, STEP do -- somebody who was moved may stand right there
+    if redis_call('ZCOUNT', WAITING, int(order), int(order)) == 0 then break end
+    order = order - 1
+  end
+  if is_by_arrival and line_of(order) ~= line_of(from) then
+    -- In the other line nobody's shown place grows.
+    redis_call('ZADD', ARRIVALS, int(shown_score(arrive_now(), order)), visitor)
+  end
+  local position = put_at(order, visitor, by, 'grade', from, ARGV[8])
+  event('graded', visitor, by == '' and 'grant' or 'operator', 'order', int(order), 'class', class)
+  return position
+end
+
+local graded = grade()
+call_next()
+finish()
+return {now, graded}

@@ -1,0 +1,21 @@
+-- What the room does now, by its events. Replicas know it by the same rule (base/events.py).
+-- OPEN: as ever. CLOSED: nobody takes a place, nobody is called. PREQUEUE: places are taken and
+-- drawn, nobody is called, nobody is told where they stand.
+local CLOSED, OPEN, PREQUEUE = 0, 1, 2
+local phase = OPEN
+-- The event that began last, from when on places are taken (ms).
+local event_on, event_begins = nil, -math.huge
+for _, one in ipairs(room.events or {}) do
+  local begins = one.prequeue_from or one.opens_at
+  if begins <= now and begins > event_begins then
+    event_on, event_begins = one, begins
+  end
+end
+if event_on and now < event_on.opens_at then
+  phase = PREQUEUE
+elseif event_on and now < (event_on.closes_at or math.huge) then
+  room.total_active_users = event_on.total_active_users or room.total_active_users
+  room.new_users_per_minute = event_on.new_users_per_minute or room.new_users_per_minute
+elseif room.events and #room.events > 0 and room.between_events ~= 'open' then
+  phase = CLOSED
+end

@@ -1,0 +1,136 @@
+"""What the scripts of lua/rooms reply, as types."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from sidecar.base.events import Phase
+from sidecar.base.model import Outcome, Standing
+from sidecar.store.translated import text
+
+#: The field of `stats` that says until when the shield is up.
+SHIELD = "shield_until_ms"
+#: As the scripts number them (lua/shared/events.lua).
+_PHASES = (Phase.CLOSED, Phase.OPEN, Phase.PREQUEUE)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A room as the store knows it at one moment."""
+
+    now_ms: int
+    waiting: int
+    active: int
+    #: Of the active: called, and not yet here.
+    provisional: int
+    epoch: int
+    revision: int
+    #: What somebody who came now would wait; None when unknown.
+    wait_ms: int | None
+    #: Settings changed at run time, by name.
+    overrides: dict[str, Any]
+    counters: dict[str, float]
+    #: visitor -> when it was revoked, ms
+    revoked: dict[str, int]
+    #: Until when some replica's shield is up, ms; 0 when none ever was.
+    shield_until_ms: int
+    #: When the room's first script ran in this store.
+    born_ms: int
+    #: When the last recovery began, and until when nobody is called; 0 when there was none.
+    recovery_ms: int
+    recovers_until_ms: int
+    #: As in Standing.
+    recovery_stage: int
+    #: How many replicas asked in the last seconds.
+    replicas: int
+    #: Events in the stream, and when the oldest of them happened (0: there is none).
+    events: int = 0
+    oldest_event_ms: int = 0
+    phase: Phase = Phase.OPEN
+    #: Of each of the room's lines: how many wait in it, and what a newcomer there would wait (None:
+    #: unknown).
+    lines: tuple[tuple[int, int | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep removed."""
+
+    waiting: int
+    sessions: int
+    revocations: int
+    called: int
+    more: bool
+
+
+def read_snapshot(reply: Any) -> Snapshot:
+    now, waiting, active, provisional, epoch, revision, wait, config, stats, *rest = reply
+    revoked, stage, recovers_until, replicas, events, oldest, phase, lines = rest
+    overrides = {
+        name: json.loads(value)
+        for name, value in _pairs(config)
+        if name not in {"epoch", "revision"}
+    }
+    counters = {name: float(value) for name, value in _pairs(stats)}
+    return Snapshot(
+        now_ms=now,
+        waiting=waiting,
+        active=active,
+        provisional=provisional,
+        epoch=epoch,
+        revision=revision,
+        wait_ms=None if wait < 0 else wait,
+        overrides=overrides,
+        shield_until_ms=int(counters.pop(SHIELD, 0)),
+        counters=counters,
+        revoked={name: int(float(value)) for name, value in _pairs(revoked)},
+        born_ms=int(counters["born"]),
+        recovery_ms=int(counters.get("recovery", 0)),
+        recovers_until_ms=recovers_until,
+        recovery_stage=stage,
+        replicas=replicas,
+        events=events,
+        oldest_event_ms=int(text(oldest).partition("-")[0] or 0),
+        phase=_PHASES[phase],
+        lines=tuple(
+            (people, None if wait < 0 else wait)
+            for people, wait in zip(lines[::2], lines[1::2], strict=True)
+        ),
+    )
+
+
+def read_standings(reply: Any) -> list[Standing]:
+    now, waiting, _active, epoch, stage, spread, phase, visitors = reply
+
+    def read(row: Any) -> Standing:
+        outcome, order, started, expires, ahead, refresh, wait, limited, *place = row
+        calls, line, line_waiting, classed = place
+        return Standing(
+            outcome=Outcome(outcome),
+            now_ms=now,
+            order=int(order),
+            started_ms=started,
+            expires_ms=expires,
+            ahead=ahead,
+            waiting=waiting,
+            refresh_ms=refresh,
+            wait_ms=None if wait < 0 else wait,
+            spread=spread / 1000,
+            limited_ms=limited,
+            epoch=epoch,
+            recovery_stage=stage,
+            phase=_PHASES[phase],
+            calls=calls,
+            line=None if line < 0 else line,
+            line_waiting=None if line < 0 else line_waiting,
+            is_classed=classed == 1,
+        )
+
+    return [read(row) for row in visitors]
+
+
+def _pairs(flat: list[Any]) -> list[tuple[str, str]]:
+    texts = [text(value) for value in flat]
+    return list(zip(texts[::2], texts[1::2], strict=True))

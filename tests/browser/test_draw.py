@@ -1,0 +1,97 @@
+"""A draw, as somebody follows it who wants to see for themselves."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+import urllib.request
+
+import pytest
+import redis
+from playwright.sync_api import expect
+
+from sidecar.base.draw import by_lot, commitment_to, lot, secret_of
+from sidecar.store.keys import room_key
+from tests.draws import HOUR, an_event, ids_of
+from tests.processes import wait_until
+from tests.site import SECRET, Site
+
+NOW = int(time.time() * 1000)
+#: In the pre-queue, which opens in an hour.
+EVENT = an_event(begins=NOW - HOUR, opens_at=NOW + HOUR, closes_at=None)
+
+
+def written(**changes) -> list[dict]:
+    return [EVENT.model_copy(update=changes).model_dump(exclude_none=True)]
+
+
+@pytest.fixture(scope="module")
+def site():
+    rooms = {
+        name: {"total_active_users": 1, "events": json.dumps(written())}
+        for name in ("shop", "rigged")
+    }
+    with Site(rooms=rooms) as site:
+        yield site
+
+
+def fill(site: Site, room: str, ids: list[str], *, ahead: str = "") -> list[str]:
+    """As the scripts do in a pre-queue; in the order of the lots. `ahead` was put at the head."""
+    secret = secret_of(SECRET, room, EVENT)
+    scores = {one: lot(secret, one) - 2**53 for one in ids}
+    with redis.Redis(unix_socket_path=str(site.redis_socket)) as store:
+        store.zadd(room_key(room, "drawn"), scores | ({ahead: -(2**53)} if ahead else {}))
+        store.hset(room_key(room, "stats"), "drawn_from", EVENT.begins_ms)
+    return by_lot(secret, ids)
+
+
+def open_it(site: Site, room: str) -> None:
+    """The opening is moved to before the test began."""
+    events = written(opens_at=NOW - 10_000)
+    site.admin("PATCH", f"/rooms/{room}", {"events": events})
+    wait_until(lambda: published(site, room)["count"] is not None, "the draw")
+
+
+def published(site: Site, room: str) -> dict:
+    with urllib.request.urlopen(f"{site.url}/_waitroom/{room}/draw", timeout=5) as answer:
+        return json.load(answer)
+
+
+def test_the_page_shows_the_commitment_and_then_checks_the_draw(site, visitor):
+    """Through nginx. Before the opening there is the commitment, which the browser remembers;
+    afterwards all is computed again, and the visitor's own place is told."""
+    order = fill(site, "shop", ids_of(random.Random(1), 60))
+    page = visitor()
+    address = f"{site.url}/_waitroom/shop/draw?id={order[41]}"
+    page.goto(address)
+    commitment = commitment_to(secret_of(SECRET, "shop", EVENT))
+    expect(page.locator("#commitment")).to_have_text(commitment)
+    expect(page.locator("#intro")).to_contain_text("Nothing is drawn yet")
+    expect(page.locator("#check")).to_be_hidden()
+    open_it(site, "shop")
+    page.reload()
+    expect(page.locator("#verdict")).to_have_text("All 60 places are as they were drawn.")
+    expect(page.locator("#mine")).to_have_text("42 of 60")
+    expect(page.locator("#checks li")).to_have_count(6)
+    expect(page.locator("#checks")).to_contain_text("the one that this browser saw")
+    expect(page.locator("#checks .wrong")).to_have_count(0)
+    page.reload()  # now the list is compared too
+    expect(page.locator("#checks li")).to_have_count(7)
+    assert page.problems == []
+
+
+def test_the_page_finds_a_draw_that_is_rigged(site, visitor):
+    """And names the first wrong place."""
+    ids = ids_of(random.Random(2), 60)
+    order = by_lot(secret_of(SECRET, "rigged", EVENT), ids)
+    fill(site, "rigged", [one for one in ids if one != order[30]], ahead=order[30])
+    open_it(site, "rigged")
+    page = visitor()
+    page.goto(f"{site.url}/_waitroom/rigged/draw?id={'x' * 22}")
+    expect(page.locator("#verdict")).to_contain_text("not as it was drawn")
+    expect(page.locator("#checks .wrong")).to_have_count(1)
+    said = f"Place 1 is told to be {order[30]}’s; by the lots it is {order[0]}’s."
+    expect(page.locator("#checks .wrong")).to_contain_text(said)
+    expect(page.locator("#mine")).to_contain_text("not in the list")
+    assert page.problems == []

@@ -1,0 +1,132 @@
+"""Who is next, as visitors see it: real browsers, real nginx, real store."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+
+import pytest
+import redis
+from playwright.sync_api import expect
+
+from sidecar.base.grants import Grant, sign
+from sidecar.store.keys import room_key
+from tests.browser.story import position
+from tests.processes import wait_until
+from tests.site import SECRET, Site, gated
+
+ROOMS = {
+    "vip": {
+        "total_active_users": 1,
+        "display": "order",
+        "classes": json.dumps({"vip": {"head_start": "5m"}}),
+    },
+    "sale": {"total_active_users": 0},
+    "small": {"total_active_users": 0, "max_waiting": 1},
+    "tail": {"total_active_users": 0, "rank_limit": 2000},
+}
+
+
+@pytest.fixture(scope="module")
+def site():
+    locations = "".join(gated(f"/page/{room}", room=room) for room in ROOMS)
+    with Site(rooms=ROOMS, locations=locations) as site:
+        yield site
+
+
+def granted(room, *, key=SECRET):
+    return sign(key, room, Grant("vip", int(time.time()) + 600))
+
+
+def test_a_grant_link_takes_a_visitor_ahead(site, visitor):
+    """Of one who came before; a forged one takes nobody anywhere, and who is passed sees it."""
+    inside, first, forger, guest = visitor(), visitor(), visitor(), visitor()
+    inside.goto(f"{site.url}/page/vip")
+    expect(inside.locator("h1")).to_have_text("Inside")
+    first.goto(f"{site.url}/page/vip")
+    expect(position(first)).to_have_text("1")
+    forged = granted("vip", key="of somebody else, of somebody else")
+    forger.goto(f"{site.url}/page/vip?waitroom_grant={forged}")
+    expect(position(forger)).to_have_text("2")
+    link = f"{site.url}/page/vip/ticket?colour=red&waitroom_grant={granted('vip')}"
+    guest.goto(link)
+    expect(position(guest)).to_have_text("1")
+    expect(position(first)).to_have_text("2")
+    expect(position(forger)).to_have_text("3")
+
+    site.admin("PATCH", "/rooms/vip", {"total_active_users": 2})
+    expect(guest.locator("h1")).to_have_text("Inside")
+    assert guest.url == link
+    expect(position(first)).to_have_text("1")
+    assert [page.problems for page in (first, forger, guest)] == [[], [], []]
+
+
+def test_the_countdown_opens_by_itself(site, visitor):
+    """Closed, with a countdown; the pre-queue, without a position; a place by lot, another for
+    each: nobody touches anything, with JavaScript or without."""
+    pages = [visitor(), visitor(), visitor(java_script_enabled=False)]
+    now = time.time()
+    event = {
+        "name": "sale",
+        "prequeue_from": iso(now + 6),
+        "opens_at": iso(now + 12),
+    }
+    site.admin("PATCH", "/rooms/sale", {"events": [event]})
+    for page in pages:
+        page.goto(f"{site.url}/page/sale")
+        expect(page.locator("h1")).to_contain_text("Opens ")
+    expect(pages[0].locator("#left")).to_contain_text("00")
+    assert site.room("sale")["waiting"] == 0
+    for page in pages:
+        expect(page.locator("h1")).to_have_text("You are in the pre-queue")
+        expect(position(page)).to_be_hidden()
+    for page in pages:
+        expect(page.locator("h1")).to_have_text("You are in line")
+    assert sorted(position(page).inner_text() for page in pages) == ["1", "2", "3"]
+    assert [page.problems for page in pages] == [[], [], []]
+
+
+def iso(seconds):
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def test_a_full_line(site, visitor):
+    """Says so, and takes the place of whoever leaves."""
+    first, second = visitor(), visitor()
+    first.goto(f"{site.url}/page/small")
+    expect(position(first)).to_have_text("1")
+    second.goto(f"{site.url}/page/small")
+    expect(second.locator("h1")).to_have_text("The line is full right now")
+    expect(second.locator("#intro")).to_contain_text("tries again by itself")
+    first.get_by_role("button", name="Leave the line").click()
+    expect(second.locator("h1")).to_have_text("You are in line")
+    expect(position(second)).to_have_text("1")
+
+
+def test_far_back_in_a_long_line(site, visitor):
+    """2,000+, with JavaScript and without; when some have left, the position."""
+    waiting, due = room_key("tail", "waiting"), room_key("tail", "due")
+    crowd = [f"{number:022}" for number in range(2001)]
+    with redis.Redis(unix_socket_path=str(site.redis_socket)) as store:
+        store.zadd(waiting, {each: number for number, each in enumerate(crowd)})
+        store.zadd(due, dict.fromkeys(crowd, (time.time() + 3600) * 1000))
+        page, plain = visitor(), visitor(java_script_enabled=False)
+        page.goto(f"{site.url}/page/tail")
+        expect(position(page)).to_have_text("2,000+")
+        expect(page.locator("#waiting")).to_have_text("2,002")
+        expect(page.locator("progress")).to_be_hidden()
+        plain.goto(f"{site.url}/page/tail")
+        expect(position(plain)).to_have_text("2000+")
+        store.zrem(waiting, *crowd[:2000])
+        store.zrem(due, *crowd[:2000])
+    wait_until(lambda: told_again(page) == "2", "the position")  # nginx keeps a status for a moment
+    expect(page.locator("progress")).to_be_visible()
+
+
+def told_again(page):
+    """The position after a reload."""
+    with page.expect_response("**/status"):
+        page.reload()
+    expect(page.locator("#updated")).not_to_be_empty()
+    return position(page).inner_text()

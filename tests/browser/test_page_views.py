@@ -1,0 +1,316 @@
+"""What the waiting page makes of what it is told: a real browser; the answers, and the time, are
+made up here."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from playwright.sync_api import expect
+
+from sidecar.web.page import LANGUAGES
+from tests.site import ROOT
+
+URL = "http://site.test"
+#: The server's time when a page is opened. The browser's own clock is years behind.
+SERVER = datetime(2026, 11, 30, 9, 0, tzinfo=UTC)
+BROWSER = datetime(2024, 2, 29, 12, 0, tzinfo=UTC)
+TYPES = {
+    "css": "text/css",
+    "js": "text/javascript",
+    "svg": "image/svg+xml",
+    "json": "application/json",
+}
+ECHO = re.compile(
+    r'<!--# echo var="waitroom_(\w+)" default="([^"]*)" -->|<!--# echo .*?"([^"]*)" -->'
+)
+NOWHERE = {"position": None, "ahead": None, "wait_seconds": None}
+
+
+class Told:
+    """A page, and what its questions are answered: `state` and whatever else differs from
+    somebody in line. `asked` has the questions, without those for files."""
+
+    def __init__(self, page, *, server=SERVER):
+        self.page = page
+        self.server = server
+        self.asked = []
+        self.answer = {}
+        self.next = "/"
+        page.clock.install(time=BROWSER)
+        page.clock.pause_at(BROWSER + timedelta(seconds=1))
+        page.route(f"{URL}/**", self._reply)
+
+    def open(self, path="/page", **answer):
+        self.answer = answer
+        self.page.goto(URL + path)
+        return self.page
+
+    def forward(self, seconds, **answer):
+        """Turns both clocks. Whoever asks meanwhile is told `answer`, or as before, and that it is
+        as late as it will be then."""
+        self.answer = answer or self.answer
+        self.server += timedelta(seconds=seconds)
+        self.page.clock.run_for(round(seconds * 1000))
+
+    def again(self, **answer):
+        """Has the page ask at once, as when it is come back to."""
+        self.answer = answer
+        with self.page.expect_response("**/status"):
+            self.page.evaluate(
+                "dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))"
+            )
+
+    def document(self):
+        return {
+            "state": "waiting", "visitor": "v" * 22, "position": 17, "position_above": None,
+            "line": None, "waiting": 240, "ahead": 16, "wait_seconds": 300,
+            "wait_seconds_low": None, "wait_seconds_high": None,
+            "joined_at": iso(SERVER), "updated_at": iso(self.server), "refresh_after_seconds": 30,
+            "message": None, "room": "shop", "phase": "open", "event": None,
+            "prequeue_from": None, "opens_at": None, "closes_at": None, **self.answer,
+        }  # fmt: skip
+
+    def _reply(self, route):
+        path = route.request.url.removeprefix(URL)
+        if path.startswith("/_waitroom/static/"):
+            name = path.removeprefix("/_waitroom/")
+            file = ROOT / "static" / name.removeprefix("static/")
+            route.fulfill(body=file.read_bytes(), content_type=TYPES[name.rsplit(".")[-1]])
+        elif re.match(r"/_waitroom/shop/\w", path):
+            self.asked.append(path.removeprefix("/_waitroom/shop/"))
+            route.fulfill(body=json.dumps(self.document()), content_type="application/json")
+        else:
+            # As nginx answers, which knows the room and where to go on to.
+            said = {"room": "shop", "next": self.next}
+            text = (ROOT / "static" / "waiting.html").read_text(encoding="utf-8")
+            body = ECHO.sub(lambda m: said.get(m[1], m[2] or m[3] or ""), text)
+            route.fulfill(body=body, content_type="text/html; charset=utf-8")
+
+
+def iso(moment):
+    return moment.isoformat(timespec="milliseconds")
+
+
+def closed(opens_at, prequeue_from=None, **more):
+    return {
+        "state": "closed", "phase": "closed", "joined_at": None, **NOWHERE, "event": "sale",
+        "opens_at": iso(opens_at), "prequeue_from": prequeue_from and iso(prequeue_from),
+        "refresh_after_seconds": 60, **more,
+    }  # fmt: skip
+
+
+def prequeue(opens_at):
+    return {"phase": "prequeue", **NOWHERE, "event": "sale", "opens_at": iso(opens_at)}
+
+
+@pytest.fixture
+def told(visitor):
+    def make(**options):
+        server = options.pop("server", SERVER)
+        return Told(visitor(timezone_id="Europe/Zurich", **options), server=server)
+
+    return make
+
+
+def countdown(page):
+    """The figures that are shown."""
+    return page.locator("#left > :not([hidden]) b")
+
+
+def test_the_countdown_goes_by_the_servers_time(told):
+    """Days to seconds, though the browser's clock is years behind; each second, in place, and
+    without a word to screen readers; the date is the visitor's own."""
+    site = told()
+    page = site.open(**closed(SERVER + timedelta(days=1, hours=2, minutes=3, seconds=4)))
+    expect(page.locator("h1")).to_have_text("Opens on 1 December")
+    expect(page).to_have_title("Opens on 1 December – Waitroom")
+    expect(page.locator("#when")).to_have_text("Tuesday, 1 December 2026 at 12:03 CET")
+    expect(countdown(page)).to_have_text(["01", "02", "03", "04"])
+    expect(page.get_by_role("timer", name="Opens in")).to_be_visible()
+    boxes = [cell.bounding_box() for cell in countdown(page).all()]
+    heard = page.locator("#live").text_content()
+    site.forward(5.5)
+    expect(countdown(page)).to_have_text(["01", "02", "02", "59"])
+    assert [cell.bounding_box() for cell in countdown(page).all()] == boxes
+    assert page.locator("#live").text_content() == heard == "Opens on 1 December"
+    assert site.asked == ["status"]
+    assert page.problems == []
+
+
+def test_a_change_of_clocks_before_the_opening(told):
+    """The night that is an hour shorter is an hour shorter, and the opening is when their clock
+    will show it."""
+    server = datetime(2026, 3, 28, 12, 0, tzinfo=UTC)  # 13:00 in Zurich
+    page = told(server=server).open(**closed(datetime(2026, 3, 29, 8, 0, tzinfo=UTC)))
+    expect(page.locator("#when")).to_have_text("Sunday, 29 March 2026 at 10:00 CEST")
+    expect(countdown(page)).to_have_text(["20", "00", "00"])
+
+
+def test_it_opens_by_itself_and_asks_little(told):
+    """While it is closed a status a minute; where the pre-queue begins before the next, a place is
+    asked for then, and no sooner."""
+    site = told()
+    begins, opens = SERVER + timedelta(seconds=100), SERVER + timedelta(seconds=400)
+    page = site.open(**closed(opens, begins))
+    expect(page.locator("h1")).to_have_text("Opens at 10:06")
+    expect(page.locator("#when")).to_contain_text("Pre-queue from 10:01")
+    expect(page.locator("#intro")).to_contain_text("carries on by itself")
+    page.get_by_role("button").first.wait_for(state="hidden")
+    site.forward(59)
+    assert site.asked == ["status"]
+    with page.expect_response("**/status"):
+        site.forward(1, **closed(opens, begins, refresh_after_seconds=42))
+    site.forward(41, **prequeue(opens))
+    assert site.asked == ["status", "status"]
+    with page.expect_response("**/join"):
+        site.forward(2)
+    expect(page.locator("h1")).to_have_text("You are in the pre-queue")
+    expect(page.locator("#live")).to_have_text("You are in the pre-queue")
+    assert site.asked == ["status", "status", "join"]
+    assert page.problems == []
+
+
+def test_the_prequeue_tells_no_place(told):
+    """It says that lots are drawn, and when; how many are there, and no position and no wait;
+    after the opening the place that was drawn."""
+    site = told()
+    opens = SERVER + timedelta(seconds=25)
+    page = site.open(**prequeue(opens))
+    expect(page.locator("#intro")).to_have_text(
+        "When it opens (10:00), everyone here gets a place by lot. It makes no difference when you "
+        "came. Keep this page open."
+    )
+    expect(countdown(page)).to_have_text(["00", "00", "25"])
+    expect(page.locator("#waiting")).to_have_text("240")
+    for hidden in ("#place", "#time", "progress"):
+        expect(page.locator(hidden)).to_be_hidden()
+    expect(page.get_by_role("button", name="Leave the line")).to_be_visible()
+    expect(page).to_have_title("You are in the pre-queue – Waitroom")
+    with page.expect_response("**/status"):
+        site.forward(32, position=42, ahead=41, event="sale", opens_at=iso(opens))
+    expect(page.locator("h1")).to_have_text("You are in line")
+    expect(page.locator("#position")).to_have_text("42")
+    expect(page.locator("#live")).to_contain_text("Your position: 42")
+    expect(page.locator("#clock")).to_be_hidden()
+    assert page.locator("progress").evaluate("bar => [bar.value, bar.max]") == [1, 43]
+
+
+def test_a_countdown_that_is_over_waits_for_the_server(told):
+    """It stands at zero until the page is told more."""
+    site = told()
+    page = site.open(**prequeue(SERVER + timedelta(seconds=3)))
+    expect(countdown(page)).to_have_text(["00", "00", "03"])
+    site.forward(8)
+    expect(countdown(page)).to_have_text(["00", "00", "00"])
+    expect(page.locator("h1")).to_have_text("You are in the pre-queue")
+
+
+def test_closed_for_good(told):
+    """Nothing is coming, or the room refuses all: no countdown, whatever event is on."""
+    site = told()
+    page = site.open(state="closed", phase="closed", joined_at=None, **NOWHERE)
+    expect(page.locator("h1")).to_have_text("The line is closed to newcomers")
+    expect(page.locator("#clock")).to_be_hidden()
+    with page.expect_response("**/status"):
+        site.forward(40, state="closed", **NOWHERE, event="sale", opens_at=iso(SERVER))
+    expect(page.locator("h1")).to_have_text("The line is closed to newcomers")
+    expect(page.locator("#clock")).to_be_hidden()
+    assert page.problems == []
+
+
+@pytest.mark.parametrize(("language", "shown"), [("en-GB", "2,000+"), ("de-DE", "2.000+")])
+def test_above_the_rank_limit(told, language, shown):
+    """As their language writes numbers; without a bar, which would have no end; in the title and,
+    in words, for screen readers; then the position itself."""
+    site = told(locale=language)
+    page = site.open(position=None, ahead=None, position_above=2000, waiting=12_345)
+    expect(page.locator("#position")).to_have_text(shown)
+    expect(page).to_have_title(re.compile(re.escape(f"({shown}) ")))
+    expect(page.locator("#lane")).to_be_hidden()
+    heard = {"en-GB": "Your position: more than 2,000", "de-DE": "Ihre Position: mehr als 2.000"}
+    expect(page.locator("#live")).to_have_text(heard[language])
+    with page.expect_response("**/status"):
+        site.forward(35, position=1999, ahead=1998)
+    expect(page.locator("#position")).to_have_text(re.compile(r"^1\D999$"))
+    expect(page.locator("#lane")).to_be_visible()
+
+
+def test_the_own_line(told):
+    """Is named where the room has several."""
+    site = told()
+    page = site.open(line="channel")
+    expect(page.locator("#line")).to_have_text("Your line: channel")
+    with page.expect_response("**/status"):
+        site.forward(35, line=None)
+    expect(page.locator("#line")).to_be_hidden()
+
+
+def test_a_full_line_is_tried_again(told):
+    """The page says so; it asks for a place when it was told to, and no sooner."""
+    site = told()
+    page = site.open(state="full", joined_at=None, **NOWHERE)
+    expect(page.locator("h1")).to_have_text("The line is full right now")
+    expect(page.locator("#intro")).to_contain_text("tries again by itself until you have a place")
+    expect(page.get_by_role("button", name="Leave the line")).to_be_hidden()
+    site.forward(29)
+    assert site.asked == ["status"]
+    with page.expect_response("**/join"):
+        site.forward(3, position=240, ahead=239)
+    expect(page.locator("#position")).to_have_text("240")
+    assert site.asked == ["status", "join"]
+
+
+GRANT = "vip.1790000000.once-1." + "0af" * 21 + "0"
+
+
+@pytest.mark.parametrize(
+    ("address", "on", "asked"),
+    [
+        (f"/page?a=1&waitroom_grant={GRANT}&b=2", "/", f"join?waitroom_grant={GRANT}"),
+        (f"/_waitroom/shop/?next=/page?waitroom_grant={GRANT}", f"/page?waitroom_grant={GRANT}",
+         f"join?waitroom_grant={GRANT}"),
+        ("/_waitroom/shop/", f"/page?a&waitroom_grant={GRANT}", f"join?waitroom_grant={GRANT}"),
+        ("/page?waitroom_grant=%22%3E&x=1", "/", "join"),
+    ],
+)  # fmt: skip
+def test_a_grant_is_passed_on(told, address, on, asked):
+    """Of the page's own address, or of the one that it leads to; only where it takes a place."""
+    site = told()
+    site.next = on
+    page = site.open(address, state="not_queued", refresh_after_seconds=1, **NOWHERE)
+    expect(page.locator("#updated")).to_be_empty()  # nothing is shown of a place yet to be taken
+    with page.expect_response("**/join*"):
+        site.forward(2, position=1, ahead=0)
+    expect(page.locator("#position")).to_have_text("1")
+    assert site.asked == ["status", asked]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_view_in_every_language(told, language):
+    """Each has its words, and fits on the narrowest phone."""
+    site = told(locale=language, viewport={"width": 320, "height": 640}, color_scheme="dark")
+    opens = SERVER + timedelta(days=123, hours=4)
+    page = site.open()
+    heading = page.locator("h1")
+    expect(page.locator("#updated")).not_to_be_empty()
+    headings = {heading.inner_text()}
+    for answer in (
+        closed(opens, opens - timedelta(hours=1)),
+        prequeue(opens),
+        {"state": "full", **NOWHERE},
+        closed(SERVER + timedelta(hours=1), SERVER + timedelta(minutes=30)),
+        {"state": "closed", **NOWHERE},
+        {"position": None, "position_above": 2_000_000, "line": "channel", "waiting": 3_000_000},
+    ):
+        before = heading.inner_text()
+        site.again(**answer)
+        expect(heading).not_to_have_text(before)
+        text = page.locator("main").inner_text()
+        assert not re.search(r"[{}]|undefined|null|NaN|Invalid", text), text
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), text
+        headings.add(heading.inner_text())
+    assert len(headings) == 6
+    assert page.problems == []
