@@ -228,7 +228,10 @@ def problems_in(error: ValidationError) -> list[str]:
             text = "there is no such setting"
         elif problem["type"] == "missing":
             text = "is needed"
-        elif not isinstance(problem["input"], dict) and name.split(".")[0] not in _HIDDEN:
+        elif (
+            not isinstance(problem["input"], dict | list | tuple)
+            and name.split(".")[0] not in _HIDDEN
+        ):
             text += f" (got {problem['input']!r})"
         lines += [f"{name}: {line}" if name else line for line in text.split("\n")]
     return lines

@@ -19,7 +19,7 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.metrics_core import CounterMetricFamily
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from sidecar import __version__
@@ -85,6 +85,36 @@ class StoreCounters(Collector):
             yield family
 
 
+class LineGauges(Collector):
+    """Each line's length and wait, as last heard; of a line that is gone nothing is told."""
+
+    def __init__(self) -> None:
+        self._rooms: dict[str, Mapping[str, tuple[int, float | None]]] = {}
+
+    def learn(self, room: str, lines: Mapping[str, tuple[int, float | None]]) -> None:
+        """By the line's name: how many wait in it, and what a newcomer would wait (seconds)."""
+        self._rooms[room] = lines
+
+    def forget(self, room: str) -> None:
+        self._rooms.pop(room, None)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        labels = ["room", "line"]
+        waiting = GaugeMetricFamily("waitroom_line_waiting", "Visitors in a line.", labels=labels)
+        wait = GaugeMetricFamily(
+            "waitroom_line_wait_estimate_seconds",
+            "What somebody who came to a line now would wait; absent while nobody knows.",
+            labels=labels,
+        )
+        for room, lines in self._rooms.items():
+            for line, (people, seconds) in lines.items():
+                waiting.add_metric([room, line], people)
+                if seconds is not None:
+                    wait.add_metric([room, line], seconds)
+        yield waiting
+        yield wait
+
+
 def absent(gauge: Gauge, room: str) -> None:
     """The room's value is gone until it is set again, which says more than a wrong one."""
     with contextlib.suppress(KeyError):  # older libraries mind where it is gone already
@@ -127,6 +157,8 @@ class Metrics:
             "waitroom_wait_estimate_seconds",
             "What somebody who came now would wait; absent while nobody knows.",
         )
+        self.lines = LineGauges()
+        self.registry.register(self.lines)
         self.shield_up = self._gauge(
             "waitroom_shield_up", "1 while newcomers come too fast and join from the page, else 0."
         )
@@ -152,6 +184,12 @@ class Metrics:
         self.suspended = self._gauge(
             "waitroom_suspended",
             "1 while everybody passes, uncounted (suspended, or passthrough), else 0.",
+        )
+
+        self.phase = self._gauge(
+            "waitroom_phase",
+            "What the room's events say. 0: open, and where there are none; 1: in a pre-queue, "
+            "places are taken and nobody is called; 2: closed.",
         )
 
         self.swept = self._counter("waitroom_swept", "Removed by this replica's sweeps.", "kind")
@@ -244,6 +282,7 @@ class Metrics:
             self.replicas,
         ):
             absent(gauge, room)
+        self.lines.forget(room)
 
     def text(self) -> bytes:
         return generate_latest(self.registry)

@@ -55,6 +55,10 @@ def _site(value: str) -> str:
     return value.rstrip("/")
 
 
+#: Of an event.
+_NOT_OF_EVENTS = {"name", "message", "timezone"}
+
+
 class RoomSettings(BaseModel):
     """One room. Durations are in seconds; text such as "5m" is understood."""
 
@@ -138,6 +142,9 @@ class RoomSettings(BaseModel):
         """The settings as the scripts read them: JSON, unset ones left out. `events_kept`: about
         how many events the room's stream holds at most."""
         values = self.model_dump(exclude_none=True, exclude=_NOT_FOR_SCRIPTS)
+        for event in values["events"]:
+            for name in _NOT_OF_EVENTS & event.keys():
+                del event[name]
         for name in ("lines", "classes", "events"):
             if not values[name]:
                 del values[name]
@@ -164,10 +171,12 @@ class RoomSettings(BaseModel):
             return (self.changed(overrides) if overrides else self), []
         except ConfigError as error:
             problems = error.problems
-        settings = self
-        for name, value in overrides.items():
-            with contextlib.suppress(ConfigError):
-                settings = settings.changed({name: value})
+        settings, left = self, dict(overrides)
+        for _ in overrides:  # one may need another that comes later: a class its line
+            for name in list(left):
+                with contextlib.suppress(ConfigError):
+                    settings = settings.changed({name: left[name]})
+                    del left[name]
         return settings, problems
 
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from itsdangerous import BadSignature, TimestampSigner
 
-from sidecar.base.classes import is_class_name
 from sidecar.base.model import TICKET_LIFETIME_MS, Outside, Pass, Ticket
 
 if TYPE_CHECKING:
@@ -35,10 +34,11 @@ REMEMBERED = 8192
 _VISITOR = re.compile(r"[A-Za-z0-9_-]{22}\Z")
 _SEPARATOR = "~"
 _KIND_TICKET = "t"
+_KIND_CLASSED = "k"  # a ticket with a class
 _KIND_PASS = "p"  # noqa: S105 - the letter that a pass begins with
 _KIND_MARKED = "m"  # a pass with a mark
 _KIND_OUTSIDE = "o"
-_KINDS = (_KIND_TICKET, _KIND_PASS, _KIND_MARKED, _KIND_OUTSIDE)
+_KINDS = (_KIND_TICKET, _KIND_CLASSED, _KIND_PASS, _KIND_MARKED, _KIND_OUTSIDE)
 _KIND_CLAIM = "c"  # a ticket for an address, and for no cookie
 
 
@@ -90,7 +90,7 @@ class Tokens:
         if isinstance(token, Outside):
             return self._sign(_KIND_OUTSIDE, token.draw)
         if isinstance(token, Ticket):
-            return self._sign(_KIND_TICKET, *_fields(token))
+            return self._sign(*_fields(token))
         kind = _KIND_MARKED if token.mark else _KIND_PASS
         fields: list[str | int] = [token.visitor, token.order, token.joined_ms, token.epoch]
         fields += [token.started_ms, token.renewed_ms, token.expires_ms]
@@ -111,7 +111,8 @@ class Tokens:
             return None
         try:
             value, signed_at = self._claims.unsign(text.encode("ascii"), return_timestamp=True)
-            ticket = _parse(value.decode("ascii"), int(signed_at.timestamp()) * 1000)
+            _, _, fields = value.decode("ascii").partition(_SEPARATOR)
+            ticket = _parse(fields, int(signed_at.timestamp()) * 1000)
         except (BadSignature, ValueError, TypeError, OverflowError):
             return None
         oldest_ms = self._clock.now_ms() - TICKET_LIFETIME_MS
@@ -140,9 +141,11 @@ class Tokens:
         return _parse(value.decode("ascii"), int(signed_at.timestamp()) * 1000)
 
 
-def _fields(ticket: Ticket) -> list[str | int]:
-    fields: list[str | int] = [ticket.visitor, ticket.order, ticket.joined_ms, ticket.epoch]
-    return [*fields, ticket.class_name] if ticket.class_name else fields
+def _fields(ticket: Ticket) -> tuple[str, str | int, *tuple[str | int, ...]]:
+    fields = ticket.visitor, ticket.order, ticket.joined_ms, ticket.epoch
+    if ticket.class_name:
+        return (_KIND_CLASSED, *fields, ticket.class_name)
+    return (_KIND_TICKET, *fields)
 
 
 def _parse(value: str, signed_ms: int) -> Token:
@@ -157,10 +160,11 @@ def _parse(value: str, signed_ms: int) -> Token:
         order, joined_ms, epoch, *times = map(int, numbers)
         started_ms, renewed_ms, expires_ms = times
         return Pass(visitor, order, joined_ms, epoch, started_ms, renewed_ms, expires_ms, mark)
-    order, joined_ms, epoch = map(int, numbers[:3])
-    if not all(map(is_class_name, numbers[3:])):
-        raise ValueError("no class is called so")
-    return Ticket(visitor, order, joined_ms, epoch, signed_ms, *numbers[3:])
+    class_name = ""
+    if kind == _KIND_CLASSED:
+        *numbers, class_name = numbers
+    order, joined_ms, epoch = map(int, numbers)
+    return Ticket(visitor, order, joined_ms, epoch, signed_ms, class_name)
 
 
 def cookie_value(header: str | None, name: str) -> str | None:

@@ -6,7 +6,7 @@ import itertools
 import json
 import time
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,9 @@ from sidecar.cli.transfer import export_room, import_room
 
 if TYPE_CHECKING:
     from sidecar.base.settings import Settings
+
+#: A visitor's id may begin with a hyphen and is no option then.
+ANY_ID = {"ignore_unknown_options": True}
 
 
 @click.group()
@@ -35,13 +38,16 @@ rooms.add_command(show_events)
 @rooms.command("list")
 @click.pass_obj
 def list_rooms(settings: Settings) -> None:
-    """One line a room."""
+    """One line a room, and below it one for each of its lines."""
     found = call(settings, "GET", "/admin/rooms")["rooms"]
     click.echo(f"{'room':<20} {'waiting':>9} {'inside':>9} {'cap':>9}  wait")
     for room in found:
         cap = room["settings"]["total_active_users"]
         click.echo(f"{room['room']:<20} {room['waiting']:>9} {room['active']:>9} {cap:>9}  "
-                   f"{_wait(room['wait_seconds'])}")  # fmt: skip
+                   f"{_wait(room['wait_seconds'])}{_phase(room)}")  # fmt: skip
+        for line in room["lines"]:
+            name = f"  {line['line']}"
+            click.echo(f"{name:<20} {line['waiting']:>9} {'':>19}  {_wait(line['wait_seconds'])}")
 
 
 @rooms.command()
@@ -112,7 +118,8 @@ def _act(settings: Settings, room: str, act: str) -> None:
               help="Stop after N looks; otherwise at Ctrl-C.")  # fmt: skip
 @click.pass_obj
 def watch(settings: Settings, names: tuple[str, ...], every: float, times: int | None) -> None:
-    """One line a room, again and again; all rooms where none is named."""
+    """One line a room, and one for each of its lines, again and again; all rooms where none is
+    named."""
     seen: dict[str, tuple[float, int]] = {}
     click.echo(f"{'time':<8} {'room':<20} {'mode':<8} {'waiting':>9} {'inside':>9} {'cap':>9} "
                f"{'in/min':>8}  wait")  # fmt: skip
@@ -141,11 +148,17 @@ def _look(settings: Settings, names: tuple[str, ...], seen: dict[str, tuple[floa
         click.echo(
             f"{datetime.now():%H:%M:%S} {name:<20} {room['mode']:<8} {room['waiting']:>9} "  # noqa: DTZ005 - the clock on the wall
             f"{room['active']:>9} {room['settings']['total_active_users']:>9} {rate:>8}  "
-            f"{_wait(room['wait_seconds'])}"
+            f"{_wait(room['wait_seconds'])}{_phase(room)}"
         )
+        for line in room["lines"]:
+            of = f"  {line['line']}"
+            click.echo(
+                f"{'':8} {of:<20} {'':8} {line['waiting']:>9} {'':28}  "
+                f"{_wait(line['wait_seconds'])}"
+            )
 
 
-@rooms.command()
+@rooms.command(context_settings=ANY_ID)
 @click.argument("room")
 @click.argument("visitor")
 @click.pass_obj
@@ -153,6 +166,8 @@ def find(settings: Settings, room: str, visitor: str) -> None:
     """Say where one visitor is: waiting, called, inside, revoked or unknown."""
     found = call(settings, "GET", f"/admin/rooms/{room}/visitors/{visitor}")
     place = f" at position {found['position']}" if found["position"] else ""
+    if found["line"]:
+        place = f" in line {found['line']} at position {found['line_position']}"
     since, until = found["revoked_at_ms"], found["ends_at_ms"]
     times = f" since {iso(since)}" if since else f" until {iso(until)}" if until else ""
     click.echo(f"{visitor} is {found['state']}{place}{times}")
@@ -168,7 +183,7 @@ def reset(settings: Settings, room: str) -> None:
     click.echo(f"{removed} place(s) removed")
 
 
-@rooms.command()
+@rooms.command(context_settings=ANY_ID)
 @click.argument("room")
 @click.argument("visitor")
 @click.pass_obj
@@ -178,15 +193,36 @@ def release(settings: Settings, room: str, visitor: str) -> None:
     click.echo(f"{visitor} released")
 
 
-@rooms.command()
+@rooms.command(context_settings=ANY_ID)
 @click.argument("room")
 @click.argument("visitor")
-@click.argument("position", type=click.IntRange(1))
+@click.argument("where", required=False, metavar="[head|back|POSITION]")
+@click.option("--class", "class_name", metavar="NAME", help="Another class, and its place.")
+@click.option("--no-class", is_flag=True, help="The place of somebody without a class.")
+@click.option("--why", default="", metavar="TEXT", help="For the log.")
 @click.pass_obj
-def move(settings: Settings, room: str, visitor: str, position: int) -> None:
-    """Take somebody in line to another position; 1 is the head."""
+def move(  # noqa: PLR0913, PLR0917 - one for each option
+    settings: Settings,
+    room: str,
+    visitor: str,
+    where: str | None,
+    class_name: str | None,
+    no_class: bool,
+    why: str,
+) -> None:
+    """Take somebody to another position in their line: to the head, to a position (1 is the head),
+    or back to where they were before anybody moved them. Or give them another class."""
+    if sum((where is not None, class_name is not None, no_class)) != 1:
+        raise click.UsageError("say either head, back, a position, --class NAME or --no-class")
+    body: dict[str, Any] = {"class": class_name}
+    if where is not None:
+        if where not in {"head", "back"} and not (where.isascii() and where.isdigit()):
+            raise click.UsageError(f"{where}: say head, back or a whole number from 1 on")
+        body = {"position": int(where[:20]) if where.isdigit() else where}
+    if why:
+        body["why"] = why
     path = f"/admin/rooms/{room}/visitors/{visitor}/move"
-    moved = call(settings, "POST", path, {"position": position})["position"]
+    moved = call(settings, "POST", path, body)["position"]
     click.echo(f"{visitor} is at position {moved}")
 
 
@@ -198,6 +234,14 @@ def log(settings: Settings, room: str) -> None:
     for act in call(settings, "GET", f"/admin/rooms/{room}/log")["log"]:
         what = " ".join(part for part in (act["what"], act["visitor"], act["detail"]) if part)
         click.echo(f"{iso(act['at'])}  {act['by']}  {what}")
+
+
+def _phase(room: dict[str, Any]) -> str:
+    """Nothing where the room is open, by its events or without any."""
+    if room["phase"] == "open":
+        return ""
+    about = room["event"] or (room["coming"] and f"next: {room['coming']}")
+    return f"  {room['phase']}" + (f" ({about})" if about else "")
 
 
 def _wait(seconds: int | None) -> str:

@@ -1,4 +1,5 @@
-"""What an operator sees of a room: the last hour minute by minute, and how long people waited."""
+"""What an operator sees of a room: its lines, the last hour minute by minute, and how long people
+waited."""
 
 from __future__ import annotations
 
@@ -9,10 +10,31 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from sidecar.base.rooms import RoomSettings
+    from sidecar.store.replies import Snapshot
+
 MINUTE_MS = 60_000
 #: Counters (lua/shared/stats.lua) of those who gave up: before or after they were called.
 ABANDONED = ("expired_silent", "expired_swept", "expired_no_show", "left_waiting", "left_called")
 _WAIT = "wait_"
+
+
+def lines_of(settings: RoomSettings, snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Each of the room's lines with its length and what a newcomer there would wait; drawn places
+    stand in none."""
+    return [
+        {"line": line.name, "waiting": people, "wait_seconds": None if ms is None else ms // 1000}
+        for line, (people, ms) in zip(settings.lines, snapshot.lines, strict=False)
+    ]
+
+
+def place_in_line(place: int, line: str, settings: RoomSettings, snapshot: Snapshot) -> int:
+    """Of somebody who stands in that line, from the place among all. Right to the few who came or
+    went since the snapshot."""
+    lengths = [people for people, _ in snapshot.lines]
+    drawn = max(0, snapshot.waiting - sum(lengths))
+    number = [each.name for each in settings.lines].index(line)
+    return max(1, place - drawn - sum(lengths[:number]))
 
 
 @dataclass(frozen=True, slots=True)

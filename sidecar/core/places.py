@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 from sidecar.base.draw import LOT_BITS
 from sidecar.base.model import ORDER_BAND
-from sidecar.store.rooms import NO_CLAIM, Claim
+from sidecar.store.rooms import NO_CLAIM, Claim, Lot
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sidecar.base.classes import Line
     from sidecar.base.events import RoomEvent
     from sidecar.base.model import Ticket
     from sidecar.base.rooms import RoomSettings
@@ -42,6 +45,15 @@ async def graded(ticket: Ticket, claim: Claim, settings: RoomSettings, store: Ro
     return replace(ticket, class_name=name, signed_ms=0)
 
 
+def line_of(order: int, lines: Sequence[Line]) -> str | None:
+    """The name of the line in which an order stands (lua/shared/order.lua has the same rule); None
+    where there are no lines, or the place was drawn."""
+    if not lines or order < FIRST_DRAWN + ORDER_BAND:
+        return None
+    last = len(lines) - 1
+    return lines[min(last, max(0, last + order // ORDER_BAND))].name
+
+
 def hidden_order(joined_ms: int) -> int:
     """What the ticket says until the pre-queue is over: its bearer can read it."""
     return joined_ms * 1000
@@ -49,13 +61,12 @@ def hidden_order(joined_ms: int) -> int:
 
 def lot_of_newcomer(
     visitor: str, settings: RoomSettings, draws: Draws | None, now_ms: int
-) -> float | None:
-    """In [0, 1); None where no pre-queue is on or coming."""
+) -> Lot | None:
+    """None where no pre-queue is on or coming."""
     event = _next(settings, now_ms)
     if event is None or draws is None:
         return None
-    lot = draws.lot(event, visitor)
-    return lot / (1 << LOT_BITS)
+    return Lot(draws.lot(event, visitor) / (1 << LOT_BITS), event.begins_ms)
 
 
 def with_lot(ticket: Ticket, settings: RoomSettings, draws: Draws | None) -> Ticket:

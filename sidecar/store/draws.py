@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from sidecar.base.draw import as_lines
 from sidecar.base.errors import StoreError
-from sidecar.store.keys import room_key
+from sidecar.store.keys import draws_key, room_key
 from sidecar.store.translated import text, translated
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class DrawsStore:
     def __init__(self, redis: Store, room: str, *, timeout_s: float) -> None:
         self._redis = redis
         self._drawn_key = room_key(room, "drawn")
-        self._draws_key = room_key(room, "draws")
+        self._draws_key = draws_key(room)
         self._stats_key = room_key(room, "stats")
         self._timeout_s = timeout_s
         self._pages: dict[int, tuple[float, list[str]]] = {}

@@ -55,3 +55,8 @@ def notify_turn_key(room: str) -> str:
 def notices_key(room: str) -> str:
     """What the webhooks were told, and what is still on its way (JSON, core/notify.py)."""
     return room_key(room, "notices")
+
+
+def draws_key(room: str) -> str:
+    """What was published of the room's draws (hash, store/draws.py)."""
+    return room_key(room, "draws")

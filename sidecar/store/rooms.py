@@ -50,6 +50,14 @@ NO_CLAIM = Claim("")
 
 
 @dataclass(frozen=True, slots=True)
+class Lot:
+    """What decides the place in the pre-queue that begins then: a number in [0, 1)."""
+
+    number: float
+    begins_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Observer:
     """Told about every batch; the default looks away."""
 
@@ -133,15 +141,14 @@ class RoomStore:
         *,
         address: str = "",
         claim: Claim = NO_CLAIM,
-        lot: float | None = None,
+        lot: Lot | None = None,
     ) -> Standing:
         """A session where a slot is free and nobody waits, else a place in line. `address` is
-        where the visitor comes from, for max_places_per_address; `lot`, in [0, 1), decides the
-        place in a pre-queue, and is drawn here where there is none."""
-        draw = _random() if lot is None else lot
-        return await self._enter.submit(
-            (visitor, repr(draw), address, claim.class_name, claim.grant, claim.expires_ms)
-        )
+        where the visitor comes from, for max_places_per_address; without the `lot` for it nobody
+        gets a place in a pre-queue."""
+        draw, lot_of = (_random(), 0) if lot is None else (lot.number, lot.begins_ms)
+        claimed = claim.class_name, claim.grant, claim.expires_ms
+        return await self._enter.submit((visitor, repr(draw), lot_of, address, *claimed))
 
     async def beat(self, ticket: Ticket) -> Standing:
         """A heartbeat; claims where called, puts back in line where lost."""

@@ -4,6 +4,7 @@ release a session."""
 from __future__ import annotations
 
 import hmac
+import re
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -11,8 +12,12 @@ from aiohttp import web
 
 from sidecar.base.clock import iso
 from sidecar.base.errors import ConfigError
+from sidecar.base.events import Phase
 from sidecar.base.rooms import RoomSettings
 from sidecar.core import modes
+from sidecar.core.desk import lines_of, place_in_line
+from sidecar.core.places import line_of
+from sidecar.store.rooms import Claim
 from sidecar.web.asked import object_of, page_of, room_of, visitor_of
 from sidecar.web.keys import LIVE, ROOMS, SETTINGS
 from sidecar.web.login import operator_of, refusal
@@ -22,9 +27,15 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
     from sidecar.core.rooms import Room
+    from sidecar.store.lists import Found
     from sidecar.store.replies import Snapshot
 
 MAX_POSITION = 100_000_000
+#: Positions that have a name; the engine's 0 is back to where somebody was before the first move.
+PLACES = {"head": 1, "back": 0}
+WHY_LENGTH = 200
+#: No line ends, no other control characters, no halves of characters. JSON Schema writes it so too.
+WHY = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]*$"
 
 log = structlog.get_logger()
 
@@ -122,11 +133,21 @@ async def reset_room(request: web.Request) -> web.Response:
 
 
 async def list_waiting(request: web.Request) -> web.Response:
+    """All who wait, the smallest order first; not in a pre-queue, whose lots nobody is to know."""
     room = room_of(request)
     offset, limit = page_of(request)
+    if _is_drawing(room):
+        return problem(
+            409, "Nothing is drawn yet", detail="Nobody has a place before the pre-queue is over."
+        )
     rows = await room.store.lists.line(offset=offset, limit=limit)
     people = [
-        {"visitor": visitor, "position": offset + i, "order": order}
+        {
+            "visitor": visitor,
+            "position": offset + i,
+            "order": order,
+            "line": line_of(order, room.settings.lines),
+        }
         for i, (visitor, order) in enumerate(rows, start=1)
     ]
     return web.json_response({"room": room.name, "waiting": people})
@@ -157,12 +178,30 @@ async def find_visitor(request: web.Request) -> web.Response:
             "room": room.name,
             "visitor": visitor,
             "state": state,
-            "position": found.position,
+            **await _place(room, found),
             "started_at_ms": found.started_ms,
             "ends_at_ms": found.ends_ms,
             "revoked_at_ms": found.revoked_ms,
         }
     )
+
+
+async def _place(room: Room, found: Found) -> dict[str, Any]:
+    """Where somebody stands among all who wait, and in their line."""
+    place: dict[str, Any] = {"position": None, "line": None, "line_position": None}
+    if found.position is None or found.order is None or _is_drawing(room):
+        return place
+    place["position"], place["line"] = found.position, line_of(found.order, room.settings.lines)
+    if place["line"]:
+        snapshot = await room.refresh()
+        place["line_position"] = place_in_line(
+            found.position, place["line"], room.settings, snapshot
+        )
+    return place
+
+
+def _is_drawing(room: Room) -> bool:
+    return room.settings.moments(room.clock.now_ms()).phase is Phase.PREQUEUE
 
 
 async def release_visitor(request: web.Request) -> web.Response:
@@ -175,23 +214,70 @@ async def release_visitor(request: web.Request) -> web.Response:
 
 
 async def move_visitor(request: web.Request) -> web.Response:
-    """Takes somebody in line to the position that the body names: {"position": 1} is the head."""
+    """Takes somebody to a position in their line, {"position": 3}, "head" or "back" (to where they
+    were before anybody moved them); or gives them another class, {"class": "vip"}, null for none.
+    "why" goes into the log."""
     room, visitor = room_of(request), visitor_of(request)
     body = await object_of(request)
-    position: Any = body.get("position")
-    # JSON has one kind of number: 1.0 is 1.
-    is_whole = type(position) is int or (type(position) is float and position.is_integer())
-    if set(body) != {"position"} or not is_whole or not 1 <= position <= MAX_POSITION:
-        raise ConfigError(['position: a whole number from 1 on, such as {"position": 1}'])
-    moved = await room.store.move(visitor, int(position), by=operator(request))
+    _check_move(body)
+    by, why = operator(request), body.get("why", "")
+    if "class" not in body:
+        position = PLACES.get(body["position"]) if isinstance(body["position"], str) else None
+        to = int(body["position"]) if position is None else position
+        moved = await room.store.move(visitor, to, by=by, why=why)
+    else:
+        name = body["class"]
+        if name is not None and name not in room.settings.classes:
+            known = ", ".join(room.settings.classes) or "it has none"
+            return problem(404, "Unknown class", detail=f"The classes of {room.name}: {known}.")
+        said = f"class {name}" if name else "no class"
+        why = f"{said}: {why}" if why else said
+        moved = await room.store.grade(visitor, Claim(name or ""), by=by, why=why)
+        if moved == -2:
+            return problem(
+                409, "A drawn place has no class", detail="It can be moved, after the opening."
+            )
     if moved == 0:
         return problem(404, "Unknown visitor", detail=f"{visitor} is not in line")
     if moved < 0:
-        return problem(
-            409, "No place is free there", detail="Those who stand there joined at once; try 1."
-        )
-    log.info("moved", room=room.name, visitor=visitor, position=moved)
+        title, detail = _NOT_MOVED[moved]
+        return problem(409, title, detail=detail)
+    log.info("moved", room=room.name, visitor=visitor, position=moved, by=by, why=why)
     return web.json_response({"room": room.name, "visitor": visitor, "position": moved})
+
+
+#: What RoomStore.move says where nothing was moved.
+_NOT_MOVED = {
+    -1: ("No place is free there", "Those who stand there joined at once; try 1."),
+    -2: ("Nothing is drawn yet", "Nobody is moved before the pre-queue is over."),
+    -3: ("Nobody moved this visitor", "So there is no place to go back to."),
+}
+
+
+def _check_move(body: dict[str, Any]) -> None:
+    """Raises ConfigError."""
+    known = {"position", "class", "why"}
+    problems = []
+    if ("position" in body) == ("class" in body):
+        problems.append('position: say either this, such as {"position": 1}, or class')
+    elif "position" in body and not _is_position(body["position"]):
+        problems.append('position: a whole number from 1 on, "head" or "back"')
+    elif "class" in body and not isinstance(body["class"], str | None):
+        problems.append("class: the name of one, or null for none")
+    problems += [f"{name}: there is no such member" for name in body if name not in known]
+    why = body.get("why", "")
+    if not isinstance(why, str) or len(why) > WHY_LENGTH or not re.fullmatch(WHY, why):
+        problems.append(f"why: text of {WHY_LENGTH} characters at most, on one line")
+    if problems:
+        raise ConfigError(problems)
+
+
+def _is_position(value: Any) -> bool:
+    if isinstance(value, str):
+        return value in PLACES
+    # JSON has one kind of number: 1.0 is 1.
+    is_whole = type(value) is int or (type(value) is float and value.is_integer())
+    return is_whole and 1 <= value <= MAX_POSITION
 
 
 async def show_log(request: web.Request) -> web.Response:
@@ -210,13 +296,18 @@ def operator(request: web.Request) -> str:
 
 
 def _describe(room: Room, snapshot: Snapshot) -> dict[str, Any]:
+    moments = room.settings.moments(snapshot.now_ms)
     return {
         "room": room.name,
         "mode": modes.mode(room.settings),
+        "phase": snapshot.phase,
+        "event": moments.event and moments.event.name,
+        "coming": moments.coming and moments.coming.name,
         "waiting": snapshot.waiting,
         "active": snapshot.active,
         "provisional": snapshot.provisional,
         "wait_seconds": None if snapshot.wait_ms is None else snapshot.wait_ms // 1000,
+        "lines": lines_of(room.settings, snapshot),
         "revision": snapshot.revision,
         "replicas": snapshot.replicas,
         "recovery_stage": snapshot.recovery_stage,
@@ -226,7 +317,7 @@ def _describe(room: Room, snapshot: Snapshot) -> dict[str, Any]:
         "counters": {
             name: int(value)
             for name, value in snapshot.counters.items()
-            if name not in _INTERNAL and not name.startswith("wait_")
+            if name not in _INTERNAL and not name.startswith(("wait_", "credit_"))
         },
     }
 
@@ -234,5 +325,5 @@ def _describe(room: Room, snapshot: Snapshot) -> dict[str, Any]:
 #: What the scripts remember for themselves, beside the counters.
 _INTERNAL = {
     "last_order", "tokens", "tokens_at", "measured_at", "ends", "held_ms", "drops", "waited_ms",
-    "born", "recovery", "address_at",
+    "born", "recovery", "address_at", "drawn_from", "shown_lines",
 }  # fmt: skip

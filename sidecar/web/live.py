@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from sidecar.base.errors import StoreError
-from sidecar.core.desk import ABANDONED, difference, minutes, wait_percentiles
+from sidecar.base.events import Phase
+from sidecar.core.desk import ABANDONED, difference, lines_of, minutes, wait_percentiles
 from sidecar.core.modes import mode
+from sidecar.core.places import line_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sidecar.base.events import RoomEvent
     from sidecar.core.desk import Minute
     from sidecar.core.rooms import Room, Rooms
 
@@ -124,13 +127,13 @@ class Live:
             return
         try:
             samples, acts = await lists.minutes(), await lists.log()
-            line = await lists.line(offset=0, limit=HEAD)
+            line = await self._head(room)
             self._remember(room, samples)
             study = {
                 "room": room.name,
                 "minutes": _columns(minutes(samples)),
                 "waits": _waits(room, samples),
-                "line": [visitor for visitor, _ in line],
+                "line": line,
                 "log": acts[:LOG_SHOWN],
             }
         except StoreError as error:
@@ -143,8 +146,16 @@ class Live:
         if self._studies.get(room.name) != made:
             self._studies[room.name] = made
 
+    async def _head(self, room: Room) -> list[tuple[str, str | None]]:
+        """Who is at the head, and each one's line. In a pre-queue nobody is to know a lot."""
+        if room.settings.moments(room.clock.now_ms()).phase is Phase.PREQUEUE:
+            return []
+        rows = await room.store.lists.line(offset=0, limit=HEAD)
+        return [(visitor, line_of(order, room.settings.lines)) for visitor, order in rows]
+
     def _describe(self, room: Room) -> dict[str, Any]:
         snapshot, settings, now_ms = room.snapshot, room.settings, room.clock.now_ms()
+        moments = settings.moments(now_ms)
         known: dict[str, Any] = {}
         if snapshot is not None:
             known = {
@@ -152,6 +163,7 @@ class Live:
                 "active": snapshot.active,
                 "provisional": snapshot.provisional,
                 "wait_seconds": None if snapshot.wait_ms is None else snapshot.wait_ms // 1000,
+                "lines": lines_of(settings, snapshot),
                 "replicas": snapshot.replicas,
                 "recovery_stage": snapshot.recovery_stage,
                 "recovers_until_ms": snapshot.recovers_until_ms,
@@ -164,6 +176,10 @@ class Live:
             "room": room.name,
             "now_ms": now_ms,
             "mode": mode(settings),
+            "phase": moments.phase,
+            "event": _event_of(moments.event),
+            "coming": _event_of(moments.coming),
+            "classes": list(settings.classes),
             "away": room.store.is_away or snapshot is None or now_ms - snapshot.now_ms > OLD_MS,
             "on_store_failure": settings.on_store_failure,
             "settings": _shown(settings),
@@ -208,6 +224,14 @@ class Live:
 
 def _event(kind: str, data: object) -> bytes:
     return f"event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
+
+
+def _event_of(event: RoomEvent | None) -> dict[str, Any] | None:
+    """Its times (ms), and which of the room's settings it replaces while it is open."""
+    if event is None:
+        return None
+    times = event.model_dump(include={"name", "prequeue_from", "opens_at", "closes_at"})
+    return {**times, "replaces": list(event.overrides)}
 
 
 def _shown(settings: Any) -> dict[str, Any]:

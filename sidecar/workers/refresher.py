@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from sidecar.base.errors import StoreError
+from sidecar.base.events import Phase
 from sidecar.base.metrics import absent
 from sidecar.base.model import REFRESH_MS
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from sidecar.base.metrics import Metrics
     from sidecar.core.rooms import Room, Rooms
     from sidecar.store.replies import Snapshot
+
+#: As the gauge numbers them.
+_PHASES = (Phase.OPEN, Phase.PREQUEUE, Phase.CLOSED)
 
 log = structlog.get_logger()
 
@@ -55,6 +59,7 @@ async def _refresh(room: Room, metrics: Metrics) -> bool:
     metrics.store_away.labels(room.name).set(0)
     _say_settings(room, metrics)
     _say_snapshot(room.name, snapshot, metrics)
+    _say_lines(room, snapshot, metrics)
     return True
 
 
@@ -64,6 +69,8 @@ def _say_settings(room: Room, metrics: Metrics) -> None:
     metrics.session_duration.labels(name).set(settings.session_duration)
     metrics.queue_all.labels(name).set(settings.queue_all)
     metrics.suspended.labels(name).set(room.is_open)
+    phase = settings.moments(room.clock.now_ms()).phase
+    metrics.phase.labels(name).set(_PHASES.index(phase))
     metrics.let_in_alone.labels(name)  # so that they are there, at 0, before there is a need
     metrics.wait_seconds.labels(name)
 
@@ -80,3 +87,11 @@ def _say_snapshot(name: str, snapshot: Snapshot, metrics: Metrics) -> None:
     else:
         metrics.wait_estimate.labels(name).set(snapshot.wait_ms / 1000)
     metrics.stays.learn(name, snapshot.counters)
+
+
+def _say_lines(room: Room, snapshot: Snapshot, metrics: Metrics) -> None:
+    waits = {
+        line.name: (people, None if ms is None else ms / 1000)
+        for line, (people, ms) in zip(room.settings.lines, snapshot.lines, strict=False)
+    }
+    metrics.lines.learn(room.name, waits)

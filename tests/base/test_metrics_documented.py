@@ -62,7 +62,7 @@ def test_every_metric_is_documented_as_it_is():
 
 def test_no_visitor_is_a_label():
     """Labels are few and of few values."""
-    allowed = {"room", "kind", "reason", "what", "door", "state", "verb", "script", "event",
+    allowed = {"room", "line", "kind", "reason", "what", "door", "state", "verb", "script", "event",
                "result", "version", "implementation", "major", "minor", "patchlevel"}  # fmt: skip
     assert {label for _, labels in DECLARED.values() for label in labels} <= allowed
 

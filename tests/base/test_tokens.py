@@ -343,7 +343,7 @@ def test_no_visitors_id_looks_like_an_option():
 
 @given(tickets)
 def test_a_claim_is_the_ticket(ticket):
-    """Every field of it comes back, the class too, and nothing in it needs quoting in an address."""
+    """Every field of it comes back, the class too; and an address may hold it as it is."""
     tokens = Tokens("shop", [OLD], Clock())
     classed = replace(ticket, class_name="vip")
     text = tokens.write_claim(classed)

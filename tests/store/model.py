@@ -63,6 +63,8 @@ class Newcomer:
     draw: float
     class_name: str = ""
     grant: str = ""
+    #: When the pre-queue begins of which `draw` is the lot.
+    lot_of: int = 0
 
 
 class Model:
@@ -170,7 +172,7 @@ class Model:
         return len(self.line), len(self.inside), len(provisional)
 
     def configure(self, now: int, changes: dict[str, object]) -> None:
-        before = self._unpolled_offset
+        before, lines = self._unpolled_offset, len(self.settings.lines)
         file = self.file.model_dump()
         changes = {name: file[name] if v is None else v for name, v in changes.items()}
         self.configured = self.configured.changed(changes)
@@ -178,8 +180,8 @@ class Model:
         for place in self.line.values():
             if not place.polled:  # so it is stored; their number is not bounded
                 place.due += before - self._unpolled_offset
-            if not policy.is_by_arrival(self.settings):
-                place.arrival = None
+            is_kept = policy.is_by_arrival(self.settings) and lines == len(self.settings.lines)
+            place.arrival = place.arrival if is_kept else None
         self.snapshot(now)
         self._event("operator", "", "change")
 
@@ -373,6 +375,8 @@ class Model:
         if self.phase is Phase.CLOSED:
             return Reply(Outcome.REJECTED)
         if visitor not in self.line:
+            if self.phase is Phase.PREQUEUE and newcomer.lot_of != self._opening.begins_ms:
+                return Reply(Outcome.REJECTED)
             most = self.settings.max_waiting
             if not self.line and self._has_slot() and self._has_token():
                 order, _ = self._next_order(newcomer.draw, "")

@@ -29,7 +29,7 @@ from sidecar.base.model import SESSION_GRACE_MS, Outcome, Pass, Ticket
 from sidecar.base.rooms import RoomSettings
 from sidecar.store.connect import close, connect
 from sidecar.store.keys import room_keys
-from sidecar.store.rooms import Claim, RoomStore
+from sidecar.store.rooms import Claim, Lot, RoomStore
 from tests.conftest import new_room_name
 from tests.store.model import Model, Newcomer, Reply
 from tests.store.promises import Promises, Seen, Step, look
@@ -128,11 +128,9 @@ class Bench:
         self.runner = asyncio.Runner()
         self.redis = connect(url, timeout_s=5)
         self.random = Random(0)
-        self.draws: list[float] = []
 
     def draw(self) -> float:
-        self.draws.append(self.random.random())
-        return self.draws[-1]
+        return self.random.random()
 
     def run(self, awaitable):
         return self.runner.run(awaitable)
@@ -186,8 +184,9 @@ class RoomMachine(RuleBasedStateMachine):
         again=INDICES,
         names=st.lists(st.sampled_from(["", "member", "vip", "staff", "nobody"]), max_size=5),
         grants=st.lists(st.sampled_from(["", "", "a", "b"]), max_size=5),
+        knows=st.sampled_from([True, True, True, False]),
     )
-    def enter(self, newcomers, again, names=(), grants=()):
+    def enter(self, newcomers, again, names=(), grants=(), knows=True):
         """Some are new; some calls are made twice, at once or much later. Some have a class, by
         a grant that gives it once or as such."""
         fresh = [f"v{len(self.visitors) + i:03}" for i in range(newcomers)]
@@ -197,10 +196,18 @@ class RoomMachine(RuleBasedStateMachine):
             Claim(name, grant, self.now + 86_400_000)
             for _, name, grant in zip_longest(batch, names, grants, fillvalue="")
         ][: len(batch)]
-        replies = self.ask_to_enter(batch, claims)
-        asking = zip(batch, self.bench.draws, claims, strict=True)
+        # A replica that knows of the event draws lots for it.
+        begun = [event.begins_ms for event in self.model.configured.events]
+        lot_of = max(begun, default=0) if knows else 0
+        lots = [Lot(self.bench.draw(), lot_of) for _ in batch]
+        calls = zip(batch, claims, lots, strict=True)
+        replies = self.answered(
+            gather(self.store.enter(v, claim=claim, lot=lot) for v, claim, lot in calls)
+        )
+        asking = zip(batch, lots, claims, strict=True)
         expected = self.model.enter(
-            self.now, [Newcomer(v, draw, c.class_name, c.grant) for v, draw, c in asking]
+            self.now,
+            [Newcomer(v, lot.number, c.class_name, c.grant, lot_of) for v, lot, c in asking],
         )
         step = self.settle()
         for visitor, reply, wanted in zip(batch, replies, expected, strict=True):
@@ -419,14 +426,8 @@ class RoomMachine(RuleBasedStateMachine):
             self.keep_token(ticket, reply)
 
     def ask(self, verb, calls):
-        """One batch; its replies. `bench.draws` are the random numbers it took."""
-        self.bench.draws = []
+        """One batch; its replies."""
         return self.answered(gather(verb(*args) for args in calls))
-
-    def ask_to_enter(self, batch, claims):
-        self.bench.draws = []
-        calls = zip(batch, claims, strict=True)
-        return self.answered(gather(self.store.enter(v, claim=claim) for v, claim in calls))
 
     def answered(self, calls):
         replies = self.bench.run(calls)
@@ -501,8 +502,7 @@ def said(reply):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # where it fails, hypothesis takes minutes to find a short story
-def test_a_room_does_what_the_model_says_and_keeps_every_promise(store_url, monkeypatch):
+def test_a_room_does_what_the_model_says_and_keeps_every_promise(store_url):
     """Whatever visitors, operators, the clock and the store do, step by step."""
     with closing(Bench(store_url)) as bench:
-        monkeypatch.setattr("sidecar.store.rooms._random", bench.draw)
         run_state_machine_as_test(lambda: RoomMachine(bench), settings=THOROUGH)

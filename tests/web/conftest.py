@@ -68,7 +68,7 @@ async def replica(redis_socket, aiohttp_client, turn):
     """Makes a replica with one room; settings by name."""
     redis = connect(f"unix://{redis_socket}", timeout_s=5)
 
-    async def make(**settings: Any) -> Replica:
+    async def make(*, event_streams: int = 0, **settings: Any) -> Replica:
         file = RoomSettings(**{"total_active_users": 1, **settings})
         name = new_room_name()
         clock = TurnedClock(turn)
@@ -77,7 +77,8 @@ async def replica(redis_socket, aiohttp_client, turn):
         rooms, metrics = Rooms([room]), Metrics()
         whole = Settings(secret_keys=KEYS, admin_token=ADMIN_TOKEN, rooms={name: file})
         # A cookie jar would get in the way: tests say which cookie is sent.
-        edge = await aiohttp_client(edge_app(rooms, metrics, find_static()), cookie_jar=Jar())
+        app = edge_app(rooms, metrics, find_static(), event_streams=event_streams)
+        edge = await aiohttp_client(app, cookie_jar=Jar())
         ops = await aiohttp_client(ops_app(whole, rooms, metrics, []))
         return Replica(edge, ops, room, metrics, turn)
 

@@ -12,10 +12,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from openapi_schema_validator import OAS31Validator
 
 from sidecar.base.draw import Published, as_lines, by_lot, commitment_to, lot, secret_of, verify
 from sidecar.base.events import RoomEvent
+from sidecar.cli import main
 from sidecar.core.draw import Draws
 from sidecar.store.draws import DrawsStore
 from sidecar.store.keys import room_key
@@ -286,6 +288,18 @@ async def test_a_browser_gets_the_page(stage):
     assert not re.search(r"\son\w+=|style=|<style", text)
     for name in re.findall(r'"(/_waitroom/static/[^"]+)"', text):
         assert (await room.site.edge.get(name)).status == 200
+
+
+async def test_the_command_understands_what_is_published(stage):
+    """`waitroom verify-draw`, at the address of a room and not of a model of one."""
+    event = an_event()
+    room = await stage(event)
+    order = await room.fill(event, 1500)
+    await room.at(event.opens_at + 3000)
+    words = [str(room.site.edge.make_url(room.path)), "--visitor", order[1233]]
+    done = await asyncio.to_thread(CliRunner().invoke, main, ["verify-draw", *words])
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert f"{order[1233]} has place 1234 of 1500" in done.stdout
 
 
 # docs/draw.md -------------------------------------------------------------------------------------

@@ -99,6 +99,9 @@ async def test_without_a_time_it_is_now_by_the_stores_clock(site):
     assert told["phase"] == "open"
     assert [event["state"] for event in told["events"]] == ["over", "coming"]
     assert told["events"][0]["steps"][0]["in_seconds"] == -11.5 * 3600
+    site.turn.forward(90 * 86_400)
+    _, told = await ask(site)
+    assert [event["state"] for event in told["events"]] == ["over", "open"]
 
 
 async def test_what_was_changed_at_run_time_is_previewed(site):

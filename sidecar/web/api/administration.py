@@ -9,7 +9,7 @@ from sidecar.base.grants import MAX_LIFE_S
 from sidecar.core.events_preview import STEPS
 from sidecar.core.modes import ACTS
 from sidecar.store.transfer import FORMAT, PAGE, READ_ORDER, WRITE_ORDER
-from sidecar.web.admin import MAX_POSITION
+from sidecar.web.admin import MAX_POSITION, PLACES, WHY, WHY_LENGTH
 from sidecar.web.api.parts import (
     CHANGES,
     READS,
@@ -51,6 +51,14 @@ def _change(name: str, summary: str, answer: Json, *refused: str, **more: Any) -
     made = _read(name, summary, answer, "404", *refused, **more)
     made["parameters"] = [*parameters("Operator"), *made.get("parameters", [])]
     return {**made, "security": CHANGES}
+
+
+def _unknown(description: str) -> Json:
+    return {
+        "description": description,
+        "headers": {"Cache-Control": ref("headers", "NoStore")},
+        "content": {"application/problem+json": {"schema": shape("Problem")}},
+    }
 
 
 def _of_room(properties: Json) -> Json:
@@ -182,25 +190,30 @@ def _grants() -> Json:
              "for members, each once": {"class": "vip", "once": True, "count": 100}},
         ),
     )  # fmt: skip
-    issue["responses"]["404"] = {
-        "description": "No such room, or no such class in it.",
-        "headers": {"Cache-Control": ref("headers", "NoStore")},
-        "content": {"application/problem+json": {"schema": shape("Problem")}},
-    }
+    issue["responses"]["404"] = _unknown("No such room, or no such class in it.")
     return {_ROOM + "/grants": {"parameters": parameters("Room"), "post": issue}}
 
 
 def _lists() -> Json:
     order = {"type": "integer", "description": "Smaller is sooner."}
-    waiting = thing({"visitor": shape("VisitorId"), "position": whole(minimum=1), "order": order})
+    waiting = thing(
+        {
+            "visitor": shape("VisitorId"),
+            "position": whole("Among all who wait.", minimum=1),
+            "order": order,
+            "line": or_null(text("null: the room has none, or the place was drawn.")),
+        }
+    )
     session = thing({"visitor": shape("VisitorId"), "ends_at_ms": whole("ms since 1970")})
     pages = {"parameters": parameters("Offset", "Limit")}
     return {
         _ROOM + "/waiting": {
             "parameters": parameters("Room"),
-            "get": _read("listWaiting", "The line, from its head on",
+            "get": _read("listWaiting", "All who wait, from the smallest order on",
                          reply("A page of it.", _of_room({"waiting": rows(waiting)})),
-                         "404", "422", **pages),
+                         "404", "409", "422",
+                         description="Refused in a pre-queue: nobody is to know a lot before the "
+                         "opening.", **pages),
         },
         _ROOM + "/sessions": {
             "parameters": parameters("Room"),
@@ -220,7 +233,6 @@ def _lists() -> Json:
 
 def _visitors() -> Json:
     both = parameters("Room", "Visitor")
-    to = {"position": whole("From 1, the head, on.", minimum=1, maximum=MAX_POSITION)}
     done = _of_visitor({"released": {"const": True}})
     release = _change(
         "releaseVisitor", "End a session, or give up a place",
@@ -231,10 +243,19 @@ def _visitors() -> Json:
         reply("Where it came to stand: at the end where the line is shorter.",
               _of_visitor({"position": whole(minimum=1)})),
         "400", "409", "413", "422",
-        requestBody=body({**thing(to), "additionalProperties": False}, {"head": {"position": 1}}),
+        description="Either to a `position` of their line, or to the place of another `class`.",
+        requestBody=body({"anyOf": [_move_to("position"), _move_to("class")]}, {
+            "head": {"position": "head", "why": "ticket 4711, paid twice"},
+            "a place": {"position": 20},
+            "back to where it was before the first move": {"position": "back"},
+            "another class": {"class": "vip"},
+            "no class": {"class": None},
+        }),
     )  # fmt: skip
-    for made in (release, move):
-        made["responses"] |= refusals("404", unknown="UnknownVisitor")
+    release["responses"] |= refusals("404", unknown="UnknownVisitor")
+    move["responses"]["404"] = _unknown(
+        "No such room, no such class, or the visitor is not in line."
+    )
     return {
         _VISITOR: {
             "parameters": both,
@@ -245,6 +266,17 @@ def _visitors() -> Json:
         _VISITOR + "/release": {"parameters": both, "post": release},
         _VISITOR + "/move": {"parameters": both, "post": move},
     }  # fmt: skip
+
+
+def _move_to(what: str) -> Json:
+    place = whole("From 1, the head, on.", minimum=1, maximum=MAX_POSITION)
+    to = {
+        "position": {"anyOf": [place, {"enum": list(PLACES)}]},
+        "class": or_null(text("One of the room's; null: none.")),
+    }
+    why = text("For the log.", maxLength=WHY_LENGTH, pattern=WHY, default="")
+    asked = thing({what: to[what], "why": why}, optional=("why",))
+    return {**asked, "additionalProperties": False}
 
 
 def _transfer() -> Json:

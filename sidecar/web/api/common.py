@@ -107,7 +107,8 @@ def responses() -> Json:
         ),
         "Conflict": _refusal(
             "The line is not as the call supposes: nobody fits between those who joined at once, "
-            "or it was reset after the file was made.",
+            "nobody moved the visitor before, the pre-queue is not drawn yet, or the line was "
+            "reset after the file was made.",
             {"title": "No place is free there", "status": 409,
              "detail": "Those who stand there joined at once; try 1."},
         ),

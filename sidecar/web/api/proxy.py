@@ -96,6 +96,8 @@ def paths() -> Json:
                     _asked("X-Waitroom-Room", "The room.", required=True, pattern=ROOM),
                     *_ABOUT,
                     _asked("X-Waitroom-Exempt", "Not empty: let it pass, uncounted."),
+                    _asked("X-Waitroom-Class", "The visitor's class, where the room says "
+                           "class_header."),
                     _asked("X-Waitroom-Given", "The Set-Cookie of the last answer, where a request "
                            "is asked about twice."),
                 ],

@@ -8,11 +8,10 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from sidecar.base.events import Phase
-from sidecar.base.fields import parse_duration
 from sidecar.base.history import Entry
 from sidecar.base.model import State
-from sidecar.base.rooms import RoomSettings
 from sidecar.core.history import Report
+from sidecar.web.api import settings
 from sidecar.web.api.parts import (
     ROOM,
     VISITOR_ID,
@@ -28,90 +27,6 @@ from sidecar.web.api.parts import (
 )
 
 _EARLIEST = "ms since 1970, by the store's clock"
-#: A setting's text, for those whose value is no text: as a variable has it.
-_AS_TEXT = {
-    "integer": "CountAsText",
-    "number": "NumberAsText",
-    "array": "ListAsText",
-    "boolean": "SwitchAsText",
-}
-_TEXTS = {
-    "CountAsText": text(pattern="^[0-9]+$"),
-    "NumberAsText": text(pattern=r"^[0-9]+(\.[0-9]+)?$"),
-    "ListAsText": text("With commas or spaces between."),
-    "SwitchAsText": {"enum": ["true", "false", "yes", "no", "on", "off", "1", "0", 1, 0]},
-    "Duration": text(
-        "With a unit: 500ms, 30s, 5m, 1.5h, 2d; without one, seconds.",
-        pattern=r"^\s*[0-9]+(\.[0-9]+)?\s*([mM][sS]|[sSmMhHdD])?\s*$",
-        examples=["90s", "5m"],
-    ),
-}
-_BOUNDS = {"ge": "minimum", "le": "maximum"}
-
-
-def settings() -> Json:
-    """A room's settings as they are told: all of them, durations as seconds."""
-    made: Json = {}
-    for name, found in _settings().items():
-        made[name] = or_null(found) if found.pop("nullable") else found
-        if name in _durations():
-            made[name]["description"] = "Seconds."
-    return thing(made, description="Every setting, with the changes made at run time.")
-
-
-def changes() -> Json:
-    """Some of a room's settings as they are asked for. Text is understood wherever a variable's
-    would be."""
-    made: Json = {}
-    for name, found in _settings().items():
-        found.pop("nullable")
-        kind = found.get("type")
-        either = [found]
-        if name in _durations():
-            either.append(shape("Duration"))
-        elif "enum" in found and kind == "integer":
-            either.append({"enum": [str(value) for value in found["enum"]]})
-        elif kind in _AS_TEXT:
-            either.append(shape(_AS_TEXT[kind]))
-        made[name] = {"anyOf": [*either, {"type": "null"}]}
-        if name in _durations():
-            made[name]["description"] = "A number of seconds, or text with a unit."
-    return {
-        "type": "object",
-        "description": "Settings by name. null goes back to what the replica's file says. All are "
-        "changed, or none. What each means, and the rules between them: docs/configuration.md.",
-        "properties": made,
-        "additionalProperties": False,
-        "minProperties": 1,
-    }
-
-
-def _settings() -> Json:
-    """By name: the schema of a value other than null, with `nullable` beside it."""
-    found: Json = {}
-    for name, made in RoomSettings.model_json_schema()["properties"].items():
-        options = made.get("anyOf", [made])
-        values = [option for option in options if option.get("type") != "null"]
-        schema = {_BOUNDS.get(key, key): value for key, value in values[0].items()}
-        for key in ("title", "default"):
-            schema.pop(key, None)
-        found[name] = {**schema, "nullable": len(values) < len(options)}
-    return found
-
-
-def _durations() -> set[str]:
-    """The settings that are durations."""
-    fields = RoomSettings.model_fields
-    return {n for n, field in fields.items() if _reads_duration([field.annotation, field.metadata])}
-
-
-def _reads_duration(hint: Any) -> bool:
-    if isinstance(hint, list | tuple):
-        return any(_reads_duration(part) for part in hint)
-    if getattr(hint, "func", None) is parse_duration:
-        return True
-    parts = (getattr(hint, "__metadata__", ()), getattr(hint, "__args__", ()))
-    return any(_reads_duration(part) for part in parts if part)
 
 
 def _fields(kind: type[Any]) -> Json:
@@ -186,10 +101,15 @@ _ROOM_STATE = thing(
         "mode": words("open", "paused", "draining", "running",
                       description="open: everybody passes; paused: nobody is called; draining: "
                       "nobody new may wait."),
+        "phase": words(*(phase.value for phase in Phase), description="By the room's events."),
+        "event": or_null(text("In whose pre-queue or opening it is.")),
+        "coming": or_null(text("The next event.")),
         "waiting": whole("In line."),
         "active": whole("Sessions, those of the called included."),
         "provisional": whole("Of the active: called, and not yet here."),
         "wait_seconds": or_null(whole("What somebody who came now would wait.")),
+        "lines": rows(thing({"line": text(), "waiting": whole(), "wait_seconds": or_null(whole())}),
+                      "The room's lines. Drawn places stand in none of them."),
         "revision": whole("Grows with every change of a setting."),
         "replicas": whole("Heard of in the last seconds."),
         "recovery_stage": {"enum": [0, 1, 2], "description": "2: the store was emptied, and nobody "
@@ -206,7 +126,9 @@ _VISITOR = thing(
         "room": shape("Room"),
         "visitor": shape("VisitorId"),
         "state": words("waiting", "called", "inside", "revoked", "unknown"),
-        "position": or_null(whole(minimum=1)),
+        "position": or_null(whole("Among all who wait; null in a pre-queue.", minimum=1)),
+        "line": or_null(text("null: the room has none, or the place was drawn.")),
+        "line_position": or_null(whole("In that line, to a few.", minimum=1)),
         "started_at_ms": or_null(whole(_EARLIEST)),
         "ends_at_ms": or_null(whole(_EARLIEST)),
         "revoked_at_ms": or_null(whole(_EARLIEST)),
@@ -216,7 +138,7 @@ _ACT = thing(
     {
         "at": whole(_EARLIEST),
         "by": text("Who, as they call themselves."),
-        "what": text("change, reset, move, release, …"),
+        "what": text("change, reset, move, back, grade (a class), release, …"),
         "visitor": text("Empty where it is about none."),
         "detail": text(),
     }
@@ -260,9 +182,7 @@ def schemas() -> Json:
         "Room": text("A room's name.", pattern=ROOM),
         "VisitorId": text("128 random bits.", pattern=VISITOR_ID),
         "Status": _STATUS,
-        "Settings": settings(),
-        "Changes": changes(),
-        **_TEXTS,
+        **settings.schemas(),
         "RoomState": _ROOM_STATE,
         "Visitor": _VISITOR,
         "Act": _ACT,

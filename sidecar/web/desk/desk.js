@@ -2,7 +2,7 @@
 
 import { session } from './acts.js';
 import { clock, make, moment, number, put } from './draw.js';
-import { Room } from './room.js';
+import { Room, shown } from './room.js';
 
 const $ = id => document.getElementById(id);
 const STALE_MS = 4000, DEAD_MS = 15000, AGAIN_MS = 1500;
@@ -104,8 +104,8 @@ function index(states) {
 		}
 		const [, numbers, mode] = item.firstElementChild.children;
 		put(numbers, `${number(each.waiting)} waiting, ${number(each.active)} of ${number(each.settings.total_active_users)} inside`);
-		put(mode, each.away ? 'store away' : each.mode);
-		item.dataset.kind = each.away ? 'lost' : each.mode;
+		put(mode, each.away ? 'store away' : shown(each));
+		item.dataset.kind = each.away ? 'lost' : shown(each);
 	});
 }
 
@@ -127,6 +127,8 @@ function log() {
 
 function did({ what, visitor, detail }) {
 	if (what === 'move') return `moved ${visitor} from ${detail}`;
+	if (what === 'back') return `moved ${visitor} back, from ${detail}`;
+	if (what === 'grade') return `gave ${visitor} another class, from ${detail}`;
 	if (what === 'release') return `released ${visitor}`;
 	if (what === 'reset') return `reset the line: ${number(Number(detail))} places`;
 	if (what !== 'change') return [what, visitor, detail].filter(Boolean).join(' ');

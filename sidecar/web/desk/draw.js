@@ -23,6 +23,14 @@ export function moment(ms) {
 	return day + clock(ms);
 }
 
+// The day, and the time to the minute; the year where it is another.
+export function date(ms) {
+	const then = new Date(ms);
+	const year = then.getFullYear() === new Date().getFullYear() ? {} : { year: 'numeric' };
+	const day = then.toLocaleDateString('en-GB', { weekday: 'short', day: 'numeric', month: 'short', ...year });
+	return `${day}, ${clock(ms).slice(0, 5)}`;
+}
+
 export function put(element, text) {
 	if (element.textContent !== text) element.textContent = text;
 }

@@ -1,14 +1,20 @@
 // One room's card: built once from the template, brought up to date with every event.
 
 import { ask, call, session, tell } from './acts.js';
-import { Curve, clock, duration, make, moment, number, put, rate } from './draw.js';
+import { Curve, clock, date, duration, make, moment, number, put, rate } from './draw.js';
+import { askMove } from './move.js';
 
 const MODES = {
 	running: ['Running', 'Those in line are let in as slots come free.'],
 	paused: ['Paused', 'Nobody is let in. Newcomers wait in line.'],
 	draining: ['Draining', 'Nobody new joins the line. Those in it are let in.'],
-	open: ['Open', 'The room is off: everybody passes, uncounted.']
+	open: ['Open', 'The room is off: everybody passes, uncounted.'],
+	closed: ['Closed', 'Nobody comes in, nobody takes a place, nobody is called.'],
+	prequeue: ['Pre-queue', 'Places are taken. They are drawn at the opening, and nobody is let in before.']
 };
+// What an operator did goes before what the events say.
+export const shown = ({ mode, phase }) => mode === 'running' && phase !== 'open' ? phase : mode;
+
 const AWAY = {
 	bounded: 'newcomers are let in by each replica within the slots that were free',
 	admit: 'everybody is let in', wait: 'nobody new is let in'
@@ -50,13 +56,15 @@ export class Room {
 		bar.max = Math.max(settings.total_active_users, state.active || 0, 1);
 		bar.value = state.active || 0;
 		bar.setAttribute('aria-label', `${figures.active} of ${figures.cap} inside`);
-		const [word, meaning] = MODES[state.mode];
+		const [word, meaning] = MODES[shown(state)];
 		put(this.$('.mode'), word);
-		this.$('.mode').dataset.kind = state.mode;
+		this.$('.mode').dataset.kind = shown(state);
 		put(this.$('.meaning'), meaning);
 		put(this.$('.health'), state.away ? 'The store is away' : `The store answers, to ${number(state.replicas)} ${state.replicas === 1 ? 'replica' : 'replicas'}`);
 		this.root.classList.toggle('away', state.away);
 		this.news(state);
+		this.event(state);
+		this.lines(state);
 		this.changed(state);
 		for (const name of ['total_active_users', 'new_users_per_minute', 'message']) this.follow(name);
 		const { queue_all: paused, suspended } = settings;
@@ -85,6 +93,39 @@ export class Room {
 		const list = this.$('.news');
 		if ([...list.children].map(item => item.textContent).join() === news.join()) return;
 		list.replaceChildren(...news.map(text => make('li', '', text)));
+	}
+
+	// What the room's events say, in this browser's time.
+	event({ phase, event, coming }) {
+		const said = [];
+		if (event && phase === 'prequeue') said.push(`${event.name} opens on ${date(event.opens_at)}.`);
+		if (event && phase === 'open') {
+			said.push(`${event.name} is open${event.closes_at ? ` until ${date(event.closes_at)}` : ''}.`);
+			if (event.replaces.length) said.push(`It sets ${event.replaces.join(', ')}.`);
+		}
+		if (coming) {
+			const before = coming.prequeue_from ? `pre-queue from ${date(coming.prequeue_from)}, ` : '';
+			said.push(`Next event: ${coming.name}, ${before}opens on ${date(coming.opens_at)}.`);
+		}
+		const line = this.$('.event');
+		line.hidden = !said.length;
+		put(line, said.join(' '));
+	}
+
+	lines({ lines = [], waiting }) {
+		const list = this.$('.lines');
+		const drawn = waiting - lines.reduce((sum, each) => sum + each.waiting, 0);
+		const all = lines.map(each => [each.line, each.waiting, `wait ${duration(each.wait_seconds)}`]);
+		if (drawn > 0) all.unshift(['drawn', drawn, 'before all lines']);
+		list.hidden = !lines.length;
+		const key = JSON.stringify(all);
+		if (list.dataset.key === key) return;
+		list.dataset.key = key;
+		list.replaceChildren(...all.map(([name, people, wait]) => {
+			const box = make('div');
+			box.append(make('dt', '', name), make('dd', '', number(people)), make('dd', 'hint', wait));
+			return box;
+		}));
 	}
 
 	changed({ changed = {}, file }) {
@@ -125,6 +166,8 @@ export class Room {
 			const send = value => tell(output, async () => {
 				const now = (await this.set({ [name]: value })).settings[name];
 				field.value = field.dataset.known = String(now ?? '');
+				const { phase, event } = this.state;
+				if (phase === 'open' && event?.replaces.includes(name)) return `While ${event.name} is open, it is ${words(now)} all the same.`;
 				return `It is ${words(now)} now.`;
 			});
 			control.addEventListener('submit', event => {
@@ -186,14 +229,16 @@ export class Room {
 		if (!VISITOR.test(visitor)) throw new Error('An id has 22 letters, digits, - and _.');
 		const found = await call('GET', `/${this.name}/visitors/${visitor}`);
 		const said = {
-			waiting: `In line, at place ${number(found.position)}.`,
+			waiting: found.position == null ? 'In the pre-queue: the place is drawn at the opening.'
+				: found.line ? `In line ${found.line}, at place ${number(found.line_position)}; ${number(found.position)} among all.`
+				: `In line, at place ${number(found.position)}.`,
 			called: `Called, and not here yet: until ${moment(found.ends_at_ms)}.`,
 			inside: `Inside since ${moment(found.started_at_ms)}, until ${moment(found.ends_at_ms)} if nothing renews it.`,
 			revoked: `Left or was released at ${moment(found.revoked_at_ms)}.`,
 			unknown: 'Unknown: neither in line nor inside.'
 		}[found.state];
-		const waits = found.state === 'waiting';
-		if (waits || found.state === 'inside' || found.state === 'called') {
+		const waits = found.state === 'waiting' && found.position != null;
+		if (found.state === 'waiting' || found.state === 'inside' || found.state === 'called') {
 			buttons.hidden = false;
 			buttons.replaceChildren(...this.buttons(visitor, look.querySelector('output'), waits));
 		}
@@ -224,31 +269,27 @@ export class Room {
 			return made;
 		};
 		const path = `/${this.name}/visitors/${visitor}`;
-		const move = async position => {
-			const moved = await call('POST', `${path}/move`, { position });
-			return `${visitor} is at place ${number(moved.position)} now.`;
-		};
 		const release = button('Release …', async () => await ask({
 			title: 'Release this visitor?', go: 'Release', danger: true,
 			text: `${visitor} loses the place or the session in ${this.name}.`
 		}) && await call('POST', `${path}/release`) && `${visitor} is released.`);
 		if (!waits) return [release];
 		return [
-			button('To head', () => move(1)),
-			button('To …', async () => {
-				const typed = await ask({
-					title: 'Move this visitor', go: 'Move', numeric: true, text: visitor, label: 'To which place? 1 is the head.',
-					check: text => /^[1-9]\d{0,7}$/.test(text) ? '' : 'A whole number from 1 on.'
-				});
-				return typed === null ? null : move(Number(typed));
+			button('Move …', async () => {
+				const to = await askMove(visitor, this.state.classes);
+				if (!to) return null;
+				const { position } = await call('POST', `${path}/move`, to);
+				return `${visitor} is at place ${number(position)} now.`;
 			}),
 			release
 		];
 	}
 
-	// Rows stay with their visitors, so that a row does not become another's under a finger.
-	line(visitors) {
+	// Rows stay with their visitors, so that a row does not become another's under a finger. The
+	// place is that in the visitor's line.
+	line(people) {
 		const body = this.$('.line tbody');
+		const visitors = people.map(([visitor]) => visitor);
 		for (const [visitor, row] of this.rows) {
 			if (visitors.includes(visitor)) continue;
 			if (row.contains(document.activeElement)) this.root.focus({ preventScroll: true });
@@ -256,20 +297,24 @@ export class Room {
 			this.rows.delete(visitor);
 		}
 		let at = body.firstElementChild;
-		visitors.forEach((visitor, i) => {
+		const places = new Map();
+		for (const [visitor, line] of people) {
+			places.set(line, (places.get(line) || 0) + 1);
 			let row = this.rows.get(visitor);
 			if (!row) this.rows.set(visitor, row = this.row(visitor));
-			put(row.firstElementChild, String(i + 1));
+			put(row.firstElementChild, String(places.get(line)));
+			put(row.querySelector('.hint'), line || (this.state?.lines?.length ? 'drawn' : ''));
 			if (row === at) at = at.nextElementSibling;
 			else body.insertBefore(row, at);
-		});
+		}
 		this.$('.line table').hidden = !visitors.length;
 		this.$('.line .nobody').hidden = visitors.length > 0;
+		put(this.$('.line .nobody'), this.state?.phase === 'prequeue' ? 'Nobody has a place before the opening, when they are drawn.' : 'Nobody is in line.');
 	}
 
 	row(visitor) {
 		const row = make('tr'), who = make('td'), what = make('td'), buttons = make('div', 'row');
-		who.append(make('code', '', visitor));
+		who.append(make('code', '', visitor), ' ', make('span', 'hint'));
 		buttons.append(...this.buttons(visitor, this.$('.line output'), true));
 		what.append(buttons);
 		row.append(make('th'), who, what);

@@ -19,6 +19,6 @@ measure_start()
 note(ARGV[3], 'change', '', ARGV[4])
 expire()
 call_next()
-if not is_by_arrival then redis_call('UNLINK', ARRIVALS) end
+check_arrivals()
 finish()
 return {now, revision}

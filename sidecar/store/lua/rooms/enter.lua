@@ -1,8 +1,9 @@
 -- Newcomers: a session where a slot is free and nobody waits, else a place in line.
 -- ARGV    3 until when somebody waits for the reply, ms: a store that was frozen must not give
 --           slots to those who asked before
---         from 4 on, for each visitor: id, random number in [0, 1) (its lot, in a pre-queue),
---         address or '', class or '', id of a grant that gives it once or '', when that expires
+--         from 4 on, for each visitor: id, random number in [0, 1), when the pre-queue begins of
+--         which that is the lot (ms, 0: none), address or '', class or '', id of a grant that gives
+--         it once or '', when that expires
 -- RETURNS shared/standing
 -- EVENTS  admitted, joined, called, expired
 -- @include "shared/room"
@@ -13,13 +14,13 @@ expire()
 call_next()
 -- @include "shared/newcomer"
 
-local visitors = batch(6, 4)
+local visitors = batch(7, 4)
 local revoked = redis_call('ZMSCORE', REVOKED, unpack(visitors))
 local sessions = redis_call('ZMSCORE', ACTIVE, unpack(visitors))
 local places = redis_call('ZMSCORE', WAITING, unpack(visitors))
 local met, replies = {}, {}
 for n, visitor in ipairs(visitors) do
-  local session, place, draw = sessions[n], places[n], tonumber(ARGV[6 * n - 1])
+  local session, place, draw = sessions[n], places[n], tonumber(ARGV[7 * n - 2])
   if met[visitor] then -- twice in this batch: now there is a session or place
     flush()
     session = redis_call('ZSCORE', ACTIVE, visitor)
@@ -37,7 +38,7 @@ for n, visitor in ipairs(visitors) do
     replies[n] = phase == CLOSED and refused_reply(REJECTED, 60000)
       or wait_here(visitor, place, redis_call('ZRANK', WAITING, visitor), draw)
   else
-    replies[n] = enter(visitor, draw, unpack(ARGV, 6 * n, 6 * n + 3))
+    replies[n] = enter(visitor, draw, unpack(ARGV, 7 * n - 1, 7 * n + 3))
   end
 end
 return headed(replies)

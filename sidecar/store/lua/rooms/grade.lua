@@ -41,7 +41,8 @@ local function grade()
   end
   if is_by_arrival and line_of(order) ~= line_of(from) then
     -- In the other line nobody's shown place grows.
-    redis_call('ZADD', ARRIVALS, int(shown_score(arrive_now(), order)), visitor)
+    note_arrival(visitor, arrive_now(), order)
+    flush()
   end
   local position = put_at(order, visitor, by, 'grade', from, ARGV[8])
   event('graded', visitor, by == '' and 'grant' or 'operator', 'order', int(order), 'class', class)

@@ -32,7 +32,7 @@ for n, length in ipairs(#lines > 0 and line_lengths() or {}) do
 end
 local wait = is_known and wait_ms(last_calls) or -1
 sample(wait)
-if not is_by_arrival then redis_call('UNLINK', ARRIVALS) end
+check_arrivals()
 local oldest = redis_call('XRANGE', EVENTS, '-', '+', 'COUNT', 1)
 return {now, waiting, active, active - redis_call('ZCARD', ADMITTED), epoch, revision,
   math.floor(wait), redis_call('HGETALL', CONFIG),

@@ -37,8 +37,12 @@ end
 
 -- Whoever waits after a call could not be called, so a newcomer is admitted at once only
 -- where nobody does.
-local function enter(visitor, draw, address, class, grant, expires)
+local function enter(visitor, draw, lot_of, address, class, grant, expires)
   if phase == CLOSED then return refused_reply(REJECTED, 60000) end
+  -- The replica does not know this event yet, and will in a second.
+  if phase == PREQUEUE and tonumber(lot_of) ~= event_begins then
+    return refused_reply(REJECTED, 2000)
+  end
   if is_hoarding(address) then
     count('refused_address')
     return refused_reply(FULL, refresh_ms(waiting, wait_ms(waiting), draw))

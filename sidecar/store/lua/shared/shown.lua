@@ -1,55 +1,29 @@
--- @include "shared/order"
+-- @include "shared/lines"
 -- Where somebody is told to stand, and how many are called before them: the same thing, unless
 -- the room has several lines or shows places by arrival.
 -- `arrivals` holds: arrival, less the band of the line.
-local function shown_score(arrival, order)
+local function note_arrival(visitor, arrival, order)
   local line = line_of(order)
-  return line and arrival + bounds(line) or arrival
+  stats.shown_lines = #lines
+  put(ARRIVALS, int(line and arrival + bounds(line) or arrival), visitor)
 end
 
 -- Takes a place in both sets.
 local function put_in_line(visitor, order, arrival)
   put(WAITING, int(order), visitor)
-  if is_by_arrival and not is_drawn(order) then
-    put(ARRIVALS, int(shown_score(arrival, order)), visitor)
+  if is_by_arrival and not is_drawn(order) then note_arrival(visitor, arrival, order) end
+end
+
+-- After settings may have changed: arrivals are noted anew by whoever polls.
+local function check_arrivals()
+  if not is_by_arrival or (stats.shown_lines or #lines) ~= #lines then
+    redis_call('UNLINK', ARRIVALS)
   end
 end
 
 -- After they were taken out of `waiting`.
 local function forget_arrivals(visitors)
   if is_by_arrival and #visitors > 0 then redis_call('ZREM', ARRIVALS, unpack(visitors)) end
-end
-
--- How many wait in each line. Counted once in a script, by whoever asks first.
-local lengths
-local function line_lengths()
-  if lengths then return lengths end
-  flush()
-  lengths = {}
-  for line = 1, #lines do
-    local low, high = bounds(line)
-    lengths[line] = redis_call('ZCOUNT', WAITING, line == 1 and int(bottom(FRONT - 1)) or int(low),
-      line == #lines and '+inf' or '(' .. int(high))
-  end
-  return lengths
-end
-
--- How many are called before somebody with so many ahead in their line, and so many in all.
-local function calls_before(line, ahead, rank)
-  if not is_weighted then return rank end
-  local calls = ahead + count_drawn()
-  for other, length in ipairs(line_lengths()) do
-    if other ~= line then
-      calls = calls + math.min(length, ahead * lines[other].weight / lines[line].weight)
-    end
-  end
-  return calls
-end
-
--- How many stand in front of a line's first; nil is the room's only one.
-local function ahead_of_line(line)
-  if not line then return 0 end
-  return line > 1 and before(WAITING, bounds(line)) or count_drawn()
 end
 
 -- For somebody with that rank in `waiting`: {ahead, calls, line or -1, length of the line}; the
@@ -63,7 +37,8 @@ local function shown(visitor, order, rank, joined)
   if is_by_arrival then
     ahead = redis_call('ZRANK', ARRIVALS, visitor)
     if not ahead then -- since then the setting was changed, or the store emptied
-      redis_call('ZADD', ARRIVALS, int(shown_score((joined or now) * 1000, order)), visitor)
+      note_arrival(visitor, (joined or now) * 1000, order)
+      flush()
       ahead = redis_call('ZRANK', ARRIVALS, visitor)
     end
     if line then

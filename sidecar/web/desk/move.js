@@ -1,0 +1,50 @@
+// The question where to somebody is moved, and why.
+
+import { make } from './draw.js';
+
+const dialog = document.getElementById('move');
+const form = dialog.querySelector('form');
+const { to, place, class: name, why } = form.elements;
+const wrong = form.querySelector('.note');
+const choices = [...form.querySelectorAll('[name=to]')];
+let settle;
+
+// Resolves to what is asked of /admin/: {position} or {class}, and why; null: the answer was no.
+export function askMove(visitor, classes) {
+	form.reset();
+	choices[0].checked = true;
+	wrong.textContent = '';
+	document.getElementById('move-who').textContent = visitor;
+	const options = [['', 'none'], ...classes.map(each => [each, each])].map(([value, text]) => {
+		const option = make('option', '', text);
+		option.value = value;
+		return option;
+	});
+	name.replaceChildren(...options);
+	const byClass = choices.find(choice => choice.value === 'class');
+	name.hidden = byClass.parentElement.hidden = !classes.length;
+	if (classes.length) name.value = classes[0];
+	dialog.returnValue = '';
+	dialog.showModal();
+	choices[0].focus();
+	return new Promise(resolve => { settle = resolve; });
+}
+
+function answer() {
+	const more = why.value.trim() ? { why: why.value.trim() } : {};
+	if (to.value === 'class') return { class: name.value || null, ...more };
+	return { position: to.value === 'place' ? Number(place.value) : to.value, ...more };
+}
+
+const choose = value => { choices.find(choice => choice.value === value).checked = true; };
+place.addEventListener('input', () => choose('place'));
+name.addEventListener('input', () => choose('class'));
+form.querySelector('button[type=button]').addEventListener('click', () => dialog.close());
+form.addEventListener('submit', event => {
+	event.preventDefault();
+	const isPlace = to.value !== 'place' || /^[1-9]\d{0,7}$/.test(place.value.trim());
+	wrong.textContent = isPlace ? '' : 'A place is a whole number from 1 on.';
+	if (isPlace) dialog.close('yes');
+	else place.focus();
+});
+dialog.addEventListener('close', () => settle(dialog.returnValue === 'yes' ? answer() : null));
