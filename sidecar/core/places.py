@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sidecar.base.draw import LOT_BITS
-from sidecar.base.model import ORDER_BAND
+from sidecar.base.model import ORDER_BAND, Ticket
 from sidecar.store.rooms import NO_CLAIM, Claim, Lot
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from sidecar.base.classes import Line
     from sidecar.base.events import RoomEvent
-    from sidecar.base.model import Ticket
+    from sidecar.base.model import Standing
     from sidecar.base.rooms import RoomSettings
     from sidecar.core.bearer import Bearer
     from sidecar.core.draw import Draws
@@ -59,12 +59,19 @@ def hidden_order(joined_ms: int) -> int:
     return joined_ms * 1000
 
 
+def ticket_of(visitor: str, standing: Standing, claim: Claim) -> Ticket:
+    """A newcomer's, before the order is known to them."""
+    name = claim.class_name if standing.is_classed else ""
+    now_ms = standing.now_ms
+    return Ticket(visitor, hidden_order(now_ms), now_ms, standing.epoch, class_name=name)
+
+
 def lot_of_newcomer(
     visitor: str, settings: RoomSettings, draws: Draws | None, now_ms: int
 ) -> Lot | None:
-    """None where no pre-queue is on or coming."""
+    """None where no pre-queue is on or coming, or all replicas do not know its draw yet."""
     event = _next(settings, now_ms)
-    if event is None or draws is None:
+    if event is None or draws is None or not draws.is_agreed(event):
         return None
     return Lot(draws.lot(event, visitor) / (1 << LOT_BITS), event.begins_ms)
 

@@ -33,7 +33,7 @@ from sidecar.core.answer import Answer
 from sidecar.core.bearer import NOBODY, Bearer, is_anothers
 from sidecar.core.exempt import find_outside, is_exempt, is_outside
 from sidecar.core.fallback import Fallback
-from sidecar.core.places import claim_of, graded, hidden_order, lot_of_newcomer, with_lot
+from sidecar.core.places import claim_of, graded, lot_of_newcomer, ticket_of, with_lot
 from sidecar.core.shield import Shelter, Shield
 from sidecar.store.rooms import REVOCATIONS_LIMIT
 
@@ -146,6 +146,8 @@ class Room:
         """The verdict where the store gave none. Only while it is away, not for one call that
         failed, does the replica give passes by itself."""
         now_ms, settings, is_away = self.clock.now_ms(), self.settings, self.store.is_away
+        # Nobody is let in before a room has opened, or after it has closed.
+        may_enter = is_away and settings.moments(now_ms).phase is Phase.OPEN
         given: Pass | None = None
         is_new = False
         if isinstance(token, Pass) and self._honours(token):
@@ -153,7 +155,7 @@ class Room:
             if given is None:
                 return Answer(State.ADMITTED, is_settled=self._is_settled(token))
         elif isinstance(token, Ticket):
-            given = self._fallback.waiting(token, settings, now_ms) if is_away else None
+            given = self._fallback.waiting(token, settings, now_ms) if may_enter else None
             if given is None:
                 return Answer(
                     State.WAITING,
@@ -161,7 +163,7 @@ class Room:
                     visitor=token.visitor,
                     store_away=True,
                 )
-        elif may_join and is_away:
+        elif may_join and may_enter:
             given = self._fallback.newcomer(settings, now_ms)
             is_new = True
         if given is None:
@@ -328,13 +330,7 @@ class Room:
             raise
         if standing.outcome is Outcome.ADMITTED:
             self._fallback.admitted()
-        newcomer = Ticket(
-            visitor,
-            hidden_order(standing.now_ms),
-            standing.now_ms,
-            standing.epoch,
-            class_name=claim.class_name if standing.is_classed else "",
-        )
+        newcomer = ticket_of(visitor, standing, claim)
         answer = self._answer(standing, newcomer)
         if answer is None:  # no script says GONE to somebody new
             return Answer(State.NOT_QUEUED)

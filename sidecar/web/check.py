@@ -16,6 +16,7 @@ from aiohttp import web
 from sidecar.base.model import BRIEF_TTL_MS, VERDICT_TTL_MS, Pass, State
 from sidecar.web.cookies import read_bearer, read_given, read_token, set_cookie
 from sidecar.web.keys import METRICS, ROOMS
+from sidecar.web.told import refresh_s, shown_position
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,13 +102,13 @@ def answer_headers(room: Room, answer: Answer, headers: Mapping[str, str]) -> di
     if answer.state is State.ADMITTED:
         return said
     said["X-Waitroom-Status"] = str(room.settings.queueing_status_code)
-    standing = answer.standing
-    refresh_ms = standing.refresh_ms if standing else 0
-    said["Retry-After"] = str(max(1, math.ceil(refresh_ms / 1000)))
-    if standing is not None and answer.state is State.WAITING and not standing.recovery_stage:
-        said["X-Waitroom-Position"] = str(standing.ahead + 1)
-        if answer.wait is not None:
-            said["X-Waitroom-Wait"] = str(answer.wait.seconds)
+    has_said = answer.standing is not None or answer.state is State.CLOSED
+    said["Retry-After"] = str(max(1, math.ceil(refresh_s(room, answer))) if has_said else 1)
+    position, above = shown_position(room, answer.standing)
+    if position is not None:
+        said["X-Waitroom-Position"] = str(position)
+    if answer.wait is not None and (position or above):
+        said["X-Waitroom-Wait"] = str(answer.wait.seconds)
     return said
 
 

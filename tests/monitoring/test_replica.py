@@ -120,6 +120,54 @@ async def test_an_unknown_wait_is_absent(site):
     assert value(site, "waitroom_wait_estimate_seconds") is None
 
 
+async def test_each_line_has_gauges(replica):
+    """Its length and its wait; those of a line that is gone, or of a store that is away, go too."""
+    lines = [{"name": "fast", "weight": 1}, {"name": "ordinary", "weight": 3}]
+    site = await replica(
+        lines=lines, classes={"vip": {"line": "fast"}}, class_header=True, session_duration=600
+    )
+    for name in ("", "", "vip", ""):
+        await site.check(headers={"X-Waitroom-Class": name})
+
+    async def seen():
+        assert await refresh_once(Rooms([site.room]), site.metrics)
+        return [value(site, "waitroom_line_waiting", line=name) for name in ("fast", "ordinary")]
+
+    assert await seen() == [1, 2]
+    waits = [
+        value(site, "waitroom_line_wait_estimate_seconds", line=line["name"]) for line in lines
+    ]
+    assert all(wait > 0 for wait in waits)
+    await site.room.store.configure({"queue_all": True})
+    assert await seen() == [1, 2]
+    assert value(site, "waitroom_line_wait_estimate_seconds", line="fast") is None
+    await site.room.store.configure({"lines": [], "classes": {}})
+    assert await seen() == [None, None]
+    await site.room.store.configure({"lines": None, "classes": None})
+    assert await seen() == [1, 2]
+    site.metrics.forget(site.room.name)
+    assert value(site, "waitroom_line_waiting", line="fast") is None
+
+
+@pytest.mark.parametrize(
+    ("events", "phase"),
+    [
+        ([], 0),
+        ([{"name": "sale", "opens_at": "2027-01-15 07:00"}], 0),
+        (
+            [{"name": "sale", "prequeue_from": "2027-01-15 07:00", "opens_at": "2027-01-15 09:00"}],
+            1,
+        ),
+        ([{"name": "sale", "opens_at": "2027-01-15 09:00"}], 2),
+    ],
+)
+async def test_the_phase_is_a_gauge(replica, events, phase):
+    """Open, pre-queue, closed."""
+    site = await replica(events=events)
+    await refresh_once(Rooms([site.room]), site.metrics)
+    assert value(site, "waitroom_phase") == phase
+
+
 async def test_the_shield_is_told(site):
     """1 until it is down again."""
     assert value(site, "waitroom_shield_up") == 0

@@ -13,6 +13,7 @@ from sidecar.base.metrics import Metrics
 from sidecar.base.rooms import RoomSettings
 from sidecar.base.settings import Settings
 from sidecar.base.tokens import Tokens
+from sidecar.core.draw import Draws
 from sidecar.core.rooms import Room, Rooms
 from sidecar.store.connect import close, connect
 from sidecar.store.rooms import RoomStore
@@ -73,7 +74,10 @@ async def replica(redis_socket, aiohttp_client, turn):
         name = new_room_name()
         clock = TurnedClock(turn)
         store = RoomStore(redis, name, settings=file.for_scripts(), clock=clock, now_ms=turn)
-        room = Room(name, file, Tokens(name, KEYS, clock), store, clock)
+        draws = Draws(name, KEYS)
+        room = Room(name, file, Tokens(name, KEYS, clock), store, clock, draws=draws)
+        if file.events:  # as it starts
+            await room.refresh()
         rooms, metrics = Rooms([room]), Metrics()
         whole = Settings(secret_keys=KEYS, admin_token=ADMIN_TOKEN, rooms={name: file})
         # A cookie jar would get in the way: tests say which cookie is sent.

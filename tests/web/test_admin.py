@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.web.conftest import ADMIN_TOKEN, cookie_of
+from sidecar.base.classes import Line
+from sidecar.base.model import ORDER_BAND
+from sidecar.core.draw import Draws
+from sidecar.core.places import line_of
+from tests.web.conftest import ADMIN_TOKEN, KEYS, cookie_of
 
 TOKEN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+#: The test's clock stands at 2027-01-15 08:00 UTC.
+SALE = {"name": "sale", "prequeue_from": "2027-01-15 08:00", "opens_at": "2027-01-15 09:00"}
+LINES = [{"name": "fast"}, {"name": "ordinary"}]
+CLASSES = {"vip": {"line": "fast"}, "early": {"head_start": "5m"}}
 
 
 @pytest.fixture
@@ -172,13 +180,34 @@ async def test_who_did_what_is_kept(site):
 
 
 @pytest.mark.parametrize(
-    "body", [{}, {"position": 0}, {"position": 1.5}, {"position": True}, {"to": 1}]
+    ("body", "named"),
+    [
+        ({}, "position"),
+        ({"to": 1}, "position"),
+        ({"position": 0}, "position"),
+        ({"position": 1.5}, "position"),
+        ({"position": True}, "position"),
+        ({"position": 10**9}, "position"),
+        ({"position": "1"}, "position"),
+        ({"position": "tail"}, "position"),
+        ({"position": None}, "position"),
+        ({"position": 1, "class": None}, "position"),
+        ({"class": 1}, "class"),
+        ({"class": ["vip"]}, "class"),
+        ({"position": 1, "because": "x"}, "because"),
+        ({"position": 1, "why": None}, "why"),
+        ({"position": 1, "why": "x" * 201}, "why"),
+        ({"position": 1, "why": "two\nlines"}, "why"),
+        ({"position": 1, "why": "\x1b[2J"}, "why"),
+        ({"position": 1, "why": "half \ud800"}, "why"),
+    ],
 )
-async def test_a_position_is_a_whole_number(site, body):
+async def test_a_move_says_one_place_and_perhaps_why(site, body, named):
     """Anything else is named and changes nothing."""
     where = path(site, f"/visitors/{'a' * 22}/move")
     reply = await site.ops.post(where, json=body, headers=TOKEN)
-    assert (reply.status, "position" in (await reply.json())["errors"][0]) == (422, True)
+    first = (await reply.json())["errors"][0]
+    assert (reply.status, first.partition(":")[0]) == (422, named)
 
 
 async def test_nobody_is_moved_who_is_not_in_line(site):
@@ -207,3 +236,177 @@ async def test_a_setting_that_the_file_does_not_allow_takes_no_other_along(site)
     assert (reply.status, (await reply.json())["settings"]["queue_all"]) == (200, False)
     reply = await site.ops.patch(path(site), json={"heartbeat_timeout": None}, headers=TOKEN)
     assert (reply.status, (await reply.json())["changed"]) == (200, {})
+
+
+# Who is next --------------------------------------------------------------------------------------
+
+
+async def told(site, what="", status=200):
+    reply = await site.ops.get(path(site, what), headers=TOKEN)
+    assert reply.status == status, await reply.text()
+    return await reply.json()
+
+
+async def move(site, visitor, **body):
+    """The answer's status, and the position or what is wrong."""
+    where = path(site, f"/visitors/{visitor}/move")
+    reply = await site.ops.post(where, json=body, headers=TOKEN)
+    document = await reply.json()
+    if reply.status == 200:
+        assert (document["room"], document["visitor"]) == (site.room.name, visitor)
+        return 200, document["position"]
+    return reply.status, f"{document['title']}: {document['detail']}"
+
+
+async def people(site):
+    return [row["visitor"] for row in (await told(site, "/waiting"))["waiting"]]
+
+
+async def test_somebody_is_moved_and_put_back(site):
+    """To the head, to a place, and back to where they were before the first move, once; the log
+    says from where to where, and why."""
+    for _ in range(3 + 4):
+        await site.check()
+    before = await people(site)
+    last = before[3]
+    assert await move(site, last, position="head", why="Ticket 4711 – paid twice") == (200, 1)
+    assert await move(site, last, position=2.0) == (200, 2)
+    assert await people(site) == [before[0], last, *before[1:3]]
+    assert await move(site, last, position="back", why="a mistake") == (200, 4)
+    assert await people(site) == before
+    again = await move(site, last, position="back")
+    assert again == (409, "Nobody moved this visitor: So there is no place to go back to.")
+    log = (await told(site, "/log"))["log"]
+    assert [(act["what"], act["visitor"], act["detail"]) for act in log] == [
+        ("back", last, "2 to 4: a mistake"),
+        ("move", last, "1 to 2"),
+        ("move", last, "4 to 1: Ticket 4711 – paid twice"),
+    ]
+
+
+async def test_somebody_is_given_another_class(replica):
+    """Its line, or its head start, and none again; the log names it. Where there is no such class,
+    those that there are are named."""
+    site = await replica(total_active_users=1, lines=LINES, classes=CLASSES)
+    for _ in range(1 + 3):
+        await site.check()
+    before = await people(site)
+    last = before[2]
+    assert await move(site, last, **{"class": "early"}) == (200, 1)
+    assert await move(site, last, **{"class": "vip", "why": "press"}) == (200, 1)
+    rows = (await told(site, "/waiting"))["waiting"]
+    assert [row["line"] for row in rows] == ["fast", "ordinary", "ordinary"]
+    assert await move(site, last, **{"class": None}) == (200, 3)
+    assert await people(site) == before
+    unknown = (404, f"Unknown class: The classes of {site.room.name}: vip, early.")
+    for name in ("gold", "", "\ud800"):
+        assert await move(site, last, **{"class": name}) == unknown
+    status, said = await move(site, "a" * 22, **{"class": "vip"})
+    assert (status, said) == (404, f"Unknown visitor: {'a' * 22} is not in line")
+    log = (await told(site, "/log"))["log"]
+    assert [(act["what"], act["detail"]) for act in log] == [
+        ("grade", "1 to 3: no class"),
+        ("grade", "1 to 1: class vip: press"),
+        ("grade", "3 to 1: class early"),
+    ]
+
+
+async def test_a_room_without_classes_has_none_to_give(site):
+    """It says so."""
+    status, said = await move(site, "a" * 22, **{"class": "vip"})
+    assert (status, said.endswith(": it has none.")) == (404, True)
+
+
+async def test_each_line_is_told(replica):
+    """Its length and wait; of each who waits their line, and where they stand in it. A position is
+    one of the own line."""
+    site = await replica(lines=LINES, classes=CLASSES, class_header=True)
+    await site.check()
+    for name in ("", "vip", "", "vip", ""):
+        await site.check(headers={"X-Waitroom-Class": name})
+    room = await told(site)
+    assert [(line["line"], line["waiting"]) for line in room["lines"]] == [
+        ("fast", 2), ("ordinary", 3),
+    ]  # fmt: skip
+    first, second = (line["wait_seconds"] for line in room["lines"])
+    assert 0 < first < second == room["wait_seconds"]
+    assert "credit_1" not in room["counters"]
+    rows = (await told(site, "/waiting"))["waiting"]
+    assert [row["line"] for row in rows] == ["fast"] * 2 + ["ordinary"] * 3
+    last = rows[4]["visitor"]
+    found = await told(site, f"/visitors/{last}")
+    assert [found[name] for name in ("position", "line", "line_position")] == [5, "ordinary", 3]
+    assert await move(site, last, position="head") == (200, 1)
+    found = await told(site, f"/visitors/{last}")
+    assert [found[name] for name in ("position", "line", "line_position")] == [3, "ordinary", 1]
+
+
+async def test_a_room_without_lines_or_events_says_so(site):
+    """No lines, open, no event; of who waits no line."""
+    for _ in range(4):
+        await site.check()
+    room = await told(site)
+    assert [room[name] for name in ("phase", "event", "coming", "lines")] == [
+        "open",
+        None,
+        None,
+        [],
+    ]
+    (row,) = (await told(site, "/waiting"))["waiting"]
+    found = await told(site, f"/visitors/{row['visitor']}")
+    assert (row["line"], found["line"], found["line_position"]) == (None, None, None)
+
+
+async def test_nobody_learns_a_lot_in_a_pre_queue(replica):
+    """Not even an operator: the line is not told, a place neither, and nobody is moved. At the
+    opening all of it is; a drawn place has no class and no line."""
+    soon = {**SALE, "opens_at": "2027-01-15 08:00:20"}
+    site = await replica(events=[soon], lines=LINES, classes=CLASSES)
+    site.room.draws = Draws(site.room.name, KEYS)
+    await site.room.refresh()
+    joined = [await site.check() for _ in range(3)]
+    ids = {site.room.tokens.read(cookie_of(one).partition("=")[2]).visitor for one in joined}
+    room = await told(site)
+    assert [room[name] for name in ("phase", "event", "waiting")] == ["prequeue", "sale", 3]
+    refused = await told(site, "/waiting", status=409)
+    assert refused["title"] == "Nothing is drawn yet"
+    one = min(ids)
+    found = await told(site, f"/visitors/{one}")
+    assert (found["state"], found["position"], found["line"]) == ("waiting", None, None)
+    for body in ({"position": 1}, {"position": "back"}, {"class": "vip"}):
+        assert (await move(site, one, **body))[0] == 409
+
+    site.turn.forward(20)
+    room = await told(site)
+    assert [room[name] for name in ("phase", "event")] == ["open", "sale"]
+    assert [line["waiting"] for line in room["lines"]] == [0, 0]
+    rows = (await told(site, "/waiting"))["waiting"]
+    assert {row["visitor"] for row in rows} < ids
+    assert [(row["position"], row["line"]) for row in rows] == [(1, None), (2, None)]
+    assert await move(site, rows[1]["visitor"], position=1) == (200, 1)
+    status, said = await move(site, rows[0]["visitor"], **{"class": "vip"})
+    assert (status, said) == (
+        409, "A drawn place has no class: It can be moved, after the opening."
+    )  # fmt: skip
+
+
+async def test_a_closed_room_names_the_next_event(replica):
+    """Before its first."""
+    later = {**SALE, "prequeue_from": "2027-01-15 08:30"}
+    room = await told(await replica(events=[later]))
+    assert [room[name] for name in ("phase", "event", "coming")] == ["closed", None, "sale"]
+
+
+@pytest.mark.parametrize(
+    ("order", "line"),
+    [
+        (0, "c"), (ORDER_BAND - 1, "c"), (2**53, "c"),
+        (-1, "b"), (-ORDER_BAND, "b"), (-ORDER_BAND - 1, "a"), (-2 * ORDER_BAND, "a"),
+        (-3 * ORDER_BAND, "a"), (-3 * ORDER_BAND - 1, None), (-4 * ORDER_BAND, None),
+    ],
+)  # fmt: skip
+def test_an_order_is_of_a_line(order, line):
+    """A band each, the last line's from 0 on; below are the places that were drawn."""
+    lines = [Line(name=name) for name in "abc"]
+    assert line_of(order, lines) == line
+    assert line_of(order, []) is None

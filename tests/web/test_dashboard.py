@@ -12,6 +12,7 @@ import pytest
 
 from sidecar.base.settings import Settings
 from sidecar.base.tokens import COOKIE_PREFIX
+from sidecar.core.draw import Draws
 from sidecar.core.rooms import Rooms
 from sidecar.web import desk, keys
 from sidecar.web.live import Live
@@ -424,6 +425,64 @@ async def test_the_stream_tells_of_every_room(site):
     assert room["settings"]["message"] == "soon"
     assert (room["file"]["message"], room["file"]["claim_window"]) == (None, 30)
     stream.close()
+
+
+async def test_the_stream_tells_of_lines_classes_and_events(replica):
+    """Each line's length and wait, and whose line somebody at the head stands in; the event that is
+    on, with its times and what it sets, and the next one."""
+    events = [
+        {"name": "sale", "opens_at": "2027-01-15 07:00", "closes_at": "2027-01-15 09:00",
+         "total_active_users": 2, "message": "On."},
+        {"name": "next", "prequeue_from": "2027-01-15 10:00", "opens_at": "2027-01-15 11:00"},
+    ]  # fmt: skip
+    lines, classes = [{"name": "fast"}, {"name": "ordinary"}], {"vip": {"line": "fast"}}
+    site = await replica(lines=lines, classes=classes, class_header=True, events=events)
+    await site.room.refresh()
+    for name in ("", "", "", "vip", ""):
+        await site.check(headers={"X-Waitroom-Class": name})
+    await site.room.refresh()
+    now, study = await look(site)
+    assert [now[name] for name in ("phase", "classes", "waiting")] == ["open", ["vip"], 3]
+    assert [(line["line"], line["waiting"]) for line in now["lines"]] == [
+        ("fast", 1), ("ordinary", 2),
+    ]  # fmt: skip
+    hour = 3_600_000
+    assert now["event"] == {
+        "name": "sale", "prequeue_from": None, "opens_at": site.turn.now_ms - hour,
+        "closes_at": site.turn.now_ms + hour, "replaces": ["total_active_users", "message"],
+    }  # fmt: skip
+    assert (now["coming"]["name"], now["coming"]["prequeue_from"]) == (
+        "next", site.turn.now_ms + 2 * hour,
+    )  # fmt: skip
+    assert [line for _, line in study["line"]] == ["fast", "ordinary", "ordinary"]
+
+
+async def test_the_stream_tells_no_lot(replica):
+    """In a pre-queue the head of the line is nobody's; how many there are is told."""
+    event = {"name": "sale", "prequeue_from": "2027-01-15 08:00", "opens_at": "2027-01-15 08:00:20"}
+    site = await replica(events=[event])
+    site.room.draws = Draws(site.room.name, KEYS)
+    for _ in range(3):
+        await site.room.refresh()
+        await site.check()
+    await site.room.refresh()
+    now, study = await look(site)
+    assert (now["phase"], now["event"]["name"], now["waiting"]) == ("prequeue", "sale", 3)
+    assert study["line"] == []
+    site.turn.forward(20)
+    await site.room.refresh()
+    now, study = await look(site)
+    assert (now["phase"], len(study["line"])) == ("open", 2)
+
+
+async def look(site):
+    """What a new viewer is told of the room, at once and after the first study."""
+    live = Live(Rooms([site.room]))
+    with live.watched():
+        await live.news()
+        text = live.text({}).decode()
+    now, study = (json.loads(data) for data in re.findall(r"data: (.*)", text))
+    return now["rooms"][0], study
 
 
 async def test_curves_rates_and_waits(site):

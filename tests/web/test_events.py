@@ -17,8 +17,19 @@ from sidecar.web.events import STREAMS
 from tests.web.conftest import cookie_of
 from tests.workers.receiver import until
 
-#: Of a room's own, so that no test waits for a poll.
-QUICK = {"heartbeat_interval": 1}
+#: A poll a second, and as many as there are.
+QUICK = {"heartbeat_interval": 1, "poll_limit": 1_000_000}
+#: By how much faster a second goes by here.
+FASTER = 20
+
+
+@pytest.fixture(autouse=True)
+def faster(monkeypatch):
+    """No test waits for a second: tests/nginx has streams that take their time."""
+    rest = events._rest
+    monkeypatch.setattr(
+        events, "_rest", lambda response, seconds, over: rest(response, seconds / FASTER, over)
+    )
 
 
 @dataclass
@@ -29,9 +40,11 @@ class Stream:
     texts: list[str] = field(default_factory=list)
 
     async def next(self) -> tuple[str, dict]:
-        """The next event: its kind and what it says."""
+        """The next event: its kind and what it says. EOFError where there is none."""
         while True:
             text = (await asyncio.wait_for(self.reply.content.readuntil(b"\n\n"), 15)).decode()
+            if not text:
+                raise EOFError
             self.texts.append(text)
             lines = dict(line.partition(": ")[::2] for line in text.strip().splitlines())
             if "event" in lines:
@@ -40,7 +53,7 @@ class Stream:
     async def rest(self) -> list[tuple[str, dict]]:
         """All until it ends."""
         found = []
-        with contextlib.suppress(asyncio.IncompleteReadError):
+        with contextlib.suppress(EOFError):
             while True:
                 found.append(await self.next())
         return found
@@ -147,31 +160,35 @@ async def test_a_stream_is_a_heartbeat(full, open_stream):
     assert (await full.room.store.sweep()).waiting == 1
 
 
-async def test_who_hangs_up_has_no_heartbeat_from_then_on(full, open_stream, monkeypatch):
-    """The stream is over at once, and with it the claim to one of those that there may be."""
+@pytest.fixture
+async def slow(replica):
+    """One who waits, and whose next heartbeat is due in half a second."""
+    site = await replica(total_active_users=0, event_streams=1, heartbeat_interval=FASTER / 2)
+    site.ticket = cookie_of(await site.check())
+    site.streams = site.edge.app[STREAMS]
+    return site
+
+
+async def test_who_hangs_up_is_gone_before_the_next_heartbeat(slow, open_stream, monkeypatch):
+    """Nobody waits for it to be due: the stream makes room for another."""
     monkeypatch.setattr(events, "LOOK_S", 0.02)
-    full.room.file_settings = full.room.settings = full.room.settings.changed(
-        {"heartbeat_interval": None}
-    )
-    stream = await open_stream(full, full.ticket)
+    stream = await open_stream(slow, slow.ticket)
     await stream.next()
-    before = heartbeats(full)
-    assert open_streams(full) == 1
+    assert (open_streams(slow), heartbeats(slow)) == (1, 1)
     stream.reply.close()
-    await until(lambda: open_streams(full) == 0, "the end")
-    assert heartbeats(full) == before
-    assert full.streams._watch is None
+    await until(lambda: open_streams(slow) == 0, "the end")
+    assert heartbeats(slow) == 1
+    assert slow.streams._watch is None
 
 
-async def test_who_hangs_up_just_before_a_heartbeat_has_none(full, open_stream):
-    """Also where nobody has looked since."""
-    stream = await open_stream(full, full.ticket)
+async def test_who_hangs_up_has_no_heartbeat(slow, open_stream):
+    """Also where nobody has looked before it is due."""
+    stream = await open_stream(slow, slow.ticket)
     await stream.next()
-    before = heartbeats(full)
-    full.streams._watch.cancel()
+    slow.streams._watch.cancel()
     stream.reply.close()
-    await until(lambda: open_streams(full) == 0, "the end")
-    assert heartbeats(full) == before
+    await until(lambda: open_streams(slow) == 0, "the end")
+    assert heartbeats(slow) == 1
 
 
 async def test_without_a_ticket_there_is_one_answer(full, open_stream):
@@ -220,7 +237,7 @@ async def test_by_default_there_are_none(replica, open_stream):
 
 async def test_a_silence_is_filled(full, open_stream, monkeypatch):
     """With comments, which no browser tells anybody of."""
-    monkeypatch.setattr(events, "KEEP_ALIVE_S", 0.1)
+    monkeypatch.setattr(events, "KEEP_ALIVE_S", 0.005)
     stream = await open_stream(full, full.ticket)
     for _ in range(2):
         await stream.next()
@@ -238,25 +255,25 @@ async def test_a_replica_that_stops_ends_its_streams(full, open_stream):
     assert open_streams(full) == 0
 
 
-async def test_a_ticket_that_is_signed_anew_comes_with_the_next_stream(full, open_stream):
+async def test_a_ticket_that_is_signed_anew_comes_with_the_next_stream(replica, open_stream):
     """A cookie cannot be given in mid-stream, and a ticket must not grow old in one."""
-    stream = await open_stream(full, full.ticket)
+    site = await replica(total_active_users=0, event_streams=1, **QUICK)
+    ticket = cookie_of(await site.check())
+    stream = await open_stream(site, ticket)
     await stream.next()
-    full.turn.forward(100)
-    await stream.next()
-    for _ in range(RESIGN_MS // 100_000):
-        full.turn.forward(100)
-        await full.status(full.ticket)
-    ((_, document),) = (await stream.rest())[-1:]
-    assert document["state"] == "waiting"
-    again = await open_stream(full, full.ticket)
+    for _ in range(RESIGN_MS // 100_000 + 1):
+        site.turn.forward(100)
+        await site.status(ticket)
+    assert {document["state"] for _, document in await stream.rest()} == {"waiting"}
+    again = await open_stream(site, ticket)
     assert "=t~" in again.reply.headers["Set-Cookie"]
     assert (await again.next())[1]["position"] == 1
 
 
 async def test_too_many_polls_are_too_many_streams(replica, open_stream):
     """Whoever opens one after the other is refused, and keeps the place."""
-    site = await replica(event_streams=20, poll_limit=3, **QUICK)
+    site = await replica(event_streams=20, heartbeat_interval=3600 / 2, heartbeat_timeout=3600,
+                         poll_limit=3)  # fmt: skip
     await site.check()
     ticket = cookie_of(await site.check())
     replies = [(await open_stream(site, ticket)).reply for _ in range(6)]

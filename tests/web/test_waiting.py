@@ -12,7 +12,6 @@ from sidecar.base.events import RoomEvent
 from sidecar.base.grants import Grant, Grants, sign
 from sidecar.base.model import RELEASE_HOLD_MS
 from sidecar.base.tokens import is_visitor
-from sidecar.core.draw import Draws
 from sidecar.web.page import LANGUAGES, Page, choose_language, find_static
 from sidecar.web.told import until_begins_s
 from sidecar.web.waiting import safe_next
@@ -261,7 +260,6 @@ async def test_the_prequeue_tells_nobody_where_they_stand(replica):
     words; and when it is over it is closed."""
     event = sale(prequeue_in=0, opens_in=60, closes_at=NOW_MS + 90 * MINUTE_MS, message="Welcome")
     site = await replica(total_active_users=0, events=[event], message="Good morning")
-    site.room.draws = Draws(site.room.name, KEYS)
     path = f"/_waitroom/{site.room.name}/"
     tickets = []
     for _ in range(3):
@@ -295,7 +293,6 @@ async def test_when_to_ask_again_says_nothing_of_the_lot(replica):
     """In a pre-queue: neither on joining nor later are those whose lot is near the door told to ask
     sooner; who would learn their lot before the opening could leave and draw another one."""
     site = await replica(total_active_users=0, events=[sale(prequeue_in=0, opens_in=60)])
-    site.room.draws = Draws(site.room.name, KEYS)
     path = f"/_waitroom/{site.room.name}/join"
     joined = [await site.edge.post(path) for _ in range(12)]
     asked = [await site.status(cookie_of(reply)) for reply in joined]
@@ -409,7 +406,6 @@ async def test_the_page_without_javascript_opens_by_itself(
     again."""
     event = {**sale(prequeue_in=60, opens_in=60.5), "timezone": "Europe/Zurich"}
     site = await replica(total_active_users=0, events=[event])
-    site.room.draws = Draws(site.room.name, KEYS)
     site.turn.forward(minutes * 60)
     reply = await site.edge.get(f"/_waitroom/{site.room.name}/?next=/", headers=HTML)
     text = await reply.text()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sidecar.web.api import draw
+from sidecar.web.api import draw, elsewhere
 from sidecar.web.api.parts import Json, parameters, ref, refusals, reply, shape, text
 
 _SERVERS = [
@@ -105,5 +105,6 @@ def paths() -> Json:
                 "security": [],
             },
         },
+        **elsewhere.paths(_SERVERS),
         **draw.paths(_SERVERS),
     }  # fmt: skip

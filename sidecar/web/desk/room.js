@@ -98,9 +98,9 @@ export class Room {
 	// What the room's events say, in this browser's time.
 	event({ phase, event, coming }) {
 		const said = [];
-		if (event && phase === 'prequeue') said.push(`${event.name} opens on ${date(event.opens_at)}.`);
+		if (event && phase === 'prequeue') said.push(`Event ${event.name} opens on ${date(event.opens_at)}.`);
 		if (event && phase === 'open') {
-			said.push(`${event.name} is open${event.closes_at ? ` until ${date(event.closes_at)}` : ''}.`);
+			said.push(`Event ${event.name} is open${event.closes_at ? ` until ${date(event.closes_at)}` : ''}.`);
 			if (event.replaces.length) said.push(`It sets ${event.replaces.join(', ')}.`);
 		}
 		if (coming) {
@@ -279,7 +279,7 @@ export class Room {
 				const to = await askMove(visitor, this.state.classes);
 				if (!to) return null;
 				const { position } = await call('POST', `${path}/move`, to);
-				return `${visitor} is at place ${number(position)} now.`;
+				return `${visitor} is at place ${number(position)} now${to.class ? `, as ${to.class}` : ''}.`;
 			}),
 			release
 		];

@@ -42,6 +42,8 @@ local function refresh_ms(ahead, wait, jitter)
     local spread = math.min(20000, timeout_ms / 4, 2000 + redis_call('ZCARD', WAITING) / 5)
     return math.floor(math.max(1000, till_opening + jitter * spread))
   end
+  -- In a pre-queue nobody is to learn from it where they stand.
+  if phase == PREQUEUE then ahead = NEAR_THE_DOOR end
   if room.heartbeat_interval then
     refresh = room.heartbeat_interval * 1000
   else

@@ -19,11 +19,12 @@ local function newcomer_rank(visitor, order)
   return redis_call('ZRANK', WAITING, visitor)
 end
 
--- Nobody holds a place for longer than claim_window without a poll: ask in half of it.
+-- Nobody holds a place for longer than claim_window without a poll: ask in half of it. The last
+-- digits of a lot spread the polls, and say nothing of the lot.
 local function wait_here(visitor, order, rank, draw, class)
   local place = shown(visitor, tonumber(order), rank)
   local wait = wait_ms(place[2])
-  local refresh = math.min(refresh_ms(place[2], wait, draw), math.floor(claim_ms / 2))
+  local refresh = math.min(refresh_ms(place[2], wait, draw * 2 ^ 25 % 1), math.floor(claim_ms / 2))
   return waiting_reply(int(order), place, refresh, wait, 0, class), place[1]
 end
 
