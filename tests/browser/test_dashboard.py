@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+import time
 import urllib.request
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from playwright.sync_api import expect
@@ -16,7 +20,23 @@ from tests.processes import wait_until
 from tests.site import ADMIN_TOKEN, SECRET, Site, answers, make_folder
 
 QUICK = {"total_active_users": 1, "heartbeat_interval": 1, "claim_window": 30}
-ROOMS = {"act": QUICK, "line": QUICK, "live": {**QUICK, "total_active_users": 5}}
+#: In a pre-queue that opens in some five hours.
+NOW = int(time.time() * 1000)
+EVENT = {"name": "autumn", "prequeue_from": NOW - 60_000, "opens_at": NOW + 17_000_000}
+ROOMS = {
+    "act": QUICK,
+    "line": QUICK,
+    "live": {**QUICK, "total_active_users": 5},
+    "lines": {
+        **QUICK,
+        "lines": json.dumps([{"name": "fast"}, {"name": "ordinary"}]),
+        "classes": json.dumps({"vip": {"line": "fast"}}),
+        "class_header": True,
+        "heartbeat_timeout": 7200,
+        "claim_window": 3600,
+    },
+    "draw": {**QUICK, "events": json.dumps([EVENT])},
+}
 
 
 class Desk(Site):
@@ -46,9 +66,11 @@ class Desk(Site):
         """Where a visitor waits."""
         return f"{self.edges[0]}/_waitroom/{room}/?next=/"
 
-    def arrive(self, room):
+    def arrive(self, room, class_name=""):
         """Somebody comes, and stays where they are put."""
-        request = urllib.request.Request(f"{self.edges[0]}/_waitroom/{room}/join", method="POST")
+        said = {"X-Waitroom-Class": class_name}
+        url = f"{self.edges[0]}/_waitroom/{room}/join"
+        request = urllib.request.Request(url, method="POST", headers=said)
         with urllib.request.urlopen(request, timeout=5):
             pass
 
@@ -107,10 +129,19 @@ def press(within, name):
 
 
 def confirm(page, name, *, typed=None):
-    dialog = page.locator("dialog")
+    dialog = page.locator("#ask")
     if typed is not None:
         dialog.get_by_role("textbox").fill(typed)
     press(dialog, name)
+
+
+def move(page, row, where, *, why="", then="Move"):
+    """Answers the question where to, up to the place or class."""
+    press(row, "Move")
+    question = page.locator("#move")
+    question.get_by_role("radio", name=where).check()
+    question.get_by_label("Why?").fill(why)
+    press(question, then)
 
 
 def test_the_way_in_and_out(site, visitor):
@@ -222,8 +253,8 @@ def test_running_pausing_draining_suspending(site, desk):
 
 
 def test_the_line_is_in_the_operators_hands(site, desk, visitor):
-    """Somebody is moved to the head and to a place, released from the line and from inside, looked
-    up with what happened to them, and the line is emptied; their pages say so."""
+    """Somebody is moved to the head, to a place and back, released from the line and from inside,
+    looked up with what happened to them, and the line is emptied; their pages say so."""
     page, inside, first, second = desk(), visitor(), visitor(), visitor()
     inside.goto(site.page("line"))
     guest = site.admin("GET", "/rooms/line/sessions")["sessions"][0]["visitor"]
@@ -235,21 +266,25 @@ def test_the_line_is_in_the_operators_hands(site, desk, visitor):
     rows = room(page, "line").locator("tbody tr")
     expect(rows.locator("code")).to_have_text(ids)
 
-    press(rows.nth(1), "To head")
+    move(page, rows.nth(1), "To the head", then="Cancel")
+    move(page, rows.nth(1), "To the head", why="<b>paid</b> twice")
     expect(room(page, "line").locator(".line > output")).to_contain_text("is at place 1 now")
     expect(second.locator("#position")).to_have_text("1")
     expect(first.locator("#position")).to_have_text("2")
     expect(rows.locator("code")).to_have_text([ids[1], ids[0], ids[2]])
 
-    press(rows.nth(0), "To: ")
-    confirm(page, "Move", typed="x")
-    expect(page.locator("dialog")).to_contain_text("A whole number from 1 on.")
-    confirm(page, "Move", typed="2")
+    question = page.locator("#move")
+    move(page, rows.nth(0), "To a place")
+    expect(question).to_contain_text("A place is a whole number from 1 on.")
+    question.get_by_label("Place, from 1 on").fill("3")
+    press(question, "Move")
+    expect(second.locator("#position")).to_have_text("3")
+    move(page, rows.nth(2), "Back, to where they were")
     expect(second.locator("#position")).to_have_text("2")
     assert site.line("line") == ids
 
     press(rows.nth(0), "Release")
-    expect(page.locator("dialog")).to_contain_text(ids[0])
+    expect(page.locator("#ask")).to_contain_text(ids[0])
     confirm(page, "Release")
     expect(first.locator("html")).to_have_attribute("data-state", "not_queued")
     expect(rows.locator("code")).to_have_text(ids[1:])
@@ -269,7 +304,7 @@ def test_the_line_is_in_the_operators_hands(site, desk, visitor):
 
     press(room(page, "line"), "Reset the line")
     confirm(page, "Reset the line", typed="lime")
-    expect(page.locator("dialog")).to_contain_text("That is not line.")
+    expect(page.locator("#ask")).to_contain_text("That is not line.")
     confirm(page, "Reset the line", typed="line")
     expect(said(page, "line", "reset")).to_have_text("✓ 2 places removed.")
     expect(room(page, "line").locator(".nobody")).to_be_visible()
@@ -284,7 +319,62 @@ def test_the_line_is_in_the_operators_hands(site, desk, visitor):
     log = page.locator("#log")
     expect(log).to_contain_text("reset the line: 2 places")
     expect(log).to_contain_text(f"released {guest}")
-    expect(log).to_contain_text(f"moved {ids[1]} from 1 to 2")
+    expect(log).to_contain_text(f"moved {ids[1]} from 2 to 1: <b>paid</b> twice")
+    expect(log).to_contain_text(f"moved {ids[1]} back, from 3 to 2")
+    assert page.problems == []
+
+
+def test_each_line_is_shown_and_a_class_is_given(site, desk):
+    """How long it is and what a newcomer waits there; at the head, and of who is looked up, the
+    place in the own line. Somebody is given a class, and stands in its line then."""
+    for class_name in ("", "", "vip", "", ""):
+        site.arrive("lines", class_name)
+    ids = site.line("lines")
+    page = desk()
+    lines = room(page, "lines").locator(".lines > div")
+    expect(lines.locator("dt")).to_have_text(["fast", "ordinary"])
+    expect(lines.locator("dd:not(.hint)")).to_have_text(["1", "3"])
+    expect(lines.locator(".hint")).to_have_text([re.compile(r"wait \d+ (s|min)")] * 2)
+    rows = room(page, "lines").locator("tbody tr")
+    expect(rows.locator("code")).to_have_text(ids)
+    expect(rows.locator("th")).to_have_text(["1", "1", "2", "3"])
+    expect(rows.locator(".hint")).to_have_text(["fast", "ordinary", "ordinary", "ordinary"])
+    look = control(page, "lines", "look")
+    look.get_by_label("Look a visitor up").fill(ids[3])
+    press(look, "Look up")
+    expect(look.locator("output")).to_contain_text("In line ordinary, at place 3; 4 among all.")
+
+    press(look, "Move")
+    question = page.locator("#move")
+    question.locator("select").select_option("vip")
+    expect(question.get_by_role("radio", name="To another class")).to_be_checked()
+    press(question, "Move")
+    expect(look.locator("output")).to_contain_text(f"{ids[3]} is at place 2 now, as vip.")
+    expect(lines.locator("dd:not(.hint)")).to_have_text(["2", "2"])
+    expect(page.locator("#log")).to_contain_text(
+        f"gave {ids[3]} another class, from 3 to 2: class vip"
+    )
+    assert page.problems == []
+
+
+def test_a_pre_queue_is_shown_with_its_opening_and_without_its_lots(site, desk):
+    """The room is said to be in it, and when it opens by the browser's clock; nobody has a place
+    yet, neither at the head nor looked up."""
+    site.arrive("draw")
+    page = desk(timezone_id="Asia/Kathmandu")
+    expect(room(page, "draw").locator(".mode")).to_have_text("Pre-queue")
+    opens = datetime.fromtimestamp(EVENT["opens_at"] / 1000, ZoneInfo("Asia/Kathmandu"))
+    expect(room(page, "draw").locator(".event")).to_contain_text(f"{opens:%a %-d %b}")
+    expect(room(page, "draw").locator(".event")).to_contain_text(f"{opens:%H:%M}")
+    expect(page.locator("#index")).to_contain_text("prequeue")
+    expect(figure(page, "draw", "waiting")).to_have_text("1")
+    expect(room(page, "draw").locator(".nobody")).to_contain_text("before the opening")
+    history = site.admin("GET", "/rooms/draw/stays")["stays"]
+    look = control(page, "draw", "look")
+    look.get_by_label("Look a visitor up").fill(history[0]["visitor"])
+    press(look, "Look up")
+    expect(look.locator("output")).to_contain_text("the place is drawn at the opening")
+    expect(look.locator(".found button")).to_have_text(["Release …"])
     assert page.problems == []
 
 
@@ -345,9 +435,9 @@ def test_by_keyboard_only(site, visitor):
     expect(mode).to_have_text("Running")
     tab_to("Drain")
     page.keyboard.press("Enter")
-    expect(page.locator("dialog button").first).to_be_focused()
+    expect(page.locator("#ask button").first).to_be_focused()
     page.keyboard.press("Enter")  # cancel comes first
-    expect(page.locator("dialog")).to_be_hidden()
+    expect(page.locator("#ask")).to_be_hidden()
     tab_to("Drain")
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")

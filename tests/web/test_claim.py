@@ -77,7 +77,7 @@ async def test_opening_the_link_changes_nothing(site):
         assert (reply.status, "Set-Cookie" in reply.headers) == (200, False)
     text = await reply.text()
     assert heading_of(text) == "It is your turn"
-    assert re.search(r'<form method="post" ><button id="join">Enter</button></form>', text)
+    assert re.search(r'<form method="post" ><button id="join">Continue</button></form>', text)
     assert re.search(r'<p class="box" hidden>', text)
     snapshot = await site.room.refresh()
     assert (snapshot.counters, snapshot.provisional) == (before, 1)
