@@ -13,7 +13,9 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from sidecar.cli import main
 from tests.processes import Process, wait_until
 from tests.site import ROOT, Site
 
@@ -135,6 +137,115 @@ def test_find_says_where_a_visitor_is(site, rooms):
     said = rooms("find", "shop", visitor).stdout
     assert re.match(rf"{visitor} is inside until \d{{4}}-", said), said
     assert rooms("find", "shop", "b" * 22).stdout == f"{'b' * 22} is unknown\n"
+
+
+@pytest.fixture
+def at_once(site):
+    """As `rooms`, in this process."""
+    config = str(site.folder / "replica-0.toml")
+    return lambda *words: CliRunner().invoke(main, ["rooms", "--config", config, *words])
+
+
+@pytest.fixture
+def changed(site):
+    """Changes settings of `shop`, and takes that back."""
+    names = set()
+
+    def change(**settings):
+        names.update(settings)
+        site.admin("PATCH", "/rooms/shop", settings)
+
+    yield change
+    site.admin("POST", "/rooms/shop/reset")
+    change(**dict.fromkeys(names))
+
+
+@pytest.fixture
+def three(site, changed):
+    """Ids of three who wait in two lines, of which nobody is let in."""
+    site.admin("POST", "/rooms/shop/reset")
+    changed(
+        total_active_users=0,
+        class_header=True,
+        lines=[{"name": "fast"}, {"name": "ordinary"}],
+        classes={"vip": {"line": "fast"}},
+    )
+    return [join(site, class_name) for class_name in ("vip", "", "")]
+
+
+def join(site, class_name) -> str:
+    """A newcomer's id."""
+    url = f"{site.edges[0]}/_waitroom/shop/join"
+    said = {"X-Waitroom-Class": class_name}
+    request = urllib.request.Request(url, method="POST", headers=said)
+    with urllib.request.urlopen(request, timeout=5) as answer:
+        return json.load(answer)["visitor"]
+
+
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize("words", [("list",), ("watch", "--times", "1")])
+def test_each_line_has_a_line(at_once, words):
+    """In the list and while it is watched, with its length and wait."""
+    said = at_once(*words).stdout
+    told = re.findall(r"^.*  (fast|ordinary) +(\d+) +unknown$", said, re.MULTILINE)
+    assert (said.count("\n"), told) == (4, [("fast", "1"), ("ordinary", "2")]), said
+
+
+def test_somebody_is_moved(at_once, three):
+    """To the head, to a place, back, to another class and to none; the log says why."""
+    last = three[2]
+
+    def move(*words) -> str:
+        done = at_once("move", "shop", last, *words)
+        assert done.exit_code == 0, done.output
+        return done.stdout.removeprefix(f"{last} is at position ").strip()
+
+    assert move("head", "--why", "ticket 4711, paid twice") == "1"
+    assert move("2") == "2"
+    assert move("head") == "1"
+    found = at_once("find", "shop", last).stdout
+    assert found == f"{last} is waiting in line ordinary at position 1\n"
+    assert move("back") == "2"
+    assert move("--class", "vip", "--why", "press") == "2"
+    assert move("--no-class") == "2"
+    said = [line.split("  ")[-1] for line in at_once("log", "shop").stdout.splitlines()]
+    assert said[:6] == [
+        f"grade {last} 2 to 2: no class",
+        f"grade {last} 2 to 2: class vip: press",
+        f"back {last} 1 to 2",
+        f"move {last} 2 to 1",
+        f"move {last} 1 to 2",
+        f"move {last} 2 to 1: ticket 4711, paid twice",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        ((), 2, "say either head, back, a position"),
+        (("head", "--class", "vip"), 2, "say either head, back, a position"),
+        (("tail",), 2, "tail: say head, back or a whole number"),
+        (("0",), 1, "position: a whole number from 1 on"),
+        (("1", "--why", "x" * 201), 1, "why: text of 200 characters at most"),
+        (("--class", "vip"), 1, "The classes of shop: it has none"),
+        (("head",), 1, "is not in line"),
+    ],
+)
+def test_a_move_that_is_none(at_once, words, status, said):
+    """What is wrong with it is named; an id may begin with a hyphen."""
+    done = at_once("move", "shop", "-" + "a" * 21, *words)
+    assert (done.exit_code, said in done.stderr) == (status, True), done.output
+
+
+@pytest.mark.parametrize("words", [("list",), ("watch", "--times", "1")])
+def test_a_room_that_is_not_open_says_so(at_once, changed, words):
+    """In a pre-queue and before it, with the event's name."""
+    now = int(time.time() * 1000)
+    event = {"name": "autumn", "opens_at": now + 3_600_000}
+    changed(events=[{**event, "prequeue_from": now - 60_000}])
+    assert at_once(*words).stdout.endswith("  prequeue (autumn)\n")
+    changed(events=[{**event, "prequeue_from": now + 60_000}])
+    assert at_once(*words).stdout.endswith("  closed (next: autumn)\n")
 
 
 def test_healthcheck(site, tmp_path):

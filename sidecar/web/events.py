@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import math
+import random
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -39,8 +40,8 @@ LOOK_S = 1.0
 #: When to try again where there are as many streams as there may be, seconds.
 RETRY_S = 10
 _KEEP_ALIVE = b":\n\n"
-#: A browser whose stream broke opens another after so many ms.
-_RETRY = b"retry: 3000\n\n"
+#: A browser whose stream broke opens another after so many ms: not all at once.
+_RETRY_MS = (2_000, 5_000)
 _HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store",
@@ -136,7 +137,8 @@ async def events(request: web.Request) -> web.StreamResponse:
         await response.prepare(request)
         with contextlib.suppress(ConnectionResetError):
             try:
-                await response.write(_RETRY)
+                retry_ms = random.randint(*_RETRY_MS)  # noqa: S311 - spreads, and decides nothing
+                await response.write(f"retry: {retry_ms}\n\n".encode())
                 await _tell(request, response, room, token, answer, over)
             except Exception as error:
                 if isinstance(error, ConnectionResetError):
@@ -147,7 +149,7 @@ async def events(request: web.Request) -> web.StreamResponse:
 
 async def _beat(request: web.Request, room: Room, token: Token | None) -> Answer:
     class_name = request.headers.get("X-Waitroom-Class", "")  # nginx's word, as at /check
-    bearer = read_bearer(request.headers, room, asked=request.raw_path, class_name=class_name)
+    bearer = read_bearer(request.headers, room, class_name=class_name)
     answer = await room.check(token, may_join=False, is_asked=True, bearer=bearer)
     count_answer(request.app[METRICS], room, "events", answer)
     return answer

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 LOOK_S = 1.0
 TURN_MS = 5_000
 #: Pages of events that are read at one look, at most.
-PAGES = 20
+PAGES = 100
 #: Batches that one courier has at a time. The others wait in the store, and are looked at again
 #: before they go: by then their visitors may have come.
 IN_HAND = 20

@@ -356,6 +356,8 @@ def test_a_claim_is_no_cookie_and_a_cookie_no_claim(tokens):
     """Neither is it another room's: each is signed with a key of its own."""
     claim = tokens.write_claim(TICKET)
     assert claim.startswith("c~")
+    keys = {signer.derive_key() for signer in (tokens._claims, *tokens._signers.values())}
+    assert len(keys) == 1 + len(tokens._signers)
     assert tokens.read(claim) is None
     for token in (TICKET, PASS, Outside(5)):
         text = tokens.write(token)

@@ -154,7 +154,14 @@ async def ended(site: Site) -> None:
     site.replica.turn.forward(3600)
 
 
-@pytest.mark.parametrize("happened", [left, released, reset, came_too_late, was_dropped, ended])
+async def left_from_inside(site: Site) -> None:
+    await site.call()
+    await site.leave(cookie_of(await site.replica.check(site.ticket)))
+
+
+@pytest.mark.parametrize(
+    "happened", [left, released, reset, came_too_late, was_dropped, ended, left_from_inside]
+)
 async def test_a_place_that_is_gone_is_not_taken(site, happened):
     """However it went: the page says so, with the way to the site, and sets nothing."""
     await happened(site)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -17,7 +20,16 @@ from sidecar.base.rooms import RoomSettings
 from sidecar.base.settings import Settings
 from sidecar.base.tokens import Tokens, new_visitor
 from sidecar.base.webhooks import Webhook
-from sidecar.core.calls import BATCH, Cursor, read_batches, read_cursor, ticket_of
+from sidecar.core.calls import (
+    BATCH,
+    CallNotice,
+    Cursor,
+    Invitation,
+    read_batches,
+    read_cursor,
+    ticket_of,
+)
+from sidecar.core.messages import compose
 from sidecar.core.rooms import Room, Rooms
 from sidecar.store.calls import Call, Calls, Page
 from sidecar.store.connect import close, connect
@@ -32,6 +44,7 @@ from tests.processes import free_port
 from tests.workers.receiver import Receiver, until
 
 URL = "https://shop.test"
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "webhooks.md").read_text()
 
 
 @pytest.fixture(autouse=True)
@@ -683,6 +696,19 @@ def test_a_ticket_is_made_of_what_the_call_says():
     assert ticket_of(order_only, random, epoch=3).joined_ms == 9_000
     nothing = Call("1-0", "v" * 22, at_ms=9_000)
     assert ticket_of(nothing, settings, epoch=3) == Ticket("v" * 22, 9_000_000, 9_000, 3)
+
+
+def test_the_docs_show_the_body():
+    """The page's example has the keys that are sent, and is signed as all is."""
+    shown = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
+    invited = Invitation("v" * 22, 1_000, 31_000, "/_waitroom/shop/claim?token=c~")
+    webhook = Webhook(url=URL, secret="s" * 16, events=["called"])
+    message = compose(webhook, CallNotice("n1", "shop", 1_000, (invited,)), now_s=1)
+    sent = json.loads(message.body)
+    assert list(shown[1]) == list(sent)
+    assert list(shown[1]["calls"][0]) == list(sent["calls"][0])
+    assert sent["calls"][0]["claim_before"] == "1970-01-01T00:00:31.000+00:00"
+    assert message.headers["X-Waitroom-Signature"].startswith("t=1,v1=")
 
 
 # Whole.

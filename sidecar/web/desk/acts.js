@@ -61,7 +61,6 @@ export function ask(asked) {
 	label.hidden = !asked.label;
 	label.querySelector('span').textContent = asked.label || '';
 	input.value = '';
-	input.inputMode = asked.numeric ? 'numeric' : 'text';
 	wrong.textContent = '';
 	dialog.returnValue = '';
 	dialog.showModal();

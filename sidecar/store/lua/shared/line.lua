@@ -26,7 +26,8 @@ end
 local function join(visitor, order, why, joined)
   put_in_line(visitor, tonumber(order), (joined or now) * 1000)
   note_drawn(visitor, tonumber(order))
-  event('joined', visitor, why, 'order', int(order), 'joined', int(joined or now))
+  local said = {'joined', int(joined or now), 'order', int(order)}
+  event('joined', visitor, why, unpack(said, 1, phase == PREQUEUE and 2 or 4)) -- a lot is not told
 end
 
 -- The first few in line look often, however slowly the line moves: theirs is the next slot.

@@ -72,7 +72,8 @@ local function enter(visitor, draw, lot_of, address, class, grant, expires)
   note_address(address, visitor)
   put(DUE, unpolled_score(), visitor)
   local reply, ahead = wait_here(visitor, order, newcomer_rank(visitor, order), draw, class)
-  event('joined', visitor, 'new', 'order', int(order), 'position', ahead + 1,
-    unpack(class ~= '' and {'class', class} or {}))
+  local said = {'order', int(order), 'position', ahead + 1, 'class', class}
+  -- A lot is told to nobody before the opening; a class only to whom it was given.
+  event('joined', visitor, 'new', unpack(said, phase == PREQUEUE and 7 or 1, class == '' and 4 or 6))
   return reply
 end
