@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sidecar.store.keys import room_key, turn_key
-from sidecar.store.stream import READ_KEY
+from sidecar.store.keys import called_key, calls_key, room_key, turn_key
 from sidecar.store.translated import text, translated
 from sidecar.store.turn import Turn
 
@@ -88,7 +87,7 @@ class Calls:
         self._redis: Any = redis
         self._room = room
         self._turn = Turn(redis, turn_key(room, "calling"), owner=replica, timeout_s=timeout_s)
-        self._key = room_key(room, "calls")
+        self._key = calls_key(room)
         self._timeout_s = timeout_s
         self._turn_ms = turn_ms
 
@@ -107,7 +106,8 @@ class Calls:
     async def read(self, start: str, *, noted: str) -> Page:
         """The next page after `start`; of the end, where that is empty. `noted`: how far was read
         and noted; the recorder may trim until there."""
-        keys = [room_key(self._room, name) for name in ("events", "stats", "calls", READ_KEY)]
+        stream, stats = (room_key(self._room, name) for name in ("events", "stats"))
+        keys = [stream, stats, self._key, called_key(self._room)]
         async with translated("calls", self._timeout_s):
             until, is_end, rows, ever, is_gone = await self._redis.eval(
                 _READ, len(keys), *keys, start, noted, PAGE, HELD_S, KEPT_S

@@ -60,3 +60,15 @@ def notices_key(room: str) -> str:
 def draws_key(room: str) -> str:
     """What was published of the room's draws (hash, store/draws.py)."""
     return room_key(room, "draws")
+
+
+def calls_key(room: str) -> str:
+    """Calls that webhooks are not told yet, and how far the stream was read for them (hash,
+    store/calls.py)."""
+    return room_key(room, "calls")
+
+
+def called_key(room: str) -> str:
+    """How far the stream was read for calls: the recorder trims no further. It runs out by
+    itself."""
+    return room_key(room, "called")

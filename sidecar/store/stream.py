@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 
 from sidecar.base.errors import StoreError
 from sidecar.base.history import Event
-from sidecar.store.keys import record_turn_key, room_key
+from sidecar.store.keys import called_key, record_turn_key, room_key
 from sidecar.store.translated import text, translated
 from sidecar.store.turn import Turn
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from sidecar.store.connect import Store
 
 _GROUP = _CONSUMER = "recorder"
-#: How far the room's calls were read (store/calls.py), where somebody reads them.
-READ_KEY = "called"
 #: KEYS  events, how far the calls were read  ARGV  the group, the last event that may go, events to
 #: acknowledge. What the reader of calls has not read yet stays.
 _DONE = """
@@ -55,7 +53,7 @@ class EventStream:
     def __init__(self, redis: Store, room: str, *, owner: str, timeout_s: float) -> None:
         self._redis: Any = redis
         self._key = room_key(room, "events")
-        self._keys = [self._key, room_key(room, READ_KEY)]
+        self._keys = [self._key, called_key(room)]
         self._turn = Turn(redis, record_turn_key(room), owner=owner, timeout_s=timeout_s)
         self._timeout_s = timeout_s
         self._has_group = False

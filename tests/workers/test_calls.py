@@ -33,9 +33,9 @@ from sidecar.core.messages import compose
 from sidecar.core.rooms import Room, Rooms
 from sidecar.store.calls import Call, Calls, Page
 from sidecar.store.connect import close, connect
-from sidecar.store.keys import room_key, turn_key
+from sidecar.store.keys import called_key, room_key, turn_key
 from sidecar.store.rooms import RoomStore
-from sidecar.store.stream import READ_KEY, EventStream
+from sidecar.store.stream import EventStream
 from sidecar.workers import caller as callers
 from sidecar.workers.caller import Caller
 from sidecar.workers.courier import Courier, new_session
@@ -623,10 +623,10 @@ async def test_a_reader_that_is_gone_holds_the_recorder_for_a_minute_only(world,
     world.replica(hook)
     await world.look()
     await world.look()
-    assert 0 < await world.redis.ttl(world.key(READ_KEY)) <= 60
+    assert 0 < await world.redis.ttl(called_key(world.name)) <= 60
     assert 0 < await world.redis.ttl(world.key("calls")) <= 3 * 3600
     await world.called(1)
-    await world.redis.delete(world.key(READ_KEY))
+    await world.redis.delete(called_key(world.name))
     stream = EventStream(world.redis, world.name, owner="me", timeout_s=5)
     await stream.done((await stream.read(100)).events)
     assert await world.redis.xlen(world.key("events")) == 0

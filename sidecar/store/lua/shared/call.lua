@@ -4,7 +4,7 @@
 -- @include "shared/heads"
 -- Gives the head of the line its provisional session if its heartbeat (its score in `due`)
 -- was in time; else drops it. Whether it was.
-local function call(visitor, score)
+local function call(visitor, score, order)
   local due = due_at(tonumber(score or 0))
   if due + claim_ms < now then
     measure_drops(1)
@@ -13,7 +13,7 @@ local function call(visitor, score)
   end
   put(ACTIVE, int(math.max(due, now) + claim_ms), visitor)
   spend_token()
-  event('called', visitor, 'head', 'position', 1)
+  event('called', visitor, 'head', 'position', 1, 'order', order)
   return true
 end
 
@@ -30,14 +30,14 @@ local function call_next()
   -- As many at a time as would all be called, if none of them is silent.
   while free > 0 and tokens >= 1 and popped < BOUND do
     local most = math.min(free, math.floor(tokens), BOUND - popped)
-    local visitors
-    visitors, most = pop_heads(most)
+    local visitors, orders
+    visitors, orders, most = pop_heads(most)
     if #visitors == 0 then break end
     popped = popped + #visitors
     local scores = redis_call('ZMSCORE', DUE, unpack(visitors))
     redis_call('ZREM', DUE, unpack(visitors))
     for i, visitor in ipairs(visitors) do
-      if call(visitor, scores[i]) then
+      if call(visitor, scores[i], orders[i]) then
         free = free - 1
         tokens = tokens - 1
         charge_line()

@@ -41,25 +41,29 @@ local function charge_line()
   end
 end
 
--- Takes up to so many out of the line. How many it tried to take: fewer means nobody is left.
-local function pop_heads(most)
-  charged = nil
-  if not is_weighted or count_drawn() > 0 then
-    local heads, visitors = redis_call('ZPOPMIN', WAITING, is_weighted and 1 or most), {}
-    for i = 1, #heads, 2 do
-      visitors[#visitors + 1] = heads[i]
-    end
-    forget_arrivals(visitors)
-    return visitors, is_weighted and 1 or most
-  end
+local function pop_from_line()
   local line, credits = share_out()
-  if not line then return {}, 1 end
+  if not line then return {} end
   charged = credits
   local low, high = bounds(line)
   local head = redis_call('ZRANGEBYSCORE', WAITING, line == 1 and '-inf' or int(low),
-    line == #lines and '+inf' or '(' .. int(high), 'LIMIT', 0, 1)
-  redis_call('ZREM', WAITING, unpack(head))
-  forget_arrivals(head)
+    line == #lines and '+inf' or '(' .. int(high), 'WITHSCORES', 'LIMIT', 0, 1)
+  redis_call('ZREM', WAITING, head[1])
   lengths[line] = lengths[line] - 1
-  return head, 1
+  return head
+end
+
+-- Takes up to so many out of the line. Who they are, their orders as text, and how many it tried to
+-- take: fewer means nobody is left.
+local function pop_heads(most)
+  charged = nil
+  local by_weight = is_weighted and count_drawn() == 0
+  if is_weighted then most = 1 end
+  local heads = by_weight and pop_from_line() or redis_call('ZPOPMIN', WAITING, most)
+  local visitors, orders = {}, {}
+  for i = 1, #heads, 2 do
+    visitors[#visitors + 1], orders[#orders + 1] = heads[i], heads[i + 1]
+  end
+  forget_arrivals(visitors)
+  return visitors, orders, most
 end

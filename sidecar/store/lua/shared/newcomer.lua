@@ -19,8 +19,8 @@ local function newcomer_rank(visitor, order)
   return redis_call('ZRANK', WAITING, visitor)
 end
 
--- Nobody holds a place for longer than claim_window without a poll: ask in half of it. The last
--- digits of a lot spread the polls, and say nothing of the lot.
+-- Without a poll a place is held for claim_window: ask in half of it. A lot's last digits spread
+-- the polls, and say nothing of it.
 local function wait_here(visitor, order, rank, draw, class)
   local place = shown(visitor, tonumber(order), rank)
   local wait = wait_ms(place[2])
@@ -28,8 +28,7 @@ local function wait_here(visitor, order, rank, draw, class)
   return waiting_reply(int(order), place, refresh, wait, 0, class), place[1]
 end
 
--- The class to give: none that the room does not know, none in a pre-queue, where all are equal;
--- and what was granted once is given once.
+-- The class to give: none that is unknown, none in a pre-queue; what is granted once is given once.
 local function granted(class, grant, expires)
   if not classes[class] or phase == PREQUEUE then return '' end
   if grant ~= '' and redis_call('ZADD', GRANTS, 'NX', expires, grant) == 0 then return '' end
@@ -73,7 +72,8 @@ local function enter(visitor, draw, lot_of, address, class, grant, expires)
   put(DUE, unpolled_score(), visitor)
   local reply, ahead = wait_here(visitor, order, newcomer_rank(visitor, order), draw, class)
   local said = {'order', int(order), 'position', ahead + 1, 'class', class}
-  -- A lot is told to nobody before the opening; a class only to whom it was given.
-  event('joined', visitor, 'new', unpack(said, phase == PREQUEUE and 7 or 1, class == '' and 4 or 6))
+  -- A lot is told to nobody before the opening.
+  local first, last_one = phase == PREQUEUE and 7 or 1, class == '' and 4 or 6
+  event('joined', visitor, 'new', unpack(said, first, last_one))
   return reply
 end

@@ -1,0 +1,49 @@
+"""`python -m loadtest.opening [--quick]`: measures, writes the report.
+
+Ends with status 1 where somebody does not stand where the lot says, or a script held Redis too
+long.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import uvloop
+
+from loadtest import machine
+from loadtest.opening import report
+from loadtest.opening.measure import QUICK, WHOLE, measure
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m loadtest.opening", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="seconds, into .run/reports")
+    parser.add_argument("--rounds", type=int, help="another number than five")
+    options = parser.parse_args()
+    amount = QUICK if options.quick else WHOLE
+    if options.rounds:
+        amount = replace(amount, rounds=options.rounds)
+    folder = ROOT / ("loadtest/reports" if amount == WHOLE else ".run/reports")
+    began, rounds = time.monotonic(), []
+    for number in range(amount.rounds):
+        rounds.append(uvloop.run(measure(amount)))
+        print(f"round {number + 1}: {report.longest(rounds)[-1]:.1f} ms, all told after "
+              f"{rounds[-1].told_s:.1f} s (load {rounds[-1].load:.1f})", flush=True)  # fmt: skip
+    report.write(rounds, amount, machine.describe(), folder)
+    for problem in report.problems(rounds):
+        print(f"PROBLEM {problem}", file=sys.stderr)
+    print(f"{folder.relative_to(ROOT)}/opening.md, after {time.monotonic() - began:.0f} s")
+    return 1 if report.problems(rounds) else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

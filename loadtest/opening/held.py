@@ -1,0 +1,40 @@
+"""For how long single scripts and commands held Redis, by its own slow log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sidecar.store.scripts import LUA_ROOT, source
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+#: What is quicker is not noted: to note each command of a script takes longer than to run it.
+NOTED_US = 100
+#: More than are noted in one part of a measurement.
+_KEPT = 1_000_000
+
+
+async def watch(redis: Redis) -> None:
+    """From now on is noted what takes longer than NOTED_US."""
+    await redis.config_set("slowlog-log-slower-than", NOTED_US)
+    await redis.config_set("slowlog-max-len", _KEPT)
+    await redis.slowlog_reset()
+
+
+async def take(redis: Redis) -> dict[str, list[float]]:
+    """How long each took that was noted since the last time, ms; by the names of scripts and
+    commands."""
+    names = {
+        await redis.script_load(source(f"rooms/{file.stem}")): f"{file.stem}.lua"
+        for file in (LUA_ROOT / "rooms").glob("*.lua")
+    }
+    found: dict[str, list[float]] = {}
+    entries: list[dict[str, Any]] = await redis.slowlog_get(_KEPT)
+    for entry in entries:
+        verb, _, rest = entry["command"].decode(errors="replace").partition(" ")
+        name = names.get(rest.partition(" ")[0], verb) if verb.startswith("EVAL") else verb
+        if verb not in ("SLOWLOG", "SCRIPT", "CONFIG"):
+            found.setdefault(name, []).append(entry["duration"] / 1000)
+    await redis.slowlog_reset()
+    return found
