@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
-from sidecar.base.fields import Count, Seconds  # noqa: TC001 - pydantic reads it
+from sidecar.base.fields import Count, Seconds, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,6 +19,7 @@ MAX_CLASSES = 7
 #: Bands of orders, one ahead of the other (lua/shared/order.lua).
 MAX_PRIORITY = 3
 MAX_LINES = MAX_PRIORITY + 1
+_DAY_S = 86_400
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}\Z")
 
@@ -75,11 +76,19 @@ class VisitorClass(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     #: As if they had come so much earlier. Whole milliseconds.
-    head_start: Seconds = Field(default=0, ge=0, le=86_400)
+    head_start: Seconds = Field(default=0, ge=0, le=_DAY_S)
     #: All of a higher one go before any of a lower; whoever has no class has 0.
     priority: Count = Field(default=0, ge=0, le=MAX_PRIORITY)
     #: The line in which they stand; None: that of those without a class.
     line: Name | None = None
+
+    @field_validator("head_start", mode="before")
+    @classmethod
+    def _a_day_at_most(cls, value: object) -> object:
+        seconds = parse_duration(value)
+        if isinstance(seconds, int | float) and seconds > _DAY_S:
+            raise ValueError("at most 1d")  # in words of the settings, not in seconds
+        return seconds
 
     @field_validator("head_start")
     @classmethod

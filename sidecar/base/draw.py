@@ -27,8 +27,10 @@ LOT_BITS = 50
 REVEAL_AFTER_MS = 3000
 
 Hex = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+#: What is printed of what a room says: whoever checks a draw may not trust the operator.
+Plain = Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,64}$")]
 #: A visitor's id, and its place from 1 on.
-Row = tuple[str, Annotated[int, Field(strict=True)]]
+Row = tuple[Plain, Annotated[int, Field(strict=True, ge=-(2**53), le=2**53)]]
 
 
 # What is drawn -----------------------------------------------------------------------------------
@@ -101,16 +103,16 @@ class Published(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    room: str
-    event: str
+    room: Plain
+    event: Plain
     commitment: Hex
-    revealed_at: str
+    revealed_at: Plain
     #: None until the event has opened.
     secret: Hex | None = None
-    count: int | None = None
+    count: Annotated[int, Field(ge=0, le=2**53)] | None = None
     places_sha256: Hex | None = None
-    places_url: str | None = None
-    store_emptied_at: str | None = None
+    places_url: Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,500}$")] | None = None
+    store_emptied_at: Plain | None = None
 
 
 class Kept(BaseModel):
@@ -196,7 +198,10 @@ def _ids(rows: Sequence[tuple[str, int]]) -> Check:
 def _places(rows: Sequence[tuple[str, int]]) -> Check:
     for right, (visitor, place) in enumerate(rows, start=1):
         if place != right:
-            fault = "is there twice" if place < right else f"comes where {right} should"
+            if place < 1:
+                fault = "is below 1, and the first place is 1"
+            else:
+                fault = "is there twice" if place < right else f"comes where {right} should"
             return Check(False, "places", f"place {place} ({visitor}) {fault}")
     return Check(True, "places", f"they are 1 to {len(rows)}: none is missing, none is there twice")
 

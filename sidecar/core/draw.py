@@ -19,6 +19,48 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 
+def problems_of_change(
+    before: Sequence[RoomEvent], after: Sequence[RoomEvent], now_ms: int
+) -> list[str]:
+    """Why a room's events must not be changed so: places that were taken would be drawn with
+    another secret, or new ones with a secret that is known. To take an event out, which cancels
+    it, is right at any time."""
+    named = {event.name: event for event in after}
+    new = set(map(key_of, after)) - set(map(key_of, before))
+    found = []
+    for event in draws_of(before):
+        same = named.get(event.name)
+        if event.begins_ms <= now_ms < event.opens_at:
+            instead = [
+                one.name
+                for one in draws_of(after)
+                if key_of(one) in new and one.begins_ms <= now_ms and one.opens_at > event.begins_ms
+            ]
+            if same is not None and same.prequeue_from != event.prequeue_from:
+                found.append(
+                    f"events: {event.name}: its pre-queue is on: leave prequeue_from alone, or "
+                    "take the event out to cancel it"
+                )
+            elif same is None and instead:
+                found.append(
+                    f"events: {instead[0]}: the pre-queue of {event.name} is on: leave its name "
+                    "alone, or take the event out to cancel it"
+                )
+        elif event.opens_at <= now_ms and _opens_later(event, same):
+            found.append(
+                f"events: {event.name}: its secret is published; give the next event a name of "
+                "its own"
+            )
+    return found
+
+
+def _opens_later(event: RoomEvent, after: RoomEvent | None) -> bool:
+    """Whether the same draw, of the same secret, opens later than it did."""
+    if after is None or after.prequeue_from is None or key_of(after) != key_of(event):
+        return False
+    return after.opens_at > event.opens_at
+
+
 class Draws:
     """Of one room. `secret_keys` are oldest to newest; the last signs.
 

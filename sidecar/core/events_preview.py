@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from sidecar.base.clock import iso
+from sidecar.base.draw import draws_of
 from sidecar.base.errors import ConfigError
 from sidecar.base.events import LATEST_MS, Moments, Phase, during, read_moment
 from sidecar.core import modes
@@ -49,17 +50,18 @@ def preview(settings: RoomSettings, *, now_ms: int, at_ms: int | None = None) ->
         "coming": moments.coming and moments.coming.name,
         "mode": modes.mode(settings),
         **_holding(settings, moments),
-        "events": [_tell(settings, event, now_ms) for event in _by_time(settings)],
+        "events": [_tell(settings, event, now_ms, at_ms) for event in _by_time(settings)],
         "warnings": warnings(settings, now_ms),
     }
 
 
-def _tell(settings: RoomSettings, event: RoomEvent, now_ms: int) -> dict[str, Any]:
+def _tell(settings: RoomSettings, event: RoomEvent, now_ms: int, at_ms: int) -> dict[str, Any]:
+    """What it is at `at_ms`, and how long it is from now until its steps."""
     times = [(step, getattr(event, step)) for step in STEPS]
     return {
         "name": event.name,
         "timezone": event.timezone,
-        "state": _state(settings, event, now_ms),
+        "state": _state(settings, event, at_ms),
         "before": settings.moments(event.begins_ms - 1).phase,
         "steps": [
             {
@@ -114,20 +116,41 @@ def warnings(settings: RoomSettings, now_ms: int) -> list[str]:
     for event in to_come:
         if event.opens_at - event.begins_ms in range(1, SHORT_PREQUEUE_MS):
             found.append(f"{event.name}: its pre-queue is shorter than a minute")
+        if _outlasts_its_prequeue(settings, event):
+            found.append(
+                f"{event.name}: the room is open before its pre-queue, and who is inside then "
+                "stays inside as long as they click: set session_max_duration, or close the room "
+                "in between"
+            )
         if _holding(settings, Moments(Phase.OPEN, event))["total_active_users"] == 0:
             found.append(f"{event.name}: total_active_users is 0, so nobody is let in")
-    return found + (_warnings_of_room(settings) if to_come else [])
+    return found + (_warnings_of_room(settings, to_come) if to_come else [])
 
 
-def _warnings_of_room(settings: RoomSettings) -> list[str]:
+def _outlasts_its_prequeue(settings: RoomSettings, event: RoomEvent) -> bool:
+    """Whether a session that is begun before the pre-queue can last until the opening."""
+    if event.prequeue_from is None:
+        return False
+    is_short = settings.disable_session_renewal
+    longest_s = settings.session_duration if is_short else settings.session_max_duration
+    is_open_before = settings.moments(event.begins_ms - 1).phase is Phase.OPEN
+    return is_open_before and (
+        longest_s is None or longest_s * 1000 > event.opens_at - event.begins_ms
+    )
+
+
+def _warnings_of_room(settings: RoomSettings, to_come: list[RoomEvent]) -> list[str]:
     """Settings that defeat an event. They may be meant for the time before it."""
     found = []
     if settings.suspended:
         found.append("suspended: everybody passes, whatever the events say")
     if settings.queueing_method == "passthrough":
         found.append("queueing_method: passthrough lets everybody in, whatever the events say")
-    if settings.queueing_method == "reject":
-        found.append("queueing_method: reject lets nobody wait, so a pre-queue stays empty")
+    if settings.queueing_method == "reject" and draws_of(to_come):
+        found.append(
+            "queueing_method: reject lets nobody wait: a pre-queue stays empty, and after the "
+            "opening everybody is refused while the room is full"
+        )
     if settings.queue_all:
         found.append("queue_all: nobody is let in, also while an event is open")
     if settings.max_waiting == 0:

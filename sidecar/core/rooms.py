@@ -75,7 +75,7 @@ class Room:
     _revoked: dict[str, int] = field(default_factory=dict)
     _revoked_seen_ms: int = 0
     #: Newcomers whose `enter` got no reply. Bounded: what is not released ends by itself.
-    _orphans: deque[str] = field(default_factory=lambda: deque(maxlen=ORPHANS))
+    _orphans: deque[tuple[str, Claim]] = field(default_factory=lambda: deque(maxlen=ORPHANS))
     _shield: Shield = field(default_factory=Shield)
     _fallback: Fallback = field(default_factory=Fallback)
     _telling: set[asyncio.Task[None]] = field(default_factory=set)
@@ -223,11 +223,11 @@ class Room:
 
     async def _release_orphans(self) -> None:
         while self._orphans:
-            visitor = self._orphans.popleft()  # at once: refreshes may run side by side
+            visitor, claim = self._orphans.popleft()  # at once: refreshes may run side by side
             try:
-                await self.store.leave(visitor, why="unseen")
+                await self.store.take_back(visitor, claim)
             except StoreError:
-                self._orphans.append(visitor)
+                self._orphans.append((visitor, claim))
                 raise
 
     @property
@@ -326,7 +326,7 @@ class Room:
             raise  # nothing was sent
         except StoreError:
             # It may have been done all the same, for somebody who was given no cookie.
-            self._orphans.append(visitor)
+            self._orphans.append((visitor, claim))
             raise
         if standing.outcome is Outcome.ADMITTED:
             self._fallback.admitted()

@@ -47,7 +47,8 @@ class DrawsStore:
         self._draws_key = draws_key(room)
         self._stats_key = room_key(room, "stats")
         self._timeout_s = timeout_s
-        self._pages: dict[int, tuple[float, list[str]]] = {}
+        #: By the pre-queue's beginning (ms) and the page's number: when it was read, and who.
+        self._pages: dict[tuple[int, int], tuple[float, list[str]]] = {}
         self._digests: dict[tuple[str, int], ListDigest] = {}
         self._computing: asyncio.Task[None] | None = None
 
@@ -64,13 +65,14 @@ class DrawsStore:
             kept = await self._redis.hget(self._draws_key, draw)
         return said if kept is None else text(kept)
 
-    async def drawn(self, *, offset: int, limit: int) -> list[str]:
-        """Visitors from a place on (the first is 0), in order of place; as they were
-        REMEMBERED_S ago at the longest."""
+    async def drawn(self, *, begins_ms: int, offset: int, limit: int) -> list[str]:
+        """Visitors from a place on (the first is 0), in order of place, of the pre-queue that
+        began then; as they were REMEMBERED_S ago at the longest. None where the store's list is
+        another pre-queue's."""
         found: list[str] = []
         while limit > len(found):
             page, within = divmod(offset + len(found), PAGE)
-            visitors = await self._remembered(page)
+            visitors = await self._remembered(begins_ms, page)
             found += visitors[within : within + limit - len(found)]
             if len(visitors) < PAGE:
                 break
@@ -135,16 +137,19 @@ class DrawsStore:
             return None
         return ListDigest(count, digest.hexdigest())
 
-    async def _remembered(self, page: int) -> list[str]:
+    async def _remembered(self, begins_ms: int, page: int) -> list[str]:
         now_s = time.monotonic()
-        read_s, visitors = self._pages.get(page, (-REMEMBERED_S, []))
+        read_s, visitors = self._pages.get((begins_ms, page), (-REMEMBERED_S, []))
         if now_s - read_s < REMEMBERED_S:
             return visitors
         visitors = await self._read_page(page * PAGE)
-        self._pages.pop(page, None)
+        # Looked at last: the next pre-queue's list is in the same place, and nobody's to know.
+        if await self._stat("drawn_from") != begins_ms:
+            return []
+        self._pages.pop((begins_ms, page), None)
         if len(self._pages) >= _PAGES:
             del self._pages[next(iter(self._pages))]
-        self._pages[page] = (now_s, visitors)
+        self._pages[begins_ms, page] = (now_s, visitors)
         return visitors
 
     async def _read_page(self, offset: int) -> list[str]:

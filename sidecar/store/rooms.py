@@ -164,9 +164,13 @@ class RoomStore:
         )
 
     async def leave(self, visitor: str, *, why: str = "left", by: str = "") -> bool:
-        """Gives up the place or session; whether there was one. `why`: left, released, or unseen
-        (who has it was never told); `by`: the operator who says so."""
+        """Gives up the place or session; whether there was one. `why`: left or released; `by`: the
+        operator who says so."""
         return (await self._leave.submit((visitor, by, why))).order == 1
+
+    async def take_back(self, visitor: str, claim: Claim = NO_CLAIM) -> bool:
+        """Gives up what its visitor was never told of, and the grant that was used for it."""
+        return (await self._leave.submit((visitor, claim.grant, "unseen"))).order == 1
 
     async def sweep(self, limit: int = 1000) -> Swept:
         _, waiting, sessions, revocations, called, more = await self._run("sweep", [limit])

@@ -16,6 +16,7 @@ from sidecar.base.events import Phase
 from sidecar.base.rooms import RoomSettings
 from sidecar.core import modes
 from sidecar.core.desk import lines_of, place_in_line
+from sidecar.core.draw import problems_of_change
 from sidecar.core.places import line_of
 from sidecar.store.rooms import Claim
 from sidecar.web.asked import object_of, page_of, room_of, visitor_of
@@ -115,7 +116,11 @@ async def _change(request: web.Request, room: Room, changes: dict[str, Any]) -> 
     if unknown:
         raise ConfigError(unknown)
     merged = {name: file[name] if value is None else value for name, value in changes.items()}
-    checked = room.settings.changed(merged).model_dump()
+    changed = room.settings.changed(merged)
+    problems = problems_of_change(room.settings.events, changed.events, room.clock.now_ms())
+    if problems:
+        raise ConfigError(problems)
+    checked = changed.model_dump()
     await room.store.configure(
         {name: None if value is None else checked[name] for name, value in changes.items()},
         by=operator(request),

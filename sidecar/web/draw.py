@@ -97,7 +97,9 @@ async def places(request: web.Request) -> web.Response:
     if _drawn_from(room) == event.begins_ms:
         if room.store.is_away:
             raise StoreAwayError("draw: the store is away")
-        visitors = await room.store.draws.drawn(offset=offset, limit=limit)
+        visitors = await room.store.draws.drawn(
+            begins_ms=event.begins_ms, offset=offset, limit=limit
+        )
     document = {
         "room": room.name,
         "event": event.name,

@@ -39,6 +39,8 @@ KEEP_ALIVE_S = 15.0
 LOOK_S = 1.0
 #: When to try again where there are as many streams as there may be, seconds.
 RETRY_S = 10
+#: A visitor's tabs and devices. With a stream more the oldest ends: nobody can take them all.
+MAX_PER_VISITOR = 4
 _KEEP_ALIVE = b":\n\n"
 #: A browser whose stream broke opens another after so many ms: not all at once.
 _RETRY_MS = (2_000, 5_000)
@@ -61,6 +63,8 @@ class Streams:
         self.is_closed = False
         self._metrics = metrics
         self._open: dict[asyncio.Event, web.Request] = {}
+        #: By visitor, the oldest first.
+        self._of: dict[str, list[asyncio.Event]] = {}
         self._watch: asyncio.Task[None] | None = None
 
     @property
@@ -70,7 +74,7 @@ class Streams:
     @contextlib.contextmanager
     def opened(self, request: web.Request, room: str) -> Iterator[asyncio.Event]:
         """A stream within the block. The event is set when it has to end: the browser has hung up,
-        or the replica stops."""
+        the visitor has opened too many others, or the replica stops."""
         over = asyncio.Event()
         self._open[over] = request
         gauge = self._metrics.event_streams.labels(room)
@@ -85,6 +89,21 @@ class Streams:
             if not self._open and self._watch is not None:
                 self._watch.cancel()
                 self._watch = None
+
+    @contextlib.contextmanager
+    def one_of(self, visitor: str, over: asyncio.Event) -> Iterator[None]:
+        """Within the block the stream is the visitor's newest."""
+        theirs = self._of.setdefault(visitor, [])
+        theirs.append(over)
+        if len(theirs) > MAX_PER_VISITOR:
+            theirs.pop(0).set()
+        try:
+            yield
+        finally:
+            if over in theirs:
+                theirs.remove(over)
+                if not theirs:
+                    del self._of[visitor]
 
     def close(self) -> None:
         self.is_closed = True
@@ -134,8 +153,9 @@ async def events(request: web.Request) -> web.StreamResponse:
         if answer.token is not None:
             response.headers["Set-Cookie"] = set_cookie(request.headers, room, answer.token)
             token = answer.token
+        visitor = token.visitor if isinstance(token, Ticket) else ""  # "": one answer is all
         await response.prepare(request)
-        with contextlib.suppress(ConnectionResetError):
+        with contextlib.suppress(ConnectionResetError), streams.one_of(visitor, over):
             try:
                 retry_ms = random.randint(*_RETRY_MS)  # noqa: S311 - spreads, and decides nothing
                 await response.write(f"retry: {retry_ms}\n\n".encode())

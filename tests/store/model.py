@@ -247,7 +247,8 @@ class Model:
         place = self.line[visitor]
         if self.phase is Phase.PREQUEUE or policy.is_drawn(place.order):
             return -2
-        arrival = policy.arrival_of(self.settings, place.order)
+        by_rules = self.moved.get(visitor, place.order)
+        arrival = policy.arrival_of(self.settings, by_rules)
         order = arrival + policy.offset_of(self.settings, name)
         if not by:
             if order >= place.order:
@@ -260,9 +261,6 @@ class Model:
         taken = {other.order for other in self.line.values()}
         for _ in range(8):
             order -= order in taken
-        before, after = (policy.line_of(self.settings, o) for o in (place.order, order))
-        if policy.is_by_arrival(self.settings) and before != after:
-            place.arrival = self._next_arrival() + policy.low_of(self.settings, after)
         self._put_at(visitor, order, "grade" if by else "")
         self._event("graded", visitor, "operator" if by else "grant")
         return self._position(visitor)
@@ -273,7 +271,13 @@ class Model:
             del self.moved[visitor]
         elif what:
             self.moved.setdefault(visitor, self.line[visitor].order)
-        self.line[visitor].order = order
+        elif visitor in self.moved:
+            self.moved[visitor] = order
+        place = self.line[visitor]
+        before, after = (policy.line_of(self.settings, o) for o in (place.order, order))
+        place.order = order
+        if policy.is_by_arrival(self.settings) and before != after and not policy.is_drawn(order):
+            self._show(place, self._next_arrival())
         if what:
             self._event("operator", visitor, what)
 
@@ -326,6 +330,10 @@ class Model:
         longest = min(patience, 60_000 if fixed is None else self._ms("heartbeat_interval"))
         at_the_head = min(60_000, self._ms("session_duration") / 8)
         near = longest if fixed is not None else min(patience, at_the_head)
+        event = self._opening
+        if event and self.recovery < event.opens_at + 60_000:
+            longest = min(60_000, patience)
+            near = max(near, 0.525 * longest + 1000)
         window = self.settings.recovery_window
         enough = max(SESSION_GRACE_MS + 1000, 2 * near)
         if since < (enough if window is None else self._ms("recovery_window")):
@@ -390,9 +398,11 @@ class Model:
             name = self._granted(newcomer)
             order, arrival = self._next_order(newcomer.draw, name)
             self.line[visitor] = Place(order, due=self.now, polled=False, joined=self.now)
-            self._note(visitor, arrival)
+            self._note(visitor, arrival, is_new=True)
             self._event("joined", visitor, "new")
             is_classed = name != ""
+        elif not policy.is_drawn(self.line[visitor].order) and self.line[visitor].arrival is None:
+            self._show(self.line[visitor], self.now * 1000)
         reply = self._stand(visitor, self.line[visitor].order, 0)
         return replace(reply, is_classed=is_classed)
 
@@ -404,16 +414,20 @@ class Model:
         self.grants |= {newcomer.grant} if newcomer.grant else set()
         return newcomer.class_name
 
-    def _note(self, visitor: str, arrival: int) -> None:
+    def _note(self, visitor: str, arrival: int, *, is_new: bool = False) -> None:
         """Where a new place is shown, and that it was drawn."""
         place = self.line[visitor]
         event = self.configured.events and self._opening
         if policy.is_drawn(place.order):
-            if event:
+            if event and (is_new or event.begins_ms <= place.joined < event.opens_at):
                 if self.drawn_from != event.begins_ms:
                     self.drawn_from, self.drawn = event.begins_ms, {}
                 self.drawn.setdefault(visitor, place.order)
-        elif policy.is_by_arrival(self.settings):
+        else:
+            self._show(place, arrival)
+
+    def _show(self, place: Place, arrival: int) -> None:
+        if policy.is_by_arrival(self.settings):
             place.arrival = arrival + policy.low_of(self.settings, self._line(place))
 
     @property
@@ -425,6 +439,10 @@ class Model:
         """How long the visitor polled too often, ms; None: the ticket is worth nothing."""
         place = self.line.get(ticket.visitor)
         if place is not None:
+            is_drawn = self.phase is Phase.PREQUEUE and policy.is_drawn(ticket.order)
+            if is_drawn and ticket.joined_ms < self._opening.begins_ms:
+                place.order = ticket.joined_ms * 1000
+                self._show(place, ticket.joined_ms * 1000)
             is_early = place.polled and self.now < place.due
             place.due, place.polled = self.now, True
             return self._count_early(ticket.visitor) if is_early else 0
@@ -435,8 +453,10 @@ class Model:
         if ticket.visitor in self.spent:
             return None
         event = self._opening
-        if event and policy.is_drawn(ticket.order) and ticket.joined_ms < event.begins_ms:
-            return None
+        if event and ticket.joined_ms < event.begins_ms:
+            is_between = self.settings.between_events == "open" and self.phase is Phase.OPEN
+            if policy.is_drawn(ticket.order) or not is_between:
+                return None
         if ticket.epoch < self.epoch:
             return None
         self.epoch = ticket.epoch
@@ -497,6 +517,9 @@ class Model:
                 if other.arrival is not None and self._line(other) == line
             )
             ahead = shown.index((place.arrival, visitor)) + (len(drawn) if line is None else 0)
+            known = sum(other.arrival is not None for other in self.line.values())
+            if known < len(self.line) - len(drawn):
+                ahead = max(ahead, in_line)
         if line is None:
             return replace(reply, ahead=ahead)
         calls: float = rank
@@ -597,7 +620,7 @@ class Model:
         drawn = math.floor(draw * policy.DRAWS)
         if self.phase is Phase.PREQUEUE:
             return drawn - policy.FRONT, drawn
-        arrival = drawn if policy.is_random(self.settings) else self._next_arrival()
+        arrival = drawn // 8 * 8 if policy.is_random(self.settings) else self._next_arrival()
         return arrival + policy.offset_of(self.settings, name), arrival
 
     def _next_arrival(self) -> int:

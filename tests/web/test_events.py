@@ -15,7 +15,7 @@ from sidecar.base.errors import StoreAwayError
 from sidecar.base.model import RELEASE_HOLD_MS
 from sidecar.core.rooms import RESIGN_MS, Rooms
 from sidecar.web import events
-from sidecar.web.events import STREAMS
+from sidecar.web.events import MAX_PER_VISITOR, STREAMS
 from sidecar.web.page import find_static
 from sidecar.web.routes import edge_app
 from tests.web.conftest import cookie_of
@@ -238,6 +238,30 @@ async def test_there_are_no_more_than_the_setting_says(full, open_stream):
     assert (await open_stream(full, full.ticket)).reply.status == 200
 
 
+async def test_the_oldest_of_a_visitors_streams_ends_when_there_are_too_many(replica, open_stream):
+    """Nobody can take them all: with a fifth the first ends, and nobody else's."""
+    site = await replica(event_streams=20, total_active_users=0, **QUICK)
+    streams = site.edge.app[STREAMS]
+    other, ticket = [cookie_of(await site.check()) for _ in range(2)]
+    others = await open_stream(site, other)
+    theirs = [await open_stream(site, ticket) for _ in range(MAX_PER_VISITOR + 2)]
+    for stream in theirs[:2]:
+        assert {document["state"] for _, document in await stream.rest()} == {"waiting"}
+    assert open_streams(site) == 1 + MAX_PER_VISITOR
+    # I expect one that was closed to count no longer.
+    theirs[3].reply.close()
+    await until(lambda: open_streams(site) == MAX_PER_VISITOR, "the end of one")
+    theirs.append(await open_stream(site, ticket))
+    for stream in (others, theirs[2], *theirs[4:]):
+        for _ in range(3):
+            assert (await stream.next())[1]["state"] == "waiting"
+    assert open_streams(site) == 1 + MAX_PER_VISITOR
+    for stream in (others, theirs[2], *theirs[4:]):
+        stream.reply.close()
+    await until(lambda: open_streams(site) == 0, "the end of all")
+    assert streams._of == {}
+
+
 async def test_by_default_there_are_none(replica, open_stream):
     """404, with the setting's name; for an unknown room its own 404."""
     site = await replica()
@@ -287,13 +311,14 @@ async def test_a_ticket_that_is_signed_anew_comes_with_the_next_stream(replica, 
 
 
 async def test_too_many_polls_are_too_many_streams(replica, open_stream):
-    """Whoever opens one after the other is refused, and keeps the place."""
+    """Whoever opens one after the other is refused, and keeps the place and what is open."""
     site = await replica(event_streams=20, heartbeat_interval=3600 / 2, heartbeat_timeout=3600,
                          poll_limit=3)  # fmt: skip
     await site.check()
     ticket = cookie_of(await site.check())
     replies = [(await open_stream(site, ticket)).reply for _ in range(6)]
     assert [reply.status for reply in replies] == [200] * 4 + [429] * 2
+    assert open_streams(site) == 4
     assert int(replies[-1].headers["Retry-After"]) >= 1
 
 

@@ -17,6 +17,9 @@ expire()
 local function arrive(visitor, score, order, ticket_epoch, joined)
   if phase == CLOSED then return redis_call('ZSCORE', ACTIVE, visitor) and 0 or -1 end
   if score then
+    if phase == PREQUEUE and joined < event_begins and is_drawn(tonumber(order)) then
+      put_in_line(visitor, joined * 1000, joined * 1000) -- drawn for another one: behind this one
+    end
     local due = tonumber(score)
     if due_at(due) + claim_ms < now then redis_call('ZADD', DUE, int(now), visitor) end
     return early_poll(visitor, due)
@@ -24,8 +27,11 @@ local function arrive(visitor, score, order, ticket_epoch, joined)
   if redis_call('ZSCORE', REVOKED, visitor) then return nil end
   if redis_call('ZSCORE', ACTIVE, visitor) then return 0 end
   if redis_call('ZSCORE', SPENT, visitor) then return nil end
-  -- Drawn for an event that is over: it says nothing here.
-  if is_drawn(tonumber(order)) and joined < event_begins then return nil end
+  -- A place that was lost and is of before the event: its visitor is a newcomer to it.
+  if joined < event_begins
+    and (is_drawn(tonumber(order)) or phase == PREQUEUE or room.between_events ~= 'open') then
+    return nil
+  end
   ticket_epoch = tonumber(ticket_epoch)
   if ticket_epoch < epoch then return nil end
   if ticket_epoch > epoch then -- the store was emptied; the ticket is signed, believe it

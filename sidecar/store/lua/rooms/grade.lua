@@ -13,7 +13,7 @@ measure_start()
 expire()
 local visitor, class, by = ARGV[3], ARGV[4], ARGV[7]
 
--- The arrival that an order was made of: by its class's number, or as it is where it was moved.
+-- The arrival that an order was made of, which nobody moved: by its class's number.
 local function arrival_of(order)
   local arrival = order - bottom(math.min(FRONT, math.max(0, -math.floor(order / BAND))))
   for name, rules in pairs(classes) do
@@ -29,7 +29,8 @@ local function grade()
   local from = tonumber(redis_call('ZSCORE', WAITING, visitor) or nil)
   if not from then return 0 end
   if phase == PREQUEUE or is_drawn(from) then return -2 end
-  local order = order_of(arrival_of(from), class)
+  local by_rules = tonumber(redis_call('ZSCORE', MOVED, visitor) or from)
+  local order = order_of(arrival_of(by_rules), class)
   if by == '' then
     if order >= from then return position_of(visitor) end
     if ARGV[5] ~= '' and redis_call('ZADD', GRANTS, 'NX', ARGV[6], ARGV[5]) == 0 then return -1 end
@@ -38,11 +39,6 @@ local function grade()
   for _ = 1, STEP do -- somebody who was moved may stand right there
     if redis_call('ZCOUNT', WAITING, int(order), int(order)) == 0 then break end
     order = order - 1
-  end
-  if is_by_arrival and line_of(order) ~= line_of(from) then
-    -- In the other line nobody's shown place grows.
-    note_arrival(visitor, arrive_now(), order)
-    flush()
   end
   local position = put_at(order, visitor, by, 'grade', from, ARGV[8])
   event('graded', visitor, by == '' and 'grant' or 'operator', 'order', int(order), 'class', class)

@@ -1,6 +1,6 @@
 -- Brings in a room from another store, some members at a time. Doing it twice equals once: an
--- order that this store knows stays, a session lasts as long as either store promised, who left in
--- either has left. While it comes in, and a recovery window longer, nobody is called.
+-- order that this store knows stays, a session lasts as either store promised, who left in either
+-- has left. While it comes in, and a recovery window longer, nobody is called.
 -- ARGV    3 kind: begin, stats, or a sorted set's name  4 when the other store was read, ms
 --         5 the operator who says so  from 6 on, for begin: the line's epoch; stats: name, value;
 --         active: visitor, end, beginning or ''; waiting: visitor, order, due; else member, score
@@ -24,10 +24,11 @@ end
 local numbers = ',' .. table.concat(NUMBERS, ',') .. ','
 function take.stats(name, value)
   local mine, other = stats[name], tonumber(value)
-  if name == 'last_order' then
-    stats.last_order = math.max(mine or 0, other)
-  elseif name == 'born' then -- older tickets must not look like those of a store that was emptied
-    stats.born = math.min(mine, other)
+  if name == 'last_order' then stats.last_order = math.max(mine or 0, other)
+  elseif name == 'born' then stats.born = math.min(mine, other) -- not a store that was emptied
+  elseif name == 'drawn_from' and other > (mine or 0) then
+    redis_call('UNLINK', DRAWN) -- of an earlier pre-queue
+    stats.drawn_from = other
   elseif string.find(numbers, ',' .. name .. ',', 1, true) then
     stats[name] = mine or other
   elseif other > tonumber(redis_call('HGET', STATS, name) or 0) then
@@ -35,7 +36,6 @@ function take.stats(name, value)
   end
   return 0
 end
-
 local function take_out(visitor)
   for _, key in ipairs({WAITING, DUE, ARRIVALS}) do redis_call('ZREM', key, visitor) end
 end

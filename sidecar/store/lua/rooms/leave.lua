@@ -1,7 +1,8 @@
 -- Gives up places and sessions. Doing it twice equals once.
 -- ARGV    from 3 on, for each visitor: id, the operator who says so or '', and 'left' (by the
 --         visitor), 'released', or 'unseen' (never told that they have it: no pass is honoured,
---         so the slot is free at once)
+--         so the slot is free at once; where there is an operator's name it is the id of a grant,
+--         which is given back if it gave this place its class)
 -- RETURNS shared/standing; every outcome is GONE, `order` is 1 where something was given up
 -- EVENTS  left, released, called, expired, operator
 -- @include "shared/room"
@@ -10,17 +11,21 @@
 -- @include "shared/standing"
 measure_start()
 
-local function leave(visitor, why)
+local function leave(visitor, why, grant)
   local is_unseen = why == 'unseen'
   if is_unseen then why = 'released' end
   if redis_call('ZADD', REVOKED, 'NX', int(now), visitor) == 0 then return false end
   local ahead = redis_call('ZRANK', WAITING, visitor)
   if ahead then
+    local order = tonumber(redis_call('ZSCORE', WAITING, visitor))
+    if is_unseen and not is_drawn(order) and order % STEP > 0 then
+      redis_call('ZREM', GRANTS, grant)
+    end
     redis_call('ZREM', WAITING, visitor)
     redis_call('ZREM', DUE, visitor)
     forget_arrivals({visitor})
     measure_drops(1)
-    event(why, visitor, 'waiting', 'position', ahead + 1)
+    event(why, visitor, 'waiting', unpack({'position', ahead + 1}, phase == PREQUEUE and 3 or 1))
   else
     local ends = redis_call('ZSCORE', ACTIVE, visitor)
     if not ends then return false end
@@ -42,9 +47,9 @@ end
 local replies = {}
 for i = 3, #ARGV, 3 do
   local reply = refused_reply(GONE, 0)
-  if leave(ARGV[i], ARGV[i + 2]) then
+  if leave(ARGV[i], ARGV[i + 2], ARGV[i + 1]) then
     reply[2] = '1'
-    note(ARGV[i + 1], 'release', ARGV[i], '')
+    note(ARGV[i + 2] == 'unseen' and '' or ARGV[i + 1], 'release', ARGV[i], '')
   end
   replies[#replies + 1] = reply
 end

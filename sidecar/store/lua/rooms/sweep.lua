@@ -20,13 +20,14 @@ local silent = redis_call('ZRANGEBYSCORE', DUE, '-inf', '(' .. int(now - timeout
   'LIMIT', 0, limit)
 if #silent > 0 then
   for _, visitor in ipairs(silent) do
-    event('expired', visitor, 'swept', 'position', (redis_call('ZRANK', WAITING, visitor) or 0) + 1)
+    local position = (redis_call('ZRANK', WAITING, visitor) or 0) + 1
+    event('expired', visitor, 'swept', unpack({'position', position}, phase == PREQUEUE and 3 or 1))
   end
   redis_call('ZREMRANGEBYRANK', DUE, 0, #silent - 1)
   redis_call('ZREM', WAITING, unpack(silent))
   forget_arrivals(silent)
 end
-measure_drops(#silent)
+if phase ~= CLOSED then measure_drops(#silent) end -- there nobody gave up
 
 local dead = int(now - math.max(session_ms, TICKET_MS) - HOUR_MS)
 local revoked = redis_call('ZRANGEBYSCORE', REVOKED, '-inf', dead, 'LIMIT', 0, limit - #silent)

@@ -1,7 +1,12 @@
 -- max_places_per_address. A member `address~visitor` says who came from where; whether that
 -- visitor still has a place or a session is looked up.
 local function is_here(visitor)
-  return redis_call('ZSCORE', WAITING, visitor) or redis_call('ZSCORE', ACTIVE, visitor)
+  if redis_call('ZSCORE', WAITING, visitor) or redis_call('ZSCORE', ACTIVE, visitor) then
+    return true
+  end
+  -- A lapsed place of a pre-queue comes back with its lot, so it counts; one given up does not.
+  return phase == PREQUEUE and stats.drawn_from == event_begins
+    and redis_call('ZSCORE', DRAWN, visitor) and not redis_call('ZSCORE', REVOKED, visitor)
 end
 
 -- How many places and sessions an address has; counted once in a batch. Forgets those that

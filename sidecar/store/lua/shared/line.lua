@@ -7,7 +7,7 @@
 local function next_order(draw, class)
   local drawn = math.floor(draw * DRAWS)
   if phase == PREQUEUE then return drawn + bottom(FRONT), drawn end
-  local arrival = is_random and drawn or arrive_now()
+  local arrival = is_random and drawn - drawn % STEP or arrive_now()
   return order_of(arrival, class), arrival
 end
 
@@ -25,7 +25,9 @@ end
 -- notes in `due` when the next heartbeat is expected.
 local function join(visitor, order, why, joined)
   put_in_line(visitor, tonumber(order), (joined or now) * 1000)
-  note_drawn(visitor, tonumber(order))
+  if event_on and joined and joined >= event_begins and joined < event_on.opens_at then
+    note_drawn(visitor, tonumber(order))
+  end
   local said = {'joined', int(joined or now), 'order', int(order)}
   event('joined', visitor, why, unpack(said, 1, phase == PREQUEUE and 2 or 4)) -- a lot is not told
 end

@@ -18,6 +18,12 @@ local function put_at(order, visitor, by, what, from, why)
     redis_call('ZREM', MOVED, visitor)
   elseif by ~= '' then
     redis_call('ZADD', MOVED, 'NX', int(from), visitor)
+  else
+    redis_call('ZADD', MOVED, 'XX', int(order), visitor)
+  end
+  if is_by_arrival and line_of(order) ~= line_of(from) and not is_drawn(order) then
+    note_arrival(visitor, arrive_now(), order) -- in the other line nobody's shown place grows
+    flush()
   end
   redis_call('ZADD', WAITING, int(order), visitor)
   local now_at = position_of(visitor)

@@ -19,6 +19,11 @@ else
   longest_ms, near_ms = 60000, math.min(60000, session_ms / 8)
 end
 longest_ms, near_ms = math.min(longest_ms, timeout_ms / 2), math.min(near_ms, timeout_ms / 2)
+-- In a pre-queue all of them are far from the head.
+if event_on and (stats.recovery or 0) < event_on.opens_at + 60000 then
+  longest_ms = math.min(60000, timeout_ms / 2)
+  near_ms = math.max(near_ms, 0.525 * longest_ms + 1000)
+end
 
 -- For some seconds a pass may not be heard of, because nginx keeps the verdict about it.
 local recovery_ms = math.max(room.session_grace_ms + 1000, 2 * near_ms)

@@ -46,6 +46,10 @@ local function shown(visitor, order, rank, joined)
     else
       ahead = ahead + count_drawn()
     end
+    -- Until all are noted who came before this was set, nobody is told too little.
+    if redis_call('ZCARD', ARRIVALS) < redis_call('ZCARD', WAITING) - count_drawn() then
+      ahead = math.max(ahead, rank - ahead_of_line(line))
+    end
   end
   return {ahead, calls, line and line - 1 or -1, line and line_lengths()[line] or -1}
 end
