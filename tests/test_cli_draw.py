@@ -15,6 +15,7 @@ from aiohttp.test_utils import TestServer
 from click.testing import CliRunner
 
 from sidecar.base.draw import as_lines, by_lot, commitment_to
+from sidecar.cli import draw as commands
 from sidecar.cli import main
 from tests.draws import ids_of, numbered
 
@@ -31,6 +32,9 @@ class Told:
         self.order = by_lot(SECRET, ids)
         self.places = [list(row) for row in numbered(self.order)]
         self.status = 200
+        self.leads_to = ""
+        self.is_endless = False
+        self.pages = 0
         self.draw = {
             "room": "shop", "event": "autumn", "events": ["autumn"],
             "prequeue_from": "2027-01-15T08:00:00.000+00:00",
@@ -44,12 +48,15 @@ class Told:
 
     async def show(self, request: web.Request) -> web.Response:
         assert "text/html" not in request.headers.get("Accept", "")
+        if self.leads_to:
+            raise web.HTTPFound(self.leads_to)
         return web.json_response(self.draw, status=self.status)
 
     async def page(self, request: web.Request) -> web.Response:
         """As many as are told at once by a room; of a list that is short, fewer."""
         offset, limit = int(request.query["offset"]), min(100, int(request.query["limit"]))
-        rows = self.places[offset : offset + limit]
+        self.pages += 1
+        rows = self.places[:limit] if self.is_endless else self.places[offset : offset + limit]
         following = offset + limit if len(rows) == limit else None
         return web.json_response({"places": rows, "next": following})
 
@@ -149,7 +156,10 @@ async def test_what_is_no_draw_is_an_error_in_words(told, run, tmp_path):
         "missing.json": "No such file",
         f"http://127.0.0.1:{port}/nope": "HTTP 404",
         "http://127.0.0.1:1/": "Cannot connect",
-        "http://": "http://: ",
+        "http://": "http://: write the whole address, https://…",
+        "http://[": "write the whole address, https://…",
+        "ftp://www.example.com/_waitroom/shop/draw": "write the whole address, https://…",
+        "www.example.com/_waitroom/shop/draw": "write the whole address, https://…",
     }
     for source, said in cases.items():
         code, out, err = await run(source)
@@ -165,3 +175,46 @@ async def test_what_is_no_draw_is_an_error_in_words(told, run, tmp_path):
     told.draw.update({"title": "No draw", "detail": "Room shop has no event with a pre-queue."})
     code, _, err = await run(told.url)
     assert (code, err) == (1, "Error: No draw\nRoom shop has no event with a pre-queue.\n")
+
+
+async def test_pages_that_do_not_end_are_read_no_further(told, run, monkeypatch):
+    """Than the count that was published, or than anybody has places where none was."""
+    told.is_endless = True
+    code, out, err = await run(told.url)
+    assert (code, err, told.pages) == (1, "", 3)
+    assert "300 places are listed, and 250 were published" in out
+    monkeypatch.setattr(commands, "_MOST", 500)
+    monkeypatch.setattr(commands, "_TRIES", 1)
+    monkeypatch.setattr(commands.asyncio, "sleep", never)
+    told.draw["count"] = None
+    code, out, err = await run(told.url)
+    assert (code, out, told.pages) == (1, "", 3 + 6)
+    assert "more than 500 places are told" in err
+    monkeypatch.setattr(commands, "_ANSWER_BYTES", 99)
+    code, out, err = await run(told.url)
+    assert (code, "this is no draw as a room publishes it" in err) == (1, True)
+
+
+async def never(_seconds: float) -> None:
+    """Waits for nothing."""
+
+
+async def test_it_is_led_nowhere(told, run):
+    """To another address: it names that one, which whoever asks may trust or not."""
+    told.leads_to = f"{PATH}?there=\x1b[2J"
+    code, out, err = await run(told.url)
+    assert (code, out) == (1, "")
+    assert f"leads on to {told.url}?there=" in err
+    assert "say that one if you trust it" in err
+    assert "\x1b" not in err
+
+
+@pytest.mark.parametrize("name", ["room", "event", "revealed_at", "store_emptied_at", "title"])
+async def test_nothing_that_a_server_says_speaks_to_the_terminal(told, run, name):
+    """In no field, whatever else is wrong with it; and it is not shown at length."""
+    for odd in ("\x1b[2J", "\ud800", "\x1b]0;right" + "x" * 9999):
+        told.status = 404 if name == "title" else 200
+        told.draw[name] = odd
+        code, out, err = await run(told.url)
+        assert (code, "\x1b" in out + err, len(out + err) < 1000) == (1, False, True)
+        assert (err.startswith("Error: "), "Traceback" in err) == (True, False)

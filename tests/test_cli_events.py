@@ -140,7 +140,7 @@ past (America/New_York): over
   closes          Tue 2001-01-02 00:00:00 -05:00   Tue 2001-01-02 05:00:00 UTC   N ago
   while it is open: 1,200 inside at most, as fast as slots come free, message: Soon.
 
-sale (Europe/Zurich): to come
+sale (Europe/Zurich): open
   closed until    Mon 2150-06-01 09:30:00 +02:00   Mon 2150-06-01 07:30:00 UTC   in N
   pre-queue from  Mon 2150-06-01 09:30:00 +02:00   Mon 2150-06-01 07:30:00 UTC   in N
   opens           Mon 2150-06-01 10:00:00 +02:00   Mon 2150-06-01 08:00:00 UTC   in N

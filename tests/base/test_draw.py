@@ -8,10 +8,12 @@ import math
 import random
 
 import pytest
+from pydantic import ValidationError
 
 from sidecar.base import draw as draws
 from sidecar.base.draw import (
     LOT_BITS,
+    Kept,
     Published,
     as_lines,
     by_lot,
@@ -193,7 +195,9 @@ def test_a_changed_place_is_found(ids):
     draw, rows = published(ids), numbered(ids)
     twice = [*rows[:5], (rows[5][0], 5), *rows[6:]]
     assert wrong(verify(draw, twice))["places"] == f"place 5 ({ids[5]}) is there twice"
-    assert "place 0" in wrong(verify(draw, [(ids[0], 0), *rows[1:]]))["places"]
+    for low in (0, -1):
+        found = wrong(verify(draw, [(ids[0], low), *rows[1:]]))
+        assert found["places"] == f"place {low} ({ids[0]}) is below 1, and the first place is 1"
     again = [*rows, (ids[0], 501)]
     assert wrong(verify(draw, again))["ids"] == f"place 501: {ids[0]} has place 1 already"
 
@@ -203,6 +207,19 @@ def test_what_is_no_id_is_found(ids):
     odd = f"{ids[1]}\n3 {ids[2]}"
     found = wrong(verify(published(ids), numbered([ids[0], odd, *ids[3:]])))
     assert found["ids"].startswith("place 2: ")
+
+
+@pytest.mark.parametrize("odd", ["", "\x1b[2J", "\ud800", "a\nb", "a b", "\u202e", "é", "x" * 65])
+def test_what_would_speak_to_a_terminal_is_not_read(ids, odd):
+    """Nothing of what is printed of a draw can be chosen so."""
+    said = published(ids[:1]).model_dump()
+    row = {"draw": said, "places": [(odd, 1)]}
+    fields = ("room", "event", "revealed_at", "store_emptied_at", "commitment", "secret")
+    drawn = [{"draw": {**said, name: odd}, "places": []} for name in fields]
+    for document in (row, *drawn):
+        with pytest.raises(ValidationError):
+            Kept.model_validate(document)
+    assert Kept.model_validate({"draw": said, "places": [(ids[0], 1)]}).places == [(ids[0], 1)]
 
 
 def test_what_was_not_published_is_not_right(ids):

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from sidecar.base.draw import as_lines, by_lot, commitment_to, key_of, lot, secret_of
-from sidecar.core.draw import Draws
+from sidecar.core.draw import Draws, problems_of_change
 from sidecar.store.draws import PAGE, DrawsStore, ListDigest
 from sidecar.store.keys import room_key
 from tests.conftest import new_room_name
@@ -155,6 +155,38 @@ async def test_without_a_pre_queue_nothing_is_asked(shop):
     await Draws(shop.name, [OLD]).refresh(None, [plain], Seen(now_ms=START + 9 * HOUR))
 
 
+# What an operator may change ----------------------------------------------------------------------
+
+MINUTE = 60_000
+ON, OPENED, OVER = START + MINUTE, EVENT.opens_at + MINUTE, EVENT.closes_at + MINUTE
+LATER = an_event(opens_at=EVENT.opens_at + 9 * MINUTE)
+POSTPONED = an_event(begins=START + HOUR // 2)
+RENAMED = an_event("winter")
+
+
+@pytest.mark.parametrize(
+    ("now_ms", "after", "said"),
+    [
+        (START - 1, [POSTPONED], ""), (START - 1, [RENAMED], ""), (START - 1, [], ""),
+        (ON, [EVENT, an_event("next", OVER)], ""), (ON, [], ""), (ON, [LATER], ""),
+        (ON, [POSTPONED], "autumn: its pre-queue is on"),
+        (ON, [an_event(prequeue_from=None)], "autumn: its pre-queue is on"),
+        (ON, [RENAMED], "winter: the pre-queue of autumn is on"),
+        (ON, [an_event("winter", START + 1)], "winter: the pre-queue of autumn is on"),
+        (ON, [an_event("winter", OVER)], ""),
+        (OPENED, [LATER], "autumn: its secret is published"),
+        (OVER, [LATER], "autumn: its secret is published"),
+        (OVER, [an_event(closes_at=None)], ""), (OVER, [an_event(begins=OVER)], ""),
+        (OPENED, [], ""), (OPENED, [RENAMED], ""), (OPENED, [an_event(prequeue_from=None)], ""),
+    ],
+)  # fmt: skip
+def test_a_draw_that_is_on_is_not_changed(now_ms, after, said):
+    """Its name and beginning while places are taken, a later opening once its secret is out; taken
+    out it may be at any time."""
+    problems = problems_of_change([EVENT], after, now_ms)
+    assert [problem.startswith(f"events: {said}") for problem in problems] == [True] * bool(said)
+
+
 # The list -----------------------------------------------------------------------------------------
 
 
@@ -171,24 +203,48 @@ async def test_the_list_is_told_in_the_order_of_its_places(shop):
         (5000, 9),
         (4, 0),
     ):
-        assert await store.drawn(offset=offset, limit=limit) == order[offset : offset + limit]
+        found = await store.drawn(begins_ms=START, offset=offset, limit=limit)
+        assert found == order[offset : offset + limit]
 
 
 async def test_equal_lots_stand_in_the_store_as_the_rule_says(shop):
     """By their bytes, as base/draw.py sorts them and the store does."""
     ids = ids_of(random.Random(2), 300)
+    await shop.fill([], "s" * 64)
     await shop.redis.zadd(shop.key("drawn"), dict.fromkeys(ids, -(2**53)))
-    assert await shop.store().drawn(offset=0, limit=300) == sorted(ids)
+    assert await shop.store().drawn(begins_ms=START, offset=0, limit=300) == sorted(ids)
 
 
 async def test_the_store_is_asked_seldom(shop):
     """A page that was read is told again, however many ask."""
     order = await shop.fill(ids_of(random.Random(3), 10), "s" * 64)
-    store = shop.store()
-    await store.drawn(offset=0, limit=10)
+    store, asked = shop.store(), {"begins_ms": START, "offset": 0, "limit": 10}
+    await store.drawn(**asked)
     await shop.redis.delete(shop.key("drawn"))
-    assert await store.drawn(offset=0, limit=10) == order
-    assert await shop.store().drawn(offset=0, limit=10) == []
+    assert await store.drawn(**asked) == order
+    assert await shop.store().drawn(**asked) == []
+
+
+async def test_the_next_pre_queues_list_is_told_to_nobody(shop):
+    """Not by the name of the last, whose list stood in the same place: nothing is, or what was
+    read while it stood there; nor is it told where it comes between the reading and the look."""
+    last = await shop.fill(ids_of(random.Random(10), 5), "s" * 64)
+    asked = {"begins_ms": START, "offset": 0, "limit": 10}
+    known, late = shop.store(), shop.store()
+    assert await known.drawn(**asked) == last
+    coming, read_page = ids_of(random.Random(11), 5), late._read_page
+
+    async def overtaken(offset: int) -> list[str]:
+        await shop.redis.delete(shop.key("drawn"))
+        await shop.fill(coming, "s" * 64, begins=START + 9 * HOUR)
+        return await read_page(offset)
+
+    late._read_page = overtaken
+    assert await late.drawn(**asked) == []
+    assert await shop.store().drawn(**asked) == []
+    assert await known.drawn(**asked) == last
+    asked["begins_ms"] = START + 9 * HOUR
+    assert set(await known.drawn(**asked)) == set(coming)
 
 
 async def test_the_digest_is_published_once(shop):

@@ -106,15 +106,17 @@ async def test_a_class_that_the_room_does_not_know_is_none(redis, shop):
 async def test_in_a_random_room_head_starts_do_not_count_and_priorities_do(
     redis, shop, monkeypatch
 ):
-    draws = iter([0.5, 0.9, 0.1, 0.7])
+    day = 86_400e6 / 2**50  # on the scale of the draws
+    draws = iter([0.5, 0.5 + day / 2, 0.5 - day / 2, 0.9])
     monkeypatch.setattr("sidecar.store.rooms._random", lambda: next(draws))
     store = shop(queueing_method="random")
-    middle = await join(store, "gold")
-    last = await join(store, "member")
+    middle = await join(store)
+    last = await join(store, "gold")
     first = await join(store)
     partner = await join(store, "partner")
     order = [partner, first, middle, last]
     assert await in_line(redis, store) == [ticket.visitor for ticket in order]
+    assert [standing.ahead for standing in await beat_all(store, order)] == [0, 1, 2, 3]
 
 
 # What is shown ----------------------------------------------------------------------------------

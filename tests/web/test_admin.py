@@ -390,6 +390,27 @@ async def test_nobody_learns_a_lot_in_a_pre_queue(replica):
     )  # fmt: skip
 
 
+async def test_a_draw_that_is_on_is_changed_by_nobody(replica):
+    """422, and all stays as it was; the opening can be moved until it was, and the event be taken
+    out, which cancels it. Other settings are changed as ever."""
+    site = await replica(events=[SALE])
+
+    async def patch(**changes):
+        reply = await site.ops.patch(path(site), json=changes, headers=TOKEN)
+        return reply.status, (await reply.json()).get("errors", [""])[0]
+
+    status, said = await patch(events=[{**SALE, "name": "sales"}], message="Soon.")
+    assert (status, said.split(":")[:2]) == (422, ["events", " sales"])
+    assert (await site.room.refresh()).overrides == {}
+    assert (await patch(events=[{**SALE, "opens_at": "2027-01-15 08:10"}]))[0] == 200
+    site.turn.forward(15 * 60)
+    assert (await patch(message="Soon."))[0] == 200
+    for later in ([SALE], None):  # the file's is later too
+        status, said = await patch(events=later)
+        assert (status, "its secret is published" in said) == (422, True)
+    assert (await patch(events=[]))[0] == 200
+
+
 async def test_a_closed_room_names_the_next_event(replica):
     """Before its first."""
     later = {**SALE, "prequeue_from": "2027-01-15 08:30"}

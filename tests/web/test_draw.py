@@ -258,6 +258,18 @@ async def test_each_draw_can_be_asked_for(stage):
         assert (await room.get(f"?event={odd}")).status == 404
 
 
+async def test_a_pre_queues_list_is_not_told_as_the_last_ones(stage):
+    """Its lots are nobody's to know also while the replica has not heard that it has begun."""
+    first, second = an_event("one"), an_event("two", START + 20 * HOUR)
+    room = await stage(first, second)
+    await room.fill(first, 3)
+    await room.at(second.begins_ms)
+    heard = room.room.snapshot
+    await room.fill(second, 5)
+    room.room.snapshot = heard
+    assert (await room.places("?event=one"))["places"] == []
+
+
 async def test_a_room_without_a_pre_queue_has_no_draw(stage):
     """404, at both doors; and for a room that there is not."""
     room = await stage(PLAIN)

@@ -246,7 +246,8 @@ async def test_the_oldest_of_a_visitors_streams_ends_when_there_are_too_many(rep
     others = await open_stream(site, other)
     theirs = [await open_stream(site, ticket) for _ in range(MAX_PER_VISITOR + 2)]
     for stream in theirs[:2]:
-        assert {document["state"] for _, document in await stream.rest()} == {"waiting"}
+        told = await asyncio.wait_for(stream.rest(), 10)
+        assert {document["state"] for _, document in told} == {"waiting"}
     assert open_streams(site) == 1 + MAX_PER_VISITOR
     # I expect one that was closed to count no longer.
     theirs[3].reply.close()

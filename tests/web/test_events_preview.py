@@ -97,8 +97,9 @@ async def test_without_a_time_it_is_now_by_the_stores_clock(site):
     site.turn.forward(12 * 3600)
     _, told = await ask(site, at="2027-01-15 10:00")
     assert told["phase"] == "open"
-    assert [event["state"] for event in told["events"]] == ["over", "coming"]
+    assert [event["state"] for event in told["events"]] == ["open", "coming"]
     assert told["events"][0]["steps"][0]["in_seconds"] == -11.5 * 3600
+    assert told["warnings"] == ["sale: is over"]
     site.turn.forward(90 * 86_400)
     _, told = await ask(site)
     assert [event["state"] for event in told["events"]] == ["over", "open"]
@@ -154,6 +155,12 @@ async def test_it_is_for_operators_alone(site):
     assert (await site.ops.get("/admin/rooms/nope/events", headers=TOKEN)).status == 404
 
 
+STAYS = (
+    "sale: the room is open before its pre-queue, and who is inside then stays inside as long as "
+    "they click: set session_max_duration, or close the room in between"
+)
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
@@ -169,12 +176,19 @@ async def test_it_is_for_operators_alone(site):
          ["old: is over", "events: none is to come, so the room stays closed"]),
         ({"events": [{"name": "old", "opens_at": 0, "closes_at": 1}], "between_events": "open"},
          ["old: is over"]),
-        ({"events": [{"name": "now", "opens_at": 0}, SALE]}, []),
+        ({"events": [{"name": "now", "opens_at": 0}, SALE]}, [STAYS]),
+        ({"between_events": "open"}, [STAYS]),
+        ({"between_events": "open", "session_max_duration": "31m"}, [STAYS]),
+        ({"between_events": "open", "session_max_duration": "30m"}, []),
+        ({"between_events": "open", "disable_session_renewal": True}, []),
+        ({"between_events": "open", "events": [SPRING]}, []),
         ({"suspended": True}, ["suspended: everybody passes, whatever the events say"]),
         ({"queueing_method": "passthrough"},
          ["queueing_method: passthrough lets everybody in, whatever the events say"]),
         ({"queueing_method": "reject"},
-         ["queueing_method: reject lets nobody wait, so a pre-queue stays empty"]),
+         [("queueing_method: reject lets nobody wait: a pre-queue stays empty, and after the "
+          "opening everybody is refused while the room is full")]),
+        ({"queueing_method": "reject", "events": [SPRING]}, []),
         ({"queue_all": True, "max_waiting": 0, "rollout_percent": 90},
          ["queue_all: nobody is let in, also while an event is open",
           "max_waiting: it is 0, so nobody gets a place, also in a pre-queue",
