@@ -179,6 +179,26 @@ async def test_shown_places_follow_a_change_of_display(shop, turn):
     assert [s.ahead for s in await beat_all(store, tickets)] == by_arrival
 
 
+async def test_shown_places_follow_a_change_of_lines(make_room_store, turn):
+    """Whoever had a priority stands in the line before, when there is one, and is shown the place
+    there; and back."""
+    vips = {"vip": {"priority": 1}}
+    store = make_room_store(total_active_users=0, classes=vips)
+    tickets = []
+    for name in ("", "vip", "", "vip"):
+        tickets.append(await join(store, name))
+        turn.forward(1)
+    lines = [{"name": "first"}, {"name": "rest"}]
+    await store.configure({"classes": {"vip": {"line": "first"}}, "lines": lines})
+    for _ in range(2):
+        standings = await beat_all(store, tickets)
+    assert [(s.line, s.ahead) for s in standings] == [(1, 0), (0, 0), (1, 1), (0, 1)]
+    await store.configure({"classes": None, "lines": None})
+    for _ in range(2):
+        standings = await beat_all(store, tickets)
+    assert [(s.line, s.ahead) for s in standings] == [(None, n) for n in range(4)]
+
+
 # Grants -----------------------------------------------------------------------------------------
 
 
@@ -282,20 +302,23 @@ async def test_an_operator_gives_any_class_and_takes_it_away(redis, shop, turn):
     assert await store.move(d, 0, by="desk") == NOT_MOVED  # by a grant, no operator
 
 
-async def test_classes_of_the_same_head_start_keep_orders_apart(redis, make_room_store, turn):
-    """Whoever is moved right before somebody else, and whoever is given a class there, has an
-    order of their own."""
-    classes = {name: {"head_start": 60} for name in "abcdefg"}
-    store = make_room_store(total_active_users=0, classes=classes, display="order")
-    tickets = [await join(store, name) for name in "abcdefg"]
+async def test_orders_stay_apart_whoever_is_moved_and_given_a_class(redis, make_room_store):
+    """Somebody who was moved may stand right where a class would put another; and whoever is given
+    a class after a move has an order that says it."""
+    classes = {"a": {"head_start": 60}, "b": {"head_start": 60}}
+    store = make_room_store(total_active_users=0, classes=classes)
+    other = (await join(store, "b")).visitor
     moved = (await queue(store, 1))[0].visitor
-    for name in "abcdefg":
-        await store.grade(moved, claim(name), by="desk")
-        for position in (1, 3, 7):
-            assert await store.move(moved, position, by="desk") > 0
-            scores = await redis.zrange(room_key(store._room, "waiting"), 0, -1, withscores=True)
-            assert len({score for _, score in scores}) == len(tickets) + 1
-        assert await store.move(moved, 0, by="desk") > 0
+    assert await store.move(moved, 1, by="desk") == 1
+    assert await store.grade(other, claim("a"), by="desk") == 1
+    waiting = room_key(store._room, "waiting")
+    assert await redis.zscore(waiting, other) == await redis.zscore(waiting, moved) - 1
+    [last] = await queue(store, 1)
+    assert await store.move(moved, 99, by="desk") == 3
+    assert await store.move(last.visitor, 99, by="desk") == 3
+    for number, name in enumerate(("a", "b"), 1):
+        assert await store.grade(last.visitor, claim(name), by="desk") > 0
+        assert await redis.zscore(waiting, last.visitor) % 8 == number
 
 
 LINES = {

@@ -250,9 +250,9 @@ LINED = {"member": {"head_start": "1d"}, "staff": {"line": "first"}}
         (
             {
                 "classes": LINED,
-                "lines": ({"name": "first", "weight": 9}, {"name": "rest", "weight": 1}),
+                "lines": ({"name": "first", "weight": 1}, {"name": "rest", "weight": 9}),
             },
-            [2, 3, 2, 5, 6],
+            [2, 6, 2, 3, 4],
             [0, 1, 2, 0, 1],
         ),
     ],
@@ -405,7 +405,7 @@ async def test_the_next_prequeue_is_drawn_anew(redis, make_room_store, turn, bet
     """Its list begins with whoever comes first to it; a ticket that was drawn for the event before
     is worth nothing there, at the opening neither; until then it was worth its place."""
     store = make_room_store(
-        total_active_users=0, events=(SALE, NEXT), between_events=between, heartbeat_timeout=30
+        total_active_users=0, events=(NEXT, SALE), between_events=between, heartbeat_timeout=30
     )
     turn.now_ms = BEGINS
     old = await drawn(store, 0.1, 0.2)

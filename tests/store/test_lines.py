@@ -63,6 +63,7 @@ class Lines:
         before = len(await self.calls())
         self._cap += number
         await self.store.configure({"total_active_users": self._cap})
+        assert len(await self.calls()) - before == min(number, 150)
         while (await self.store.snapshot()).active < self._cap:
             pass
         return (await self.calls())[before:]
@@ -153,6 +154,20 @@ async def test_lines_that_are_empty_leave_their_share_to_the_others(redis, make_
         assert window < 2
         left = {ticket.visitor for ticket in tickets}.difference(await called(redis, room.store))
         await asyncio.gather(*map(room.store.leave, left))
+
+
+async def test_a_line_saves_nothing_while_nobody_is_in_it(redis, make_room_store):
+    """Whoever comes to it waits for its turn, though it had none for long."""
+    room = Lines(redis, make_room_store, (9, 1))
+    await room.join(0, 40)
+    [ticket] = await room.join(1)
+    assert await room.call(4) == [0] * 4
+    await room.store.leave(ticket.visitor)
+    await room.call(20)
+    await room.join(1)
+    calls = await room.call(10)
+    assert calls.count(1) == 1
+    assert calls.index(1) >= 3
 
 
 # Nobody starves ---------------------------------------------------------------------------------

@@ -5,9 +5,9 @@
 
 -- A newcomer's order, and the arrival that it was made of. `draw` is in [0, 1).
 local function next_order(draw, class)
-  local drawn = math.floor(draw * DRAWS)
-  if phase == PREQUEUE then return drawn + bottom(FRONT), drawn end
-  local arrival = is_random and drawn - drawn % STEP or arrive_now()
+  local lot = math.floor(draw * DRAWS)
+  if phase == PREQUEUE then return lot + bottom(FRONT), lot end
+  local arrival = is_random and lot - lot % STEP or arrive_now()
   return order_of(arrival, class), arrival
 end
 
@@ -19,6 +19,7 @@ local function note_drawn(visitor, order)
     stats.drawn_from = event_begins
   end
   redis_call('ZADD', DRAWN, 'NX', int(order), visitor)
+  drawn = nil
 end
 
 -- Somebody is back at a place that was taken at `joined` (ms; nil where unknown). The caller

@@ -15,10 +15,17 @@ local function line_lengths()
   return lengths
 end
 
+-- How many were drawn; counted once in a script too, after the call.
+local drawn
+local function drawn_people()
+  drawn = drawn or count_drawn()
+  return drawn
+end
+
 -- How many are called before somebody with so many ahead in their line, and so many in all.
 local function calls_before(line, ahead, rank)
   if not is_weighted then return rank end
-  local calls = ahead + count_drawn()
+  local calls = ahead + drawn_people()
   for other, length in ipairs(line_lengths()) do
     if other ~= line then
       calls = calls + math.min(length, ahead * lines[other].weight / lines[line].weight)

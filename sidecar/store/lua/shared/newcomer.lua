@@ -9,8 +9,6 @@ local last = tonumber(redis_call('ZRANGE', WAITING, -1, -1, 'WITHSCORES')[2] or 
 -- How many are ahead of a newcomer who has just taken this place.
 local function newcomer_rank(visitor, order)
   waiting = waiting + 1
-  local line = lengths and line_of(order)
-  if line then lengths[line] = lengths[line] + 1 end
   if order > last then
     last = order
     return waiting - 1

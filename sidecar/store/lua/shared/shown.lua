@@ -11,6 +11,8 @@ end
 -- Takes a place in both sets.
 local function put_in_line(visitor, order, arrival)
   put(WAITING, int(order), visitor)
+  local line = lengths and line_of(order)
+  if line then lengths[line] = lengths[line] + 1 end
   if is_by_arrival and not is_drawn(order) then note_arrival(visitor, arrival, order) end
 end
 
@@ -28,28 +30,28 @@ end
 
 -- For somebody with that rank in `waiting`: {ahead, calls, line or -1, length of the line}; the
 -- first two alone where the other two say nothing.
+local are_noted = false
 local function shown(visitor, order, rank, joined)
   if #lines == 0 and not is_by_arrival or is_drawn(order) then return {rank, rank} end
   flush()
-  local line = line_of(order)
-  local ahead = rank - ahead_of_line(line)
+  local line, before_line = line_of(order), 0
+  for n = 1, (line or 1) - 1 do before_line = before_line + line_lengths()[n] end
+  local ahead = line and rank - before_line - drawn_people() or rank
   local calls = line and calls_before(line, ahead, rank) or rank
   if is_by_arrival then
-    ahead = redis_call('ZRANK', ARRIVALS, visitor)
-    if not ahead then -- since then the setting was changed, or the store emptied
+    local place = redis_call('ZRANK', ARRIVALS, visitor)
+    if not place then -- since then the setting was changed, or the store emptied
       note_arrival(visitor, (joined or now) * 1000, order)
       flush()
-      ahead = redis_call('ZRANK', ARRIVALS, visitor)
+      place = redis_call('ZRANK', ARRIVALS, visitor)
     end
-    if line then
-      ahead = ahead - (line > 1 and before(ARRIVALS, bounds(line)) or 0)
-    else
-      ahead = ahead + count_drawn()
+    if not are_noted then
+      are_noted = redis_call('ZCARD', ARRIVALS) >= redis_call('ZCARD', WAITING) - drawn_people()
+      if line and not are_noted then before_line = before(ARRIVALS, bounds(line)) end
     end
+    place = line and place - before_line or place + drawn_people()
     -- Until all are noted who came before this was set, nobody is told too little.
-    if redis_call('ZCARD', ARRIVALS) < redis_call('ZCARD', WAITING) - count_drawn() then
-      ahead = math.max(ahead, rank - ahead_of_line(line))
-    end
+    ahead = are_noted and place or math.max(place, ahead)
   end
   return {ahead, calls, line and line - 1 or -1, line and line_lengths()[line] or -1}
 end
