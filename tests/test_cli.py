@@ -239,13 +239,13 @@ def test_a_move_that_is_none(at_once, words, status, said):
 
 @pytest.mark.parametrize("words", [("list",), ("watch", "--times", "1")])
 def test_a_room_that_is_not_open_says_so(at_once, changed, words):
-    """In a pre-queue and before it, with the event's name."""
+    """Before a pre-queue and in it, with the event's name."""
     now = int(time.time() * 1000)
     event = {"name": "autumn", "opens_at": now + 3_600_000}
-    changed(events=[{**event, "prequeue_from": now - 60_000}])
-    assert at_once(*words).stdout.endswith("  prequeue (autumn)\n")
     changed(events=[{**event, "prequeue_from": now + 60_000}])
     assert at_once(*words).stdout.endswith("  closed (next: autumn)\n")
+    changed(events=[{**event, "prequeue_from": now - 60_000}])
+    assert at_once(*words).stdout.endswith("  prequeue (autumn)\n")
 
 
 def test_healthcheck(site, tmp_path):
