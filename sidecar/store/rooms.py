@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Visitors in one script call. More would hold Redis too long for the others.
 BATCH_LIMIT = 128
+#: The same where a place costs Redis two or three times as much, to be counted in its line.
+LINES_BATCH_LIMIT = 64
 #: By how much our idea of the store's clock may be wrong.
 LATE_MS = 500
 #: Revocations read at a time.
@@ -105,8 +107,10 @@ class RoomStore:
         self._keys = keys.room_keys(room)
         names = (*_VERBS, "sweep", "snapshot", "configure", "reset", "move", "grade", "import")
         self._scripts = {n: redis.register_script(source(f"rooms/{n}")) for n in names}
+        is_plain = not self._file_settings.keys() & {"classes", "lines"}
+        limit = BATCH_LIMIT if is_plain else LINES_BATCH_LIMIT
         self._enter, self._beat, self._renew, self._leave = (
-            Batcher(self._batch_runner(verb), limit=BATCH_LIMIT) for verb in _VERBS
+            Batcher(self._batch_runner(verb), limit=limit) for verb in _VERBS
         )
 
     @property

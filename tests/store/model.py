@@ -111,7 +111,7 @@ class Model:
         if self.phase is Phase.CLOSED:
             self._call()
             return [
-                self._stand(t.visitor, t.order, 0)
+                self._stand(t.visitor, t.order, 0, t.joined_ms)
                 if t.visitor in self.inside
                 else Reply(Outcome.REJECTED)
                 for t in tickets
@@ -122,7 +122,9 @@ class Model:
             self.line[t.visitor].order if t.visitor in self.line else t.order for t in tickets
         ]
         return [
-            Reply(Outcome.GONE) if limited is None else self._stand(t.visitor, order, limited)
+            Reply(Outcome.GONE)
+            if limited is None
+            else self._stand(t.visitor, order, limited, t.joined_ms)
             for t, order, limited in zip(tickets, orders, limits, strict=True)
         ]
 
@@ -133,7 +135,7 @@ class Model:
         kept = [reply or self._restore(p) for p, reply in zip(passes, kept, strict=True)]
         self._call()
         return [
-            reply or self._stand(p.visitor, p.order, 0)
+            reply or self._stand(p.visitor, p.order, 0, now)
             for p, reply in zip(passes, kept, strict=True)
         ]
 
@@ -401,9 +403,7 @@ class Model:
             self._note(visitor, arrival, is_new=True)
             self._event("joined", visitor, "new")
             is_classed = name != ""
-        elif not policy.is_drawn(self.line[visitor].order) and self.line[visitor].arrival is None:
-            self._show(self.line[visitor], self.now * 1000)
-        reply = self._stand(visitor, self.line[visitor].order, 0)
+        reply = self._stand(visitor, self.line[visitor].order, 0, self.now)
         return replace(reply, is_classed=is_classed)
 
     def _granted(self, newcomer: Newcomer) -> str:
@@ -495,7 +495,7 @@ class Model:
         self._note(visitor, joined * 1000)
         self._event("joined", visitor, why)
 
-    def _stand(self, visitor: str, order: int, limited: int) -> Reply:
+    def _stand(self, visitor: str, order: int, limited: int, joined: int) -> Reply:
         if visitor not in self.line:
             return self._claim(visitor, order)
         turn, place = self._turn(visitor), self.line[visitor]
@@ -505,7 +505,7 @@ class Model:
         if policy.is_drawn(order) or not (self.settings.lines or by_arrival):
             return reply
         if by_arrival and place.arrival is None:
-            place.arrival = place.joined * 1000 + policy.low_of(self.settings, line)
+            place.arrival = joined * 1000 + policy.low_of(self.settings, line)
         others = [other for other in self.line.values() if self._line(other) == line]
         drawn = [other for other in self.line.values() if policy.is_drawn(other.order)]
         in_line = self._position(visitor) - 1

@@ -363,6 +363,20 @@ async def test_a_move_stays_in_the_own_line(redis, make_room_store):
     assert (await in_line(redis, store))[-1] == last.visitor
 
 
+@pytest.mark.parametrize("name", ["vip", ""])
+async def test_whoever_comes_later_is_behind_all_that_were_moved_to_the_end(
+    redis, make_room_store, name
+):
+    """In every line, however often that was in the same millisecond."""
+    store = make_room_store(total_active_users=0, **LINES)
+    pair = [await join(store, name) for _ in range(2)]
+    for n in range(40):
+        assert await store.move(pair[n % 2].visitor, 2, by="desk") == 2
+    late = await join(store, name)
+    order = [*pair, late]
+    assert await in_line(redis, store) == [ticket.visitor for ticket in order]
+
+
 # What survives ----------------------------------------------------------------------------------
 
 

@@ -200,6 +200,22 @@ async def test_whoever_left_the_prequeue_stays_in_its_list(redis, shop, turn):
     assert listed == [(t.visitor.encode(), t.order) for t in by_lot]
 
 
+async def test_an_operators_hand_does_not_change_the_list(redis, shop, turn):
+    """Whoever was moved has the place that was drawn there, also when the place lapsed meanwhile
+    and its visitor is back."""
+    store = shop(total_active_users=0)
+    turn.now_ms = BEGINS
+    tickets = await drawn(store, 0.1, 0.2, 0.3)
+    listed = await redis.zrange(room_key(store._room, "drawn"), 0, -1, withscores=True)
+    turn.now_ms = OPENS
+    assert await store.move(tickets[2].visitor, 1, by="desk") == 1
+    moved = replace(tickets[2], order=(await store.beat(tickets[2])).order)
+    assert moved.order != tickets[2].order
+    await lose(redis, store, "waiting", "due")
+    assert (await store.beat(moved)).order == moved.order
+    assert await redis.zrange(room_key(store._room, "drawn"), 0, -1, withscores=True) == listed
+
+
 async def test_a_full_prequeue_takes_nobody(shop, turn):
     store = shop(max_waiting=2)
     turn.now_ms = BEGINS

@@ -290,6 +290,7 @@ async def test_a_newcomer_is_told_the_place_in_the_own_line(redis, make_room_sto
         assert standing.outcome is Outcome.WAITING
         assert (standing.ahead, standing.line) == (ahead, 0 if name else 1)
     assert [s.calls for s in standings] == [0, 4, 1, 6]
+    assert [s.line_waiting for s in standings] == [1, 4, 2, 5]
 
 
 def test_the_measure_of_shares_is_right():

@@ -57,9 +57,9 @@ end
 -- take: fewer means nobody is left.
 local function pop_heads(most)
   charged = nil
-  local by_weight = is_weighted and count_drawn() == 0
-  if is_weighted then most = 1 end
-  local heads = by_weight and pop_from_line() or redis_call('ZPOPMIN', WAITING, most)
+  local drawn_first = is_weighted and count_drawn()
+  if drawn_first then most = math.max(1, math.min(most, drawn_first)) end
+  local heads = drawn_first == 0 and pop_from_line() or redis_call('ZPOPMIN', WAITING, most)
   local visitors, orders = {}, {}
   for i = 1, #heads, 2 do
     visitors[#visitors + 1], orders[#orders + 1] = heads[i], heads[i + 1]
