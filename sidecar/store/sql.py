@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sqlite3
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +34,8 @@ _DRIVERS = {
 }
 #: How long a writer waits for another one to finish (SQLite), ms.
 BUSY_MS = 10_000
+#: How often, 10 ms apart, a new file is turned into one with a log.
+_WAL_TRIES = 100
 #: How long the database may take to be reached, seconds.
 CONNECT_S = 5
 #: How long a transaction may take, seconds; a reset of a million places is one of the longest.
@@ -88,8 +92,17 @@ def _check_file(file: Path) -> None:
 def _prepare_sqlite(connection: Any, _record: object) -> None:
     """Readers go on while a batch is written, and a second writer waits for its turn."""
     cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={BUSY_MS}"):
+    for pragma in (f"busy_timeout={BUSY_MS}", "synchronous=FULL"):
         cursor.execute(f"PRAGMA {pragma}")
+    # Whoever turns a new file into a log at the same moment as another is refused at once.
+    for attempt in range(_WAL_TRIES):
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            break
+        except sqlite3.OperationalError:
+            if attempt + 1 == _WAL_TRIES:
+                raise
+            time.sleep(0.01)
     cursor.close()
 
 

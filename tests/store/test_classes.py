@@ -164,7 +164,8 @@ async def test_shown_by_order_the_place_is_that_of_the_calls(shop):
 
 
 async def test_shown_places_follow_a_change_of_display(shop, turn):
-    """At once by order; back by arrival, as they all poll."""
+    """At once by order; back by arrival, as they all poll, and until then nobody is told too
+    little."""
     store = shop()
     tickets = []
     for name in ("", "", "partner", "staff"):
@@ -175,6 +176,7 @@ async def test_shown_places_follow_a_change_of_display(shop, turn):
     await store.configure({"display": "order"})
     assert [s.ahead for s in await beat_all(store, tickets)] == by_order
     await store.configure({"display": None})
+    assert (await store.beat(tickets[1])).ahead == 3
     await beat_all(store, tickets)
     assert [s.ahead for s in await beat_all(store, tickets)] == by_arrival
 
@@ -302,6 +304,24 @@ async def test_an_operator_gives_any_class_and_takes_it_away(redis, shop, turn):
     assert await store.move(d, 0, by="desk") == NOT_MOVED  # by a grant, no operator
 
 
+async def test_a_grant_counts_from_where_somebody_was_before_a_move(redis, shop, turn):
+    """Not from where an operator put them; and `back` is then where the grant takes them."""
+    store = shop()
+    tickets = []
+    for _ in range(4):
+        tickets += await queue(store, 1)
+        turn.forward(200)
+    a, b, c, d = (ticket.visitor for ticket in tickets)
+    assert await store.move(d, 3, by="desk") == 3
+    assert await store.grade(d, claim("member")) == 3  # 300 s of 600: between b and c too
+    assert await store.move(a, 4, by="desk") == 4
+    assert await store.grade(a, claim("member")) == 1
+    assert await in_line(redis, store) == [a, b, d, c]
+    assert await store.move(d, 4, by="desk") == 4
+    assert await store.move(d, 0, by="desk") == 3
+    assert await store.move(a, 0, by="desk") == 1
+
+
 async def test_orders_stay_apart_whoever_is_moved_and_given_a_class(redis, make_room_store):
     """Somebody who was moved may stand right where a class would put another; and whoever is given
     a class after a move has an order that says it."""
@@ -319,6 +339,9 @@ async def test_orders_stay_apart_whoever_is_moved_and_given_a_class(redis, make_
     for number, name in enumerate(("a", "b"), 1):
         assert await store.grade(last.visitor, claim(name), by="desk") > 0
         assert await redis.zscore(waiting, last.visitor) % 8 == number
+    await store.configure({"classes": {"a": {"head_start": 60}}})  # no more b
+    assert await store.grade(other, claim("a"), by="desk") > 0
+    assert await redis.zscore(waiting, other) % 8 == 1
 
 
 LINES = {
@@ -331,7 +354,7 @@ async def test_a_class_with_a_line_moves_somebody_there(redis, make_room_store, 
     """To where they would stand with it; in that line nobody's shown place grows, and back is back
     in the old line."""
     store = make_room_store(total_active_users=0, **LINES)
-    mover, other = await queue(store, 2)
+    other, mover = await queue(store, 2)
     turn.forward(10)
     resident = await join(store, "vip")
     turn.forward(10)
@@ -342,10 +365,10 @@ async def test_a_class_with_a_line_moves_somebody_there(redis, make_room_store, 
         (0, 0, 2),
         (1, 0, 1),
     ]
-    assert await store.move(mover.visitor, 0, by="desk") == 1
+    assert await store.move(mover.visitor, 0, by="desk") == 2
     standings = await beat_all(store, [mover, resident, other])
     assert [(s.line, s.line_waiting) for s in standings] == [(1, 2), (0, 1), (1, 2)]
-    assert (await in_line(redis, store)) == [t.visitor for t in (resident, mover, other)]
+    assert (await in_line(redis, store)) == [t.visitor for t in (resident, other, mover)]
 
 
 async def test_a_move_stays_in_the_own_line(redis, make_room_store):

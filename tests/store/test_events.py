@@ -202,7 +202,7 @@ async def test_whoever_left_the_prequeue_stays_in_its_list(redis, shop, turn):
 
 async def test_an_operators_hand_does_not_change_the_list(redis, shop, turn):
     """Whoever was moved has the place that was drawn there, also when the place lapsed meanwhile
-    and its visitor is back."""
+    and its visitor is back; whoever came later is not in it, also when the store was emptied."""
     store = shop(total_active_users=0)
     turn.now_ms = BEGINS
     tickets = await drawn(store, 0.1, 0.2, 0.3)
@@ -214,6 +214,13 @@ async def test_an_operators_hand_does_not_change_the_list(redis, shop, turn):
     await lose(redis, store, "waiting", "due")
     assert (await store.beat(moved)).order == moved.order
     assert await redis.zrange(room_key(store._room, "drawn"), 0, -1, withscores=True) == listed
+    [late] = await queue(store, 1)
+    assert await store.move(late.visitor, 1, by="desk") == 1
+    late = replace(late, order=(await store.beat(late)).order)
+    await lose(redis, store)
+    assert [s.ahead for s in await beat_all(store, [late, tickets[0]])] == [0, 1]
+    listed = await redis.zrange(room_key(store._room, "drawn"), 0, -1)
+    assert listed == [tickets[0].visitor.encode()]
 
 
 async def test_a_full_prequeue_takes_nobody(shop, turn):
@@ -294,6 +301,23 @@ async def test_latecomers_are_behind_the_prequeue_whatever_their_class(
     assert await in_line(redis, store) == [ticket.visitor for ticket in order]
     await store.configure({"total_active_users": 2})
     assert await called(redis, store) == [first.visitor, last.visitor]
+
+
+@pytest.mark.parametrize("weight", [1, None])
+async def test_a_position_in_a_line_is_counted_behind_the_drawn(redis, shop, turn, weight):
+    """Whoever is moved to the head of the own line is not moved ahead of the pre-queue."""
+    lines = ({"name": "first", "weight": weight}, {"name": "rest", "weight": weight})
+    store = shop(total_active_users=0, classes=LINED, lines=lines)
+    turn.now_ms = BEGINS
+    tickets = await drawn(store, 0.1, 0.2)
+    turn.now_ms = OPENS
+    staff = [await join(store, "staff") for _ in range(3)]
+    rest = await queue(store, 2)
+    assert await store.move(staff[2].visitor, 1, by="desk") == 1
+    assert await store.move(staff[0].visitor, 99, by="desk") == 3
+    assert await store.move(rest[1].visitor, 1, by="desk") == 1
+    order = [*tickets, staff[2], staff[1], staff[0], rest[1], rest[0]]
+    assert await in_line(redis, store) == [ticket.visitor for ticket in order]
 
 
 async def test_a_drawn_place_has_no_class_and_may_be_moved_once_it_has_opened(redis, shop, turn):
@@ -443,6 +467,47 @@ async def test_the_next_prequeue_is_drawn_anew(redis, make_room_store, turn, bet
     assert outcomes(await beat_all(store, [*old, new])) == [GONE, GONE, WAITING]
     assert await redis.zrange(listed, 0, -1) == [new.visitor.encode()]
     assert (await store.snapshot()).waiting == 1
+
+
+async def test_leftovers_of_an_earlier_draw_are_behind_the_next_one(redis, make_room_store, turn):
+    """Whoever still waits with a place of the event before has it behind the next pre-queue from
+    the first poll in that on, by when they joined, and is not in its list."""
+    store = make_room_store(
+        total_active_users=0, events=(SALE, NEXT), between_events="open", claim_window=120
+    )
+    turn.now_ms = BEGINS
+    left = await drawn(store, 0.2)
+    turn.forward(1)
+    left += await drawn(store, 0.1)
+    turn.now_ms = OPENS
+    standings = await beat_all(store, left)
+    assert [standing.ahead for standing in standings] == [1, 0]
+    left = [replace(t, order=s.order) for t, s in zip(left, standings, strict=True)]
+    turn.now_ms = NEXT_BEGINS
+    new = await drawn(store, 0.15, 0.9, begins=NEXT_BEGINS)
+    await beat_all(store, left)
+    assert await in_line(redis, store) == [ticket.visitor for ticket in [*new, *left]]
+    turn.forward(60)
+    assert [s.ahead for s in await beat_all(store, [*new, *left])] == [0, 1, 2, 3]
+    assert await redis.zcard(room_key(store._room, "drawn")) == 2
+
+
+@pytest.mark.parametrize("between", ["open", "closed"])
+async def test_a_lost_place_of_before_the_event_is_worth_nothing_in_its_prequeue(
+    redis, make_room_store, turn, between
+):
+    """Its visitor is a newcomer there; where the room was open all the time, it is a place again
+    when the event has opened."""
+    store = make_room_store(total_active_users=0, events=(SALE,), between_events=between)
+    before = Ticket(new_visitor(), hidden_order(START), START, 0)
+    turn.now_ms = BEGINS - 1
+    found = await store.beat(before)
+    assert found.outcome is (WAITING if between == "open" else REJECTED)
+    await lose(redis, store, "waiting", "due")
+    turn.now_ms = BEGINS
+    assert (await store.beat(before)).outcome is GONE
+    turn.now_ms = OPENS
+    assert (await store.beat(before)).outcome is (WAITING if between == "open" else GONE)
 
 
 # What survives ------------------------------------------------------------------------------------
