@@ -163,4 +163,5 @@ def test_a_replica_that_stops_ends_its_streams(site):
     site.replicas[0].signal(signal.SIGTERM)
     assert stream.next() == ("", {})
     stream.close()
-    assert site.replicas[0].stop(timeout_s=20) == 0
+    wait_until(lambda: not site.replicas[0].running, "the replica ends by itself", timeout_s=20)
+    assert site.replicas[0].stop() == 0
