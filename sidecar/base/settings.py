@@ -24,6 +24,8 @@ from pydantic import (
 
 from sidecar.base.errors import ConfigError
 from sidecar.base.fields import Count, Database, Listen, Seconds, Store, listed, problems_in
+from sidecar.base.leases import LeaseSettings  # noqa: TC001 - pydantic reads it
+from sidecar.base.limits import LimitSettings  # noqa: TC001 - pydantic reads it
 from sidecar.base.rooms import RoomSettings  # noqa: TC001 - pydantic reads it
 from sidecar.base.webhooks import Webhook  # noqa: TC001 - pydantic reads it
 
@@ -44,7 +46,7 @@ def _room_name(value: str) -> str:
     return value
 
 
-def _webhook_name(value: str) -> str:
+def _plain_name(value: str) -> str:
     """It stands in variables, in the log and in the store."""
     if not ROOM_NAME.match(value):
         raise ValueError("a name has lower-case letters, digits, - and _, 48 at most")
@@ -66,6 +68,8 @@ class Settings(BaseModel):
     #: In the same order; empty: secret_keys.
     grant_keys: Annotated[list[str], BeforeValidator(listed)] = []
     admin_token: str = ""
+    #: Opens the service API, as the admin_token does; empty: only that does.
+    service_token: str = ""
     edge_listen: Listen = "127.0.0.1:8400"
     ops_listen: Listen = "127.0.0.1:8401"
     static_dir: Path | None = None
@@ -84,10 +88,12 @@ class Settings(BaseModel):
     #: Events that wait to be written, a room, at most; the oldest give way.
     history_backlog: Count = Field(default=10_000_000, ge=1000)
     history_stuck_after: Seconds = Field(default=86_400, ge=60)
+    leases: dict[Annotated[str, AfterValidator(_room_name)], LeaseSettings] = {}
+    limits: dict[Annotated[str, AfterValidator(_plain_name)], LimitSettings] = {}
     rooms: dict[Annotated[str, AfterValidator(_room_name)], RoomSettings] = Field(
         default={}, validate_default=True
     )
-    webhooks: dict[Annotated[str, AfterValidator(_webhook_name)], Webhook] = {}
+    webhooks: dict[Annotated[str, AfterValidator(_plain_name)], Webhook] = {}
 
     @field_validator("secret_keys")
     @classmethod
@@ -111,7 +117,7 @@ class Settings(BaseModel):
             raise ValueError("\n".join(problems))
         return keys
 
-    @field_validator("admin_token")
+    @field_validator("admin_token", "service_token")
     @classmethod
     def _token_is_safe(cls, token: str, info: ValidationInfo) -> str:
         """Empty switches administration off."""
@@ -121,10 +127,13 @@ class Settings(BaseModel):
 
     @field_validator("rooms")
     @classmethod
-    def _there_is_a_room(cls, rooms: dict[str, RoomSettings]) -> dict[str, RoomSettings]:
-        if not rooms:
+    def _there_is_a_room(
+        cls, rooms: dict[str, RoomSettings], info: ValidationInfo
+    ) -> dict[str, RoomSettings]:
+        if not rooms and not info.data.get("leases", True) and not info.data.get("limits", True):
             raise ValueError(
-                "at least one is needed, such as [rooms.shop] with total_active_users = 100"
+                "at least one is needed, such as [rooms.shop] with total_active_users = 100, "
+                "or a lease or a limit"
             )
         return rooms
 

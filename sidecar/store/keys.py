@@ -72,3 +72,39 @@ def called_key(room: str) -> str:
     """How far the stream was read for calls: the recorder trims no further. It runs out by
     itself."""
     return room_key(room, "called")
+
+
+def limit_key(limit: str, key: str, name: str) -> str:
+    """A part of what is counted for one key of a rate limit; `name` is one of:
+
+    state    hash, or zset where moments or permits are listed: the algorithm's own
+    permits  zset    permit -> when it may go, µs: asked for by an id, or in the future
+    free     zset    what a permit in the future that was given back had cost -> its moment, µs
+    """
+    return f"waitroom:{{limit:{limit}}}:{name}:{key}"
+
+
+def limit_values_key(limit: str) -> str:
+    """Limits of single keys that were set at run time (hash key -> limit)."""
+    return f"waitroom:{{limit:{limit}}}:values"
+
+
+def lease_key(template: str, name: str) -> str:
+    """A template's own; `name` is one of:
+
+    state      hash    when it was born, the last fencing number, how long leases are held
+    resources  zset    resource that somebody holds or waits for, all of score 0
+    ends       zset    the same -> when something happens to it by itself, ms
+    """
+    return f"waitroom:{{lease:{template}}}:{name}"
+
+
+def resource_key(template: str, resource: str, name: str) -> str:
+    """A resource's own; `name` is one of:
+
+    holders  zset    holder -> when the lease, or the turn to take it, ends, ms
+    facts    hash    holder -> fencing number and when it began; missing: it is their turn only
+    line     zset    who waits -> order
+    due      zset    who waits -> when the next heartbeat is due, ms
+    """
+    return f"waitroom:{{lease:{template}}}:{name}:{resource}"

@@ -1,0 +1,98 @@
+"""The settings of leases, and where one holder stands."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+
+from sidecar.base.fields import Count, Seconds, from_text
+
+#: Between a template's name and a resource's, where one word names both: seat~17.
+SEPARATOR = "~"
+RESOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127}\Z")
+HOLDER = re.compile(r"[A-Za-z0-9._:@+-]{1,128}\Z")
+
+
+class LeaseSettings(BaseModel):
+    """A template, `[leases.NAME]`: each resource of it is made when somebody names it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: How long it is held. A renewal begins it anew.
+    term: Seconds = Field(ge=1, le=86_400 * 31)
+    #: How many hold one resource at a time.
+    capacity: Count = Field(default=1, ge=1, le=1_000)
+    renewable: bool = False
+    #: However often it is renewed; None: without end.
+    max_term: Seconds | None = Field(default=None, ge=1, le=86_400 * 366)
+    #: How many wait for one resource at most; None: as many as like.
+    max_waiting: Count | None = Field(default=None, ge=0, le=1_000_000)
+    #: How long after its heartbeat is due somebody whose turn it is may still come.
+    claim_window: Seconds = Field(default=10, ge=1, le=3600)
+    #: Who waits and was silent for so long, after a heartbeat was due, has left.
+    heartbeat_timeout: Seconds = Field(default=60, ge=5, le=86_400, validate_default=True)
+    #: Between two heartbeats; None: by the wait, 1 to 30 s.
+    heartbeat_interval: Seconds | None = Field(default=None, ge=0.1, le=3600)
+    #: On the waiting page; {resource} is the resource's name.
+    message: str | None = Field(default=None, max_length=500)
+    queueing_status_code: Annotated[Literal[200, 202, 429, 503], BeforeValidator(from_text)] = 503
+
+    @field_validator("max_term")
+    @classmethod
+    def _lasts_a_term(cls, value: float | None, info: ValidationInfo) -> float | None:
+        term = info.data.get("term")
+        if value is not None and info.data.get("renewable") is False:
+            raise ValueError("is for renewable = true; else the term is the end")
+        if value is not None and term is not None and value < term:
+            raise ValueError(f"must not be shorter than the term ({term:g} s)")
+        return value
+
+    @field_validator("heartbeat_timeout")
+    @classmethod
+    def _timeout_holds_the_window(cls, value: float, info: ValidationInfo) -> float:
+        window = info.data.get("claim_window")
+        if window is not None and value < window:
+            raise ValueError(f"must not be shorter than claim_window ({window:g} s)")
+        return value
+
+
+class LeaseOutcome(IntEnum):
+    """What a script says of one holder. The numbers are the scripts'."""
+
+    GRANTED = 1
+    WAITING = 0
+    #: Neither holds it nor waits: the term is over, they left, or were silent.
+    GONE = -1
+    #: `max_waiting` is reached.
+    FULL = -2
+    #: Another fencing number: this holder's lease is over, and they have or had a newer one.
+    STALE = -3
+    #: The template is not renewable, or `max_term` is reached: it stays as it is.
+    NOT_RENEWED = -4
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Where a holder stands at one resource. Times in ms of the store's clock."""
+
+    outcome: LeaseOutcome
+    now_ms: int = 0
+    #: Only grows, over all leases of the template: µs of the store's clock when it was granted, or
+    #: more. 0 unless granted.
+    fence: int = 0
+    started_ms: int = 0
+    expires_ms: int = 0
+    #: WAITING: the place's order, how many are ahead, how many wait in all.
+    order: int = 0
+    ahead: int = 0
+    waiting: int = 0
+    #: Expected wait; None: not known.
+    wait_ms: int | None = None
+    #: When to ask again; 0 where there is no need to.
+    refresh_ms: int = 0
+    #: Whether the store was emptied, and nothing is granted until all terms of before are over.
+    is_recovering: bool = False

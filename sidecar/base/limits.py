@@ -1,0 +1,187 @@
+"""The settings of rate limits, and what is said about one call."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Literal
+from urllib.parse import quote
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+
+from sidecar.base.errors import ConfigError
+from sidecar.base.fields import Count, Seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic import ValidationInfo
+
+#: As a limit: as many as you like.
+UNLIMITED = -1
+MAX_LIMIT = 1_000_000
+#: What one call may cost.
+MAX_COST = 1_000
+MAX_KEY_LENGTH = 256
+#: What a caller may name a permit by, to ask for the same one again.
+PERMIT_ID = re.compile(r"[A-Za-z0-9._:@+-]{1,64}\Z")
+
+_FIELD = re.compile(r"\{([a-z][a-z0-9_]{0,31})\}")
+#: What a field's value keeps as it is; the rest is percent-encoded, so that no value can pass for
+#: two.
+_PLAIN = "@+,"
+
+_NEEDS_WINDOW = {"fixed_window", "sliding_window", "token_bucket", "leaky_bucket"}
+
+
+def _key(value: str) -> str:
+    rest = _FIELD.sub("", value)
+    if "{" in rest or "}" in rest or any(not "!" <= c <= "~" for c in rest):
+        raise ValueError('write fields in braces, such as "{biz}:{channel}"')
+    return value
+
+
+def _value(value: int) -> int:
+    if not UNLIMITED <= value <= MAX_LIMIT:
+        raise ValueError(f"write a whole number from 0 to {MAX_LIMIT}, or -1 for no limit")
+    return value
+
+
+def _missing(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("write a whole number")  # noqa: TRY004 - pydantic turns ValueError into a problem
+    return value
+
+
+Value = Annotated[int, BeforeValidator(_missing), AfterValidator(_value)]
+
+
+class LimitSettings(BaseModel):
+    """One rule, `[limits.NAME]`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    algorithm: Literal[
+        "fixed_window", "sliding_window", "token_bucket", "leaky_bucket", "concurrency"
+    ]
+    #: The fields that calls are told apart by; empty: all calls share one limit.
+    key: Annotated[str, Field(max_length=128), AfterValidator(_key)] = ""
+    #: Of a key that has no value of its own; None or -1: unlimited.
+    limit: Value | None = None
+    #: For each: what it counts in. `concurrency` has none.
+    window: Seconds | None = Field(default=None, ge=0.001, le=86_400 * 31, validate_default=True)
+    #: token_bucket: how many tokens it holds; None: as many as the limit.
+    burst: Count | None = Field(default=None, ge=1, le=MAX_LIMIT)
+    on_exceed: Literal["refuse", "pace"] = "refuse"
+    #: pace: the longest wait that a call is given.
+    max_wait: Seconds = Field(default=60, gt=0, le=86_400)
+    #: concurrency: a permit that is not given back ends by itself.
+    lease: Seconds = Field(default=60, ge=0.1, le=86_400)
+    #: How long a call with the same id is the same call.
+    idempotency_window: Seconds = Field(default=600, ge=1, le=86_400)
+    on_store_failure: Literal["admit", "refuse"] = "admit"
+    #: Limits of single keys, over `limit`; -1: unlimited.
+    values: dict[str, Value] = {}
+
+    @field_validator("window")
+    @classmethod
+    def _window_fits(cls, value: float | None, info: ValidationInfo) -> float | None:
+        algorithm = info.data.get("algorithm")
+        if value is None and algorithm in _NEEDS_WINDOW:
+            raise ValueError(f'is needed for {algorithm}, such as "1s"')
+        if value is not None and algorithm == "concurrency":
+            raise ValueError("concurrency has none: how long a permit lasts is its lease")
+        return value
+
+    @field_validator("burst")
+    @classmethod
+    def _burst_fits(cls, value: int | None, info: ValidationInfo) -> int | None:
+        algorithm = info.data.get("algorithm")
+        if value is not None and algorithm not in {None, "token_bucket"}:
+            raise ValueError(f"is for token_bucket; {algorithm} has none")
+        return value
+
+    @field_validator("on_exceed")
+    @classmethod
+    def _can_pace(cls, value: str, info: ValidationInfo) -> str:
+        if value == "pace" and info.data.get("algorithm") == "concurrency":
+            raise ValueError("nobody knows when a permit is given back: for a line use a lease")
+        return value
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Which a call names, in the key's order."""
+        return tuple(dict.fromkeys(_FIELD.findall(self.key)))
+
+    def key_of(self, named: Mapping[str, str]) -> str:
+        """The key of a call: "{biz}:{channel}" of biz=refund, channel=wx is refund:wx. What could
+        be taken for a part of the key is percent-encoded.
+
+        Raises ConfigError naming each field that is missing, unknown, empty or too long.
+        """
+        wanted = self.fields
+        problems = [f"{name}: is needed, a part of the key {self.key}" for name in wanted
+                    if not named.get(name)]  # fmt: skip
+        if unknown := [name for name in named if name not in wanted]:
+            known = ", ".join(wanted) or "this limit has no fields"
+            problems += [f"{name[:40]}: is no part of the key ({known})" for name in unknown]
+        if problems:
+            raise ConfigError(problems)
+        parts = {name: quote(named[name], safe=_PLAIN, errors="replace") for name in wanted}
+        key = _FIELD.sub(lambda match: parts[match[1]], self.key)
+        if len(key) > MAX_KEY_LENGTH:
+            raise ConfigError([f"the key is longer than {MAX_KEY_LENGTH} characters"])
+        return key
+
+
+class Outcome(StrEnum):
+    """What a call was told. The words are the metrics' too."""
+
+    #: It may go now.
+    GRANTED = "granted"
+    #: It may go at its moment, which it keeps.
+    PACED = "paced"
+    REFUSED = "refused"
+    #: Its key has no limit: nothing is counted.
+    UNLIMITED = "unlimited"
+    #: The store did not answer; the rule says what then (`on_store_failure`).
+    ADMITTED_ALONE = "admitted_alone"
+    REFUSED_ALONE = "refused_alone"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One call that wants to be let through."""
+
+    key: str = ""
+    cost: int = 1
+    #: The caller's name for it, so that asking again counts once; empty: it has none.
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a rule says of one call. All times in µs of the store's clock."""
+
+    outcome: Outcome
+    now_us: int = 0
+    #: When it may go: now, or its moment. Refused: when it might be worth asking again.
+    at_us: int = 0
+    #: The key's limit; UNLIMITED where it has none.
+    limit: int = UNLIMITED
+    #: What a call that came now could still cost at once; 0 when refused or paced.
+    remaining: int = 0
+    #: When all of the limit is free again, if nobody calls meanwhile.
+    reset_us: int = 0
+    #: Names the permit, to give it back; empty where there is nothing to give back.
+    permit: str = ""
+
+    @property
+    def is_allowed(self) -> bool:
+        return self.outcome not in {Outcome.REFUSED, Outcome.REFUSED_ALONE}
+
+    @property
+    def wait_s(self) -> float:
+        """Until it may go, or may ask again, seconds."""
+        return max(0, self.at_us - self.now_us) / 1_000_000
