@@ -3,6 +3,7 @@
 WaitroomError
 ├── ConfigError        a setting is wrong; carries every problem found
 ├── UnknownRoomError   no room of that name is configured
+├── UnknownRuleError   no limit or lease of that name is
 ├── StoreError         the store did not answer, or refused
 └── HistoryError       the database of the history did not, or its tables are of another version
 """
@@ -31,6 +32,15 @@ class UnknownRoomError(WaitroomError):
     def __init__(self, room: str) -> None:
         super().__init__(f"no room is named {room!r}")
         self.room = room
+
+
+class UnknownRuleError(WaitroomError):
+    """The limit, or the template of leases, is not in the configuration. `kind` says which."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"no {kind} is named {name[:64]!r}")
+        self.kind = kind
+        self.name = name
 
 
 class StoreError(WaitroomError):

@@ -10,8 +10,9 @@ from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
+_TOKENS = {"admin_token", "service_token"}
 #: Never repeated in a problem: they are secrets, or may hold a password.
-_HIDDEN = {"secret_keys", "grant_keys", "admin_token", "service_token", "store", "history", "webhooks"}
+_HIDDEN = {"secret_keys", "grant_keys", "store", "history", "webhooks"} | _TOKENS
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\Z")
 _UNIT_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from sidecar.base.errors import ConfigError
-from sidecar.base.fields import Count, Seconds
+from sidecar.base.fields import Count, Seconds  # noqa: TC001 - pydantic reads it
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

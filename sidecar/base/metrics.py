@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
+_PACES_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 _WAITS_S = (1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800)
 
 #: What the store counts of a room: the metric, its text, its label besides `room`, and the
@@ -243,6 +244,43 @@ class Metrics:
             "waitroom_event_streams", "Streams of server-sent events that are open."
         )
 
+        self.limit_decisions = self._of_rule(
+            "limit",
+            "waitroom_limit_decisions",
+            "Calls that asked a rate limit, by what they were told: granted, paced, refused, "
+            "unlimited; while the store was away: admitted_alone, refused_alone.",
+            "outcome",
+        )
+        self.limit_releases = self._of_rule(
+            "limit", "waitroom_limit_releases", "Permits and moments that were given back."
+        )
+        self.limit_wait_seconds = Histogram(
+            "waitroom_limit_wait_seconds",
+            "How long calls were told to wait that a rate limit paced.",
+            ["limit"],
+            buckets=_PACES_S,
+            registry=self.registry,
+        )
+        self.leases = self._of_rule(
+            "template",
+            "waitroom_leases",
+            "What was asked about leases (take, look, renew, release), by what was told: granted, "
+            "waiting, gone, full, stale, not_renewed.",
+            "act",
+            "outcome",
+        )
+        self.leases_swept = self._of_rule(
+            "template",
+            "waitroom_leases_swept",
+            "Resources where a sweep of this replica found something that was over.",
+        )
+        self.lease_resources = Gauge(
+            "waitroom_lease_resources",
+            "Resources that somebody holds or waits for.",
+            ["template"],
+            registry=self.registry,
+        )
+
         build = Gauge("waitroom_build_info", "Always 1.", ["version"], registry=self.registry)
         build.labels(__version__).set(1)
         ProcessCollector(registry=self.registry)
@@ -254,6 +292,9 @@ class Metrics:
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, ["room", *labels], registry=self.registry)
+
+    def _of_rule(self, kind: str, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, [kind, *labels], registry=self.registry)
 
     def count_request(self, room: str, door: str, state: str) -> None:
         """A label child is looked up once: that costs more than counting."""

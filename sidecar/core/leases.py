@@ -1,0 +1,97 @@
+"""Leases on named resources: who holds what, and who is next.
+
+The store does all that must be exact (store/lua/leases); here is what programs are told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sidecar.base.errors import ConfigError, UnknownRuleError
+from sidecar.base.leases import HOLDER, RESOURCE, Hold, LeaseOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from sidecar.base.clock import StoreClock
+    from sidecar.base.leases import LeaseSettings
+    from sidecar.base.metrics import Metrics
+    from sidecar.store.leases import LeaseStore
+
+_RESOURCE = (
+    "resource: 1 to 128 letters, digits and . _ - : @ +, and it begins with a letter or digit"
+)
+_HOLDER = "holder: 1 to 128 letters, digits and . _ - : @ +"
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """The leases of one template as this replica sees them.
+
+    Every method raises StoreError when the store does not answer, and ConfigError for a name that
+    is not allowed.
+    """
+
+    name: str
+    settings: LeaseSettings
+    store: LeaseStore
+    clock: StoreClock
+    metrics: Metrics
+
+    async def take(self, resource: str, holder: str, *, order: int | None = None) -> Hold:
+        """The lease, or a place in line; whoever has either keeps it. `order`: of a place that a
+        store which was emptied since has forgotten."""
+        _check_names(resource, holder)
+        hold = await self.store.ask(resource, holder, may_join=True, order=order)
+        return self._counted("take", hold)
+
+    async def look(self, resource: str, holder: str) -> Hold:
+        """Where somebody stands. Asking is the heartbeat of who waits, and takes the lease when it
+        is their turn."""
+        _check_names(resource, holder)
+        return self._counted("look", await self.store.ask(resource, holder, may_join=False))
+
+    async def renew(self, resource: str, holder: str, fence: int) -> Hold:
+        _check_names(resource, holder)
+        return self._counted("renew", await self.store.renew(resource, holder, fence))
+
+    async def release(self, resource: str, holder: str, fence: int | None = None) -> Hold:
+        """Gives up the lease, or without a fencing number whatever this holder has."""
+        _check_names(resource, holder)
+        return self._counted("release", await self.store.release(resource, holder, fence))
+
+    def _counted(self, act: str, hold: Hold) -> Hold:
+        outcome = LeaseOutcome(hold.outcome).name.lower()
+        self.metrics.leases.labels(self.name, act, outcome).inc()
+        return hold
+
+
+class Leases:
+    """All templates of this replica."""
+
+    def __init__(self, templates: Iterable[Template] = ()) -> None:
+        self._templates = {template.name: template for template in templates}
+
+    def __iter__(self) -> Iterator[Template]:
+        return iter(self._templates.values())
+
+    def find(self, name: str) -> Template | None:
+        return self._templates.get(name)
+
+    def get(self, name: str) -> Template:
+        """Raises UnknownRuleError."""
+        template = self._templates.get(name)
+        if template is None:
+            raise UnknownRuleError("lease", name)
+        return template
+
+
+def _check_names(resource: str, holder: str) -> None:
+    problems = []
+    if not RESOURCE.match(resource):
+        problems.append(f"{_RESOURCE} (got {resource[:40]!r})")
+    if not HOLDER.match(holder):
+        problems.append(f"{_HOLDER} (got {holder[:40]!r})")
+    if problems:
+        raise ConfigError(problems)
