@@ -23,8 +23,12 @@ from sidecar.base.metrics import Metrics
 from sidecar.base.rooms import EVENTS_KEPT
 from sidecar.base.tokens import Tokens
 from sidecar.core.draw import Draws
+from sidecar.core.leases import Leases, Template
+from sidecar.core.limits import Limit, Limits
 from sidecar.core.rooms import Room, Rooms
 from sidecar.store.connect import Store, close, connect
+from sidecar.store.leases import LeaseStore
+from sidecar.store.limits import LimitStore
 from sidecar.store.rooms import Observer, RoomStore
 from sidecar.store.stream import EventStream
 from sidecar.web.page import find_static
@@ -34,12 +38,14 @@ from sidecar.workers.caller import call_forever
 from sidecar.workers.notifier import notify_forever
 from sidecar.workers.recorder import record_forever
 from sidecar.workers.refresher import refresh_forever, refresh_once
-from sidecar.workers.sweeper import sweep_forever
+from sidecar.workers.sweeper import sweep_forever, sweep_leases_forever
 from sidecar.workers.watchdog import watched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from sidecar.base.leases import LeaseSettings
+    from sidecar.base.limits import LimitSettings
     from sidecar.base.rooms import RoomSettings
     from sidecar.base.settings import Settings
     from sidecar.store.history import History
@@ -89,6 +95,7 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
     metrics = Metrics()
     redis = connect(settings.store, timeout_s=settings.store_timeout)
     rooms = make_rooms(settings, redis, metrics)
+    leases, limits = make_leases(settings, redis, metrics), make_limits(settings, redis, metrics)
     history = _open_history(settings) if settings.history else None
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(close, redis)
@@ -97,6 +104,7 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
         workers: dict[str, Worker] = {
             "refresher": lambda: refresh_forever(rooms, metrics),
             "sweeper": lambda: sweep_forever(rooms, metrics),
+            "lease sweeper": lambda: sweep_leases_forever(leases),
         }
         if history is not None:
             past, streams = history, make_streams(settings, redis)
@@ -121,7 +129,7 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
         if not (static / "waiting.html").is_file():
             raise ConfigError([f"static_dir: there is no waiting.html in {static}"])
         edge = edge_app(rooms, metrics, static, event_streams=settings.event_streams)
-        ops = ops_app(settings, rooms, metrics, stopping, history)
+        ops = ops_app(settings, rooms, metrics, stopping, history, leases=leases, limits=limits)
         for app, address in ((ops, settings.ops_listen), (edge, settings.edge_listen)):
             runner = web.AppRunner(
                 app,
@@ -183,6 +191,36 @@ def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> Rooms:
         )
 
     return Rooms(make(name, room) for name, room in settings.rooms.items())
+
+
+def make_leases(settings: Settings, redis: Store, metrics: Metrics) -> Leases:
+    observer = Observer(batch=metrics.observe_batch, error=metrics.count_store_error)
+
+    def make(name: str, lease: LeaseSettings) -> Template:
+        clock = StoreClock()
+        store = LeaseStore(
+            redis,
+            name,
+            settings=lease,
+            clock=clock,
+            observer=observer,
+            timeout_s=settings.store_timeout,
+        )
+        return Template(name, lease, store, clock, metrics)
+
+    return Leases(make(name, lease) for name, lease in settings.leases.items())
+
+
+def make_limits(settings: Settings, redis: Store, metrics: Metrics) -> Limits:
+    observer = Observer(batch=metrics.observe_batch, error=metrics.count_store_error)
+
+    def make(name: str, limit: LimitSettings) -> Limit:
+        store = LimitStore(
+            redis, name, settings=limit, observer=observer, timeout_s=settings.store_timeout
+        )
+        return Limit(name, limit, store, metrics)
+
+    return Limits(make(name, limit) for name, limit in settings.limits.items())
 
 
 def make_streams(settings: Settings, redis: Store) -> dict[str, EventStream]:

@@ -2,8 +2,7 @@
 
 WaitroomError
 ├── ConfigError        a setting is wrong; carries every problem found
-├── UnknownRoomError   no room of that name is configured
-├── UnknownRuleError   no limit or lease of that name is
+├── UnknownNameError   no room, lease or limit of that name is configured
 ├── StoreError         the store did not answer, or refused
 └── HistoryError       the database of the history did not, or its tables are of another version
 """
@@ -26,16 +25,8 @@ class ConfigError(WaitroomError):
         self.problems = problems
 
 
-class UnknownRoomError(WaitroomError):
-    """The room is not in the configuration."""
-
-    def __init__(self, room: str) -> None:
-        super().__init__(f"no room is named {room!r}")
-        self.room = room
-
-
-class UnknownRuleError(WaitroomError):
-    """The limit, or the template of leases, is not in the configuration. `kind` says which."""
+class UnknownNameError(WaitroomError):
+    """A room, a lease or a limit (`kind`) that is not in the configuration."""
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"no {kind} is named {name[:64]!r}")

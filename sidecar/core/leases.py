@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sidecar.base.errors import ConfigError, UnknownRuleError
+from sidecar.base.errors import ConfigError, UnknownNameError
 from sidecar.base.leases import HOLDER, RESOURCE, Hold, LeaseOutcome
 
 if TYPE_CHECKING:
@@ -80,10 +80,10 @@ class Leases:
         return self._templates.get(name)
 
     def get(self, name: str) -> Template:
-        """Raises UnknownRuleError."""
+        """Raises UnknownNameError."""
         template = self._templates.get(name)
         if template is None:
-            raise UnknownRuleError("lease", name)
+            raise UnknownNameError("lease", name)
         return template
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from sidecar.base.errors import ConfigError, StoreError, UnknownRuleError
+from sidecar.base.errors import ConfigError, StoreError, UnknownNameError
 from sidecar.base.limits import MAX_COST, MAX_KEY_LENGTH, PERMIT_ID, UNLIMITED, Decision, Outcome
 
 if TYPE_CHECKING:
@@ -131,10 +131,10 @@ class Limits:
         return self._limits.get(name)
 
     def get(self, name: str) -> Limit:
-        """Raises UnknownRuleError."""
+        """Raises UnknownNameError."""
         limit = self._limits.get(name)
         if limit is None:
-            raise UnknownRuleError("limit", name)
+            raise UnknownNameError("limit", name)
         return limit
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from sidecar.base.errors import StoreAwayError, StoreError, UnknownRoomError
+from sidecar.base.errors import StoreAwayError, StoreError, UnknownNameError
 from sidecar.base.events import Phase, during
 from sidecar.base.grants import Grants
 from sidecar.base.model import (
@@ -388,8 +388,8 @@ class Rooms:
         return self._rooms.get(name) if name else None
 
     def get(self, name: str) -> Room:
-        """Raises UnknownRoomError."""
+        """Raises UnknownNameError."""
         room = self._rooms.get(name)
         if room is None:
-            raise UnknownRoomError(name)
+            raise UnknownNameError("room", name)
         return room

@@ -3,7 +3,6 @@ release a session."""
 
 from __future__ import annotations
 
-import hmac
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +19,11 @@ from sidecar.core.draw import problems_of_change
 from sidecar.core.places import line_of
 from sidecar.store.rooms import Claim
 from sidecar.web.asked import object_of, page_of, room_of, visitor_of
-from sidecar.web.keys import LIVE, ROOMS, SETTINGS
-from sidecar.web.login import operator_of, refusal
+from sidecar.web.keys import ROOMS
+from sidecar.web.login import operator_of
 from sidecar.web.problems import problem
 
 if TYPE_CHECKING:
-    from aiohttp.typedefs import Handler
-
     from sidecar.core.rooms import Room
     from sidecar.store.lists import Found
     from sidecar.store.replies import Snapshot
@@ -39,46 +36,6 @@ WHY_LENGTH = 200
 WHY = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]*$"
 
 log = structlog.get_logger()
-
-
-@web.middleware
-async def authorised(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Lets nobody at /admin/ without the token, or a session that was begun with it."""
-    if not request.path.startswith("/admin/"):
-        return await handler(request)
-    token = request.app[SETTINGS].admin_token
-    if not token:
-        return problem(
-            403, "Administration is off", detail="Set admin_token (WAITROOM_ADMIN_TOKEN) first."
-        )
-    is_by_token = "Authorization" in request.headers
-    refused = _by_token(request, token) if is_by_token else _by_session(request)
-    if refused is not None:
-        return refused
-    response = await handler(request)
-    if request.method not in {"GET", "HEAD"}:
-        request.app[LIVE].stir()
-    return response
-
-
-def _by_token(request: web.Request, token: str) -> web.Response | None:
-    scheme, _, given = request.headers["Authorization"].partition(" ")
-    if scheme.lower() == "bearer" and hmac.compare_digest(
-        given.strip().encode(errors="surrogateescape"), token.encode()
-    ):
-        return None
-    return _unknown()
-
-
-def _by_session(request: web.Request) -> web.Response | None:
-    who = operator_of(request)
-    return _unknown() if who is None else refusal(request, who)
-
-
-def _unknown() -> web.Response:
-    response = problem(401, "A token is needed", detail="Send Authorization: Bearer <token>.")
-    response.headers["WWW-Authenticate"] = 'Bearer realm="waitroom"'
-    return response
 
 
 async def list_rooms(request: web.Request) -> web.Response:

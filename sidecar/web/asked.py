@@ -20,7 +20,7 @@ MAX_OFFSET = 10**9
 
 
 def room_of(request: web.Request) -> Room:
-    """Raises UnknownRoomError."""
+    """Raises UnknownNameError."""
     return request.app[ROOMS].get(request.match_info["room"])
 
 
@@ -46,11 +46,15 @@ def page_of(request: web.Request) -> tuple[int, int]:
     return numbers[0], numbers[1]
 
 
-async def object_of(request: web.Request) -> dict[str, Any]:
+async def json_of(request: web.Request) -> Any:
     try:
-        body = json.loads(await request.text())
+        return json.loads(await request.text())
     except (ValueError, LookupError, RecursionError):
         raise ConfigError(["the body is not JSON"]) from None
+
+
+async def object_of(request: web.Request) -> dict[str, Any]:
+    body = await json_of(request)
     if not isinstance(body, dict):
         raise ConfigError(["the body must be a JSON object"])
     return body

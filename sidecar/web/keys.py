@@ -8,6 +8,8 @@ from aiohttp import web
 
 from sidecar.base.metrics import Metrics
 from sidecar.base.settings import Settings
+from sidecar.core.leases import Leases
+from sidecar.core.limits import Limits
 from sidecar.core.rooms import Rooms
 from sidecar.web.live import Live
 from sidecar.web.operators import Operators
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from sidecar.store.history import History
 
 ROOMS = web.AppKey("rooms", Rooms)
+LEASES = web.AppKey("leases", Leases)
+LIMITS = web.AppKey("limits", Limits)
 METRICS = web.AppKey("metrics", Metrics)
 SETTINGS = web.AppKey("settings", Settings)
 #: Missing where no history is kept.

@@ -10,7 +10,12 @@ import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from sidecar.base.errors import ConfigError, HistoryError, StoreError, UnknownRoomError
+from sidecar.base.errors import (
+    ConfigError,
+    HistoryError,
+    StoreError,
+    UnknownNameError,
+)
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
@@ -66,8 +71,8 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         return response
     except web.RequestPayloadError:
         return problem(400, "The body cannot be read", detail="It is not of its Content-Encoding.")
-    except UnknownRoomError as error:
-        return problem(404, "Unknown room", detail=str(error))
+    except UnknownNameError as error:
+        return problem(404, f"Unknown {error.kind}", detail=str(error))
     except ConfigError as error:
         return problem(
             422, "The request is not allowed", detail="Nothing was changed.", errors=error.problems

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from sidecar.core.leases import Leases
+from sidecar.core.limits import Limits
 from sidecar.web import (
     admin,
     check,
@@ -28,6 +30,9 @@ from sidecar.web import (
     transfer,
     waiting,
 )
+from sidecar.web import leases as service_leases
+from sidecar.web import limits as service_limits
+from sidecar.web.access import authorised
 from sidecar.web.live import Live
 from sidecar.web.operators import Operators
 from sidecar.web.page import Page
@@ -41,6 +46,8 @@ if TYPE_CHECKING:
 
 #: No door reads more than a form with one address in it.
 MAX_BODY = 65_536
+#: Nor a service's more than a list of calls.
+MAX_OPS_BODY = 262_144
 
 
 def edge_app(
@@ -73,15 +80,20 @@ def edge_app(
     return app
 
 
-def ops_app(
+def ops_app(  # noqa: PLR0913 - one for each thing that it serves
     settings: Settings,
     rooms: Rooms,
     metrics: Metrics,
     stopping: list[bool],
     past: History | None = None,
+    *,
+    leases: Leases | None = None,
+    limits: Limits | None = None,
 ) -> web.Application:
     """`past`: the history, where one is kept."""
-    app = web.Application(middlewares=[problems, admin.authorised], client_max_size=MAX_BODY)
+    app = web.Application(middlewares=[problems, authorised], client_max_size=MAX_OPS_BODY)
+    app[keys.LEASES] = leases or Leases()
+    app[keys.LIMITS] = limits or Limits()
     app[keys.SETTINGS] = settings
     app[keys.ROOMS] = rooms
     app[keys.METRICS] = metrics
@@ -122,6 +134,19 @@ def ops_app(
             web.get("/admin/rooms/{room}/changes", history.list_changes),
             web.post("/admin/rooms/{room}/visitors/{visitor}/release", admin.release_visitor),
             web.post("/admin/rooms/{room}/visitors/{visitor}/move", admin.move_visitor),
+            web.get("/v1/leases", service_leases.list_templates),
+            web.get("/v1/leases/{template}", service_leases.list_resources),
+            web.get("/v1/leases/{template}/{resource}", service_leases.look),
+            web.post("/v1/leases/{template}/{resource}", service_leases.take),
+            web.put("/v1/leases/{template}/{resource}", service_leases.renew),
+            web.delete("/v1/leases/{template}/{resource}", service_leases.release),
+            web.get("/v1/limits", service_limits.list_limits),
+            web.get("/v1/limits/{name}", service_limits.look),
+            web.post("/v1/limits/{name}/acquire", service_limits.acquire),
+            web.post("/v1/limits/{name}/release", service_limits.release),
+            web.get("/v1/limits/{name}/values", service_limits.list_values),
+            web.put("/v1/limits/{name}/values/{key}", service_limits.set_value),
+            web.delete("/v1/limits/{name}/values/{key}", service_limits.delete_value),
         ]
     )
     return app

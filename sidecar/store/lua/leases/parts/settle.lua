@@ -1,0 +1,65 @@
+-- @include "leases/parts/resources"
+-- What happened by itself at a resource since a script looked: leases and turns that ended, people
+-- who fell silent, and whose turn it is.
+
+-- The most members that all loops of this script touch.
+local budget = 1000
+local function bound(most)
+  return math.min(BOUND, budget, most or BOUND)
+end
+
+local function expire(r)
+  local rows = redis_call('ZRANGEBYSCORE', r.holders, '-inf', int(now), 'WITHSCORES',
+    'LIMIT', 0, bound())
+  local over = {}
+  for i = 1, #rows, 2 do over[#over + 1] = rows[i] end
+  if #over == 0 then return end
+  local facts = redis_call('HMGET', r.facts, unpack(over))
+  redis_call('ZREM', r.holders, unpack(over))
+  redis_call('HDEL', r.facts, unpack(over))
+  for i, fact in ipairs(facts) do
+    if fact then measure_end(tonumber(rows[2 * i]) - tonumber(string.match(fact, ' (.*)'))) end
+  end
+  r.held, budget = r.held - #over, budget - #over
+end
+
+local function drop_silent(r)
+  local silent = redis_call('ZRANGEBYSCORE', r.due, '-inf', int(now - timeout_ms - 1),
+    'LIMIT', 0, bound())
+  if #silent == 0 then return end
+  redis_call('ZREM', r.due, unpack(silent))
+  redis_call('ZREM', r.line, unpack(silent))
+  r.waiting, budget = r.waiting - #silent, budget - #silent
+end
+
+-- Gives the heads of the line their turn, as many as there are free slots. One whose heartbeat is
+-- overdue by more than the claim window is dropped instead, and nobody waits for it.
+local function call_heads(r)
+  local left = bound()
+  while r.held < capacity and r.waiting > 0 and left > 0 do
+    local rows = redis_call('ZPOPMIN', r.line, math.min(capacity - r.held, left))
+    local heads = {}
+    for i = 1, #rows, 2 do heads[#heads + 1] = rows[i] end
+    if #heads == 0 then break end
+    local dues = redis_call('ZMSCORE', r.due, unpack(heads))
+    redis_call('ZREM', r.due, unpack(heads))
+    for i, holder in ipairs(heads) do
+      local due = tonumber(dues[i] or 0)
+      if due + claim_ms >= now then
+        local ends = math.max(due, now) + claim_ms
+        redis_call('ZADD', r.holders, int(ends), holder)
+        r.held = r.held + 1
+        expect(r, ends)
+      end
+    end
+    r.waiting, left, budget = r.waiting - #heads, left - #heads, budget - #heads
+  end
+end
+
+local function settle(r)
+  if is_due(r) and budget > 0 then
+    if r.held > 0 then expire(r) end
+    if r.waiting > 0 then drop_silent(r) end
+  end
+  if not is_recovering() then call_heads(r) end
+end
