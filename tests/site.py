@@ -47,9 +47,9 @@ PLAIN_LOCATION = gated("/") + gated("/done", "include waitroom/release.conf;")
 class Site(AbstractContextManager["Site"]):
     """Starts everything on entry; `url` is nginx, `edges` and `ops` are the replicas.
 
-    `rooms` are settings by room name. `http`, `server` and `locations` are nginx lines
-    at those levels; `server` comes before the include, `locations` after it. `relay`
-    stands between nginx and the replicas, given an edge's host:port; see `relays`.
+    `rooms` are settings by room name, `leases` and `limits` by theirs. `http`, `server` and
+    `locations` are nginx lines at those levels; `server` comes before the include,
+    `locations` after it. `relay` stands between nginx and the replicas, given an edge's host:port; see `relays`.
     `edges` are further host:port that nginx takes for replicas. `origin` are server-level
     lines of an nginx that stands for the site instead of tests/origin.py: it costs little,
     so that a measurement is about what stands before it. `store` is the address of a store
@@ -62,6 +62,8 @@ class Site(AbstractContextManager["Site"]):
         self,
         *,
         rooms: dict[str, dict[str, Any]] | None = None,
+        leases: dict[str, dict[str, Any]] | None = None,
+        limits: dict[str, dict[str, Any]] | None = None,
         replicas: int = 1,
         locations: str = PLAIN_LOCATION,
         server: str = "",
@@ -74,6 +76,7 @@ class Site(AbstractContextManager["Site"]):
         store: str = "",
     ) -> None:
         self.rooms = rooms or {"shop": {"total_active_users": 1}}
+        self.leases, self.limits = leases or {}, limits or {}
         self._count = replicas
         self._locations, self._server, self._http = locations, server, http
         self._servers = servers or {}
@@ -138,9 +141,11 @@ class Site(AbstractContextManager["Site"]):
             f'ops_listen = "127.0.0.1:{ops}"',
         ]
         lines += [f"{name} = {json.dumps(value)}" for name, value in self._settings.items()]
-        for room, settings in self.rooms.items():
-            lines.append(f"[rooms.{room}]")
-            lines += [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
+        tables = {"rooms": self.rooms, "leases": self.leases, "limits": self.limits}
+        for table, named in tables.items():
+            for name, settings in named.items():
+                lines.append(f"[{table}.{name}]")
+                lines += [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
         config = self.folder / f"replica-{number}.toml"
         config.write_text("\n".join(lines) + "\n")
         command = [str(Path(sys.executable).parent / "waitroom"), "serve", "--config", str(config)]

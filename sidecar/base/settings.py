@@ -137,6 +137,22 @@ class Settings(BaseModel):
             )
         return rooms
 
+    @field_validator("rooms")
+    @classmethod
+    def _no_lease_is_named_so(
+        cls, rooms: dict[str, RoomSettings], info: ValidationInfo
+    ) -> dict[str, RoomSettings]:
+        both = rooms.keys() & info.data.get("leases", {}).keys()
+        if both:
+            raise ValueError(
+                "\n".join(
+                    f"{name}: a lease has this name too, and both would have the cookie "
+                    f"waitroom_{name}"
+                    for name in sorted(both)
+                )
+            )
+        return rooms
+
     @field_validator("webhooks")
     @classmethod
     def _their_rooms_are_there(

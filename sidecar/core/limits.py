@@ -157,13 +157,21 @@ def retry_after_s(decision: Decision) -> int:
 
 def headers(limit: Limit, decision: Decision) -> dict[str, str]:
     """RateLimit-Policy and RateLimit as the IETF's draft has them
-    (draft-ietf-httpapi-ratelimit-headers); none where nothing is limited, or nobody knows."""
+    (draft-ietf-httpapi-ratelimit-headers); none where nothing is limited, or nobody knows.
+
+    A window has whole seconds there, or it is not told (`w`). `t` is not beyond Retry-After: for
+    whoever was refused it is when to ask again, else when all of the limit is free again.
+    """
     if decision.limit == UNLIMITED or not decision.now_us:
         return {}
-    window = limit.settings.window
     policy = f'"{limit.name}";q={decision.limit}'
-    if window is not None and window >= 1:
-        policy += f";w={round(window)}"
-    reset_s = max(0, math.ceil((decision.reset_us - decision.now_us) / 1_000_000))
-    said = f'"{limit.name}";r={decision.remaining};t={reset_s}'
+    window = limit.settings.window
+    if limit.settings.algorithm == "concurrency":
+        policy += ';qu="concurrent-requests"'
+    elif window is not None and window == int(window):
+        policy += f";w={int(window)}"
+    said = f'"{limit.name}";r={decision.remaining}'
+    until_us = decision.reset_us if decision.is_allowed else decision.at_us
+    if until_us:  # else there is no moment at which it might be granted
+        said += f";t={max(0, math.ceil((until_us - decision.now_us) / 1_000_000))}"
     return {"RateLimit-Policy": policy, "RateLimit": said}

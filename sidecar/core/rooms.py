@@ -31,6 +31,7 @@ from sidecar.base.model import (
 from sidecar.base.tokens import Tokens, new_visitor
 from sidecar.core.answer import Answer
 from sidecar.core.bearer import NOBODY, Bearer, is_anothers
+from sidecar.core.door import RESIGN_MS
 from sidecar.core.exempt import find_outside, is_exempt, is_outside
 from sidecar.core.fallback import Fallback
 from sidecar.core.places import claim_of, graded, lot_of_newcomer, ticket_of, with_lot
@@ -38,18 +39,17 @@ from sidecar.core.shield import Shelter, Shield
 from sidecar.store.rooms import REVOCATIONS_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
+    from collections.abc import Iterable, Iterator
 
     from sidecar.base.clock import StoreClock
     from sidecar.base.model import Token
     from sidecar.base.rooms import RoomSettings
+    from sidecar.core.door import Door
     from sidecar.core.draw import Draws
+    from sidecar.core.resource import Resources
     from sidecar.store.replies import Snapshot
     from sidecar.store.rooms import Claim, RoomStore
 
-#: A ticket that was signed longer ago is signed anew at a heartbeat.
-RESIGN_MS = 3_600_000
 #: How many unanswered newcomers a replica remembers.
 ORPHANS = 1000
 
@@ -376,16 +376,17 @@ class Room:
 
 
 class Rooms:
-    """All rooms of this replica."""
+    """All rooms of this replica; and the resources that are leased, to be found by name only."""
 
-    def __init__(self, rooms: Iterable[Room]) -> None:
+    def __init__(self, rooms: Iterable[Room], resources: Resources | None = None) -> None:
         self._rooms = {room.name: room for room in rooms}
+        self._resources = resources
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Room]:
         return iter(self._rooms.values())
 
-    def find(self, name: str | None) -> Room | None:
-        return self._rooms.get(name) if name else None
+    def find(self, name: str) -> Door | None:
+        return self._rooms.get(name) or (self._resources.find(name) if self._resources else None)
 
     def get(self, name: str) -> Room:
         """Raises UnknownNameError."""

@@ -6,13 +6,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from sidecar.base.errors import ConfigError
+from sidecar.base.errors import ConfigError, UnknownNameError
 from sidecar.base.tokens import is_visitor
 from sidecar.web.keys import ROOMS
 
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from sidecar.core.door import Door
     from sidecar.core.rooms import Room
 
 LIST_LIMIT = 1000
@@ -22,6 +23,15 @@ MAX_OFFSET = 10**9
 def room_of(request: web.Request) -> Room:
     """Raises UnknownNameError."""
     return request.app[ROOMS].get(request.match_info["room"])
+
+
+def door_of(request: web.Request) -> Door:
+    """The room, or the resource that is leased. Raises UnknownNameError."""
+    name = request.match_info["room"]
+    door = request.app[ROOMS].find(name)
+    if door is None:
+        raise UnknownNameError("room", name)
+    return door
 
 
 def visitor_of(request: web.Request) -> str:

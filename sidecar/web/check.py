@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 import structlog
 from aiohttp import web
 
+from sidecar.base.leases import SEPARATOR
 from sidecar.base.model import BRIEF_TTL_MS, VERDICT_TTL_MS, Pass, State
+from sidecar.core.door import is_resource, label
 from sidecar.web.cookies import read_bearer, read_given, read_token, set_cookie
 from sidecar.web.keys import METRICS, ROOMS
 from sidecar.web.told import refresh_s, shown_position
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from sidecar.base.metrics import Metrics
     from sidecar.core.answer import Answer
     from sidecar.core.bearer import Bearer
-    from sidecar.core.rooms import Room
+    from sidecar.core.door import Door
 
 _STATUS = {
     State.ADMITTED: 204,
@@ -38,11 +40,11 @@ _STATUS = {
 _KEEP_S = str(VERDICT_TTL_MS // 1000 - 1)
 #: How long it may keep what changes sooner: a visitor's numbers, a raised shield.
 KEEP_BRIEFLY_S = str(BRIEF_TTL_MS // 1000 - 1)
-#: Unknown rooms that were logged already; each is a mistake in somebody's nginx.
+#: Unknown rooms and limits that were logged already; each is a mistake in somebody's nginx.
 _MAX_LOGGED = 100
 
 log = structlog.get_logger()
-_logged: set[str] = set()
+_logged: set[tuple[str, str]] = set()
 
 
 async def check(request: web.Request) -> web.Response:
@@ -78,8 +80,8 @@ async def check(request: web.Request) -> web.Response:
     return close_if_body(request, web.Response(status=_STATUS[answer.state], headers=said))
 
 
-def count_answer(metrics: Metrics, room: Room, door: str, answer: Answer) -> None:
-    metrics.count_request(room.name, door, answer.uncounted or answer.state)
+def count_answer(metrics: Metrics, room: Door, door: str, answer: Answer) -> None:
+    metrics.count_request(label(room), door, answer.uncounted or answer.state)
     if answer.let_in_alone:
         metrics.let_in_alone.labels(room.name).inc()
     pass_ = answer.token
@@ -89,17 +91,19 @@ def count_answer(metrics: Metrics, room: Room, door: str, answer: Answer) -> Non
         metrics.wait_seconds.labels(room.name).observe(waited_s)
 
 
-def count_grant(metrics: Metrics, room: Room, bearer: Bearer) -> None:
+def count_grant(metrics: Metrics, room: Door, bearer: Bearer) -> None:
     """Counts what became of the grant that somebody brought, if they did."""
     if bearer.grant_result:
         metrics.grants.labels(room.name, bearer.grant_result).inc()
 
 
-def answer_headers(room: Room, answer: Answer, headers: Mapping[str, str]) -> dict[str, str]:
+def answer_headers(room: Door, answer: Answer, headers: Mapping[str, str]) -> dict[str, str]:
     said = {"X-Waitroom-State": answer.state.value}
     if answer.token is not None:
         said["Set-Cookie"] = set_cookie(headers, room, answer.token)
     if answer.state is State.ADMITTED:
+        if is_resource(room) and answer.standing is not None:
+            said["X-Waitroom-Fence"] = str(answer.standing.order)
         return said
     said["X-Waitroom-Status"] = str(room.settings.queueing_status_code)
     has_said = answer.standing is not None or answer.state is State.CLOSED
@@ -176,11 +180,13 @@ def close_if_body(request: web.Request, response: web.Response) -> web.Response:
     return response
 
 
-def log_unknown(name: str) -> None:
-    if name not in _logged and len(_logged) < _MAX_LOGGED:
-        _logged.add(name)
-        log.error(
-            "unknown_room",
-            room=name[:64].encode("ascii", "backslashreplace").decode(),
-            hint="no such room is configured; look at the room's name where the proxy asks",
-        )
+def log_unknown(name: str, kind: str = "room") -> None:
+    """`kind`: room or limit. Of resources whatever is theirs may be a visitor's invention, so each
+    template is told once."""
+    shown = name[:64].encode("ascii", "backslashreplace").decode()
+    about = kind, shown.partition(SEPARATOR)[0]
+    if about not in _logged and len(_logged) < _MAX_LOGGED:
+        _logged.add(about)
+        event = f"unknown_{kind}"
+        hint = f"no such {kind} is configured; look at the {kind}'s name where the proxy asks"
+        log.error(event, **{kind: shown}, hint=hint)

@@ -1,4 +1,4 @@
-"""Reading and writing the one cookie of a room."""
+"""Reading and writing the one cookie of a room, or of a template of leases."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from sidecar.base.grants import Grant
     from sidecar.base.model import Token
-    from sidecar.core.rooms import Room
+    from sidecar.core.door import Door
 
 
-def read_token(headers: Mapping[str, str], room: Room) -> Token | None:
+def read_token(headers: Mapping[str, str], room: Door) -> Token | None:
     return room.tokens.read(cookie_value(headers.get("Cookie"), room.tokens.cookie_name))
 
 
-def read_given(headers: Mapping[str, str], room: Room) -> Token | None:
+def read_given(headers: Mapping[str, str], room: Door) -> Token | None:
     """The token of a Set-Cookie that this very request was given already.
 
     An internal redirect in nginx (index, rewrite) asks about one request twice, the
@@ -33,7 +33,7 @@ def read_given(headers: Mapping[str, str], room: Room) -> Token | None:
 
 def read_bearer(  # noqa: PLR0913 - one for each thing that is said
     headers: Mapping[str, str],
-    room: Room,
+    room: Door,
     *,
     uri: str = "",
     exempt: str = "",
@@ -55,7 +55,7 @@ def read_bearer(  # noqa: PLR0913 - one for each thing that is said
     return Bearer(address, user_agent, uri, exempt, class_name, grant, result)
 
 
-def _read_grant(asked: str, room: Room) -> tuple[Grant | None, str]:
+def _read_grant(asked: str, room: Door) -> tuple[Grant | None, str]:
     """The grant in an address, if it is believed, and what became of it ("" where there is
     none)."""
     text = grant_in(asked)
@@ -70,7 +70,7 @@ def _read_grant(asked: str, room: Room) -> tuple[Grant | None, str]:
     return grant, "believed"
 
 
-def set_cookie(headers: Mapping[str, str], room: Room, token: Token) -> str:
+def set_cookie(headers: Mapping[str, str], room: Door, token: Token) -> str:
     """The value of Set-Cookie. It lives as long as the token is worth something."""
     if isinstance(token, Pass):
         life_s = max(1, math.ceil((token.expires_ms - room.clock.now_ms()) / 1000))

@@ -18,8 +18,9 @@ import structlog
 from aiohttp import web
 
 from sidecar.base.model import State, Ticket
+from sidecar.core.door import label
 from sidecar.web import told
-from sidecar.web.asked import room_of
+from sidecar.web.asked import door_of
 from sidecar.web.check import count_answer
 from sidecar.web.cookies import read_bearer, read_token, set_cookie
 from sidecar.web.keys import METRICS
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from sidecar.base.metrics import Metrics
     from sidecar.base.model import Token
     from sidecar.core.answer import Answer
-    from sidecar.core.rooms import Room
+    from sidecar.core.door import Door
 
 #: A comment is sent after so long a silence, so that nobody between takes it for a dead line.
 KEEP_ALIVE_S = 15.0
@@ -133,7 +134,7 @@ async def close(app: web.Application) -> None:
 
 async def events(request: web.Request) -> web.StreamResponse:
     """`status` whenever a poll would be due, and at last `called`."""
-    room = room_of(request)
+    room = door_of(request)
     streams, metrics = request.app[STREAMS], request.app[METRICS]
     if streams.limit == 0:
         detail = "Set event_streams, how many a replica serves at a time. Polling status works."
@@ -141,9 +142,9 @@ async def events(request: web.Request) -> web.StreamResponse:
     if streams.is_closed:
         return problem(503, "Stopping", retry_after=STORE_RETRY_S)
     if streams.is_full:
-        metrics.count_request(room.name, "events", "too-many")
+        metrics.count_request(label(room), "events", "too-many")
         return problem(503, "Too many event streams", detail="Poll status.", retry_after=RETRY_S)
-    with streams.opened(request, room.name) as over:
+    with streams.opened(request, label(room)) as over:
         token = read_token(request.headers, room)
         answer = await _beat(request, room, token)
         refusal = _refusal(answer)
@@ -167,7 +168,7 @@ async def events(request: web.Request) -> web.StreamResponse:
     return response
 
 
-async def _beat(request: web.Request, room: Room, token: Token | None) -> Answer:
+async def _beat(request: web.Request, room: Door, token: Token | None) -> Answer:
     class_name = request.headers.get("X-Waitroom-Class", "")  # nginx's word, as at /check
     bearer = read_bearer(request.headers, room, class_name=class_name)
     answer = await room.check(token, may_join=False, is_asked=True, bearer=bearer)
@@ -188,7 +189,7 @@ def _refusal(answer: Answer) -> web.Response | None:
 async def _tell(  # noqa: PLR0913, PLR0917 - what one stream is
     request: web.Request,
     response: web.StreamResponse,
-    room: Room,
+    room: Door,
     token: Token | None,
     answer: Answer,
     over: asyncio.Event,

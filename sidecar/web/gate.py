@@ -30,7 +30,7 @@ from sidecar.web.waiting import render_page, safe_next
 
 if TYPE_CHECKING:
     from sidecar.core.answer import Answer
-    from sidecar.core.rooms import Room
+    from sidecar.core.door import Door
 
 #: As HTML. The page says it three times, and a proxy may have to hold all of it in a buffer.
 _MAX_NEXT = 2_048
@@ -75,7 +75,7 @@ async def gate(request: web.Request) -> web.Response:
     return close_if_body(request, response)
 
 
-def _original(request: web.Request, room: Room) -> tuple[str, str]:
+def _original(request: web.Request, room: Door) -> tuple[str, str]:
     """The address and the method that the visitor asked with.
 
     Envoy asks with both itself, the address behind the room's name; others say them in headers.
@@ -96,7 +96,7 @@ def _refusal(status: str) -> int:
     return int(status) if int(status) >= 400 else _DEFAULT_STATUS
 
 
-def _numbers(room: Room, answer: Answer, said: dict[str, str]) -> web.Response:
+def _numbers(room: Door, answer: Answer, said: dict[str, str]) -> web.Response:
     """What nginx tells a program: its numbers, and where to ask for them again."""
     status = _refusal(said["X-Waitroom-Status"])
     said["X-Waitroom-Status"] = str(status)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -14,17 +14,19 @@ from sidecar.base.errors import ConfigError
 from sidecar.base.limits import MAX_COST, MAX_LIMIT, UNLIMITED, Ask, Decision
 from sidecar.core.limits import check, headers, retry_after_s
 from sidecar.web.asked import json_of, object_of
-from sidecar.web.held import held
+from sidecar.web.held import HELD, is_gone
 from sidecar.web.keys import LIMITS
 from sidecar.web.problems import problem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sidecar.core.limits import Limit
 
 #: Calls in one request, at most.
 MAX_CALLS = 1_000
+#: A permit's text: what it cost and an id.
+MAX_PERMIT = 128
+_NAMED = frozenset({"fields", "key"})
+_MEMBERS = _NAMED | {"cost", "id"}
 _NO_STORE = {"Cache-Control": "no-store"}
 
 log = structlog.get_logger()
@@ -39,30 +41,52 @@ async def acquire(request: web.Request) -> web.Response:
     """Leave for one call, or for a list of them. `?hold=true`: the answer to one call that has to
     wait comes when it may go; whoever goes away before gives its moment back."""
     limit = _limit_of(request)
+    is_held = _flag(request, "hold")
     body = await json_of(request)
     if isinstance(body, list):
-        if not body or len(body) > MAX_CALLS:
-            raise ConfigError([f"a list has 1 to {MAX_CALLS} calls (got {len(body)})"])
-        asks = _asks(body, limit)
-        decisions = await limit.acquire_all(asks)
-        told = [_told(ask, decision) for ask, decision in zip(asks, decisions, strict=True)]
-        return _json(told)
+        if is_held:
+            raise ConfigError(["hold: for one call, not for a list"])
+        return await _acquire_all(request, limit, body)
     ask = _ask(body, limit)
-    is_held = _flag(request, "hold")
     decision = await limit.acquire(ask)
-    if is_held and decision.is_allowed and decision.wait_s > 0:
-        await _hold(request, limit, ask, decision)
+    is_told = False
+    try:
+        if is_held and decision.is_allowed and decision.wait_s > 0:
+            left_s = await request.app[HELD].hold(request, decision.wait_s)
+            decision = replace(decision, now_us=decision.at_us - round(left_s * 1_000_000))
+        is_told = not is_gone(request)
+    finally:
+        if not is_told:
+            _give_back(limit, ask, decision)
     said = headers(limit, decision)
     if decision.is_allowed:
         return _json(_told(ask, decision), said)
     return _refusal(limit, ask, decision, said)
 
 
+async def _acquire_all(request: web.Request, limit: Limit, body: list[Any]) -> web.Response:
+    if not body or len(body) > MAX_CALLS:
+        raise ConfigError([f"a list has 1 to {MAX_CALLS} calls (got {len(body)})"])
+    asks = _asks(body, limit)
+    told = list(zip(asks, await limit.acquire_all(asks), strict=True))
+    if is_gone(request):
+        for ask, decision in told:
+            _give_back(limit, ask, decision)
+    return _json([_told(ask, decision) for ask, decision in told])
+
+
+def _give_back(limit: Limit, ask: Ask, decision: Decision) -> None:
+    """Of a caller who is gone. What has the caller's own name stays: they may be back for it."""
+    if decision.permit and not ask.id:
+        limit.give_back(ask.key, decision.permit)
+
+
 async def look(request: web.Request) -> web.Response:
     """What a call would be told now; nothing is taken. The key, or its fields, are in the
     query."""
     limit = _limit_of(request)
-    ask = Ask(_key_of(dict(request.query), limit))
+    named = dict(request.query)
+    ask = Ask(named["key"] if named.keys() == {"key"} else limit.settings.key_of(named))
     check(ask)
     decision = await limit.store.look(ask.key)
     return _json({**_rule(limit), **_told(ask, decision)}, headers(limit, decision))
@@ -74,9 +98,15 @@ async def release(request: web.Request) -> web.Response:
     limit = _limit_of(request)
     body = await object_of(request)
     permit = body.pop("permit", None)
-    if not isinstance(permit, str) or not permit:
-        raise ConfigError(["permit: is needed, as the call was told it"])
-    ask = _ask(body, limit)
+    problems, ask = [], Ask()
+    if not isinstance(permit, str) or not 0 < len(permit) <= MAX_PERMIT or not permit.isascii():
+        problems.append("permit: is needed, as the call was told it")
+    try:
+        ask = _ask(body, limit, members=_NAMED)
+    except ConfigError as error:
+        problems += error.problems
+    if problems:
+        raise ConfigError(problems)
     return _json({"released": await limit.release(ask.key, permit)})
 
 
@@ -88,10 +118,10 @@ async def list_values(request: web.Request) -> web.Response:
 
 async def set_value(request: web.Request) -> web.Response:
     """A key's limit from the next call on."""
-    limit, key = _limit_of(request), _value_key_of(request)
+    limit, key = _valued(request)
     body = await object_of(request)
     value = body.pop("limit", None)
-    problems = [f"{name}: there is no such member" for name in body]
+    problems = _unknown(body, frozenset())
     if type(value) is not int or not UNLIMITED <= value <= MAX_LIMIT:
         problems.append(f"limit: a whole number from 0 to {MAX_LIMIT}, or -1 for no limit")
     if problems:
@@ -103,33 +133,23 @@ async def set_value(request: web.Request) -> web.Response:
 
 async def delete_value(request: web.Request) -> web.Response:
     """Back to what the file says."""
-    limit, key = _limit_of(request), _value_key_of(request)
+    limit, key = _valued(request)
     await limit.store.set_value(key, None)
     log.info("limit_set", limit=limit.name, key=key, value=None)
     value = limit.settings.values.get(key, limit.settings.limit)
-    return _json({"key": key, "limit": None if value == UNLIMITED else value})
-
-
-async def _hold(request: web.Request, limit: Limit, ask: Ask, decision: Decision) -> None:
-    try:
-        is_there = await held(request, decision.wait_s)
-    except asyncio.CancelledError:
-        is_there = False
-        raise
-    finally:
-        # What has the caller's own name stays: they may be back for it.
-        if not is_there and not ask.id:
-            limit.give_back(ask.key, decision.permit)
+    return _json({"key": key, "limit": UNLIMITED if value is None else value})
 
 
 def _limit_of(request: web.Request) -> Limit:
     return request.app[LIMITS].get(request.match_info["name"])
 
 
-def _value_key_of(request: web.Request) -> str:
-    ask = Ask(request.match_info["key"])
-    check(ask)
-    return ask.key
+def _valued(request: web.Request) -> tuple[Limit, str]:
+    """A limit and one of its keys, which is empty for a limit that needs no fields."""
+    limit = _limit_of(request)
+    key = request.match_info["key"] or limit.settings.key_of({})
+    check(Ask(key))
+    return limit, key
 
 
 def _flag(request: web.Request, name: str) -> bool:
@@ -151,18 +171,19 @@ def _asks(body: list[Any], limit: Limit) -> list[Ask]:
     return asks
 
 
-def _ask(body: Any, limit: Limit) -> Ask:
+def _ask(body: Any, limit: Limit, *, members: frozenset[str] = _MEMBERS) -> Ask:
     """Raises ConfigError naming all that is wrong with it."""
     if not isinstance(body, dict):
         raise ConfigError(["a call is a JSON object"])
-    problems = [f"{name[:40]}: there is no such member" for name in body.keys() - _MEMBERS]
-    cost, id_, key = body.get("cost", 1), body.get("id") or "", ""
+    problems, key = _unknown(body, members), ""
+    given = {name: value for name, value in body.items() if value is not None}
+    cost, id_ = given.get("cost", 1), given.get("id", "")
     if type(cost) is not int:
         problems.append(f"cost: a whole number from 1 to {MAX_COST}")
     if not isinstance(id_, str):
         problems.append("id: a text")
     try:
-        key = _key_of(body, limit) if "key" in body else _key_of_fields(body.get("fields"), limit)
+        key = _key(given, limit)
     except ConfigError as error:
         problems += error.problems
     if problems:
@@ -172,25 +193,20 @@ def _ask(body: Any, limit: Limit) -> Ask:
     return ask
 
 
-_MEMBERS = {"fields", "key", "cost", "id"}
+def _unknown(body: dict[str, Any], known: frozenset[str]) -> list[str]:
+    return [f"{name[:40]}: there is no such member" for name in sorted(body.keys() - known)]
 
 
-def _key_of_fields(fields: Any, limit: Limit) -> str:
-    if fields is None:
-        fields = {}
+def _key(given: dict[str, Any], limit: Limit) -> str:
+    """A whole key, as it was told; or the one that its fields make."""
+    key, fields = given.get("key"), given.get("fields", {})
+    if key is not None:
+        if not isinstance(key, str) or "fields" in given:
+            raise ConfigError(["key: a text, in place of fields"])
+        return key
     if not isinstance(fields, dict) or not all(isinstance(value, str) for value in fields.values()):
         raise ConfigError(["fields: an object of texts"])
     return limit.settings.key_of(fields)
-
-
-def _key_of(named: Mapping[str, Any], limit: Limit) -> str:
-    """A whole key, as it was told or as key_of makes it; or its fields."""
-    if "key" not in named:
-        return limit.settings.key_of(named)
-    key = named["key"]
-    if not isinstance(key, str) or "fields" in named:
-        raise ConfigError(["key: a text, in place of fields"])
-    return key
 
 
 def _rule(limit: Limit) -> dict[str, Any]:
@@ -198,6 +214,7 @@ def _rule(limit: Limit) -> dict[str, Any]:
     return {
         "name": limit.name,
         **settings.model_dump(exclude={"values"}),
+        "limit": None if settings.limit == UNLIMITED else settings.limit,
         "fields": list(settings.fields),
     }
 

@@ -15,6 +15,7 @@ from sidecar.core.limits import Limits
 from sidecar.web import (
     admin,
     check,
+    check_limit,
     claim,
     dashboard,
     draw,
@@ -22,6 +23,7 @@ from sidecar.web import (
     events_preview,
     gate,
     grants,
+    held,
     history,
     keys,
     login,
@@ -51,19 +53,27 @@ MAX_OPS_BODY = 262_144
 
 
 def edge_app(
-    rooms: Rooms, metrics: Metrics, static: Path, *, event_streams: int = 0
+    rooms: Rooms,
+    metrics: Metrics,
+    static: Path,
+    *,
+    event_streams: int = 0,
+    limits: Limits | None = None,
 ) -> web.Application:
     app = web.Application(middlewares=[problems], client_max_size=MAX_BODY)
     app[keys.ROOMS] = rooms
+    app[keys.LIMITS] = limits or Limits()
     app[keys.METRICS] = metrics
     app[keys.PAGE] = Page(static)
     app[claim.CLAIM_PAGE] = claim.ClaimPage(static)
     app[events.STREAMS] = events.Streams(event_streams, metrics)
-    app.on_shutdown.append(events.close)
+    app[held.HELD] = held.Held()
+    app.on_shutdown.extend([events.close, held.close])
     app[draw.DRAW_PAGE] = draw.load_page(static)
     app.add_routes(
         [
             web.route("*", "/check", check.check),
+            web.route("*", "/check-limit", check_limit.check_limit),
             web.route("*", r"/gate/{room}{asked:(?:/.*)?}", gate.gate),
             web.get("/_waitroom/{room}/status", waiting.status),
             web.post("/_waitroom/{room}/join", waiting.join),
@@ -102,7 +112,8 @@ def ops_app(  # noqa: PLR0913 - one for each thing that it serves
         app[keys.HISTORY] = past
     app[keys.OPERATORS] = Operators(settings.secret_keys, settings.admin_token)
     app[keys.LIVE] = Live(rooms)
-    app.on_shutdown.append(dashboard.close)
+    app[held.HELD] = held.Held()
+    app.on_shutdown.extend([dashboard.close, held.close])
     app.add_routes(
         [
             web.get("/healthz", ops.healthz),
@@ -145,8 +156,8 @@ def ops_app(  # noqa: PLR0913 - one for each thing that it serves
             web.post("/v1/limits/{name}/acquire", service_limits.acquire),
             web.post("/v1/limits/{name}/release", service_limits.release),
             web.get("/v1/limits/{name}/values", service_limits.list_values),
-            web.put("/v1/limits/{name}/values/{key}", service_limits.set_value),
-            web.delete("/v1/limits/{name}/values/{key}", service_limits.delete_value),
+            web.put("/v1/limits/{name}/values/{key:.*}", service_limits.set_value),
+            web.delete("/v1/limits/{name}/values/{key:.*}", service_limits.delete_value),
         ]
     )
     return app

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from sidecar.base.clock import iso
 from sidecar.base.events import Phase
 from sidecar.base.model import Outcome, State
+from sidecar.core.door import is_resource
 
 if TYPE_CHECKING:
     from sidecar.base.events import Moments, RoomEvent
     from sidecar.base.model import Standing
     from sidecar.core.answer import Answer
-    from sidecar.core.rooms import Room
+    from sidecar.core.door import Door
 
 #: When to look again while nothing better is known, seconds.
 DEFAULT_REFRESH_S = 5.0
@@ -25,7 +26,7 @@ _MAX_SPREAD_MS = 30_000
 _SPREAD_AT_OPENING_MS = 2_000
 
 
-def document(room: Room, answer: Answer | None) -> dict[str, Any]:
+def document(room: Door, answer: Answer | None) -> dict[str, Any]:
     """The status document; `answer` None is somebody who has just left."""
     standing = answer.standing if answer else None
     moments = moments_of(room, answer)
@@ -57,6 +58,8 @@ def document(room: Room, answer: Answer | None) -> dict[str, Any]:
     }
     if answer and (answer.store_away or (standing and standing.recovery_stage == 2)):
         told["paused"] = True
+    if standing and standing.expires_ms and is_resource(room):
+        told["expires_at"] = iso(standing.expires_ms)
     return told
 
 
@@ -81,7 +84,7 @@ def event(moments: Moments) -> RoomEvent | None:
     return moments.event or moments.coming
 
 
-def shown_position(room: Room, standing: Standing | None) -> tuple[int | None, int | None]:
+def shown_position(room: Door, standing: Standing | None) -> tuple[int | None, int | None]:
     """The position from 1 on; or None, and the number that it is above (`rank_limit`), if that is
     the reason.
 
@@ -96,7 +99,7 @@ def shown_position(room: Room, standing: Standing | None) -> tuple[int | None, i
     return (None, limit) if limit is not None and position > limit else (position, None)
 
 
-def shown_state(room: Room, answer: Answer | None) -> State:
+def shown_state(room: Door, answer: Answer | None) -> State:
     """Whoever has no place in a closed room need not ask for one to be told that it is closed."""
     if answer is None:
         return State.NOT_QUEUED
@@ -107,7 +110,7 @@ def shown_state(room: Room, answer: Answer | None) -> State:
     return State.CLOSED if is_closed else answer.state
 
 
-def refresh_s(room: Room, answer: Answer | None) -> float:
+def refresh_s(room: Door, answer: Answer | None) -> float:
     """When to ask again, seconds."""
     standing = answer.standing if answer else None
     moments = moments_of(room, answer)
@@ -129,23 +132,23 @@ def until_begins_s(coming: RoomEvent | None, now_ms: int, *, draw: float) -> flo
     return round(min(max(1.0, seconds), CLOSED_REFRESH_S), 3)
 
 
-def moments_of(room: Room, answer: Answer | None) -> Moments:
+def moments_of(room: Door, answer: Answer | None) -> Moments:
     return room.settings.moments(_now_ms(room, answer))
 
 
-def _now_ms(room: Room, answer: Answer | None) -> int:
+def _now_ms(room: Door, answer: Answer | None) -> int:
     """When it was answered, by the store's clock."""
     return answer.standing.now_ms if answer and answer.standing else room.clock.now_ms()
 
 
-def _line(room: Room, standing: Standing | None) -> str | None:
+def _line(room: Door, standing: Standing | None) -> str | None:
     lines = room.settings.lines
     number = standing.line if standing else None
     # Lines may have been changed a second ago, and be known to the store only.
     return lines[number].name if number is not None and number < len(lines) else None
 
 
-def _waiting(room: Room, standing: Standing | None, line: str | None) -> int | None:
+def _waiting(room: Door, standing: Standing | None, line: str | None) -> int | None:
     """How many wait in the visitor's line, or in all."""
     if standing is None:
         return room.snapshot.waiting if room.snapshot else None

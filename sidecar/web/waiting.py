@@ -11,8 +11,9 @@ from urllib.parse import parse_qs
 from aiohttp import web
 
 from sidecar.base.model import State
+from sidecar.core.door import is_resource, label
 from sidecar.web import told
-from sidecar.web.asked import room_of
+from sidecar.web.asked import door_of
 from sidecar.web.check import (
     KEEP_BRIEFLY_S,
     count_answer,
@@ -27,7 +28,7 @@ from sidecar.web.problems import STORE_RETRY_S, problem
 
 if TYPE_CHECKING:
     from sidecar.core.answer import Answer
-    from sidecar.core.rooms import Room
+    from sidecar.core.door import Door
 
 _NO_STORE = {"Cache-Control": "no-store"}
 _JSON = {**_NO_STORE, "Content-Type": "application/json; charset=utf-8"}
@@ -48,13 +49,13 @@ async def join(request: web.Request) -> web.Response:
 
 async def leave(request: web.Request) -> web.Response:
     """Gives up the place or the session."""
-    room = room_of(request)
+    room = door_of(request)
     # Only nginx can say so: it passes no header of the visitor's on but those it names.
     by_site = request.headers.get("X-Waitroom-Release") == "site"
     why = "released" if by_site else "left"
     token = read_given(request.headers, room) or read_token(request.headers, room)
     await room.leave(token, why=why)
-    request.app[METRICS].count_request(room.name, "leave", State.NOT_QUEUED)
+    request.app[METRICS].count_request(label(room), "leave", State.NOT_QUEUED)
     if _wants_page(request):
         return render_page(request, room, None, await _form_next(request))
     return web.json_response(told.document(room, None), headers=_NO_STORE)
@@ -76,7 +77,7 @@ def safe_next(value: str) -> str:
 
 
 async def _answer(request: web.Request, door: str, *, may_join: bool) -> web.Response:
-    room = room_of(request)
+    room = door_of(request)
     answer = await _ask(request, room, door, may_join=may_join, asked=request.raw_path)
     if answer.store_away and answer.joined_ms is None:
         return problem(503, "The store does not answer", retry_after=STORE_RETRY_S)
@@ -94,13 +95,13 @@ async def _answer(request: web.Request, door: str, *, may_join: bool) -> web.Res
         document["client"] = request.headers.get("X-Real-IP")
     response = web.Response(body=json.dumps(document).encode(), headers=_JSON)
     _give_cookie(request, room, answer, response)
-    if _is_repeatable(request, answer):
+    if _is_repeatable(request, room, answer):
         response.headers["X-Accel-Expires"] = KEEP_BRIEFLY_S
     return response
 
 
 async def _ask(
-    request: web.Request, room: Room, door: str, *, may_join: bool, asked: str
+    request: web.Request, room: Door, door: str, *, may_join: bool, asked: str
 ) -> Answer:
     """`asked` is the address that may hold a grant: the page's, or the one it leads to."""
     headers, metrics = request.headers, request.app[METRICS]
@@ -113,17 +114,19 @@ async def _ask(
     return answer
 
 
-def _is_repeatable(request: web.Request, answer: Answer) -> bool:
+def _is_repeatable(request: web.Request, room: Door, answer: Answer) -> bool:
     """Whether nginx may answer the same question with the same words for a moment."""
     if request.method != "GET" or answer.token is not None or request.query_string:
         return False
     if answer.store_away or answer.uncounted:  # what an exempt one is told is not for others
         return False
+    if is_resource(room):
+        return False
     return answer.state is State.WAITING or "Cookie" not in request.headers
 
 
 async def _shown(request: web.Request, door: str, *, may_join: bool) -> web.Response:
-    room = room_of(request)
+    room = door_of(request)
     following = await _form_next(request) if request.method == "POST" else _query_next(request)
     asked = following if request.method == "POST" else request.raw_path
     answer = await _ask(request, room, door, may_join=may_join, asked=asked)
@@ -138,7 +141,7 @@ async def _shown(request: web.Request, door: str, *, may_join: bool) -> web.Resp
 
 def render_page(
     request: web.Request,
-    room: Room,
+    room: Door,
     answer: Answer | None,
     following: str,
     *,
@@ -187,7 +190,7 @@ def render_page(
     )
 
 
-def _give_cookie(request: web.Request, room: Room, answer: Answer, response: web.Response) -> None:
+def _give_cookie(request: web.Request, room: Door, answer: Answer, response: web.Response) -> None:
     if answer.token is not None:
         response.headers["Set-Cookie"] = set_cookie(request.headers, room, answer.token)
 

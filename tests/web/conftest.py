@@ -7,15 +7,22 @@ from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestClient
+from yarl import URL
 
 from sidecar.base.clock import StoreClock
+from sidecar.base.leases import LeaseSettings
+from sidecar.base.limits import LimitSettings
 from sidecar.base.metrics import Metrics
 from sidecar.base.rooms import RoomSettings
 from sidecar.base.settings import Settings
 from sidecar.base.tokens import Tokens
 from sidecar.core.draw import Draws
+from sidecar.core.leases import Leases, Template
+from sidecar.core.limits import Limit, Limits
 from sidecar.core.rooms import Room, Rooms
 from sidecar.store.connect import close, connect
+from sidecar.store.leases import LeaseStore
+from sidecar.store.limits import LimitStore
 from sidecar.store.rooms import RoomStore
 from sidecar.web.page import find_static
 from sidecar.web.routes import edge_app, ops_app
@@ -23,6 +30,7 @@ from tests.conftest import Time, new_room_name
 
 KEYS = ["k" * 32]
 ADMIN_TOKEN = "admin-token-for-tests"
+SERVICE_TOKEN = "service-token-for-tests"
 HTML = {"Accept": "text/html"}
 
 
@@ -88,6 +96,75 @@ async def replica(redis_socket, aiohttp_client, turn):
 
     yield make
     await close(redis)
+
+
+@dataclass
+class Service:
+    """The ops listener with one limit and one template of leases, of the same name."""
+
+    ops: TestClient
+    name: str
+    metrics: Metrics
+    turn: Time
+
+    async def ask(self, method: str, path: str, body: Any = None, **more: Any):
+        """What a program asks, below its limit or its template: {name} in the path."""
+        headers = {"Authorization": f"Bearer {SERVICE_TOKEN}"}
+        path = path.replace("{name}", self.name)
+        # As it stands: what is percent-encoded stays so.
+        url = URL(f"/v1{path}", encoded=True)
+        return await self.ops.request(method, url, json=body, headers=headers, **more)
+
+    async def told(self, method: str, path: str, body: Any = None, *, status: int = 200) -> Any:
+        """The document of an answer that must have that status."""
+        answer = await self.ask(method, path, body)
+        document = await answer.json(content_type=None)
+        assert answer.status == status, document
+        return document
+
+
+@pytest.fixture
+async def service(redis_socket, aiohttp_client, turn):
+    """Makes a replica; settings of its limit or its template. `store`: another than the real one.
+    Times are the store's, turned by the test; whoever is held waits in real time."""
+    stores = []
+
+    def now_us() -> int:
+        return turn() * 1000
+
+    async def make(
+        *,
+        limit: dict[str, Any] | None = None,
+        lease: dict[str, Any] | None = None,
+        store: str = f"unix://{redis_socket}",
+        **settings: Any,
+    ) -> Service:
+        redis = connect(store, timeout_s=5)
+        stores.append(redis)
+        name, metrics, clock = new_room_name(), Metrics(), TurnedClock(turn)
+        tokens = {"admin_token": ADMIN_TOKEN, "service_token": SERVICE_TOKEN, **settings}
+        of = {
+            "leases": {name: LeaseSettings(**lease)} if lease else {},
+            "limits": {name: LimitSettings(**limit)} if limit else {},
+        }
+        whole = Settings(secret_keys=KEYS, **tokens, **of)
+        limits = [
+            Limit(name, rule, LimitStore(redis, name, settings=rule, now_us=now_us), metrics)
+            for rule in whole.limits.values()
+        ]
+        leases = [
+            Template(
+                name, rules, LeaseStore(redis, name, settings=rules, clock=clock, now_ms=turn),
+                clock, metrics,
+            )
+            for rules in whole.leases.values()
+        ]  # fmt: skip
+        ops = ops_app(whole, Rooms([]), metrics, [], leases=Leases(leases), limits=Limits(limits))
+        return Service(await aiohttp_client(ops), name, metrics, turn)
+
+    yield make
+    for redis in stores:
+        await close(redis)
 
 
 def Jar():  # noqa: N802 - stands for a class

@@ -1,18 +1,20 @@
 -- @include "leases/parts/state"
 -- @include "shared/later"
 -- The resources that this script is about, as tables: the names of their keys, how many hold it
--- (`held`, those whose turn it is too) and wait for it (`waiting`), `ends` as it is kept (nil: new)
+-- (`held`, those whose turn it is too) and wait for it (`waiting`), `ends` as it is kept (nil: not)
 -- and `soonest`, the next moment that this script brought about.
 local resources = {}
-if named > 3 then
-  local ends = redis_call('ZMSCORE', ENDS, unpack(ARGV, 4, named))
-  for i = 1, named - 3 do
+if named > 4 then
+  local ends = redis_call('ZMSCORE', ENDS, unpack(ARGV, 5, named))
+  for i = 1, named - 4 do
     local key = 4 * i
-    resources[i] = {
-      name = ARGV[3 + i], ends = tonumber(ends[i] or nil), soonest = math.huge,
+    local r = {
+      name = ARGV[4 + i], ends = tonumber(ends[i] or nil), soonest = math.huge,
       holders = KEYS[key], facts = KEYS[key + 1], line = KEYS[key + 2], due = KEYS[key + 3],
       held = redis_call('ZCARD', KEYS[key]), waiting = redis_call('ZCARD', KEYS[key + 2]),
     }
+    r.is_new = r.held + r.waiting == 0
+    resources[i] = r
   end
 end
 
@@ -45,8 +47,8 @@ local function finish()
     if r.held + r.waiting == 0 then
       if r.ends then gone[#gone + 1] = r.name end
     else
-      if is_due(r) and r.ends then r.soonest = next_moment(r) end
-      if r.waiting > 0 and r.held < capacity then expect(r, math.max(now, recovers_until())) end
+      if is_due(r) and not r.is_new then r.soonest = next_moment(r) end
+      if r.waiting > 0 and r.held < capacity then expect(r, math.max(now, recovers_until)) end
       if not r.ends then put(RESOURCES, 0, r.name) end
       if not r.ends or is_due(r) or r.soonest < r.ends then put(ENDS, int(r.soonest), r.name) end
     end

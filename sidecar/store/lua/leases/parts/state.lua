@@ -2,9 +2,9 @@
 -- What the template remembers over all its resources; written by finish_state().
 --   born     when the first script ran in this store, ms
 --   last     the last fencing number or order, µs
---   recovery when the store was found to have been emptied, ms: its `born`
+--   recovers until when nothing is granted, because the store was emptied, ms
 --   ends, held_ms  how many leases ended (20 at most), how long one is held: what is older fades
-local NUMBERS = {'born', 'last', 'recovery', 'ends', 'held_ms'}
+local NUMBERS = {'born', 'last', 'recovers', 'ends', 'held_ms'}
 -- Before anything is changed: where the store refuses to be written (full, read-only), that
 -- is found out here.
 redis_call('HSETNX', STATE, 'born', int(now))
@@ -16,17 +16,19 @@ end
 -- A store is emptied if somebody knows the template from before it was made: whoever held a
 -- lease then may hold it still, so nothing is granted until every such term is over.
 state.born = math.min(state.born, now) -- a clock may jump back
-if (tonumber(ARGV[3]) or state.born) < state.born then state.recovery = state.born end
-if state.recovery then state.recovery = math.min(state.recovery, now) end
-
-local function recovers_until()
-  return (state.recovery or -math.huge) + term_ms
+if (tonumber(ARGV[3]) or state.born) < state.born then
+  state.recovers = state.born + term_ms
 end
+if state.recovers then state.recovers = math.min(state.recovers, now + term_ms) end
+local recovers_until = state.recovers or 0
+
 local function is_recovering()
-  return now < recovers_until()
+  return now < recovers_until
 end
 
--- Orders and fencing numbers are of one row, so that both only grow, whatever the clock does.
+-- Orders and fencing numbers are of one row, so that both only grow, whatever the clock does. The
+-- replica may know of one that was lost when another server became the store.
+if ARGV[4] ~= '' then state.last = math.max(state.last or 0, tonumber(ARGV[4])) end
 local function next_number()
   state.last = math.max(now_us, (state.last or 0) + 1)
   return state.last

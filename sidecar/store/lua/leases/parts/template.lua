@@ -4,7 +4,8 @@
 -- ARGV  1 now in ms, or '' for the store's own time (tests override it)
 --       2 the template's settings, JSON: store/leases.py
 --       3 since when the replica knows the template, ms, or ''
---       from 4 on, for each resource: its name
+--       4 the highest fencing number or order that the replica was told, or ''
+--       from 5 on, for each resource: its name
 local STATE, RESOURCES, ENDS = KEYS[1], KEYS[2], KEYS[3]
 
 local redis_call = redis.call
@@ -31,4 +32,4 @@ local capacity, term_ms = template.capacity, template.term_ms
 local claim_ms, timeout_ms = template.claim_ms, template.timeout_ms
 
 -- Where the names of the resources end; what one script takes beyond the common comes after.
-local named = 3 + (#KEYS - 3) / 4
+local named = 4 + (#KEYS - 3) / 4

@@ -1,0 +1,30 @@
+"""A client of the service API: leases and limits, for threads and for tasks.
+
+    room = Waitroom("http://127.0.0.1:8401", token="...")
+    room.acquire("pay", biz="refund", channel="wx", wait=True)
+    with room.lease("title", "A", wait=60) as lease:
+        store.write("A", data, fence=lease.fence)
+
+AsyncWaitroom is the same with `await` and `async with`.
+"""
+
+from sidecar.base.errors import ConfigError, WaitroomError
+from sidecar.client.aio import AsyncLease, AsyncWaitroom
+from sidecar.client.answers import Permit
+from sidecar.client.errors import AwayError, LeaseLost, Queued, Refused, RejectedError
+from sidecar.client.sync import Lease, Waitroom
+
+__all__ = [
+    "AsyncLease",
+    "AsyncWaitroom",
+    "AwayError",
+    "ConfigError",
+    "Lease",
+    "LeaseLost",
+    "Permit",
+    "Queued",
+    "Refused",
+    "RejectedError",
+    "Waitroom",
+    "WaitroomError",
+]

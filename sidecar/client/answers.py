@@ -1,0 +1,81 @@
+"""What a replica said, as a caller reads it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """What a limit says of one call."""
+
+    #: The limit's name.
+    rule: str
+    key: str
+    allowed: bool
+    #: granted, paced, refused, unlimited; admitted_alone where the store did not answer.
+    outcome: str
+    #: Until the call may go; seconds, by the time that the answer came.
+    wait_seconds: float
+    #: The same, by the store's clock; None where it was not asked.
+    at: datetime | None
+    #: None: unlimited, or nobody knows.
+    limit: int | None
+    remaining: int | None
+    #: When all of the limit is free again, if nobody calls meanwhile; for a concurrency limit, when
+    #: the permit ends that was given last.
+    reset_seconds: float | None
+    #: Names it, to give it back; empty where there is nothing to give back.
+    permit: str
+
+    @classmethod
+    def read(cls, rule: str, document: dict[str, Any]) -> Permit:
+        at = document["at"]
+        return cls(
+            rule,
+            document["key"],
+            document["allowed"],
+            document["outcome"],
+            document["wait_seconds"] or 0.0,
+            None if at is None else datetime.fromisoformat(at),
+            document["limit"],
+            document["remaining"],
+            document["reset_seconds"],
+            document["permit"] or "",
+        )
+
+
+class Held:
+    """A lease, while it is held. `fence` goes with everything that is written under it: the store
+    that is written to refuses a smaller number than the largest it has seen."""
+
+    def __init__(self, template: str, resource: str, holder: str) -> None:
+        self.template = template
+        self.resource = resource
+        self.holder = holder
+        self.fence = 0
+        #: By the store's clock.
+        self.granted_at = self.expires_at = datetime.min  # noqa: DTZ901 - until it is granted
+        self._ends = 0.0
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self} fence={self.fence}>"
+
+    def __str__(self) -> str:
+        return f"{self.template}/{self.resource}"
+
+    @property
+    def left_seconds(self) -> float:
+        """Until it ends, by this machine's monotonic clock; 0 when it is over. Late by no more than
+        the two clocks drift apart in a term."""
+        return max(0.0, self._ends - time.monotonic())
+
+    def granted(self, document: dict[str, Any], asked_at: float) -> None:
+        """Notes what the replica said; `asked_at` is time.monotonic() before it was asked."""
+        self.fence = document["fence"]
+        self.granted_at = datetime.fromisoformat(document["granted_at"])
+        self.expires_at = datetime.fromisoformat(document["expires_at"])
+        self._ends = asked_at + document["expires_in_seconds"]

@@ -1,0 +1,67 @@
+"""What proxies and browsers ask at: a room, or a resource that is leased. Both are a Door."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from sidecar.base.leases import SEPARATOR
+from sidecar.core.bearer import NOBODY, Bearer
+
+if TYPE_CHECKING:
+    from sidecar.base.clock import StoreClock
+    from sidecar.base.grants import Grants
+    from sidecar.base.model import Token
+    from sidecar.base.rooms import RoomSettings
+    from sidecar.base.tokens import Tokens
+    from sidecar.core.answer import Answer
+    from sidecar.store.replies import Snapshot
+
+#: A ticket that was signed longer ago is signed anew at a heartbeat.
+RESIGN_MS = 3_600_000
+
+
+class Door(Protocol):
+    """What the edge doors know of a room; a resource has all of it too."""
+
+    @property
+    def name(self) -> str:
+        """A room's own, such as shop; a resource's with its template's: seat~17."""
+
+    @property
+    def settings(self) -> RoomSettings: ...
+    @property
+    def tokens(self) -> Tokens: ...
+    @property
+    def clock(self) -> StoreClock: ...
+    @property
+    def grants(self) -> Grants: ...
+    @property
+    def snapshot(self) -> Snapshot | None: ...
+
+    @property
+    def asks_who(self) -> bool:
+        """Whether it matters who brings a cookie."""
+
+    async def check(
+        self,
+        token: Token | None,
+        *,
+        may_join: bool,
+        is_asked: bool = False,
+        bearer: Bearer = NOBODY,
+    ) -> Answer:
+        """The verdict about one request. `may_join`: whether a newcomer takes a place; `is_asked`:
+        the waiting page asks, and not a proxy about some other request."""
+
+    async def leave(self, token: Token | None, *, why: str = "left") -> None:
+        """Gives up whatever the token's bearer has. Raises StoreError."""
+
+
+def is_resource(door: Door) -> bool:
+    """A lease ends to the millisecond, so nothing that is said of one may be kept."""
+    return SEPARATOR in door.name
+
+
+def label(door: Door) -> str:
+    """As metrics name it: a template has any number of resources."""
+    return door.name.partition(SEPARATOR)[0]

@@ -1,0 +1,242 @@
+"""One rate limit's state in the store: runs the scripts of lua/limits, reads their replies."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from sidecar.base.errors import StoreAwayError, StoreError
+from sidecar.base.limits import MAX_COST, UNLIMITED, Ask, Decision, LimitSettings, Outcome
+from sidecar.store import keys
+from sidecar.store.batch import Batcher
+from sidecar.store.breaker import Breaker
+from sidecar.store.rooms import Observer
+from sidecar.store.scripts import source
+from sidecar.store.translated import text, translated
+
+if TYPE_CHECKING:
+    from sidecar.store.connect import Store
+
+#: Calls in one script call. More would hold Redis too long for the others.
+BATCH_LIMIT = 128
+#: What they cost together at most, where each unit of cost is a member of a set.
+UNITS_LIMIT = 1_000
+#: Between two tries of a store that is away, seconds.
+PROBE_INTERVAL_S = 1.0
+
+_LISTED = {"sliding_window", "concurrency"}
+#: An id that begins with ~ was made here.
+_PERMIT = re.compile(r"([1-9][0-9]{0,3})~(~?[A-Za-z0-9._:@+-]{1,64})\Z")
+
+
+class LimitStore:
+    """The scripts of one rule.
+
+    `now_us` overrides the store's time (tests). Every method raises StoreError when the store does
+    not answer. Asks are taken as they are: their keys, costs and ids were checked.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        redis: Store,
+        name: str,
+        *,
+        settings: LimitSettings,
+        observer: Observer | None = None,
+        now_us: Callable[[], int] | None = None,
+        timeout_s: float = 1.0,
+    ) -> None:
+        self._redis = redis
+        self._name = name
+        self._settings = settings
+        self._observer = observer or Observer()
+        self._now_us = now_us
+        self._timeout_s = timeout_s
+        self._breaker = Breaker()
+        self._tried_at = 0.0
+        self._script = redis.register_script(source(f"limits/{settings.algorithm}"))
+        self._release_script = redis.register_script(source("limits/release"))
+        self._values_key = keys.limit_values_key(name)
+        self._is_paced = settings.on_exceed == "pace"
+        self._makes_ids = self._is_paced or settings.algorithm == "concurrency"
+        self._made = (f"~{secrets.token_hex(6)}.{number:x}" for number in count())
+        length_s = settings.lease if settings.window is None else settings.window
+        self._args = [
+            _us(length_s),
+            settings.burst or "",
+            _us(settings.max_wait) if self._is_paced else 0,
+            _us(settings.idempotency_window),
+        ]
+        self._acquire = Batcher(self._acquire_batch, limit=BATCH_LIMIT)
+        self._release = Batcher(self._release_batch, limit=BATCH_LIMIT)
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the store has stopped answering. One call in PROBE_INTERVAL_S is let through to
+        see whether it is back; the others raise StoreAwayError at once."""
+        return self._breaker.is_open
+
+    async def acquire(self, ask: Ask) -> Decision:
+        """Counts a call that may go, now or at its moment; GRANTED, PACED, REFUSED or UNLIMITED."""
+        self._stop_if_away("acquire")
+        return await self._acquire.submit(ask)
+
+    async def acquire_all(self, asks: Sequence[Ask]) -> list[Decision]:
+        """The same for many, in their order. When it raises, some may have been counted."""
+        decisions: list[Decision] = []
+        for start in range(0, len(asks), BATCH_LIMIT):
+            decisions += await self._acquire_batch(asks[start : start + BATCH_LIMIT])
+        return decisions
+
+    async def look(self, key: str) -> Decision:
+        """GRANTED where a call of cost 1 could go now, else REFUSED; nothing changes."""
+        [decision] = await self._ask([Ask(key)], looks=True)
+        return decision
+
+    async def release(self, key: str, permit: str) -> bool:
+        """Gives back a permit of concurrency, or a moment that is still to come, to whoever asks
+        next. Whether there was anything to give back."""
+        match = _PERMIT.match(permit)
+        if match is None or int(match[1]) > MAX_COST:
+            return False
+        self._stop_if_away("release")
+        return await self._release.submit((key, permit, int(match[1]), match[2][0] == "~"))
+
+    async def values(self) -> dict[str, int]:
+        """The limits of single keys that were set at run time."""
+        found = await self._run("values", self._redis.hgetall, self._values_key)
+        return {text(key): int(limit) for key, limit in found.items()}
+
+    async def set_value(self, key: str, limit: int | None) -> None:
+        """From the next call on; None goes back to the file's. A promise that was made is kept."""
+        if limit is None:
+            await self._run("set_value", self._redis.hdel, self._values_key, key)
+        else:
+            await self._run("set_value", self._redis.hset, self._values_key, key, limit)
+
+    async def _acquire_batch(self, asks: Sequence[Ask]) -> list[Decision]:
+        began = time.perf_counter()
+        decisions: list[Decision] = []
+        for part in self._parts(asks):
+            decisions += await self._ask(part)
+        self._observer.batch(self._name, "acquire", len(asks), time.perf_counter() - began)
+        return decisions
+
+    def _parts(self, asks: Sequence[Ask]) -> Iterator[Sequence[Ask]]:
+        """As much as one script call should do."""
+        if self._settings.algorithm in _LISTED:
+            start = units = 0
+            for end, ask in enumerate(asks):
+                units += ask.cost
+                if units > UNITS_LIMIT and end > start:
+                    yield asks[start:end]
+                    start, units = end, ask.cost
+            asks = asks[start:]
+        yield asks
+
+    async def _ask(self, asks: Sequence[Ask], *, looks: bool = False) -> list[Decision]:
+        ids = [ask.id for ask in asks]
+        if self._makes_ids and not looks:
+            ids = [given or next(self._made) for given in ids]
+        has_ids = any(ids)
+        by_key: dict[str, list[int]] = {}
+        for n, ask in enumerate(asks):
+            by_key.setdefault(ask.key, []).append(n)
+        calls: list[Any] = []
+        for key, places in by_key.items():
+            calls += (self._file_limit(key), len(places))
+            for n in places:
+                calls.append(asks[n].cost)
+                if has_ids:
+                    calls.append(ids[n])
+        length, burst, max_wait, remembered = self._args
+        args = [length, burst, 0 if looks else max_wait, remembered, "look" if looks else ""]
+        reply = await self._run(
+            "look" if looks else "acquire",
+            self._script,
+            [self._values_key, *self._keys(by_key, has_ids)],
+            [self._now(), *args, 1 + has_ids, len(by_key), *by_key, *calls],
+        )
+        return self._read(reply, asks, ids, by_key)
+
+    def _read(
+        self, reply: list[int], asks: Sequence[Ask], ids: list[str], by_key: dict[str, list[int]]
+    ) -> list[Decision]:
+        """The decisions in the order of the asks; the reply is in that of the keys."""
+        numbers = iter(reply)
+        now = next(numbers)
+        decisions: dict[int, Decision] = {}
+        for places in by_key.values():
+            limit = next(numbers)
+            for n in places:
+                at, left, reset = next(numbers), next(numbers), next(numbers)
+                if limit == UNLIMITED:
+                    decisions[n] = Decision(Outcome.UNLIMITED, now, now, reset_us=now)
+                elif left < 0:
+                    decisions[n] = Decision(Outcome.REFUSED, now, at, limit, 0, reset)
+                else:
+                    outcome = Outcome.PACED if at > now else Outcome.GRANTED
+                    permit = f"{asks[n].cost}~{ids[n]}" if self._names(ids[n], outcome) else ""
+                    decisions[n] = Decision(outcome, now, at, limit, left, reset, permit)
+        return [decisions[n] for n in range(len(asks))]
+
+    def _names(self, id_: str, outcome: Outcome) -> bool:
+        """Whether there is a permit: a call that goes now by an id made here has nothing to give
+        back, but for concurrency."""
+        if id_.startswith("~"):
+            return outcome is Outcome.PACED or not self._is_paced
+        return id_ != ""
+
+    def _file_limit(self, key: str) -> int:
+        limit = self._settings.values.get(key, self._settings.limit)
+        return UNLIMITED if limit is None else limit
+
+    def _keys(self, by_key: dict[str, list[int]], has_ids: bool) -> list[str]:
+        """What the calls need of each key."""
+        names: list[str] = [self._settings.algorithm]
+        if self._is_paced:
+            names += ["permits", "free", "booked"]
+        elif has_ids and self._settings.algorithm != "concurrency":
+            names.append("permits")
+        return [keys.limit_key(self._name, key, name) for key in by_key for name in names]
+
+    async def _release_batch(self, items: Sequence[tuple[str, str, int, bool]]) -> list[bool]:
+        holds = self._settings.algorithm == "concurrency"
+        names: list[str] = []
+        args: list[Any] = [self._now()]
+        for key, permit, cost, is_made in items:
+            kept_in = "booked" if is_made else "permits"
+            both = ("concurrency", "concurrency") if holds else (kept_in, "free")
+            names += [keys.limit_key(self._name, key, name) for name in both]
+            args += (permit, cost if holds else 0)
+        reply = await self._run("release", self._release_script, names, args)
+        return [given_back == 1 for given_back in reply]
+
+    def _now(self) -> int | str:
+        return "" if self._now_us is None else self._now_us()
+
+    def _stop_if_away(self, verb: str) -> None:
+        """Before waiting behind a probe that may take long."""
+        if self.is_away and time.monotonic() < self._tried_at + PROBE_INTERVAL_S:
+            raise StoreAwayError(f"{verb}: the store is away")
+
+    async def _run(self, verb: str, call: Callable[..., Any], *args: Any) -> Any:
+        self._stop_if_away(verb)
+        self._tried_at = time.monotonic()
+        try:
+            async with translated(verb, self._timeout_s):
+                reply = await call(*args)
+        except StoreError:
+            self._observer.error(self._name, verb)
+            self._breaker.failed()
+            raise
+        self._breaker.succeeded()
+        return reply
+
+
+def _us(seconds: float) -> int:
+    return round(seconds * 1_000_000)

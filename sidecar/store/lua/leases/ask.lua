@@ -1,0 +1,76 @@
+-- Who asks for a resource gets it, or a place in line; who waits shows by asking that they are
+-- still there, and takes it when it is their turn. Asking twice equals once.
+-- ARGV    after the names: until when somebody waits for the reply (ms, or ''): a store that was
+--         frozen must not give anything to those who asked before; then for each who asks: number
+--         of the resource, holder, '1' where a newcomer may join, order of a place that the store
+--         may have lost or '', random number in [0, 1)
+-- RETURNS {now, born, whether it recovers, a row as in parts/people for each}
+-- @include "leases/parts/place"
+local deadline = tonumber(ARGV[named + 1]) or math.huge
+local items = read_items(named + 2, 5)
+
+-- First everybody is noted as present, so that the call passes over none of them.
+local function note_present(r)
+  if r.waiting == 0 then return end
+  for i, due in ipairs(redis_call('ZMSCORE', r.due, unpack(r.names))) do
+    if due and tonumber(due) + claim_ms < now then
+      redis_call('ZADD', r.due, int(now), r.names[i])
+    end
+  end
+end
+
+local function grant(r, p)
+  hold(r, p, next_number(), now, now + term_ms)
+  return holds(GRANTED, p)
+end
+
+-- Whose turn it is takes it before the others are told when to come back.
+local function claim(r)
+  for _, name in ipairs(r.names) do
+    local p = r.people[name]
+    if p.ends and not p.fence then grant(r, p) end
+  end
+end
+
+local function newcomer(r, p, may_join, order, jitter)
+  local is_back = is_believed(order)
+  if now > deadline or not (may_join or is_back) then return refused(GONE) end
+  if r.waiting == 0 and r.held < capacity and not is_recovering() then return grant(r, p) end
+  if not is_back and template.max_waiting and r.waiting >= template.max_waiting then
+    return refused(FULL, r.waiting, select(2, outlook(r, r.waiting, jitter)))
+  end
+  local ahead = r.waiting
+  r.waiting, p.order = r.waiting + 1, is_back and order or next_number()
+  put(r.line, int(p.order), p.holder)
+  if is_back then
+    state.last = math.max(state.last or 0, order)
+    flush()
+    ahead = redis_call('ZRANK', r.line, p.holder)
+  end
+  return wait_here(r, p, ahead, jitter)
+end
+
+local function answer(r, p, may_join, order, jitter)
+  if p.fence then return holds(GRANTED, p) end
+  if not p.order then
+    return newcomer(r, p, may_join == '1', tonumber(order), tonumber(jitter))
+  end
+  local ahead = redis_call('ZRANK', r.line, p.holder)
+  if not ahead then -- since earlier in this batch
+    flush()
+    ahead = redis_call('ZRANK', r.line, p.holder)
+  end
+  return wait_here(r, p, ahead, tonumber(jitter))
+end
+
+for _, r in ipairs(resources) do
+  note_present(r)
+  settle(r)
+  look_up(r)
+  claim(r)
+end
+local replies = {}
+for i, item in ipairs(items) do
+  replies[i] = answer(unpack(item))
+end
+return headed(replies)

@@ -1,0 +1,34 @@
+-- Gives up leases, turns and places in line. Doing it twice equals once.
+-- ARGV    after the names, for each: number of the resource, holder, fencing number of the lease
+--         or '' for whatever they have
+-- RETURNS {now, born, whether it recovers, a row as in parts/people for each: GRANTED where
+--         something was given up}
+-- @include "leases/parts/people"
+local items = read_items(named + 1, 3)
+
+local function answer(r, p, fence)
+  if fence ~= '' then
+    if not p.fence then return refused(GONE) end
+    if p.fence ~= tonumber(fence) then return refused(STALE) end
+  end
+  if p.ends then
+    end_hold(r, p)
+  elseif p.order then
+    leave_line(r, p)
+  else
+    return refused(GONE)
+  end
+  return refused(GRANTED)
+end
+
+for _, r in ipairs(resources) do
+  look_up(r)
+end
+local replies = {}
+for i, item in ipairs(items) do
+  replies[i] = answer(unpack(item))
+end
+for _, r in ipairs(resources) do
+  settle(r)
+end
+return headed(replies)

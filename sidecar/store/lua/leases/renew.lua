@@ -1,0 +1,44 @@
+-- Makes the terms of leases begin anew, and gives those back that the store lost.
+-- ARGV    after the names, for each: number of the resource, holder, fencing number
+-- RETURNS {now, born, whether it recovers, a row as in parts/people for each}
+-- @include "leases/parts/people"
+local items = read_items(named + 1, 3)
+
+-- When a lease that began then ends if it is renewed now.
+local function renewed(started)
+  if not template.renewable then return started + term_ms end
+  return math.min(now + term_ms, started + (template.max_term_ms or math.huge))
+end
+
+-- A lease of the store that was emptied, if there is room.
+local function restore(r, p, fence)
+  local started = math.floor(fence / 1000)
+  local ends = renewed(started)
+  if ends <= now or (r.held >= capacity and not p.ends) then return refused(STALE) end
+  if p.order then leave_line(r, p) end
+  hold(r, p, fence, started, ends)
+  state.last = math.max(state.last or 0, fence)
+  return holds(GRANTED, p)
+end
+
+local function answer(r, p, fence)
+  fence = tonumber(fence)
+  local is_lost = is_recovering() and is_of_before(fence)
+  if not p.fence and is_lost then return restore(r, p, fence) end
+  if p.fence ~= fence then return refused(STALE) end
+  if not template.renewable then return holds(is_lost and GRANTED or NOT_RENEWED, p) end
+  local most = p.started + (template.max_term_ms or math.huge)
+  if p.ends >= most then return holds(NOT_RENEWED, p) end
+  hold(r, p, fence, p.started, math.max(p.ends, renewed(p.started)))
+  return holds(GRANTED, p)
+end
+
+for _, r in ipairs(resources) do
+  settle(r)
+  look_up(r)
+end
+local replies = {}
+for i, item in ipairs(items) do
+  replies[i] = answer(unpack(item))
+end
+return headed(replies)

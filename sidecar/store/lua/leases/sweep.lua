@@ -1,0 +1,12 @@
+-- What is due at resources at which nobody asks: leases and turns that ended, people who fell
+-- silent. Resources that everybody left keep no key.
+-- RETURNS {now, born, whether it recovers, at how many there is more to do}
+-- @include "leases/parts/settle"
+for _, r in ipairs(resources) do
+  settle(r)
+end
+local reply = headed(0)
+for _, r in ipairs(resources) do
+  if r.held + r.waiting > 0 and r.soonest <= now then reply[4] = reply[4] + 1 end
+end
+return reply

@@ -1,0 +1,13 @@
+-- @include "limits/parts/pair"
+-- A bucket that holds `size` and is emptied at limit / window. What is in it is counted in
+-- 1 / window, so that all numbers are whole.
+local function fill(cost, limit, base, size, most)
+  if limit == 0 or cost > size then return nil end
+  local filled = math.floor(used * LENGTH + 0.5) - (base - last) * limit
+  filled = math.max(0, math.min(filled, most * LENGTH))
+  local over = filled + (cost - size) * LENGTH
+  local wait = over > 0 and math.ceil(over / limit) or 0
+  filled = math.max(0, filled - wait * limit) + cost * LENGTH
+  local at = base + wait
+  return at, filled / LENGTH, size, at + math.ceil(filled / limit)
+end

@@ -1,0 +1,38 @@
+-- What every script of a limit starts with. All times are in µs, but for what PEXPIRE takes.
+-- KEYS  names and types: store/keys.py
+-- ARGV  1 now, or '' for the store's own time (tests override it)
+-- Where the store is full or read-only, the first write of a script fails, and nothing was changed;
+-- those that follow never do.
+local redis_call = redis.call
+-- How long a key stays when it has said all, ms: a clock may go back a little.
+local STAYS_MS = 9000
+
+-- tostring() would round a number of more than 14 digits. In a batch many are the same.
+local texts = {}
+local function int(number)
+  local text = texts[number]
+  if not text then
+    text = string.format('%.0f', number)
+    texts[number] = text
+  end
+  return text
+end
+
+local now
+if ARGV[1] == '' then
+  local time = redis_call('TIME')
+  now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+else
+  now = tonumber(ARGV[1])
+end
+
+-- Until `ends`, ms from now, in quarters of a second.
+local function life_ms(ends)
+  return math.ceil(math.max(0, ends - now) / 250000) * 250 + STAYS_MS
+end
+
+-- Nothing in this key is needed after `ends`, but perhaps something else that is in it already.
+local function keep(key, ends)
+  local ms = life_ms(ends)
+  if tonumber(redis_call('PTTL', key)) < ms then redis_call('PEXPIRE', key, int(ms)) end
+end

@@ -1,0 +1,24 @@
+-- Gives permits back: units at once, a moment only if it is in the future; the next call of the
+-- same cost takes it.
+-- KEYS    for each permit: the set that it is in, and the one for its moment (units: the same)
+-- ARGV    from 2 on, for each: the permit, and how many units it has (0: it has a moment)
+-- RETURNS for each whether it was given back, 1 or 0
+-- @include "limits/parts/head"
+local replies = {}
+for n = 1, #KEYS / 2 do
+  local key, free, permit = KEYS[2 * n - 1], KEYS[2 * n], ARGV[2 * n]
+  local units = tonumber(ARGV[2 * n + 1])
+  local score = redis_call('ZSCORE', key, units > 0 and permit .. '~1' or permit)
+  local is_open = score and tonumber(score) > now
+  if is_open and units > 0 then
+    for unit = 1, units do redis_call('ZREM', key, permit .. '~' .. unit) end
+  elseif is_open then
+    redis_call('ZREM', key, permit)
+    redis_call('ZREMRANGEBYSCORE', free, '-inf', '(' .. int(now))
+    local member = permit -- the same may have given back another moment, that nobody took yet
+    while redis_call('ZADD', free, 'NX', score, member) == 0 do member = member .. '~' end
+    keep(free, tonumber(score))
+  end
+  replies[n] = is_open and 1 or 0
+end
+return replies

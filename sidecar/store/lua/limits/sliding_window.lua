@@ -1,0 +1,37 @@
+-- Any stretch of the window's length has `limit` at most: each unit is listed by its moment, under
+-- a number that grows.
+-- @include "limits/parts/batch"
+-- @include "limits/parts/units"
+local FIRST = 100000000000000 -- as long as all that follow: equal moments are sorted by their text
+-- Between two looks at what is over: a part of the window, and of what a key stays after it.
+local STEP = math.min(1000000, LENGTH / 4)
+local is_due
+
+local function load()
+  load_top()
+  is_due = false
+  return top_score
+end
+
+local function find(cost, limit, base)
+  return find_units(cost, limit, base, LENGTH)
+end
+
+local function take(at, after, cost)
+  is_due = is_due or math.floor(at / STEP) > math.floor(top_score / STEP)
+  top = top or FIRST
+  for n = 1, cost do add_unit(int(at), int(top + n)) end
+  top, top_score = top + cost, at
+  taken, taken_from = after, at - LENGTH
+end
+
+local function save(ends)
+  flush()
+  if is_due then
+    redis_call('ZREMRANGEBYSCORE', state, '-inf', int(now - LENGTH))
+    redis_call('PEXPIRE', state, int(life_ms(ends)))
+  end
+end
+
+-- @include "limits/parts/calls"
+return answers()

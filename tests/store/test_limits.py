@@ -1,0 +1,528 @@
+"""What every algorithm of a rate limit keeps, on both kinds of store, with time that is turned."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from itertools import pairwise
+
+import pytest
+
+from sidecar.base.errors import StoreAwayError, StoreError
+from sidecar.base.limits import UNLIMITED, Ask, LimitSettings, Outcome
+from sidecar.store.breaker import TRIES
+from sidecar.store.connect import close, connect
+from sidecar.store.limits import BATCH_LIMIT, UNITS_LIMIT, LimitStore
+from tests.conftest import new_room_name
+from tests.processes import free_port
+
+WINDOWS = ["fixed_window", "sliding_window", "token_bucket", "leaky_bucket"]
+ALL = [*WINDOWS, "concurrency"]
+#: Those that let several go at one moment.
+BURSTS = ["fixed_window", "sliding_window", "token_bucket", "concurrency"]
+GRANTED, REFUSED = Outcome.GRANTED, Outcome.REFUSED
+S = 1_000_000
+#: The second begins, and so does every window of up to a minute.
+BEGIN = 1_800_000_000 * S
+
+
+class Clock:
+    """The store's time, µs."""
+
+    def __init__(self) -> None:
+        self.now = BEGIN
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def make(redis, clock):
+    """Makes the store of a new rule; settings by name. A window, or a lease, is a minute."""
+
+    def make(algorithm, *, name=None, client=None, **settings) -> LimitStore:
+        length = "lease" if algorithm == "concurrency" else "window"
+        rule = LimitSettings(algorithm=algorithm, **{length: 60, **settings})
+        name = name or new_room_name()
+        return LimitStore(client or redis, name, settings=rule, now_us=clock, timeout_s=5)
+
+    return make
+
+
+@pytest.fixture
+async def replicas(make, redis, store_url):
+    """Makes four stores of one rule: each with connections of its own, where there are any."""
+    memory = store_url == "memory://"
+    clients = [redis if memory else connect(store_url, timeout_s=5) for _ in range(4)]
+    yield lambda *args, **settings: [
+        make(*args, name=name, client=client, **settings)
+        for name in [new_room_name()]
+        for client in clients
+    ]
+    if not memory:
+        for client in clients:
+            await close(client)
+
+
+async def keys_of(store):
+    """The rule's keys, and how long each is kept, ms."""
+    pattern = f"waitroom:{{limit:{store._name}}}:*"
+    names = [name async for name in store._redis.scan_iter(pattern, count=1000)]
+    return {name.decode().partition("}:")[2]: await store._redis.pttl(name) for name in names}
+
+
+async def granted(store, number, **ask):
+    """How many of so many calls may go now."""
+    decisions = await store.acquire_all([Ask(**ask)] * number)
+    return sum(decision.outcome is GRANTED for decision in decisions)
+
+
+# The number ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_of_100_racers_over_4_replicas_exactly_so_many_go(replicas, algorithm):
+    """Whichever replica they ask."""
+    stores = replicas(algorithm, limit=17)
+    racers = [stores[n % 4].acquire(Ask("refund")) for n in range(100)]
+    outcomes = [decision.outcome for decision in await asyncio.gather(*racers)]
+    permits = 17 if algorithm in BURSTS else 1
+    assert outcomes.count(GRANTED) == permits
+    assert outcomes.count(REFUSED) == 100 - permits
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_racers_with_the_same_id_are_one_call(replicas, algorithm):
+    """Ten calls, each made ten times over: those that go, go all ten times."""
+    stores = replicas(algorithm, limit=4)
+    asks = [Ask("refund", id=f"call-{n % 10}") for n in range(100)]
+    racers = [stores[n % 4].acquire(ask) for n, ask in enumerate(asks)]
+    decisions = await asyncio.gather(*racers)
+    went = {ask.id for ask, one in zip(asks, decisions, strict=True) if one.is_allowed}
+    assert len(went) == (4 if algorithm in BURSTS else 1)
+    for ask, one in zip(asks, decisions, strict=True):
+        assert one.permit == (f"1~{ask.id}" if ask.id in went else "")
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_each_key_has_its_own(make, algorithm):
+    """In one batch too; and the decisions come in the order of the asks."""
+    store = make(algorithm, limit=1)
+    decisions = await store.acquire_all([Ask(key) for key in "abacba"])
+    assert [one.outcome is GRANTED for one in decisions] == [True, True, False, True, False, False]
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_many_are_decided_in_parts(make, algorithm):
+    """None is lost where a script call ends, and none counted twice."""
+    store = make(algorithm, limit=UNITS_LIMIT)
+    asks = [Ask(f"key{n % 7}", cost=1 + n % 3) for n in range(2 * BATCH_LIMIT + 1)]
+    decisions = await store.acquire_all([*asks, Ask("big", cost=700), Ask("big", cost=400)])
+    permits = {ask.key: 0 for ask in asks}
+    for ask, one in zip(asks, decisions, strict=False):
+        permits[ask.key] += ask.cost * (one.outcome is GRANTED)
+    asked = {key: sum(ask.cost for ask in asks if ask.key == key) for key in permits}
+    first = {key: next(ask.cost for ask in asks if ask.key == key) for key in permits}
+    assert permits == (asked if algorithm in BURSTS else first)
+    assert [one.outcome for one in decisions[-2:]] == [GRANTED, REFUSED]
+
+
+@pytest.mark.parametrize("algorithm", BURSTS)
+async def test_a_call_takes_what_it_costs(make, algorithm):
+    """And is told what is left. What is too little for one may do for the next."""
+    store = make(algorithm, limit=10)
+    decisions = await store.acquire_all([Ask(cost=cost) for cost in (4, 5, 2, 1, 1)])
+    assert [one.outcome is GRANTED for one in decisions] == [True, True, False, True, False]
+    assert [one.remaining for one in decisions] == [6, 1, 0, 0, 0]
+    assert all(one.limit == 10 and one.reset_us > BEGIN for one in decisions)
+
+
+async def test_a_leaky_bucket_spaces_by_the_cost(make, clock):
+    """A call of 3 is followed by the next after three times the spacing."""
+    store = make("leaky_bucket", window=1, limit=10)
+    assert (await store.acquire(Ask(cost=30))).outcome is GRANTED
+    refused = await store.acquire(Ask())
+    assert (refused.outcome, refused.at_us) == (REFUSED, BEGIN + 3 * S)
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_what_can_never_go_has_no_moment(make, algorithm):
+    """A limit of 0, and a cost above the limit; a leaky bucket bears any cost."""
+    store = make(algorithm, limit=3, values={"closed": 0})
+    for ask in (Ask("closed"), Ask("open", cost=4)):
+        refused = await store.acquire(ask)
+        if ask.key == "closed" or algorithm != "leaky_bucket":
+            assert (refused.outcome, refused.at_us, refused.remaining) == (REFUSED, 0, 0)
+    assert (await store.look("closed")).at_us == 0
+
+
+async def test_a_burst_is_what_a_token_bucket_holds(make, clock):
+    """However low the limit; and it fills no further."""
+    store = make("token_bucket", window=1, limit=2, burst=5)
+    assert (await store.acquire(Ask(cost=6))).at_us == 0
+    assert await granted(store, 9) == 5
+    clock.now += 3600 * S
+    assert await granted(store, 9) == 5
+
+
+# The moment ------------------------------------------------------------------------------------
+
+
+async def test_at_its_edge_a_fixed_window_begins_anew(make, clock):
+    """Edges are those of the clock, whenever the first call came."""
+    store = make("fixed_window", window=1, limit=2)
+    clock.now += S - 1
+    assert await granted(store, 3) == 2
+    clock.now += 1
+    assert await granted(store, 3) == 2
+    clock.now += 5 * S - 1
+    assert await granted(store, 3) == 2
+
+
+async def test_a_sliding_window_has_room_when_an_entry_is_a_window_old(make, clock):
+    """Not a microsecond before."""
+    store = make("sliding_window", window=1, limit=2)
+    for step, expected in ((0, 1), (300_000, 1), (699_999, 0), (1, 1), (299_999, 0), (1, 1)):
+        clock.now += step
+        number = (await store.acquire(Ask())).outcome is GRANTED
+        assert number == expected, clock.now - BEGIN
+
+
+@pytest.mark.parametrize("algorithm", ["token_bucket", "leaky_bucket"])
+async def test_a_bucket_fills_by_fractions(make, clock, algorithm):
+    """5 a second in steps of 100 ms: none, then one."""
+    store = make(algorithm, window=1, limit=5)
+    await granted(store, 9)
+    for expected in [0, 1] * 10:
+        clock.now += S // 10
+        assert await granted(store, 2) == expected
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_who_is_refused_is_told_the_first_moment_that_does(make, clock, algorithm):
+    """Not a microsecond before it, for any cost."""
+    clock.now += 1_234_567
+    numbers = random.Random(7)
+    store = make(algorithm, limit=7)
+    refusals = 0
+    for _ in range(60):
+        ask = Ask(cost=numbers.randint(1, 4))
+        decision = await store.acquire(ask)
+        if decision.outcome is REFUSED:
+            refusals += 1
+            clock.now = decision.at_us - 1
+            assert (await store.acquire(ask)).outcome is REFUSED
+            clock.now += 1
+            assert (await store.acquire(ask)).outcome is GRANTED
+        clock.now += numbers.randint(0, 9 * S)
+    assert refusals > 10
+
+
+@pytest.mark.parametrize("algorithm", WINDOWS)
+async def test_no_stretch_of_time_has_more_than_its_limit(make, clock, algorithm):
+    """Each moment of a random run is looked at: any window for a sliding one, any aligned one for
+    a fixed one, the spacing and the burst for the buckets."""
+    numbers, limit = random.Random(11), 7
+    store = make(algorithm, window=1, limit=limit)
+    went = []
+    for _ in range(150):
+        costs = [numbers.randint(1, 3) for _ in range(numbers.randint(1, 4))]
+        decisions = await store.acquire_all([Ask(cost=cost) for cost in costs])
+        went += [(clock.now, c) for c, d in zip(costs, decisions, strict=True) if d.is_allowed]
+        clock.now += numbers.choice([0, 1, 50_000, 90_000, 333_333, S])
+    assert len(went) > 50
+    if algorithm == "leaky_bucket":
+        assert all((b - a) * limit >= cost * S for (a, cost), (b, _) in pairwise(went))
+        return
+    for n, (began, _) in enumerate(went):
+        begins = began - began % S if algorithm == "fixed_window" else began
+        total = 0
+        for moment, cost in went[n:]:
+            total += cost
+            if algorithm == "token_bucket":
+                assert (total - limit) * S <= limit * (moment - began)
+            else:
+                assert moment >= begins + S or total <= limit
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_a_clock_that_goes_back_grants_no_more(make, clock, algorithm):
+    """It is taken to stand still: what is left may go, and nothing beside it."""
+    store = make(algorithm, limit=4)
+    clock.now += 30 * S
+    before = await granted(store, 2)
+    clock.now -= S // 2
+    assert before + await granted(store, 9) == (4 if algorithm in BURSTS else 1)
+    clock.now -= 40 * S
+    assert await granted(store, 9) == 0
+
+
+async def test_time_is_the_stores_own(redis):
+    """Where no test says what time it is."""
+    rule = LimitSettings(algorithm="sliding_window", window=1, limit=1)
+    store = LimitStore(redis, new_room_name(), settings=rule, timeout_s=5)
+    times = []
+    for _ in range(3):
+        seconds, microseconds = await redis.time()
+        times += [seconds * S + microseconds, (await store.acquire(Ask())).now_us]
+    assert times == sorted(times)
+
+
+# The same call again ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", WINDOWS)
+async def test_a_call_with_an_id_counts_once(make, clock, algorithm):
+    """For its idempotency_window; in one batch too. With another cost it is another call."""
+    store = make(algorithm, limit=3, idempotency_window=600)
+    one, same = await store.acquire_all([Ask(id="a"), Ask(id="a")])
+    assert (one, one.outcome) == (same, GRANTED)
+    clock.now += 600 * S - 1
+    again = await store.acquire(Ask(id="a"))
+    assert (again.at_us, again.permit, again.outcome) == (one.at_us, "1~a", GRANTED)
+    assert (await store.acquire(Ask(cost=2, id="a"))).permit == "2~a"
+    assert (await store.acquire(Ask(id="a"))).at_us == one.at_us
+    clock.now += 1
+    anew = await store.acquire_all([Ask(id="a"), Ask(id="b")])
+    assert [late.is_allowed for late in anew] == [algorithm != "leaky_bucket", False]
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_a_refused_call_is_not_remembered(make, clock, algorithm):
+    """Asking again with the same id is a new try."""
+    store = make(algorithm, limit=1)
+    await store.acquire(Ask(id="a"))
+    refused = await store.acquire(Ask(id="b"))
+    assert (refused.outcome, refused.permit) == (REFUSED, "")
+    clock.now = refused.at_us
+    assert (await store.acquire(Ask(id="b"))).outcome is GRANTED
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_a_call_without_an_id_leaves_nothing_but_its_count(make, algorithm):
+    """One key for it, and no permit but where it is held."""
+    store = make(algorithm, limit=2)
+    decision = await store.acquire(Ask("a"))
+    assert bool(decision.permit) == (algorithm == "concurrency")
+    assert list(await keys_of(store)) == [f"{algorithm}:a"]
+
+
+# Values ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_a_key_without_a_limit_is_not_counted(make, algorithm):
+    """None at all, -1 in the file, or -1 at run time: nothing is written."""
+    store = make(algorithm, limit=None, values={"file": UNLIMITED, "set": 1})
+    await store.set_value("set", UNLIMITED)
+    for key in ("none", "file", "set"):
+        decisions = [*await store.acquire_all([Ask(key, 1000, "id")] * 3), await store.look(key)]
+        assert {one.outcome for one in decisions} == {Outcome.UNLIMITED}
+        assert {(one.limit, one.permit) for one in decisions} == {(UNLIMITED, "")}
+    assert list(await keys_of(store)) == ["values"]
+
+
+@pytest.mark.parametrize("algorithm", BURSTS)
+async def test_a_limit_set_at_run_time_holds_from_the_next_call(make, algorithm):
+    """For one key, up and down, above the file's own value; and None goes back to that."""
+    store = make(algorithm, limit=1, values={"a": 2})
+    assert await granted(store, 9, key="a") == 2
+    await store.set_value("a", 5)
+    assert await store.values() == {"a": 5}
+    assert await granted(store, 9, key="a") == 3
+    await store.set_value("a", 4)
+    refused = await store.acquire(Ask("a"))
+    assert (refused.outcome, refused.limit) == (REFUSED, 4)
+    assert await granted(store, 9, key="b") == 1
+    await store.set_value("a", None)
+    assert await store.values() == {}
+    assert (await store.acquire(Ask("a"))).limit == 2
+
+
+@pytest.mark.parametrize("algorithm", WINDOWS)
+async def test_a_lowered_limit_takes_nothing_back(make, clock, algorithm):
+    """A call that was let through stays so, by its id; the next ones go by the new limit."""
+    store = make(algorithm, limit=60)
+    one = await store.acquire(Ask(id="a"))
+    await store.set_value("", 1)
+    assert (await store.acquire(Ask(id="a"))).at_us == one.at_us
+    assert (await store.acquire(Ask(id="b"))).at_us == BEGIN + 60 * S
+    await store.set_value("", 0)
+    assert (await store.acquire(Ask(id="a"))).outcome is GRANTED
+    assert (await store.acquire(Ask(id="b"))).at_us == 0
+
+
+# Looking ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_looking_changes_nothing(make, algorithm):
+    """It tells what a call would be told."""
+    store = make(algorithm, limit=2)
+    free = [await store.look("a") for _ in range(5)]
+    assert {(one.outcome, one.at_us, one.permit) for one in free} == {(GRANTED, BEGIN, "")}
+    assert {one.remaining for one in free} == {2 if algorithm in BURSTS else 1}
+    assert await keys_of(store) == {}
+    await granted(store, 9, key="a")
+    refused = await store.acquire(Ask("a"))
+    assert [await store.look("a") for _ in range(5)] == [refused] * 5
+
+
+# Concurrency -----------------------------------------------------------------------------------
+
+
+async def test_a_permit_is_free_when_it_is_given_back(make):
+    """All its units, once; a second time, and what is no permit, gives back nothing."""
+    store = make("concurrency", limit=3)
+    one = await store.acquire(Ask("a", cost=3))
+    assert (await store.acquire(Ask("a"))).outcome is REFUSED
+    for wrong in ("", "x", "3", "3~", "~x", "0~x", "3~other", "1" + one.permit, "9999~x", "3~ü\n"):
+        assert not await store.release("a", wrong)
+    assert not await store.release("b", one.permit)
+    assert [await store.release("a", one.permit) for _ in range(2)] == [True, False]
+    assert await keys_of(store) == {}
+    assert await granted(store, 9, key="a") == 3
+
+
+async def test_a_lease_ends_by_itself(make, clock):
+    """At its end exactly; then there is nothing to give back."""
+    store = make("concurrency", limit=2, lease=30)
+    first = await store.acquire(Ask())
+    clock.now += 10 * S
+    await store.acquire(Ask())
+    assert (await store.acquire(Ask())).at_us == BEGIN + 30 * S
+    clock.now += 20 * S - 1
+    assert (await store.acquire(Ask())).outcome is REFUSED
+    clock.now += 1
+    assert not await store.release("", first.permit)
+    assert (await store.acquire(Ask())).outcome is GRANTED
+
+
+async def test_asking_again_keeps_the_permit(make, clock):
+    """Its lease begins anew, also where the limit was lowered since; once it is over, it is a call
+    like any other."""
+    store = make("concurrency", limit=2, lease=30)
+    await store.acquire(Ask(cost=2, id="a"))
+    for _ in range(5):
+        clock.now += 29 * S
+        kept = await store.acquire(Ask(cost=2, id="a"))
+        assert (kept.outcome, kept.permit, kept.reset_us) == (GRANTED, "2~a", clock.now + 30 * S)
+        assert (await store.acquire(Ask(id="a"))).outcome is REFUSED
+    await store.set_value("", 1)
+    assert (await store.acquire(Ask(cost=2, id="a"))).outcome is GRANTED
+    clock.now += 30 * S
+    assert (await store.acquire(Ask(cost=2, id="a"))).at_us == 0
+
+
+async def test_permits_that_are_given_back_together_are_told_one_by_one(make):
+    """Those that are there and those that are not."""
+    store = make("concurrency", limit=100)
+    permits = [one.permit for one in await store.acquire_all([Ask("a")] * 50)]
+    given = [permit for permit in permits for _ in range(2)]
+    told = await asyncio.gather(*(store.release("a", permit) for permit in given))
+    assert told == [True, False] * 50
+
+
+# The store -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("on_exceed", ["refuse", "pace"])
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_a_key_lives_as_long_as_it_means_something(make, clock, algorithm, on_exceed):
+    """And up to 10 s more, wherever its clock stands."""
+    if algorithm == "concurrency" and on_exceed == "pace":
+        return
+    store = make(algorithm, limit=2, on_exceed=on_exceed, max_wait=200, idempotency_window=500)
+    clock.now += 5 * S
+    asks = [Ask("a", id="a"), Ask("a"), Ask("a", 2), Ask("a", id="b"), Ask("a")]
+    decisions = await store.acquire_all(asks)
+    moments = [one.at_us for one in decisions if one.is_allowed]
+    for one in decisions:
+        await store.release("a", one.permit)
+    over = {
+        algorithm: max(one.reset_us for one in decisions),
+        "permits": max(moments) + 500 * S,
+        "free": max(moments),
+        "booked": max(moments),
+    }
+    found = await keys_of(store)
+    assert (len(found) > 0) == (algorithm != "concurrency")
+    for name, ms in found.items():
+        needed_ms = (over[name.partition(":")[0]] - clock.now) / 1000
+        assert needed_ms < ms <= needed_ms + 10_000, name
+
+
+async def test_a_log_keeps_what_its_window_needs(make, clock):
+    """However long a key is busy."""
+    store = make("sliding_window", window=1, limit=5)
+    for _ in range(60):
+        await store.acquire_all([Ask("a")] * 9)
+        clock.now += S // 5
+    [log] = [name async for name in store._redis.scan_iter(f"*{store._name}*")]
+    assert await store._redis.zcard(log) <= 10
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_a_rule_that_gets_another_algorithm_begins_anew(make, algorithm):
+    """What the old one left is in nobody's way."""
+    old = make("fixed_window" if algorithm != "fixed_window" else "sliding_window", limit=1)
+    await old.acquire(Ask("a"))
+    store = make(algorithm, name=old._name, limit=1)
+    assert await granted(store, 3, key="a") == 1
+
+
+@pytest.fixture
+async def full(redis_socket):
+    """A client of a real server, that can be made full."""
+    client = connect(f"unix://{redis_socket}", timeout_s=5)
+    yield client, lambda is_full: client.config_set("maxmemory", "1mb" if is_full else 0)
+    await client.config_set("maxmemory", 0)
+    await close(client)
+
+
+@pytest.mark.parametrize("on_exceed", ["refuse", "pace"])
+@pytest.mark.parametrize("algorithm", WINDOWS)
+async def test_a_full_store_counts_nothing(full, algorithm, on_exceed):
+    """A call that could not be written has taken nothing from those that come later."""
+    client, fill = full
+    rule = LimitSettings(algorithm=algorithm, window=60, limit=1, on_exceed=on_exceed)
+    store = LimitStore(client, new_room_name(), settings=rule, now_us=Clock(), timeout_s=5)
+    await fill(True)
+    with pytest.raises(StoreError, match="acquire: "):
+        await store.acquire_all([Ask("a", id="a"), Ask("b"), Ask("a")])
+    assert await keys_of(store) == {}
+    await fill(False)
+    assert (await store.acquire(Ask("a"))).outcome is GRANTED
+
+
+async def test_a_store_that_is_away_is_asked_once_a_second(redis_socket):
+    """The others are told at once; the first answer brings it back for all."""
+    nobody = connect(f"redis://127.0.0.1:{free_port()}", timeout_s=1)
+    there = connect(f"unix://{redis_socket}", timeout_s=1)
+    rule = LimitSettings(algorithm="token_bucket", window=1, limit=1)
+    store = LimitStore(nobody, new_room_name(), settings=rule)
+    for _ in range(TRIES):
+        assert not store.is_away
+        with pytest.raises(StoreError, match="acquire: "):
+            await store.acquire(Ask())
+    assert store.is_away
+    store._script.registered_client = there
+    calls = [
+        store.acquire(Ask()),
+        store.look(""),
+        store.release("", "1~a"),
+        store.acquire_all([Ask()]),
+    ]
+    for call in calls:
+        with pytest.raises(StoreAwayError):
+            await call
+    store._tried_at -= 1
+    assert (await store.acquire(Ask())).outcome is GRANTED
+    assert not store.is_away
+    await close(nobody)
+    await close(there)

@@ -1,0 +1,38 @@
+"""A user who prepares something that only one may prepare at a time, and then takes a title.
+
+`preparer.py URL HOLDER MARK`: MARK is a folder that is there while somebody prepares. It tells
+every answer.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from tests.stories.service import Api, tell
+
+#: A permit may be given back long before its lease ends: so often is it asked for.
+ASK_S = 0.05
+PREPARES_S = 0.1
+
+
+def main(url: str, holder: str, mark: Path) -> None:
+    api = Api(url)
+    while True:
+        status, permit = api.call("POST", "/limits/prepare/acquire", {"id": holder})
+        tell(permit)
+        if status == 200:
+            break
+        time.sleep(min(ASK_S, permit["wait_seconds"]))
+    mark.mkdir()  # fails where somebody else prepares
+    time.sleep(PREPARES_S)
+    mark.rmdir()
+    api.call("POST", "/limits/prepare/release", {"permit": permit["permit"]})
+    # Only now: the term is for the work, and none of it is spent on waiting for others.
+    _, lease = api.call("POST", f"/leases/title/of-{holder}", {"holder": holder})
+    tell(lease)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))

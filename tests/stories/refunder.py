@@ -1,0 +1,55 @@
+"""Refunds go one at a time: each is asked for at once, and answered at its moment.
+
+`refunder.py URL RULE WINDOW_MS REFUNDS`. Two more are asked for behind them, and their
+callers go away; two that come later take their moments. Tells each answer.
+"""
+
+from __future__ import annotations
+
+import select
+import sys
+
+from tests.processes import wait_until
+from tests.stories.service import Api, ms, tell
+
+REFUND = {"biz": "refund", "channel": "wx"}
+GONE = 2
+
+
+def main(url: str, rule: str, window_ms: int, refunds: int) -> None:
+    looking = Api(url)
+
+    def ask() -> Api:
+        api = Api(url)
+        api.send("POST", f"/limits/{rule}/acquire?hold=true", {"fields": REFUND})
+        return api
+
+    def free_ms() -> int:
+        """The moment that a refund would be given now."""
+        query = "&".join(f"{name}={value}" for name, value in REFUND.items())
+        return ms(looking.call("GET", f"/limits/{rule}?{query}")[1]["at"])
+
+    asked = [ask() for _ in range(refunds)]
+    [first], _, _ = select.select(asked, [], [])
+    asked.remove(first)
+    told = [first.answer()[1]]
+    behind_ms = ms(told[0]["at"]) + refunds * window_ms
+    wait_until(lambda: free_ms() == behind_ms, "a moment for each refund")
+    gone = [ask() for _ in range(GONE)]
+    last_ms = behind_ms + GONE * window_ms
+    wait_until(lambda: free_ms() == last_ms, "moments for those who go away")
+    for api in gone:
+        api.close()
+    for _ in gone:
+        wait_until(lambda: free_ms() < last_ms, "a moment that was given back")
+        given_back_ms = free_ms()
+        asked.append(ask())
+        wait_until(lambda ms=given_back_ms: free_ms() > ms, "somebody who takes it")
+    told += [api.answer()[1] for api in asked]
+    for each in told:
+        tell(each)
+
+
+if __name__ == "__main__":
+    url, rule, *numbers = sys.argv[1:]
+    main(url, rule, *map(int, numbers))

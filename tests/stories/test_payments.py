@@ -1,0 +1,126 @@
+"""Payments over four worker processes, and refunds: what a limit gives is never more than it says,
+by the moments that the store gave.
+
+PAYMENTS_FULL=1 in the environment runs them at the pace of a bank, 20 payments and a refund a
+second; otherwise all of it takes seconds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.processes import free_port, wait_until
+from tests.site import answers
+from tests.stories.refunder import GONE
+from tests.stories.service import Api, Service, ms
+
+IS_FULL = os.environ.get("PAYMENTS_FULL") == "1"
+WORKERS = 4
+#: By rule: payments in all, payments a window, the window's length, and refunds, one a window.
+CALLS = 2000 if IS_FULL else 500
+LIMIT, WINDOW_MS = (20, 1000) if IS_FULL else (40, 400)
+REFUNDS = 60 if IS_FULL else 8
+#: Of each rule that a worker makes at the same time; together they are more than the limit.
+AT_ONCE = 12
+
+ALGORITHMS = ("fixed_window", "sliding_window")
+MODES = ("refuse", "pace")
+RULES = {f"{algorithm[:5]}-{mode}": (algorithm, mode) for algorithm in ALGORITHMS for mode in MODES}
+
+
+class Run(NamedTuple):
+    """All that was told and done."""
+
+    #: By rule: each payment as it was let through at last.
+    paid: dict[str, list[dict[str, Any]]]
+    refunded: list[dict[str, Any]]
+    #: Of each call that reached the target, its path and when, ms.
+    arrived: list[tuple[str, float]]
+
+    def moments(self, rule: str) -> list[int]:
+        return sorted(ms(call["at"]) for call in self.paid[rule])
+
+
+@pytest.fixture(scope="module")
+def run():
+    rules = "".join(
+        f'[limits.{name}]\nkey = "{{biz}}:{{channel}}"\nalgorithm = "{algorithm}"\n'
+        f'on_exceed = "{mode}"\nlimit = {LIMIT}\nwindow = "{WINDOW_MS}ms"\nmax_wait = "120s"\n'
+        f'values = {{"refund:wx" = 1}}\n'
+        for name, (algorithm, mode) in RULES.items()
+    )
+    port = free_port()
+    target = f"http://127.0.0.1:{port}"
+    with Service(rules) as service:
+        service.program("target", port)
+        wait_until(lambda: answers(f"{target}/v1/"), "the target")
+        refunder = service.program("refunder", service.urls[0], "slidi-pace", WINDOW_MS, REFUNDS)
+        workers = [
+            service.program("payer", service.urls[number % 2], target, number, WORKERS,
+                            CALLS, AT_ONCE, *RULES)
+            for number in range(WORKERS)
+        ]  # fmt: skip
+        paid: dict[str, list[dict[str, Any]]] = {name: [] for name in RULES}
+        for worker in workers:
+            for call in worker.rest():
+                paid[call["rule"]].append(call)
+        refunded = refunder.rest()
+        api = Api(target)
+        _, arrived = api.call("GET", "/")
+        api.close()
+    return Run(paid, refunded, arrived)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_aligned_window_has_more_than_the_limit(run, mode):
+    """However many workers ask at the window's edge."""
+    moments = run.moments(f"fixed-{mode}")
+    counts = Counter(moment // WINDOW_MS for moment in moments)
+    assert sum(counts.values()) == CALLS
+    assert max(counts.values()) == LIMIT
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_window_at_all_has_more_than_the_limit(run, mode):
+    """Wherever it begins: a call and the one that comes `limit` after it lie a window apart."""
+    moments = run.moments(f"slidi-{mode}")
+    assert len(moments) == CALLS
+    assert min(b - a for a, b in zip(moments, moments[LIMIT:], strict=False)) >= WINDOW_MS
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_payment_is_made_once(run, rule):
+    """None is lost and none comes twice, though many had to ask again or to wait."""
+    numbers = [str(number) for number in range(CALLS)]
+    assert sorted(str(call["number"]) for call in run.paid[rule]) == sorted(numbers)
+    arrived = [path.split("/")[-1] for path, _ in run.arrived if f"/{rule}/" in path]
+    assert sorted(arrived) == sorted(numbers)
+    if rule.endswith("refuse"):
+        assert sum(call["asked"] for call in run.paid[rule]) > CALLS
+    else:
+        assert {call["asked"] for call in run.paid[rule]} == {1}
+        assert "paced" in {call["outcome"] for call in run.paid[rule]}
+
+
+def test_no_payment_arrives_before_its_moment(run):
+    """The target's clock is the store's: they share a machine."""
+    at = {f"/v1/{call['rule']}/{call['number']}": ms(call["at"])
+          for calls in run.paid.values() for call in calls}  # fmt: skip
+    assert len(run.arrived) == len(at)
+    assert all(when >= at[path] for path, when in run.arrived)
+
+
+def test_refunds_are_a_window_apart_while_payments_run(run):
+    """Each is answered, in the moment after the one before; moments of callers who went away went
+    to those who came later."""
+    moments = sorted(ms(refund["at"]) for refund in run.refunded)
+    assert len(moments) == REFUNDS + GONE
+    assert {later - earlier for earlier, later in pairwise(moments)} == {WINDOW_MS}
+    paid = run.moments("slidi-pace")
+    assert paid[0] < moments[-1]
+    assert moments[0] < paid[-1]

@@ -1,0 +1,131 @@
+"""Titles that one holds at a time, for a term: users are processes, all times are the store's."""
+
+from __future__ import annotations
+
+import sqlite3
+from itertools import pairwise
+
+import pytest
+
+from tests.stories import fenced
+from tests.stories.preparer import PREPARES_S
+from tests.stories.service import Api, Service, ms
+
+TERM_MS = 3000
+RULES = """
+[leases.title]
+term = "3s"
+renewable = true
+
+[leases.document]
+term = "60s"
+
+[limits.prepare]
+algorithm = "concurrency"
+limit = 1
+lease = "10s"
+"""
+USERS = 4
+PREPARES_MS = 1000 * PREPARES_S
+
+
+@pytest.fixture(scope="module")
+def service():
+    with Service(RULES) as service:
+        yield service
+
+
+def test_a_title_goes_to_the_next_when_the_term_ends(service):
+    """Who waits has it with the first poll at or after the end, and not before; whoever wants
+    another title has that one at once."""
+    first_url, second_url = service.urls
+    one = service.program("user", first_url, "title/A", "one")
+    two = service.program("user", second_url, "title/A", "two")
+    three = service.program("user", second_url, "title/B", "three")
+    one.say("take")
+    first = one.told()
+    assert first["state"] == "granted"
+    two.say("take")
+    waited = [two.told()]
+    assert (waited[0]["state"], waited[0]["position"]) == ("waiting", 1)
+    three.say("take")
+    other = three.told()
+    assert other["state"] == "granted"
+    one.kill()  # nobody is told
+
+    waited += two.told_until("granted")
+    second = waited.pop()
+    end = ms(first["expires_at"])
+    assert end == ms(first["granted_at"]) + TERM_MS
+    assert ms(second["granted_at"]) >= end
+    # The last poll that was in vain came before the end, and was told to ask again at the end; the
+    # very next one took the title.
+    asked = [ms(reply["updated_at"]) for reply in waited]
+    assert {reply["state"] for reply in waited} == {"waiting"}
+    assert max(asked) < end
+    assert asked[-1] + 1000 * waited[-1]["refresh_after_seconds"] <= end + 10
+    assert second["granted_at"] == second["updated_at"]
+    assert ms(second["expires_at"]) == ms(second["granted_at"]) + TERM_MS
+    assert first["fence"] < other["fence"] < second["fence"]
+
+    # User 1 was only asleep, and goes on. It is refused wherever its fencing number is looked at.
+    late = Api(first_url)
+    two.say("renew")
+    assert two.told()["status"] == 200
+    status, said = late.call("PUT", "/leases/title/A", {"holder": "one", "fence": first["fence"]})
+    assert (status, said["title"]) == (409, "The lease is over")
+    late.close()
+    with sqlite3.connect(":memory:") as database:
+        fenced.make_table(database)
+        database.execute("INSERT INTO titles (name) VALUES ('A')")
+        assert fenced.write(database, "A", "by user 1", first["fence"])
+        assert fenced.write(database, "A", "by user 2", second["fence"])
+        assert not fenced.write(database, "A", "by user 1, late", first["fence"])
+        assert fenced.write(database, "A", "by user 2 again", second["fence"])
+        assert database.execute("SELECT text FROM titles").fetchall() == [("by user 2 again",)]
+    database.close()
+
+
+def test_an_early_release_hands_over_at_the_next_poll(service):
+    """Whoever waits has it long before the term would have ended, through another replica than the
+    one that was told."""
+    first_url, second_url = service.urls
+    one = service.program("user", first_url, "document/A", "one")
+    two = service.program("user", second_url, "document/A", "two")
+    one.say("take")
+    first = one.told()
+    two.say("take")
+    waited = [two.told()]
+    assert waited[0]["state"] == "waiting"
+    one.say("release")
+    assert one.told() == {"status": 200, "released": True}
+    api = Api(first_url)
+    _, after = api.call("GET", "/leases/document/A?holder=nobody")
+    api.close()
+    waited += two.told_until("granted")
+    second = waited.pop()
+    # `after` is a moment at which the document was free already.
+    assert all(ms(reply["updated_at"]) <= ms(after["updated_at"]) for reply in waited)
+    assert ms(second["granted_at"]) < ms(first["expires_at"])
+    assert second["fence"] > first["fence"]
+
+
+def test_a_shared_preparation_holds_up_no_term(service):
+    """Four prepare, never two at a time, and then each takes a title of its own: granted at once,
+    and for the whole term."""
+    mark = service.folder / "somebody-prepares"
+    api = Api(service.urls[0])
+    _, first = api.call("POST", "/limits/prepare/acquire", {"id": "first"})
+    users = [
+        service.program("preparer", service.urls[n % 2], f"user-{n}", mark) for n in range(USERS)
+    ]
+    assert {user.told()["outcome"] for user in users} == {"refused"}
+    api.call("POST", "/limits/prepare/release", {"permit": first["permit"]})
+    api.close()
+    told = [user.rest() for user in users]  # of one that met another at work this fails
+    for *_, permit, lease in told:
+        assert (permit["outcome"], lease["state"]) == ("granted", "granted")
+        assert ms(lease["granted_at"]) >= ms(permit["at"]) + PREPARES_MS
+        assert ms(lease["expires_at"]) == ms(lease["granted_at"]) + TERM_MS
+    began = sorted(ms(permit["at"]) for *_, permit, _ in told)
+    assert all(after - before >= PREPARES_MS for before, after in pairwise(began))

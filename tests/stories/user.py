@@ -1,0 +1,33 @@
+"""A user of one resource: asks for it, polls when told to, and has it until told otherwise.
+
+`user.py URL RESOURCE HOLDER`. It begins at the first line of its input. While it has the lease, a
+line "release" gives it up, and "renew" renews it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from tests.stories.service import Api, tell
+
+
+def main(url: str, resource: str, holder: str) -> None:
+    api, path = Api(url), f"/leases/{resource}"
+    sys.stdin.readline()
+    _, lease = api.call("POST", path, {"holder": holder})
+    tell(lease)
+    while lease["state"] == "waiting":
+        time.sleep(lease["refresh_after_seconds"])
+        _, lease = api.call("GET", f"{path}?holder={holder}")
+        tell(lease)
+    for word in sys.stdin:
+        if word.strip() == "renew":
+            status, said = api.call("PUT", path, {"holder": holder, "fence": lease["fence"]})
+        else:
+            status, said = api.call("DELETE", f"{path}?holder={holder}&fence={lease['fence']}")
+        tell({"status": status, **said})
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
