@@ -25,6 +25,7 @@ from sidecar.base.tokens import Tokens
 from sidecar.core.draw import Draws
 from sidecar.core.leases import Leases, Template
 from sidecar.core.limits import Limit, Limits
+from sidecar.core.resource import Resources
 from sidecar.core.rooms import Room, Rooms
 from sidecar.store.connect import Store, close, connect
 from sidecar.store.leases import LeaseStore
@@ -94,8 +95,8 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
     """A replica that serves within the block."""
     metrics = Metrics()
     redis = connect(settings.store, timeout_s=settings.store_timeout)
-    rooms = make_rooms(settings, redis, metrics)
     leases, limits = make_leases(settings, redis, metrics), make_limits(settings, redis, metrics)
+    rooms = make_rooms(settings, redis, metrics, leases)
     history = _open_history(settings) if settings.history else None
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(close, redis)
@@ -128,7 +129,7 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
         static = settings.static_dir or find_static()
         if not (static / "waiting.html").is_file():
             raise ConfigError([f"static_dir: there is no waiting.html in {static}"])
-        edge = edge_app(rooms, metrics, static, event_streams=settings.event_streams)
+        edge = edge_app(rooms, metrics, static, event_streams=settings.event_streams, limits=limits)
         ops = ops_app(settings, rooms, metrics, stopping, history, leases=leases, limits=limits)
         for app, address in ((ops, settings.ops_listen), (edge, settings.edge_listen)):
             runner = web.AppRunner(
@@ -164,7 +165,7 @@ def _open_history(settings: Settings) -> History:
     return History(open_database(settings.history), partitions=settings.history_partitions)
 
 
-def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> Rooms:
+def make_rooms(settings: Settings, redis: Store, metrics: Metrics, leases: Leases) -> Rooms:
     observer = Observer(batch=metrics.observe_batch, error=metrics.count_store_error)
     replica = secrets.token_urlsafe(9)
     kept = settings.history_backlog if settings.history else EVENTS_KEPT
@@ -190,7 +191,8 @@ def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> Rooms:
             draws=Draws(name, settings.secret_keys),
         )
 
-    return Rooms(make(name, room) for name, room in settings.rooms.items())
+    rooms = (make(name, room) for name, room in settings.rooms.items())
+    return Rooms(rooms, Resources(leases, settings.secret_keys))
 
 
 def make_leases(settings: Settings, redis: Store, metrics: Metrics) -> Leases:

@@ -32,9 +32,7 @@ MAX_NUMBER = 2**53
 async def take(request: web.Request) -> web.Response:
     """The lease (200), or a place in line (202); 429 where the line is full."""
     template, resource = _named(request)
-    body = await object_of(request)
-    holder, order = _read(body, "holder"), _number(body, "order")
-    _refuse_others(body, {"holder", "order"})
+    holder, order = _holder_and(await object_of(request), "order")
     hold = await template.take(resource, holder, order=order)
     told = _told(template, resource, holder, hold)
     if hold.outcome is LeaseOutcome.FULL:
@@ -60,9 +58,7 @@ async def look(request: web.Request) -> web.Response:
 async def renew(request: web.Request) -> web.Response:
     """The term begins anew; 409 where the lease is over, is another's, or may not be renewed."""
     template, resource = _named(request)
-    body = await object_of(request)
-    holder, fence = _read(body, "holder"), _number(body, "fence")
-    _refuse_others(body, {"holder", "fence"})
+    holder, fence = _holder_and(await object_of(request), "fence")
     if fence is None:
         raise ConfigError(["fence: is needed, as the lease was told it"])
     hold = await template.renew(resource, holder, fence)
@@ -175,20 +171,18 @@ def _stale(resource: str, fence: int) -> web.Response:
     )
 
 
-def _read(body: dict[str, Any], name: str) -> str:
-    value = body.get(name)
-    if not isinstance(value, str) or not value:
-        raise ConfigError([f"{name}: is needed, a text"])
-    return value
-
-
-def _number(body: dict[str, Any], name: str) -> int | None:
-    value = body.get(name)
-    if value is None:
-        return None
-    if type(value) is not int or not 0 <= value <= MAX_NUMBER:
-        raise ConfigError([f"{name}: a whole number"])
-    return value
+def _holder_and(body: dict[str, Any], name: str) -> tuple[str, int | None]:
+    """The members of a body: the holder, and perhaps a number."""
+    unknown = sorted(body.keys() - {"holder", name})
+    problems = [f"{other[:40]}: there is no such member" for other in unknown]
+    holder, number = body.get("holder"), body.get(name)
+    if not isinstance(holder, str) or not holder:
+        problems.append("holder: is needed, a text")
+    if number is not None and (type(number) is not int or not 0 <= number <= MAX_NUMBER):
+        problems.append(f"{name}: a whole number")
+    if problems:
+        raise ConfigError(problems)
+    return str(holder), number
 
 
 def _whole(text: str, name: str) -> int:
@@ -202,8 +196,3 @@ def _in_query(request: web.Request, name: str) -> str:
     if not value:
         raise ConfigError([f"{name}: is needed, in the query"])
     return value
-
-
-def _refuse_others(body: dict[str, Any], known: set[str]) -> None:
-    if unknown := sorted(body.keys() - known):
-        raise ConfigError([f"{name[:40]}: there is no such member" for name in unknown])

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from tests.nginx.client import JSON, Visitor, room_cookies
-from tests.processes import free_port
+from tests.processes import free_port, wait_until
 from tests.site import ROOT, Site, nginx_binary
 
 EXAMPLE = (ROOT / "nginx" / "example.conf").read_text()
@@ -26,6 +26,9 @@ ALONE = {
     "waiting.conf": "include waitroom/http.conf;",  # which includes it
     "server.conf": SERVER.format("include waitroom/server.conf;"),
     "location.conf": SERVER.format(LOCATION % ""),
+    "limit.conf": SERVER.format(
+        "location / { set $waitroom_limit api; include waitroom/limit.conf; return 204; }"
+    ),
     "page.conf": SERVER.format("location / { include waitroom/page.conf; }"),
     **{name: SERVER.format(LOCATION % f"include waitroom/{name};") for name in IN_LOCATION},
 }
@@ -116,8 +119,10 @@ def test_the_page_needs_no_other_file(check):
 
 
 @pytest.mark.parametrize(
-    "switch", ["room", "mode", "on_failure", "site_cookie", "static", "scheme"]
-)
+    "switch",
+    ["room", "mode", "on_failure", "site_cookie", "static", "scheme",
+     "limit", "limit_key", "limit_on_failure", "fence"],
+)  # fmt: skip
 def test_every_switch_is_documented(switch):
     """What a reader may set or use stands in docs/nginx.md."""
     assert f"$waitroom_{switch}" in (ROOT / "docs" / "nginx.md").read_text()
@@ -130,7 +135,9 @@ def site():
     lines = lines.replace("127.0.0.1:9000", "127.0.0.1:@origin@")
     lines = lines.replace("192.0.2.0/24", "127.0.0.1")
     rooms = {"shop": {"total_active_users": 100}, "tickets": {"total_active_users": 0}}
-    with Site(rooms=rooms, http=lines, locations="") as site:
+    leases = {"seat": {"term": 60}}
+    limits = {"search": {"algorithm": "sliding_window", "limit": 2, "window": 60}}
+    with Site(rooms=rooms, leases=leases, limits=limits, http=lines, locations="") as site:
         yield site
 
 
@@ -175,3 +182,22 @@ def test_the_other_room_of_the_example(visitor):
         "/_waitroom/tickets/?next=/tickets/1?a=b",
     )
     assert visitor.get(reply.headers["Location"]).waits
+
+
+def test_the_seats_of_the_example(site, visitor):
+    """One holder, whom the application knows by a number; the page that ends it frees the seat;
+    names are those that there are."""
+    fence = visitor.get("/seats/7/plan").json()["headers"]["X-Fence"]
+    other = Visitor(site.url, {"Host": "shop.example"})
+    assert other.get("/seats/7/plan").waits
+    assert other.get("/seats/8/plan", headers={"X-Fence": "1"}).json()["headers"]["X-Fence"] > fence
+    assert visitor.get("/seats/7/booked").status == 200
+    wait_until(lambda: other.get("/seats/7/plan").status == 200, "the seat")
+    assert other.post("/_waitroom/seat~8/join", headers={"Accept": JSON}).status == 200
+    assert other.post("/_waitroom/seat~08/join").status == 404
+    assert "X-Fence" not in visitor.get("/", headers={"X-Fence": "9"}).json()["headers"]
+
+
+def test_the_limit_of_the_example(visitor):
+    """Two calls, and no third."""
+    assert [visitor.get("/api/search?q=x").status for _ in range(3)] == [200, 200, 429]

@@ -4,76 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 from itertools import pairwise
 
 import pytest
 
-from sidecar.base.errors import StoreAwayError, StoreError
-from sidecar.base.limits import UNLIMITED, Ask, LimitSettings, Outcome
-from sidecar.store.breaker import TRIES
+from sidecar.base.limits import UNLIMITED, Ask, Outcome
 from sidecar.store.connect import close, connect
-from sidecar.store.limits import BATCH_LIMIT, UNITS_LIMIT, LimitStore
+from sidecar.store.limits import BATCH_LIMIT, UNITS_LIMIT
 from tests.conftest import new_room_name
-from tests.processes import free_port
+from tests.store.limits import ALL, BEGIN, BURSTS, WINDOWS, S, TurnedClock, keys_of, make_limit
 
-WINDOWS = ["fixed_window", "sliding_window", "token_bucket", "leaky_bucket"]
-ALL = [*WINDOWS, "concurrency"]
-#: Those that let several go at one moment.
-BURSTS = ["fixed_window", "sliding_window", "token_bucket", "concurrency"]
 GRANTED, REFUSED = Outcome.GRANTED, Outcome.REFUSED
-S = 1_000_000
-#: The second begins, and so does every window of up to a minute.
-BEGIN = 1_800_000_000 * S
-
-
-class Clock:
-    """The store's time, µs."""
-
-    def __init__(self) -> None:
-        self.now = BEGIN
-
-    def __call__(self) -> int:
-        return self.now
 
 
 @pytest.fixture
 def clock():
-    return Clock()
+    return TurnedClock()
 
 
 @pytest.fixture
 def make(redis, clock):
-    """Makes the store of a new rule; settings by name. A window, or a lease, is a minute."""
-
-    def make(algorithm, *, name=None, client=None, **settings) -> LimitStore:
-        length = "lease" if algorithm == "concurrency" else "window"
-        rule = LimitSettings(algorithm=algorithm, **{length: 60, **settings})
-        name = name or new_room_name()
-        return LimitStore(client or redis, name, settings=rule, now_us=clock, timeout_s=5)
-
-    return make
+    """Makes the store of a new rule; settings by name."""
+    return partial(make_limit, redis, clock)
 
 
 @pytest.fixture
-async def replicas(make, redis, store_url):
+async def replicas(redis, clock, store_url):
     """Makes four stores of one rule: each with connections of its own, where there are any."""
     memory = store_url == "memory://"
     clients = [redis if memory else connect(store_url, timeout_s=5) for _ in range(4)]
+    name = new_room_name()
     yield lambda *args, **settings: [
-        make(*args, name=name, client=client, **settings)
-        for name in [new_room_name()]
-        for client in clients
+        make_limit(client, clock, *args, name=name, **settings) for client in clients
     ]
     if not memory:
         for client in clients:
             await close(client)
-
-
-async def keys_of(store):
-    """The rule's keys, and how long each is kept, ms."""
-    pattern = f"waitroom:{{limit:{store._name}}}:*"
-    names = [name async for name in store._redis.scan_iter(pattern, count=1000)]
-    return {name.decode().partition("}:")[2]: await store._redis.pttl(name) for name in names}
 
 
 async def granted(store, number, **ask):
@@ -262,17 +229,6 @@ async def test_a_clock_that_goes_back_grants_no_more(make, clock, algorithm):
     assert await granted(store, 9) == 0
 
 
-async def test_time_is_the_stores_own(redis):
-    """Where no test says what time it is."""
-    rule = LimitSettings(algorithm="sliding_window", window=1, limit=1)
-    store = LimitStore(redis, new_room_name(), settings=rule, timeout_s=5)
-    times = []
-    for _ in range(3):
-        seconds, microseconds = await redis.time()
-        times += [seconds * S + microseconds, (await store.acquire(Ask())).now_us]
-    assert times == sorted(times)
-
-
 # The same call again ---------------------------------------------------------------------------
 
 
@@ -288,8 +244,7 @@ async def test_a_call_with_an_id_counts_once(make, clock, algorithm):
     assert (await store.acquire(Ask(cost=2, id="a"))).permit == "2~a"
     assert (await store.acquire(Ask(id="a"))).at_us == one.at_us
     clock.now += 1
-    anew = await store.acquire_all([Ask(id="a"), Ask(id="b")])
-    assert [late.is_allowed for late in anew] == [algorithm != "leaky_bucket", False]
+    assert (await store.acquire(Ask(id="a"))).at_us > one.at_us
 
 
 @pytest.mark.parametrize("algorithm", ALL)
@@ -426,103 +381,3 @@ async def test_permits_that_are_given_back_together_are_told_one_by_one(make):
     given = [permit for permit in permits for _ in range(2)]
     told = await asyncio.gather(*(store.release("a", permit) for permit in given))
     assert told == [True, False] * 50
-
-
-# The store -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("on_exceed", ["refuse", "pace"])
-@pytest.mark.parametrize("algorithm", ALL)
-async def test_a_key_lives_as_long_as_it_means_something(make, clock, algorithm, on_exceed):
-    """And up to 10 s more, wherever its clock stands."""
-    if algorithm == "concurrency" and on_exceed == "pace":
-        return
-    store = make(algorithm, limit=2, on_exceed=on_exceed, max_wait=200, idempotency_window=500)
-    clock.now += 5 * S
-    asks = [Ask("a", id="a"), Ask("a"), Ask("a", 2), Ask("a", id="b"), Ask("a")]
-    decisions = await store.acquire_all(asks)
-    moments = [one.at_us for one in decisions if one.is_allowed]
-    for one in decisions:
-        await store.release("a", one.permit)
-    over = {
-        algorithm: max(one.reset_us for one in decisions),
-        "permits": max(moments) + 500 * S,
-        "free": max(moments),
-        "booked": max(moments),
-    }
-    found = await keys_of(store)
-    assert (len(found) > 0) == (algorithm != "concurrency")
-    for name, ms in found.items():
-        needed_ms = (over[name.partition(":")[0]] - clock.now) / 1000
-        assert needed_ms < ms <= needed_ms + 10_000, name
-
-
-async def test_a_log_keeps_what_its_window_needs(make, clock):
-    """However long a key is busy."""
-    store = make("sliding_window", window=1, limit=5)
-    for _ in range(60):
-        await store.acquire_all([Ask("a")] * 9)
-        clock.now += S // 5
-    [log] = [name async for name in store._redis.scan_iter(f"*{store._name}*")]
-    assert await store._redis.zcard(log) <= 10
-
-
-@pytest.mark.parametrize("algorithm", ALL)
-async def test_a_rule_that_gets_another_algorithm_begins_anew(make, algorithm):
-    """What the old one left is in nobody's way."""
-    old = make("fixed_window" if algorithm != "fixed_window" else "sliding_window", limit=1)
-    await old.acquire(Ask("a"))
-    store = make(algorithm, name=old._name, limit=1)
-    assert await granted(store, 3, key="a") == 1
-
-
-@pytest.fixture
-async def full(redis_socket):
-    """A client of a real server, that can be made full."""
-    client = connect(f"unix://{redis_socket}", timeout_s=5)
-    yield client, lambda is_full: client.config_set("maxmemory", "1mb" if is_full else 0)
-    await client.config_set("maxmemory", 0)
-    await close(client)
-
-
-@pytest.mark.parametrize("on_exceed", ["refuse", "pace"])
-@pytest.mark.parametrize("algorithm", WINDOWS)
-async def test_a_full_store_counts_nothing(full, algorithm, on_exceed):
-    """A call that could not be written has taken nothing from those that come later."""
-    client, fill = full
-    rule = LimitSettings(algorithm=algorithm, window=60, limit=1, on_exceed=on_exceed)
-    store = LimitStore(client, new_room_name(), settings=rule, now_us=Clock(), timeout_s=5)
-    await fill(True)
-    with pytest.raises(StoreError, match="acquire: "):
-        await store.acquire_all([Ask("a", id="a"), Ask("b"), Ask("a")])
-    assert await keys_of(store) == {}
-    await fill(False)
-    assert (await store.acquire(Ask("a"))).outcome is GRANTED
-
-
-async def test_a_store_that_is_away_is_asked_once_a_second(redis_socket):
-    """The others are told at once; the first answer brings it back for all."""
-    nobody = connect(f"redis://127.0.0.1:{free_port()}", timeout_s=1)
-    there = connect(f"unix://{redis_socket}", timeout_s=1)
-    rule = LimitSettings(algorithm="token_bucket", window=1, limit=1)
-    store = LimitStore(nobody, new_room_name(), settings=rule)
-    for _ in range(TRIES):
-        assert not store.is_away
-        with pytest.raises(StoreError, match="acquire: "):
-            await store.acquire(Ask())
-    assert store.is_away
-    store._script.registered_client = there
-    calls = [
-        store.acquire(Ask()),
-        store.look(""),
-        store.release("", "1~a"),
-        store.acquire_all([Ask()]),
-    ]
-    for call in calls:
-        with pytest.raises(StoreAwayError):
-            await call
-    store._tried_at -= 1
-    assert (await store.acquire(Ask())).outcome is GRANTED
-    assert not store.is_away
-    await close(nobody)
-    await close(there)

@@ -1,0 +1,401 @@
+"""Leases through nginx: who holds a seat passes, others wait for that seat, and none is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import urllib.request
+from http.client import HTTPResponse
+
+import pytest
+import redis
+
+from sidecar.base.errors import ConfigError
+from sidecar.base.settings import load
+from tests.nginx.client import JSON, Visitor, room_cookies
+from tests.nginx.stub import Stub, answer
+from tests.processes import wait_until
+from tests.site import ADMIN_TOKEN, SECRET, Site, gated
+
+LEASES = {
+    "seat": {"term": 600, "message": "Seat {resource} is being looked at."},
+    "brief": {"term": 1, "heartbeat_interval": 0.2},
+    "lone": {"term": 600, "max_waiting": 0},
+    "pair": {"term": 600, "capacity": 2},
+}
+IMAGE = {"Accept": "image/*", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
+AHEAD = {"Sec-Purpose": "prefetch"}
+
+
+def named(template, *lines, at="", what=r"\d+"):
+    """A location for each of the template's resources; their name is part of the address."""
+    at = at or f"/{template}"
+    return gated(f'~ "^{at}/(?<which>{what})"', *lines, room=f"{template}~$which")
+
+
+LOCATIONS = (
+    named("seat", "include waitroom/release.conf;", at="/booked")
+    + named("seat", "set $waitroom_mode redirect;", at="/elsewhere")
+    + named("seat", "proxy_set_header X-Fence $waitroom_fence;")
+    + named("brief")
+    + named("lone")
+    + named("pair")
+    + named("nosuch")
+    + named("seat", at="/odd", what=".*")
+    + gated("/shop")
+    + "location /free { proxy_pass http://origin; }"
+)
+
+
+@pytest.fixture(scope="module")
+def site():
+    settings = {"event_streams": 10}
+    with Site(leases=LEASES, locations=LOCATIONS, replicas=2, settings=settings) as site:
+        yield site
+
+
+@pytest.fixture
+def visit(site):
+    def make(**headers) -> Visitor:
+        return Visitor(site.url, headers)
+
+    return make
+
+
+def listed(site, template):
+    """Each resource that somebody has to do with: how many hold it, and how many wait."""
+    request = urllib.request.Request(
+        f"{site.ops[0]}/v1/leases/{template}", headers={"Authorization": f"Bearer {ADMIN_TOKEN}"}
+    )
+    with urllib.request.urlopen(request, timeout=5) as reply:
+        rows = json.load(reply)["resources"]
+    return {row["resource"]: (len(row["holders"]), row["waiting"]) for row in rows}
+
+
+def test_a_seat_has_one_holder(site, visit):
+    """The first passes, on every replica, and with all requests; who comes second waits for this
+    seat, and has the next one at once."""
+    first, second = visit(), visit()
+    for _ in range(4):
+        assert first.get("/seat/1/plan").status == 200
+        assert first.get("/seat/1/plan.png", headers=IMAGE).status == 200
+        reply = second.get("/seat/1/plan")
+        assert (reply.status, reply.waits, reply.data("room")) == (503, True, "seat~1")
+    assert second.get("/seat/2/plan").status == 200
+    assert (listed(site, "seat")["1"], listed(site, "seat")["2"]) == ((1, 1), (1, 0))
+
+
+def test_all_seats_have_one_cookie(visit):
+    """A plan with a hundred seats makes no hundred cookies."""
+    visitor = visit()
+    replies = [visitor.get(f"/seat/{number}/") for number in range(10, 20)]
+    assert [reply.status for reply in replies] == [200] * 10
+    given = [len(room_cookies(reply, "seat")) for reply in replies]
+    assert given == [1] + [0] * 9
+    assert set(visitor.cookies) == {"waitroom_seat", "site"}
+
+
+def test_several_may_hold_what_has_room_for_several(visit):
+    """Capacity 2: the third waits."""
+    visitors = [visit() for _ in range(3)]
+    assert [visitor.get("/pair/1").status for visitor in visitors] == [200, 200, 503]
+
+
+def test_a_lease_ends_for_nginx_too(site, visit):
+    """It asks about each request: there is no moment in which two hold the seat."""
+    first, second = visit(), visit()
+    assert first.get("/brief/1").status == 200
+    assert second.get("/brief/1").waits
+    while True:
+        was_in = first.get("/brief/1").status == 200
+        if second.get("/brief/1").status == 200:
+            break
+        assert was_in or first.get("/brief/1").waits
+    assert first.get("/brief/1").waits  # for a term of somebody else's, a second long
+    assert list((site.folder / "verdicts").rglob("*" * 32)) == []
+
+
+def test_a_poll_is_never_answered_from_what_nginx_kept(visit):
+    """Each says its own time."""
+    holder, waiting = visit(), visit(Accept=JSON)
+    assert holder.get("/seat/3").status == 200
+    assert waiting.get("/seat/3").status == 503
+    told = [waiting.get("/_waitroom/seat~3/status").json() for _ in range(5)]
+    assert {each["state"] for each in told} == {"waiting"}
+    assert len({each["updated_at"] for each in told}) == 5
+
+
+def test_the_doors_of_a_seat(site, visit):
+    """Status, join and leave as of a room; who leaves gives up the seat, and the next has it."""
+    first, second = visit(Accept=JSON), visit(Accept=JSON)
+    first.get("/seat/4")
+    held = first.get("/_waitroom/seat~4/status").json()
+    assert (held["state"], held["room"]) == ("admitted", "seat~4")
+    assert held["expires_at"] > held["updated_at"]
+    problem = second.get("/seat/4").json()
+    assert problem["state"] == "waiting"
+    assert problem["join_url"] == "/_waitroom/seat~4/join"
+    line = second.post(problem["join_url"]).json()
+    assert (line["state"], line["position"], line["waiting"]) == ("waiting", 1, 1)
+    assert line["message"] == "Seat 4 is being looked at."
+    assert 540 < line["wait_seconds"] <= 600
+    assert first.post("/_waitroom/seat~4/leave").json()["state"] == "not_queued"
+    assert second.get(problem["status_url"]).json()["state"] == "admitted"
+    assert second.get("/seat/4").status == 200
+    assert listed(site, "seat")["4"] == (1, 0)
+
+
+def test_the_site_ends_a_lease(visit):
+    """By release.conf, whose page is answered as ever."""
+    first, second = visit(), visit()
+    assert first.get("/seat/5").status == 200
+    assert second.get("/seat/5").waits
+    assert first.get("/booked/5").status == 200
+    wait_until(lambda: second.get("/seat/5").status == 200, "the seat")
+    assert first.get("/seat/5").waits
+
+
+def test_the_site_knows_the_holder_by_a_growing_number(visit):
+    """The fencing number, with each request of theirs."""
+    fences = []
+    for _ in range(2):
+        visitor = visit()
+        seen = [visitor.get("/seat/6").json()["headers"]["X-Fence"] for _ in range(2)]
+        assert seen[0] == seen[1]
+        fences.append(int(seen[0]))
+        visitor.post("/_waitroom/seat~6/leave")
+    assert fences[0] < fences[1]
+
+
+@pytest.mark.parametrize("headers", [IMAGE, AHEAD])
+def test_what_takes_no_place_takes_no_seat(site, visit, headers):
+    """Pictures and pages that are fetched ahead, of a stranger and of somebody with a cookie."""
+    stranger, known = visit(), visit()
+    assert known.get("/seat/70").status == 200
+    for visitor in (stranger, known):
+        reply = visitor.get("/seat/71", headers=headers)
+        assert (reply.status, reply.data("state")) == (503, "not_queued")
+        assert room_cookies(reply, "seat") == []
+    assert "71" not in listed(site, "seat")
+
+
+def test_without_a_cookie_nothing_is_taken_at_the_doors(site, visit):
+    """There anybody can make names up. They are given the cookie, and take a seat with it."""
+    visitor = visit(Accept=JSON)
+    reply = visitor.post("/_waitroom/seat~made.up/join")
+    assert (reply.status, reply.json()["state"]) == (200, "not_queued")
+    assert len(room_cookies(reply, "seat")) == 1
+    assert "made.up" not in listed(site, "seat")
+    assert visitor.post("/_waitroom/seat~made.up/join").json()["state"] == "admitted"
+    assert visitor.post("/_waitroom/seat~made.up/leave").status == 200
+    assert "made.up" not in listed(site, "seat")
+
+
+def test_the_page_at_an_address_of_its_own(visit):
+    """Leads back to what was asked for."""
+    first, second = visit(), visit()
+    assert first.get("/elsewhere/8").status == 200
+    reply = second.get("/elsewhere/8?a=b")
+    assert (reply.status, reply.headers["Location"]) == (
+        302,
+        "/_waitroom/seat~8/?next=/elsewhere/8?a=b",
+    )
+    shown = second.get(reply.headers["Location"])
+    assert (shown.data("room"), shown.data("next")) == ("seat~8", "/elsewhere/8?a=b")
+    first.post("/_waitroom/seat~8/leave")
+    back = second.get(reply.headers["Location"])
+    assert (back.status, back.headers["Location"]) == (303, "/elsewhere/8?a=b")
+
+
+def test_a_line_that_is_full(site, visit):
+    """max_waiting = 0: the page says so, and nobody is put in line."""
+    first, second = visit(), visit()
+    assert first.get("/lone/1").status == 200
+    reply = second.get("/lone/1")
+    assert (reply.status, reply.data("state")) == (503, "full")
+    assert listed(site, "lone")["1"] == (1, 0)
+    first.post("/_waitroom/lone~1/leave")
+    assert second.get("/lone/1").status == 200
+
+
+def test_events_of_a_seat(site, visit):
+    """As of a room: where one stands, and the turn."""
+    first, second = visit(), visit()
+    assert first.get("/seat/9").status == 200
+    assert second.get("/seat/9").waits
+    with socket.create_connection(("127.0.0.1", site.port), timeout=20) as connection:
+        cookie = f"waitroom_seat={second.cookies['waitroom_seat']}"
+        connection.sendall(
+            f"GET /_waitroom/seat~9/events HTTP/1.1\r\nHost: x\r\nCookie: {cookie}\r\n\r\n".encode()
+        )
+        response = HTTPResponse(connection)
+        response.begin()
+        lines = iter(response.readline, b"")
+        assert b"event: status\n" in lines
+        assert json.loads(next(lines).removeprefix(b"data: "))["position"] == 1
+        first.post("/_waitroom/seat~9/leave")
+        assert b"event: called\n" in lines
+        assert json.loads(next(lines).removeprefix(b"data: "))["path"] == "/_waitroom/seat~9/"
+        response.close()
+    assert second.get("/seat/9").status == 200
+
+
+@pytest.mark.parametrize("path", ["/nosuch/1", "/odd/", "/odd/-1", "/odd/a~b"])
+def test_what_is_no_lease_is_named(visit, path):
+    """503 with a sentence: no template of that name, or no name for a resource."""
+    reply = visit().get(path)
+    assert (reply.status, reply.waits) == (503, False)
+    assert reply.headers["Content-Type"].startswith("text/plain")
+    assert reply.all("Set-Cookie") == []
+
+
+@pytest.mark.parametrize("path", ["claim", "draw", "draw/places"])
+def test_a_seat_has_not_all_doors_of_a_room(visit, path):
+    """404: links to places, and draws, are for rooms."""
+    assert visit(Accept=JSON).get(f"/_waitroom/seat~1/{path}").status == 404
+
+
+@pytest.mark.parametrize("name", ["seat~", "seat~a~b", "seat~-1", "seat~" + "a" * 129, "seat", "x~1"])
+def test_doors_of_nothing(visit, name):
+    """404."""
+    assert visit().get(f"/_waitroom/{name}/status").status == 404
+
+
+def test_a_room_beside_them(visit):
+    """Has its own cookie, and its own verdict."""
+    visitor = visit()
+    assert visitor.get("/shop").status == 200
+    assert visitor.get("/seat/100").status == 200
+    assert set(visitor.cookies) == {"waitroom_shop", "waitroom_seat", "site"}
+
+
+def test_metrics_name_the_template(site, visit):
+    """And never a resource."""
+    visit().get("/seat/31415")
+    for ops in site.ops:
+        with urllib.request.urlopen(f"{ops}/metrics", timeout=5) as reply:
+            text = reply.read().decode()
+        assert 'waitroom_requests_total{door="check",room="seat"' in text
+        assert "~" not in text
+        assert "31415" not in text
+
+
+def test_no_two_hold_a_seat_while_the_store_is_away(visit, site):
+    """Nobody is let in, nothing is an error, and the holder is back with the store."""
+    holder, waiting = visit(), visit()
+    assert holder.get("/seat/200").status == 200
+    assert waiting.get("/seat/200").waits
+    os.kill(site.redis.pid, signal.SIGSTOP)
+    try:
+        newcomer = visit()
+        for visitor, state in ((holder, "waiting"), (waiting, "waiting"), (newcomer, "not_queued")):
+            reply = visitor.get("/seat/200")
+            assert (reply.status, reply.data("state")) == (503, state)
+            assert visitor.get("/_waitroom/seat~200/leave").status == 405
+            assert visitor.post("/_waitroom/seat~200/leave").status == 503
+        status = waiting.get("/_waitroom/seat~200/status")
+        assert (status.status, status.headers["Retry-After"]) == (503, "5")
+    finally:
+        os.kill(site.redis.pid, signal.SIGCONT)
+    wait_until(lambda: holder.get("/seat/200").status == 200, "the holder's return")
+    assert waiting.get("/_waitroom/seat~200/status").json()["state"] == "waiting"
+    # Whoever came meanwhile has the cookie to join with.
+    assert newcomer.post("/_waitroom/seat~200/join", headers={"Accept": JSON}).json()["ahead"] == 1
+
+
+def test_nothing_is_left_of_a_seat(visit, site):
+    """When nobody holds it or waits for it."""
+    visitor = visit()
+    assert visitor.get("/pair/77").status == 200
+    with redis.Redis(unix_socket_path=str(site.redis_socket), decode_responses=True) as store:
+        assert any(key.endswith(":77") for key in store.scan_iter("*{lease:pair}*"))
+        visitor.post("/_waitroom/pair~77/leave")
+        assert not any(key.endswith(":77") for key in store.scan_iter("*{lease:pair}*"))
+
+
+# What a visitor may write into a name, where a location's expression lets them.
+
+
+@pytest.fixture(scope="module")
+def stub():
+    with Stub() as stub:
+        yield stub
+
+
+@pytest.fixture(scope="module")
+def odd(stub):
+    """nginx before a stand-in for a replica. Some locations believe all that is in the address."""
+    locations = named("seat", "include waitroom/release.conf;", what=".*")
+    locations += named("seat", "set $waitroom_mode redirect;", what=".*", at="/elsewhere")
+    with Site(replicas=0, edges=(stub.address,), locations=locations) as site:
+        yield site
+
+
+#: More than a name; the second one's line end is at the end, where $ of an expression is blind.
+MADE_UP = [
+    "1%0d%0aX-Waitroom-Exempt:%20yes",
+    "1%0a",
+    "1%22%3E%3Cscript%3Ealert(1)%3C/script%3E",
+    "1;waitroom_seat=x",
+    "a%20b",
+    "%F0%9F%92%BA",
+    "a" * 500,
+]
+
+
+@pytest.mark.parametrize("made_up", MADE_UP)
+@pytest.mark.parametrize("path", ["/seat/", "/elsewhere/"])
+def test_what_is_no_name_goes_nowhere(odd, stub, path, made_up):
+    """Not to the sidecar, not into the page or the address that it is sent to."""
+    stub.reply, stub.asked[:] = answer(401, "X-Waitroom-State: waiting"), []
+    reply = Visitor(odd.url).get(path + made_up)
+    asked = stub.asked[0].lower()
+    assert "x-waitroom-room" not in asked
+    assert "\r\nx-waitroom-exempt" not in asked
+    assert b"<script>alert" not in reply.body
+    if path == "/seat/":
+        assert reply.data("room") == ""
+    else:
+        assert reply.headers["Location"].startswith("/_waitroom//?next=/elsewhere/")
+    assert reply.headers["X-Waitroom-Exempt"] is None
+
+
+@pytest.mark.parametrize("made_up", MADE_UP)
+def test_what_is_no_name_is_not_released(odd, stub, made_up):
+    """Nor does it make a request of its own."""
+    stub.reply, stub.asked[:] = answer(204, "X-Waitroom-State: admitted"), []
+    Visitor(odd.url).get(f"/seat/{made_up}")
+    wait_until(lambda: len(stub.asked) == 2, "the release")
+    line = stub.asked[1].partition("\r\n")[0]
+    assert line == "POST /_waitroom//leave HTTP/1.0" or line == "POST /_waitroom//leave HTTP/1.1"
+    assert "x-waitroom-exempt" not in stub.asked[1].lower()
+
+
+@pytest.mark.parametrize("name", ["a", "A-1", "row.7:12", "_x"[1:], "user@example+1", "a" * 128])
+def test_names_that_may_be(odd, stub, name):
+    """Go on as they are, with the template's cookie and no other."""
+    stub.reply, stub.asked[:] = answer(401, "X-Waitroom-State: waiting"), []
+    visitor = Visitor(odd.url, cookies={"waitroom_seat": "t~1", "waitroom_seat~a": "no", "b": "c"})
+    reply = visitor.get(f"/seat/{name}")
+    assert f"X-Waitroom-Room: seat~{name}\r\n" in stub.asked[0]
+    assert "Cookie: waitroom_seat=t~1\r\n" in stub.asked[0]
+    assert reply.data("room") == f"seat~{name}"
+    visitor.get(f"/_waitroom/seat~{name}/status")
+    assert stub.asked[1].startswith(f"GET /_waitroom/seat~{name}/status ")
+    assert "Cookie: waitroom_seat=t~1\r\n" in stub.asked[1]
+
+
+def test_a_lease_and_a_room_of_one_name(tmp_path):
+    """Would have one cookie: an error of the configuration, which says so."""
+    file = tmp_path / "waitroom.toml"
+    file.write_text(
+        f'secret_keys = ["{SECRET}"]\n'
+        "[rooms.seat]\ntotal_active_users = 1\n[rooms.shop]\ntotal_active_users = 1\n"
+        '[leases.seat]\nterm = "60s"\n'
+    )
+    with pytest.raises(ConfigError) as caught:
+        load(str(file), {})
+    assert len(caught.value.problems) == 1
+    assert "waitroom_seat" in str(caught.value)

@@ -1,0 +1,261 @@
+"""Limits that pace: moments that are booked, kept and given back."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from functools import partial
+from itertools import pairwise
+
+import pytest
+
+from sidecar.base.limits import Ask, Outcome
+from sidecar.store.connect import close, connect
+from tests.conftest import new_room_name
+from tests.store.limits import BEGIN, WINDOWS, S, TurnedClock, keys_of, make_limit
+
+GRANTED, PACED, REFUSED = Outcome.GRANTED, Outcome.PACED, Outcome.REFUSED
+#: Those that spread calls evenly where the limit is 1.
+each_algorithm = pytest.mark.parametrize("algorithm", WINDOWS)
+
+
+@pytest.fixture
+def clock():
+    return TurnedClock()
+
+
+@pytest.fixture
+def make(redis, clock):
+    """Makes the store of a new rule that paces, one call a second; settings by name."""
+    return partial(make_limit, redis, clock, on_exceed="pace", window=1)
+
+
+def seconds(decisions):
+    """The moments, seconds from the beginning."""
+    return [(one.at_us - BEGIN) / S for one in decisions]
+
+
+@each_algorithm
+async def test_60_refunds_are_spaced_by_a_second_each(redis, store_url, clock, algorithm):
+    """Over four replicas; none is lost, and no two share a moment."""
+    memory = store_url == "memory://"
+    clients = [redis if memory else connect(store_url, timeout_s=5) for _ in range(4)]
+    name, paces = new_room_name(), {"limit": 1, "window": 1, "on_exceed": "pace"}
+    stores = [make_limit(one, clock, algorithm, name=name, **paces) for one in clients]
+    refunds = await asyncio.gather(*(stores[n % 4].acquire(Ask("wx")) for n in range(60)))
+    assert sorted(seconds(refunds)) == list(range(60))
+    assert [one.outcome for one in refunds].count(PACED) == 59
+    assert all((one.permit == "") == (one.at_us == BEGIN) for one in refunds)
+    if not memory:
+        for client in clients:
+            await close(client)
+
+
+@each_algorithm
+async def test_calls_get_their_moments_in_order(make, algorithm):
+    """A cheap call does not overtake one that costs more."""
+    store = make(algorithm, limit=3)
+    decisions = await store.acquire_all([Ask(cost=cost) for cost in (2, 2, 1, 3, 1, 1)])
+    moments = [one.at_us for one in decisions]
+    assert moments == sorted(moments)
+    assert all(one.is_allowed for one in decisions)
+
+
+@each_algorithm
+async def test_moments_that_are_given_back_go_to_the_next(make, algorithm):
+    """The earliest first; and when all are taken, the line goes on at its end."""
+    store = make(algorithm, limit=1)
+    booked = await store.acquire_all([Ask()] * 10)
+    for n in (7, 3, 5):
+        assert await store.release("", booked[n].permit)
+    assert seconds(await store.acquire_all([Ask()] * 5)) == [3, 5, 7, 10, 11]
+    assert {name.partition(":")[0] for name in await keys_of(store)} == {algorithm, "booked"}
+
+
+@each_algorithm
+async def test_a_moment_is_given_back_once(make, clock, algorithm):
+    """Twice equals once; only its own key's; and what is no permit, gives back nothing."""
+    store = make(algorithm, limit=1)
+    await store.acquire(Ask("a"))
+    one = await store.acquire(Ask("a"))
+    for wrong in ("", "1~", "1~other", "2" + one.permit[1:], one.permit + "\n", "1~~"):
+        assert not await store.release("a", wrong)
+    assert not await store.release("b", one.permit)
+    assert [await store.release("a", one.permit) for _ in range(2)] == [True, False]
+    assert seconds(await store.acquire_all([Ask("a")] * 2)) == [1, 2]
+    assert not await store.release("a", one.permit)
+
+
+@each_algorithm
+async def test_a_moment_that_has_come_is_not_given_back(make, clock, algorithm):
+    """Its call may have gone."""
+    store = make(algorithm, limit=1)
+    decisions = await store.acquire_all([Ask(id="now"), Ask(), Ask(id="later"), Ask()])
+    assert not await store.release("", "1~now")
+    clock.now += 2 * S
+    for one in decisions[:3]:
+        assert not await store.release("", one.permit)
+    clock.now += S - 1
+    assert await store.release("", decisions[3].permit)
+
+
+@each_algorithm
+async def test_a_free_moment_that_nobody_took_is_gone(make, clock, algorithm):
+    """What was given back and went by is nobody's; up to then it is the next call's."""
+    store = make(algorithm, limit=1)
+    booked = await store.acquire_all([Ask()] * 4)
+    for n in (1, 2):
+        await store.release("", booked[n].permit)
+    clock.now += 2 * S
+    taken = await store.acquire_all([Ask(), Ask()])
+    assert [(one.outcome, one.permit != "") for one in taken] == [(GRANTED, False), (PACED, True)]
+    assert seconds(taken) == [2, 4]
+
+
+@each_algorithm
+async def test_a_free_moment_is_for_a_call_of_its_cost(make, algorithm):
+    """One of another cost takes the algorithm's next; one that can never go, none at all."""
+    store = make(algorithm, limit=2)
+    booked = await store.acquire_all([Ask(cost=2)] * 3)
+    await store.release("", booked[1].permit)
+    dear, cheap, fits = await store.acquire_all([Ask(cost=3), Ask(), Ask(cost=2)])
+    assert dear.outcome is (PACED if algorithm == "leaky_bucket" else REFUSED)
+    assert cheap.at_us > booked[2].at_us
+    assert fits.at_us == booked[1].at_us
+
+
+@each_algorithm
+async def test_nobody_waits_longer_than_max_wait(make, clock, algorithm):
+    """Who would, is refused and books nothing; asked again when it says, the call is paced. A free
+    moment that is too far away is not taken either."""
+    store = make(algorithm, limit=1, max_wait=3)
+    decisions = await store.acquire_all([Ask()] * 6)
+    assert [one.outcome for one in decisions] == [GRANTED, PACED, PACED, PACED, REFUSED, REFUSED]
+    assert seconds(decisions) == [0, 1, 2, 3, 1, 1]
+    clock.now += S
+    assert seconds([await store.acquire(Ask())]) == [4]
+    await store.release("", (await store.acquire(Ask())).permit)
+    clock.now -= S // 2
+    assert (await store.acquire(Ask())).outcome is REFUSED
+
+
+async def test_a_free_moment_beyond_max_wait_stays(make, clock):
+    """For whoever comes when it is near enough."""
+    store = make("token_bucket", limit=1, max_wait=3)
+    booked = await store.acquire_all([Ask()] * 4)
+    await store.release("", booked[3].permit)
+    hasty = make("token_bucket", name=store._name, limit=1, max_wait=2)
+    refused = await hasty.acquire(Ask())
+    assert (refused.outcome, refused.at_us) == (REFUSED, BEGIN + S)
+    assert seconds([await store.acquire(Ask())]) == [3]
+
+
+@each_algorithm
+async def test_a_call_with_an_id_keeps_its_moment(make, clock, algorithm):
+    """In one batch, before the moment and after. Given back, it is forgotten: the next time is a
+    new booking, which may be given back as well."""
+    store = make(algorithm, limit=1)
+    decisions = await store.acquire_all([Ask(), Ask(id="a"), Ask(id="a"), Ask()])
+    assert seconds(decisions) == [0, 1, 1, 2]
+    clock.now += S // 2
+    assert (await store.acquire(Ask(id="a"))).outcome is PACED
+    assert await store.release("", "1~a")
+    assert seconds(await store.acquire_all([Ask(), Ask(id="a"), Ask(id="a")])) == [1, 3, 3]
+    assert await store.release("", "1~a")
+    assert seconds(await store.acquire_all([Ask(id="a"), Ask()])) == [3, 4]
+    clock.now += 5 * S
+    again = await store.acquire(Ask(id="a"))
+    assert (again.outcome, again.at_us, again.remaining) == (GRANTED, BEGIN + 3 * S, 1)
+
+
+async def test_what_one_id_gave_back_twice_is_two_moments(make):
+    """Neither takes the other's place among the free ones, if it is the same moment."""
+    store = make("fixed_window", limit=2)
+    await store.acquire_all([Ask()] * 2)
+    booked = await store.acquire_all([Ask(id="a"), Ask(id="b"), Ask(id="c")])
+    assert seconds(booked) == [1, 1, 2]
+    for id_ in ("b", "a"):
+        await store.release("", f"1~{id_}")
+    assert seconds([await store.acquire(Ask(id="b"))]) == [1]
+    assert await store.release("", "1~b")
+    assert seconds(await store.acquire_all([Ask(), Ask(), Ask()])) == [1, 1, 2]
+
+
+@each_algorithm
+async def test_a_limit_that_changes_keeps_what_was_promised(make, clock, algorithm):
+    """The moments stay, and may be given back; those that follow are spaced anew."""
+    store = make(algorithm, limit=1)
+    booked = await store.acquire_all([Ask(id=f"{n}") for n in range(5)])
+    await store.set_value("", 10)
+    faster = await store.acquire_all([Ask()] * 30)
+    assert faster[0].at_us >= booked[4].at_us
+    assert faster[-1].at_us <= BEGIN + 8 * S
+    await store.set_value("", 1)
+    slower = await store.acquire_all([Ask()] * 3)
+    assert [b - a for a, b in pairwise(seconds(slower))] == [1, 1]
+    assert slower[0].at_us > faster[-1].at_us
+    again = await store.acquire_all([Ask(id=f"{n}") for n in range(5)])
+    assert seconds(again) == seconds(booked)
+    assert await store.release("", "1~2")
+    assert seconds([await store.acquire(Ask())]) == [2]
+
+
+@each_algorithm
+async def test_looking_tells_the_moment_and_books_nothing(make, clock, algorithm):
+    """A free one too."""
+    store = make(algorithm, limit=1, max_wait=3)
+    booked = await store.acquire_all([Ask()] * 4)
+    ahead = [await store.look("") for _ in range(3)]
+    assert {(one.outcome, one.at_us) for one in ahead} == {(REFUSED, BEGIN + 4 * S)}
+    await store.release("", booked[2].permit)
+    clock.now += S
+    free = await store.look("")
+    assert (free.outcome, free.at_us, free.permit) == (REFUSED, BEGIN + 2 * S, "")
+    clock.now += S
+    assert (await store.look("")).outcome is GRANTED
+    assert (await store.acquire(Ask())).outcome is GRANTED
+
+
+@each_algorithm
+async def test_a_clock_that_goes_back_books_no_moment_twice(make, clock, algorithm):
+    """Those that are promised stay, and the line goes on behind them."""
+    store = make(algorithm, limit=1, max_wait=100)
+    before = await store.acquire_all([Ask()] * 3)
+    clock.now -= 10 * S
+    after = await store.acquire_all([Ask()] * 3)
+    clock.now += 11 * S
+    last = await store.acquire_all([Ask()] * 3)
+    assert seconds([*before, *after, *last]) == list(range(9))
+
+
+@each_algorithm
+async def test_no_stretch_of_time_has_more_than_its_limit(make, clock, algorithm):
+    """A random run with moments that are given back: as promised to those that kept theirs."""
+    numbers, limit = random.Random(5), 4
+    store = make(algorithm, limit=limit, max_wait=20)
+    kept = {}
+    for n in range(120):
+        asks = [Ask(cost=numbers.randint(1, 3), id=f"{n}.{i}") for i in range(3)]
+        for ask, one in zip(asks, await store.acquire_all(asks), strict=True):
+            if one.is_allowed:
+                kept[one.permit] = (one.at_us, ask.cost)
+        for permit in numbers.sample(sorted(kept), min(2, len(kept))):
+            if await store.release("", permit):
+                del kept[permit]
+        clock.now += numbers.choice([0, 100_000, 333_333, S])
+    went = sorted(kept.values())
+    assert went[-1][0] > clock.now
+    for n, (began, first) in enumerate(went):
+        begins = began - began % S if algorithm == "fixed_window" else began
+        total = 0
+        for moment, cost in went[n:]:
+            total += cost
+            if algorithm == "token_bucket":
+                assert (total - limit) * S <= limit * (moment - began)
+            elif algorithm == "leaky_bucket":
+                assert (moment - began) * limit >= (total - cost) * S or (moment, cost) == (
+                    began,
+                    first,
+                )
+            else:
+                assert moment >= begins + S or total <= limit
