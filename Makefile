@@ -9,7 +9,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help install run crowd test lint types check bench bench-history bench-opening loadtest faults clean
+.PHONY: help install run crowd test lint types check bench bench-history bench-opening bench-limits loadtest faults clean
 
 help:
 	@echo "make install the waitroom command, in .venv"
@@ -19,6 +19,7 @@ help:
 	@echo "make bench   measure against plain nginx and a Lua design (QUICK=1)"
 	@echo "make bench-history  ten million stays in MariaDB: look-ups, the recorder (QUICK=1)"
 	@echo "make bench-opening  an event opens with 100,000 in the pre-queue (QUICK=1)"
+	@echo "make bench-limits  decisions about rate limits, beside the limits library (QUICK=1)"
 	@echo "make loadtest  load a room with up to 3,000 users (REPLICAS=, QUICK=1)"
 	@echo "make faults  break everything under load, write docs/reliability.md (QUICK=1)"
 	@echo "make check   the tests, and ruff and mypy before them"
@@ -56,6 +57,10 @@ bench-history: $(STAMP)
 bench-opening: $(STAMP)
 	@scripts/install-packages redis-server
 	@$(BIN)/python -m loadtest.opening $(if $(QUICK),--quick)
+
+bench-limits: $(STAMP)
+	@scripts/install-packages redis-server
+	@$(BIN)/python -m loadtest.limits $(if $(QUICK),--quick)
 
 loadtest: $(STAMP)
 	@scripts/install-packages nginx redis-server

@@ -49,7 +49,8 @@ class Site(AbstractContextManager["Site"]):
 
     `rooms` are settings by room name, `leases` and `limits` by theirs. `http`, `server` and
     `locations` are nginx lines at those levels; `server` comes before the include,
-    `locations` after it. `relay` stands between nginx and the replicas, given an edge's host:port; see `relays`.
+    `locations` after it. `relay` stands between nginx and the replicas, given an edge's
+    host:port; see `relays`.
     `edges` are further host:port that nginx takes for replicas. `origin` are server-level
     lines of an nginx that stands for the site instead of tests/origin.py: it costs little,
     so that a measurement is about what stands before it. `store` is the address of a store

@@ -79,7 +79,7 @@ class LimitSettings(BaseModel):
     #: concurrency: a permit that is not given back ends by itself.
     lease: Seconds = Field(default=60, ge=0.1, le=86_400)
     #: How long a call with the same id is the same call.
-    idempotency_window: Seconds = Field(default=600, ge=1, le=86_400)
+    idempotency_window: Seconds = Field(default=60, ge=1, le=86_400)
     on_store_failure: Literal["admit", "refuse"] = "admit"
     #: Limits of single keys, over `limit`; -1: unlimited.
     values: dict[str, Value] = {}

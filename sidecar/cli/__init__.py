@@ -20,10 +20,14 @@ from sidecar.cli.draw import verify_draw
 from sidecar.cli.events import summary
 from sidecar.cli.grants import grant
 from sidecar.cli.history import history, migrate, report
+from sidecar.cli.leases import leases
+from sidecar.cli.limits import limits
 from sidecar.cli.rooms import rooms
 from sidecar.cli.webhooks import webhooks
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sidecar.base.settings import Settings
 
 
@@ -33,7 +37,7 @@ def main() -> None:
     """A virtual waiting room beside the nginx you already run."""
 
 
-for command in (rooms, migrate, report, history):
+for command in (rooms, leases, limits, migrate, report, history):
     main.add_command(command)
 main.add_command(webhooks)
 main.add_command(grant)
@@ -61,8 +65,14 @@ def serve(path: str | None) -> None:
 def check_config(path: str | None) -> None:
     """Print every problem of a configuration; exit 1 if there is any."""
     settings = load_settings(path)
-    click.echo(f"The configuration is right: {len(settings.rooms)} room(s), "
-               f"{', '.join(sorted(settings.rooms))}.")  # fmt: skip
+    kinds: dict[str, Mapping[str, object]] = {
+        "room": settings.rooms, "lease": settings.leases, "limit": settings.limits,
+    }  # fmt: skip
+    counted = [
+        f"{len(named)} {kind}(s), {', '.join(sorted(named))}"
+        for kind, named in kinds.items() if named
+    ]  # fmt: skip
+    click.echo(f"The configuration is right: {'; '.join(counted)}.")
     for line in summary(settings, int(time.time() * 1000)):
         click.echo(line)
 

@@ -28,7 +28,8 @@ def call(settings: Settings, method: str, path: str, body: object = None) -> Any
 async def ask(
     settings: Settings, method: str, path: str, body: object = None, *, timeout_s: float = 10
 ) -> Any:
-    """Asks the ops listener. Raises ClickException with what it answered."""
+    """Asks the ops listener, with the admin token or else the service token. Raises ClickException
+    with what it answered."""
     import aiohttp  # noqa: PLC0415 - the other commands start faster without
 
     listen = settings.ops_listen
@@ -39,7 +40,7 @@ async def ask(
     if host.startswith("0.0.0.0:"):
         host = "127.0.0.1:" + host.rpartition(":")[2]
     headers = {
-        "Authorization": f"Bearer {settings.admin_token}",
+        "Authorization": f"Bearer {settings.admin_token or settings.service_token}",
         "X-Waitroom-Operator": f"{_user()} (command line)",
     }
     timeout = aiohttp.ClientTimeout(total=timeout_s)

@@ -8,6 +8,11 @@
 AsyncWaitroom is the same with `await` and `async with`.
 """
 
+try:
+    import httpx as _httpx  # noqa: F401
+except ImportError:
+    raise ImportError('the client needs httpx: pip install "waitroom[client]"') from None
+
 from sidecar.base.errors import ConfigError, WaitroomError
 from sidecar.client.aio import AsyncLease, AsyncWaitroom
 from sidecar.client.answers import Permit

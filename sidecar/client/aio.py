@@ -28,7 +28,7 @@ from sidecar.client.flows import (
 from sidecar.client.wire import Answer, Call, Wire, path
 
 #: Calls of one limit in one request, at most, and requests at a time.
-BATCH = 200
+BATCH = 100
 FLIGHTS = 8
 
 P = ParamSpec("P")
@@ -68,6 +68,9 @@ class AsyncWaitroom:
         await self.aclose()
 
     async def aclose(self) -> None:
+        """Waits for what is on its way; what nobody waits for any more is given back first."""
+        for batcher in self._batchers.values():
+            await batcher.landed()
         await asyncio.gather(*self._giving_back)
         await self._http.aclose()
 

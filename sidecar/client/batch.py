@@ -48,6 +48,11 @@ class Batcher(Generic[Item, Reply]):
                 self._unseen(item, future.result())
             raise
 
+    async def landed(self) -> None:
+        """Waits until nothing is on its way."""
+        while self._flights:
+            await asyncio.wait(self._flights)
+
     def _start(self) -> None:
         if self._waiting and not self._is_starting and len(self._flights) < self._most:
             self._is_starting = True

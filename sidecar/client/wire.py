@@ -9,13 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+import httpx
+
 from sidecar.base.errors import ConfigError
 from sidecar.client.errors import AwayError, RejectedError
-
-try:
-    import httpx
-except ImportError:  # pragma: no cover - where the extra is not installed
-    raise ImportError('the client needs httpx: pip install "waitroom[client]"') from None
 
 _ADDRESS = re.compile(r"https?://[^\s/?#@]+/?\Z")
 #: Replies that say something of the call itself; the caller reads them.

@@ -153,10 +153,10 @@ def _valued(request: web.Request) -> tuple[Limit, str]:
 
 
 def _flag(request: web.Request, name: str) -> bool:
-    value = request.query.get(name, "false").lower()
-    if value not in {"true", "false", "1", "0"}:
+    value = request.query.get(name, "false")
+    if value not in {"true", "false"}:
         raise ConfigError([f"{name}: true or false (got {value[:40]!r})"])
-    return value in {"true", "1"}
+    return value == "true"
 
 
 def _asks(body: list[Any], limit: Limit) -> list[Ask]:
@@ -177,10 +177,10 @@ def _ask(body: Any, limit: Limit, *, members: frozenset[str] = _MEMBERS) -> Ask:
         raise ConfigError(["a call is a JSON object"])
     problems, key = _unknown(body, members), ""
     given = {name: value for name, value in body.items() if value is not None}
-    cost, id_ = given.get("cost", 1), given.get("id", "")
+    cost, id_ = given.get("cost", 1), given.get("id")
     if type(cost) is not int:
         problems.append(f"cost: a whole number from 1 to {MAX_COST}")
-    if not isinstance(id_, str):
+    if id_ is not None and not (isinstance(id_, str) and id_):
         problems.append("id: a text")
     try:
         key = _key(given, limit)
@@ -188,7 +188,7 @@ def _ask(body: Any, limit: Limit, *, members: frozenset[str] = _MEMBERS) -> Ask:
         problems += error.problems
     if problems:
         raise ConfigError(problems)
-    ask = Ask(key, cost, id_)
+    ask = Ask(key, cost, id_ or "")
     check(ask)
     return ask
 

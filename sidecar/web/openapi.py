@@ -9,7 +9,17 @@ from typing import Any
 from aiohttp import web
 
 from sidecar import __version__
-from sidecar.web.api import administration, common, history, operations, proxy, shapes, visitor
+from sidecar.web.api import (
+    administration,
+    common,
+    history,
+    leases,
+    limits,
+    operations,
+    proxy,
+    shapes,
+    visitor,
+)
 
 _DESCRIPTION = """\
 A virtual waiting room beside your proxy. Of the two listeners of a replica, visitors reach the \
@@ -29,6 +39,8 @@ _TAGS = {
     "proxy": "For the proxy in front: on the edge listener.",
     "operations": "Health and metrics.",
     "administration": "Rooms and visitors, for operators.",
+    "leases": "Resources that few may hold at a time, for programs.",
+    "limits": "How often something may be called, for programs.",
     "history": "Who queued when, where a history is kept.",
 }
 #: A new version may bring another document; until then it is the same.
@@ -47,9 +59,11 @@ def document() -> dict[str, Any]:
             **operations.paths(),
             **administration.paths(),
             **history.paths(),
+            **leases.paths(),
+            **limits.paths(),
         },
         "components": {
-            "schemas": shapes.schemas(),
+            "schemas": {**shapes.schemas(), **leases.schemas(), **limits.schemas()},
             "parameters": common.parameters(),
             "headers": common.headers(),
             "responses": common.responses(),

@@ -26,7 +26,6 @@ LEASES = {
     "pair": {"term": 600, "capacity": 2},
 }
 IMAGE = {"Accept": "image/*", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
-AHEAD = {"Sec-Purpose": "prefetch"}
 
 
 def named(template, *lines, at="", what=r"\d+"):
@@ -114,7 +113,8 @@ def test_a_lease_ends_for_nginx_too(site, visit):
             break
         assert was_in or first.get("/brief/1").waits
     assert first.get("/brief/1").waits  # for a term of somebody else's, a second long
-    assert list((site.folder / "verdicts").rglob("*" * 32)) == []
+    kept = [file for file in (site.folder / "verdicts").rglob("*") if file.is_file()]
+    assert kept == []
 
 
 def test_a_poll_is_never_answered_from_what_nginx_kept(visit):
@@ -169,15 +169,15 @@ def test_the_site_knows_the_holder_by_a_growing_number(visit):
     assert fences[0] < fences[1]
 
 
-@pytest.mark.parametrize("headers", [IMAGE, AHEAD])
-def test_what_takes_no_place_takes_no_seat(site, visit, headers):
+def test_what_takes_no_place_takes_no_seat(site, visit):
     """Pictures and pages that are fetched ahead, of a stranger and of somebody with a cookie."""
     stranger, known = visit(), visit()
     assert known.get("/seat/70").status == 200
     for visitor in (stranger, known):
-        reply = visitor.get("/seat/71", headers=headers)
-        assert (reply.status, reply.data("state")) == (503, "not_queued")
-        assert room_cookies(reply, "seat") == []
+        for headers in (IMAGE, {"Sec-Purpose": "prefetch"}):
+            reply = visitor.get("/seat/71", headers=headers)
+            assert (reply.status, reply.data("state")) == (503, "not_queued")
+            assert room_cookies(reply, "seat") == []
     assert "71" not in listed(site, "seat")
 
 
@@ -257,7 +257,9 @@ def test_a_seat_has_not_all_doors_of_a_room(visit, path):
     assert visit(Accept=JSON).get(f"/_waitroom/seat~1/{path}").status == 404
 
 
-@pytest.mark.parametrize("name", ["seat~", "seat~a~b", "seat~-1", "seat~" + "a" * 129, "seat", "x~1"])
+@pytest.mark.parametrize(
+    "name", ["seat~", "seat~a~b", "seat~-1", "seat~" + "a" * 129, "seat", "x~1"]
+)
 def test_doors_of_nothing(visit, name):
     """404."""
     assert visit().get(f"/_waitroom/{name}/status").status == 404
@@ -284,6 +286,10 @@ def test_metrics_name_the_template(site, visit):
 
 def test_no_two_hold_a_seat_while_the_store_is_away(visit, site):
     """Nobody is let in, nothing is an error, and the holder is back with the store."""
+
+    def asked(visitor, url=site.url):
+        return Visitor(url, cookies=visitor.cookies).get("/_waitroom/seat~200/status")
+
     holder, waiting = visit(), visit()
     assert holder.get("/seat/200").status == 200
     assert waiting.get("/seat/200").waits
@@ -293,14 +299,15 @@ def test_no_two_hold_a_seat_while_the_store_is_away(visit, site):
         for visitor, state in ((holder, "waiting"), (waiting, "waiting"), (newcomer, "not_queued")):
             reply = visitor.get("/seat/200")
             assert (reply.status, reply.data("state")) == (503, state)
-            assert visitor.get("/_waitroom/seat~200/leave").status == 405
-            assert visitor.post("/_waitroom/seat~200/leave").status == 503
-        status = waiting.get("/_waitroom/seat~200/status")
-        assert (status.status, status.headers["Retry-After"]) == (503, "5")
+        assert newcomer.post("/_waitroom/seat~200/leave").status == 503
+        assert newcomer.post("/_waitroom/seat~200/join").status == 200  # the page, for a browser
+        assert (asked(waiting).status, asked(waiting).headers["Retry-After"]) == (503, "5")
     finally:
         os.kill(site.redis.pid, signal.SIGCONT)
-    wait_until(lambda: holder.get("/seat/200").status == 200, "the holder's return")
-    assert waiting.get("/_waitroom/seat~200/status").json()["state"] == "waiting"
+    for edge in site.edges:
+        wait_until(lambda edge=edge: asked(waiting, edge).status == 200, "the replica's return")
+    assert holder.get("/seat/200").status == 200
+    assert asked(waiting).json()["ahead"] == 0
     # Whoever came meanwhile has the cookie to join with.
     assert newcomer.post("/_waitroom/seat~200/join", headers={"Accept": JSON}).json()["ahead"] == 1
 
@@ -327,8 +334,8 @@ def stub():
 @pytest.fixture(scope="module")
 def odd(stub):
     """nginx before a stand-in for a replica. Some locations believe all that is in the address."""
-    locations = named("seat", "include waitroom/release.conf;", what=".*")
-    locations += named("seat", "set $waitroom_mode redirect;", what=".*", at="/elsewhere")
+    locations = named("seat", "include waitroom/release.conf;", what="[^/]*")
+    locations += named("seat", "set $waitroom_mode redirect;", what="[^/]*", at="/elsewhere")
     with Site(replicas=0, edges=(stub.address,), locations=locations) as site:
         yield site
 
@@ -368,12 +375,11 @@ def test_what_is_no_name_is_not_released(odd, stub, made_up):
     stub.reply, stub.asked[:] = answer(204, "X-Waitroom-State: admitted"), []
     Visitor(odd.url).get(f"/seat/{made_up}")
     wait_until(lambda: len(stub.asked) == 2, "the release")
-    line = stub.asked[1].partition("\r\n")[0]
-    assert line == "POST /_waitroom//leave HTTP/1.0" or line == "POST /_waitroom//leave HTTP/1.1"
+    assert stub.asked[1].startswith("POST /_waitroom//leave HTTP/1.1\r\n")
     assert "x-waitroom-exempt" not in stub.asked[1].lower()
 
 
-@pytest.mark.parametrize("name", ["a", "A-1", "row.7:12", "_x"[1:], "user@example+1", "a" * 128])
+@pytest.mark.parametrize("name", ["a", "A-1", "row.7:12", "user@example+1", "a" * 128])
 def test_names_that_may_be(odd, stub, name):
     """Go on as they are, with the template's cookie and no other."""
     stub.reply, stub.asked[:] = answer(401, "X-Waitroom-State: waiting"), []

@@ -219,7 +219,8 @@ class Model:
 
     def free_from(self, resource, ahead) -> int:
         """When the slot that somebody with so many ahead waits for is free, if nobody leaves."""
-        ends = sorted(held.ends for held in self.spots[resource].holders.values())
+        spot = self.spots.get(resource, Spot())
+        ends = sorted(held.ends for held in spot.holders.values())
         opens = self.recovers if self.is_recovering else 0
         slot = ahead % self.capacity
         return max(opens, ends[slot]) if slot < len(ends) else opens

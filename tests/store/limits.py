@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from sidecar.base.limits import LimitSettings
 from sidecar.store.limits import LimitStore
 from tests.conftest import new_room_name
@@ -37,3 +39,21 @@ async def keys_of(store) -> dict[str, int]:
     pattern = f"waitroom:{{limit:{store._name}}}:*"
     names = [name async for name in store._redis.scan_iter(pattern, count=1000)]
     return {name.decode().partition("}:")[2]: await store._redis.pttl(name) for name in names}
+
+
+def check_promise(algorithm, went, limit):
+    """What an algorithm promises of calls (moment, cost) within a window of a second: for a fixed
+    one in any that is aligned, for a sliding one in any; of buckets the burst and the spacing."""
+    went = sorted(went)
+    if algorithm == "leaky_bucket":
+        assert all((b - a) * limit >= cost * S for (a, cost), (b, _) in pairwise(went))
+        return
+    for n, (began, _) in enumerate(went):
+        begins = began - began % S if algorithm == "fixed_window" else began
+        total = 0
+        for moment, cost in went[n:]:
+            total += cost
+            if algorithm == "token_bucket":
+                assert (total - limit) * S <= limit * (moment - began)
+            else:
+                assert moment >= begins + S or total <= limit

@@ -272,6 +272,7 @@ BAD_CALLS = {
     "a text": ({"cost": "1"}, [f"cost: a whole number from 1 to {MAX_COST}"]),
     "over the limit": ({"cost": 3}, ["cost: 3 is more than is ever granted at once (limit 2)"]),
     "no text": ({"id": 7}, ["id: a text"]),
+    "an empty one": ({"id": ""}, ["id: a text"]),
     "no id": ({"id": "a b"}, ["id: 1 to 64 letters, digits and . _ - : @ +"]),
     "too long": ({"id": "a" * 65}, ["id: 1 to 64 letters, digits and . _ - : @ +"]),
     "other members": ({"const": 1, "x" * 99: 2},
@@ -364,12 +365,12 @@ async def test_a_look_takes_nothing(service):
 async def test_the_rules_are_listed(service):
     """As the file has them, with the fields that a call names."""
     site = await service(limit={"algorithm": "token_bucket", "limit": -1, "window": "1m",
-                                "key": KEYED})  # fmt: skip
+                                "key": KEYED, "idempotency_window": "5m"})  # fmt: skip
     (rule,) = (await site.told("GET", "/limits"))["limits"]
     assert rule == {
         "name": site.name, "algorithm": "token_bucket", "key": KEYED, "fields": ["biz", "channel"],
         "limit": None, "window": 60, "burst": None, "on_exceed": "refuse", "max_wait": 60,
-        "lease": 60, "idempotency_window": 600, "on_store_failure": "admit",
+        "lease": 60, "idempotency_window": 300, "on_store_failure": "admit",
     }  # fmt: skip
 
 
@@ -488,12 +489,10 @@ async def test_what_can_be_held(service):
     """One call; and hold is true or false."""
     site = await service(limit=PACED)
     path = "/limits/{name}/acquire?hold="
-    assert await errors(site, path + "1", [{}]) == ["hold: for one call, not for a list"]
-    assert await errors(site, path + "yes", {}) == ["hold: true or false (got 'yes')"]
-    for no in ("false", "0"):
-        await site.told("POST", path + no, {})
-    told = await site.told("POST", path + "false", {})
-    assert told["wait_seconds"] == 120
+    assert await errors(site, path + "true", [{}]) == ["hold: for one call, not for a list"]
+    assert await errors(site, path + "1", {}) == ["hold: true or false (got '1')"]
+    await site.told("POST", path + "false", {})
+    assert (await site.told("POST", path + "false", {}))["wait_seconds"] == 60
 
 
 async def hangs_up(site, body: dict[str, object], *, query: str = "?hold=true") -> None:

@@ -131,6 +131,15 @@ ROOMS = {
     "hall": {**KEPT, "poll_limit": 5},
     "open": {**KEPT, "suspended": True},
 }
+#: Seats that some find taken, and whose line is full soon; a limit that a call or two reach, where
+#: nobody waits for long.
+LEASES = {"seat": {"term": "1h", "max_waiting": 2}}
+LIMITS = {
+    "pay": {
+        "algorithm": "leaky_bucket", "key": "{biz}", "limit": 1000, "window": "1s",
+        "on_exceed": "pace", "max_wait": "0.2s",
+    }
+}  # fmt: skip
 #: What schemathesis is told beside the document.
 CONFIG = """
 continue-on-failure = true
@@ -139,6 +148,15 @@ continue-on-failure = true
 [[operations]]
 include-operation-id = ["changeRoom", "importRoom", "listStays", "getReport", "listChanges"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 404, 409, 422, 503]
+
+# Of a key and its fields a call says one; a list is not held.
+[[operations]]
+include-operation-id = ["lookAtLimit", "acquireLimit"]
+checks.positive_data_acceptance.expected-statuses = ["2xx", 404, 422, 429]
+
+[[operations]]
+include-operation-id = ["takeLease"]
+checks.positive_data_acceptance.expected-statuses = ["2xx", 429]
 
 # No random token is a link, and no link is signed here.
 [[operations]]
@@ -155,7 +173,7 @@ checks.not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", 503]
 
 @pytest.fixture(scope="module")
 def replica():
-    with Replica(rooms=ROOMS) as started:
+    with Replica(rooms=ROOMS, leases=LEASES, limits=LIMITS) as started:
         yield started
 
 
@@ -183,6 +201,18 @@ def aimed(described: dict[str, Any], replica: Replica) -> dict[str, Any]:
         if "#/components/parameters/Visitor" in shared:
             anybody = {"$ref": "#/components/schemas/VisitorId"}
             own.append(in_path("visitor", {"anyOf": [{"enum": people[room]}, anybody]}))
+        for name, known in {"template": LEASES, "name": LIMITS}.items():
+            if f"{{{name}}}" in path:
+                own.append(in_path(name, {"enum": [*known]}))
+        if "{resource}" in path:
+            own.append(in_path("resource", {"enum": ["1", "2"]}))
+    # Every call names the field that the limit's key has.
+    called = aimed["components"]["schemas"]["LimitFields"]
+    called |= {
+        "properties": {"biz": {"type": "string", "minLength": 1, "maxLength": 20}},
+        "required": ["biz"],
+        "additionalProperties": False,
+    }
     for asked in aimed["paths"]["/check"]["get"]["parameters"]:
         if asked["name"] == "X-Waitroom-Room":
             asked["schema"] = {"enum": ["hall", "open"]}
@@ -214,7 +244,9 @@ def fuzz(
         pytest.fail(done.stdout + done.stderr, pytrace=False)
 
 
-OPERATORS = [f"--include-tag={tag}" for tag in ("operations", "administration", "history")]
+OPERATORS = [f"--include-tag={tag}" for tag in (
+    "operations", "administration", "history", "leases", "limits",
+)]  # fmt: skip
 VISITORS = ["--include-tag=visitor", "--include-tag=proxy"]
 
 

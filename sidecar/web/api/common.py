@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from sidecar.web.api.parts import Json, shape, text, whole
+from sidecar.base.leases import RESOURCE
+from sidecar.base.limits import MAX_KEY_LENGTH
+from sidecar.web.api.parts import ROOM, Json, shape, text, whole
 from sidecar.web.asked import LIST_LIMIT, MAX_OFFSET
 from sidecar.web.login import CSRF_HEADER
 from sidecar.web.operators import COOKIE
 
+#: As JSON Schema writes it.
+NAME_OF_RESOURCE = "^" + RESOURCE.pattern.replace(r"\Z", "$")
 _AGO = r"[0-9]{1,5}(\.[0-9]+)?(ms|s|m|h|d)"
 _DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{3})?)?(Z|[+-][0-9]{2}:[0-9]{2})?"
@@ -17,6 +21,13 @@ _MOMENT = text(pattern=f"^(|now|{_AGO}|{_DATE}(T{_TIME})?)$")
 
 def _query(name: str, description: str, schema: Json, **more: Any) -> Json:
     return {"name": name, "in": "query", "description": description, "schema": schema, **more}
+
+
+def _in_path(name: str, description: str, schema: Json, example: str) -> Json:
+    return {
+        "name": name, "in": "path", "required": True, "description": description,
+        "schema": schema, "example": example,
+    }  # fmt: skip
 
 
 def _header(name: str, description: str, schema: Json, *, required: bool = False) -> Json:
@@ -28,15 +39,18 @@ def _header(name: str, description: str, schema: Json, *, required: bool = False
 
 def parameters() -> Json:
     return {
-        "Room": {
-            "name": "room", "in": "path", "required": True, "schema": shape("Room"),
-            "description": "A room that is configured.", "example": "shop",
-        },
-        "Visitor": {
-            "name": "visitor", "in": "path", "required": True, "schema": shape("VisitorId"),
-            "description": "The visitor's id, as lists and the log tell it.",
-            "example": "hQmVzkXy3c1tA9bWn0Lr-Q",
-        },
+        "Room": _in_path("room", "A room that is configured.", shape("Room"), "shop"),
+        "Visitor": _in_path("visitor", "The visitor's id, as lists and the log tell it.",
+                            shape("VisitorId"), "hQmVzkXy3c1tA9bWn0Lr-Q"),
+        "Template": _in_path("template", "A template that is configured.", text(pattern=ROOM),
+                             "seat"),
+        "Resource": _in_path("resource", "It is there as soon as somebody names it.",
+                             text(pattern=NAME_OF_RESOURCE), "17"),
+        "LimitName": _in_path("name", "A limit that is configured.", text(pattern=ROOM), "pay"),
+        "LimitKey": _in_path("key", "The whole key, as a call is told it, percent-encoded once "
+                             "more. Of a limit whose key has no fields: nothing, as in "
+                             "`/v1/limits/pay/values/`.",
+                             text(pattern=f"^[!-~]{{1,{MAX_KEY_LENGTH}}}$"), "refund:wx"),
         "Offset": _query("offset", "How many to leave out.", whole(maximum=MAX_OFFSET, default=0)),
         "Limit": _query("limit", "How many to tell, at most.",
                         whole(maximum=LIST_LIMIT, default=100)),
@@ -65,6 +79,20 @@ def headers() -> Json:
             "description": "The visitor's ticket or pass, `waitroom_<room>`: signed, opaque, to be "
             "sent back. Only when it is new or was changed.",
             "schema": text(pattern="^waitroom_"),
+        },
+        "RateLimitPolicy": {
+            "description": "As in draft-ietf-httpapi-ratelimit-headers: `q`, the key's limit; `w`, "
+            "its window, where that has whole seconds. Not where nothing is limited.",
+            "schema": text(
+                pattern='^"[a-z0-9_-]+";q=[0-9]+(;w=[0-9]+|;qu="concurrent-requests")?$'
+            ),
+            "example": '"pay";q=20;w=1',
+        },
+        "RateLimit": {
+            "description": "From the same draft: `r`, how much may go now; `t`, in how many "
+            "seconds all of it may again; for whoever was refused, when to ask again.",
+            "schema": text(pattern='^"[a-z0-9_-]+";r=[0-9]+(;t=[0-9]+)?$'),
+            "example": '"pay";r=3;t=1',
         },
         "Authenticate": {"required": True, "schema": text(pattern="^Bearer ")},
         "NoStore": {"required": True, "schema": {"const": "no-store"}},
@@ -96,6 +124,25 @@ def responses() -> Json:
             {"title": "Administration is off", "status": 403,
              "detail": "Set admin_token (WAITROOM_ADMIN_TOKEN) first."},
         ),
+        "ServiceOff": _refusal(
+            "Neither a `service_token` nor an `admin_token` is set.",
+            {"title": "The service API is off", "status": 403,
+             "detail": "Set service_token (WAITROOM_SERVICE_TOKEN) first."},
+        ),
+        "UnknownLimit": _refusal(
+            "No such limit.",
+            {"title": "Unknown limit", "status": 404, "detail": "no limit is named 'pai'"},
+        ),
+        "UnknownLease": _refusal(
+            "No such template.",
+            {"title": "Unknown lease", "status": 404, "detail": "no lease is named 'sead'"},
+        ),
+        "LeaseOver": _refusal(
+            "The lease is over, or the fencing number is that of another one; nothing was changed.",
+            {"title": "The lease is over", "status": 409,
+             "detail": "1795802400000000 is not the fencing number of this holder's lease of 17: "
+             "it ended, or there is a newer one. Stop, and take it anew."},
+        ),
         "UnknownRoom": _refusal(
             "No such room.",
             {"title": "Unknown room", "status": 404, "detail": "no room is named 'shoop'"},
@@ -121,7 +168,8 @@ def responses() -> Json:
             {"title": "The body cannot be read", "status": 400},
         ),
         "TooLarge": _refusal(
-            "A body of more than 64 KB.", {"title": "Request Entity Too Large", "status": 413}
+            "A body of more than 256 KB; on the edge listener, of more than 64 KB.",
+            {"title": "Request Entity Too Large", "status": 413}
         ),
         "NotAllowed": _refusal(
             "Something in the request is not allowed; `errors` names each such thing.",
@@ -151,6 +199,10 @@ def responses() -> Json:
 def security_schemes() -> Json:
     return {
         "token": {"type": "http", "scheme": "bearer", "description": "The `admin_token`."},
+        "service": {
+            "type": "http", "scheme": "bearer",
+            "description": "The `service_token`, for programs. The `admin_token` will do too.",
+        },
         "session": {
             "type": "apiKey", "in": "cookie", "name": COOKIE,
             "description": "Of somebody who logged in at /dashboard.",

@@ -14,6 +14,8 @@ VISITOR_ID = "^[A-Za-z0-9_-]{22}$"
 #: One of these lets a caller in; a change by the session needs its CSRF token as well.
 READS: list[Json] = [{"token": []}, {"session": []}]
 CHANGES: list[Json] = [{"token": []}, {"session": [], "csrf": []}]
+#: Programs, and operators by their token.
+SERVICE: list[Json] = [{"service": []}, {"token": []}]
 
 
 def ref(kind: str, name: str) -> Json:
@@ -98,7 +100,10 @@ _REFUSALS = {
 }
 
 
-def refusals(*statuses: str, unknown: str = "UnknownRoom", away: str = "StoreAway") -> Json:
-    """Answers that are problem documents. `unknown`: what a 404 is; `away`: what a 503 is."""
-    names = {**_REFUSALS, "404": unknown, "503": away}
+def refusals(
+    *statuses: str, unknown: str = "UnknownRoom", away: str = "StoreAway", off: str = "Forbidden"
+) -> Json:
+    """Answers that are problem documents. `unknown`: what a 404 is; `away`: what a 503 is; `off`:
+    what a 403 is."""
+    names = {**_REFUSALS, "403": off, "404": unknown, "503": away}
     return {status: ref("responses", names[status]) for status in statuses}

@@ -46,7 +46,7 @@ _BOUNDS = {"ge": "minimum", "le": "maximum"}
 
 
 def schemas() -> Json:
-    told = {model.__name__: thing(_told(model)) for model in _TABLES}
+    told = {model.__name__: thing(as_told(model)) for model in _TABLES}
     asked = {
         f"{model.__name__}Asked": {
             "type": "object",
@@ -62,7 +62,7 @@ def schemas() -> Json:
 def _settings() -> Json:
     """All of a room's settings, durations as seconds, times as ms."""
     return thing(
-        _told(RoomSettings), description="Every setting, with the changes made at run time."
+        as_told(RoomSettings), description="Every setting, with the changes made at run time."
     )
 
 
@@ -80,7 +80,8 @@ def _changes() -> Json:
     }
 
 
-def _told(model: type[BaseModel]) -> Json:
+def as_told(model: type[BaseModel]) -> Json:
+    """Each setting by name: durations in seconds, times in ms."""
     made: Json = {}
     for name, found in _fields(model, "").items():
         made[name] = or_null(found) if found.pop("nullable") else found

@@ -13,10 +13,13 @@ local function slot(r, n)
     local at = n + math.max(0, r.held - capacity)
     local row = redis_call('ZRANGE', r.holders, at, at, 'WITHSCORES')
     local opens = is_recovering() and recovers_until or 0
-    -- A slot that is free already: a bounded loop has more to do.
-    local free = tonumber(row[2] or nil) or math.max(now + 100, opens)
+    local free = tonumber(row[2] or nil)
     local expected = free
-    if row[1] and redis_call('HEXISTS', r.facts, row[1]) == 0 then
+    if not free then
+      -- Nothing but the recovery keeps it, or a bounded loop did not come so far.
+      free = is_recovering() and opens or now + 100
+      expected = free
+    elseif redis_call('HEXISTS', r.facts, row[1]) == 0 then
       expected = math.max(now, free - claim_ms) + (state.held_ms or term_ms)
     end
     r.slots[n] = {math.max(free, opens), math.max(expected, opens)}

@@ -10,8 +10,8 @@ local BACK = 1000000
 local present, base, saved_until
 
 local function standing(limit)
+  if limit == 0 then return 0, now end
   local at, after, size, ends = find(0, limit, base)
-  if not at then return 0, now end
   return at <= present and math.max(0, math.floor(size - after)) or 0, ends
 end
 

@@ -1,0 +1,172 @@
+"""How many of a crowd are let through: one call as a window begins, and near its end 100 racers
+who ask all the time.
+
+A moment is counted when the caller has its leave. What is looked at is a little less than a
+second, so that the way of the answers counts for nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from bisect import bisect_left
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+from limits import RateLimitItemPerSecond
+from limits.aio.storage.redis import redispy
+
+from loadtest.limits.cases import async_limiter
+from sidecar.base.limits import Ask, LimitSettings
+from sidecar.store.connect import connect
+from sidecar.store.limits import LimitStore
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    #: Whether it was let through, and when by the store's clock (µs; 0: not told).
+    Leave = tuple[bool, int]
+
+RACERS, LIMIT, CALLERS = 100, 20, 4
+#: When the racers come, seconds after a full second.
+LATE_S = 0.9
+LOOKED_AT_S = 0.95
+REST_S = 0.002
+#: By how much some callers' clocks are ahead.
+AHEAD_S = 0.5
+
+#: Of the task that asks; the library takes the time from the caller.
+_ahead_s: ContextVar[float] = ContextVar("_ahead_s", default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    name: str
+    promise: str
+    #: One for each caller, which is a replica or a process of its own elsewhere.
+    ask: list[Callable[[], Awaitable[Leave]]]
+    #: How many windows have the limit at most: those of the clock, or any.
+    is_exact: Callable[[list[int]], bool] | None = None
+    skewed: int = 0
+    close: Callable[[], Awaitable[None]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    name: str
+    promise: str
+    #: Let through in the worst second.
+    most: int
+    granted: int
+    seconds: float
+    problem: str = ""
+    moments: list[float] = field(default_factory=list, repr=False)
+
+
+def systems(uri: str) -> list[System]:
+    return [
+        _ours(uri, "fixed_window", "20 in each second of the clock", _aligned),
+        _ours(uri, "sliding_window", "20 in any second", _any),
+        _ours(uri, "sliding_window", "20 in any second", _any, skewed=1),
+        _theirs(uri, "fixed window", "20 in each second from its first call on"),
+        _theirs(uri, "sliding window counter", "about 20 in any second"),
+        _theirs(uri, "moving window", "20 in any second"),
+        _theirs(uri, "moving window", "20 in any second", skewed=1),
+    ]
+
+
+async def run(system: System, seconds: float) -> Race:
+    """The callers' clocks are ahead in as many of them as the system says."""
+    granted: list[tuple[float, int]] = []
+    library = vars(redispy)
+    real = library["time"]
+    library["time"] = SimpleNamespace(time=lambda: time.time() + _ahead_s.get())
+    try:
+        await asyncio.sleep(1 - time.time() % 1)
+        await _ask(system.ask[-1], granted)
+        await asyncio.sleep(LATE_S - time.time() % 1)
+        ends = time.monotonic() + seconds
+
+        async def race(number: int) -> None:
+            caller = number % CALLERS
+            _ahead_s.set(AHEAD_S if caller < system.skewed else 0.0)
+            while time.monotonic() < ends:
+                await _ask(system.ask[caller], granted)
+                await asyncio.sleep(REST_S)
+
+        await asyncio.gather(*(race(number) for number in range(RACERS)))
+    finally:
+        library["time"] = real
+        if system.close is not None:
+            await system.close()
+    return _result(system, granted, LATE_S + seconds)
+
+
+async def _ask(ask: Callable[[], Awaitable[Leave]], granted: list[tuple[float, int]]) -> None:
+    is_granted, at_us = await ask()
+    if is_granted:
+        granted.append((time.monotonic(), at_us))
+
+
+def _result(system: System, granted: list[tuple[float, int]], seconds: float) -> Race:
+    moments = sorted(when for when, _ in granted)
+    most = max(bisect_left(moments, start + LOOKED_AT_S) - i for i, start in enumerate(moments))
+    problem = ""
+    if system.is_exact is not None and not system.is_exact(sorted(at_us for _, at_us in granted)):
+        problem = f"{system.name}: more than {LIMIT} in a window, by the store's own moments"
+    return Race(system.name, system.promise, most, len(granted), seconds, problem, moments)
+
+
+def _aligned(moments_us: list[int]) -> bool:
+    windows = [at_us // 1_000_000 for at_us in moments_us]
+    return max(windows.count(window) for window in set(windows)) <= LIMIT
+
+
+def _any(moments_us: list[int]) -> bool:
+    pairs = zip(moments_us, moments_us[LIMIT:], strict=False)
+    return all(later - earlier >= 1_000_000 for earlier, later in pairs)
+
+
+def _ours(
+    uri: str, algorithm: str, promise: str, is_exact: Callable[[list[int]], bool], skewed: int = 0
+) -> System:
+    settings = LimitSettings.model_validate({"algorithm": algorithm, "limit": LIMIT, "window": 1})
+    clients = [connect(uri, timeout_s=60) for _ in range(CALLERS)]
+    name = f"race-{algorithm}-{skewed}"
+
+    def caller(store: LimitStore) -> Callable[[], Awaitable[Leave]]:
+        async def ask() -> Leave:
+            decision = await store.acquire(Ask())
+            return decision.is_allowed, decision.at_us
+
+        return ask
+
+    async def close() -> None:
+        for client in clients:
+            await client.aclose()
+
+    stores = [LimitStore(client, name, settings=settings, timeout_s=60) for client in clients]
+    title = f"Waitroom, {algorithm}{_of_skewed(skewed)}"
+    return System(title, promise, [caller(store) for store in stores], is_exact, skewed, close)
+
+
+def _theirs(uri: str, name: str, promise: str, skewed: int = 0) -> System:
+    item = RateLimitItemPerSecond(LIMIT)
+    key = f"race-{skewed}"
+
+    def caller() -> Callable[[], Awaitable[Leave]]:
+        limiter = async_limiter(uri, name)
+
+        async def ask() -> Leave:
+            return await limiter.hit(item, key, name.replace(" ", "-")), 0
+
+        return ask
+
+    title = f"limits, {name}{_of_skewed(skewed)}"
+    return System(title, promise, [caller() for _ in range(CALLERS)], None, skewed)
+
+
+def _of_skewed(skewed: int) -> str:
+    return f", {skewed} of {CALLERS} callers' clocks {AHEAD_S:g} s ahead" if skewed else ""

@@ -1,0 +1,112 @@
+"""A replica over a real store, and clients of it."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from sidecar.client import AsyncWaitroom, Waitroom
+from tests.stories.service import TOKEN, Api, Service
+
+RULES = """
+[limits.few]
+algorithm = "token_bucket"
+limit = 2
+window = "1h"
+key = "{n}"
+
+[limits.many]
+algorithm = "sliding_window"
+limit = 300
+window = "1h"
+key = "{n}"
+
+[limits.none]
+algorithm = "fixed_window"
+limit = 0
+window = "1h"
+
+[limits.slow]
+algorithm = "leaky_bucket"
+limit = 1
+window = "1h"
+on_exceed = "pace"
+max_wait = "5h"
+key = "{n}"
+
+[limits.brisk]
+algorithm = "leaky_bucket"
+limit = 10
+window = "1s"
+on_exceed = "pace"
+key = "{n}"
+
+[limits.export]
+algorithm = "concurrency"
+limit = 1
+lease = "600ms"
+key = "{n}"
+
+[leases.title]
+term = "60s"
+
+[leases.desk]
+term = "60s"
+renewable = true
+
+[leases.full]
+term = "60s"
+max_waiting = 0
+"""
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def service():
+    with Service(RULES, replicas=1) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def url(service):
+    return service.urls[0]
+
+
+@pytest.fixture
+def room(url):
+    with Waitroom(url, token=TOKEN) as room:
+        yield room
+
+
+@pytest.fixture
+async def aroom(url):
+    async with AsyncWaitroom(url, token=TOKEN) as room:
+        yield room
+
+
+@pytest.fixture
+def n():
+    """A key, or a resource, that no other test has."""
+    return next(_numbers)
+
+
+@pytest.fixture
+def api(url):
+    api = Api(url)
+    yield api
+    api.close()
+
+
+@pytest.fixture
+def in_use(api):
+    """The holders of a resource, and how many wait for it."""
+
+    def look(template, resource):
+        for found in api.call("GET", f"/leases/{template}?limit=1000")[1]["resources"]:
+            if found["resource"] == str(resource):
+                return [held["holder"] for held in found["holders"]], found["waiting"]
+        return [], 0
+
+    return look

@@ -1,0 +1,69 @@
+"""Stands between a client and a replica, and does wrong what a test asks for."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import threading
+
+from tests.nginx.relay import Relay
+
+AWAY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\n"
+    b'Content-Length: 35\r\n\r\n{"title": "The store is not there"}'
+)
+
+
+class Faulty(Relay):
+    """`lose`: so many replies are lost, and their connections end. `away`: so many requests are
+    answered here, with a 503. While `lets_pass` is not set no reply is handed on; `holds` is set
+    when there is one. `path`: listens on a unix socket instead."""
+
+    def __init__(self, url: str, *, lose: int = 0, away: int = 0, path: str = "") -> None:
+        super().__init__(url.removeprefix("http://"))
+        self.address = f"unix:{path}" if path else f"http://127.0.0.1:{self.port}"
+        if path:
+            self._listener.close()
+            self._listener = socket.socket(socket.AF_UNIX)
+            self._listener.bind(path)
+            self._listener.listen()
+        self._lose, self._away = lose, away
+        self.lets_pass, self.holds = threading.Event(), threading.Event()
+        self.lets_pass.set()
+
+    @property
+    def asked(self) -> int:
+        """How many requests came."""
+        with self._lock:
+            return bytes(self._sent).count(b" HTTP/1.1\r\n")
+
+    def _pump(self, near: socket.socket) -> None:
+        with near, contextlib.suppress(OSError), socket.create_connection(self._target) as far:
+            while not self._stopping.is_set():
+                for source in select.select([near, far], [], [], 0.5)[0]:
+                    piece = source.recv(65536)
+                    if not piece or not self._handed_on(source is near, piece, near, far):
+                        return
+
+    def _handed_on(
+        self, is_request: bool, piece: bytes, near: socket.socket, far: socket.socket
+    ) -> bool:
+        """False where the connection ends instead."""
+        with self._lock:
+            if is_request:
+                self._sent += piece
+            if is_request and self._away:
+                self._away -= 1
+                near.sendall(AWAY)
+                return False
+            if not is_request and self._lose:
+                self._lose -= 1
+                return False
+        if is_request:
+            far.sendall(piece)
+            return True
+        self.holds.set()
+        self.lets_pass.wait(30)
+        near.sendall(piece)
+        return True

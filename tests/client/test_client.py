@@ -1,0 +1,496 @@
+"""The client against a real replica, with what goes wrong on the way in between."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from sidecar.client import (
+    AsyncWaitroom,
+    AwayError,
+    ConfigError,
+    LeaseLost,
+    Queued,
+    Refused,
+    RejectedError,
+    Waitroom,
+)
+from tests.client.relay import Faulty
+from tests.processes import free_port, wait_until
+from tests.stories.service import TOKEN
+from tests.test_floors import ROOT, find_imports, find_modules
+
+
+async def until(true, what):
+    await asyncio.to_thread(wait_until, true, what)
+
+
+def now(room):
+    """The store's time, as a limit tells it that nobody uses."""
+    return room.look("few", n="nobody").at
+
+
+# What it is made of.
+
+
+def test_it_knows_nothing_of_a_replica():
+    """The client imports from base/ and itself only, so that a program carries no server along."""
+    modules = find_modules(ROOT / "sidecar")
+    own = [module for module in modules if module.startswith("sidecar.client")]
+    assert len(own) > 5
+    known = set().union(*(find_imports(module, modules) for module in own))
+    assert {module.split(".")[1] for module in known} == {"base", "client"}
+
+
+def test_without_httpx_it_says_what_to_install():
+    """An import where the extra is not installed names it."""
+    code = "import sys; sys.modules['httpx'] = None; import sidecar.client"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert 'ImportError: the client needs httpx: pip install "waitroom[client]"' in done.stderr
+
+
+# Limits.
+
+
+def test_a_call_is_granted_or_refused(room, n):
+    """A permit tells what is left; beyond the limit Refused tells when to ask again."""
+    first = room.acquire("few", n=n)
+    assert (first.rule, first.key, first.outcome) == ("few", str(n), "granted")
+    assert (first.allowed, first.limit, first.remaining, first.wait_seconds) == (True, 2, 1, 0)
+    room.acquire("few", key=str(n))
+    with pytest.raises(Refused, match=f"few of {n} refuses.*ask again after") as caught:
+        room.acquire("few", n=n, wait=True)
+    assert 1700 < caught.value.retry_after <= 1800
+    assert caught.value.document["outcome"] == "refused"
+    with pytest.raises(Refused) as caught:
+        room.acquire("none")
+    assert caught.value.retry_after == 60
+
+
+def test_looking_takes_nothing(room, n):
+    """A look tells what a call would be told, twice the same."""
+    assert [room.look("few", n=n).remaining for _ in range(2)] == [2, 2]
+    room.acquire("few", n=n, cost=2)
+    assert room.look("few", n=n).outcome == "refused"
+
+
+def test_a_paced_call_comes_at_its_moment(room, n):
+    """With wait=True no call comes before its moment by the store's clock, and the moments are
+    evenly spaced. Without it the caller is told how long to wait, and the moment can be given
+    back."""
+    permits = []
+    for _ in range(4):
+        permits.append(room.acquire("brisk", n=n, wait=True))
+        assert now(room) >= permits[-1].at
+    assert [permit.outcome for permit in permits[1:]] == ["paced"] * 3
+    gaps = [(b.at - a.at).total_seconds() for a, b in itertools.pairwise(permits)]
+    # Moments are told in ms.
+    assert all(gap >= 0.099 for gap in gaps)
+
+    room.acquire("slow", n=n)
+    permit = room.acquire("slow", n=n)
+    assert permit.wait_seconds > 3500
+    assert room.release(permit) is True
+    assert room.release(permit) is False
+    assert room.acquire("slow", n=n).at == permit.at
+
+
+def test_the_same_id_is_the_same_call(room, n):
+    """A call with the caller's own id counts once."""
+    assert [room.acquire("few", n=n, id="order-7").remaining for _ in range(3)] == [1, 1, 1]
+
+
+async def test_who_is_cancelled_asleep_gives_the_moment_back(room, aroom, n):
+    """A task that is cancelled while it waits for its moment has given it back when it ends."""
+    await aroom.acquire("slow", n=n)
+    second = room.look("slow", n=n).at
+    task = asyncio.create_task(aroom.acquire("slow", n=n, wait=True))
+    await until(lambda: room.look("slow", n=n).at > second, "its booking")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert room.look("slow", n=n).at == second
+
+
+async def test_who_is_cancelled_before_the_answer_gives_it_back(room, url, n):
+    """What a task was granted that is gone by then is given back, before the client is closed."""
+    room.acquire("slow", n=n)
+    second = room.look("slow", n=n).at
+    with Faulty(url) as relay:
+        relay.lets_pass.clear()
+        async with AsyncWaitroom(relay.address, token=TOKEN) as aroom:
+            task = asyncio.create_task(aroom.acquire("slow", n=n, wait=True))
+            await until(relay.holds.is_set, "the reply")
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert room.look("slow", n=n).at > second
+            closing = asyncio.create_task(aroom.aclose())
+            relay.lets_pass.set()
+            await closing
+            assert room.look("slow", n=n).at == second
+
+
+def test_a_decorated_function_is_limited(room, n):
+    """Each call is one of the limit, and a field may be told by the function's arguments."""
+
+    @room.limited("few", n=lambda order, **_: f"{n}-{order}")
+    def pay(order, *, amount):
+        return order, amount
+
+    assert pay.__name__ == "pay"
+    assert [pay("a", amount=1), pay("a", amount=2), pay("b", amount=3)] == [
+        ("a", 1),
+        ("a", 2),
+        ("b", 3),
+    ]
+    with pytest.raises(Refused):
+        pay("a", amount=4)
+
+
+async def test_an_async_function_is_limited_too(room, aroom, n):
+    """AsyncWaitroom decorates async functions, Waitroom the others; each says so of a wrong one."""
+
+    @aroom.limited("few", n=n)
+    async def pay(order):
+        return order
+
+    assert [await pay(1), await pay(2)] == [1, 2]
+    with pytest.raises(Refused):
+        await pay(3)
+    with pytest.raises(TypeError, match="is async: use AsyncWaitroom"):
+        room.limited("few", n=n)(pay)
+    with pytest.raises(TypeError, match="is not async: use Waitroom"):
+        aroom.limited("few", n=n)(print)
+
+
+def test_threads_share_a_client(room, n):
+    """Three threads with one client are granted as much as the limit, together."""
+
+    def ask(_):
+        try:
+            return room.acquire("many", n=n, cost=10).allowed
+        except Refused:
+            return False
+
+    with ThreadPoolExecutor(3) as threads:
+        assert sum(threads.map(ask, range(45))) == 30
+
+
+# Permits.
+
+
+def test_a_permit_is_kept_and_given_back(room, n):
+    """While the block runs nobody else has the permit, for longer than its lease; at its end,
+    whichever way, it is free."""
+    with pytest.raises(OSError, match="broke"), room.permit("export", n=n) as permit:  # noqa: PT012
+        wait_until(lambda: (now(room) - permit.at).total_seconds() > 1.3, "the end of 2 leases")
+        with pytest.raises(Refused):
+            room.acquire("export", n=n)
+        raise OSError("broke")
+    with room.permit("export", n=n), pytest.raises(Refused), room.permit("export", n=n):
+        pass
+
+
+async def test_a_task_keeps_its_permit(room, aroom, n):
+    """The same for tasks; and a cancelled one gives it back."""
+
+    async def hold():
+        async with aroom.permit("export", n=n):
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(hold())
+    await until(lambda: room.look("export", n=n).remaining == 0, "the permit")
+    taken = now(room)
+    await until(lambda: (now(room) - taken).total_seconds() > 1.3, "the end of 2 leases")
+    with pytest.raises(Refused):
+        await aroom.acquire("export", n=n)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert room.look("export", n=n).remaining == 1
+
+
+async def test_a_permit_can_be_waited_for(aroom, n):
+    """With wait=True everybody has the permit in the end, one at a time."""
+    inside = most = done = 0
+
+    @aroom.permit("export", n=n, wait=True)
+    async def export():
+        nonlocal inside, most, done
+        inside += 1
+        most = max(most, inside)
+        await aroom.look("export", n=n)
+        inside, done = inside - 1, done + 1
+
+    await asyncio.gather(*(export() for _ in range(3)))
+    assert (most, done) == (1, 3)
+
+
+# Leases.
+
+
+def test_a_lease_is_held_and_given_up(room, in_use, n):
+    """The block has a fencing number, which grows from one to the next, and a term; at its end the
+    lease is given up, also when it fails."""
+    fences = []
+    for _ in range(2):
+        with (  # noqa: PT012
+            pytest.raises(OSError, match="broke"),
+            room.lease("title", str(n), holder="a") as lease,
+        ):
+            assert in_use("title", n) == (["a"], 0)
+            assert 59_900 < (lease.expires_at - now(room)).total_seconds() * 1000 <= 60_000
+            assert 0 < lease.left_seconds <= 60
+            fences.append(lease.fence)
+            raise OSError("broke")
+        assert in_use("title", n) == ([], 0)
+    assert fences[0] < fences[1]
+
+
+def test_who_does_not_wait_is_told_its_place(room, in_use, n):
+    """Whoever does not want to wait, or not longer, gets Queued, and leaves the line."""
+    with room.lease("title", str(n), holder="a"):
+        for wait in (0, 0.05):
+            with (
+                pytest.raises(Queued, match="place 1 in line") as caught,
+                room.lease("title", str(n), wait=wait),
+            ):
+                pass
+            assert caught.value.position == 1
+            assert in_use("title", n) == (["a"], 0)
+    with (
+        room.lease("full", str(n)),
+        pytest.raises(Refused, match=f"the line for full/{n} is full"),
+        room.lease("full", str(n), wait=60),
+    ):
+        pass
+
+
+def test_who_waits_has_it_next(room, in_use, n):
+    """A thread that waits has the lease when the one before gave it up, with a larger number."""
+
+    def edit():
+        with room.lease("title", str(n), holder="b") as lease:
+            return lease.fence
+
+    with ThreadPoolExecutor(1) as threads:
+        with room.lease("title", str(n), holder="a") as lease:
+            later = threads.submit(edit)
+            wait_until(lambda: in_use("title", n)[1] == 1, "the other in line")
+        assert later.result(20) > lease.fence
+
+
+async def test_a_cancelled_task_leaves_the_line(aroom, in_use, n):
+    """A task that is cancelled while it waits has left the line when it ends; one that has the
+    lease gives it up at the end of its block."""
+
+    async def edit():
+        async with aroom.lease("title", str(n), wait=60):
+            raise AssertionError
+
+    async with aroom.lease("title", str(n), holder="a") as lease:
+        task = asyncio.create_task(edit())
+        await until(lambda: in_use("title", n)[1] == 1, "the other in line")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert in_use("title", n) == (["a"], 0)
+        with pytest.raises(RejectedError, match="not renewable"):
+            await lease.renew()
+    assert in_use("title", n) == ([], 0)
+
+
+def test_an_interrupted_thread_leaves_the_line(room, in_use, n):
+    """Ctrl-C while a thread waits: it leaves the line first."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    def press(thread):
+        wait_until(lambda: in_use("title", n)[1] == 1, "the other in line")
+        signal.pthread_kill(thread, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with room.lease("title", str(n), holder="a"), ThreadPoolExecutor(1) as threads:
+            pressed = threads.submit(press, threading.get_ident())
+            with pytest.raises(KeyboardInterrupt), room.lease("title", str(n), wait=20):
+                pass
+            pressed.result()
+            assert in_use("title", n) == (["a"], 0)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_lease_is_renewed_or_lost(room, api, n):
+    """A renewal moves the end and keeps the number; when the lease is over it is LeaseLost,
+    also when the holder has a newer one, and where the template is not renewable, RejectedError while it still is."""
+    with room.lease("desk", str(n), holder="a") as lease:
+        before = lease.fence, lease.expires_at
+        lease.renew()
+        assert lease.fence == before[0]
+        assert lease.expires_at > before[1]
+        api.call("DELETE", f"/leases/desk/{n}?holder=a")
+        with pytest.raises(LeaseLost, match=f"lease desk/{n} is over"):
+            lease.renew()
+        with room.lease("desk", str(n), holder="a") as newer:
+            assert newer.fence > lease.fence
+            with pytest.raises(LeaseLost, match=f"lease desk/{n} is over"):
+                lease.renew()
+            newer.renew()
+    with room.lease("title", str(n)) as lease, pytest.raises(RejectedError, match="not renewable"):
+        lease.renew()
+
+
+# What goes wrong.
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda room: room.acquire("more", n=1), "404.*no limit is named 'more'"),
+        (lambda room: room.acquire("few"), "422.*n: is needed"),
+        (lambda room: room.acquire("few", n=1, biz="a"), "422.*biz: is no part of the key"),
+        (lambda room: room.acquire("few", n=1, cost=3), "cost.* 3 is more than"),
+        (lambda room: room.acquire("few", n=1, id="a b"), "422.*id: 1 to 64"),
+        (lambda room: room.acquire("few", n=None), "field n: a text or a whole number"),
+        (lambda room: room.acquire("few", key="1", n=1), "its key or its fields, not both"),
+        (lambda room: room.lease("title", "a/b").__enter__(), "422.*resource: 1 to 128"),
+        (lambda room: room.lease("none", "a").__enter__(), "404.*no lease is named 'none'"),
+    ],
+)
+def test_a_wrong_request_is_told_what_is_wrong(room, call, said):
+    """RejectedError names the value and what is allowed."""
+    with pytest.raises(RejectedError, match=said):
+        call(room)
+
+
+def test_a_wrong_token_and_a_wrong_listener_are_told(url, service):
+    """A token that is wrong or missing: which setting it is. No service API there: which listener
+    has it."""
+    for token in ("", "wrong"):
+        with Waitroom(url, token=token) as room, pytest.raises(RejectedError) as caught:
+            room.acquire("few", n=1)
+        assert caught.value.status == 401
+        assert "service_token" in str(caught.value)
+    edge = (service.folder / "replica-0.toml").read_text().split('edge_listen = "')[1].split('"')[0]
+    with Waitroom(f"http://{edge}") as room, pytest.raises(RejectedError, match="ops_listen"):
+        room.acquire("few", n=1)
+
+
+@pytest.mark.parametrize(
+    "address", ["", "127.0.0.1:8401", "ftp://a", "http://", "http://a/b", "unix:"]
+)
+def test_an_address_that_cannot_be_is_told_at_once(address):
+    with pytest.raises(ConfigError, match=r"address: write http://host:port"):
+        Waitroom(address)
+
+
+async def test_no_replica_is_told_with_its_address(n):
+    """Where nobody listens, AwayError names the address after so many tries."""
+    address = f"http://127.0.0.1:{free_port()}"
+    with (
+        Waitroom(address, retries=1) as room,
+        pytest.raises(AwayError, match=f"no replica answers at {address} .*refused"),
+    ):
+        room.acquire("few", n=n)
+    async with AsyncWaitroom(address, retries=1) as aroom:
+        with pytest.raises(AwayError, match=f"no replica answers at {address}"):
+            await aroom.acquire("few", n=n)
+        with pytest.raises(AwayError):
+            await aroom.lease("title", str(n)).__aenter__()
+
+
+def test_a_reply_that_does_not_come_is_told(url, n):
+    """A replica that does not answer in time is AwayError, which says how long that was."""
+    with Faulty(url) as relay:
+        relay.lets_pass.clear()
+        with (
+            Waitroom(relay.address, token=TOKEN, timeout=0.2, retries=0) as room,
+            pytest.raises(AwayError, match=r"did not answer within 0\.2 s"),
+        ):
+            room.look("few", n=n)
+        relay.lets_pass.set()
+
+
+@pytest.mark.parametrize("fault", ["lose", "away"])
+async def test_a_retried_call_counts_once(room, url, n, fault):
+    """The first reply is lost, or a 503: the call is sent again, granted, and counted once. So are
+    calls that went together. Without retries it is an error."""
+    with (
+        Faulty(url, **{fault: 1}) as relay,
+        Waitroom(relay.address, token=TOKEN) as retrying,
+    ):
+        assert retrying.acquire("many", n=f"{n}-a").remaining == 299
+        assert relay.asked == 2
+    with Faulty(url, **{fault: 1}) as relay:
+        async with AsyncWaitroom(relay.address, token=TOKEN) as retrying:
+            await asyncio.gather(*(retrying.acquire("many", n=f"{n}-b") for _ in range(20)))
+    with (
+        Faulty(url, **{fault: 1}) as relay,
+        Waitroom(relay.address, token=TOKEN, retries=0) as once,
+        pytest.raises(AwayError),
+    ):
+        once.acquire("many", n=f"{n}-c")
+    assert room.look("many", n=f"{n}-a").remaining == 299
+    assert room.look("many", n=f"{n}-b").remaining == 280
+
+
+def test_a_lost_reply_loses_no_lease(room, url, in_use, n):
+    """A lease whose reply was lost is taken at the second try, and given up at the end though that
+    reply is lost too."""
+    with (
+        Faulty(url, lose=1) as relay,
+        Waitroom(relay.address, token=TOKEN) as retrying,
+    ):
+        with retrying.lease("title", str(n), holder="a") as lease:
+            assert in_use("title", n) == (["a"], 0)
+            assert lease.fence
+            relay._lose = 1
+        assert relay._lose == 0
+    assert in_use("title", n) == ([], 0)
+
+
+def test_a_unix_socket_is_an_address(url, service, n):
+    """The ops listener may be a socket in the file system."""
+    path = str(service.folder / f"ops-{n}.sock")
+    with Faulty(url, path=path) as relay, Waitroom(relay.address, token=TOKEN) as room:
+        assert room.acquire("few", n=n).allowed
+        assert relay.asked == 1
+
+
+# Many at a time.
+
+
+async def test_calls_that_come_together_go_together(url, n):
+    """Of 500 tasks exactly as many are granted as the limit says, in far fewer requests."""
+    with Faulty(url) as relay:
+        async with AsyncWaitroom(relay.address, token=TOKEN) as room:
+            asked = (room.acquire("many", n=n) for _ in range(500))
+            told = await asyncio.gather(*asked, return_exceptions=True)
+        assert sum(isinstance(each, Refused) for each in told) == 200
+        assert sum(getattr(each, "allowed", False) for each in told) == 300
+        assert relay.asked <= 20
+
+
+async def test_one_wrong_call_fails_alone(aroom, n):
+    """A call that cannot be has its error, and those that went with it have their answers."""
+    calls = [{"n": n} for _ in range(20)]
+    calls[7:10] = {"n": n, "cost": 0}, {"m": n}, {"n": n, "cost": 301}
+    asked = (aroom.acquire("many", **call) for call in calls)
+    told = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(each).__name__ for each in told[7:10]] == ["RejectedError"] * 3
+    assert "cost: a whole number" in str(told[7])
+    assert "m: is no part of the key" in str(told[8])
+    assert "a cost of 301 is more than 300" in str(told[9])
+    assert all(each.allowed for each in told[:7] + told[10:])
+    assert (await aroom.look("many", n=n)).remaining == 283
