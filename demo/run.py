@@ -122,6 +122,8 @@ def greet(port: int, ops_port: int) -> None:
     print(
         f"\n  The shop is open: {url}   (two fit in; Ctrl-C stops all)\n"
         f"  Bring visitors:   {crowd}\n"
+        f"  A seat each:      {url}/seats/\n"
+        f"  A rate limit:     {url}/api/stock   (five calls in ten seconds)\n"
         "  See the room:     .venv/bin/waitroom rooms --config .run/waitroom.toml list\n"
         "  Afterwards:       .venv/bin/waitroom report --config .run/waitroom.toml shop\n"
         f"  Dashboard:        http://localhost:{ops_port}/dashboard   (token: demo-admin-token)\n"

@@ -51,6 +51,7 @@ async def landing(_request: web.Request) -> web.Response:
         "The little shop",
         "<p>You are inside. Few fit in at a time; the others wait at the door.</p>"
         f"<ul>{things}</ul>"
+        '<p>Or choose <a href="/seats/">a seat in our café</a>.</p>'
         '<p><a class="go" href="/checkout/done">Buy and finish</a></p>'
         "<p><small>Finishing frees your slot for the next in line. To see the line, open this "
         "address in private windows, or bring visitors:</small></p>"
@@ -66,6 +67,32 @@ async def thing(request: web.Request) -> web.Response:
         f"<p>{price}</p><p><small>The address you asked for: <code>{asked}</code></small></p>"
         '<p><a class="go" href="/checkout/done">Buy and finish</a> &nbsp; <a href="/">Back</a></p>',
     )
+
+
+async def seats(_request: web.Request) -> web.Response:
+    listed = "".join(f'<li><a href="/seats/{seat}/">Seat {seat}</a></li>' for seat in range(1, 7))
+    return page(
+        "Seats in the café",
+        f"<p>Each seat is one visitor's at a time, for a minute.</p><ul>{listed}</ul>",
+    )
+
+
+async def seat(request: web.Request) -> web.Response:
+    number = html.escape(request.match_info["seat"])
+    return page(
+        f"Seat {number} is yours",
+        "<p>For a minute from when you came. To see its line, open this address in a private "
+        "window.</p>"
+        f'<p><a class="go" href="/seats/{number}/done">Give it to the next</a></p>',
+    )
+
+
+async def stand_up(_request: web.Request) -> web.Response:
+    return page("Thank you", '<p>The seat is free.</p><p><a href="/seats/">All seats</a></p>')
+
+
+async def stock(_request: web.Request) -> web.Response:
+    return web.json_response({key: name for key, (name, _) in THINGS.items()})
 
 
 async def done(_request: web.Request) -> web.Response:
@@ -92,6 +119,10 @@ def main() -> None:
             web.get("/", landing),
             web.get("/thing/{thing}", thing),
             web.get("/checkout/done", done),
+            web.get("/seats/", seats),
+            web.get("/seats/{seat}/", seat),
+            web.get("/seats/{seat}/done", stand_up),
+            web.get("/api/stock", stock),
             web.get("/health", health),
         ]
     )

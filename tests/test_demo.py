@@ -26,7 +26,8 @@ def fetch(url: str, cookie: str = "") -> tuple[int, str, str]:
 
 
 def test_the_story_in_the_demo(tmp_path):
-    """Two fit in, the third waits; the crowd comes and goes; all ends cleanly."""
+    """Two fit in, the third waits; a seat has one visitor; calls are limited; the crowd comes and
+    goes; all ends cleanly."""
     port = free_port()
     log = tmp_path / "log"
     with Process([*COMMAND, str(port)], log=log, cwd=ROOT, start_new_session=True) as demo:
@@ -38,6 +39,10 @@ def test_the_story_in_the_demo(tmp_path):
         assert "You are in line" in answers[2][1]
         status, text, _ = fetch(f"{url}/checkout/done", answers[0][2].partition(";")[0])
         assert (status, "Thank you" in text) == (200, True)
+        seats = [fetch(f"{url}/seats/3/") for _ in range(2)]
+        assert [status for status, *_ in seats] == [200, 503]
+        assert fetch(f"{url}/seats/3/done", seats[0][2].partition(";")[0])[0] == 200
+        assert 429 in [fetch(f"{url}/api/stock")[0] for _ in range(9)]
         crowd = subprocess.run(
             [sys.executable, "demo/crowd.py", "--url", f"http://localhost:{port}",
              "--visitors", "3", "--stay", "0.1", "--minutes", "1"],

@@ -56,6 +56,13 @@ def page_of(request: web.Request) -> tuple[int, int]:
     return numbers[0], numbers[1]
 
 
+def whole_of(value: object) -> int | None:
+    """A whole number of JSON, where 1.0 is one too; None: it is none."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if type(value) is int else None
+
+
 async def json_of(request: web.Request) -> Any:
     try:
         return json.loads(await request.text())

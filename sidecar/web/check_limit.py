@@ -6,6 +6,7 @@ As /check: never another status, never a body.
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import string
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -62,7 +63,10 @@ async def check_limit(request: web.Request) -> web.Response:
 def key_of(text: str) -> str:
     """A key that the rule takes, of whatever nginx was given: a visitor must get no error, nor
     another limit, by an odd one. What is no printable ASCII is percent-encoded, and what is too
-    long then is told by its digest."""
+    long then is told by its digest. An IPv6 address stands for its network of 64 bits: a household
+    has all of it."""
+    if ":" in text:
+        text = _network(text)
     key = quote(text, safe=_KEPT, errors="surrogateescape")
     if len(key) <= MAX_KEY_LENGTH:
         return key
@@ -84,6 +88,16 @@ async def _in_time(request: web.Request, limit: Limit, ask: Ask, decision: Decis
     finally:
         if not is_told:
             limit.give_back(ask.key, decision.permit)
+
+
+def _network(text: str) -> str:
+    try:
+        address = ipaddress.IPv6Address(text)
+    except ValueError:
+        return text
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.IPv6Network((address, 64), strict=False))
 
 
 def _passed(name: str, said: Mapping[str, str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from aiohttp import web
 from sidecar.base.clock import iso
 from sidecar.base.errors import ConfigError
 from sidecar.base.leases import RESOURCE, LeaseOutcome
-from sidecar.web.asked import LIST_LIMIT, object_of
+from sidecar.web.asked import LIST_LIMIT, object_of, whole_of
 from sidecar.web.keys import LEASES
 from sidecar.web.problems import problem
 
@@ -175,10 +175,10 @@ def _holder_and(body: dict[str, Any], name: str) -> tuple[str, int | None]:
     """The members of a body: the holder, and perhaps a number."""
     unknown = sorted(body.keys() - {"holder", name})
     problems = [f"{other[:40]}: there is no such member" for other in unknown]
-    holder, number = body.get("holder"), body.get(name)
+    holder, number = body.get("holder"), whole_of(body.get(name))
     if not isinstance(holder, str) or not holder:
         problems.append("holder: is needed, a text")
-    if number is not None and (type(number) is not int or not 0 <= number <= MAX_NUMBER):
+    if body.get(name) is not None and (number is None or not 0 <= number <= MAX_NUMBER):
         problems.append(f"{name}: a whole number")
     if problems:
         raise ConfigError(problems)

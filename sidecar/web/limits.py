@@ -13,7 +13,7 @@ from sidecar.base.clock import iso
 from sidecar.base.errors import ConfigError
 from sidecar.base.limits import MAX_COST, MAX_LIMIT, UNLIMITED, Ask, Decision
 from sidecar.core.limits import check, headers, retry_after_s
-from sidecar.web.asked import json_of, object_of
+from sidecar.web.asked import json_of, object_of, whole_of
 from sidecar.web.held import HELD, is_gone
 from sidecar.web.keys import LIMITS
 from sidecar.web.problems import problem
@@ -120,9 +120,9 @@ async def set_value(request: web.Request) -> web.Response:
     """A key's limit from the next call on."""
     limit, key = _valued(request)
     body = await object_of(request)
-    value = body.pop("limit", None)
+    value = whole_of(body.pop("limit", None))
     problems = _unknown(body, frozenset())
-    if type(value) is not int or not UNLIMITED <= value <= MAX_LIMIT:
+    if value is None or not UNLIMITED <= value <= MAX_LIMIT:
         problems.append(f"limit: a whole number from 0 to {MAX_LIMIT}, or -1 for no limit")
     if problems:
         raise ConfigError(problems)
@@ -177,8 +177,8 @@ def _ask(body: Any, limit: Limit, *, members: frozenset[str] = _MEMBERS) -> Ask:
         raise ConfigError(["a call is a JSON object"])
     problems, key = _unknown(body, members), ""
     given = {name: value for name, value in body.items() if value is not None}
-    cost, id_ = given.get("cost", 1), given.get("id")
-    if type(cost) is not int:
+    cost, id_ = whole_of(given.get("cost", 1)), given.get("id")
+    if cost is None:
         problems.append(f"cost: a whole number from 1 to {MAX_COST}")
     if id_ is not None and not (isinstance(id_, str) and id_):
         problems.append("id: a text")
@@ -186,7 +186,7 @@ def _ask(body: Any, limit: Limit, *, members: frozenset[str] = _MEMBERS) -> Ask:
         key = _key(given, limit)
     except ConfigError as error:
         problems += error.problems
-    if problems:
+    if problems or cost is None:
         raise ConfigError(problems)
     ask = Ask(key, cost, id_ or "")
     check(ask)

@@ -73,7 +73,7 @@ def edge_app(
     app.add_routes(
         [
             web.route("*", "/check", check.check),
-            web.route("*", "/check-limit", check_limit.check_limit),
+            web.get("/check-limit", check_limit.check_limit),
             web.route("*", r"/gate/{room}{asked:(?:/.*)?}", gate.gate),
             web.get("/_waitroom/{room}/status", waiting.status),
             web.post("/_waitroom/{room}/join", waiting.join),

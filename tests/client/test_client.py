@@ -333,7 +333,7 @@ def test_an_interrupted_thread_leaves_the_line(room, in_use, n):
 
 def test_a_lease_is_renewed_or_lost(room, api, n):
     """A renewal moves the end and keeps the number; when the lease is over it is LeaseLost,
-    also when the holder has a newer one, and where the template is not renewable, RejectedError while it still is."""
+    also when the holder has a newer one; where the template is not renewable, RejectedError."""
     with room.lease("desk", str(n), holder="a") as lease:
         before = lease.fence, lease.expires_at
         lease.renew()

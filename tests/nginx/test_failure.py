@@ -55,7 +55,11 @@ def stub():
 @pytest.fixture(scope="module")
 def odd(stub):
     """nginx before a stand-in for a replica."""
-    with Site(replicas=0, edges=(stub.address,), locations=gated("/") + ADMIT) as site:
+    locations = gated("/") + ADMIT
+    locations += gated(
+        "/status/403", "set $waitroom_on_failure admit;", "proxy_intercept_errors on;"
+    )
+    with Site(replicas=0, edges=(stub.address,), locations=locations) as site:
         yield site
 
 
@@ -187,6 +191,13 @@ def test_any_success_passes(odd, stub, status):
     """auth_request takes every 2xx for a yes."""
     stub.reply = answer(status)
     assert Visitor(odd.url).get("/").status == 200
+
+
+def test_a_refusal_of_the_sites_own_stays(odd, stub):
+    """Of somebody who was let in because no replica answered: no waiting page in its stead."""
+    stub.reply = answer(500)
+    reply = Visitor(odd.url).get("/status/403")
+    assert (reply.status, reply.waits) == (403, False)
 
 
 @pytest.mark.parametrize("path", ["/", "/admit"])

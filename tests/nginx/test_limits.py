@@ -349,6 +349,13 @@ def test_no_replica_answers(odd, stub, reply):
     assert (problem["status"], problem["limit"]) == (503, "many")
 
 
+def test_a_refusal_of_the_sites_own_stays_without_a_replica(odd, stub):
+    """Of a call that passed because none answered."""
+    stub.reply = b""
+    reply = Visitor(odd.url).get("/status/403")
+    assert (reply.status, reply.all("Retry-After")) == (403, [])
+
+
 def test_what_reaches_a_replica(odd, stub):
     """The rule and the key, and nothing else that a visitor says."""
     stub.reply, stub.asked[:] = answer(204, "X-Waitroom-State: admitted"), []

@@ -19,11 +19,12 @@ from tests.conftest import new_room_name
 
 ALL = sorted(LUA_ROOT.rglob("*.lua"))
 ROOM_SCRIPTS = sorted((LUA_ROOT / "rooms").glob("*.lua"))
+LIMIT_SCRIPTS = sorted((LUA_ROOT / "limits").glob("*.lua"))
 #: What the scripts may ask of the store: each is in Redis 6.2.
 COMMANDS = {
-    "HDEL", "HGET", "HGETALL", "HINCRBY", "HMGET", "HSET", "HSETNX", "LINDEX", "LPUSH", "LTRIM",
-    "PEXPIRE", "TIME", "UNLINK", "XADD", "XLEN", "XRANGE", "ZADD", "ZCARD", "ZCOUNT",
-    "ZMSCORE", "ZPOPMIN", "ZRANGE", "ZRANGEBYLEX", "ZRANGEBYSCORE", "ZRANK",
+    "GET", "HDEL", "HGET", "HGETALL", "HINCRBY", "HMGET", "HSET", "HSETNX", "LINDEX", "LPUSH",
+    "LTRIM", "PEXPIRE", "PTTL", "SET", "TIME", "UNLINK", "XADD", "XLEN", "XRANGE", "ZADD",
+    "ZCARD", "ZCOUNT", "ZMSCORE", "ZPOPMIN", "ZRANGE", "ZRANGEBYLEX", "ZRANGEBYSCORE", "ZRANK",
     "ZREM", "ZREMRANGEBYRANK", "ZREMRANGEBYSCORE", "ZSCORE",
 }  # fmt: skip
 
@@ -154,6 +155,27 @@ def test_a_rooms_script_touches_nothing_but_its_keys(path):
     for command, key in calls:
         # `key` is a parameter that is given one of them.
         assert key in keys | {"key"} or key.startswith("KEYS[") or command == "'TIME'"
+
+
+@pytest.mark.parametrize("path", LIMIT_SCRIPTS, ids=named)
+def test_a_limits_script_documents_its_contract(path):
+    """Its head says what it is given and returns, or which part of it does."""
+    assert re.search(r"KEYS.*ARGV.*RETURNS", header(path), re.DOTALL)
+
+
+@pytest.mark.parametrize("path", LIMIT_SCRIPTS, ids=named)
+def test_a_limits_script_touches_nothing_but_its_keys(path):
+    """Names for them, each made of KEYS; and commands of Redis 6.2."""
+    text = source(f"limits/{path.stem}")
+    calls = re.findall(r"redis(?:_call|\.call)\(([^,)]+)(?:, ([^,)]+))?", text)
+    assert {command.strip("'") for command, _ in calls} <= COMMANDS
+    keys = {key for command, key in calls if command != "'TIME'"} - {"key"}  # a parameter
+    given = set()
+    for names, values in re.findall(r"(?:local )?(\w+(?:, \w+)*) = (.*KEYS.*)", text):
+        if values.count("KEYS[") == names.count(",") + 1:
+            given.update(names.split(", "))
+    assert keys <= given
+    assert keys
 
 
 async def test_no_script_sets_a_global(redis_socket):

@@ -27,6 +27,7 @@ from sidecar.store.rooms import RoomStore
 from sidecar.web.page import find_static
 from sidecar.web.routes import edge_app, ops_app
 from tests.conftest import Time, new_room_name
+from tests.web.described import check_answer
 
 KEYS = ["k" * 32]
 ADMIN_TOKEN = "admin-token-for-tests"
@@ -108,12 +109,15 @@ class Service:
     turn: Time
 
     async def ask(self, method: str, path: str, body: Any = None, **more: Any):
-        """What a program asks, below its limit or its template: {name} in the path."""
+        """What a program asks; {name} in the path is the limit's or the template's. The answer is
+        as the API describes it."""
         headers = {"Authorization": f"Bearer {SERVICE_TOKEN}"}
         path = path.replace("{name}", self.name)
         # As it stands: what is percent-encoded stays so.
         url = URL(f"/v1{path}", encoded=True)
-        return await self.ops.request(method, url, json=body, headers=headers, **more)
+        answer = await self.ops.request(method, url, json=body, headers=headers, **more)
+        await check_answer(method, url.raw_path, answer)
+        return answer
 
     async def told(self, method: str, path: str, body: Any = None, *, status: int = 200) -> Any:
         """The document of an answer that must have that status."""

@@ -37,16 +37,23 @@ async def rule(redis_socket, aiohttp_client):
         app = edge_app(Rooms([]), metrics, find_static(), limits=Limits([limit]))
         client = await aiohttp_client(app, cookie_jar=Jar())
 
-        async def ask(key: str = "", method: str = "GET", **options: Any):
+        async def ask(key: str = "", **options: Any):
             headers = {"X-Waitroom-Limit": name, "X-Waitroom-Key": key}
             headers |= options.pop("headers", {})
-            return await client.request(method, "/check-limit", headers=headers, **options)
+            return await client.get("/check-limit", headers=headers, **options)
 
         ask.limit, ask.app, ask.metrics = limit, app, metrics
         return ask
 
     yield make
     await close(redis)
+
+
+async def come_back(limit: Limit, wait_s: float) -> None:
+    """Until a moment was given back, and the next one is no further off than that."""
+    async with asyncio.timeout(10):
+        while (await limit.store.look("")).wait_s > wait_s:
+            await asyncio.sleep(0.01)
 
 
 async def test_passed_and_refused(rule, turn):
@@ -93,7 +100,7 @@ async def test_an_unknown_rule(rule):
 async def test_a_body_is_not_read(rule):
     """The connection ends with it, or the next one's request would be taken for it."""
     ask = await rule(**WINDOW)
-    reply = await ask(method="POST", data=b"GET /check-limit HTTP/1.1\r\n\r\n")
+    reply = await ask(data=b"GET /check-limit HTTP/1.1\r\n\r\n")
     assert (reply.status, reply.headers["Connection"]) == (204, "close")
 
 
@@ -102,14 +109,14 @@ async def test_a_replica_that_stops_holds_nobody(rule):
     ask = await rule(**PACED, window=20)
     assert (await ask()).status == 204
     held = asyncio.create_task(ask())
-    while not ask.app[HELD]._held:
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(10):
+        while not ask.app[HELD]._held:
+            await asyncio.sleep(0.01)
     ask.app[HELD].close()
     reply = await held
     assert (reply.status, reply.headers["X-Waitroom-State"]) == (403, "limited")
     assert 18 <= int(reply.headers["Retry-After"]) <= 20
-    while (await ask.limit.store.look("")).wait_s > 20:
-        await asyncio.sleep(0.01)
+    await come_back(ask.limit, 20)
 
 
 async def test_a_moment_that_is_too_far_off(rule, turn):
@@ -119,9 +126,7 @@ async def test_a_moment_that_is_too_far_off(rule, turn):
     for _ in range(2):
         reply = await ask()
         assert (reply.status, reply.headers["Retry-After"]) == (403, "26")
-        while (await ask.limit.store.look("")).wait_s > 25.1:
-            await asyncio.sleep(0.01)
-    assert ask.limit.metrics.limit_releases.labels(ask.limit.name)._value.get() == 2
+        await come_back(ask.limit, 25.1)
 
 
 async def test_whoever_hangs_up(rule):
@@ -130,8 +135,7 @@ async def test_whoever_hangs_up(rule):
     assert (await ask()).status == 204
     with pytest.raises(TimeoutError):
         await ask(timeout=ClientTimeout(0.3))
-    while (await ask.limit.store.look("")).wait_s > 20:
-        await asyncio.sleep(0.01)
+    await come_back(ask.limit, 20)
 
 
 async def test_a_rule_of_permits(rule):
@@ -163,7 +167,10 @@ async def test_the_store_is_away(rule, monkeypatch, on_store_failure, status):
     [
         ("", ""),
         ("203.0.113.9", "203.0.113.9"),
-        ("2001:db8::1", "2001:db8::1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8::1", "2001:db8::/64"),
+        ("::ffff:203.0.113.9", "203.0.113.9"),
+        ("2001:db8::1:/search", "2001:db8::1:/search"),
         ("refund:wx%20x", "refund:wx%20x"),
         ("a b\t", "a%20b%09"),
         ("ключ", "%D0%BA%D0%BB%D1%8E%D1%87"),

@@ -218,7 +218,7 @@ BAD_BODIES = {
     "all at once": ({"holder": [], "order": -1, "fence": "x", "y" * 99: 0},
                     ["fence: there is no such member", "y" * 40 + ": there is no such member",
                      "holder: is needed, a text", "order: a whole number"]),
-    "a fraction": ({"holder": "a", "order": 1.0}, ["order: a whole number"]),
+    "a fraction": ({"holder": "a", "order": 1.5}, ["order: a whole number"]),
     "a switch": ({"holder": "a", "order": True}, ["order: a whole number"]),
     "too large": ({"holder": "a", "order": 2**53 + 1}, ["order: a whole number"]),
     "no object": (["a"], ["the body must be a JSON object"]),

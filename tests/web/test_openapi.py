@@ -19,6 +19,7 @@ from sidecar.base.metrics import Metrics
 from sidecar.base.rooms import RoomSettings
 from sidecar.base.settings import Settings
 from sidecar.core.rooms import Rooms
+from sidecar.web.api.common import NAME_OF_RESOURCE
 from sidecar.web.openapi import document
 from sidecar.web.page import find_static
 from sidecar.web.routes import edge_app, ops_app
@@ -149,9 +150,9 @@ continue-on-failure = true
 include-operation-id = ["changeRoom", "importRoom", "listStays", "getReport", "listChanges"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 404, 409, 422, 503]
 
-# Of a key and its fields a call says one; a list is not held.
+# Which fields a key has, how long it may be, and that a list is not held, is no part of it either.
 [[operations]]
-include-operation-id = ["lookAtLimit", "acquireLimit"]
+include-operation-id = ["lookAtLimit", "acquireLimit", "releaseLimit"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 404, 422, 429]
 
 [[operations]]
@@ -205,11 +206,12 @@ def aimed(described: dict[str, Any], replica: Replica) -> dict[str, Any]:
             if f"{{{name}}}" in path:
                 own.append(in_path(name, {"enum": [*known]}))
         if "{resource}" in path:
-            own.append(in_path("resource", {"enum": ["1", "2"]}))
+            any_name = {"type": "string", "pattern": NAME_OF_RESOURCE}
+            own.append(in_path("resource", {"anyOf": [{"enum": ["1", "2"]}, any_name]}))
     # Every call names the field that the limit's key has.
     called = aimed["components"]["schemas"]["LimitFields"]
     called |= {
-        "properties": {"biz": {"type": "string", "minLength": 1, "maxLength": 20}},
+        "properties": {"biz": {"type": "string", "minLength": 1, "maxLength": 256}},
         "required": ["biz"],
         "additionalProperties": False,
     }

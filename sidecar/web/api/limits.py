@@ -53,7 +53,7 @@ def schemas() -> Json:
         "allowed": {"type": "boolean", "description": "Whether it may go, at its moment."},
         "outcome": words(*Outcome, description="admitted_alone, refused_alone: the store did not "
                          "answer, and the limit says what then."),
-        "permit": or_null(text("Gives it back. null: there is nothing to give back.")),
+        "permit": (text("Gives it back. null: there is nothing to give back.")),
         "key": text("The call's key, to name it as a whole."),
         "limit": or_null(whole("Of that key. null: it has none, or nobody knows.")),
         "remaining": or_null(whole("What a call that came now could cost.")),
@@ -73,7 +73,7 @@ def schemas() -> Json:
         "Decision": thing(decision, description="What a call was told."),
         "LimitRule": thing(rule, description="A limit as the file has it; durations in seconds."),
         "LimitFields": {
-            "type": "object", "additionalProperties": text(minLength=1),
+            "type": "object", "additionalProperties": text(minLength=1, maxLength=MAX_KEY_LENGTH),
             "description": "Those that the limit's key is made of.",
         },
         "LimitCall": {"anyOf": [_call("fields"), _call("key")]},

@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 from sidecar.base.model import State
-from sidecar.web.api.parts import ROOM, Json, or_null, parameters, ref, shape, text, thing, whole
+from sidecar.web.api.parts import (
+    ROOM,
+    Json,
+    or_null,
+    parameters,
+    ref,
+    shape,
+    text,
+    thing,
+    whole,
+    words,
+)
 
+#: A room, or a resource that is leased.
+NAMED = ROOM.removesuffix("$") + r"(~[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127})?$"
 _SERVERS = [
     {
         "url": "http://{edge}",
@@ -35,6 +48,10 @@ _STATE = {
 _SAID = {
     "X-Waitroom-State": _STATE,
     "Set-Cookie": ref("headers", "Cookie"),
+    "X-Waitroom-Fence": {
+        "description": "The lease's fencing number, of its holder: it only grows.",
+        "schema": whole(minimum=1),
+    },
     "X-Accel-Expires": {
         "description": "For how many seconds the verdict about this very cookie may be kept; "
         "without it, not at all.",
@@ -50,6 +67,25 @@ _REFUSED = {
     "Retry-After": {"description": "Seconds.", "schema": whole(minimum=1)},
     "X-Waitroom-Position": {"schema": whole(minimum=1)},
     "X-Waitroom-Wait": {"description": "Seconds.", "schema": whole()},
+}
+_LIMIT_SAID = {
+    "X-Waitroom-State": {
+        "required": True,
+        "schema": words("admitted", "limited", "limit-away", "unknown-limit"),
+    },
+    "X-Waitroom-Limit": {"description": "The rule, of what passes.", "schema": text()},
+    "RateLimit-Policy": {
+        "description": "The rule's name, its limit (q) and window (w, seconds), as "
+        "draft-ietf-httpapi-ratelimit-headers has it. Missing where nothing is limited, or "
+        "nobody knows.",
+        "schema": text(),
+    },
+    "RateLimit": {
+        "description": "The rule's name, how many calls are left (r), and seconds (t) until all "
+        "are, or until a refused one may be tried again.",
+        "schema": text(),
+    },
+    "Retry-After": {"description": "Seconds, of a refusal.", "schema": whole(minimum=1)},
 }
 _NUMBERS = {
     "allOf": [
@@ -93,7 +129,8 @@ def paths() -> Json:
                 "description": "For nginx's `auth_request`, with the visitor's own headers: "
                 "Cookie, Accept and the like. Any method is answered alike. Nothing has a body.",
                 "parameters": [
-                    _asked("X-Waitroom-Room", "The room.", required=True, pattern=ROOM),
+                    _asked("X-Waitroom-Room", "The room; or a resource that is leased, with its "
+                           "template's name, such as seat~17.", required=True, pattern=NAMED),
                     *_ABOUT,
                     _asked("X-Waitroom-Exempt", "Not empty: let it pass, uncounted."),
                     _asked("X-Waitroom-Class", "The visitor's class, where the room says "
@@ -107,6 +144,38 @@ def paths() -> Json:
                     "403": {
                         "description": "The room is full or closed, or there is no such room.",
                         "headers": _REFUSED,
+                    },
+                },
+                "security": [],
+            },
+        },
+        "/check-limit": {
+            "servers": _SERVERS,
+            "get": {
+                "operationId": "checkLimit",
+                "tags": ["proxy"],
+                "summary": "Does a rate limit let this request pass?",
+                "description": "For nginx's `auth_request`. A rule that paces holds the answer "
+                "until the request may go, for at most 25 s; what would be later is refused. "
+                "Nothing has a body.",
+                "parameters": [
+                    _asked("X-Waitroom-Limit", "The rule.", required=True, pattern=ROOM),
+                    _asked("X-Waitroom-Key", "What calls are told apart by: the whole key. What "
+                           "no key may have is percent-encoded, what is too long is told by its "
+                           "digest, and an IPv6 address by its network of 64 bits. Without it, "
+                           "all without it are one."),
+                    _asked("X-Original-Method", "How the visitor asked, otherwise GET: a CORS "
+                           "preflight passes uncounted."),
+                    _asked("X-Waitroom-Given", "The X-Waitroom-Limit of the last answer, where a "
+                           "request is asked about twice: it counts once. RateLimit and "
+                           "RateLimit-Policy are sent with it then."),
+                ],
+                "responses": {
+                    "204": {"description": "It does.", "headers": _LIMIT_SAID},
+                    "403": {
+                        "description": "It does not; or the store is away, and the rule refuses "
+                        "then; or there is no such rule.",
+                        "headers": _LIMIT_SAID,
                     },
                 },
                 "security": [],

@@ -1,5 +1,6 @@
 -- Permits that are given back, or end with their lease: each unit is listed by that end, as
--- permit~1, permit~2 … Asking again with the same permit makes its lease begin anew.
+-- permit~1, permit~2 and so on. Asking again with the same permit makes its lease begin anew.
+-- KEYS, ARGV, RETURNS  limits/parts/batch
 -- @include "limits/parts/batch"
 -- @include "limits/parts/units"
 local function load()

@@ -1,4 +1,5 @@
 -- Windows [k * window, (k + 1) * window) of the store's clock, each with its own count.
+-- KEYS, ARGV, RETURNS  limits/parts/batch
 -- @include "limits/parts/pair"
 local function find(cost, limit, base)
   if cost > limit then return nil end

@@ -6,8 +6,8 @@
 -- @include "limits/parts/head"
 local replies = {}
 for n = 1, #KEYS / 2 do
-  local key, free, permit = KEYS[2 * n - 1], KEYS[2 * n], ARGV[2 * n]
-  local units = tonumber(ARGV[2 * n + 1])
+  local key, free = KEYS[2 * n - 1], KEYS[2 * n]
+  local permit, units = ARGV[2 * n], tonumber(ARGV[2 * n + 1])
   local score = redis_call('ZSCORE', key, units > 0 and permit .. '~1' or permit)
   local is_open = score and tonumber(score) > now
   if is_open and units > 0 then

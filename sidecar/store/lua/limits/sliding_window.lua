@@ -1,5 +1,6 @@
 -- Any stretch of the window's length has `limit` at most: each unit is listed by its moment, under
 -- a number that grows.
+-- KEYS, ARGV, RETURNS  limits/parts/batch
 -- @include "limits/parts/batch"
 -- @include "limits/parts/units"
 local FIRST = 100000000000000 -- as long as all that follow: equal moments are sorted by their text

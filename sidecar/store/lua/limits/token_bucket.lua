@@ -1,4 +1,5 @@
 -- Tokens that come at limit / window, `burst` of them at most; a call takes as many as it costs.
+-- KEYS, ARGV, RETURNS  limits/parts/batch
 -- @include "limits/parts/bucket"
 local function find(cost, limit, base)
   local size = BURST or limit

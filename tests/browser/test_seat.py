@@ -1,0 +1,62 @@
+"""A seat as visitors live it: one holds it, the next has it when they are done."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.story import position
+from tests.site import Site, gated
+
+MESSAGE = "Somebody is choosing seat {resource}. It is theirs for five minutes at most."
+
+
+@pytest.fixture(scope="module")
+def site():
+    locations = gated(
+        r"~ ^/seats/(?<seat>\d+)/",
+        room="seat~$seat",
+        to="http://origin/page/seats/$seat/$is_args$args",
+    )
+    locations += "location / { proxy_pass http://origin; }"
+    leases = {"seat": {"term": 300, "message": MESSAGE}}
+    with Site(leases=leases, locations=locations, replicas=2) as site:
+        yield site
+
+
+def test_the_next_has_the_seat_by_itself(site, visitor):
+    """The page says which seat it is, and enters at the address that was asked for when the
+    holder leaves; another seat is free all the while."""
+    first, second = visitor(), visitor()
+    first.goto(f"{site.url}/seats/17/")
+    expect(first.locator("h1")).to_have_text("Inside")
+    asked = f"{site.url}/seats/17/?row=4"
+    second.goto(asked)
+    expect(position(second)).to_have_text("1")
+    expect(second.locator("#message")).to_have_text(MESSAGE.replace("{resource}", "17"))
+    expect(second.locator("#wait")).to_have_text("about 4–6 minutes")
+    tab = second.context.new_page()
+    tab.goto(f"{site.url}/seats/18/")
+    expect(tab.locator("h1")).to_have_text("Inside")
+    names = {cookie["name"] for cookie in second.context.cookies()}
+    assert [name for name in names if "seat" in name] == ["waitroom_seat"]
+
+    first.evaluate("fetch('/_waitroom/seat~17/leave', { method: 'POST' })")
+    expect(second.locator("h1")).to_have_text("Inside")
+    expect(second.locator("#at")).to_have_text("/page/seats/17/?row=4")
+    assert second.url == asked
+    first.goto(f"{site.url}/seats/17/")
+    expect(position(first)).to_have_text("1")
+    assert [first.problems, second.problems] == [[], []]
+
+
+def test_leaving_the_line_of_a_seat(site, visitor):
+    """Back at the end of this line when one joins again; without a script too."""
+    holder, second = visitor(), visitor(java_script_enabled=False)
+    holder.goto(f"{site.url}/seats/20/")
+    second.goto(f"{site.url}/seats/20/")
+    expect(position(second)).to_have_text("1")
+    second.get_by_role("button", name="Leave the line").click()
+    expect(second.locator("h1")).to_have_text("You have left the line")
+    second.get_by_role("button", name="Join again").click()
+    expect(position(second)).to_have_text("1")
