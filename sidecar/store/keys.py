@@ -77,9 +77,12 @@ def called_key(room: str) -> str:
 def limit_key(limit: str, key: str, name: str) -> str:
     """A part of what is counted for one key of a rate limit; `name` is one of:
 
-    state    hash, or zset where moments or permits are listed: the algorithm's own
-    permits  zset    permit -> when it may go, µs: asked for by an id, or in the future
-    free     zset    what a permit in the future that was given back had cost -> its moment, µs
+    ALGORITHM  its state: text "last moment, used" (fixed_window, token_bucket, leaky_bucket), or
+               zset number -> moment, µs (sliding_window), permit~n -> end of its lease, µs
+               (concurrency)
+    permits    zset    permit with an id of the caller's -> when it may go, µs
+    booked     zset    paced permit with an id that the replica made -> its moment, µs
+    free       zset    permit that was given back -> its moment, µs
     """
     return f"waitroom:{{limit:{limit}}}:{name}:{key}"
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 #: Calls in one script call. More would hold Redis too long for the others.
 BATCH_LIMIT = 128
-#: What they cost together at most, where each unit of cost is a member of a set.
+#: What they cost together at most, where each unit of cost is a member of a set: Lua passes no more
+#: than some thousands to a command.
 UNITS_LIMIT = 1_000
 #: Between two tries of a store that is away, seconds.
 PROBE_INTERVAL_S = 1.0
@@ -63,7 +64,8 @@ class LimitStore:
         self._values_key = keys.limit_values_key(name)
         self._is_paced = settings.on_exceed == "pace"
         self._makes_ids = self._is_paced or settings.algorithm == "concurrency"
-        self._made = (f"~{secrets.token_hex(6)}.{number:x}" for number in count())
+        replica = secrets.token_hex(6)
+        self._made = (f"~{replica}.{number:x}" for number in count())
         length_s = settings.lease if settings.window is None else settings.window
         self._args = [
             _us(length_s),

@@ -18,7 +18,9 @@ MONITORING = ROOT / "monitoring"
 RULES = yaml.safe_load((MONITORING / "prometheus" / "waitroom.rules.yml").read_text())
 RULE_TESTS = yaml.safe_load((MONITORING / "prometheus" / "waitroom.rules.test.yml").read_text())
 DASHBOARD = json.loads((MONITORING / "grafana" / "waitroom.json").read_text())
-ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| ([^|]+) \| (?:room|replica) \| \S", re.MULTILINE)
+ROW = re.compile(
+    r"^\| `(\w+)` \| (\w+) \| ([^|]+) \| (?:room|template|replica) \| \S", re.MULTILINE
+)
 #: The labels that Prometheus itself adds.
 ADDED = {"job", "instance"}
 METRIC = r"(?:up|(?:room:)?(?:waitroom|process|python)[_:][a-z0-9_:]+)"
@@ -43,9 +45,7 @@ def declared() -> dict[str, tuple[str, list[str]]]:
 
 def documented() -> dict[str, tuple[str, list[str]]]:
     """What the page's tables say."""
-    rows = re.findall(
-        r"^\| `(\w+)` \| (\w+) \| ([^|]+) \| (?:room|replica) \| \S", PAGE, re.MULTILINE
-    )
+    rows = ROW.findall(PAGE)
     lines = [line for line in PAGE.splitlines() if re.match(r"\| `[a-z]+_", line)]
     assert len(rows) == len(lines), "a row that this test cannot read"
     return {name: (kind, re.findall(r"`(\w+)`", labels)) for name, kind, labels in rows}
@@ -63,7 +63,8 @@ def test_every_metric_is_documented_as_it_is():
 def test_no_visitor_is_a_label():
     """Labels are few and of few values."""
     allowed = {"room", "line", "kind", "reason", "what", "door", "state", "verb", "script", "event",
-               "result", "version", "implementation", "major", "minor", "patchlevel"}  # fmt: skip
+               "result", "version", "implementation", "major", "minor", "patchlevel", "template",
+               "limit", "act", "outcome"}  # fmt: skip
     assert {label for _, labels in DECLARED.values() for label in labels} <= allowed
 
 

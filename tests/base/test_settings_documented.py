@@ -13,6 +13,8 @@ from pydantic_core import PydanticUndefined
 from sidecar.base.classes import MAX_CLASSES, MAX_LINES, Line, VisitorClass
 from sidecar.base.events import MAX_EVENTS, RoomEvent
 from sidecar.base.fields import parse_duration
+from sidecar.base.leases import LeaseSettings
+from sidecar.base.limits import MAX_LIMIT, UNLIMITED, LimitSettings
 from sidecar.base.rooms import RoomSettings
 from sidecar.base.settings import MIN_ADMIN_TOKEN_LENGTH, MIN_SECRET_LENGTH, Settings, load
 from sidecar.base.webhooks import EVENTS, MIN_WEBHOOK_SECRET_LENGTH, WANTED, Webhook
@@ -26,6 +28,8 @@ MODELS = {
     "A line": Line,
     "An event": RoomEvent,
     "A webhook": Webhook,
+    "A lease": LeaseSettings,
+    "A limit": LimitSettings,
 }
 
 
@@ -84,6 +88,8 @@ def test_the_documented_bounds_are_the_bounds(heading, name):
         assert set(re.findall(r"`(\w+)`", cell)) == words
     elif kind == "list of words":
         assert re.findall(r"`(\w+)`", cell) == [*WANTED]
+    elif (heading, name) == ("A limit", "limit"):
+        assert cell == f"0 to {MAX_LIMIT:,}, or {UNLIMITED}"
     elif kind in ("number", "duration"):
         match = re.fullmatch(r"(?:from |over )?(\S+)(?: to (\S+))?", cell.partition(";")[0])
         assert match
@@ -96,9 +102,11 @@ def test_the_documented_bounds_are_the_bounds(heading, name):
             "message": bounds.get(annotated_types.MaxLen),
             "secret_keys": MIN_SECRET_LENGTH,
             "admin_token": MIN_ADMIN_TOKEN_LENGTH,
+            "service_token": MIN_ADMIN_TOKEN_LENGTH,
             "secret": MIN_WEBHOOK_SECRET_LENGTH,
             "classes": MAX_CLASSES,
             "events": MAX_EVENTS,
+            "key": bounds.get(annotated_types.MaxLen),
         }
         if name in lengths:
             length = getattr(lengths[name], "max_length", lengths[name])
@@ -118,7 +126,7 @@ def test_the_pages_tables_are_right(tmp_path):
     for text in found:
         file.write_text(text)
         load(str(file), {"WAITROOM_SECRET_KEYS": "s" * 64, **base})
-    assert len(found) == 5
+    assert len(found) == 7
 
 
 def test_the_pages_example_is_right(tmp_path, monkeypatch):

@@ -12,6 +12,8 @@ WINDOWS = ["fixed_window", "sliding_window", "token_bucket", "leaky_bucket"]
 ALL = [*WINDOWS, "concurrency"]
 #: Those that let several go at one moment.
 BURSTS = ["fixed_window", "sliding_window", "token_bucket", "concurrency"]
+#: Each with each on_exceed that it has.
+MODES = [*((name, "refuse") for name in ALL), *((name, "pace") for name in WINDOWS)]
 S = 1_000_000
 #: A minute begins, and with it every window that divides it.
 BEGIN = 1_800_000_000 * S

@@ -601,9 +601,10 @@ async def test_one_script_does_so_much_and_leaves_the_rest(redis, make, turn):
     await store.ask("A", "alive")
     turn.forward(1)
     line = resource_key(store._template, "A", "line")
-    assert (await store.ask("A", "alive")).ahead == 400 - 150
+    assert await outcomes(store, "A", "new") == [WAITING]
+    assert await redis.zcard(line) == 400 - 150 + 2
     assert await store.sweep() == (1, True)
-    assert await redis.zcard(line) == 400 - 300 + 1
+    assert await redis.zcard(line) == 400 - 300 + 2
     waits = await store.ask("A", "alive")
     assert (waits.outcome, waits.refresh_ms) == (GRANTED, 0)
     assert await store.sweep() == (0, False)
@@ -730,6 +731,19 @@ async def test_places_come_back_in_their_order(redis, make, turn):
         assert (back.outcome, back.order) == (WAITING, orders[holder])
     aheads = [reply.ahead for reply in await ask_all(store, "A", *"bcdxyz")]
     assert aheads == [0, 1, 2, 3, 4, 5]
+
+
+async def test_newcomers_are_behind_a_place_that_came_back(redis, make, turn):
+    """Also where the clock went back behind it."""
+    store = make()
+    _, waits = await ask_all(store, "A", "one", "two")
+    turn.forward(0.5)
+    await lose(redis, store)
+    await store.ask("A", "two", order=waits.order + 499_000)
+    turn.forward(-1)
+    blank = make()
+    assert (await blank.ask("A", "three")).ahead == 1
+    assert (await store.ask("A", "two")).ahead == 0
 
 
 async def test_an_order_that_is_not_of_before_is_not_believed(redis, make, turn):

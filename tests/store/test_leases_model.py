@@ -41,7 +41,7 @@ from tests.store.lease_model import (
 
 #: In the suite; WAITROOM_TEST_EXAMPLES=1000 looks longer.
 THOROUGH = settings(
-    max_examples=int(os.environ.get("WAITROOM_TEST_EXAMPLES", "50")),
+    max_examples=int(os.environ.get("WAITROOM_TEST_EXAMPLES", "100")),
     stateful_step_count=40,
     deadline=None,
     derandomize=os.environ.get("CI") == "true",
@@ -51,7 +51,7 @@ THOROUGH = settings(
 SETTINGS = {
     "capacity": st.sampled_from([1, 1, 1, 2, 3]),
     # How often a lease may be renewed, nearly; 0: without end.
-    "renewals": st.none() | st.sampled_from([0, 1.5]),
+    "renewals": st.sampled_from([0, 1.5]),
     "max_waiting": st.none() | st.integers(0, 6),
     "claim_window": st.sampled_from([1, 4.5, 10]),
     "heartbeat_timeout": st.sampled_from([12, 60]),
@@ -66,6 +66,8 @@ STEPS_MS = st.one_of(
 )
 #: Of what was ever told, counted back from the latest.
 INDICES = st.lists(st.integers(0, 99), min_size=1, max_size=4)
+#: Which of those who know something from before the store was emptied come back.
+SOME = st.lists(st.booleans(), min_size=12, max_size=12)
 #: A number as it was told, or one beside it.
 OFF = st.sampled_from([0, 0, 0, -1, 1])
 ONE = st.integers(0, 1)
@@ -101,6 +103,8 @@ class LeaseMachine(RuleBasedStateMachine):
         self.due: dict[tuple[str, str], int] = {}
         self.silent: set[tuple[str, str]] = set()
         self.seen = {}
+        #: By how much the clock went back. A recovery ends so much earlier.
+        self.back_ms = 0
         #: Something was asked and not yet found right: then a failure is that, not what follows.
         self.is_broken = False
 
@@ -169,13 +173,17 @@ class LeaseMachine(RuleBasedStateMachine):
     @rule(chosen=INDICES, one=ONE, off=OFF, holder=st.none() | st.none() | HOLDER)
     def renew(self, chosen, one, off, holder):
         """Also by somebody else."""
-        items = [(r, holder or own, fence + off) for r, own, fence in self.chosen(chosen)]
-        replies = self.answered(gather(self.stores[one].renew(*item) for item in items))
-        said = self.model.renew(self.now, self.replicas[one], items)
-        self.same(replies, said)
-        if not self.model.is_recovering:
-            self.check_stale(self.seen, items, replies)
-        self.settle(items)
+        self.renewed(
+            [(r, holder or own, fence + off) for r, own, fence in self.chosen(chosen)], one
+        )
+
+    @precondition(lambda self: any(spot.fences for spot in self.seen.values()))
+    @rule(one=ONE, clock_ms=st.sampled_from([0, 0, 0, 400]))
+    def renew_what_is_held(self, one, clock_ms):
+        """The clock may have gone back by a little."""
+        self.turn_the_clock_back(True, clock_ms)
+        spots = self.seen.items()
+        self.renewed([(r, who, fence) for r, s in spots for who, fence in s.fences.items()], one)
 
     @precondition(lambda self: self.leases)
     @rule(chosen=INDICES, one=ONE, off=OFF)
@@ -239,11 +247,13 @@ class LeaseMachine(RuleBasedStateMachine):
     @rule(really=SELDOM, ms=st.integers(1, 3000))
     def turn_the_clock_back(self, really, ms):
         if really:
+            self.back_ms += ms
             self.now = max(self.lost_at, self.now - ms)
 
-    @rule(really=SELDOM, leases=INDICES, places=INDICES, forgets=st.booleans())
-    def lose_the_store(self, really, leases, places, forgets):
-        """Redis is emptied; what is left is what replicas and holders know."""
+    @rule(really=SELDOM, asks=SOME, renews=SOME, returns=SOME, forgets=st.booleans())
+    def lose_the_store(self, really, asks, renews, returns, forgets):
+        """Redis is emptied; what is left is what replicas and holders know. Some of those who had
+        a lease ask for a place first, some come back with its number, some with their order."""
         if not really:
             return
         names = [lease_key(self.name, part) for part in ("state", "resources", "ends")]
@@ -258,10 +268,13 @@ class LeaseMachine(RuleBasedStateMachine):
         if forgets:
             self.replicas[1] = Replica()
             self.stores[1] = self.new_store()
-        if self.leases:
-            self.renew(leases, 0, 0, None)
-        if self.places:
-            self.ask_with_order(places, 0, False, 0)
+        leases, places = self.leases[:-13:-1], self.places[:-13:-1]
+        self.asked(
+            [(*lease[:2], True, None) for lease, does in zip(leases, asks, strict=False) if does], 0
+        )
+        self.renewed([lease for lease, does in zip(leases, renews, strict=False) if does], 0)
+        back = [place for place, does in zip(places, returns, strict=False) if does]
+        self.asked([(r, who, False, order) for r, who, order in back], 0)
 
     def teardown(self):
         """Everybody goes away silently; sweeps alone leave nothing but the state."""
@@ -283,6 +296,8 @@ class LeaseMachine(RuleBasedStateMachine):
         return [self.leases[-1 - i % len(self.leases)] for i in indices]
 
     def asked(self, items, one):
+        if not items:
+            return
         store = self.stores[one]
         replies = self.answered(
             gather(store.ask(r, who, may_join=may, order=order) for r, who, may, order in items)
@@ -322,6 +337,15 @@ class LeaseMachine(RuleBasedStateMachine):
             has = spot and spot.fences.get(holder) == fence and spot.holders[holder] > self.now
             assert has or reply.outcome < 0
 
+    def renewed(self, items, one):
+        if not items:
+            return
+        replies = self.answered(gather(self.stores[one].renew(*item) for item in items))
+        self.same(replies, self.model.renew(self.now, self.replicas[one], items))
+        if not self.model.is_recovering:
+            self.check_stale(self.seen, items, replies)
+        self.settle(items)
+
     def released(self, items, one):
         replies = self.answered(gather(self.stores[one].release(*item) for item in items))
         self.same(replies, self.model.release(self.now, self.replicas[one], items))
@@ -329,6 +353,7 @@ class LeaseMachine(RuleBasedStateMachine):
         return replies
 
     def answered(self, calls):
+        """One batch."""
         self.is_broken = True
         replies = self.bench.run(calls)
         assert {reply.now_ms for reply in replies} == {self.now}
@@ -356,7 +381,8 @@ class LeaseMachine(RuleBasedStateMachine):
             }
             assert seen.line == {who: place.order for who, place in spot.line.items()}
             assert seen.due == {who: place.due for who, place in spot.line.items()}
-            assert seen.ends <= self.model.next_moment(name), "the sweep comes in time"
+            latest = self.model.next_moment(name) + self.back_ms
+            assert seen.ends <= latest, "the sweep comes in time"
             assert seen.ends > self.now or not named, "and then there is nothing left to do"
         for name in RESOURCES:
             gone = {holder for resource, holder in released if resource == name}

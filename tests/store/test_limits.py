@@ -356,9 +356,11 @@ async def test_a_lease_ends_by_itself(make, clock):
 
 
 async def test_asking_again_keeps_the_permit(make, clock):
-    """Its lease begins anew, also where the limit was lowered since; once it is over, it is a call
-    like any other."""
+    """In one batch too. Its lease begins anew, also where the limit was lowered since; once it is
+    over, it is a call like any other."""
     store = make("concurrency", limit=2, lease=30)
+    twice = await store.acquire_all([Ask("b", id="a"), Ask("b", id="a"), Ask("b")])
+    assert [one.remaining for one in twice] == [1, 1, 0]
     await store.acquire(Ask(cost=2, id="a"))
     for _ in range(5):
         clock.now += 29 * S

@@ -10,10 +10,11 @@ from sidecar.base.errors import StoreAwayError, StoreError
 from sidecar.base.limits import Ask, LimitSettings, Outcome
 from sidecar.store.breaker import TRIES
 from sidecar.store.connect import close, connect
+from sidecar.store.keys import limit_key
 from sidecar.store.limits import LimitStore
 from tests.conftest import new_room_name
 from tests.processes import free_port
-from tests.store.limits import ALL, WINDOWS, S, TurnedClock, keys_of, make_limit
+from tests.store.limits import ALL, MODES, S, TurnedClock, keys_of, make_limit
 
 
 @pytest.fixture
@@ -38,41 +39,56 @@ async def test_time_is_the_stores_own(redis):
     assert times == sorted(times)
 
 
-@pytest.mark.parametrize("on_exceed", ["refuse", "pace"])
-@pytest.mark.parametrize("algorithm", ALL)
+@pytest.mark.parametrize(("algorithm", "on_exceed"), MODES)
 async def test_a_key_lives_as_long_as_it_means_something(make, clock, algorithm, on_exceed):
     """And up to 10 s more, wherever its clock stands."""
-    if algorithm == "concurrency" and on_exceed == "pace":
-        return
     store = make(algorithm, limit=2, on_exceed=on_exceed, max_wait=200, idempotency_window=500)
     clock.now += 5 * S
-    asks = [Ask("a", id="a"), Ask("a"), Ask("a", 2), Ask("a", id="b"), Ask("a")]
+    asks = [Ask("a", id="a"), *[Ask("a")] * 3, Ask("a", 2), Ask("a"), Ask("a", id="b")]
     decisions = await store.acquire_all(asks)
-    paced = [one.at_us for one in decisions if one.outcome is Outcome.PACED]
-    named = [one.at_us for one in decisions if "~~" not in one.permit and one.permit]
-    for one in decisions:
-        await store.release("a", one.permit)
+    if algorithm != "concurrency":
+        freed = [await store.release("a", one.permit) for one in decisions[1:4]]
+        for id_ in ["c", "", ""][: freed.count(True)]:  # earlier than what is there already
+            decisions.append(await store.acquire(Ask("a", id=id_)))
+    named = [one.at_us for one in decisions if one.permit and "~~" not in one.permit]
+    paced = [one.at_us for one in decisions if one.is_allowed and "~~" in one.permit]
     over = {
         algorithm: max(one.reset_us for one in decisions),
-        "permits": max(named, default=0) + 500 * S,
+        "permits": max(named) + 500 * S,
         "free": max(paced, default=0),
         "booked": max(paced, default=0),
     }
     found = await keys_of(store)
-    assert (len(found) > 0) == (algorithm != "concurrency")
+    assert f"{algorithm}:a" in found
     for name, ms in found.items():
         needed_ms = (over[name.partition(":")[0]] - clock.now) / 1000
         assert needed_ms < ms <= needed_ms + 10_000, name
 
 
-async def test_a_log_keeps_what_its_window_needs(make, clock):
-    """However long a key is busy."""
-    store = make("sliding_window", window=1, limit=5)
+async def test_a_lease_that_was_shortened_ends_no_other(make, clock):
+    """Those that were given before last as long as was said."""
+    long = make("concurrency", limit=9, lease=300)
+    await long.acquire(Ask("a"))
+    short = make("concurrency", name=long._name, limit=9, lease=1)
+    await short.acquire(Ask("a"))
+    assert (await keys_of(short))["concurrency:a"] > 300_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("sliding_window", {"algorithm": "sliding_window", "window": 1}),
+        ("concurrency", {"algorithm": "concurrency", "lease": 1}),
+        ("booked", {"algorithm": "fixed_window", "window": 1, "on_exceed": "pace", "max_wait": 1}),
+    ],
+)
+async def test_a_busy_key_keeps_no_more_than_it_needs(make, clock, kind, settings):
+    """However long it is busy."""
+    store = make(limit=5, **settings)
     for _ in range(60):
         await store.acquire_all([Ask("a")] * 9)
         clock.now += S // 5
-    [log] = [name async for name in store._redis.scan_iter(f"*{store._name}*")]
-    assert await store._redis.zcard(log) <= 10
+    assert await store._redis.zcard(limit_key(store._name, "a", kind)) <= 10
 
 
 @pytest.mark.parametrize("algorithm", ALL)
@@ -94,13 +110,11 @@ async def full(redis_socket):
     await close(client)
 
 
-@pytest.mark.parametrize("on_exceed", ["refuse", "pace"])
-@pytest.mark.parametrize("algorithm", WINDOWS)
-async def test_a_full_store_counts_nothing(full, algorithm, on_exceed):
+@pytest.mark.parametrize(("algorithm", "on_exceed"), MODES)
+async def test_a_full_store_counts_nothing(full, clock, algorithm, on_exceed):
     """A call that could not be written has taken nothing from those that come later."""
     client, fill = full
-    rule = LimitSettings(algorithm=algorithm, window=60, limit=1, on_exceed=on_exceed)
-    store = LimitStore(client, new_room_name(), settings=rule, now_us=TurnedClock(), timeout_s=5)
+    store = make_limit(client, clock, algorithm, limit=1, on_exceed=on_exceed)
     await fill(True)
     with pytest.raises(StoreError, match="acquire: "):
         await store.acquire_all([Ask("a", id="a"), Ask("b"), Ask("a")])

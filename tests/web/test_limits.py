@@ -9,8 +9,9 @@ import time
 
 import pytest
 
-from sidecar.base.limits import MAX_COST, MAX_LIMIT
+from sidecar.base.limits import MAX_COST, MAX_LIMIT, Ask
 from sidecar.web.held import HELD
+from sidecar.web.keys import LIMITS
 from sidecar.web.problems import STORE_RETRY_S
 from tests.web.conftest import ADMIN_TOKEN, SERVICE_TOKEN
 
@@ -331,7 +332,8 @@ async def test_bodies_that_are_none(service):
     answer = await site.ask("POST", path, [call] * 1000)
     assert answer.status == 200
     # What is null is as if it was not there.
-    body = {"key": None, "fields": {}, "cost": None, "id": None}
+    # And 1.0 is a whole number.
+    body = {"key": None, "fields": {}, "cost": 1.0, "id": None}
     assert (await acquire(site, body))[0]["remaining"] == 1
 
 
@@ -543,6 +545,23 @@ async def test_who_is_gone_before_the_answer_gives_the_moment_back(service, monk
     # What has an id is kept: the first moment is free, the next one is not.
     waits = [(await acquire(site, {}))[0]["wait_seconds"] for _ in range(2)]
     assert waits == [60, 180]
+
+
+async def test_a_call_that_is_cut_off_gives_the_moment_back(service):
+    """When the store has answered. A replica that stops waits for its handlers, not for long."""
+    site = await service(limit=PACED)
+    await acquire(site, {})
+    limit = site.ops.server.app[LIMITS].get(site.name)
+    for ask in (Ask(), Ask(id="a")):
+        call = asyncio.create_task(limit.acquire(ask))
+        await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+    await until(lambda: given_back(site) == 1, "the moment")
+    # What has an id is kept, as above.
+    assert (await acquire(site, id="a"))[0]["wait_seconds"] in {60, 120}
+    assert given_back(site) == 1
 
 
 async def test_a_replica_that_stops_holds_nobody(service):

@@ -53,7 +53,7 @@ def schemas() -> Json:
         "allowed": {"type": "boolean", "description": "Whether it may go, at its moment."},
         "outcome": words(*Outcome, description="admitted_alone, refused_alone: the store did not "
                          "answer, and the limit says what then."),
-        "permit": (text("Gives it back. null: there is nothing to give back.")),
+        "permit": or_null(text("Gives it back. null: there is nothing to give back.")),
         "key": text("The call's key, to name it as a whole."),
         "limit": or_null(whole("Of that key. null: it has none, or nobody knows.")),
         "remaining": or_null(whole("What a call that came now could cost.")),

@@ -29,7 +29,7 @@ end
 local function save(ends)
   flush()
   redis_call('ZREMRANGEBYSCORE', state, '-inf', int(now))
-  keep(state, ends)
+  redis_call('PEXPIRE', state, int(life_ms(ends)))
 end
 
 -- @include "limits/parts/calls"

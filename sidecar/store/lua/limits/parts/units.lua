@@ -17,7 +17,6 @@ end
 
 local function add_unit(score, member)
   pending[#pending + 1], pending[#pending + 2] = score, member
-  if #pending >= 2000 then flush() end -- Lua passes no more than some thousands
 end
 
 local function units_from(from)
