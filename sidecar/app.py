@@ -77,7 +77,8 @@ async def serve(settings: Settings) -> None:
     stopping: list[bool] = []
     async with running(settings, stopping), watched(os.environ) as tell_stopping:
         log.info("serving", edge=settings.edge_listen, ops=settings.ops_listen,
-                 rooms=sorted(settings.rooms), store=without_secrets(settings.store))  # fmt: skip
+                 rooms=sorted(settings.rooms), leases=sorted(settings.leases),
+                 limits=sorted(settings.limits), store=without_secrets(settings.store))  # fmt: skip
         # What was imported and wired stays: no collection need look at it again, of which each
         # would keep visitors waiting for some 20 ms.
         gc.collect()

@@ -36,6 +36,8 @@ _NEEDS_WINDOW = {"fixed_window", "sliding_window", "token_bucket", "leaky_bucket
 
 
 def _key(value: str) -> str:
+    if "{key}" in value:
+        raise ValueError("no field can be called key, which stands for the whole key of a call")
     rest = _FIELD.sub("", value)
     if "{" in rest or "}" in rest or any(not "!" <= c <= "~" for c in rest):
         raise ValueError('write fields in braces, such as "{biz}:{channel}"')
@@ -128,7 +130,7 @@ class LimitSettings(BaseModel):
             problems += [f"{name[:40]}: is no part of the key ({known})" for name in unknown]
         if problems:
             raise ConfigError(problems)
-        parts = {name: quote(named[name], safe=_PLAIN, errors="replace") for name in wanted}
+        parts = {name: quote(named[name], safe=_PLAIN, errors="surrogatepass") for name in wanted}
         key = _FIELD.sub(lambda match: parts[match[1]], self.key)
         if len(key) > MAX_KEY_LENGTH:
             raise ConfigError([f"the key is longer than {MAX_KEY_LENGTH} characters"])

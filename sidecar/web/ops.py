@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from sidecar.base.errors import StoreError
-from sidecar.web.keys import METRICS, ROOMS, STOPPING
+from sidecar.web.keys import LEASES, LIMITS, METRICS, ROOMS, STOPPING
 from sidecar.web.problems import problem
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -20,11 +20,15 @@ async def readyz(request: web.Request) -> web.Response:
     """The process answers, its store too, and it is not about to stop."""
     if request.app[STOPPING]:
         return problem(503, "Stopping", retry_after=5)
-    for room in request.app[ROOMS]:
-        try:
+    try:
+        for room in request.app[ROOMS]:
             await room.store.snapshot(revoked_since_ms=room.clock.now_ms())
-        except StoreError as error:
-            return problem(503, "The store does not answer", detail=str(error), retry_after=5)
+        for template in request.app[LEASES]:
+            await template.store.count()
+        for limit in request.app[LIMITS]:
+            await limit.store.values()
+    except StoreError as error:
+        return problem(503, "The store does not answer", detail=str(error), retry_after=5)
     return web.json_response({"status": "ready"})
 
 
