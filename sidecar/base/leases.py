@@ -5,9 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+)
 
 from sidecar.base.fields import Count, Seconds, from_text
 
@@ -15,6 +24,19 @@ from sidecar.base.fields import Count, Seconds, from_text
 SEPARATOR = "~"
 RESOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127}\Z")
 HOLDER = re.compile(r"[A-Za-z0-9._:@+-]{1,128}\Z")
+
+
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"is not a regular expression: {error}") from None
+    return value
+
+
+@lru_cache(256)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
 
 
 class LeaseSettings(BaseModel):
@@ -37,9 +59,17 @@ class LeaseSettings(BaseModel):
     heartbeat_timeout: Seconds = Field(default=60, ge=5, le=86_400, validate_default=True)
     #: Between two heartbeats; None: by the wait, 1 to 30 s.
     heartbeat_interval: Seconds | None = Field(default=None, ge=0.1, le=3600)
+    #: What resources may be called, a regular expression for the whole name; None: as they like.
+    resources: Annotated[str, Field(max_length=500), AfterValidator(_pattern)] | None = None
     #: On the waiting page; {resource} is the resource's name.
     message: str | None = Field(default=None, max_length=500)
     queueing_status_code: Annotated[Literal[200, 202, 429, 503], BeforeValidator(from_text)] = 503
+
+    def has(self, resource: str) -> bool:
+        """Whether a resource may be called so."""
+        if not RESOURCE.match(resource):
+            return False
+        return self.resources is None or bool(_compiled(self.resources).fullmatch(resource))
 
     @field_validator("max_term")
     @classmethod

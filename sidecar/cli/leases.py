@@ -39,7 +39,7 @@ def list_leases(settings: Settings, template: str | None) -> None:
         for found in call(settings, "GET", "/v1/leases")["leases"]:
             term = f"{found['term']:g} s"
             click.echo(f"{found['name']:<20} {term:>9} {found['capacity']:>9} "
-                       f"{found['resources']:>9}")  # fmt: skip
+                       f"{found['in_use']:>9}")  # fmt: skip
         return
     after: str | None = ""
     while after is not None:

@@ -42,24 +42,37 @@ class Template:
     async def take(self, resource: str, holder: str, *, order: int | None = None) -> Hold:
         """The lease, or a place in line; whoever has either keeps it. `order`: of a place that a
         store which was emptied since has forgotten."""
-        _check_names(resource, holder)
+        self._check(resource, holder)
         hold = await self.store.ask(resource, holder, may_join=True, order=order)
         return self._counted("take", hold)
 
     async def look(self, resource: str, holder: str) -> Hold:
         """Where somebody stands. Asking is the heartbeat of who waits, and takes the lease when it
         is their turn."""
-        _check_names(resource, holder)
+        self._check(resource, holder)
         return self._counted("look", await self.store.ask(resource, holder, may_join=False))
 
     async def renew(self, resource: str, holder: str, fence: int) -> Hold:
-        _check_names(resource, holder)
+        self._check(resource, holder)
         return self._counted("renew", await self.store.renew(resource, holder, fence))
 
     async def release(self, resource: str, holder: str, fence: int | None = None) -> Hold:
         """Gives up the lease, or without a fencing number whatever this holder has."""
-        _check_names(resource, holder)
+        self._check(resource, holder)
         return self._counted("release", await self.store.release(resource, holder, fence))
+
+    def _check(self, resource: str, holder: str) -> None:
+        problems = []
+        if not RESOURCE.match(resource):
+            problems.append(f"{_RESOURCE} (got {resource[:40]!r})")
+        elif not self.settings.has(resource):
+            problems.append(
+                f"resource: {self.name} has none called {resource[:40]!r} (the setting resources)"
+            )
+        if not HOLDER.match(holder):
+            problems.append(f"{_HOLDER} (got {holder[:40]!r})")
+        if problems:
+            raise ConfigError(problems)
 
     def _counted(self, act: str, hold: Hold) -> Hold:
         outcome = LeaseOutcome(hold.outcome).name.lower()
@@ -85,13 +98,3 @@ class Leases:
         if template is None:
             raise UnknownNameError("lease", name)
         return template
-
-
-def _check_names(resource: str, holder: str) -> None:
-    problems = []
-    if not RESOURCE.match(resource):
-        problems.append(f"{_RESOURCE} (got {resource[:40]!r})")
-    if not HOLDER.match(holder):
-        problems.append(f"{_HOLDER} (got {holder[:40]!r})")
-    if problems:
-        raise ConfigError(problems)

@@ -14,7 +14,7 @@ import structlog
 
 from sidecar.base.errors import StoreError
 from sidecar.base.grants import Grants
-from sidecar.base.leases import RESOURCE, SEPARATOR, LeaseOutcome
+from sidecar.base.leases import SEPARATOR, LeaseOutcome
 from sidecar.base.model import Outcome, Standing, State, Ticket
 from sidecar.base.rooms import RoomSettings
 from sidecar.base.tokens import COOKIE_PREFIX, Tokens, new_visitor
@@ -150,7 +150,7 @@ class Resources:
         called so."""
         template, _, resource = name.partition(SEPARATOR)
         kind = self._kinds.get(template)
-        if kind is None or not RESOURCE.match(resource):
+        if kind is None or not kind.template.settings.has(resource):
             return None
         return Resource(name, resource, kind.settings_of(resource), kind)
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 from yarl import URL
 
+from sidecar.base.leases import SEPARATOR
 from sidecar.base.tokens import COOKIE_PREFIX
 from sidecar.doctor.reply import Reply
 
@@ -51,8 +52,10 @@ _AHEAD = {"Sec-Purpose": "prefetch"}
 _JSON = {"Accept": "application/json"}
 _FALSE = {"X-Forwarded-For": FALSE_ADDRESS, "X-Real-IP": FALSE_ADDRESS}
 
-_ROOM_OF_PAGE = re.compile(r'data-room="([a-z0-9_-]+)"')
-_ROOM_OF_ADDRESS = re.compile(r"(?:https?://[^/]+)?/_waitroom/([a-z0-9_-]+)/")
+#: A room's name, or a resource's with its template's: seat~17.
+_NAME = r"[a-z0-9_-]+(?:~[\w.:@+-]+)?"
+_ROOM_OF_PAGE = re.compile(rf'data-room="({_NAME})"')
+_ROOM_OF_ADDRESS = re.compile(rf"(?:https?://[^/]+)?/_waitroom/({_NAME})/")
 _UNKNOWN_ROOM = re.compile(r"No waiting room is called '([^']*)'")
 
 
@@ -284,6 +287,9 @@ async def _leave(client: _Client, seen: Visit) -> None:
     leaving = []
     for cookie in sorted(client.cookies):
         room = cookie.partition("=")[0].removeprefix(COOKIE_PREFIX)
+        # The cookie of a resource has its template's name.
+        if seen.room is not None and seen.room.partition(SEPARATOR)[0] == room:
+            room = seen.room
         leaving.append(client.ask("POST", _at(seen, f"{room}/leave"), _JSON, cookie=cookie))
     seen.left = await asyncio.gather(*leaving)
 

@@ -111,7 +111,7 @@ async def list_templates(request: web.Request) -> web.Response:
         {
             "name": template.name,
             **template.settings.model_dump(),
-            "resources": await template.store.count(),
+            "in_use": await template.store.count(),
         }
         for template in request.app[LEASES]
     ]

@@ -33,6 +33,7 @@ FIXED = 'algorithm = "fixed_window"\nwindow = "1s"\n'
         (FIXED + "limit = 1.5", "limits.pay.limit: "),
         (FIXED + 'values = { "a" = -2 }', "limits.pay.values.a: write a whole number from 0 to"),
         (FIXED + 'key = "{Biz}"', 'limits.pay.key: write fields in braces, such as "{biz}:{chan'),
+        (FIXED + 'key = "{key}"', "limits.pay.key: no field can be called key"),
         (FIXED + 'key = "{biz"', "limits.pay.key: write fields in braces"),
         (FIXED + 'key = "a b"', "limits.pay.key: write fields in braces"),
         (FIXED + f'key = "{"k" * 129}"', "limits.pay.key: "),
@@ -58,6 +59,8 @@ def test_limits_that_are_not_allowed(write, lines, said):
          "leases.seat.heartbeat_timeout: must not be shorter than claim_window (61 s)"),
         ('term = "1m"\nqueueing_status_code = 404', "leases.seat.queueing_status_code: "),
         ('term = "1m"\nholder = "a"', "leases.seat.holder: "),
+        ('term = "1m"\nresources = "[1-9"',
+         "leases.seat.resources: is not a regular expression: "),
     ],
 )  # fmt: skip
 def test_leases_that_are_not_allowed(write, lines, said):

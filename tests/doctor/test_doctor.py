@@ -13,7 +13,7 @@ from tests.doctor.ward import LOCATIONS, ROOMS, Ward, bad, examine, needs_networ
 
 @pytest.fixture(scope="module")
 def ward():
-    with Ward(rooms=ROOMS, locations=LOCATIONS) as site:
+    with Ward(rooms=ROOMS, leases={"seat": {"term": "1m"}}, locations=LOCATIONS) as site:
         yield site
 
 
@@ -40,6 +40,14 @@ async def test_the_doctor_holds_no_place(ward):
     findings = await examine(f"{ward.url}/waits")
     assert ward.room("waits")["waiting"] == before
     assert "the doctor has left again" in said(findings)
+
+
+async def test_the_doctor_leaves_a_seat(ward):
+    """It takes one as a visitor does, and the next in line as the second; after it, it is free."""
+    for _ in range(2):
+        findings = await examine(f"{ward.url}/seat")
+        assert not bad(findings), findings
+        assert "room 'seat~7'; this visit was let in" in said(findings)
 
 
 async def test_redirects_within_the_site_are_followed(ward):

@@ -31,6 +31,7 @@ location /waits {{ {GATED.replace("shop", "waits")} }}
 location /full {{ {GATED.replace("shop", "full")} }}
 location /closed {{ {GATED.replace("shop", "closed")} }}
 location /open {{ {GATED.replace("shop", "open")} }}
+location /seat {{ {GATED.replace("shop", "seat~7")} }}
 location /elsewhere {{ set $waitroom_mode redirect; {GATED.replace("shop", "waits")} }}
 location /moved {{ return 302 /page; }}
 location /no-gate {{ proxy_pass http://origin; }}

@@ -175,7 +175,7 @@ async def test_who_holds_what(service):
     rest = await site.told("GET", "/leases/{name}?limit=2&after=b")
     assert ([each["resource"] for each in rest["resources"]], rest["next"]) == (["c"], None)
     (template,) = (await site.told("GET", "/leases"))["leases"]
-    assert (template["name"], template["term"], template["resources"]) == (site.name, 60, 3)
+    assert (template["name"], template["term"], template["in_use"]) == (site.name, 60, 3)
     assert template["max_waiting"] is None
 
 

@@ -125,6 +125,17 @@ async def test_the_status_document_of_somebody_in_line(seats):
     assert "expires_at" not in document
 
 
+async def test_only_resources_that_there_are(seats):
+    """What `resources` does not know, wholly, is as an unknown room: nobody can take it."""
+    site = await seats(resources="[1-9][0-9]?")
+    assert [(await site.check(seat=seat)).status for seat in ("1", "99")] == [204, 204]
+    for seat in ("100", "0", "07", "x1"):
+        reply = await site.check(seat=seat)
+        assert (reply.status, reply.headers["X-Waitroom-State"]) == (403, "unknown-room")
+        assert (await site.ask("join", seat=seat)).status == 404
+    assert await site.template.store.count() == 2
+
+
 async def test_a_renewable_lease_is_renewed_by_use(seats):
     """In the second half of its term, by pages and not by polls, up to max_term."""
     site = await seats(renewable=True, max_term=100)

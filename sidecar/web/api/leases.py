@@ -78,7 +78,7 @@ def schemas() -> Json:
     }
     template = {
         "name": text(pattern=ROOM), **as_told(LeaseSettings),
-        "resources": whole("How many are held or waited for."),
+        "in_use": whole("How many resources are held or waited for."),
     }  # fmt: skip
     resource = {"resource": text(), "holders": rows(thing(holder)), "waiting": whole()}
     return {

@@ -91,9 +91,10 @@ _STATUS = thing(
         "opens_at": or_null(moment("Count down from `updated_at`, not from your own clock.")),
         "closes_at": or_null(moment("null: stays open until the next event.")),
         "paused": {"const": True, "description": "Nobody is called for the moment."},
+        "expires_at": moment("When the term of a lease ends that this visitor holds."),
         "client": or_null(text("The address that the proxy names; if `client` was asked for.")),
     },
-    optional=("paused", "client"),
+    optional=("paused", "expires_at", "client"),
 )  # fmt: skip
 _ROOM_STATE = thing(
     {
