@@ -55,6 +55,8 @@ KEYS: dict[Calls, list[str]] = {
 LIMITS = {"granted": 100_000, "refused": 20}
 #: Tasks that ask at the same time, and calls in one list.
 TASKS, LIST, LISTS = 256, 1000, 4
+#: Of the library, at most: each call that is on its way has one.
+CONNECTIONS = 512
 
 ASYNC: dict[str, Callable[[AsyncStorage], AsyncLimiter]] = {
     "fixed window": AsyncFixed,
@@ -138,11 +140,14 @@ def of_library(uri: str, calls: Calls, *, tasks: int, threads: int) -> list[Case
 
 def async_limiter(uri: str, name: str) -> AsyncLimiter:
     """With redis-py, which Waitroom has too."""
-    return ASYNC[name](AsyncStorage(f"async+redis+{uri}", implementation="redispy"))
+    storage = AsyncStorage(
+        f"async+redis+{uri}", implementation="redispy", max_connections=CONNECTIONS
+    )
+    return ASYNC[name](storage)
 
 
 def sync_limiter(uri: str, name: str) -> RateLimiter:
-    return SYNC[name](RedisStorage(f"redis+{uri}"))
+    return SYNC[name](RedisStorage(f"redis+{uri}", max_connections=CONNECTIONS))
 
 
 def _for(ask: Asking, tasks: int) -> Callable[[float], Awaitable[Counts]]:

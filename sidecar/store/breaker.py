@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+import time
+
 #: Failures in a row after which the store counts as away.
 TRIES = 3
+#: Where no refresher asks: between two tries of a store that is away, seconds.
+PROBE_INTERVAL_S = 1.0
 
 
 class Breaker:
     """Closed while the store answers. Open after TRIES failures in a row: nobody then waits
-    for what will not come. One caller a second, the refresher, tries all the same, and the
-    first success closes it.
+    for what will not come. One caller a second tries all the same (of a room the refresher, of
+    others whoever comes first), and the first success closes it.
     """
 
-    __slots__ = ("_failures",)
+    __slots__ = ("_failures", "_tried_s")
 
     def __init__(self) -> None:
         self._failures = 0
+        self._tried_s = 0.0
 
     @property
     def is_open(self) -> bool:
         return self._failures >= TRIES
+
+    @property
+    def refuses(self) -> bool:
+        """Whether it is open, and somebody tried in this second."""
+        return self.is_open and time.monotonic() < self._tried_s + PROBE_INTERVAL_S
+
+    def tries(self) -> None:
+        """A call is on its way."""
+        self._tried_s = time.monotonic()
 
     def failed(self) -> None:
         self._failures += 1

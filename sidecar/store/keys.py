@@ -95,7 +95,8 @@ def limit_values_key(limit: str) -> str:
 def lease_key(template: str, name: str) -> str:
     """A template's own; `name` is one of:
 
-    state      hash    when it was born, the last fencing number, how long leases are held
+    state      hash    when it was born, the last fencing number or order, how long leases are held,
+                       until when nothing is granted because the store was emptied
     resources  zset    resource that somebody holds or waits for, all of score 0
     ends       zset    the same -> when something happens to it by itself, ms
     """

@@ -30,8 +30,6 @@ BATCH_LIMIT = 64
 SWEEP_LIMIT = 50
 #: Holders in one script of a listing, where they are as many as may be.
 LIST_LIMIT = 2000
-#: While the store is away, one call in so many seconds looks whether it is back.
-PROBE_S = 1.0
 
 _SCRIPTS = ("ask", "renew", "release", "sweep", "due", "list")
 
@@ -83,7 +81,6 @@ class LeaseStore:
         self._now_ms = now_ms
         self._timeout_s = timeout_s
         self._breaker = Breaker()
-        self._probed_s = 0.0
         self._known_since_ms: int | None = None
         self._last_number = 0
         names = ("state", "resources", "ends")
@@ -205,11 +202,9 @@ class LeaseStore:
     async def _asking(self, what: str) -> AsyncIterator[None]:
         """Bounds the time, and notes whether the store answered; while it is away, one call a
         second gets through."""
-        if self.is_away:
-            now_s = time.monotonic()
-            if now_s - self._probed_s < PROBE_S:
-                raise StoreAwayError(f"{what}: the store is away")
-            self._probed_s = now_s
+        if self._breaker.refuses:
+            raise StoreAwayError(f"{what}: the store is away")
+        self._breaker.tries()
         try:
             async with translated(what, self._timeout_s):
                 yield

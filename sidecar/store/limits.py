@@ -26,8 +26,6 @@ BATCH_LIMIT = 128
 #: What they cost together at most, where each unit of cost is a member of a set: Lua passes no more
 #: than some thousands to a command.
 UNITS_LIMIT = 1_000
-#: Between two tries of a store that is away, seconds.
-PROBE_INTERVAL_S = 1.0
 
 _LISTED = {"sliding_window", "concurrency"}
 #: An id that begins with ~ was made here.
@@ -58,7 +56,6 @@ class LimitStore:
         self._now_us = now_us
         self._timeout_s = timeout_s
         self._breaker = Breaker()
-        self._tried_at = 0.0
         self._script = redis.register_script(source(f"limits/{settings.algorithm}"))
         self._release_script = redis.register_script(source("limits/release"))
         self._values_key = keys.limit_values_key(name)
@@ -78,8 +75,8 @@ class LimitStore:
 
     @property
     def is_away(self) -> bool:
-        """Whether the store has stopped answering. One call in PROBE_INTERVAL_S is let through to
-        see whether it is back; the others raise StoreAwayError at once."""
+        """Whether the store has stopped answering. One call a second asks it all the same, and the
+        others raise StoreAwayError at once."""
         return self._breaker.is_open
 
     async def acquire(self, ask: Ask) -> Decision:
@@ -223,12 +220,12 @@ class LimitStore:
 
     def _stop_if_away(self, verb: str) -> None:
         """Before waiting behind a probe that may take long."""
-        if self.is_away and time.monotonic() < self._tried_at + PROBE_INTERVAL_S:
+        if self._breaker.refuses:
             raise StoreAwayError(f"{verb}: the store is away")
 
     async def _run(self, verb: str, call: Callable[..., Any], *args: Any) -> Any:
         self._stop_if_away(verb)
-        self._tried_at = time.monotonic()
+        self._breaker.tries()
         try:
             async with translated(verb, self._timeout_s):
                 reply = await call(*args)

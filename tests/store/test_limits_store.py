@@ -144,7 +144,7 @@ async def test_a_store_that_is_away_is_asked_once_a_second(redis_socket):
     for call in calls:
         with pytest.raises(StoreAwayError):
             await call
-    store._tried_at -= 1
+    store._breaker._tried_s -= 1
     assert (await store.acquire(Ask())).outcome is Outcome.GRANTED
     assert not store.is_away
     await close(nobody)
