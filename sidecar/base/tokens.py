@@ -77,6 +77,7 @@ class Tokens:
 
     def __init__(self, room: str, keys: list[str], clock: StoreClock) -> None:
         self.cookie_name = COOKIE_PREFIX + room
+        self.lifetime_ms = TICKET_LIFETIME_MS
         self._clock = clock
         self._signers = {
             kind: _Signer(keys, salt=f"waitroom/{room}/{kind}", clock=clock) for kind in _KINDS
@@ -130,7 +131,7 @@ class Tokens:
         except (BadSignature, KeyError, ValueError, TypeError, OverflowError):
             # A version before or after this one may have signed other fields.
             return None
-        oldest_ms = self._clock.now_ms() - TICKET_LIFETIME_MS
+        oldest_ms = self._clock.now_ms() - self.lifetime_ms
         if not isinstance(token, Pass) and token.signed_ms < oldest_ms:
             return None
         return token

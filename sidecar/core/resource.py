@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import structlog
 
@@ -59,7 +60,8 @@ class _Kind:
 @dataclass(frozen=True, slots=True)
 class Resource:
     """A Door, made for one request. Its tokens are tickets: the visitor is the holder, `order` the
-    newest place that they took in some line of the template, and `joined_ms` when the store knew
+    newest place that they took in some line of the template, `epoch` which line that is, and
+    `joined_ms` when the store knew
     them first (0: it has not answered them yet)."""
 
     #: With the template's: seat~17.
@@ -107,16 +109,21 @@ class Resource:
                 return Answer(State.WAITING, visitor=ticket.visitor, store_away=True)
             # With the cookie, because it may have been done all the same.
             return Answer(State.NOT_QUEUED, known, store_away=True)
-        return _answer(hold, known)
+        return _answer(hold, known, self._line)
 
     async def leave(self, token: Token | None, *, why: str = "left") -> None:  # noqa: ARG002
         """Gives up the lease, the turn or the place in line."""
         if isinstance(token, Ticket):
             await self.kind.template.release(self.resource, token.visitor)
 
+    @property
+    def _line(self) -> int:
+        """Which of the template's lines it is, as a ticket says it."""
+        return crc32(self.resource.encode())
+
     async def _ask(self, ticket: Ticket, *, may_join: bool, is_asked: bool) -> Hold:
         template, visitor = self.kind.template, ticket.visitor
-        order = ticket.order or None
+        order = ticket.order if ticket.epoch == self._line else None
         if may_join:
             hold = await template.take(self.resource, visitor, order=order)
         else:
@@ -159,6 +166,8 @@ def _kind(template: Template, keys: list[str]) -> _Kind:
     # A room that was called so once signed tickets of its own.
     tokens = Tokens(template.name + SEPARATOR, keys, template.clock)
     tokens.cookie_name = COOKIE_PREFIX + template.name
+    # Signed anew each hour at the most: whoever holds it must be known until the term is over.
+    tokens.lifetime_ms += round(template.settings.term * 1000)
     settings = RoomSettings(
         total_active_users=template.settings.capacity,
         max_waiting=template.settings.max_waiting,
@@ -168,8 +177,8 @@ def _kind(template: Template, keys: list[str]) -> _Kind:
     return _Kind(template, tokens, settings, Grants("", []))
 
 
-def _answer(hold: Hold, ticket: Ticket) -> Answer:
-    token = _given(hold, ticket)
+def _answer(hold: Hold, ticket: Ticket, line: int) -> Answer:
+    token = _given(hold, ticket, line)
     match hold.outcome:
         case LeaseOutcome.GRANTED:
             standing = Standing(
@@ -205,10 +214,12 @@ def _in_line(hold: Hold, outcome: Outcome) -> Standing:
     )
 
 
-def _given(hold: Hold, ticket: Ticket) -> Ticket | None:
+def _given(hold: Hold, ticket: Ticket, line: int) -> Ticket | None:
     """The ticket to give; None: theirs will do."""
     is_known = ticket.joined_ms > 0 and ticket.signed_ms > hold.now_ms - RESIGN_MS
-    if is_known and hold.order <= ticket.order:
+    is_newer = hold.order > ticket.order
+    if is_known and not is_newer:
         return None
     joined_ms = ticket.joined_ms or hold.now_ms
-    return Ticket(ticket.visitor, max(ticket.order, hold.order), joined_ms, 0)
+    order, line = (hold.order, line) if is_newer else (ticket.order, ticket.epoch)
+    return Ticket(ticket.visitor, order, joined_ms, line)

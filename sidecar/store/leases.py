@@ -129,7 +129,8 @@ class LeaseStore:
         _, due = await self._run("due", [], [limit])
         names = [text(name) for name in due]
         is_more = len(names) >= limit
-        for start in range(0, len(names), SWEEP_LIMIT):
+        # Once at least: so each replica knows the template, and an emptied store is noticed.
+        for start in range(0, max(1, len(names)), SWEEP_LIMIT):
             *_, unfinished = await self._run("sweep", names[start : start + SWEEP_LIMIT], [])
             is_more = is_more or unfinished > 0
         return len(names), is_more

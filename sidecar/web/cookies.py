@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from sidecar.base.grants import GrantError, grant_in
-from sidecar.base.model import TICKET_LIFETIME_MS, Pass
+from sidecar.base.model import Pass
 from sidecar.base.tokens import cookie_value
 from sidecar.core.bearer import NOBODY, Bearer
 
@@ -75,7 +75,7 @@ def set_cookie(headers: Mapping[str, str], room: Door, token: Token) -> str:
     if isinstance(token, Pass):
         life_s = max(1, math.ceil((token.expires_ms - room.clock.now_ms()) / 1000))
     else:
-        life_s = TICKET_LIFETIME_MS // 1000
+        life_s = room.tokens.lifetime_ms // 1000
     secure = "; Secure" if headers.get("X-Forwarded-Proto") == "https" else ""
     return (
         f"{room.tokens.cookie_name}={room.tokens.write(token)}; Max-Age={life_s}; "

@@ -138,7 +138,7 @@ def _told(template: Template, resource: str, holder: str, hold: Hold) -> dict[st
         "expires_in_seconds": (hold.expires_ms - hold.now_ms) / 1000 if is_granted else None,
         "position": hold.ahead + 1 if is_known else None,
         "ahead": hold.ahead if is_known else None,
-        "waiting": hold.waiting,
+        "waiting": None if is_granted else hold.waiting,
         "wait_seconds": hold.wait_ms / 1000 if is_known and hold.wait_ms is not None else None,
         "order": hold.order if is_waiting else None,
         "refresh_after_seconds": hold.refresh_ms / 1000 if hold.refresh_ms else None,

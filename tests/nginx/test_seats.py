@@ -44,6 +44,7 @@ LOCATIONS = (
     + named("nosuch")
     + named("seat", at="/odd", what=".*")
     + gated("/shop")
+    + gated("= /book", "try_files /nothing /seat/4711;", room="shop", to="")
     + "location /free { proxy_pass http://origin; }"
 )
 
@@ -51,7 +52,10 @@ LOCATIONS = (
 @pytest.fixture(scope="module")
 def site():
     settings = {"event_streams": 10}
-    with Site(leases=LEASES, locations=LOCATIONS, replicas=2, settings=settings) as site:
+    rooms = {"shop": {"total_active_users": 10}}
+    with Site(
+        rooms=rooms, leases=LEASES, locations=LOCATIONS, replicas=2, settings=settings
+    ) as site:
         yield site
 
 
@@ -322,6 +326,12 @@ def test_nothing_is_left_of_a_seat(visit, site):
         assert not any(key.endswith(":77") for key in store.scan_iter("*{lease:pair}*"))
 
 
+def test_a_location_may_lead_on_to_a_seat(visit):
+    """From a room: the seat's own cookie is looked at, and its holder is not shut out."""
+    visitor = visit()
+    assert [visitor.get("/book").status for _ in range(4)] == [200] * 4
+
+
 # What a visitor may write into a name, where a location's expression lets them.
 
 
@@ -336,8 +346,17 @@ def odd(stub):
     """nginx before a stand-in for a replica. Some locations believe all that is in the address."""
     locations = named("seat", "include waitroom/release.conf;", what="[^/]*")
     locations += named("seat", "set $waitroom_mode redirect;", what="[^/]*", at="/elsewhere")
+    locations += gated("/two", room="shop2")
     with Site(replicas=0, edges=(stub.address,), locations=locations) as site:
         yield site
+
+
+def test_a_room_gets_its_own_cookie_only(odd, stub):
+    """Not that of a room whose name its own begins with, nor the other way round."""
+    stub.reply = answer(401, "X-Waitroom-State: waiting")
+    for sent, kept in (("shop", False), ("shop2", True), ("shop22", False), ("s", False)):
+        Visitor(odd.url, cookies={f"waitroom_{sent}": "TICKET"}).get("/two")
+        assert ("TICKET" in stub.asked[-1]) is kept, sent
 
 
 #: More than a name; the second one's line end is at the end, where $ of an expression is blind.

@@ -24,6 +24,8 @@ GRANTED, WAITING, GONE, FULL, STALE, NOT_RENEWED = (
 LONGEST_MS = 30_000
 #: So many behind the next in line look when the next slot is free, a few ms after one another.
 NEAR = 4
+#: Without a sweep for longer than this, and than the claim window, nobody could ask.
+AWAY_MS = 5_000
 
 
 @dataclass
@@ -92,8 +94,10 @@ class Model:
         """The store is emptied."""
         self.spots: dict[str, Spot] = {}
         self.born: int | None = None
-        self.recovers = 0
+        self.recovers: int | None = None
         self.last = 0
+        self.seen: int | None = None
+        self.back = 0
 
     # Calls ---------------------------------------------------------------------------------
 
@@ -163,8 +167,15 @@ class Model:
         started = fence // 1000
         ends = self._renewed(started) if self.renewable else started + self.term
         others = spot.holders.keys() - {holder}
-        if ends <= self.now or len(others) >= self.capacity:
+        if ends <= self.now:
             return Said(STALE)
+        if len(others) >= self.capacity:
+            # Of one slot only the newest lease can be the true one.
+            (other, *_) = others
+            theirs = spot.holders[other].fence
+            if self.capacity > 1 or theirs is None or theirs >= fence:
+                return Said(STALE)
+            del spot.holders[other]
         spot.line.pop(holder, None)
         spot.holders[holder] = Held(ends, fence, started)
         self.last = max(self.last, fence)
@@ -200,11 +211,13 @@ class Model:
         """The resources at which something had to be done; at `looked` the sweep had a look."""
         self.now = now
         due = [name for name in self.spots if self.next_moment(name) <= now]
+        self._begin(now, replica)
         if looked:
-            self._begin(now, replica)
             for resource in due:
                 self._settle(resource)
-            self._end(replica, [])
+        if self.seen is None or now - self.seen >= 1000:
+            self.seen = now
+        self._end(replica, [])
         return due
 
     def told(self, resource, holder, refresh) -> None:
@@ -215,13 +228,13 @@ class Model:
 
     @property
     def is_recovering(self) -> bool:
-        return self.now < self.recovers
+        return self.recovers is not None and self.now < self.recovers
 
     def free_from(self, resource, ahead) -> int:
         """When the slot that somebody with so many ahead waits for is free, if nobody leaves."""
         spot = self.spots.get(resource, Spot())
         ends = sorted(held.ends for held in spot.holders.values())
-        opens = self.recovers if self.is_recovering else 0
+        opens = self.recovers if self.is_recovering and self.recovers else 0
         slot = ahead % self.capacity
         return max(opens, ends[slot]) if slot < len(ends) else opens
 
@@ -242,22 +255,30 @@ class Model:
         """When something happens there by itself."""
         spot = self.spots[resource]
         moments = [held.ends for held in spot.holders.values()]
-        moments += [place.due + self.timeout + 1 for place in spot.line.values()]
+        moments += [self.due_at(place) + self.timeout + 1 for place in spot.line.values()]
         if spot.line and len(spot.holders) < self.capacity:
-            moments.append(max(self.now, self.recovers))
+            moments.append(max(self.now, self.recovers or 0))
         return min(moments)
 
     def is_alive(self, place) -> bool:
-        return place.due + self.claim >= self.now
+        return self.due_at(place) + self.claim >= self.now
+
+    def due_at(self, place) -> int:
+        """While nobody could ask, nobody was silent."""
+        return max(place.due, self.back)
 
     # How -------------------------------------------------------------------------------------
 
     def _begin(self, now, replica) -> None:
         self.now = now
         self.born = now if self.born is None else min(self.born, now)
-        if replica.known is not None and replica.known < self.born:
+        is_known = replica.known is not None and replica.known < self.born
+        if is_known and self.recovers is None:
             self.recovers = self.born + self.term
-        self.recovers = min(self.recovers, now + self.term)
+        if self.recovers is not None:
+            self.recovers = min(self.recovers, now + self.term)
+        if self.seen is not None and now - self.seen > max(AWAY_MS, self.claim):
+            self.back = self.seen = now
         self.last = max(self.last, replica.last)
 
     def _end(self, replica, said) -> list[Said]:
@@ -280,14 +301,19 @@ class Model:
     def _settle(self, resource) -> None:
         spot = self._spot(resource)
         self._expire(spot)
-        spot.line = {h: p for h, p in spot.line.items() if p.due + self.timeout >= self.now}
+        spot.line = {
+            h: p for h, p in spot.line.items() if self.due_at(p) + self.timeout >= self.now
+        }
         while spot.line and len(spot.holders) < self.capacity and not self.is_recovering:
             head = spot.ranked()[0]
             place = spot.line.pop(head)
             if self.is_alive(place):
-                spot.holders[head] = Held(max(place.due, self.now) + self.claim)
+                spot.holders[head] = Held(max(self.due_at(place), self.now) + self.claim)
 
     def _expire(self, spot) -> None:
+        for held in spot.holders.values():
+            if held.fence is None and held.ends <= self.back and self.now < self.back + self.claim:
+                held.ends = self.back + self.claim  # they could not come
         spot.holders = {name: held for name, held in spot.holders.items() if held.ends > self.now}
 
 
@@ -363,6 +389,9 @@ def check(model: Model, before: Seen, after: Seen, *, named: bool, released: set
         if who in after.holders and who not in after.fences:
             assert after.holders[who] >= before.due[who] + claim, "and finds it when they come"
     newly = {w for w in after.holders if before.holders.get(w, 0) <= now}
+    # A turn that ended while nobody could come begins anew.
+    turns = before.holders.keys() - before.fences.keys()
+    newly -= {w for w in turns & newly if after.holders[w] == model.back + claim}
     passed = [order for who, order in alive.items() if who in after.line]
     if passed and not model.is_recovering:
         assert all(before.line.get(who, math.inf) <= min(passed) for who in newly), "order"

@@ -641,6 +641,69 @@ async def test_a_new_template_does_not_recover(make):
     assert not (await store.ask("A", "one")).is_recovering
 
 
+async def test_a_replica_that_only_sweeps_knows_the_template(redis, make, turn):
+    """Nobody asked it for anything; still it does not take an emptied store for a new one."""
+    asked, idle = make(), make()
+    held = await asked.ask("A", "one")
+    turn.forward(10)
+    await idle.sweep()
+    await lose(redis, asked)
+    turn.forward(1)
+    assert (await idle.ask("A", "two")).outcome is WAITING
+    assert (await asked.ask("A", "one", may_join=False)).outcome is GONE
+    assert (await make(renewable=True).renew("A", "one", held.fence)).outcome is GRANTED
+
+
+async def test_of_one_slot_the_newest_lease_comes_back(redis, make, turn):
+    """Whoever lost it long ago and comes first has it until the true holder does."""
+    store = make(renewable=True)
+    old = await store.ask("A", "one")
+    turn.forward(3600)
+    new = await store.ask("A", "two")
+    await lose(redis, store)
+    turn.forward(1)
+    assert (await store.renew("A", "one", old.fence)).outcome is GRANTED
+    assert (await store.renew("A", "two", new.fence)).outcome is GRANTED
+    assert (await store.renew("A", "one", old.fence)).outcome is STALE
+    assert [holder.holder for holder in (await store.list())[0].holders] == ["two"]
+
+
+async def test_a_recovery_is_not_begun_again(redis, make, turn):
+    """By a replica that has another term in its file, and knows of before."""
+    store = make()
+    await store.ask("A", "one")
+    known = turn.now_ms
+    turn.forward(5)
+    await lose(redis, store)
+    assert (await store.ask("B", "two")).outcome is WAITING
+    turn.forward(600)
+    later = make(term=86_400)
+    later.knows(known)
+    assert (await later.ask("C", "three")).outcome is GRANTED
+
+
+async def test_nobody_is_silent_while_nobody_could_ask(make, turn):
+    """The store or all replicas were away longer than the claim window: the line stands, whoever
+    asks first, and so does the turn of whoever was called."""
+    store = make(term=20)
+    await ask_all(store, "A", "one", "two", "three", "four")
+    for _ in range(20):
+        turn.forward(1)
+        await store.sweep()
+        await ask_all(store, "A", "two", "three", "four", may_join=False)
+    assert (await store.ask("A", "two")).outcome is GRANTED
+    for _ in range(20):
+        await ask_all(store, "A", "three", "four", may_join=False)
+        turn.forward(1)
+        await store.sweep()
+    [resource] = await store.list()
+    assert [(holder.holder, holder.fence) for holder in resource.holders] == [("three", 0)]
+    turn.forward(100)
+    fourth = await store.ask("A", "four", may_join=False)
+    assert (fourth.outcome, fourth.ahead) == (WAITING, 0)
+    assert (await store.ask("A", "three", may_join=False)).outcome is GRANTED
+
+
 async def test_a_replica_may_be_told_that_the_template_was_there(make, turn):
     """By whoever shows a signed proof from before."""
     store = make()
@@ -844,8 +907,9 @@ async def test_a_store_that_was_frozen_gives_nothing_to_who_has_gone(make, turn)
     assert await outcomes(store, "B", "one") == [GONE]
 
 
-async def test_a_store_that_refuses_writes_changes_nothing(redis_socket, turn):
-    """It is full: nobody is taken out of the line for nothing. What is there can be seen."""
+async def test_a_full_store(redis_socket, turn):
+    """Whatever takes room is refused and changes nothing; what is there can be seen; what makes
+    room is done, so that it does not stay full."""
     redis = connect(f"unix://{redis_socket}", timeout_s=5)
     store = LeaseStore(
         redis,
@@ -856,21 +920,27 @@ async def test_a_store_that_refuses_writes_changes_nothing(redis_socket, turn):
         timeout_s=5,
     )
     lease, _ = await ask_all(store, "A", "one", "two")
-    turn.forward(60)
+    await store.ask("B", "three")
+    turn.forward(5)
     before = await contents(redis, store)
     await redis.config_set("maxmemory", 1)
     try:
         for call in (
-            store.ask("A", "two"),
+            store.ask("C", "four"),
+            store.ask("A", "four"),
             store.renew("A", "one", lease.fence),
-            store.release("A", "two"),
-            store.sweep(),
         ):
             with pytest.raises(StoreError, match="maxmemory"):
                 await call
             store._breaker.succeeded()
         assert await contents(redis, store) == before
-        assert len(await store.list()) == 1
+        assert (await store.ask("A", "one")).fence == lease.fence
+        assert len(await store.list()) == 2
+        assert (await store.release("A", "one", lease.fence)).outcome is GRANTED
+        assert (await store.release("A", "two")).outcome is GRANTED
+        turn.forward(60)
+        assert await store.sweep() == (1, False)
+        assert await store.count() == 0
     finally:
         await redis.config_set("maxmemory", 0)
         await close(redis)

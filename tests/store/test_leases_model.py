@@ -237,7 +237,7 @@ class LeaseMachine(RuleBasedStateMachine):
         """To when something happens by itself, or a millisecond before or after."""
         moments = [self.model.next_moment(name) for name in self.model.spots]
         moments += [at + self.model.claim for at in self.due.values()]
-        moments += [self.model.recovers]
+        moments += [self.model.recovers or 0, self.model.back + self.model.timeout]
         moments = sorted({at + off_ms for at in moments if at + off_ms > self.now})
         if moments:
             self.now = moments[which % len(moments)]

@@ -49,7 +49,7 @@ async def test_a_lease_is_granted(service):
         "state": "granted", "template": site.name, "resource": "17", "holder": "anna",
         "fence": FIRST, "granted_at": "2027-01-15T08:00:00.000+00:00",
         "expires_at": "2027-01-15T08:01:00.000+00:00", "expires_in_seconds": 60,
-        "position": None, "ahead": None, "waiting": 0, "wait_seconds": None, "order": None,
+        "position": None, "ahead": None, "waiting": None, "wait_seconds": None, "order": None,
         "refresh_after_seconds": None, "updated_at": "2027-01-15T08:00:00.000+00:00",
     }  # fmt: skip
     site.turn.forward(20)

@@ -125,6 +125,36 @@ async def test_the_status_document_of_somebody_in_line(seats):
     assert "expires_at" not in document
 
 
+async def test_a_term_longer_than_a_ticket(seats):
+    """Its holder is known for as long as it lasts."""
+    site = await seats(term=3 * 86_400)
+    reply = await site.check()
+    assert f"Max-Age={4 * 86_400};" in reply.headers["Set-Cookie"]
+    site.turn.forward(3 * 86_400 - 1)
+    assert (await site.check(cookie_of(reply))).status == 204
+
+
+async def test_a_place_comes_back_in_its_own_line_only(seats):
+    """Where the store was emptied: an order of one seat's line is worth nothing in another's."""
+    site = await seats()
+    for seat in ("A", "B"):
+        await site.check(seat=seat)
+    early = cookie_of(await site.check(seat="A"))
+    site.turn.forward(1)
+    late = cookie_of(await site.check(seat="B"))
+    name = site.template.name
+    keys = await seats.redis.keys(f"waitroom:{{lease:{name}}}:*")
+    await seats.redis.delete(*keys)
+    site.turn.forward(1)
+    assert (await (await site.ask("status", late, seat="B")).json())["state"] == "waiting"
+    await site.ask("join", early, seat="B")
+    [resource] = await site.template.store.list()
+    assert (resource.name, resource.waiting) == ("B", 2)
+    orders = await seats.redis.zrange(f"waitroom:{{lease:{name}}}:line:B", 0, -1)
+    visitors = [text.decode() for text in orders]
+    assert visitors[0] == late.partition("~")[2].partition("~")[0]
+
+
 async def test_only_resources_that_there_are(seats):
     """What `resources` does not know, wholly, is as an unknown room: nobody can take it."""
     site = await seats(resources="[1-9][0-9]?")

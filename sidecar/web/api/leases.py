@@ -38,7 +38,7 @@ _HELD = {
     "state": "granted", "template": "seat", "resource": "17", "holder": "order-4711",
     "fence": 1795802400000000, "granted_at": "2026-11-27T18:00:00.000+00:00",
     "expires_at": "2026-11-27T18:01:00.000+00:00", "expires_in_seconds": 60.0, "position": None,
-    "ahead": None, "waiting": 0, "wait_seconds": None, "order": None,
+    "ahead": None, "waiting": None, "wait_seconds": None, "order": None,
     "refresh_after_seconds": None, "updated_at": "2026-11-27T18:00:00.000+00:00",
 }  # fmt: skip
 _WAITS = {
@@ -62,7 +62,7 @@ def schemas() -> Json:
         "position": or_null(whole("In line, from 1 on. null also while a store that was emptied "
                                   "is filled again.", minimum=1)),
         "ahead": or_null(whole()),
-        "waiting": whole("How many wait for this resource."),
+        "waiting": or_null(whole("How many wait for this resource. null for who holds it.")),
         "wait_seconds": or_null({**seconds, "description": "Expected. null: not known."}),
         "order": or_null(whole("The place's own number: say it when you take the resource again, "
                                "should the store be emptied.")),

@@ -14,7 +14,14 @@ end
 local function restore(r, p, fence)
   local started = math.floor(fence / 1000)
   local ends = renewed(started)
-  if ends <= now or (r.held >= capacity and not p.ends) then return refused(STALE) end
+  if ends <= now then return refused(STALE) end
+  if r.held >= capacity and not p.ends then
+    -- Of one slot only the newest lease can be the true one: who came back before was late.
+    local other = capacity == 1 and redis_call('ZRANGE', r.holders, 0, 0)[1]
+    local theirs = other and string.match(redis_call('HGET', r.facts, other) or '', '%d+')
+    if not theirs or tonumber(theirs) >= fence then return refused(STALE) end
+    end_hold(r, r.people[other] or {holder = other})
+  end
   if p.order then leave_line(r, p) end
   hold(r, p, fence, started, ends)
   state.last = math.max(state.last or 0, fence)

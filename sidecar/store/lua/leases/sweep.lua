@@ -5,6 +5,7 @@
 for _, r in ipairs(resources) do
   settle(r)
 end
+if now - (state.seen or 0) >= 1000 then state.seen = now end
 local reply = headed(0)
 for _, r in ipairs(resources) do
   if r.held + r.waiting > 0 and r.soonest <= now then reply[4] = reply[4] + 1 end

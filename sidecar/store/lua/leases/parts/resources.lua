@@ -31,7 +31,7 @@ end
 
 -- When the first in `due` has been silent for too long: the first ms that is beyond.
 local function silent_from(due)
-  return due + timeout_ms + 1
+  return due_at(due) + timeout_ms + 1
 end
 
 local function next_moment(r)

@@ -11,19 +11,27 @@ end
 local function expire(r)
   local rows = redis_call('ZRANGEBYSCORE', r.holders, '-inf', int(now), 'WITHSCORES',
     'LIMIT', 0, bound())
-  local over = {}
-  for i = 1, #rows, 2 do over[#over + 1] = rows[i] end
+  local names, over = {}, {}
+  for i = 1, #rows, 2 do names[#names + 1] = rows[i] end
+  if #names == 0 then return end
+  for i, fact in ipairs(redis_call('HMGET', r.facts, unpack(names))) do
+    local ends = tonumber(rows[2 * i])
+    if not fact and ends <= (state.back or 0) and state.back + claim_ms > now then
+      -- Whose turn it was could not come: it begins anew.
+      redis_call('ZADD', r.holders, int(state.back + claim_ms), names[i])
+    else
+      over[#over + 1] = names[i]
+      if fact then measure_end(ends - tonumber(string.match(fact, ' (.*)'))) end
+    end
+  end
   if #over == 0 then return end
-  local facts = redis_call('HMGET', r.facts, unpack(over))
   redis_call('ZREM', r.holders, unpack(over))
   redis_call('HDEL', r.facts, unpack(over))
-  for i, fact in ipairs(facts) do
-    if fact then measure_end(tonumber(rows[2 * i]) - tonumber(string.match(fact, ' (.*)'))) end
-  end
   r.held, budget = r.held - #over, budget - #over
 end
 
 local function drop_silent(r)
+  if now <= (state.back or -math.huge) + timeout_ms then return end
   local silent = redis_call('ZRANGEBYSCORE', r.due, '-inf', int(now - timeout_ms - 1),
     'LIMIT', 0, bound())
   if #silent == 0 then return end
@@ -44,7 +52,7 @@ local function call_heads(r)
     local dues = redis_call('ZMSCORE', r.due, unpack(heads))
     redis_call('ZREM', r.due, unpack(heads))
     for i, holder in ipairs(heads) do
-      local due = tonumber(dues[i] or 0)
+      local due = due_at(tonumber(dues[i] or 0))
       if due + claim_ms >= now then
         local ends = math.max(due, now) + claim_ms
         redis_call('ZADD', r.holders, int(ends), holder)

@@ -3,11 +3,12 @@
 --   born     when the first script ran in this store, ms
 --   last     the last fencing number or order, µs
 --   recovers until when nothing is granted, because the store was emptied, ms
+--   seen     when a sweep was here last, ms; back  since when there are sweeps again after a time
+--            without: nobody could ask meanwhile, so nobody was silent
 --   ends, held_ms  how many leases ended (20 at most), how long one is held: what is older fades
-local NUMBERS = {'born', 'last', 'recovers', 'ends', 'held_ms'}
--- Before anything is changed: where the store refuses to be written (full, read-only), that
--- is found out here.
-redis_call('HSETNX', STATE, 'born', int(now))
+local NUMBERS = {'born', 'last', 'recovers', 'seen', 'back', 'ends', 'held_ms'}
+-- Not written here: a full store refuses a script's first write if that may take room, and what
+-- ends leases must be able to begin with a removal.
 local loaded, state = redis_call('HMGET', STATE, unpack(NUMBERS)), {}
 for i, name in ipairs(NUMBERS) do
   state[name] = tonumber(loaded[i] or nil)
@@ -15,12 +16,22 @@ end
 
 -- A store is emptied if somebody knows the template from before it was made: whoever held a
 -- lease then may hold it still, so nothing is granted until every such term is over.
-state.born = math.min(state.born, now) -- a clock may jump back
-if (tonumber(ARGV[3]) or state.born) < state.born then
+state.born = math.min(state.born or now, now) -- a clock may jump back
+if not state.recovers and (tonumber(ARGV[3]) or state.born) < state.born then
   state.recovers = state.born + term_ms
 end
 if state.recovers then state.recovers = math.min(state.recovers, now + term_ms) end
 local recovers_until = state.recovers or 0
+
+-- No replica was there, or the store was away, for longer than whoever is next has to come.
+local AWAY_MS = 5000
+if state.seen and now - state.seen > math.max(AWAY_MS, claim_ms) then
+  state.back, state.seen = now, now
+end
+-- When somebody was to be heard of.
+local function due_at(due)
+  return math.max(due, state.back or 0)
+end
 
 local function is_recovering()
   return now < recovers_until
@@ -53,5 +64,7 @@ local function finish_state()
       fields[#fields + 1] = string.format('%.17g', state[name])
     end
   end
-  if #fields > 0 then redis_call('HSET', STATE, unpack(fields)) end
+  -- A store that is full and refuses it hears of it again; what must not go without it was refused
+  -- before it.
+  if #fields > 0 then redis.pcall('HSET', STATE, unpack(fields)) end
 end
