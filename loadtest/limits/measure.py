@@ -39,8 +39,8 @@ class Amount:
     warming_s: float = 0.2
     #: Single decisions, a round.
     singles: int = 200
-    races: int = 2
-    racing_s: float = 2.0
+    races: int = 3
+    racing_s: float = 1.5
 
 
 WHOLE = Amount()

@@ -8,10 +8,11 @@ second, so that the way of the answers counts for nobody.
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from bisect import bisect_left
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -45,8 +46,8 @@ _ahead_s: ContextVar[float] = ContextVar("_ahead_s", default=0.0)
 class System:
     name: str
     promise: str
-    #: One for each caller, which is a replica or a process of its own elsewhere.
-    ask: list[Callable[[], Awaitable[Leave]]]
+    #: One for each caller, which is a replica or a process of its own elsewhere; about a key.
+    ask: list[Callable[[str], Awaitable[Leave]]]
     #: How many windows have the limit at most: those of the clock, or any.
     is_exact: Callable[[list[int]], bool] | None = None
     skewed: int = 0
@@ -62,7 +63,6 @@ class Race:
     granted: int
     seconds: float
     problem: str = ""
-    moments: list[float] = field(default_factory=list, repr=False)
 
 
 def systems(uri: str) -> list[System]:
@@ -84,6 +84,8 @@ async def run(system: System, seconds: float) -> Race:
     real = library["time"]
     library["time"] = SimpleNamespace(time=lambda: time.time() + _ahead_s.get())
     try:
+        # All connections are open before it begins.
+        await asyncio.gather(*(system.ask[n % CALLERS]("warming") for n in range(RACERS)))
         await asyncio.sleep(1 - time.time() % 1)
         await _ask(system.ask[-1], granted)
         await asyncio.sleep(LATE_S - time.time() % 1)
@@ -96,7 +98,7 @@ async def run(system: System, seconds: float) -> Race:
                 await _ask(system.ask[caller], granted)
                 await asyncio.sleep(REST_S)
 
-        await asyncio.gather(*(race(number) for number in range(RACERS)))
+        await asyncio.gather(*(race(number) for number in random.sample(range(RACERS), RACERS)))
     finally:
         library["time"] = real
         if system.close is not None:
@@ -104,8 +106,8 @@ async def run(system: System, seconds: float) -> Race:
     return _result(system, granted, LATE_S + seconds)
 
 
-async def _ask(ask: Callable[[], Awaitable[Leave]], granted: list[tuple[float, int]]) -> None:
-    is_granted, at_us = await ask()
+async def _ask(ask: Callable[[str], Awaitable[Leave]], granted: list[tuple[float, int]]) -> None:
+    is_granted, at_us = await ask("race")
     if is_granted:
         granted.append((time.monotonic(), at_us))
 
@@ -116,7 +118,7 @@ def _result(system: System, granted: list[tuple[float, int]], seconds: float) ->
     problem = ""
     if system.is_exact is not None and not system.is_exact(sorted(at_us for _, at_us in granted)):
         problem = f"{system.name}: more than {LIMIT} in a window, by the store's own moments"
-    return Race(system.name, system.promise, most, len(granted), seconds, problem, moments)
+    return Race(system.name, system.promise, most, len(granted), seconds, problem)
 
 
 def _aligned(moments_us: list[int]) -> bool:
@@ -136,9 +138,9 @@ def _ours(
     clients = [connect(uri, timeout_s=60) for _ in range(CALLERS)]
     name = f"race-{algorithm}-{skewed}"
 
-    def caller(store: LimitStore) -> Callable[[], Awaitable[Leave]]:
-        async def ask() -> Leave:
-            decision = await store.acquire(Ask())
+    def caller(store: LimitStore) -> Callable[[str], Awaitable[Leave]]:
+        async def ask(key: str) -> Leave:
+            decision = await store.acquire(Ask(key))
             return decision.is_allowed, decision.at_us
 
         return ask
@@ -154,13 +156,13 @@ def _ours(
 
 def _theirs(uri: str, name: str, promise: str, skewed: int = 0) -> System:
     item = RateLimitItemPerSecond(LIMIT)
-    key = f"race-{skewed}"
+    name_of_run = f"{name.replace(' ', '-')}-{skewed}"
 
-    def caller() -> Callable[[], Awaitable[Leave]]:
+    def caller() -> Callable[[str], Awaitable[Leave]]:
         limiter = async_limiter(uri, name)
 
-        async def ask() -> Leave:
-            return await limiter.hit(item, key, name.replace(" ", "-")), 0
+        async def ask(key: str) -> Leave:
+            return await limiter.hit(item, key, name_of_run), 0
 
         return ask
 

@@ -31,13 +31,16 @@ _FIELD = re.compile(r"\{([a-z][a-z0-9_]{0,31})\}")
 #: What a field's value keeps as it is; the rest is percent-encoded, so that no value can pass for
 #: two.
 _PLAIN = "@+,"
+#: What a call says beside its fields.
+_WORDS = frozenset({"key", "cost", "id", "wait", "rule", "hold"})
 
 _NEEDS_WINDOW = {"fixed_window", "sliding_window", "token_bucket", "leaky_bucket"}
 
 
 def _key(value: str) -> str:
-    if "{key}" in value:
-        raise ValueError("no field can be called key, which stands for the whole key of a call")
+    for name in _FIELD.findall(value):
+        if name in _WORDS:
+            raise ValueError(f"no field can be called {name}, which is a word of the service API")
     rest = _FIELD.sub("", value)
     if "{" in rest or "}" in rest or any(not "!" <= c <= "~" for c in rest):
         raise ValueError('write fields in braces, such as "{biz}:{channel}"')

@@ -21,11 +21,12 @@ from sidecar.client.flows import (
     Flows,
     Pause,
     Step,
+    asking,
     fields_of_call,
     giving_back,
     make_id,
 )
-from sidecar.client.wire import Answer, Call, Wire, path
+from sidecar.client.wire import Answer, Call, Wire
 
 #: Calls of one limit in one request, at most, and requests at a time.
 BATCH = 100
@@ -114,7 +115,7 @@ class AsyncWaitroom:
             async def limited(*args: P.args, **kwargs: P.kwargs) -> R:
                 told = fields_of_call(fields, args, kwargs)
                 ask = self._flows.ask(rule, told, key, cost=cost)
-                await self._drive(self._flows.acquire(ask, wait=wait))
+                await self._drive(self._flows.acquire_to_go(ask, wait=wait))
                 return await function(*args, **kwargs)
 
             return limited
@@ -154,7 +155,7 @@ class AsyncWaitroom:
 
     @asynccontextmanager
     async def _kept(self, ask: Ask, permit: Permit) -> AsyncIterator[None]:
-        if not permit.permit or not permit.reset_seconds:
+        if not permit.permit or not permit.expires_in_seconds:
             yield
             return
         stop = asyncio.Event()
@@ -170,7 +171,7 @@ class AsyncWaitroom:
             with suppress(_Stopped):
                 await self._drive(self._flows.keep(ask, lease_s), sleep)
 
-        keeper = asyncio.create_task(keep(permit.reset_seconds))
+        keeper = asyncio.create_task(keep(permit.expires_in_seconds))
         try:
             yield
         finally:
@@ -223,7 +224,7 @@ class AsyncWaitroom:
 
     async def _ask_all(self, rule: str, asks: Sequence[Ask]) -> list[Document | Exception]:
         """A document for each, or what is wrong with it."""
-        call = Call("POST", path("limits", rule, "acquire"), body=[ask.call for ask in asks])
+        call = asking(rule, [ask.call for ask in asks])
         try:
             documents = (await self._send(call)).document
         except RejectedError as error:

@@ -25,9 +25,10 @@ class Permit:
     #: None: unlimited, or nobody knows.
     limit: int | None
     remaining: int | None
-    #: When all of the limit is free again, if nobody calls meanwhile; for a concurrency limit, when
-    #: the permit ends that was given last.
+    #: When all of the limit is free again, if nobody calls meanwhile.
     reset_seconds: float | None
+    #: Of a concurrency limit: until this permit ends by itself; None of others.
+    expires_in_seconds: float | None
     #: Names it, to give it back; empty where there is nothing to give back.
     permit: str
 
@@ -44,8 +45,18 @@ class Permit:
             document["limit"],
             document["remaining"],
             document["reset_seconds"],
+            document["expires_in_seconds"],
             document["permit"] or "",
         )
+
+
+#: What a document has of which a permit is read.
+DECISION = frozenset(
+    {
+        *("allowed", "outcome", "key", "permit", "limit", "remaining", "wait_seconds", "at"),
+        *("reset_seconds", "expires_in_seconds"),
+    }
+)
 
 
 class Held:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
+from sidecar.client.errors import AwayError
+
 Item = TypeVar("Item")
 Reply = TypeVar("Reply")
 
@@ -90,6 +92,8 @@ class Batcher(Generic[Item, Reply]):
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, each caller gets it
             answers = [error] * len(batch)
+        if len(answers) != len(batch):
+            answers = [AwayError(f"{len(batch)} calls got {len(answers)} answers")] * len(batch)
         for (item, future), answer in zip(batch, answers, strict=True):
             if isinstance(answer, Exception):
                 if not future.done():

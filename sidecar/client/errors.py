@@ -53,4 +53,8 @@ class RejectedError(WaitroomError):
 
 
 class AwayError(WaitroomError):
-    """It was tried as often as the client was told to."""
+    """It was tried as often as the client was told to. `is_sent`: a replica may know of it."""
+
+    def __init__(self, text: str, *, is_sent: bool = True) -> None:
+        super().__init__(text)
+        self.is_sent = is_sent

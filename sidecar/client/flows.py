@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sidecar.base.errors import WaitroomError
-from sidecar.client.answers import Held, Permit
+from sidecar.client.answers import DECISION, Held, Permit
 from sidecar.client.errors import (
     DEFAULT_RETRY_S,
     AwayError,
@@ -35,6 +35,9 @@ FIRST_BACKOFF_S = 0.1
 MAX_BACKOFF_S = 5.0
 #: Where a reply says nothing of when to ask again.
 DEFAULT_REFRESH_S = 1.0
+
+_LEASE = frozenset({"state", "fence", "order", "refresh_after_seconds", "expires_in_seconds"})
+_RELEASED = frozenset({"released"})
 
 Field = str | int
 
@@ -65,14 +68,26 @@ class Flows:
     def __init__(self, retries: int) -> None:
         self._retries = retries
 
-    def sent(self, step: Call | Ask) -> Flow[Any]:
-        for tried in range(self._retries):
+    def sent(self, step: Call | Ask, undo: Call | None = None) -> Flow[Any]:
+        """`undo`: what is sent where a try had no answer, and no other try has one."""
+        is_unknown = False
+        for tried in range(self._retries + 1):
             try:
                 return (yield step)
             except AwayError as error:
                 log.debug("try %d: %s", tried + 1, error)
-            yield Pause(_backoff_s(tried))
-        return (yield step)
+                is_unknown = is_unknown or error.is_sent
+                if tried == self._retries:
+                    if undo and is_unknown:
+                        yield from self.quietly(undo)
+                    raise
+            try:
+                yield Pause(_backoff_s(tried))
+            except BaseException:
+                if undo and is_unknown:
+                    yield from self.quietly(undo)
+                raise
+        raise AssertionError  # the last try has returned or raised
 
     def quietly(self, call: Call) -> Flow[None]:
         """Sent once, to tidy up: what fails ends by itself in time."""
@@ -103,7 +118,7 @@ class Flows:
         return Ask(rule, call, is_own=not name)
 
     def acquire(self, ask: Ask, *, wait: bool) -> Flow[Permit]:
-        permit = _permit_of(ask, (yield from self.sent(ask)))
+        permit = _permit_of(ask, (yield from self.sent(ask, _giving_back_unseen(ask))))
         if wait and permit.wait_seconds > 0:
             try:
                 yield Pause(permit.wait_seconds)
@@ -111,6 +126,13 @@ class Flows:
                 yield from self.quietly(giving_back(permit))
                 raise
         return permit
+
+    def acquire_to_go(self, ask: Ask, *, wait: bool) -> Flow[None]:
+        """Leave to call now. Without `wait` a moment to come is given back, and is a refusal."""
+        permit = yield from self.acquire(ask, wait=wait)
+        if not wait and permit.wait_seconds > 0:
+            yield from self.quietly(giving_back(permit))
+            raise Refused(f"{_of(ask, permit.key)} has no moment before", permit.wait_seconds, {})
 
     def acquire_one_of(self, ask: Ask, *, wait: bool) -> Flow[Permit]:
         """A permit of a concurrency limit. There is no line: who waits asks again and again."""
@@ -127,7 +149,7 @@ class Flows:
 
     def look(self, rule: str, fields: Mapping[str, Field], key: str | None) -> Flow[Permit]:
         query = _texts(fields) if key is None else {"key": key}
-        answer = yield from self.sent(Call("GET", path("limits", rule), query))
+        answer = yield from self.sent(Call("GET", path("limits", rule), query, members=DECISION))
         return Permit.read(rule, answer.document)
 
     def release(self, permit: Permit) -> Flow[bool]:
@@ -138,7 +160,7 @@ class Flows:
 
     def keep(self, ask: Ask, lease_s: float) -> Flow[None]:
         """Keeps a permit of a concurrency limit, until whoever drives it stops."""
-        call = Call("POST", path("limits", ask.rule, "acquire"), body=ask.call)
+        call = asking(ask.rule, ask.call)
         while True:
             yield Pause(lease_s / 3)
             try:
@@ -149,7 +171,7 @@ class Flows:
     def take(self, lease: Held, wait: float | None) -> Flow[None]:
         """Takes the lease, or waits in line for it; leaves the line when that does not end so."""
         ends = math.inf if wait is None else time.monotonic() + wait
-        look = Call("GET", _path_of(lease), {"holder": lease.holder})
+        look = Call("GET", _path_of(lease), {"holder": lease.holder}, members=_LEASE)
         try:
             told = yield from self._join(lease)
             while told["state"] != "granted":
@@ -175,7 +197,9 @@ class Flows:
         if order is not None:
             body["order"] = order
         asked_at = time.monotonic()
-        answer: Answer = yield from self.sent(Call("POST", _path_of(lease), body=body))
+        answer: Answer = yield from self.sent(
+            Call("POST", _path_of(lease), body=body, members=_LEASE)
+        )
         told: dict[str, Any] = answer.document
         if answer.status == 429:
             raise Refused(f"the line for {lease} is full", _retry_s(told), told)
@@ -186,13 +210,13 @@ class Flows:
     def renew(self, lease: Held) -> Flow[None]:
         asked_at = time.monotonic()
         body = {"holder": lease.holder, "fence": lease.fence}
-        answer = yield from self.sent(Call("PUT", _path_of(lease), body=body))
+        answer = yield from self.sent(Call("PUT", _path_of(lease), body=body, members=_LEASE))
         if answer.status == 200:
             lease.granted(answer.document, asked_at)
             return
         # Not renewed, and either over or not.
         detail = answer.document.get("detail", "")
-        look = Call("GET", _path_of(lease), {"holder": lease.holder})
+        look = Call("GET", _path_of(lease), {"holder": lease.holder}, members=_LEASE)
         if (yield from self.sent(look)).document["fence"] == lease.fence:
             raise RejectedError(f"lease {lease} is not renewed: {detail}", status=409)
         raise LeaseLost(f"lease {lease} is over: {detail}")
@@ -218,9 +242,23 @@ def make_id() -> str:
     return secrets.token_hex(12)
 
 
+def asking(rule: str, body: object) -> Call:
+    """For one call, or for a list of them."""
+    return Call("POST", path("limits", rule, "acquire"), body=body, members=DECISION)
+
+
 def giving_back(permit: Permit) -> Call:
     body = {"key": permit.key, "permit": permit.permit}
-    return Call("POST", path("limits", permit.rule, "release"), body=body)
+    return Call("POST", path("limits", permit.rule, "release"), body=body, members=_RELEASED)
+
+
+def _giving_back_unseen(ask: Ask) -> Call | None:
+    """Of a call whose answer was lost. What has the caller's own name stays: they may ask again."""
+    if not ask.is_own or "id" not in ask.call:
+        return None
+    named = {name: value for name, value in ask.call.items() if name in {"fields", "key"}}
+    body = {**named, "permit": f"{ask.call.get('cost', 1)}~{ask.call['id']}"}
+    return Call("POST", path("limits", ask.rule, "release"), body=body, members=_RELEASED)
 
 
 def fields_of_call(
@@ -236,11 +274,15 @@ def _permit_of(ask: Ask, document: dict[str, Any]) -> Permit:
     """Raises what stands for a call that may not go."""
     if document["allowed"]:
         return Permit.read(ask.rule, document)
-    of = f"limit {ask.rule}" + (f" of {document['key']}" if document["key"] else "")
+    of = _of(ask, document["key"])
     if document["wait_seconds"] is None and document["limit"]:
         cost = ask.call.get("cost", 1)
         raise RejectedError(f"{of}: a cost of {cost} is more than {document['limit']}, its limit")
     raise Refused(f"{of} refuses the call", _retry_s(document), document)
+
+
+def _of(ask: Ask, key: str) -> str:
+    return f"limit {ask.rule}" + (f" of {key}" if key else "")
 
 
 def _retry_s(document: dict[str, Any]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,8 +14,18 @@ from typing import Any, ParamSpec, Self, TypeVar
 import httpx
 
 from sidecar.client.answers import Held, Permit
-from sidecar.client.flows import Ask, Field, Flow, Flows, Pause, Step, fields_of_call, make_id
-from sidecar.client.wire import Answer, Call, Wire, path
+from sidecar.client.flows import (
+    Ask,
+    Field,
+    Flow,
+    Flows,
+    Pause,
+    Step,
+    asking,
+    fields_of_call,
+    make_id,
+)
+from sidecar.client.wire import Answer, Call, Wire
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -47,7 +58,7 @@ class Waitroom:
     ) -> None:
         self._wire = Wire(address, token, timeout)
         self._flows = Flows(retries)
-        self._http = self._wire.client()
+        self._http, self._pid = self._wire.client(), os.getpid()
 
     def __enter__(self) -> Self:
         return self
@@ -56,7 +67,8 @@ class Waitroom:
         self.close()
 
     def close(self) -> None:
-        self._http.close()
+        if self._pid == os.getpid():
+            self._http.close()
 
     def acquire(
         self,
@@ -69,7 +81,8 @@ class Waitroom:
         **fields: Field,
     ) -> Permit:
         """Leave for one call, of the limit's `fields` or of a whole `key`. With `wait`, it comes
-        when the call may go. The same `id` asked for again is the same call.
+        when the call may go; else `wait_seconds` says when that is. The same `id` asked for again
+        is the same call.
 
         Raises Refused.
         """
@@ -95,7 +108,10 @@ class Waitroom:
         **fields: Field | Callable[..., Field],
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:
         """Each call of the function is one of the limit; see acquire. A field may be a function,
-        which is given the same arguments: `biz=lambda order: order.biz`."""
+        which is given the same arguments: `biz=lambda order: order.biz`.
+
+        It raises Refused; without `wait` also for a call that would have to wait for its moment.
+        """
 
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
             if inspect.iscoroutinefunction(function):
@@ -105,7 +121,7 @@ class Waitroom:
             def limited(*args: P.args, **kwargs: P.kwargs) -> R:
                 told = fields_of_call(fields, args, kwargs)
                 ask = self._flows.ask(rule, told, key, cost=cost)
-                self._drive(self._flows.acquire(ask, wait=wait))
+                self._drive(self._flows.acquire_to_go(ask, wait=wait))
                 return function(*args, **kwargs)
 
             return limited
@@ -154,7 +170,7 @@ class Waitroom:
 
     @contextmanager
     def _kept(self, ask: Ask, permit: Permit) -> Iterator[None]:
-        if not permit.permit or not permit.reset_seconds:
+        if not permit.permit or not permit.expires_in_seconds:
             yield
             return
         stop = threading.Event()
@@ -167,7 +183,7 @@ class Waitroom:
             with suppress(_Stopped):
                 self._drive(self._flows.keep(ask, lease_s), sleep)
 
-        thread = threading.Thread(target=keep, args=(permit.reset_seconds,), daemon=True)
+        thread = threading.Thread(target=keep, args=(permit.expires_in_seconds,), daemon=True)
         thread.start()
         try:
             yield
@@ -194,10 +210,12 @@ class Waitroom:
         if isinstance(step, Pause):
             return sleep(step.seconds)
         if isinstance(step, Ask):
-            return self._send(Call("POST", path("limits", step.rule, "acquire"), body=step.call))[1]
+            return self._send(asking(step.rule, step.call)).document
         return self._send(step)
 
     def _send(self, call: Call) -> Answer:
+        if self._pid != os.getpid():  # after a fork: the connections are the parent's
+            self._http, self._pid = self._wire.client(), os.getpid()
         try:
             reply = self._http.request(
                 call.method, call.path, params=call.query, content=call.content

@@ -18,7 +18,7 @@ _ADDRESS = re.compile(r"https?://[^\s/?#@]+/?\Z")
 #: Replies that say something of the call itself; the caller reads them.
 _ANSWERS = {200, 202, 409, 429}
 #: The replica, or what stands before it, is away for the moment.
-_AWAY = {502, 503, 504}
+_AWAY = {429, 502, 503, 504}
 #: What to do, where the replica speaks of HTTP or says no more.
 _HINTS = {
     401: "Give the client the service_token of the replica's settings.",
@@ -34,15 +34,33 @@ class Call:
     path: str
     query: dict[str, str] = field(default_factory=dict)
     body: object = None
+    #: What its answer has, each of them where it is a list.
+    members: frozenset[str] = frozenset()
 
     @property
     def content(self) -> bytes | None:
         return None if self.body is None else json.dumps(self.body, separators=(",", ":")).encode()
 
+    def is_answered(self, status: int, document: Any) -> bool:
+        """Whether it is a replica that says so, and not something before it."""
+        if status not in _ANSWERS:
+            return False
+        documents = [document]
+        if isinstance(self.body, list):
+            if not isinstance(document, list) or len(document) != len(self.body):
+                return False
+            documents = document
+        members = set() if status == 409 else self.members
+        return all(isinstance(one, dict) and members <= one.keys() for one in documents)
+
 
 class Answer(NamedTuple):
     status: int
     document: Any
+
+
+def _lines(errors: object) -> tuple[str, ...]:
+    return tuple(map(str, errors)) if isinstance(errors, list) else ()
 
 
 def path(*parts: str) -> str:
@@ -93,7 +111,7 @@ class Wire:
             document = json.loads(content)
         except ValueError:
             document = None
-        if status in _ANSWERS and document is not None:
+        if call.is_answered(status, document):
             return Answer(status, document)
         told = document if isinstance(document, dict) else {}
         detail = _HINTS.get(status) if status == 401 or "detail" not in told else told["detail"]
@@ -101,10 +119,11 @@ class Wire:
         text = f"{call.method} {call.path} at {self.address}: {status}, {title}. {detail or ''}"
         if status in _AWAY:
             raise AwayError(text.strip())
-        raise RejectedError(text.strip(), status=status, problems=tuple(told.get("errors", ())))
+        raise RejectedError(text.strip(), status=status, problems=_lines(told.get("errors")))
 
     def away(self, error: httpx.TransportError) -> AwayError:
-        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+        is_sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+        if not is_sent:
             why = (
                 f"no replica answers at {self.address} ({error or 'no connection in time'}): is it "
                 "running, and is that its ops_listen?"
@@ -113,7 +132,7 @@ class Wire:
             why = f"the replica at {self.address} did not answer within {self._timeout_s:g} s"
         else:
             why = f"the replica at {self.address} closed the connection ({error})"
-        return AwayError(why)
+        return AwayError(why, is_sent=is_sent)
 
 
 #: A thread or a batch each has one. Idle ones are closed here before the replica does it.

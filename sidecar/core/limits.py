@@ -71,10 +71,10 @@ class Limit:
         """The same for many, in order."""
         for ask in asks:
             check(ask)
-        try:
-            decisions = await self.store.acquire_all(asks)
-        except StoreError as error:
-            decisions = [self._alone(error)] * len(asks)
+        decisions = [
+            self._alone(told) if isinstance(told, StoreError) else told
+            for told in await self.store.acquire_each(asks)
+        ]
         return [
             self._counted(ask, decision, is_single=False)
             for ask, decision in zip(asks, decisions, strict=True)

@@ -16,9 +16,11 @@ class Breaker:
     others whoever comes first), and the first success closes it.
     """
 
-    __slots__ = ("_failures", "_tried_s")
+    __slots__ = ("_failures", "_interval_s", "_tried_s")
 
-    def __init__(self) -> None:
+    def __init__(self, timeout_s: float = PROBE_INTERVAL_S) -> None:
+        """`timeout_s`: how long a try lasts at most. One at a time: the next comes later."""
+        self._interval_s = max(PROBE_INTERVAL_S, timeout_s)
         self._failures = 0
         self._tried_s = 0.0
 
@@ -28,8 +30,8 @@ class Breaker:
 
     @property
     def refuses(self) -> bool:
-        """Whether it is open, and somebody tried in this second."""
-        return self.is_open and time.monotonic() < self._tried_s + PROBE_INTERVAL_S
+        """Whether it is open, and somebody tried in this second, or still does."""
+        return self.is_open and time.monotonic() < self._tried_s + self._interval_s
 
     def tries(self) -> None:
         """A call is on its way."""

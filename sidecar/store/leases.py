@@ -80,7 +80,7 @@ class LeaseStore:
         self._observer = observer or Observer()
         self._now_ms = now_ms
         self._timeout_s = timeout_s
-        self._breaker = Breaker()
+        self._breaker = Breaker(timeout_s)
         self._known_since_ms: int | None = None
         self._last_number = 0
         names = ("state", "resources", "ends")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -26,10 +28,15 @@ BATCH_LIMIT = 128
 #: What they cost together at most, where each unit of cost is a member of a set: Lua passes no more
 #: than some thousands to a command.
 UNITS_LIMIT = 1_000
+#: Permits whose reply was lost, that are given back when the store is there again.
+UNSEEN_LIMIT = 1_000
 
+_BUCKETS = {"token_bucket", "leaky_bucket"}
 _LISTED = {"sliding_window", "concurrency"}
 #: An id that begins with ~ was made here.
 _PERMIT = re.compile(r"([1-9][0-9]{0,3})~(~?[A-Za-z0-9._:@+-]{1,64})\Z")
+#: To give back: key, permit, units, and whether its id was made here.
+_Permit = tuple[str, str, int, bool]
 
 
 class LimitStore:
@@ -55,9 +62,10 @@ class LimitStore:
         self._observer = observer or Observer()
         self._now_us = now_us
         self._timeout_s = timeout_s
-        self._breaker = Breaker()
+        self._breaker = Breaker(timeout_s)
         self._script = redis.register_script(source(f"limits/{settings.algorithm}"))
         self._release_script = redis.register_script(source("limits/release"))
+        self._value_script = redis.register_script(source("limits/value"))
         self._values_key = keys.limit_values_key(name)
         self._is_paced = settings.on_exceed == "pace"
         self._makes_ids = self._is_paced or settings.algorithm == "concurrency"
@@ -70,8 +78,10 @@ class LimitStore:
             _us(settings.max_wait) if self._is_paced else 0,
             _us(settings.idempotency_window),
         ]
-        self._acquire = Batcher(self._acquire_batch, limit=BATCH_LIMIT)
+        self._acquire = Batcher(self.acquire_each, limit=BATCH_LIMIT)
         self._release = Batcher(self._release_batch, limit=BATCH_LIMIT)
+        self._unseen: deque[_Permit] = deque(maxlen=UNSEEN_LIMIT)
+        self._giving_back: asyncio.Task[None] | None = None
 
     @property
     def is_away(self) -> bool:
@@ -82,14 +92,29 @@ class LimitStore:
     async def acquire(self, ask: Ask) -> Decision:
         """Counts a call that may go, now or at its moment; GRANTED, PACED, REFUSED or UNLIMITED."""
         self._stop_if_away("acquire")
-        return await self._acquire.submit(ask)
+        return _decided(await self._acquire.submit(ask))
+
+    async def acquire_each(self, asks: Sequence[Ask]) -> list[Decision | StoreError]:
+        """The same for many, in their order. When the store stops answering half way, it says so
+        of those that had no answer."""
+        told: list[Decision | StoreError] = []
+        try:
+            for part in self._parts(asks):
+                began = time.perf_counter()
+                told += await self._ask(part)
+                self._observer.batch(self._name, "acquire", len(part), time.perf_counter() - began)
+        except StoreError as error:
+            told += [error] * (len(asks) - len(told))
+        except BaseException:
+            for ask, one in zip(asks, told, strict=False):
+                if isinstance(one, Decision) and "~~" in one.permit:
+                    self._unseen.append((ask.key, one.permit, ask.cost, True))
+            raise
+        return told
 
     async def acquire_all(self, asks: Sequence[Ask]) -> list[Decision]:
-        """The same for many, in their order. When it raises, some may have been counted."""
-        decisions: list[Decision] = []
-        for start in range(0, len(asks), BATCH_LIMIT):
-            decisions += await self._acquire_batch(asks[start : start + BATCH_LIMIT])
-        return decisions
+        """The same; raises StoreError if any had no answer."""
+        return [_decided(one) for one in await self.acquire_each(asks)]
 
     async def look(self, key: str) -> Decision:
         """GRANTED where a call of cost 1 could go now, else REFUSED; nothing changes."""
@@ -112,30 +137,29 @@ class LimitStore:
 
     async def set_value(self, key: str, limit: int | None) -> None:
         """From the next call on; None goes back to the file's. A promise that was made is kept."""
-        if limit is None:
-            await self._run("set_value", self._redis.hdel, self._values_key, key)
-        else:
-            await self._run("set_value", self._redis.hset, self._values_key, key, limit)
-
-    async def _acquire_batch(self, asks: Sequence[Ask]) -> list[Decision]:
-        began = time.perf_counter()
-        decisions: list[Decision] = []
-        for part in self._parts(asks):
-            decisions += await self._ask(part)
-        self._observer.batch(self._name, "acquire", len(asks), time.perf_counter() - began)
-        return decisions
+        names = ["", ".free", ".booked"] if self._is_paced else [""]
+        of_key = [keys.limit_key(self._name, key, self._settings.algorithm + n) for n in names]
+        args = [
+            self._now(),
+            key,
+            "" if limit is None else limit,
+            self._file_limit(key),
+            self._args[0] if self._settings.algorithm in _BUCKETS else 0,
+            int(self._settings.algorithm in _LISTED),
+        ]
+        await self._run("set_value", self._value_script, [self._values_key, *of_key], args)
 
     def _parts(self, asks: Sequence[Ask]) -> Iterator[Sequence[Ask]]:
         """As much as one script call should do."""
-        if self._settings.algorithm in _LISTED:
-            start = units = 0
-            for end, ask in enumerate(asks):
-                units += ask.cost
-                if units > UNITS_LIMIT and end > start:
-                    yield asks[start:end]
-                    start, units = end, ask.cost
-            asks = asks[start:]
-        yield asks
+        is_listed = self._settings.algorithm in _LISTED
+        start = units = 0
+        for end, ask in enumerate(asks):
+            units += ask.cost
+            if end == start + BATCH_LIMIT or (is_listed and units > UNITS_LIMIT and end > start):
+                yield asks[start:end]
+                start, units = end, ask.cost
+        if asks:
+            yield asks[start:]
 
     async def _ask(self, asks: Sequence[Ask], *, looks: bool = False) -> list[Decision]:
         ids = [ask.id for ask in asks]
@@ -154,12 +178,20 @@ class LimitStore:
                     calls.append(ids[n])
         length, burst, max_wait, remembered = self._args
         args = [length, burst, 0 if looks else max_wait, remembered, "look" if looks else ""]
-        reply = await self._run(
-            "look" if looks else "acquire",
-            self._script,
-            [self._values_key, *self._keys(by_key, has_ids)],
-            [self._now(), *args, 1 + has_ids, len(by_key), *by_key, *calls],
-        )
+        try:
+            reply = await self._run(
+                "look" if looks else "acquire",
+                self._script,
+                [self._values_key, *self._keys(by_key, has_ids)],
+                [self._now(), *args, 1 + has_ids, len(by_key), *by_key, *calls],
+            )
+        except StoreAwayError:
+            raise  # it was not even sent
+        except BaseException:
+            for ask, id_ in zip(asks, ids, strict=True):
+                if id_.startswith("~"):
+                    self._unseen.append((ask.key, f"{ask.cost}~{id_}", ask.cost, True))
+            raise
         return self._read(reply, asks, ids, by_key)
 
     def _read(
@@ -196,21 +228,23 @@ class LimitStore:
 
     def _keys(self, by_key: dict[str, list[int]], has_ids: bool) -> list[str]:
         """What the calls need of each key."""
-        names: list[str] = [self._settings.algorithm]
+        state = self._settings.algorithm
+        names: list[str] = [state]
         if self._is_paced:
-            names += ["permits", "free", "booked"]
-        elif has_ids and self._settings.algorithm != "concurrency":
-            names.append("permits")
+            names += [f"{state}.permits", f"{state}.free", f"{state}.booked"]
+        elif has_ids and state != "concurrency":
+            names.append(f"{state}.permits")
         return [keys.limit_key(self._name, key, name) for key in by_key for name in names]
 
-    async def _release_batch(self, items: Sequence[tuple[str, str, int, bool]]) -> list[bool]:
-        holds = self._settings.algorithm == "concurrency"
+    async def _release_batch(self, items: Sequence[_Permit]) -> list[bool]:
+        state = self._settings.algorithm
+        holds = state == "concurrency"
         names: list[str] = []
         args: list[Any] = [self._now()]
         for key, permit, cost, is_made in items:
-            kept_in = "booked" if is_made else "permits"
-            both = ("concurrency", "concurrency") if holds else (kept_in, "free")
-            names += [keys.limit_key(self._name, key, name) for name in both]
+            kept_in = ".booked" if is_made else ".permits"
+            sets = ("", "", "") if holds else (kept_in, ".free", ".booked")
+            names += [keys.limit_key(self._name, key, state + name) for name in sets]
             args += (permit, cost if holds else 0)
         reply = await self._run("release", self._release_script, names, args)
         return [given_back == 1 for given_back in reply]
@@ -234,7 +268,25 @@ class LimitStore:
             self._breaker.failed()
             raise
         self._breaker.succeeded()
+        if self._unseen and (self._giving_back is None or self._giving_back.done()):
+            self._giving_back = asyncio.create_task(self._give_back_unseen())
         return reply
+
+    async def _give_back_unseen(self) -> None:
+        """What was perhaps granted, and nobody was told."""
+        while self._unseen:
+            items = [self._unseen.popleft() for _ in range(min(BATCH_LIMIT, len(self._unseen)))]
+            try:
+                await self._release_batch(items)
+            except StoreError:
+                self._unseen.extend(items)
+                return
+
+
+def _decided(told: Decision | StoreError) -> Decision:
+    if isinstance(told, StoreError):
+        raise told
+    return told
 
 
 def _us(seconds: float) -> int:

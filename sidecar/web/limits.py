@@ -60,7 +60,7 @@ async def acquire(request: web.Request) -> web.Response:
             _give_back(limit, ask, decision)
     said = headers(limit, decision)
     if decision.is_allowed:
-        return _json(_told(ask, decision), said)
+        return _json(_told(limit, ask, decision), said)
     return _refusal(limit, ask, decision, said)
 
 
@@ -72,7 +72,7 @@ async def _acquire_all(request: web.Request, limit: Limit, body: list[Any]) -> w
     if is_gone(request):
         for ask, decision in told:
             _give_back(limit, ask, decision)
-    return _json([_told(ask, decision) for ask, decision in told])
+    return _json([_told(limit, ask, decision) for ask, decision in told])
 
 
 def _give_back(limit: Limit, ask: Ask, decision: Decision) -> None:
@@ -89,7 +89,7 @@ async def look(request: web.Request) -> web.Response:
     ask = Ask(named["key"] if named.keys() == {"key"} else limit.settings.key_of(named))
     check(ask)
     decision = await limit.store.look(ask.key)
-    return _json({**_rule(limit), **_told(ask, decision)}, headers(limit, decision))
+    return _json({**_rule(limit), **_told(limit, ask, decision)}, headers(limit, decision))
 
 
 async def release(request: web.Request) -> web.Response:
@@ -219,7 +219,9 @@ def _rule(limit: Limit) -> dict[str, Any]:
     }
 
 
-def _told(ask: Ask, decision: Decision) -> dict[str, Any]:
+def _told(limit: Limit, ask: Ask, decision: Decision) -> dict[str, Any]:
+    settings = limit.settings
+    holds = settings.algorithm == "concurrency"
     is_limited = decision.limit != UNLIMITED
     is_never = not decision.is_allowed and not decision.at_us
     reset_us = max(0, decision.reset_us - decision.now_us)
@@ -231,13 +233,15 @@ def _told(ask: Ask, decision: Decision) -> dict[str, Any]:
         "limit": decision.limit if is_limited else None,
         "remaining": decision.remaining if is_limited else None,
         "wait_seconds": None if is_never else decision.wait_s,
-        "at": iso(decision.at_us // 1000) if decision.at_us else None,
+        # Whoever goes by it is not early.
+        "at": iso(-(-decision.at_us // 1000)) if decision.at_us else None,
         "reset_seconds": reset_us / 1_000_000 if is_limited else None,
+        "expires_in_seconds": settings.lease if holds and decision.permit else None,
     }
 
 
 def _refusal(limit: Limit, ask: Ask, decision: Decision, said: dict[str, str]) -> web.Response:
-    told = _told(ask, decision)
+    told = _told(limit, ask, decision)
     if decision.now_us == 0:
         detail = "The store does not answer, and this limit refuses then (on_store_failure)."
         response = problem(503, "The store does not answer", detail=detail, retry_after=1, **told)

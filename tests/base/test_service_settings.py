@@ -33,7 +33,13 @@ FIXED = 'algorithm = "fixed_window"\nwindow = "1s"\n'
         (FIXED + "limit = 1.5", "limits.pay.limit: "),
         (FIXED + 'values = { "a" = -2 }', "limits.pay.values.a: write a whole number from 0 to"),
         (FIXED + 'key = "{Biz}"', 'limits.pay.key: write fields in braces, such as "{biz}:{chan'),
-        (FIXED + 'key = "{key}"', "limits.pay.key: no field can be called key"),
+        *(
+            (
+                FIXED + f'key = "{{biz}}:{{{word}}}"',
+                f"limits.pay.key: no field can be called {word}",
+            )
+            for word in ("key", "cost", "id", "wait", "rule", "hold")
+        ),
         (FIXED + 'key = "{biz"', "limits.pay.key: write fields in braces"),
         (FIXED + 'key = "a b"', "limits.pay.key: write fields in braces"),
         (FIXED + f'key = "{"k" * 129}"', "limits.pay.key: "),

@@ -78,6 +78,17 @@ async def test_an_items_error_is_its_own(slow):
             await caller
 
 
+async def test_too_few_answers_are_none():
+    """Nobody waits for one that does not come."""
+
+    async def run(items):
+        return items[1:]
+
+    batcher = Batcher(run, limit=3, flights=1, unseen=lambda *_: None)
+    told = await asyncio.gather(*map(batcher.submit, (1, 2)), return_exceptions=True)
+    assert [str(one) for one in told] == ["2 calls got 1 answers"] * 2
+
+
 async def test_who_is_cancelled_before_is_not_sent(slow):
     """A caller that is cancelled while its item waits takes it along, and costs no batch."""
     callers = await slow.submit(1, 2, 3, 4, 5, 6, 7, 8)

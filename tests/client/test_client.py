@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
+import os
 import signal
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
 
 from sidecar.client import (
@@ -172,6 +175,49 @@ async def test_an_async_function_is_limited_too(room, aroom, n):
         aroom.limited("few", n=n)(print)
 
 
+async def test_a_function_that_does_not_wait_is_not_called_early(room, aroom, n):
+    """Where the rule paces, a call that has to wait for its moment is refused, and the moment is
+    the next one's."""
+    called = []
+
+    @room.limited("slow", n=n)
+    def pay():
+        called.append("thread")
+
+    @aroom.limited("slow", n=n)
+    async def apay():
+        called.append("task")
+
+    pay()
+    second = room.look("slow", n=n).at
+    for _ in range(2):
+        with pytest.raises(Refused, match=f"limit slow of {n}") as caught:
+            pay()
+        assert 3500 < caught.value.retry_after <= 3600
+        with pytest.raises(Refused):
+            await apay()
+    assert called == ["thread"]
+    assert room.look("slow", n=n).at == second
+
+
+def test_a_child_has_connections_of_its_own(room, n):
+    """A client that was used before a fork asks anew after it, in both processes."""
+    room.look("many", n=n)
+    parents = room._http
+    pid = os.fork()
+    if pid == 0:
+        try:
+            with room:
+                told = [room.acquire("many", n=f"child-{n}").key for _ in range(20)]
+            is_right = room._http is not parents and set(told) == {f"child-{n}"}
+            os._exit(0 if is_right else 1)
+        finally:
+            os._exit(2)
+    assert {room.acquire("many", n=n).key for _ in range(20)} == {str(n)}
+    assert os.waitpid(pid, 0)[1] == 0
+    assert room._http is parents
+
+
 def test_threads_share_a_client(room, n):
     """Three threads with one client are granted as much as the limit, together."""
 
@@ -185,7 +231,79 @@ def test_threads_share_a_client(room, n):
         assert sum(threads.map(ask, range(45))) == 30
 
 
+async def test_who_gives_up_asking_again_gives_it_back(room, url, n):
+    """A call whose answer was lost, and that is cancelled before it is tried again, or is tried no
+    more: nobody keeps the permit. One with the caller's own id is the caller's."""
+    with Faulty(url, lose=1) as relay, pytest.raises(AwayError):
+        Waitroom(relay.address, token=TOKEN, retries=0).acquire("slow", n=n, id="mine")
+    with Faulty(url, lose=1) as relay:
+        async with AsyncWaitroom(relay.address, token=TOKEN, retries=1) as aroom:
+            pauses = asyncio.Event()
+
+            async def sleep(_):
+                pauses.set()
+                await asyncio.Event().wait()
+
+            ask = aroom._flows.ask("slow", {"n": n}, None, cost=1)
+            task = asyncio.create_task(aroom._drive(aroom._flows.acquire(ask, wait=True), sleep))
+            await pauses.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+    assert room.look("slow", n=n).wait_seconds <= 3600
+    with Faulty(url, lose=2) as relay, Waitroom(relay.address, token=TOKEN, retries=1) as lossy:
+        with pytest.raises(AwayError):
+            lossy.acquire("slow", n=n)
+        assert relay.asked == 3
+    assert room.look("slow", n=n).wait_seconds <= 3600
+    assert room.acquire("slow", n=n, id="mine").outcome == "granted"
+
+
+@pytest.mark.parametrize(
+    ("status", "document", "error"),
+    [
+        (429, {"title": "Slow down"}, AwayError),
+        (429, [], AwayError),
+        (200, [], RejectedError),
+        (200, {}, RejectedError),
+        (200, [{}], RejectedError),
+        (200, [None], RejectedError),
+        (409, "no", RejectedError),
+        (422, {"errors": 7, "title": None}, RejectedError),
+    ],
+)
+async def test_what_no_replica_said_is_an_error(monkeypatch, status, document, error):
+    """A gateway's 429, a page of a captive portal, a list that is too short: nobody is told that
+    they may go, or waits for ever."""
+    reply = httpx.Response(status, content=json.dumps(document))
+
+    async def areply(*_, **__):
+        return reply
+
+    with Waitroom("http://127.0.0.1:1", retries=0) as room:
+        monkeypatch.setattr(room._http, "request", lambda *_, **__: reply)
+        for ask in (room.acquire, room.look):
+            with pytest.raises(error, match=f"{status}"):
+                ask("few", n=1)
+        with pytest.raises((AwayError, RejectedError)), room.lease("title", "a", wait=0):
+            pass
+    async with AsyncWaitroom("http://127.0.0.1:1", retries=0) as aroom:
+        monkeypatch.setattr(aroom._http, "request", areply)
+        calls = (aroom.acquire("few", n=n) for n in range(2))
+        told = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 10)
+        assert [type(one) for one in told] == [error] * 2
+
+
 # Permits.
+
+
+def test_a_permit_tells_its_own_end(room, n):
+    """Not that of another, nor of a rule that has no leases."""
+    assert room.acquire("export", n=n).expires_in_seconds == 0.6
+    assert room.acquire("slow", n=n).expires_in_seconds is None
+    with pytest.raises(Refused) as caught:
+        room.acquire("export", n=n)
+    assert caught.value.document["expires_in_seconds"] is None
 
 
 def test_a_permit_is_kept_and_given_back(room, n):

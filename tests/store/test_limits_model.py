@@ -27,6 +27,7 @@ class Key:
         self.algorithm, self.paces = algorithm, paces
         self.promises, self.level = [], Fraction(0)
         self.permits, self.free = {}, []
+        self.lowered_until = 0
 
     def used(self, begins, ends=10**18):
         return sum(cost for at, cost in self.promises if begins <= at < ends)
@@ -119,8 +120,16 @@ class Key:
         if at is None or at <= now:
             return False
         del self.permits[permit]
+        if at <= self.lowered_until:
+            return True
         self.free = [(at, permit[0]), *(one for one in self.free if one[0] >= now)]
         return True
+
+    def set_limit(self, before, limit, now):
+        """A lowered one passes on no moment that was promised before."""
+        is_lowered = limit >= 0 and (before < 0 or limit < before)
+        if self.paces and is_lowered and self.last() > now:
+            self.free, self.lowered_until = [], self.last()
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -158,4 +167,6 @@ async def test_the_scripts_say_what_the_model_says(redis, algorithm, on_exceed, 
         if numbers.random() < 0.1:
             key, limit = numbers.choice("ab"), numbers.choice([None, -1, 0, 1, 3, 9])
             await store.set_value(key, limit)
-            limits[key] = LIMITS[key] if limit is None else limit
+            limit = LIMITS[key] if limit is None else limit
+            keys[key].set_limit(limits[key], limit, clock.now)
+            limits[key] = limit

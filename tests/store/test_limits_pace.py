@@ -203,8 +203,70 @@ async def test_a_limit_that_changes_keeps_what_was_promised(make, clock, algorit
     assert slower[0].at_us > faster[-1].at_us
     again = await store.acquire_all([Ask(id=f"{n}") for n in range(5)])
     assert seconds(again) == seconds(booked)
-    assert await store.release("", "1~2")
-    assert seconds([await store.acquire(Ask())]) == [2]
+
+
+@each_algorithm
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_lowered_limit_passes_on_no_moment_of_before(make, algorithm, when):
+    """Given back before it was lowered or after, by any kind of permit: those who ask then are
+    spaced by the new limit. What they book and give back is passed on as ever."""
+    store = make(algorithm, limit=10)
+    booked = await store.acquire_all([Ask("a", id="mine" if n == 50 else "") for n in range(60)])
+    await store.set_value("b", 1)
+    permits = [one.permit for one in booked if one.permit]
+    for permit in permits if when == "before" else []:
+        await store.release("a", permit)
+    await store.set_value("a", 1)
+    for permit in permits if when == "after" else []:
+        assert await store.release("a", permit)
+    after = await store.acquire_all([Ask("a")] * 8)
+    assert all(b - a >= 1 for a, b in pairwise(seconds([booked[-1], *after])[1:]))
+    assert after[0].at_us >= booked[-1].at_us
+    await store.release("a", after[4].permit)
+    assert (await store.acquire(Ask("a"))).at_us == after[4].at_us
+    await store.set_value("a", None)
+    await store.release("a", after[5].permit)
+    assert (await store.acquire(Ask("a"))).at_us == after[5].at_us
+
+
+async def test_a_limit_that_goes_back_to_a_lower_one_of_the_file_is_lowered(make):
+    """As if that had been set."""
+    store = make("leaky_bucket", limit=1)
+    await store.set_value("", 10)
+    booked = await store.acquire_all([Ask()] * 9)
+    await store.set_value("", None)
+    assert await store.release("", booked[4].permit)
+    assert (await store.acquire(Ask())).at_us > booked[-1].at_us
+
+
+async def test_another_algorithm_passes_on_no_moment_of_the_old_one(make):
+    """It begins anew."""
+    old = make("fixed_window", limit=5)
+    booked = await old.acquire_all([Ask()] * 20)
+    await old.release("", booked[-1].permit)
+    store = make("leaky_bucket", name=old._name, limit=1)
+    assert seconds(await store.acquire_all([Ask()] * 5)) == [0, 1, 2, 3, 4]
+    assert not await store.release("", booked[-2].permit)
+
+
+@each_algorithm
+async def test_a_moment_that_is_promised_is_no_clock_that_went_back(make, clock, algorithm):
+    """A rule that paced lately, or still does on another replica, and has a call for the next
+    moment: until then one that refuses lets nobody go. After that its own clock may go back."""
+    paces = make(algorithm, limit=4)
+    went = (await paces.acquire_all([Ask()] * 5))[-1].at_us
+    refuses = make(algorithm, name=paces._name, limit=4, on_exceed="refuse")
+    for _ in range(2):
+        clock.now = went - S // 5
+        assert {one.outcome for one in await refuses.acquire_all([Ask()] * 5)} == {REFUSED}
+        clock.now += S // 5
+        await paces.acquire_all([Ask()] * 5)
+        went = (await paces.acquire(Ask())).at_us
+    clock.now = went + 3 * S
+    assert (await refuses.acquire(Ask())).outcome is GRANTED
+    clock.now -= S // 2
+    granted = (await refuses.acquire(Ask())).outcome is GRANTED
+    assert granted is (algorithm != "leaky_bucket")
 
 
 @each_algorithm
@@ -217,6 +279,16 @@ async def test_a_rule_that_paces_no_longer_keeps_what_was_promised(make, clock, 
     assert (refused.outcome, refused.at_us >= last) == (REFUSED, True)
     clock.now = refused.at_us
     assert (await refuses.acquire(Ask())).outcome is GRANTED
+
+
+async def test_those_who_are_refused_and_those_who_wait_are_counted_together(make, clock):
+    """At the very moment that one was promised too."""
+    paces = make("sliding_window", limit=4)
+    clock.now = (await paces.acquire_all([Ask()] * 5))[-1].at_us
+    refuses = make("sliding_window", name=paces._name, limit=4, on_exceed="refuse")
+    outcomes = [(await refuses.acquire(Ask())).outcome for _ in range(5)]
+    assert outcomes == [GRANTED] * 3 + [REFUSED] * 2
+    assert seconds(await paces.acquire_all([Ask()] * 5)) == [2, 2, 2, 2, 3]
 
 
 @each_algorithm

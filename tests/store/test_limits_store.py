@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 from functools import partial
 
 import pytest
 
 from sidecar.base.errors import StoreAwayError, StoreError
-from sidecar.base.limits import Ask, LimitSettings, Outcome
-from sidecar.store.breaker import TRIES
+from sidecar.base.limits import Ask, Decision, LimitSettings, Outcome
+from sidecar.store.breaker import TRIES, Breaker
 from sidecar.store.connect import close, connect
 from sidecar.store.keys import limit_key
-from sidecar.store.limits import LimitStore
+from sidecar.store.limits import BATCH_LIMIT, LimitStore
 from tests.conftest import new_room_name
 from tests.processes import free_port
 from tests.store.limits import ALL, MODES, S, TurnedClock, keys_of, make_limit
@@ -54,9 +56,9 @@ async def test_a_key_lives_as_long_as_it_means_something(make, clock, algorithm,
     paced = [one.at_us for one in decisions if one.is_allowed and "~~" in one.permit]
     over = {
         algorithm: max(one.reset_us for one in decisions),
-        "permits": max(named) + 500 * S,
-        "free": max(paced, default=0),
-        "booked": max(paced, default=0),
+        f"{algorithm}.permits": max(named) + 500 * S,
+        f"{algorithm}.free": max(paced, default=0),
+        f"{algorithm}.booked": max(paced, default=0),
     }
     found = await keys_of(store)
     assert f"{algorithm}:a" in found
@@ -79,7 +81,10 @@ async def test_a_lease_that_was_shortened_ends_no_other(make, clock):
     [
         ("sliding_window", {"algorithm": "sliding_window", "window": 1}),
         ("concurrency", {"algorithm": "concurrency", "lease": 1}),
-        ("booked", {"algorithm": "fixed_window", "window": 1, "on_exceed": "pace", "max_wait": 1}),
+        (
+            "fixed_window.booked",
+            {"algorithm": "fixed_window", "window": 1, "on_exceed": "pace", "max_wait": 1},
+        ),
     ],
 )
 async def test_a_busy_key_keeps_no_more_than_it_needs(make, clock, kind, settings):
@@ -89,6 +94,31 @@ async def test_a_busy_key_keeps_no_more_than_it_needs(make, clock, kind, setting
         await store.acquire_all([Ask("a")] * 9)
         clock.now += S // 5
     assert await store._redis.zcard(limit_key(store._name, "a", kind)) <= 10
+
+
+@pytest.mark.parametrize("algorithm", ["token_bucket", "leaky_bucket"])
+async def test_a_bucket_whose_limit_is_lowered_is_not_forgotten(make, clock, algorithm):
+    """It is kept until it is empty by the new limit, also where that is the file's; a limit that
+    is raised, and a key that nobody used, change nothing."""
+    store = make(algorithm, limit=1, window=3600)
+    await store.set_value("a", 3600)
+    for _ in range(3):
+        clock.now += S
+        await store.acquire_all([Ask("a", 1 if algorithm == "leaky_bucket" else 2)] * 2)
+    quick = (await keys_of(store))[f"{algorithm}:a"]
+    assert quick < 20_000
+    await store.set_value("a", 1800)
+    assert quick < (await keys_of(store))[f"{algorithm}:a"] < 2 * quick
+    await store.set_value("a", None)
+    refused = await store.acquire(Ask("a"))
+    assert refused.outcome is Outcome.REFUSED
+    kept = (await keys_of(store))[f"{algorithm}:a"]
+    assert kept > (refused.at_us - clock.now) / 1000 > 3_000_000
+    for limit in (7200, 0, -1):
+        await store.set_value("a", limit)
+        assert abs((await keys_of(store))[f"{algorithm}:a"] - kept) < 5_000
+        await store.set_value("b", limit)
+    assert set(await keys_of(store)) == {f"{algorithm}:a", "values"}
 
 
 @pytest.mark.parametrize("algorithm", ALL)
@@ -123,12 +153,101 @@ async def test_a_full_store_counts_nothing(full, clock, algorithm, on_exceed):
     assert (await store.acquire(Ask("a"))).outcome is Outcome.GRANTED
 
 
+def lose(store, *, replies, error=OSError("lost")):  # noqa: B008
+    """Of the next script calls these replies, by their numbers, are lost."""
+    script, numbers = store._script, itertools.count()
+
+    async def call(*args):
+        reply = await script(*args)
+        if next(numbers) in replies:
+            raise error
+        return reply
+
+    store._script = call
+
+
+LOST = [
+    ("concurrency", {"algorithm": "concurrency", "limit": 3}),
+    ("leaky_bucket.booked", {"algorithm": "leaky_bucket", "on_exceed": "pace", "window": 1,
+                             "limit": 1}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "rule"), LOST)
+@pytest.mark.parametrize("error", [OSError("lost"), asyncio.CancelledError()])
+async def test_what_nobody_was_told_of_is_given_back(make, kind, rule, error):
+    """When the store answers again, if it takes two tries. What has the caller's own id stays."""
+    store = make(**rule)
+    key = limit_key(store._name, "a", kind)
+    await store.acquire(Ask("a", id="first"))
+    lose(store, replies={0}, error=error)
+    with pytest.raises((StoreError, asyncio.CancelledError)):
+        await store.acquire_all([Ask("a"), Ask("a"), Ask("b")])
+    assert await store._redis.zcard(key) >= 2
+    release, store._release_script = store._release_script, None
+
+    async def fails(*_):
+        store._release_script = release
+        raise OSError
+
+    store._release_script = fails
+    for _ in range(2):
+        await store.look("a")
+        await store._giving_back
+    assert await store._redis.zcard(key) == (1 if kind == "concurrency" else 0)
+    assert not store._unseen
+    if kind == "concurrency":
+        assert await store.release("a", "1~first")
+    else:
+        again = await store.acquire_all([Ask("a")] * 2)
+        assert [one.wait_s for one in again] == [1, 2]
+
+
+async def test_calls_that_were_answered_keep_their_answers(make):
+    """Of many that take several script calls, where the store is lost half way; it is not asked
+    for the rest."""
+    for rule, first in ((LOST[0][1], BATCH_LIMIT), (LOST[1][1], BATCH_LIMIT)):
+        store = make(**{**rule, "limit": 100})
+        lose(store, replies={1, 2})
+        told = await store.acquire_each([Ask("a")] * (3 * BATCH_LIMIT))
+        assert all(isinstance(one, Decision) for one in told[:first])
+        assert all(isinstance(one, StoreError) for one in told[first:])
+        assert len(store._unseen) == BATCH_LIMIT
+    store = make("sliding_window", limit=1000)
+    lose(store, replies={1})
+    told = await asyncio.gather(
+        *(store.acquire(Ask("a", cost=600)) for _ in range(3)), return_exceptions=True
+    )
+    assert isinstance(told[0], Decision)
+    assert all(isinstance(one, StoreError) for one in told[1:])
+
+
+def test_a_try_that_lasts_is_the_only_one(monkeypatch):
+    """The next comes when it is over, also where the store has more than a second to answer."""
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    for timeout_s, pause_s in ((0.2, 1), (1, 1), (5, 5)):
+        breaker = Breaker(timeout_s)
+        for _ in range(TRIES):
+            breaker.tries()
+            breaker.failed()
+        now += pause_s - 0.01
+        assert breaker.refuses
+        now += 0.02
+        assert not breaker.refuses
+        breaker.tries()
+        assert breaker.refuses
+        breaker.succeeded()
+        assert not breaker.refuses
+
+
 async def test_a_store_that_is_away_is_asked_once_a_second(redis_socket):
-    """The others are told at once; the first answer brings it back for all."""
+    """Or as often as a try may last. The others are told at once; the first answer brings it back
+    for all."""
     nobody = connect(f"redis://127.0.0.1:{free_port()}", timeout_s=1)
     there = connect(f"unix://{redis_socket}", timeout_s=1)
     rule = LimitSettings(algorithm="token_bucket", window=1, limit=1)
-    store = LimitStore(nobody, new_room_name(), settings=rule)
+    store = LimitStore(nobody, new_room_name(), settings=rule, timeout_s=3)
     for _ in range(TRIES):
         assert not store.is_away
         with pytest.raises(StoreError, match="acquire: "):
@@ -145,6 +264,9 @@ async def test_a_store_that_is_away_is_asked_once_a_second(redis_socket):
         with pytest.raises(StoreAwayError):
             await call
     store._breaker._tried_s -= 1
+    with pytest.raises(StoreAwayError):
+        await store.acquire(Ask())  # the one of a second ago may still be on its way
+    store._breaker._tried_s -= 2
     assert (await store.acquire(Ask())).outcome is Outcome.GRANTED
     assert not store.is_away
     await close(nobody)

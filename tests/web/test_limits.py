@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import random
 import time
@@ -126,7 +127,7 @@ async def test_a_call_that_may_go(service):
     assert document == {
         "allowed": True, "outcome": "granted", "permit": None, "key": "refund:wx", "limit": 2,
         "remaining": 1, "wait_seconds": 0, "at": "2027-01-15T08:00:00.000+00:00",
-        "reset_seconds": 10,
+        "reset_seconds": 10, "expires_in_seconds": None,
     }  # fmt: skip
     assert headers["RateLimit-Policy"] == f'"{site.name}";q=2;w=10'
     assert headers["RateLimit"] == f'"{site.name}";r=1;t=10'
@@ -149,7 +150,7 @@ async def test_a_call_over_the_limit(service):
             "detail": "Nothing was counted. Ask again after 10 s.", "retry_after": 10,
             "allowed": False, "outcome": "refused", "permit": None, "key": "", "limit": 2,
             "remaining": 0, "wait_seconds": 9.5, "at": "2027-01-15T08:00:10.000+00:00",
-            "reset_seconds": 9.5,
+            "reset_seconds": 9.5, "expires_in_seconds": None,
         }  # fmt: skip
         assert headers.getall("Content-Type") == ["application/problem+json"]
         assert headers["Retry-After"] == "10"
@@ -231,6 +232,32 @@ async def test_a_call_that_is_paced(service):
     assert all(each["allowed"] for each in waits)
     document, headers = await acquire(site, {}, status=429)
     assert (document["wait_seconds"], headers["Retry-After"]) == (60, "60")
+
+
+async def test_a_moment_is_told_no_earlier_than_it_is(service):
+    """Whoever goes by `at`, which has milliseconds, is not early."""
+    site = await service(limit={**PACED, "limit": 7, "window": "1s"})
+    told, _ = await acquire(site, [{}] * 3)
+    assert [each["at"][-10:-6] for each in told] == [".000", ".143", ".286"]
+    assert [each["wait_seconds"] for each in told] == [0, 0.142858, 0.285716]
+
+
+async def test_calls_that_were_answered_keep_their_answers(service):
+    """Where the store stops answering half way: the rule says what of the others."""
+    rule = {"algorithm": "concurrency", "limit": 200, "on_store_failure": "refuse"}
+    site = await service(limit=rule)
+    store = site.ops.server.app[LIMITS].get(site.name).store
+    script, numbers = store._script, itertools.count()
+
+    async def call(*args):
+        if next(numbers):
+            raise OSError
+        return await script(*args)
+
+    store._script = call
+    told, _ = await acquire(site, [{}] * 200)
+    assert [each["outcome"] for each in told] == ["granted"] * 128 + ["refused_alone"] * 72
+    assert outcomes(site) == {"granted": 128, "refused_alone": 72}
 
 
 async def test_asking_again_with_an_id(service):
@@ -396,7 +423,9 @@ async def test_a_permit_is_given_back(service):
     """Of concurrency, at any time."""
     site = await service(limit={"algorithm": "concurrency", "limit": 1, "key": "{biz}"})
     document, _ = await acquire(site, key="a")
-    await acquire(site, key="a", status=429)
+    assert document["expires_in_seconds"] == 60
+    refused, _ = await acquire(site, key="a", status=429)
+    assert refused["expires_in_seconds"] is None
     body = {"fields": {"biz": "a"}, "permit": document["permit"]}
     assert await site.told("POST", "/limits/{name}/release", body) == {"released": True}
     assert (await acquire(site, key="a"))[0]["allowed"]

@@ -38,7 +38,7 @@ _HEADERS = {
 _SHOWN = {
     "allowed": True, "outcome": "paced", "permit": "1~~7ae318c2934d.2", "key": "refund:wx",
     "limit": 1, "remaining": 0, "wait_seconds": 2.75, "at": "2026-11-27T18:00:06.000+00:00",
-    "reset_seconds": 3.75,
+    "reset_seconds": 3.75, "expires_in_seconds": None,
 }  # fmt: skip
 _REFUSED = {
     "type": "about:blank", "title": "Over the limit", "status": 429,
@@ -61,6 +61,8 @@ def schemas() -> Json:
                                  "again. null: there is no such moment, or nobody knows."}),
         "at": or_null(moment("The same moment, by the store's clock.")),
         "reset_seconds": or_null({**seconds, "description": "Until all of the limit is free."}),
+        "expires_in_seconds": or_null({**seconds, "description": "Of concurrency: until this "
+                                       "permit ends by itself. null: it was given none."}),
     }  # fmt: skip
     rule = {
         "name": text(pattern=ROOM), **as_told(LimitSettings),

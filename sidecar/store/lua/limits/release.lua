@@ -1,12 +1,20 @@
 -- Gives permits back: units at once, a moment only if it is in the future; the next call of the
--- same cost takes it.
--- KEYS    for each permit: the set that it is in, and the one for its moment (units: the same)
+-- same cost takes it, unless the limit was lowered since.
+-- KEYS    for each permit: the set that it is in, the one for its moment, and the one that says
+--         whether the limit was lowered (units: three times the same)
 -- ARGV    from 2 on, for each: the permit, and how many units it has (0: it has a moment)
 -- RETURNS for each whether it was given back, 1 or 0
 -- @include "limits/parts/head"
+local function offer(free, permit, score)
+  redis_call('ZREMRANGEBYSCORE', free, '-inf', '(' .. int(now))
+  local member = permit -- the same may have given back another moment, that nobody took yet
+  while redis_call('ZADD', free, 'NX', score, member) == 0 do member = member .. '~' end
+  keep(free, tonumber(score))
+end
+
 local replies = {}
-for n = 1, #KEYS / 2 do
-  local key, free = KEYS[2 * n - 1], KEYS[2 * n]
+for n = 1, #KEYS / 3 do
+  local key, free, booked = KEYS[3 * n - 2], KEYS[3 * n - 1], KEYS[3 * n]
   local permit, units = ARGV[2 * n], tonumber(ARGV[2 * n + 1])
   local score = redis_call('ZSCORE', key, units > 0 and permit .. '~1' or permit)
   local is_open = score and tonumber(score) > now
@@ -14,10 +22,8 @@ for n = 1, #KEYS / 2 do
     for unit = 1, units do redis_call('ZREM', key, permit .. '~' .. unit) end
   elseif is_open then
     redis_call('ZREM', key, permit)
-    redis_call('ZREMRANGEBYSCORE', free, '-inf', '(' .. int(now))
-    local member = permit -- the same may have given back another moment, that nobody took yet
-    while redis_call('ZADD', free, 'NX', score, member) == 0 do member = member .. '~' end
-    keep(free, tonumber(score))
+    local lowered = tonumber(redis_call('ZSCORE', booked, 'lowered') or 0)
+    if tonumber(score) > lowered then offer(free, permit, score) end
   end
   replies[n] = is_open and 1 or 0
 end

@@ -1,5 +1,5 @@
 -- Any stretch of the window's length has `limit` at most: each unit is listed by its moment, under
--- a number that grows.
+-- a number that grows; where the rule paces, it has another first digit.
 -- KEYS, ARGV, RETURNS  limits/parts/batch
 -- @include "limits/parts/batch"
 -- @include "limits/parts/units"
@@ -11,7 +11,7 @@ local is_due
 local function load()
   load_top()
   is_due = false
-  return top_score
+  return top_score, top and top >= 2 * FIRST
 end
 
 local function find(cost, limit, base)
@@ -20,7 +20,8 @@ end
 
 local function take(at, after, cost)
   is_due = is_due or math.floor(at / STEP) > math.floor(top_score / STEP)
-  top = top or FIRST
+  local is_behind = top and top >= 2 * FIRST and at == top_score
+  top = (free or is_behind) and 2 * FIRST + (top or 0) % FIRST or FIRST + (top or 0) % FIRST
   for n = 1, cost do add_unit(int(at), int(top + n)) end
   top, top_score = top + cost, at
   taken, taken_from = after, at - LENGTH

@@ -1,11 +1,11 @@
 -- @include "limits/parts/permits"
 -- Every algorithm has, for the key `state`:
---   load() the last moment that it promised
+--   load() the last moment that it promised, and whether to a call that was to wait for it
 --   find(cost, limit, base, permit) the first moment >= base at which so much may go, what is in
 --     use then with it, of how much, when all is free again; nil: never. Cost 0: how things stand
 --   take(at, in use, cost, permit) promises what was found; save(ends) writes it
 -- A clock that went back by so little is taken to stand still: nothing more is granted by that, and
--- nobody refused for it.
+-- nobody refused for it. (Where the rule paces, or did, the last moment may well be to come.)
 local BACK = 1000000
 local present, base, saved_until
 
@@ -58,8 +58,10 @@ local function answers()
     replies[#replies + 1] = limit
     word = word + 2
     open_permits()
-    local last = limit >= 0 and load() or 0
-    present = not free and last > now and last - now <= BACK and last or now
+    local last, is_paced = 0, false
+    if limit >= 0 then last, is_paced = load() end
+    local is_back = last > now and last - now <= BACK and not (free or is_paced)
+    present = is_back and last or now
     base, saved_until = math.max(present, last), nil
     for _ = 1, calls do
       local at, left, ends = 0, 0, 0
