@@ -32,7 +32,7 @@ _FIELD = re.compile(r"\{([a-z][a-z0-9_]{0,31})\}")
 #: two.
 _PLAIN = "@+,"
 #: What a call says beside its fields.
-_WORDS = frozenset({"key", "cost", "id", "wait", "rule", "hold"})
+_WORDS = frozenset({"key", "cost", "id", "wait", "rule", "hold", "self"})
 
 _NEEDS_WINDOW = {"fixed_window", "sliding_window", "token_bucket", "leaky_bucket"}
 
