@@ -6,6 +6,7 @@ Ends with status 1 where calls were told something else than they should be.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from dataclasses import replace
@@ -39,6 +40,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    # What it started ends with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         sys.exit(main())
     except KeyboardInterrupt:

@@ -7,6 +7,7 @@ long.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from dataclasses import replace
@@ -43,6 +44,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    # What it started ends with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         sys.exit(main())
     except KeyboardInterrupt:
