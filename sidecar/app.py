@@ -126,7 +126,7 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
             )
         for name, worker in workers.items():
             task = asyncio.create_task(keep_at_work(name, worker))
-            stack.push_async_callback(_stop, task)
+            stack.push_async_callback(stop_worker, task)
         static = settings.static_dir or find_static()
         if not (static / "waiting.html").is_file():
             raise ConfigError([f"static_dir: there is no waiting.html in {static}"])
@@ -265,7 +265,8 @@ def without_secrets(store: str) -> str:
     return f"{scheme}://{rest.rpartition('@')[2]}"
 
 
-async def _stop(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+async def stop_worker(task: asyncio.Task[None], *, again_s: float = 1.0) -> None:
+    """Cancels until it has ended: what a worker waits for may swallow a cancellation."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=again_s)

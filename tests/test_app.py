@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sidecar.app import keep_at_work, without_secrets
+from sidecar.app import keep_at_work, stop_worker, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,22 @@ async def test_a_worker_that_failed_is_started_again(capsys):
     said = "".join(capsys.readouterr())
     assert said.count("worker=recorder") == 2
     assert "a mistake of ours" in said
+
+
+async def test_a_worker_that_misses_its_cancellation_is_stopped():
+    """Something that it waited for took the first one for its own."""
+    missed = []
+
+    async def worker():
+        while True:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                missed.append(1)
+                if len(missed) > 1:
+                    raise
+
+    task = asyncio.create_task(worker())
+    await asyncio.sleep(0)
+    await stop_worker(task, again_s=0.01)
+    assert (task.cancelled(), len(missed)) == (True, 2)
