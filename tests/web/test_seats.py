@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient
 
-from sidecar.base.clock import StoreClock, iso
+from sidecar.base.clock import iso
 from sidecar.base.leases import LeaseSettings
 from sidecar.base.metrics import Metrics
 from sidecar.base.tokens import Tokens
@@ -21,18 +21,7 @@ from sidecar.store.leases import LeaseStore
 from sidecar.web.page import find_static
 from sidecar.web.routes import edge_app
 from tests.conftest import Time, new_room_name
-from tests.web.conftest import HTML, KEYS, Jar, cookie_of
-
-
-class TurnedClock(StoreClock):
-    def __init__(self, turn: Time) -> None:
-        self._turn = turn
-
-    def now_ms(self) -> int:
-        return self._turn.now_ms
-
-    def observe(self, store_ms: int) -> None:
-        pass
+from tests.web.conftest import HTML, KEYS, Jar, TurnedClock, cookie_of
 
 
 @dataclass
