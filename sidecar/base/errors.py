@@ -2,9 +2,9 @@
 
 WaitroomError
 ├── ConfigError        a setting is wrong; carries every problem found
-├── UnknownNameError   no room, lease or limit of that name is configured
+├── UnknownNameError   no room, lease, limit or target of that name is configured
 ├── StoreError         the store did not answer, or refused
-└── HistoryError       the database of the history did not, or its tables are of another version
+└── DatabaseError      the SQL database did not, or its tables are of another version
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ConfigError(WaitroomError):
 
 
 class UnknownNameError(WaitroomError):
-    """A room, a lease or a limit (`kind`) that is not in the configuration."""
+    """A room, a lease, a limit or a target (`kind`) that is not in the configuration."""
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"no {kind} is named {name[:64]!r}")
@@ -38,7 +38,7 @@ class StoreError(WaitroomError):
     """The store is away, too slow, or refused; the text says which."""
 
 
-class HistoryError(WaitroomError):
+class DatabaseError(WaitroomError):
     """The database is away or refused, or its tables are not what we know; the text says which."""
 
 

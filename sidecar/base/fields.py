@@ -12,7 +12,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 _TOKENS = {"admin_token", "service_token"}
 #: Never repeated in a problem: they are secrets, or may hold a password.
-_HIDDEN = {"secret_keys", "grant_keys", "store", "history", "webhooks"} | _TOKENS
+_HIDDEN = {
+    "secret_keys", "grant_keys", "store", "history", "webhooks", "jobs", "tokens", "targets",
+} | _TOKENS  # fmt: skip
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\Z")
 _UNIT_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}

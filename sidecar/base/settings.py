@@ -27,6 +27,7 @@ from sidecar.base.fields import Count, Database, Listen, Seconds, Store, listed,
 from sidecar.base.leases import LeaseSettings  # noqa: TC001 - pydantic reads it
 from sidecar.base.limits import LimitSettings  # noqa: TC001 - pydantic reads it
 from sidecar.base.rooms import RoomSettings  # noqa: TC001 - pydantic reads it
+from sidecar.base.targets import DEFAULT_DATABASE, TargetSettings
 from sidecar.base.webhooks import Webhook  # noqa: TC001 - pydantic reads it
 
 DEFAULT_FILE = "waitroom.toml"
@@ -35,6 +36,8 @@ DEMO_SECRET = "demo-secret-that-everybody-knows-0000"  # noqa: S105 - refused ou
 MIN_SECRET_LENGTH = 32
 MIN_ADMIN_TOKEN_LENGTH = 16
 RESERVED_NAMES = {"internal", "static"}
+#: Whose jobs those are that come with service_token or admin_token.
+OWNERS = ("service", "operator")
 ROOM_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,47}\Z")
 
 
@@ -70,6 +73,8 @@ class Settings(BaseModel):
     admin_token: str = ""
     #: Opens the service API, as the admin_token does; empty: only that does.
     service_token: str = ""
+    #: More that do, each under a name of its own: jobs are seen by the name that submitted them.
+    tokens: dict[Annotated[str, AfterValidator(_plain_name)], str] = {}
     edge_listen: Listen = "127.0.0.1:8400"
     ops_listen: Listen = "127.0.0.1:8401"
     static_dir: Path | None = None
@@ -88,8 +93,11 @@ class Settings(BaseModel):
     #: Events that wait to be written, a room, at most; the oldest give way.
     history_backlog: Count = Field(default=10_000_000, ge=1000)
     history_stuck_after: Seconds = Field(default=86_400, ge=60)
+    #: The database of the jobs; empty: a file in the working directory, if there are targets.
+    jobs: Database = ""
     leases: dict[Annotated[str, AfterValidator(_room_name)], LeaseSettings] = {}
     limits: dict[Annotated[str, AfterValidator(_plain_name)], LimitSettings] = {}
+    targets: dict[Annotated[str, AfterValidator(_plain_name)], TargetSettings] = {}
     rooms: dict[Annotated[str, AfterValidator(_room_name)], RoomSettings] = Field(
         default={}, validate_default=True
     )
@@ -125,15 +133,36 @@ class Settings(BaseModel):
             raise ValueError(f"fewer than {MIN_ADMIN_TOKEN_LENGTH} characters")
         return token
 
+    @field_validator("tokens")
+    @classmethod
+    def _tokens_differ(cls, tokens: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        is_demo = info.data.get("demo") is True
+        problems = [
+            f"{name}: fewer than {MIN_ADMIN_TOKEN_LENGTH} characters"
+            for name, token in tokens.items()
+            if len(token) < MIN_ADMIN_TOKEN_LENGTH and not (is_demo and token)
+        ]
+        problems += [f"{name}: the name is taken" for name in tokens if name in OWNERS]
+        others = [info.data.get("admin_token"), info.data.get("service_token"), *tokens.values()]
+        problems += [
+            f"{name}: the same token is there twice, under another name"
+            for name, token in tokens.items()
+            if token and others.count(token) > 1
+        ]
+        if problems:
+            raise ValueError("\n".join(problems))
+        return tokens
+
     @field_validator("rooms")
     @classmethod
     def _there_is_a_room(
         cls, rooms: dict[str, RoomSettings], info: ValidationInfo
     ) -> dict[str, RoomSettings]:
-        if not rooms and not info.data.get("leases", True) and not info.data.get("limits", True):
+        others = ("leases", "limits", "targets", "jobs")
+        if not rooms and not any(info.data.get(name, True) for name in others):
             raise ValueError(
                 "at least one is needed, such as [rooms.shop] with total_active_users = 100, "
-                "or a lease or a limit"
+                "or a lease, a limit or a target"
             )
         return rooms
 
@@ -168,6 +197,11 @@ class Settings(BaseModel):
         if problems:
             raise ValueError("\n".join(problems))
         return webhooks
+
+    @property
+    def jobs_database(self) -> str:
+        """Where jobs are kept; empty: there are none."""
+        return self.jobs or (DEFAULT_DATABASE if self.targets else "")
 
     @property
     def keys_of_grants(self) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from sidecar.base.errors import ConfigError, HistoryError
+from sidecar.base.errors import ConfigError, DatabaseError
 from sidecar.base.tokens import is_visitor
 from sidecar.cli.common import CONFIG, fail, load_settings
 from sidecar.core import lookups
@@ -170,7 +170,7 @@ def _with_history(
     except ConfigError as error:
         fail(error.problems)
         raise  # never reached
-    except HistoryError as error:
+    except DatabaseError as error:
         raise click.ClickException(f"the history's database: {error}") from None
 
 

@@ -1,6 +1,6 @@
 """The history in SQL: what is written, and what is looked up.
 
-Every method raises HistoryError when the database does not answer, or refuses.
+Every method raises DatabaseError when the database does not answer, or refuses.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import and_, bindparam, delete, func, insert, or_, select, text, update
 from sqlalchemy.dialects import mysql, sqlite
 
-from sidecar.base.errors import HistoryError
 from sidecar.base.history import Change, Entry, Event
 from sidecar.store import sql
 from sidecar.store.tables import (
@@ -55,24 +54,14 @@ class History:
         #: alembic does one thing at a time, and each room's recorder asks for the tables.
         self._migrating = asyncio.Lock()
 
-    @property
-    def is_file(self) -> bool:
-        """A file of ours alone (SQLite), whose tables make themselves."""
-        return self._engine.dialect.name == "sqlite"
-
     async def check(self) -> None:
-        """Raises HistoryError unless the tables are what this version reads and writes."""
-        revision = await sql.revision(self._engine)
-        if revision is None and self.is_file:
-            await self.migrate()  # done by somebody else meanwhile, it does nothing
-        elif revision != sql.REVISION:
-            has = "there are no tables" if revision is None else f"they are of revision {revision}"
-            raise HistoryError(f"{has}: run waitroom migrate")
+        """Raises DatabaseError unless the tables are what this version reads and writes."""
+        await sql.check(self._engine, sql.HISTORY, self.migrate)
 
     async def migrate(self) -> tuple[str | None, str]:
         """The revisions of the tables before and after."""
         async with self._migrating:
-            return await sql.migrate(self._engine, partitions=self._partitions)
+            return await sql.migrate(self._engine, sql.HISTORY, partitions=self._partitions)
 
     async def close(self) -> None:
         await self._engine.dispose()

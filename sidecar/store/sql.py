@@ -7,6 +7,7 @@ import contextlib
 import os
 import sqlite3
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,18 +15,15 @@ from sqlalchemy import event, make_url, select, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from sidecar.base.errors import ConfigError, HistoryError
-from sidecar.store.tables import VERSION_TABLE
+from sidecar.base.errors import ConfigError, DatabaseError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from sqlalchemy.engine import URL, Connection
     from sqlalchemy.ext.asyncio import AsyncConnection
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-#: The revision that this version reads and writes.
-REVISION = "0001"
 _DRIVERS = {
     "sqlite": ("sqlite+aiosqlite", "aiosqlite", ""),
     "mysql": ("mysql+asyncmy", "asyncmy", "mysql"),
@@ -40,6 +38,22 @@ _WAL_TRIES = 100
 CONNECT_S = 5
 #: How long a transaction may take, seconds; a reset of a million places is one of the longest.
 ANSWER_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """A family of tables with migrations of its own, in any database together with others."""
+
+    #: The folder of migrations/.
+    name: str
+    #: The revision that this version reads and writes.
+    revision: str
+    #: Where the database says of which revision they are.
+    version_table: str
+
+
+HISTORY = Tables("history", "0001", "waitroom_version")
+JOBS = Tables("jobs", "0001", "waitroom_jobs_version")
 
 
 class UnversionedError(RuntimeError):
@@ -108,7 +122,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
 
 @contextlib.asynccontextmanager
 async def begin(engine: AsyncEngine, *, is_long: bool = False) -> AsyncIterator[AsyncConnection]:
-    """A transaction. Raises HistoryError when the database refuses, or does not answer in time:
+    """A transaction. Raises DatabaseError when the database refuses, or does not answer in time:
     a server whose host is gone would be waited for without an end. `is_long`: it takes as long as
     it takes."""
     timeout_s = None if is_long else ANSWER_S
@@ -116,9 +130,9 @@ async def begin(engine: AsyncEngine, *, is_long: bool = False) -> AsyncIterator[
         async with asyncio.timeout(timeout_s), engine.begin() as connection:
             yield connection
     except TimeoutError as error:
-        raise HistoryError("the database did not answer in time") from error
+        raise DatabaseError("the database did not answer in time") from error
     except (SQLAlchemyError, OSError) as error:
-        raise HistoryError(reason(error)) from error
+        raise DatabaseError(reason(error)) from error
 
 
 def reason(error: BaseException) -> str:
@@ -127,51 +141,70 @@ def reason(error: BaseException) -> str:
     return " ".join(f"{type(said).__name__}: {said}".split())[:300]
 
 
-async def revision(engine: AsyncEngine) -> str | None:
-    """That of the tables; None where there are none. Raises HistoryError."""
+async def check(engine: AsyncEngine, tables: Tables, make: Callable[[], Awaitable[object]]) -> None:
+    """Raises DatabaseError unless the tables are what this version reads and writes. In a file of
+    ours alone (SQLite) they `make` themselves."""
+    found = await revision(engine, tables)
+    if found is None and engine.dialect.name == "sqlite":
+        await make()  # done by somebody else meanwhile, it does nothing
+    elif found != tables.revision:
+        has = "there are no tables" if found is None else f"they are of revision {found}"
+        raise DatabaseError(f"{has}: run waitroom migrate")
+
+
+async def revision(engine: AsyncEngine, tables: Tables) -> str | None:
+    """That of the tables; None where there are none. Raises DatabaseError."""
+
+    def has_version(connection: Connection) -> bool:
+        return connection.dialect.has_table(connection, tables.version_table)
+
     try:
         async with asyncio.timeout(ANSWER_S), engine.connect() as connection:
-            if not await connection.run_sync(_has_version):
+            if not await connection.run_sync(has_version):
                 return None
-            found = select(text("version_num")).select_from(text(VERSION_TABLE))
+            found = select(text("version_num")).select_from(text(tables.version_table))
             number: str | None = (await connection.execute(found)).scalar()
             return number
     except (SQLAlchemyError, OSError, TimeoutError) as error:
-        raise HistoryError(reason(error)) from error
+        raise DatabaseError(reason(error)) from error
 
 
-def _has_version(connection: Connection) -> bool:
-    return connection.dialect.has_table(connection, VERSION_TABLE)
-
-
-async def migrate(engine: AsyncEngine, *, partitions: int) -> tuple[str | None, str]:
+async def migrate(
+    engine: AsyncEngine, tables: Tables, *, partitions: int = 1
+) -> tuple[str | None, str]:
     """Brings the tables up to date; the revisions before and after. Doing it twice equals once.
 
-    Raises HistoryError, also for tables of a later version than this one.
+    Raises DatabaseError, also for tables of a later version than this one.
     """
     from alembic.util import CommandError  # noqa: PLC0415 - takes a tenth of a second to import
 
-    before = await revision(engine)
+    before = await revision(engine, tables)
     try:
         async with engine.begin() as connection:
-            await connection.run_sync(_upgrade, partitions)
+            await connection.run_sync(_upgrade, tables, partitions)
     except CommandError as error:
-        raise HistoryError(f"the tables are of revision {before}, unknown here: {error}") from error
+        raise DatabaseError(
+            f"the tables are of revision {before}, unknown here: {error}"
+        ) from error
     except UnversionedError as error:
-        raise HistoryError(str(error)) from error
+        raise DatabaseError(str(error)) from error
     except (SQLAlchemyError, OSError, TimeoutError) as error:
-        raise HistoryError(reason(error)) from error
-    return before, REVISION
+        raise DatabaseError(reason(error)) from error
+    return before, tables.revision
 
 
-def _upgrade(connection: Connection, partitions: int) -> None:
+def _upgrade(connection: Connection, tables: Tables, partitions: int) -> None:
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
 
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    versions = str(MIGRATIONS / tables.name).replace("%", "%%")
+    config.set_main_option("version_locations", versions)
     config.set_main_option("path_separator", "os")
-    config.attributes.update(connection=connection, partitions=partitions)
+    config.attributes.update(
+        connection=connection, partitions=partitions, version_table=tables.version_table
+    )
     if connection.dialect.name == "sqlite":
         # Python would begin a transaction before the first row, and not before the first table:
         # of two replicas that start at once, one waits for the other.

@@ -20,7 +20,6 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 
 metadata = MetaData()
-VERSION_TABLE = "waitroom_version"
 
 
 def _word(length: int) -> String:

@@ -12,7 +12,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from sidecar.base.errors import (
     ConfigError,
-    HistoryError,
+    DatabaseError,
     StoreError,
     UnknownNameError,
 )
@@ -77,7 +77,7 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         return problem(
             422, "The request is not allowed", detail="Nothing was changed.", errors=error.problems
         )
-    except HistoryError as error:
+    except DatabaseError as error:
         log.warning("history_away", path=request.rel_url.raw_path, error=str(error))
         return problem(
             503,

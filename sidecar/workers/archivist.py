@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from sidecar.base.errors import HistoryError, StoreError
+from sidecar.base.errors import DatabaseError, StoreError
 
 if TYPE_CHECKING:
     from sidecar.base.metrics import Metrics
@@ -41,14 +41,14 @@ async def tidy_forever(
             try:
                 if await room.store.take_turn("tidying", seconds=INTERVAL_S):
                     await tidy(room, history, settings, metrics)
-            except (StoreError, HistoryError) as error:
+            except (StoreError, DatabaseError) as error:
                 log.warning("tidy_failed", room=room.name, error=str(error))
                 with contextlib.suppress(StoreError):
                     await room.store.give_up_turn("tidying")
 
 
 async def tidy(room: Room, history: History, settings: Settings, metrics: Metrics) -> None:
-    """Raises StoreError and HistoryError; what was done until then stays done."""
+    """Raises StoreError and DatabaseError; what was done until then stays done."""
     await history.check()
     stuck = await close_stuck(room, history, settings.history_stuck_after)
     metrics.recorder_stuck.labels(room.name).inc(stuck)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from sidecar.base.errors import HistoryError, StoreError
+from sidecar.base.errors import DatabaseError, StoreError
 from sidecar.core.history import fold
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ async def record_forever(
     """Runs until cancelled, and then gives its turns up. `backlog`: how many events a room's
     stream holds."""
     recorder = Recorder(history, metrics, backlog=backlog)
-    with contextlib.suppress(HistoryError):  # so that look-ups find tables before the first event
+    with contextlib.suppress(DatabaseError):  # so that look-ups find tables before the first event
         await history.check()
     async with asyncio.TaskGroup() as group:
         for room in rooms:
@@ -84,7 +84,7 @@ class Recorder:
                     log.debug("record_failed", room=room.name, error=str(error))
                 except Exception as error:
                     # An error that nobody foresaw is this room's alone, and is tried again too.
-                    if not isinstance(error, HistoryError):
+                    if not isinstance(error, DatabaseError):
                         log.exception("record_failed", room=room.name)
                     self._failed(room, error)
                     await self._give_up(stream)  # another replica may reach the database
@@ -94,7 +94,7 @@ class Recorder:
             await self._give_up(stream)
 
     async def record(self, room: Room, stream: EventStream) -> int:
-        """One batch: how many events it had. Raises StoreError and HistoryError."""
+        """One batch: how many events it had. Raises StoreError and DatabaseError."""
         if not self._is_checked:
             await self._history.check()
             self._is_checked = True

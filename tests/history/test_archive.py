@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import func, select
 
-from sidecar.base.errors import HistoryError
+from sidecar.base.errors import DatabaseError
 from sidecar.base.settings import Settings
 from sidecar.store import sql
 from sidecar.store.keys import room_keys
@@ -79,11 +79,11 @@ async def test_it_goes_on_where_it_was_stopped(record, sqlite, turn, monkeypatch
     async def stopped(*args, **options):
         calls.append(args)
         if len(calls) == 2:
-            raise HistoryError("stopped")
+            raise DatabaseError("stopped")
         return await retire(*args, **options)
 
     monkeypatch.setattr(it.history, "retire", stopped)
-    with pytest.raises(HistoryError):
+    with pytest.raises(DatabaseError):
         await tidy(it.room, it.history, chosen, it.metrics)
     assert (await count(it, entries), await count(it, entries_archive)) == (3, 2)
     await tidy(it.room, it.history, chosen, it.metrics)

@@ -6,11 +6,12 @@ import asyncio
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import func, select, text
 
-from sidecar.base.errors import HistoryError, StoreError
+from sidecar.base.errors import DatabaseError, StoreError
 from sidecar.base.history import Event
 from sidecar.base.tokens import new_visitor
 from sidecar.core.history import fold
@@ -110,7 +111,7 @@ async def test_a_database_that_stops_loses_nothing(record, database, monkeypatch
     try:
         after = await queue(it.room.store, 4)
         for _ in range(2):
-            with pytest.raises(HistoryError, match=r"\w"):
+            with pytest.raises(DatabaseError, match=r"\w"):
                 await it.recorder.record(it.room, it.stream)
     finally:
         database.start()
@@ -172,7 +173,7 @@ async def test_two_recorders_at_once(record, database):
     async def race(it):
         try:
             return await it.record()
-        except HistoryError:  # the other was first; as in the loop, it is tried again
+        except DatabaseError:  # the other was first; as in the loop, it is tried again
             return await it.record()
 
     await asyncio.gather(race(one), race(two))
@@ -219,7 +220,7 @@ async def test_a_database_that_hangs_is_not_waited_for(record, servers, monkeypa
     monkeypatch.setattr(sql, "ANSWER_S", 0.5)
     database.freeze()
     try:
-        with pytest.raises(HistoryError, match="in time"):
+        with pytest.raises(DatabaseError, match="in time"):
             await it.recorder.record(it.room, it.stream)
     finally:
         database.thaw()
@@ -240,17 +241,17 @@ async def test_a_migration_that_was_killed_can_be_repeated(servers):
             await connection.execute(text("DELETE FROM waitroom_version"))
             await connection.execute(text("DROP TABLE waitroom_changes"))
         await history.migrate()
-        assert await sql.revision(engine) == sql.REVISION
+        assert await sql.revision(engine, sql.HISTORY) == sql.HISTORY.revision
         await history.write("shop", [Event(1, 0, "joined", "v" * 22, "new", 1)], fold)
         async with sql.begin(engine) as connection:
             await connection.execute(text("DELETE FROM waitroom_version"))
-        with pytest.raises(HistoryError, match="has rows"):
+        with pytest.raises(DatabaseError, match="has rows"):
             await history.migrate()
     finally:
         async with sql.begin(engine) as connection:
             await connection.execute(text("DELETE FROM waitroom_version"))
             await connection.execute(
-                text(f"INSERT INTO waitroom_version VALUES ('{sql.REVISION}')")
+                text(f"INSERT INTO waitroom_version VALUES ('{sql.HISTORY.revision}')")
             )
         await history.close()
 
@@ -309,8 +310,8 @@ async def test_tables_of_another_version_are_not_written(record, sqlite, monkeyp
     """The error says what to run; a file's tables make themselves."""
     it = await record(sqlite.url, total_active_users=0)
     await queue(it.room.store, 1)
-    monkeypatch.setattr(sql, "REVISION", "9999")
-    with pytest.raises(HistoryError, match="revision 0001: run waitroom migrate"):
+    monkeypatch.setattr(sql, "HISTORY", replace(sql.HISTORY, revision="9999"))
+    with pytest.raises(DatabaseError, match="revision 0001: run waitroom migrate"):
         await it.recorder.record(it.room, it.stream)
     monkeypatch.undo()
     assert await it.record() == 1
@@ -351,7 +352,7 @@ async def test_a_files_tables_are_made_once(sqlite):
     histories = [History(sql.open_database(sqlite.url), partitions=1) for _ in range(2)]
     try:
         await asyncio.gather(*(history.check() for history in histories for _ in range(5)))
-        assert await sql.revision(histories[0]._engine) == sql.REVISION
+        assert await sql.revision(histories[0]._engine, sql.HISTORY) == sql.HISTORY.revision
         assert await histories[0].entry("shop", "a" * 22) is None
     finally:
         for history in histories:
@@ -365,7 +366,7 @@ async def test_the_recorder_runs_by_itself(record, sqlite, monkeypatch):
     it = await record(sqlite.url, total_active_users=0)
     await queue(it.room.store, 2)
     await it.room.refresh()
-    failures = [HistoryError("away"), StoreError("slow")]
+    failures = [DatabaseError("away"), StoreError("slow")]
     read = it.stream.read
 
     async def fail_first(limit):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from alembic import context
 
-from sidecar.store.tables import VERSION_TABLE, metadata
+from sidecar.store.tables import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
-    version_table=VERSION_TABLE,
+    version_table=context.config.attributes["version_table"],
     version_table_pk=False,  # MariaDB would note each time that it has another name for it
 )
 with context.begin_transaction():

@@ -1,0 +1,240 @@
+"""The settings of targets: what jobs may call, and how much of it a target bears."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+from yarl import URL
+
+from sidecar.base.classes import Classes, problems_of_classes
+from sidecar.base.errors import ConfigError
+from sidecar.base.fields import Count, Seconds, listed, problems_in
+from sidecar.base.limits import MAX_LIMIT
+from sidecar.base.webhooks import MIN_WEBHOOK_SECRET_LENGTH
+
+DEFAULT_DATABASE = "sqlite:///waitroom-jobs.db"
+#: What is secret in a target's settings; it is told as "***".
+SECRET_SETTINGS = ("headers", "callback_secret")
+#: Requests that carry a body, and those that do not.
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+#: Headers that are the runner's own: how the message is framed, who is asked, and what the job is.
+RESERVED_HEADERS = frozenset({
+    "host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade",
+    "keep-alive", "expect", "proxy-connection", "proxy-authorization", "proxy-authenticate",
+    "idempotency-key", "accept-encoding",
+})  # fmt: skip
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}\Z")
+#: Visible characters, spaces and tabs within; Latin-1, as HTTP has it.
+_VALUE = re.compile(r"(?:[!-~\x80-\xff](?:[ \t!-~\x80-\xff]{0,8190}[!-~\x80-\xff])?)?\Z")
+
+
+def problems_of_headers(headers: dict[str, str]) -> list[str]:
+    """What no request may carry: names and values that HTTP does not allow, and such as belong to
+    the runner."""
+    problems = []
+    for name, value in headers.items():
+        if not _TOKEN.match(name):
+            problems.append(f"headers: {name[:40]!r} is no header's name")
+        elif name.lower() in RESERVED_HEADERS:
+            problems.append(f"headers: {name} is written by the runner")
+        elif not _VALUE.match(value):
+            problems.append(f"headers: the value of {name} has characters that no header may have")
+    if len({name.lower() for name in headers}) < len(headers):
+        problems.append("headers: a name is there twice")
+    return problems
+
+
+def _address(value: str) -> str:
+    """Scheme, host and path; no user, no query, no fragment, nothing that two would read in two
+    ways."""
+    try:
+        url = URL(value)
+    except ValueError:
+        raise ValueError("the address cannot be read: a port is a number up to 65535") from None
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise ValueError("write an address such as https://images.example/v1/")
+    if any(not "!" <= c <= "~" or c in "\\?#@" for c in value):
+        raise ValueError("write it without a user, a query, a fragment, spaces and \\")
+    if ".." in url.path or "//" in url.path:
+        raise ValueError("its path may not have .. or //")
+    return value
+
+
+def _methods(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not value or not set(value) <= set(METHODS):
+        raise ValueError(f"write some of {', '.join(METHODS)}")
+    return tuple(dict.fromkeys(value))
+
+
+def _prefixes(value: tuple[str, ...]) -> tuple[str, ...]:
+    for prefix in value:
+        _address(prefix)
+        if not URL(prefix).path.startswith("/") or prefix.count("/") < 3:
+            raise ValueError(
+                "write where callbacks may go with a path: https://shop.example/hooks/"
+            )
+    return value
+
+
+def _tuple(value: object) -> object:
+    found = listed(value)
+    return tuple(found) if isinstance(found, list) else found
+
+
+def _upper(value: object) -> object:
+    found = _tuple(value)
+    if isinstance(found, tuple):
+        return tuple(part.upper() if isinstance(part, str) else part for part in found)
+    return found
+
+
+class TargetSettings(BaseModel):
+    """One target, `[targets.NAME]`. Durations are in seconds; text such as "5m" is understood."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: Ends with /: jobs name a path below it. Else it is all that is ever called.
+    url: Annotated[str, AfterValidator(_address)] | None = None
+    #: online: the caller gets a permit and calls by itself; offline: a runner makes the call.
+    kinds: Annotated[tuple[Literal["offline", "online"], ...], BeforeValidator(_tuple)] = Field(
+        default=("offline", "online"), min_length=1, validate_default=True
+    )
+    methods: Annotated[tuple[str, ...], BeforeValidator(_upper), AfterValidator(_methods)] = (
+        "GET", "POST",
+    )  # fmt: skip
+    #: Added to every call by a runner, over what the job says.
+    headers: dict[str, str] = Field(default={}, repr=False)
+    #: Whether its addresses may be private ones, of this machine or its network.
+    private: bool = False
+    #: Nothing is called.
+    paused: bool = False
+    #: Calls at a time, and calls in each window (None: no rate).
+    concurrency: Count = Field(default=10, ge=1, le=100_000)
+    rate: Count | None = Field(default=None, ge=1, le=MAX_LIMIT)
+    window: Seconds = Field(default=1, ge=0.001, le=86_400)
+    algorithm: Literal["fixed_window", "sliding_window", "token_bucket", "leaky_bucket"] = (
+        "sliding_window"
+    )
+    #: token_bucket: how many calls it holds; None: as many as the rate.
+    burst: Count | None = Field(default=None, ge=1, le=MAX_LIMIT)
+    #: How long a call may take; online: how long a permit that was used counts as a call.
+    timeout: Seconds = Field(default=60, ge=0.1, le=86_400)
+    #: How long a call takes as long as none was measured.
+    expected_seconds: Seconds = Field(default=1, gt=0, le=86_400)
+    #: Tries after the first, when the target cannot be reached or says 429 or 503.
+    retries: Count = Field(default=3, ge=0, le=100)
+    #: Before the first of them; twice as long before each further one, five minutes at most.
+    retry_delay: Seconds = Field(default=1, ge=0.01, le=3600)
+    #: After so many failures in a row nothing is called for a while.
+    break_after: Count = Field(default=5, ge=1, le=1000)
+    #: online: how long somebody who is called has to use the permit.
+    claim_window: Seconds = Field(default=30, ge=1, le=3600)
+    #: Whether a call that was begun may be cut off.
+    abort: bool = False
+    pending_ttl: Seconds = Field(default=3 * 3600, ge=1, le=86_400 * 30)
+    result_ttl: Seconds = Field(default=3 * 86_400, ge=1, le=86_400 * 366)
+    delete_after_read: bool = False
+    #: Jobs that wait, at most.
+    max_pending: Count | None = Field(default=None, ge=0, le=100_000_000)
+    #: Bytes of a request's body, and of an answer's.
+    max_body: Count = Field(default=131_072, ge=0, le=131_072)
+    max_result: Count = Field(default=1_048_576, ge=0, le=104_857_600)
+    classes: Classes = {}
+    #: Where callbacks may go: addresses that these begin.
+    callback_urls: Annotated[
+        tuple[str, ...], BeforeValidator(_tuple), AfterValidator(_prefixes)
+    ] = ()
+    #: Signs them.
+    callback_secret: str = Field(default="", repr=False, validate_default=True)
+
+    @field_validator("kinds")
+    @classmethod
+    def _can_be_called(cls, kinds: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if "offline" in kinds and info.data.get("url", "") is None:
+            raise ValueError(
+                'a runner needs the target\'s url; without one, say kinds = ["online"]'
+            )
+        return tuple(dict.fromkeys(kinds))
+
+    @field_validator("headers")
+    @classmethod
+    def _headers_are_allowed(cls, headers: dict[str, str]) -> dict[str, str]:
+        if problems := problems_of_headers(headers):
+            raise ValueError("\n".join(problem.removeprefix("headers: ") for problem in problems))
+        return headers
+
+    @field_validator("burst")
+    @classmethod
+    def _burst_fits(cls, value: int | None, info: ValidationInfo) -> int | None:
+        algorithm = info.data.get("algorithm")
+        if value is not None and algorithm not in {None, "token_bucket"}:
+            raise ValueError(f"is for token_bucket; {algorithm} has none")
+        return value
+
+    @field_validator("classes")
+    @classmethod
+    def _classes_agree(cls, value: Classes) -> Classes:
+        if problems := problems_of_classes(value, ()):
+            raise ValueError("\n".join(problems))
+        return value
+
+    @field_validator("callback_secret")
+    @classmethod
+    def _callbacks_are_signed(cls, secret: str, info: ValidationInfo) -> str:
+        if info.data.get("callback_urls") and len(secret) < MIN_WEBHOOK_SECRET_LENGTH:
+            raise ValueError(
+                f"callbacks are signed: at least {MIN_WEBHOOK_SECRET_LENGTH} characters"
+            )
+        return secret
+
+    @property
+    def has_paths(self) -> bool:
+        """Whether jobs name a path of their own."""
+        return self.url is not None and self.url.endswith("/")
+
+    def may_call_back(self, url: str) -> bool:
+        """Whether a callback may go there. The address is compared as it is read, so that no other
+        host can pass for the one that is allowed."""
+        try:
+            asked = URL(url)
+        except ValueError:
+            return False
+        if asked.user is not None or asked.password is not None or asked.fragment:
+            return False
+        if any(not "!" <= c <= "~" or c == "\\" for c in url) or ".." in asked.path:
+            return False
+        return any(
+            asked.origin() == URL(prefix).origin()
+            and asked.raw_path.startswith(URL(prefix).raw_path)
+            for prefix in self.callback_urls
+        )
+
+    def changed(self, overrides: dict[str, Any]) -> TargetSettings:
+        """These settings with some replaced. Raises ConfigError."""
+        return read_target({**self.model_dump(exclude_unset=True), **overrides})
+
+    def told(self) -> dict[str, Any]:
+        """As they may be shown."""
+        said = self.model_dump(mode="json")
+        said["headers"] = dict.fromkeys(self.headers, "***")
+        said["callback_secret"] = "***" if self.callback_secret else ""
+        return said
+
+
+def read_target(values: dict[str, Any]) -> TargetSettings:
+    """Raises ConfigError naming each setting that is wrong."""
+    try:
+        return TargetSettings.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(problems_in(error)) from None
