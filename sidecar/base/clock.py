@@ -40,6 +40,11 @@ def iso(ms: int) -> str:
     return f"{_second(ms // 1000)}.{ms % 1000:03}+00:00"
 
 
+def iso_us(us: int) -> str:
+    """A time in microseconds, as the documents tell it."""
+    return f"{_second(us // 1_000_000)}.{us % 1_000_000:06}+00:00"
+
+
 @lru_cache(1024)
 def _second(seconds: int) -> str:
     """Most that is told in a second is that second, or one that was told before."""

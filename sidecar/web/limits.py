@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from aiohttp import web
 
-from sidecar.base.clock import iso
+from sidecar.base.clock import iso_us
 from sidecar.base.errors import ConfigError
 from sidecar.base.limits import MAX_COST, MAX_LIMIT, UNLIMITED, Ask, Decision
 from sidecar.core.limits import check, headers, retry_after_s
@@ -233,8 +233,7 @@ def _told(limit: Limit, ask: Ask, decision: Decision) -> dict[str, Any]:
         "limit": decision.limit if is_limited else None,
         "remaining": decision.remaining if is_limited else None,
         "wait_seconds": None if is_never else decision.wait_s,
-        # Whoever goes by it is not early.
-        "at": iso(-(-decision.at_us // 1000)) if decision.at_us else None,
+        "at": iso_us(decision.at_us) if decision.at_us else None,
         "reset_seconds": reset_us / 1_000_000 if is_limited else None,
         "expires_in_seconds": settings.lease if holds and decision.permit else None,
     }

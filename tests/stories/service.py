@@ -161,3 +161,8 @@ def tell(document: Mapping[str, Any]) -> None:
 def ms(moment: str) -> int:
     """A moment as documents have it, in ms since 1970."""
     return round(datetime.fromisoformat(moment).timestamp() * 1000)
+
+
+def us(moment: str) -> int:
+    """The same in µs."""
+    return round(datetime.fromisoformat(moment).timestamp() * 1_000_000)

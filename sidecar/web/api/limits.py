@@ -37,7 +37,7 @@ _HEADERS = {
 }
 _SHOWN = {
     "allowed": True, "outcome": "paced", "permit": "1~~7ae318c2934d.2", "key": "refund:wx",
-    "limit": 1, "remaining": 0, "wait_seconds": 2.75, "at": "2026-11-27T18:00:06.000+00:00",
+    "limit": 1, "remaining": 0, "wait_seconds": 2.75, "at": "2026-11-27T18:00:06.000000+00:00",
     "reset_seconds": 3.75, "expires_in_seconds": None,
 }  # fmt: skip
 _REFUSED = {
