@@ -9,9 +9,8 @@ import os
 import secrets
 import signal
 import stat
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import structlog
 from aiohttp import web
@@ -40,6 +39,7 @@ from sidecar.workers.notifier import notify_forever
 from sidecar.workers.recorder import record_forever
 from sidecar.workers.refresher import refresh_forever, refresh_once
 from sidecar.workers.sweeper import sweep_forever, sweep_leases_forever
+from sidecar.workers.tasks import Worker, keep_at_work, stop_worker
 from sidecar.workers.watchdog import watched
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from sidecar.base.limits import LimitSettings
     from sidecar.base.rooms import RoomSettings
     from sidecar.base.settings import Settings
+    from sidecar.jobs_app import Office
     from sidecar.store.history import History
 
 BACKLOG = 4096
@@ -56,11 +57,6 @@ BACKLOG = 4096
 MAX_FIELD = 65_536
 #: What a request that came just before the stop may still take, seconds.
 DRAIN_S = 5.0
-
-#: Before a worker that failed is started again, seconds.
-REST_S = 5.0
-
-Worker: TypeAlias = Callable[[], Awaitable[None]]
 
 log = structlog.get_logger()
 
@@ -78,7 +74,8 @@ async def serve(settings: Settings) -> None:
     async with running(settings, stopping), watched(os.environ) as tell_stopping:
         log.info("serving", edge=settings.edge_listen, ops=settings.ops_listen,
                  rooms=sorted(settings.rooms), leases=sorted(settings.leases),
-                 limits=sorted(settings.limits), store=without_secrets(settings.store))  # fmt: skip
+                 limits=sorted(settings.limits), targets=sorted(settings.targets),
+                 store=without_secrets(settings.store))  # fmt: skip
         # What was imported and wired stays: no collection need look at it again, of which each
         # would keep visitors waiting for some 20 ms.
         gc.collect()
@@ -127,11 +124,17 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
         for name, worker in workers.items():
             task = asyncio.create_task(keep_at_work(name, worker))
             stack.push_async_callback(stop_worker, task)
+        within = await _open_office(settings, redis, metrics, stack)
         static = settings.static_dir or find_static()
         if not (static / "waiting.html").is_file():
             raise ConfigError([f"static_dir: there is no waiting.html in {static}"])
-        edge = edge_app(rooms, metrics, static, event_streams=settings.event_streams, limits=limits)
-        ops = ops_app(settings, rooms, metrics, stopping, history, leases=leases, limits=limits)
+        jobs = within.jobs if within else None
+        edge = edge_app(
+            rooms, metrics, static, event_streams=settings.event_streams, limits=limits, jobs=jobs
+        )
+        ops = ops_app(
+            settings, rooms, metrics, stopping, history, leases=leases, limits=limits, jobs=jobs
+        )
         for app, address in ((ops, settings.ops_listen), (edge, settings.edge_listen)):
             runner = web.AppRunner(
                 app,
@@ -147,15 +150,19 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
         yield rooms
 
 
-async def keep_at_work(name: str, worker: Worker, *, rest_s: float = REST_S) -> None:
-    """Runs a worker, and again a moment after it failed: an error that nobody foresaw must not
-    end it for good, and the visitors' requests do not depend on it."""
-    while True:
-        try:
-            await worker()
-        except Exception:
-            log.exception("worker_failed", worker=name, again_in_seconds=rest_s)
-        await asyncio.sleep(rest_s)
+async def _open_office(
+    settings: Settings, redis: Store, metrics: Metrics, stack: contextlib.AsyncExitStack
+) -> Office | None:
+    """What jobs need, where there are targets."""
+    if not settings.jobs_database:
+        return None
+    from sidecar.jobs_app import office  # noqa: PLC0415 - as with the history
+    from sidecar.web import done_log  # noqa: PLC0415
+
+    within = await stack.enter_async_context(office(settings, redis, metrics))
+    if settings.done_listen:
+        await stack.enter_async_context(done_log.listening(settings.done_listen, within.jobs))
+    return within
 
 
 def _open_history(settings: Settings) -> History:
@@ -263,10 +270,3 @@ def without_secrets(store: str) -> str:
     """The store's address for the log: no user, no password, no option."""
     scheme, _, rest = store.partition("?")[0].partition("://")
     return f"{scheme}://{rest.rpartition('@')[2]}"
-
-
-async def stop_worker(task: asyncio.Task[None], *, again_s: float = 1.0) -> None:
-    """Cancels until it has ended: what a worker waits for may swallow a cancellation."""
-    while not task.done():
-        task.cancel()
-        await asyncio.wait([task], timeout=again_s)

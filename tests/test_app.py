@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from sidecar.app import keep_at_work, stop_worker, without_secrets
+from sidecar.app import without_secrets
+from sidecar.workers.tasks import keep_at_work, stop_worker
 
 
 @pytest.mark.parametrize(

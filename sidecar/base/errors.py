@@ -3,11 +3,14 @@
 WaitroomError
 ├── ConfigError        a setting is wrong; carries every problem found
 ├── UnknownNameError   no room, lease, limit or target of that name is configured
+├── RefusedError       a job is not taken, or what is asked of it cannot be
 ├── StoreError         the store did not answer, or refused
 └── DatabaseError      the SQL database did not, or its tables are of another version
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 
 class WaitroomError(Exception):
@@ -32,6 +35,23 @@ class UnknownNameError(WaitroomError):
         super().__init__(f"no {kind} is named {name[:64]!r}")
         self.kind = kind
         self.name = name
+
+
+class RefusedError(WaitroomError):
+    """What a caller asks of jobs is not done; the text says why. `kind`: forbidden (a class without
+    a grant), full (the line), conflict (the job's state), other (an idempotency key of another
+    job)."""
+
+    def __init__(
+        self,
+        kind: Literal["forbidden", "full", "conflict", "other"],
+        text: str,
+        *,
+        retry_after_s: int | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.retry_after_s = retry_after_s
 
 
 class StoreError(WaitroomError):

@@ -14,6 +14,7 @@ _TOKENS = {"admin_token", "service_token"}
 #: Never repeated in a problem: they are secrets, or may hold a password.
 _HIDDEN = {
     "secret_keys", "grant_keys", "store", "history", "webhooks", "jobs", "tokens", "targets",
+    "headers", "callback_secret",
 } | _TOKENS  # fmt: skip
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\Z")

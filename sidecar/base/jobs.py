@@ -115,3 +115,25 @@ class Ending:
     not_before_ms: int | None = None
     #: Whether the attempt counts against `retries`.
     is_counted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a call went.
+
+    answered: any answer but 429 and 503. busy: 429. failed: no whole answer, or 503; it may be
+    tried again. refused: it must not be made, or its answer is too large; it never is tried again.
+    """
+
+    kind: Literal["answered", "busy", "failed", "refused"]
+    #: For people; it holds no address, and no value of a header.
+    error: str = ""
+    status: int | None = None
+    #: Of the answer: names in lower case; several of a name are joined by commas.
+    headers: dict[str, str] = field(default_factory=dict)
+    #: Where it fits one CHUNK; else the sink has it. And its whole length.
+    body: bytes = b""
+    size: int = 0
+    #: What a Retry-After asks for; None: nothing that can be read.
+    retry_after_s: float | None = None
+    took_us: int = 0

@@ -23,6 +23,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from sidecar import __version__
+from sidecar.base.target_metrics import TargetGauges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -281,11 +282,36 @@ class Metrics:
             registry=self.registry,
         )
 
+        self._make_jobs()
         build = Gauge("waitroom_build_info", "Always 1.", ["version"], registry=self.registry)
         build.labels(__version__).set(1)
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         self._children: dict[tuple[str, str, str], Counter] = {}
+
+    def _make_jobs(self) -> None:
+        self.jobs = self._of_rule(
+            "target",
+            "waitroom_jobs",
+            "Jobs, by what became of them here: submitted, refused, completed, failed, cancelled, "
+            "expired; pending: a call that is tried again.",
+            "state",
+        )
+        self.job_seconds = Histogram(
+            "waitroom_job_seconds",
+            "How long this runner's calls took, by how they went: answered, busy, failed, refused.",
+            ["target", "outcome"],
+            buckets=_PACES_S,
+            registry=self.registry,
+        )
+        self.callbacks = self._of_rule(
+            "target",
+            "waitroom_job_callbacks",
+            "Callbacks of this runner, by what became of them: delivered, failed.",
+            "result",
+        )
+        self.targets = TargetGauges()
+        self.registry.register(self.targets)
 
     def _gauge(self, name: str, text: str) -> Gauge:
         return Gauge(name, text, ["room"], registry=self.registry)

@@ -23,7 +23,16 @@ from pydantic import (
 )
 
 from sidecar.base.errors import ConfigError
-from sidecar.base.fields import Count, Database, Listen, Seconds, Store, listed, problems_in
+from sidecar.base.fields import (
+    Count,
+    Database,
+    Listen,
+    Seconds,
+    Store,
+    listed,
+    problems_in,
+    read_listen,
+)
 from sidecar.base.leases import LeaseSettings  # noqa: TC001 - pydantic reads it
 from sidecar.base.limits import LimitSettings  # noqa: TC001 - pydantic reads it
 from sidecar.base.rooms import RoomSettings  # noqa: TC001 - pydantic reads it
@@ -49,11 +58,20 @@ def _room_name(value: str) -> str:
     return value
 
 
+def is_plain_name(text: str) -> bool:
+    """Whether a target, a limit or a webhook may be called so."""
+    return ROOM_NAME.match(text) is not None
+
+
 def _plain_name(value: str) -> str:
     """It stands in variables, in the log and in the store."""
-    if not ROOM_NAME.match(value):
+    if not is_plain_name(value):
         raise ValueError("a name has lower-case letters, digits, - and _, 48 at most")
     return value
+
+
+def _listen_or_off(value: str) -> str:
+    return read_listen(value) if value else value
 
 
 class Settings(BaseModel):
@@ -77,6 +95,8 @@ class Settings(BaseModel):
     tokens: dict[Annotated[str, AfterValidator(_plain_name)], str] = {}
     edge_listen: Listen = "127.0.0.1:8400"
     ops_listen: Listen = "127.0.0.1:8401"
+    #: Where nginx's log says that calls with a permit are over; empty: nowhere.
+    done_listen: Annotated[str, AfterValidator(_listen_or_off)] = ""
     static_dir: Path | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "console"] = "json"

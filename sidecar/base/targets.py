@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from typing import Annotated, Any, Literal
+from urllib.parse import unquote
 
 from pydantic import (
     AfterValidator,
@@ -17,15 +19,15 @@ from pydantic import (
 )
 from yarl import URL
 
-from sidecar.base.classes import Classes, problems_of_classes
+from sidecar.base.classes import Classes, a_table, problems_of_classes
 from sidecar.base.errors import ConfigError
 from sidecar.base.fields import Count, Seconds, listed, problems_in
 from sidecar.base.limits import MAX_LIMIT
 from sidecar.base.webhooks import MIN_WEBHOOK_SECRET_LENGTH
 
 DEFAULT_DATABASE = "sqlite:///waitroom-jobs.db"
-#: What is secret in a target's settings; it is told as "***".
-SECRET_SETTINGS = ("headers", "callback_secret")
+#: In place of what is secret: the values of headers, and callback_secret.
+HIDDEN = "***"
 #: Requests that carry a body, and those that do not.
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 #: Headers that are the runner's own: how the message is framed, who is asked, and what the job is.
@@ -35,8 +37,16 @@ RESERVED_HEADERS = frozenset({
     "idempotency-key", "accept-encoding",
 })  # fmt: skip
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}\Z")
-#: Visible characters, spaces and tabs within; Latin-1, as HTTP has it.
-_VALUE = re.compile(r"(?:[!-~\x80-\xff](?:[ \t!-~\x80-\xff]{0,8190}[!-~\x80-\xff])?)?\Z")
+#: Visible characters, spaces and tabs within. ASCII: what else there is, some read as Latin-1 and
+#: some as UTF-8.
+_VALUE = re.compile(r"(?:[!-~](?:[ \t!-~]{0,8190}[!-~])?)?\Z")
+#: A host whose last part is a number is an IPv4 address, however it is written.
+_NUMERIC = re.compile(r"(?:.*\.)?(?:\d+|0[xX][0-9a-fA-F]*)\.?\Z")
+
+
+def same_header(name: str) -> str:
+    """A header's name as those compare it that take _ for -, as CGI does."""
+    return name.lower().replace("_", "-")
 
 
 def problems_of_headers(headers: dict[str, str]) -> list[str]:
@@ -46,11 +56,11 @@ def problems_of_headers(headers: dict[str, str]) -> list[str]:
     for name, value in headers.items():
         if not _TOKEN.match(name):
             problems.append(f"headers: {name[:40]!r} is no header's name")
-        elif name.lower() in RESERVED_HEADERS:
+        elif same_header(name) in RESERVED_HEADERS or same_header(name).startswith("x-waitroom-"):
             problems.append(f"headers: {name} is written by the runner")
         elif not _VALUE.match(value):
             problems.append(f"headers: the value of {name} has characters that no header may have")
-    if len({name.lower() for name in headers}) < len(headers):
+    if len({same_header(name) for name in headers}) < len(headers):
         problems.append("headers: a name is there twice")
     return problems
 
@@ -66,9 +76,22 @@ def _address(value: str) -> str:
         raise ValueError("write an address such as https://images.example/v1/")
     if any(not "!" <= c <= "~" or c in "\\?#@" for c in value):
         raise ValueError("write it without a user, a query, a fragment, spaces and \\")
-    if ".." in url.path or "//" in url.path:
-        raise ValueError("its path may not have .. or //")
+    if not _is_plain(url.host, is_bracketed="[" in value):
+        raise ValueError("write its host as a name, as 192.0.2.7 or as [2001:db8::7]")
+    path = "/" + value.partition("://")[2].partition("/")[2]
+    if "//" in path or not {".", ".."}.isdisjoint(unquote(path).split("/")):
+        raise ValueError("its path may not have ., .. or //")
     return value
+
+
+def _is_plain(host: str, *, is_bracketed: bool) -> bool:
+    """Not one that some take for another: 2130706433, 0x7f.1, 127.1., ex%61mple."""
+    if not (is_bracketed or _NUMERIC.match(host)):
+        return "%" not in host
+    try:
+        return "%" not in str(ip_address(host))
+    except ValueError:
+        return False
 
 
 def _methods(value: tuple[str, ...]) -> tuple[str, ...]:
@@ -85,6 +108,13 @@ def _prefixes(value: tuple[str, ...]) -> tuple[str, ...]:
                 "write where callbacks may go with a path: https://shop.example/hooks/"
             )
     return value
+
+
+def _is_below(asked: URL, prefix: URL) -> bool:
+    where = (asked.scheme, asked.raw_host, asked.port)
+    return where == (prefix.scheme, prefix.raw_host, prefix.port) and asked.raw_path.startswith(
+        prefix.raw_path
+    )
 
 
 def _tuple(value: object) -> object:
@@ -108,13 +138,15 @@ class TargetSettings(BaseModel):
     url: Annotated[str, AfterValidator(_address)] | None = None
     #: online: the caller gets a permit and calls by itself; offline: a runner makes the call.
     kinds: Annotated[tuple[Literal["offline", "online"], ...], BeforeValidator(_tuple)] = Field(
-        default=("offline", "online"), min_length=1, validate_default=True
+        default=("offline", "online"), validate_default=True
     )
     methods: Annotated[tuple[str, ...], BeforeValidator(_upper), AfterValidator(_methods)] = (
         "GET", "POST",
     )  # fmt: skip
     #: Added to every call by a runner, over what the job says.
-    headers: dict[str, str] = Field(default={}, repr=False)
+    headers: Annotated[dict[str, str], a_table('{"Authorization": "Bearer ..."}')] = Field(
+        default={}, repr=False
+    )
     #: Whether its addresses may be private ones, of this machine or its network.
     private: bool = False
     #: Nothing is called.
@@ -161,6 +193,8 @@ class TargetSettings(BaseModel):
     @field_validator("kinds")
     @classmethod
     def _can_be_called(cls, kinds: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if not kinds:
+            raise ValueError("write offline, online or both")
         if "offline" in kinds and info.data.get("url", "") is None:
             raise ValueError(
                 'a runner needs the target\'s url; without one, say kinds = ["online"]'
@@ -170,7 +204,13 @@ class TargetSettings(BaseModel):
     @field_validator("headers")
     @classmethod
     def _headers_are_allowed(cls, headers: dict[str, str]) -> dict[str, str]:
-        if problems := problems_of_headers(headers):
+        problems = problems_of_headers(headers)
+        problems += [
+            f"headers: {HIDDEN} stands for a value that is there, and {name} has none"
+            for name, value in headers.items()
+            if value == HIDDEN
+        ]
+        if problems:
             raise ValueError("\n".join(problem.removeprefix("headers: ") for problem in problems))
         return headers
 
@@ -185,7 +225,13 @@ class TargetSettings(BaseModel):
     @field_validator("classes")
     @classmethod
     def _classes_agree(cls, value: Classes) -> Classes:
-        if problems := problems_of_classes(value, ()):
+        problems = problems_of_classes(value, None)
+        problems += [
+            f"{name}.line: a target has one line; leave this out"
+            for name, one in value.items()
+            if one.line is not None
+        ]
+        if problems:
             raise ValueError("\n".join(problems))
         return value
 
@@ -214,21 +260,26 @@ class TargetSettings(BaseModel):
             return False
         if any(not "!" <= c <= "~" or c == "\\" for c in url) or ".." in asked.path:
             return False
-        return any(
-            asked.origin() == URL(prefix).origin()
-            and asked.raw_path.startswith(URL(prefix).raw_path)
-            for prefix in self.callback_urls
-        )
+        return any(_is_below(asked, URL(prefix)) for prefix in self.callback_urls)
 
     def changed(self, overrides: dict[str, Any]) -> TargetSettings:
-        """These settings with some replaced. Raises ConfigError."""
-        return read_target({**self.model_dump(exclude_unset=True), **overrides})
+        """These settings with some replaced; a secret that is given as it is told stays as it
+        was. Raises ConfigError."""
+        given = dict(overrides)
+        if given.get("callback_secret") == HIDDEN:
+            given["callback_secret"] = self.callback_secret
+        if isinstance(headers := given.get("headers"), dict):
+            given["headers"] = {
+                name: self.headers.get(name, value) if value == HIDDEN else value
+                for name, value in headers.items()
+            }
+        return read_target({**self.model_dump(exclude_unset=True), **given})
 
     def told(self) -> dict[str, Any]:
         """As they may be shown."""
         said = self.model_dump(mode="json")
-        said["headers"] = dict.fromkeys(self.headers, "***")
-        said["callback_secret"] = "***" if self.callback_secret else ""
+        said["headers"] = dict.fromkeys(self.headers, HIDDEN)
+        said["callback_secret"] = HIDDEN if self.callback_secret else ""
         return said
 
 

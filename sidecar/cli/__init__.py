@@ -20,9 +20,11 @@ from sidecar.cli.draw import verify_draw
 from sidecar.cli.events import summary
 from sidecar.cli.grants import grant
 from sidecar.cli.history import history, migrate, report
+from sidecar.cli.jobs import jobs
 from sidecar.cli.leases import leases
 from sidecar.cli.limits import limits
 from sidecar.cli.rooms import rooms
+from sidecar.cli.targets import targets
 from sidecar.cli.webhooks import webhooks
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ def main() -> None:
     """A virtual waiting room beside the nginx you already run."""
 
 
-for command in (rooms, leases, limits, migrate, report, history):
+for command in (rooms, leases, limits, jobs, targets, migrate, report, history):
     main.add_command(command)
 main.add_command(webhooks)
 main.add_command(grant)
@@ -60,6 +62,37 @@ def serve(path: str | None) -> None:
         fail(error.problems)
 
 
+@main.command("run-jobs")
+@CONFIG
+@click.option(
+    "--at-a-time",
+    "most",
+    default=100,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    help="Calls under way of one target, at most; what the target bears goes before.",
+)
+@click.option(
+    "--grace",
+    default=30.0,
+    show_default=True,
+    type=click.FloatRange(0, 3600),
+    help="Seconds that calls under way are given when it is told to stop.",
+)
+def run_jobs(path: str | None, most: int, grace: float) -> None:
+    """Run one runner: it makes the calls of jobs. As many as you like, on any machines."""
+    import uvloop  # noqa: PLC0415
+
+    from sidecar.jobs_app import run_jobs as run  # noqa: PLC0415
+
+    settings = load_settings(path)
+    _start_logging(settings)
+    try:
+        uvloop.run(run(settings, most=most, grace_s=grace))
+    except ConfigError as error:
+        fail(error.problems)
+
+
 @main.command("check-config")
 @CONFIG
 def check_config(path: str | None) -> None:
@@ -67,6 +100,7 @@ def check_config(path: str | None) -> None:
     settings = load_settings(path)
     kinds: dict[str, Mapping[str, object]] = {
         "room": settings.rooms, "lease": settings.leases, "limit": settings.limits,
+        "target": settings.targets,
     }  # fmt: skip
     counted = [
         f"{len(named)} {kind}(s), {', '.join(sorted(named))}"

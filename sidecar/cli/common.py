@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import getpass
 import sys
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,10 @@ from sidecar.base.errors import ConfigError
 from sidecar.base.settings import load
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aiohttp import ClientResponse
+
     from sidecar.base.settings import Settings
 
 CONFIG = click.option(
@@ -21,15 +26,36 @@ CONFIG = click.option(
 )  # fmt: skip
 
 
-def call(settings: Settings, method: str, path: str, body: object = None) -> Any:
-    return asyncio.run(ask(settings, method, path, body))
+class RefusedError(click.ClickException):
+    """A replica answered, but not as was wished."""
+
+    def __init__(self, status: int, document: dict[str, Any]) -> None:
+        lines = [document.get("title", ""), document.get("detail", "")]
+        lines += document.get("errors", [])
+        super().__init__("\n".join(line for line in lines if line))
+        self.status = status
+
+
+def call(
+    settings: Settings, method: str, path: str, body: object = None, *, timeout_s: float = 10
+) -> Any:
+    return asyncio.run(ask(settings, method, path, body, timeout_s=timeout_s))
 
 
 async def ask(
     settings: Settings, method: str, path: str, body: object = None, *, timeout_s: float = 10
 ) -> Any:
-    """Asks the ops listener, with the admin token or else the service token. Raises ClickException
-    with what it answered."""
+    """The document that the ops listener answers. Raises ClickException with what it answered."""
+    async with asking(settings, method, path, body, timeout_s=timeout_s) as reply:
+        return await reply.json(content_type=None)
+
+
+@contextlib.asynccontextmanager
+async def asking(
+    settings: Settings, method: str, path: str, body: object = None, *, timeout_s: float = 10
+) -> AsyncIterator[ClientResponse]:
+    """Asks the ops listener, with the admin token or else the service token. Raises RefusedError
+    with what it answered, ClickException when nothing answers."""
     import aiohttp  # noqa: PLC0415 - the other commands start faster without
 
     listen = settings.ops_listen
@@ -49,12 +75,9 @@ async def ask(
             aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
             session.request(method, f"http://{host}{path}", json=body, headers=headers) as reply,
         ):
-            document = await reply.json(content_type=None)
             if reply.status >= 400:
-                lines = [document.get("title", ""), document.get("detail", "")]
-                lines += document.get("errors", [])
-                raise click.ClickException("\n".join(line for line in lines if line))
-            return document
+                raise RefusedError(reply.status, await reply.json(content_type=None))
+            yield reply
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         raise click.ClickException(
             f"no replica answers at {listen}: {error or type(error).__name__}; "

@@ -38,16 +38,50 @@ _FORMAT = click.option(
 @click.command()
 @CONFIG
 def migrate(path: str | None) -> None:
-    """Make the history's tables, or bring them up to date. Doing it twice equals once."""
+    """Make the tables of the history and of jobs, or bring them up to date. Doing it twice equals
+    once."""
     settings = load_settings(path)
-    before, after = _with_history(settings, lambda history: history.migrate(), checked=False)
+    if not settings.history and not settings.jobs_database:
+        example = 'set it, such as history = "sqlite:///history.db"'
+        fail([f"history: names no database; {example} (and there are no targets, for jobs)"])
+    problems = []
+    for setting, whose in (("history", "The history's"), ("jobs", "The jobs'")):
+        try:
+            revisions = asyncio.run(_migrate(settings, setting))
+        except ConfigError as error:
+            problems += error.problems
+        except DatabaseError as error:
+            problems.append(f"{whose.lower()} database: {error}")
+        else:
+            if revisions is not None:
+                click.echo(f"{whose} tables {_done(*revisions)}.")
+    if problems:
+        fail(problems)
+
+
+async def _migrate(settings: Settings, setting: str) -> tuple[str | None, str] | None:
+    """The revisions before and after; None where there is no such database. Raises ConfigError,
+    DatabaseError."""
+    from sidecar.store import sql  # noqa: PLC0415 - the other commands start faster
+
+    url, tables, partitions = settings.history, sql.HISTORY, settings.history_partitions
+    if setting == "jobs":
+        url, tables, partitions = settings.jobs_database, sql.JOBS, 1
+    if not url:
+        return None
+    engine = sql.open_database(url, setting=setting)
+    try:
+        return await sql.migrate(engine, tables, partitions=partitions)
+    finally:
+        await engine.dispose()
+
+
+def _done(before: str | None, after: str) -> str:
     if before is None:
-        said = f"were made (revision {after})"
-    elif before == after:
-        said = f"are up to date (revision {after})"
-    else:
-        said = f"were brought from revision {before} to {after}"
-    click.echo(f"The history's tables {said}.")
+        return f"were made (revision {after})"
+    if before == after:
+        return f"are up to date (revision {after})"
+    return f"were brought from revision {before} to {after}"
 
 
 @click.command()
@@ -147,9 +181,7 @@ def _period(start: str | None, end: str | None) -> Period:
         raise  # never reached
 
 
-def _with_history(
-    settings: Settings, work: Callable[[History], Awaitable[T]], *, checked: bool = True
-) -> T:
+def _with_history(settings: Settings, work: Callable[[History], Awaitable[T]]) -> T:
     from sidecar.store.history import History  # noqa: PLC0415 - the other commands start faster
     from sidecar.store.sql import open_database  # noqa: PLC0415
 
@@ -159,8 +191,7 @@ def _with_history(
     async def run() -> T:
         history = History(open_database(settings.history), partitions=settings.history_partitions)
         try:
-            if checked:
-                await history.check()
+            await history.check()
             return await work(history)
         finally:
             await history.close()

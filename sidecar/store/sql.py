@@ -60,27 +60,30 @@ class UnversionedError(RuntimeError):
     """There are tables with rows, and nothing says of which revision they are."""
 
 
-def open_database(url: str) -> AsyncEngine:
-    """An engine for any address that the setting `history` allows; nothing is sent yet.
+def open_database(url: str, *, setting: str = "history") -> AsyncEngine:
+    """An engine for any address that the `setting` allows; nothing is sent yet.
 
-    Raises ConfigError for an address that cannot be read, and for a driver that is not installed.
+    Raises ConfigError, naming the setting, for an address that cannot be read, and for a driver
+    that is not installed.
     """
     try:
         parsed = make_url(url)
         driver, module, extra = _DRIVERS[parsed.drivername]
-        return _engine(parsed.set(drivername=driver))
+        return _engine(parsed.set(drivername=driver), setting)
     except ModuleNotFoundError:
         how = f'pip install "waitroom[{extra}]"'
-        raise ConfigError([f"history: the driver {module} is missing; install it: {how}"]) from None
+        raise ConfigError(
+            [f"{setting}: the driver {module} is missing; install it: {how}"]
+        ) from None
     except (ArgumentError, KeyError, ValueError) as error:
         why = type(error).__name__
-        raise ConfigError([f"history: the address cannot be read: {why}"]) from None
+        raise ConfigError([f"{setting}: the address cannot be read: {why}"]) from None
 
 
-def _engine(url: URL) -> AsyncEngine:
+def _engine(url: URL, setting: str) -> AsyncEngine:
     kind = url.get_backend_name()
     if kind == "sqlite":
-        _check_file(Path(url.database or ""))
+        _check_file(Path(url.database or ""), setting)
         engine = create_async_engine(url)
         event.listen(engine.sync_engine, "connect", _prepare_sqlite)
         return engine
@@ -93,14 +96,14 @@ def _engine(url: URL) -> AsyncEngine:
     )
 
 
-def _check_file(file: Path) -> None:
+def _check_file(file: Path, setting: str) -> None:
     """Raises ConfigError where SQLite could not make or write it."""
     folder = file.absolute().parent
     if not folder.is_dir():
-        raise ConfigError([f"history: {folder} is no folder; make it first"])
+        raise ConfigError([f"{setting}: {folder} is no folder; make it first"])
     for path in (folder, file):
         if path.exists() and not os.access(path, os.W_OK):
-            raise ConfigError([f"history: {path} cannot be written by this user"])
+            raise ConfigError([f"{setting}: {path} cannot be written by this user"])
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

@@ -22,12 +22,12 @@ from sqlalchemy.dialects import mysql
 metadata = MetaData()
 
 
-def _word(length: int) -> String:
+def word(length: int) -> String:
     binary = mysql.VARCHAR(length, charset="ascii", collation="ascii_bin")
     return String(length).with_variant(binary, "mysql", "mariadb")
 
 
-def _text() -> Text:
+def long_text() -> Text:
     return Text().with_variant(mysql.MEDIUMTEXT(charset="utf8mb4"), "mysql", "mariadb")
 
 
@@ -35,16 +35,16 @@ def _entries(name: str) -> Table:
     return Table(
         name,
         metadata,
-        Column("room", _word(48), nullable=False),
-        Column("visitor", _word(22), nullable=False),
-        Column("class_name", _word(48), nullable=False, server_default=""),
+        Column("room", word(48), nullable=False),
+        Column("visitor", word(22), nullable=False),
+        Column("class_name", word(48), nullable=False, server_default=""),
         Column("queue_order", BigInteger),
         Column("joined_ms", BigInteger),
         Column("queued_ms", BigInteger),
         Column("called_ms", BigInteger),
         Column("admitted_ms", BigInteger),
         Column("ended_ms", BigInteger),
-        Column("end_reason", _word(16)),
+        Column("end_reason", word(16)),
         Column("first_position", BigInteger),
         Column("last_position", BigInteger),
         Column("returns", Integer, nullable=False, server_default="0"),
@@ -60,15 +60,15 @@ def _events(name: str) -> Table:
     return Table(
         name,
         metadata,
-        Column("room", _word(48), nullable=False),
+        Column("room", word(48), nullable=False),
         #: The event's id in the stream.
         Column("ms", BigInteger, nullable=False, autoincrement=False),
         Column("seq", BigInteger, nullable=False, autoincrement=False),
-        Column("kind", _word(16), nullable=False),
-        Column("visitor", _word(22), nullable=False),
-        Column("why", _word(16), nullable=False),
+        Column("kind", word(16), nullable=False),
+        Column("visitor", word(22), nullable=False),
+        Column("why", word(16), nullable=False),
         Column("at_ms", BigInteger, nullable=False),
-        Column("more", _text(), nullable=False),
+        Column("more", long_text(), nullable=False),
         PrimaryKeyConstraint("room", "ms", "seq"),
         Index(f"ix_{name}_visitor", "room", "visitor"),
     )
@@ -87,13 +87,13 @@ events_archive = _events("waitroom_events_archive")
 changes = Table(
     "waitroom_changes",
     metadata,
-    Column("room", _word(48), nullable=False),
+    Column("room", word(48), nullable=False),
     Column("ms", BigInteger, nullable=False, autoincrement=False),
     Column("seq", BigInteger, nullable=False, autoincrement=False),
     Column("at_ms", BigInteger, nullable=False),
-    Column("operator", _text(), nullable=False),
-    Column("action", _word(16), nullable=False),
-    Column("visitor", _word(22), nullable=False),
-    Column("detail", _text(), nullable=False),
+    Column("operator", long_text(), nullable=False),
+    Column("action", word(16), nullable=False),
+    Column("visitor", word(22), nullable=False),
+    Column("detail", long_text(), nullable=False),
     PrimaryKeyConstraint("room", "ms", "seq"),
 )

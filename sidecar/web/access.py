@@ -1,13 +1,15 @@
 """Who may: operators at /admin/, programs at /v1/. By bearer token, or for operators by the
-dashboard's session."""
+dashboard's session. And whose the jobs are that a request submits or asks for."""
 
 from __future__ import annotations
 
 import hmac
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from sidecar.base.settings import OWNERS
 from sidecar.web.keys import LIVE, SETTINGS
 from sidecar.web.login import operator_of, refusal
 from sidecar.web.problems import problem
@@ -15,11 +17,37 @@ from sidecar.web.problems import problem
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
+    from sidecar.base.settings import Settings
+
+#: Doors of /v1/ that the dashboard calls too, by its session.
+_OF_THE_DASHBOARD = ("/v1/jobs", "/v1/targets")
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whoever asks at /v1/: the name of the token, which jobs are kept under."""
+
+    name: str
+    #: Sees everybody's jobs, and may change targets.
+    is_operator: bool = False
+
+
+_SERVICE, _OPERATOR = Owner(OWNERS[0]), Owner(OWNERS[1], is_operator=True)
+
+
+def owner_of(request: web.Request) -> Owner:
+    """Raises HTTPUnauthorized for whoever `authorised` would not have let in."""
+    owner = _owner(request)
+    if owner is None:
+        raise web.HTTPUnauthorized
+    return owner
+
 
 @web.middleware
 async def authorised(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Lets nobody at /admin/ without the admin token, or a session that was begun with it; nobody
-    at /v1/ without the service token or the admin token."""
+    at /v1/ without one of the tokens for programs or the admin token, but at jobs and targets also
+    with that session."""
     if request.path.startswith("/admin/"):
         return await _operator(request, handler)
     if request.path.startswith("/v1/"):
@@ -33,8 +61,10 @@ async def _operator(request: web.Request, handler: Handler) -> web.StreamRespons
         return problem(
             403, "Administration is off", detail="Set admin_token (WAITROOM_ADMIN_TOKEN) first."
         )
-    is_by_token = "Authorization" in request.headers
-    refused = _by_token(request, token) if is_by_token else _by_session(request)
+    if "Authorization" in request.headers:
+        refused = None if _by_token(request, [(token, _OPERATOR)]) else _unknown()
+    else:
+        refused = _by_session(request)
     if refused is not None:
         return refused
     response = await handler(request)
@@ -44,29 +74,53 @@ async def _operator(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 async def _program(request: web.Request, handler: Handler) -> web.StreamResponse:
-    settings = request.app[SETTINGS]
-    tokens = [token for token in (settings.service_token, settings.admin_token) if token]
-    if not tokens:
+    if not _tokens(request.app[SETTINGS]):
         return problem(
             403,
             "The service API is off",
             detail="Set service_token (WAITROOM_SERVICE_TOKEN) first.",
         )
-    refused = _by_token(request, *tokens) if "Authorization" in request.headers else _unknown()
+    if _owner(request) is None:
+        return _unknown()
+    refused = None if "Authorization" in request.headers else _by_session(request)
     return await handler(request) if refused is None else refused
 
 
-def _by_token(request: web.Request, *tokens: str) -> web.Response | None:
+def _owner(request: web.Request) -> Owner | None:
+    """By its token, or by the session where that counts; None: nobody we know."""
+    if "Authorization" in request.headers:
+        return _by_token(request, _tokens(request.app[SETTINGS]))
+    is_known = _is_below(request.path, _OF_THE_DASHBOARD) and operator_of(request) is not None
+    return _OPERATOR if is_known else None
+
+
+def _tokens(settings: Settings) -> list[tuple[str, Owner]]:
+    """Each with whose it is. Where two are the same, the first says who it is."""
+    ours = [(settings.admin_token, _OPERATOR), (settings.service_token, _SERVICE)]
+    named = [(token, Owner(name)) for name, token in settings.tokens.items()]
+    return [(token, owner) for token, owner in ours + named if token]
+
+
+def _by_token(request: web.Request, tokens: list[tuple[str, Owner]]) -> Owner | None:
     scheme, _, given = request.headers["Authorization"].partition(" ")
     said = given.strip().encode(errors="surrogateescape")
     # All are compared, so that the time tells nothing of which was nearly right.
-    are_right = [hmac.compare_digest(said, token.encode()) for token in tokens]
-    return None if scheme.lower() == "bearer" and any(are_right) else _unknown()
+    are_right = [
+        hmac.compare_digest(said, token.encode(errors="surrogateescape"))
+        for token, _owner in tokens
+    ]
+    if scheme.lower() != "bearer" or not any(are_right):
+        return None
+    return tokens[are_right.index(True)][1]
 
 
 def _by_session(request: web.Request) -> web.Response | None:
     who = operator_of(request)
     return _unknown() if who is None else refusal(request, who)
+
+
+def _is_below(path: str, doors: tuple[str, ...]) -> bool:
+    return any(path == door or path.startswith(f"{door}/") for door in doors)
 
 
 def _unknown() -> web.Response:

@@ -16,6 +16,7 @@ from sidecar.web.operators import Operators
 from sidecar.web.page import Page
 
 if TYPE_CHECKING:
+    from sidecar.core.jobs import Jobs
     from sidecar.store.history import History
 
 ROOMS = web.AppKey("rooms", Rooms)
@@ -25,6 +26,8 @@ METRICS = web.AppKey("metrics", Metrics)
 SETTINGS = web.AppKey("settings", Settings)
 #: Missing where no history is kept.
 HISTORY: web.AppKey[History] = web.AppKey("history", object)  # type: ignore[arg-type] # to import it costs a third of the start
+#: Missing where there are no targets.
+JOBS: web.AppKey[Jobs] = web.AppKey("jobs", object)  # type: ignore[arg-type] # as the history
 PAGE = web.AppKey("page", Page)
 OPERATORS = web.AppKey("operators", Operators)
 LIVE = web.AppKey("live", Live)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from sidecar.base.errors import StoreError
-from sidecar.web.keys import LEASES, LIMITS, METRICS, ROOMS, STOPPING
+from sidecar.web.keys import JOBS, LEASES, LIMITS, METRICS, ROOMS, STOPPING
 from sidecar.web.problems import problem
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -27,6 +27,9 @@ async def readyz(request: web.Request) -> web.Response:
             await template.store.count()
         for limit in request.app[LIMITS]:
             await limit.store.values()
+        if JOBS in request.app:
+            for target in request.app[JOBS].targets:
+                await target.store.is_ready()
     except StoreError as error:
         return problem(503, "The store does not answer", detail=str(error), retry_after=5)
     return web.json_response({"status": "ready"})
@@ -34,3 +37,9 @@ async def readyz(request: web.Request) -> web.Response:
 
 async def metrics(request: web.Request) -> web.Response:
     return web.Response(body=request.app[METRICS].text(), headers={"Content-Type": _TEXT})
+
+
+async def no_jobs(_request: web.Request) -> web.Response:
+    return problem(
+        404, "Jobs are off", detail="There are no targets: write [targets.NAME] in the settings."
+    )

@@ -13,12 +13,15 @@ from aiohttp.http_exceptions import HttpProcessingError
 from sidecar.base.errors import (
     ConfigError,
     DatabaseError,
+    RefusedError,
     StoreError,
     UnknownNameError,
 )
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
+
+    from sidecar.base.errors import WaitroomError
 
 #: What a client is told to wait when the store is away.
 STORE_RETRY_S = 5
@@ -57,6 +60,20 @@ def problem(status: int, title: str, **members: Any) -> web.Response:
     )
 
 
+_REFUSED = {
+    "forbidden": (403, "That is not allowed"),
+    "full": (429, "The line is full"),
+    "conflict": (409, "The job's state does not allow it"),
+    "other": (422, "Another job has this idempotency_key"),
+}
+
+
+def _refusal(error: RefusedError) -> web.Response:
+    status, title = _REFUSED[error.kind]
+    more = {} if error.retry_after_s is None else {"retry_after": error.retry_after_s}
+    return problem(status, title, detail=str(error), **more)
+
+
 @web.middleware
 async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turns whatever a handler raises into a problem document."""
@@ -71,28 +88,33 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         return response
     except web.RequestPayloadError:
         return problem(400, "The body cannot be read", detail="It is not of its Content-Encoding.")
-    except UnknownNameError as error:
-        return problem(404, f"Unknown {error.kind}", detail=str(error))
-    except ConfigError as error:
-        return problem(
-            422, "The request is not allowed", detail="Nothing was changed.", errors=error.problems
-        )
-    except DatabaseError as error:
-        log.warning("history_away", path=request.rel_url.raw_path, error=str(error))
-        return problem(
-            503,
-            "The history's database does not answer",
-            detail=f"{error}. What happens meanwhile is recorded when it is back.",
-            retry_after=STORE_RETRY_S,
-        )
-    except StoreError as error:
-        log.warning("store_away", path=request.rel_url.raw_path, error=str(error))
-        return problem(
-            503,
-            "The store does not answer",
-            detail="Places are kept. Try again in a moment.",
-            retry_after=STORE_RETRY_S,
-        )
+    except (UnknownNameError, RefusedError, ConfigError, DatabaseError, StoreError) as error:
+        return _explained(request, error)
     except Exception:
         log.exception("unexpected", path=request.rel_url.raw_path)
         return problem(500, "An error of the waiting room", detail="It was logged.")
+
+
+def _explained(request: web.Request, error: WaitroomError) -> web.Response:
+    path = request.rel_url.raw_path
+    match error:
+        case UnknownNameError():
+            return problem(404, f"Unknown {error.kind}", detail=str(error))
+        case RefusedError():
+            return _refusal(error)
+        case ConfigError():
+            title, detail = "The request is not allowed", "Nothing was changed."
+            return problem(422, title, detail=detail, errors=error.problems)
+        case DatabaseError():
+            log.warning("database_away", path=path, error=str(error))
+            title = "The database does not answer"
+            detail = f"{error}. What happens meanwhile is recorded when it is back."
+            if request.path.startswith("/v1/"):
+                detail = (
+                    "Nothing was changed. Jobs that were taken are kept. Try again in a moment."
+                )
+        case _:
+            log.warning("store_away", path=path, error=str(error))
+            title = "The store does not answer"
+            detail = "Places are kept. Try again in a moment."
+    return problem(503, title, detail=detail, retry_after=STORE_RETRY_S)

@@ -16,6 +16,7 @@ from sidecar.web import (
     admin,
     check,
     check_limit,
+    check_permit,
     claim,
     dashboard,
     draw,
@@ -43,6 +44,7 @@ from sidecar.web.problems import problems
 if TYPE_CHECKING:
     from sidecar.base.metrics import Metrics
     from sidecar.base.settings import Settings
+    from sidecar.core.jobs import Jobs
     from sidecar.core.rooms import Rooms
     from sidecar.store.history import History
 
@@ -52,15 +54,18 @@ MAX_BODY = 65_536
 MAX_OPS_BODY = 262_144
 
 
-def edge_app(
+def edge_app(  # noqa: PLR0913
     rooms: Rooms,
     metrics: Metrics,
     static: Path,
     *,
     event_streams: int = 0,
     limits: Limits | None = None,
+    jobs: Jobs | None = None,
 ) -> web.Application:
     app = web.Application(middlewares=[problems], client_max_size=MAX_BODY)
+    if jobs is not None:
+        app[keys.JOBS] = jobs
     app[keys.ROOMS] = rooms
     app[keys.LIMITS] = limits or Limits()
     app[keys.METRICS] = metrics
@@ -68,12 +73,14 @@ def edge_app(
     app[claim.CLAIM_PAGE] = claim.ClaimPage(static)
     app[events.STREAMS] = events.Streams(event_streams, metrics)
     app[held.HELD] = held.Held()
-    app.on_shutdown.extend([events.close, held.close])
+    app[check_permit.TELLING] = check_permit.Telling()
+    app.on_shutdown.extend([events.close, held.close, check_permit.close])
     app[draw.DRAW_PAGE] = draw.load_page(static)
     app.add_routes(
         [
             web.route("*", "/check", check.check),
             web.get("/check-limit", check_limit.check_limit),
+            web.get("/check-permit", check_permit.check_permit),
             web.route("*", r"/gate/{room}{asked:(?:/.*)?}", gate.gate),
             web.get("/_waitroom/{room}/status", waiting.status),
             web.post("/_waitroom/{room}/join", waiting.join),
@@ -99,6 +106,7 @@ def ops_app(  # noqa: PLR0913 - one for each thing that it serves
     *,
     leases: Leases | None = None,
     limits: Limits | None = None,
+    jobs: Jobs | None = None,
 ) -> web.Application:
     """`past`: the history, where one is kept."""
     app = web.Application(middlewares=[problems, authorised], client_max_size=MAX_OPS_BODY)
@@ -160,4 +168,34 @@ def ops_app(  # noqa: PLR0913 - one for each thing that it serves
             web.delete("/v1/limits/{name}/values/{key:.*}", service_limits.delete_value),
         ]
     )
+    if jobs is None:
+        app.add_routes([web.route("*", r"/v1/{_:(?:jobs|targets)(?:/.*)?}", ops.no_jobs)])
+    else:
+        _add_jobs(app, jobs)
     return app
+
+
+def _add_jobs(app: web.Application, jobs: Jobs) -> None:
+    # Without targets a replica starts sooner.
+    from sidecar.web import jobs as service_jobs  # noqa: PLC0415
+    from sidecar.web import targets as service_targets  # noqa: PLC0415
+
+    app[keys.JOBS] = jobs
+    app[service_jobs.WAITERS] = service_jobs.Waiters()
+    app.on_shutdown.append(service_jobs.close)
+    app.add_routes(
+        [
+            web.post("/v1/jobs", service_jobs.submit),
+            web.get("/v1/jobs", service_jobs.list_jobs),
+            web.get("/v1/jobs/{id}", service_jobs.look),
+            web.get("/v1/jobs/{id}/body", service_jobs.body),
+            web.delete("/v1/jobs/{id}", service_jobs.cancel),
+            web.post("/v1/jobs/{id}/retry", service_jobs.retry),
+            web.post("/v1/jobs/{id}/done", service_jobs.done),
+            web.get("/v1/targets", service_targets.list_targets),
+            web.get("/v1/targets/{name}", service_targets.show_target),
+            web.patch("/v1/targets/{name}", service_targets.change_target),
+            web.delete("/v1/targets/{name}", service_targets.restore_target),
+            web.get("/v1/targets/{name}/history", service_targets.show_history),
+        ]
+    )

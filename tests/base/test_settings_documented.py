@@ -17,6 +17,7 @@ from sidecar.base.leases import LeaseSettings
 from sidecar.base.limits import MAX_LIMIT, UNLIMITED, LimitSettings
 from sidecar.base.rooms import RoomSettings
 from sidecar.base.settings import MIN_ADMIN_TOKEN_LENGTH, MIN_SECRET_LENGTH, Settings, load
+from sidecar.base.targets import METHODS, TargetSettings
 from sidecar.base.webhooks import EVENTS, MIN_WEBHOOK_SECRET_LENGTH, WANTED, Webhook
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "configuration.md").read_text()
@@ -30,7 +31,10 @@ MODELS = {
     "A webhook": Webhook,
     "A lease": LeaseSettings,
     "A limit": LimitSettings,
+    "A target": TargetSettings,
 }
+#: What a list of words may hold.
+WORDS = {"events": WANTED, "methods": METHODS, "kinds": ("offline", "online")}
 
 
 def rows(heading: str) -> dict[str, tuple[str, ...]]:
@@ -62,6 +66,8 @@ def test_the_documented_default_is_the_default(heading, name):
         assert field.default in {"none": [None], "empty": ["", {}, [], ()]}[cell]
     elif cell == "all but `called`":
         assert field.default == [*EVENTS]
+    elif kind == "list of words":
+        assert tuple(re.findall(r"`(\w+)`", cell)) == field.default
     else:
         assert read(kind, cell.strip("`")) == field.default
 
@@ -87,7 +93,7 @@ def test_the_documented_bounds_are_the_bounds(heading, name):
     elif kind == "word" or name == "queueing_status_code":
         assert set(re.findall(r"`(\w+)`", cell)) == words
     elif kind == "list of words":
-        assert re.findall(r"`(\w+)`", cell) == [*WANTED]
+        assert re.findall(r"`(\w+)`", cell) == [*WORDS[name]]
     elif (heading, name) == ("A limit", "limit"):
         assert cell == f"0 to {MAX_LIMIT:,}, or {UNLIMITED}"
     elif kind in ("number", "duration"):
@@ -107,6 +113,7 @@ def test_the_documented_bounds_are_the_bounds(heading, name):
             "classes": MAX_CLASSES,
             "events": MAX_EVENTS,
             "key": bounds.get(annotated_types.MaxLen),
+            "callback_secret": MIN_WEBHOOK_SECRET_LENGTH,
         }
         if name in lengths:
             length = getattr(lengths[name], "max_length", lengths[name])
@@ -126,7 +133,7 @@ def test_the_pages_tables_are_right(tmp_path):
     for text in found:
         file.write_text(text)
         load(str(file), {"WAITROOM_SECRET_KEYS": "s" * 64, **base})
-    assert len(found) == 7
+    assert len(found) == 8
 
 
 def test_the_pages_example_is_right(tmp_path, monkeypatch):

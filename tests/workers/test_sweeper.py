@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from sidecar.app import stop_worker
 from sidecar.base.clock import StoreClock
 from sidecar.base.metrics import Metrics
 from sidecar.base.model import Ticket
@@ -15,6 +14,7 @@ from sidecar.base.tokens import Tokens, new_visitor
 from sidecar.core.rooms import Room, Rooms
 from sidecar.store.rooms import RoomStore
 from sidecar.workers.sweeper import sweep, sweep_forever
+from sidecar.workers.tasks import stop_worker
 from tests.conftest import new_room_name
 
 

@@ -190,7 +190,7 @@ def responses() -> Json:
         ),
         "HistoryAway": _refusal(
             "The history's database or the store does not answer.",
-            {"title": "The history's database does not answer", "status": 503, "retry_after": 5},
+            {"title": "The database does not answer", "status": 503, "retry_after": 5},
             **wait,
         ),
     }  # fmt: skip

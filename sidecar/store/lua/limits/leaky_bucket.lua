@@ -1,9 +1,6 @@
--- Even spacing: the next call goes window / limit after this one, times what this one cost.
+-- Calls of a rule by limits/parts/leaky_bucket.
 -- KEYS, ARGV, RETURNS  limits/parts/batch
--- @include "limits/parts/bucket"
-local function find(cost, limit, base)
-  return fill(cost, limit, base, math.max(1, cost), math.huge)
-end
-
+-- @include "limits/parts/batch"
+-- @include "limits/parts/leaky_bucket"
 -- @include "limits/parts/calls"
 return answers()

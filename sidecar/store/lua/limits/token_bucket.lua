@@ -1,10 +1,6 @@
--- Tokens that come at limit / window, `burst` of them at most; a call takes as many as it costs.
+-- Calls of a rule by limits/parts/token_bucket.
 -- KEYS, ARGV, RETURNS  limits/parts/batch
--- @include "limits/parts/bucket"
-local function find(cost, limit, base)
-  local size = BURST or limit
-  return fill(cost, limit, base, size, size) -- a limit that was lowered: empty, and no less
-end
-
+-- @include "limits/parts/batch"
+-- @include "limits/parts/token_bucket"
 -- @include "limits/parts/calls"
 return answers()

@@ -1,11 +1,7 @@
--- Who is next: one number, computed when a place is taken; smaller is sooner.
---   order = arrival - head start - band * BAND + number of the class
--- arrival: now in µs, later than any before, or in a random room a number drawn below DRAWS.
--- Arrivals are multiples of STEP, so that the class's number (1 to 7) keeps two orders apart.
--- band: the class's priority, or that of its line, the last line's being 0. A pre-queue's places
--- are drawn into the FRONT band. All of it is exact in a double: until 2041, and without lines and
--- events until 2255, when arrivals reach BAND and 2^53.
-local STEP, BAND, DRAWS, FRONT = 8, 2 ^ 51, 2 ^ 50, 4
+-- @include "shared/arrival"
+-- The orders of a room (shared/arrival). band: the class's priority, or that of its line, the last
+-- line's being 0. A pre-queue's places are drawn into the FRONT band.
+local DRAWS, FRONT = 2 ^ 50, 4
 local lines, classes = room.lines or {}, room.classes or {}
 local is_random = room.queueing_method == 'random'
 local is_weighted = #lines > 0 and lines[1].weight ~= nil
@@ -13,7 +9,7 @@ local is_weighted = #lines > 0 and lines[1].weight ~= nil
 local is_by_arrival = next(classes) ~= nil and room.display ~= 'order' and not is_random
 
 local function arrive_now()
-  stats.last_order = math.max(now * 1000, (math.floor((stats.last_order or 0) / STEP) + 1) * STEP)
+  stats.last_order = arrive_after(stats.last_order, now * 1000)
   return stats.last_order
 end
 
@@ -40,7 +36,7 @@ local function order_of(arrival, class)
   local rules = classes[class]
   if not rules then return arrival end
   local head_start = is_random and 0 or whole_ms(rules.head_start or 0) * 1000
-  return arrival - head_start - band_of(class) * BAND + number_of(class)
+  return order_by(arrival, head_start, band_of(class), number_of(class))
 end
 
 -- The lowest order of a band.

@@ -1,13 +1,11 @@
 -- @include "limits/parts/permits"
+-- @include "limits/parts/present"
 -- Every algorithm has, for the key `state`:
 --   load() the last moment that it promised, and whether to a call that was to wait for it
 --   find(cost, limit, base, permit) the first moment >= base at which so much may go, what is in
 --     use then with it, of how much, when all is free again; nil: never. Cost 0: how things stand
 --   take(at, in use, cost, permit) promises what was found; save(ends) writes it
--- A clock that went back by so little is taken to stand still: nothing more is granted by that, and
--- nobody refused for it. (Where the rule paces, or did, the last moment may well be to come.)
-local BACK = 1000000
-local present, base, saved_until
+local saved_until
 
 local function standing(limit)
   if limit == 0 then return 0, now end
@@ -58,11 +56,8 @@ local function answers()
     replies[#replies + 1] = limit
     word = word + 2
     open_permits()
-    local last, is_paced = 0, false
-    if limit >= 0 then last, is_paced = load() end
-    local is_back = last > now and last - now <= BACK and not (free or is_paced)
-    present = is_back and last or now
-    base, saved_until = math.max(present, last), nil
+    if limit >= 0 then begin_after(load()) else begin_after(0) end
+    saved_until = nil
     for _ = 1, calls do
       local at, left, ends = 0, 0, 0
       if limit >= 0 then

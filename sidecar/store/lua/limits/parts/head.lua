@@ -1,4 +1,5 @@
--- What every script of a limit starts with. All times are in µs, but for what PEXPIRE takes.
+-- What every script of limits and of targets starts with. All times are in µs, but for what PEXPIRE
+-- takes.
 -- KEYS  names and types: store/keys.py
 -- ARGV  1 now, or '' for the store's own time (tests override it)
 -- Where the store is full or read-only, the first write of a script fails, and nothing was changed;

@@ -1,4 +1,3 @@
--- @include "limits/parts/batch"
 -- The state of a key as two numbers in a text, which cost less than a hash: the last moment that
 -- was promised, and what was in use then.
 local last, used

@@ -1,0 +1,119 @@
+"""waitroom targets: look at what jobs may call, and change how much of it is called."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import click
+
+from sidecar.cli.common import CONFIG, call, fail, load_settings
+
+if TYPE_CHECKING:
+    from sidecar.base.settings import Settings
+
+
+@click.group()
+@CONFIG
+@click.pass_context
+def targets(context: click.Context, path: str | None) -> None:
+    """Look at targets of jobs and change them, through a replica's ops listener."""
+    context.obj = load_settings(path)
+
+
+@targets.command("list")
+@click.pass_obj
+def list_targets(settings: Settings) -> None:
+    """One line a target."""
+    click.echo(f"{'target':<20} {'waiting':>9} {'running':>15} {'rate':>14} {'a call':>8} "
+               f"{'breaker':<8} settings")  # fmt: skip
+    for target in call(settings, "GET", "/v1/targets")["targets"]:
+        rule = target["settings"]
+        waiting = target["waiting"] + target["later"]
+        running = f"{target['running']} of {rule['concurrency']}"
+        rate = f"{rule['rate']} / {rule['window']:g} s" if rule["rate"] else "none"
+        mean_s = target["mean_seconds"]
+        mean = "" if mean_s is None else f"{mean_s:.3g} s"
+        paused = ", paused" if rule["paused"] else ""
+        click.echo(f"{target['name']:<20} {waiting:>9} {running:>15} {rate:>14} {mean:>8} "
+                   f"{target['breaker']:<8} {target['source']}{paused}")  # fmt: skip
+
+
+@targets.command()
+@click.argument("name")
+@click.pass_obj
+def show(settings: Settings, name: str) -> None:
+    """Everything about one target, as JSON; secrets are ***."""
+    click.echo(json.dumps(call(settings, "GET", _path(name)), indent=2))
+
+
+@targets.command("set")
+@click.argument("name")
+@click.argument("changes", nargs=-1, required=True, metavar="SETTING=VALUE…")
+@click.pass_obj
+def set_(settings: Settings, name: str, changes: tuple[str, ...]) -> None:
+    """Change settings of a target, or make a new one; replicas and runners follow within two
+    seconds.
+
+    A value is JSON or text; @FILE takes it from a file, such as a secret. What was set stays until
+    waitroom targets unset, whatever the file says of this target.
+    """
+    now = call(settings, "PATCH", _path(name), dict(_change(change) for change in changes))
+    for change in changes:
+        setting = change.partition("=")[0]
+        click.echo(f"{setting} = {json.dumps(now['settings'][setting])}")
+
+
+def _change(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        fail([f"{text}: write SETTING=VALUE, such as concurrency=20"])
+    if value.startswith("@"):
+        try:
+            value = Path(value[1:]).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            fail([f"{name}: {value[1:]} cannot be read: {error}"])
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+@targets.command()
+@click.argument("name")
+@click.pass_obj
+def unset(settings: Settings, name: str) -> None:
+    """Go back to what the file says of a target; one that the file has not is gone."""
+    is_there = call(settings, "DELETE", _path(name))["target"] is not None
+    click.echo(f"{name} is as the file has it" if is_there else f"{name} is gone")
+
+
+@targets.command()
+@click.argument("name")
+@click.pass_obj
+def pause(settings: Settings, name: str) -> None:
+    """Call nothing: jobs wait, and more may be submitted. Calls that were begun go on."""
+    _pause(settings, name, is_paused=True)
+
+
+@targets.command()
+@click.argument("name")
+@click.pass_obj
+def resume(settings: Settings, name: str) -> None:
+    """Take back a pause."""
+    _pause(settings, name, is_paused=False)
+
+
+def _pause(settings: Settings, name: str, *, is_paused: bool) -> None:
+    # A pause alone would make a target of a name that was mistyped.
+    call(settings, "GET", _path(name))
+    now = call(settings, "PATCH", _path(name), {"paused": is_paused})
+    word = "paused" if is_paused else "running"
+    waiting = now["waiting"] + now["later"]
+    click.echo(f"{name} is {word}: {waiting} waiting, {now['running']} under way")
+
+
+def _path(name: str) -> str:
+    return f"/v1/targets/{quote(name, safe='')}"

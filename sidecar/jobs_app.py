@@ -1,0 +1,188 @@
+"""The wiring of jobs: what a replica and a runner have of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import aiohttp
+import structlog
+
+from sidecar.base.clock import StoreClock
+from sidecar.base.errors import ConfigError, DatabaseError
+from sidecar.base.grants import Grants
+from sidecar.base.metrics import Metrics
+from sidecar.base.permits import Permits
+from sidecar.core.jobs import Jobs
+from sidecar.core.targets import Target, Targets
+from sidecar.store.connect import close, connect
+from sidecar.store.jobs import JobStore
+from sidecar.store.rooms import Observer
+from sidecar.store.sql import open_database
+from sidecar.store.targets import TargetStore
+from sidecar.workers.callbacks import call_back_forever
+from sidecar.workers.egress import Egress
+from sidecar.workers.keeper import Keeper
+from sidecar.workers.news import News
+from sidecar.workers.runner import Lane
+from sidecar.workers.tasks import keep_at_work, stop_worker
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from sidecar.base.settings import Settings
+    from sidecar.base.targets import TargetSettings
+    from sidecar.store.connect import Store
+
+#: Between two tries to reach the database when it is away at the start, seconds.
+RETRY_S = 1.0
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Office:
+    """What belongs to jobs in one process."""
+
+    jobs: Jobs
+    keeper: Keeper
+    news: News
+    metrics: Metrics
+
+
+@contextlib.asynccontextmanager
+async def office(settings: Settings, redis: Store, metrics: Metrics) -> AsyncIterator[Office]:
+    """Keeps the lines within the block. Raises ConfigError for a database that cannot be opened;
+    one that does not answer is waited for, and until then its callers are told so."""
+    observer = Observer(batch=metrics.observe_batch, error=metrics.count_store_error)
+
+    def make(name: str, target: TargetSettings) -> Target:
+        clock = StoreClock()
+        store = TargetStore(
+            redis, name, clock=clock, observer=observer, timeout_s=settings.store_timeout
+        )
+        return Target(
+            name,
+            target,
+            store,
+            Grants(name, settings.keys_of_grants),
+            Permits(name, settings.secret_keys, clock),
+            clock,
+        )
+
+    database = JobStore(open_database(settings.jobs_database, setting="jobs"))
+    jobs = Jobs(Targets(settings.targets, database, make), database, metrics)
+    news = News(redis)
+    keeper = Keeper(
+        jobs, redis, metrics, news,
+        replica=secrets.token_urlsafe(9), timeout_s=settings.store_timeout,
+    )  # fmt: skip
+
+    async def keep() -> None:
+        await _wait_for(database)
+        await keeper.run()
+
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(database.close)
+        for name, worker in (("job news", news.run), ("keeper of jobs", keep)):
+            task = asyncio.create_task(keep_at_work(name, worker))
+            stack.push_async_callback(stop_worker, task)
+        yield Office(jobs, keeper, news, metrics)
+
+
+async def _wait_for(database: JobStore) -> None:
+    said = ""
+    while True:
+        try:
+            await database.check()
+        except DatabaseError as error:
+            if str(error) != said:
+                said = str(error)
+                log.error("jobs_database_away", error=said, hint="jobs wait until it answers")
+            await asyncio.sleep(RETRY_S)
+        else:
+            return
+
+
+async def run_jobs(settings: Settings, *, most: int, grace_s: float) -> None:
+    """Makes the calls of all targets, `most` at a time of each, until SIGTERM or SIGINT; then
+    begins no more, and gives those under way so many seconds.
+
+    Raises ConfigError.
+    """
+    if not settings.jobs_database:
+        raise ConfigError(["targets: there is none, such as [targets.images] with a url"])
+    if settings.store.startswith("memory://"):
+        raise ConfigError(
+            ["store: a runner and the replicas share a store: set redis:// or another server"]
+        )
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    metrics = Metrics()
+    redis = connect(settings.store, timeout_s=settings.store_timeout)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(close, redis)
+        within = await stack.enter_async_context(office(settings, redis, metrics))
+        egress = Egress()
+        stack.push_async_callback(egress.close)
+        session = await stack.enter_async_context(
+            aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
+        )
+        task = asyncio.create_task(
+            keep_at_work("callbacks", lambda: call_back_forever(within.jobs, session, metrics))
+        )
+        stack.push_async_callback(stop_worker, task)
+        runner = Runner(within, egress, most=most)
+        log.info("running_jobs", targets=sorted(settings.targets), at_a_time=most)
+        await runner.run(stop, grace_s=grace_s)
+
+
+class Runner:
+    """A lane for each target, those that come at run time too."""
+
+    def __init__(self, within: Office, egress: Egress, *, most: int) -> None:
+        self._office = within
+        self._egress = egress
+        self._most = most
+        self._lanes: dict[str, tuple[Lane, asyncio.Task[None]]] = {}
+
+    async def run(self, stop: asyncio.Event, *, grace_s: float = 0.0, look_s: float = 0.5) -> None:
+        """Until `stop`; then until its calls are over, for so many seconds."""
+        try:
+            while not stop.is_set():
+                self._look()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(look_s):
+                        await stop.wait()
+            under_way = sum(len(lane) for lane, _ in self._lanes.values())
+            log.info("stopping", under_way=under_way, grace_seconds=grace_s)
+            for lane, _ in self._lanes.values():
+                lane.stop()
+            if self._lanes:
+                await asyncio.wait([task for _, task in self._lanes.values()], timeout=grace_s)
+        finally:
+            for _, task in self._lanes.values():
+                await stop_worker(task)
+
+    def _look(self) -> None:
+        targets = {target.name: target for target in self._office.jobs.targets}
+        for name, (lane, task) in list(self._lanes.items()):
+            if name not in targets:
+                lane.stop()
+            if task.done():
+                if not task.cancelled() and (error := task.exception()) is not None:
+                    log.error("lane_failed", target=name, exc_info=error)
+                del self._lanes[name]
+        for name, target in targets.items():
+            if name not in self._lanes and "offline" in target.settings.kinds:
+                office_ = self._office
+                lane = Lane(
+                    target, office_.jobs, self._egress, office_.metrics, office_.news,
+                    most=self._most,
+                )  # fmt: skip
+                self._lanes[name] = lane, asyncio.create_task(lane.run())

@@ -1,0 +1,180 @@
+"""The jobs in SQL, for those who run them: begun, used, ended. Of a job that runs, only who has
+its latest `fence` writes.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import BigInteger, and_, bindparam, case, delete, literal, or_, select, update
+
+from sidecar.base.jobs import ENDED, Ending, Job, State
+from sidecar.store.batch import Batcher
+from sidecar.store.job_base import AT_ONCE, RUNS, JobDatabase, apart
+from sidecar.store.job_tables import FIND_WHOLE, chunks, job_of, jobs, laid_over, written_map
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+#: Characters of an error that are kept.
+_ERROR_LENGTH = 1000
+_RUNS = {state.value for state in RUNS}
+#: What is looked at before an ending is written, and what is written.
+_STANDS = [
+    jobs.c[name]
+    for name in ("id", "state", "fence", "attempts", "failures", "expires_ms", "callback_url")
+]
+_WRITTEN = (
+    "state", "expires_ms", "not_before_ms", "ended_ms", "failures", "error", "status",
+    "result_headers", "result_size", "callback_ms",
+)  # fmt: skip
+_WRITE_ENDING = update(jobs).where(jobs.c.id == bindparam("which"))
+_DELETE_STALE = delete(chunks).where(
+    chunks.c.job == bindparam("which"), chunks.c.fence != bindparam("mine")
+)
+
+
+class JobRunning(JobDatabase):
+    def __init__(self, engine: AsyncEngine) -> None:
+        super().__init__(engine)
+        self._put_chunk = laid_over(engine.dialect.name, chunks)
+        self._endings = Batcher(partial(apart, self._finish), limit=AT_ONCE)
+
+    async def start(self, claims: Sequence[tuple[str, int]], *, at_ms: int) -> list[Job]:
+        """Begins jobs that were claimed, each with its fence: those that are pending and not
+        overdue, and those that somebody had before. The jobs that are this claim's now, with their
+        bodies; doing it twice equals once."""
+        fences = dict(claims)
+        if not fences:
+            return []
+
+        async def work(connection: AsyncConnection) -> list[Job]:
+            found = FIND_WHOLE.where(jobs.c.id.in_(list(fences))).order_by(jobs.c.id)
+            rows = await connection.execute(found.with_for_update())
+            told, begun = [], []
+            for job in map(job_of, rows.mappings()):
+                fence = fences[job.id]
+                is_free = job.state is State.PENDING and job.expires_ms > at_ms
+                if is_free or (job.state in RUNS and job.fence < fence):
+                    job.state, job.fence, job.started_ms = State.PROCESSING, fence, at_ms
+                    job.attempts += 1
+                    begun.append(job)
+                if job.state is State.PROCESSING and job.fence == fence:
+                    told.append(job)
+            if begun:
+                ids = {job.id: literal(job.fence, BigInteger) for job in begun}
+                await connection.execute(
+                    update(jobs)
+                    .where(jobs.c.id.in_(list(ids)))
+                    .values(
+                        state=State.PROCESSING.value,
+                        fence=case(ids, value=jobs.c.id),
+                        started_ms=at_ms,
+                        attempts=jobs.c.attempts + 1,
+                        not_before_ms=None,
+                    )
+                )
+            return told
+
+        return await self._write(work)
+
+    async def finish(self, ending: Ending) -> bool:
+        """Writes how an attempt ended, while the job is still its own. Whether it is written; a
+        second time equals once."""
+        return await self._endings.submit(ending)
+
+    async def _finish(self, batch: Sequence[Ending]) -> list[bool]:
+        ids = [ending.id for ending in batch]
+
+        async def work(connection: AsyncConnection) -> list[bool]:
+            found = select(*_STANDS).where(jobs.c.id.in_(ids)).order_by(jobs.c.id)
+            rows = (await connection.execute(found.with_for_update())).mappings()
+            stands = {row["id"]: dict(row) for row in rows}
+            told, written, bodies, stale = [], [], [], []
+            for ending in batch:
+                row = stands.get(ending.id)
+                if row is None or row["fence"] != ending.fence:
+                    told.append(False)
+                    continue
+                told.append(row["state"] in _RUNS or row["state"] == ending.state)
+                if row["state"] not in _RUNS:
+                    continue
+                row |= _ended(ending, row)
+                written.append({"which": ending.id, **{name: row[name] for name in _WRITTEN}})
+                part = {"job": ending.id, "fence": ending.fence, "number": 0, "data": ending.body}
+                if ending.body:
+                    bodies.append(part)
+                if row["attempts"] > 1 and ending.state in ENDED:
+                    stale.append({"which": ending.id, "mine": ending.fence})
+            for statement, many in (
+                (_WRITE_ENDING, written), (self._put_chunk, bodies), (_DELETE_STALE, stale),
+            ):  # fmt: skip
+                if many:
+                    await connection.execute(statement, many)
+            return told
+
+        return await self._write(work)
+
+    async def add_chunk(self, id_: str, fence: int, number: int, data: bytes) -> bool:
+        """A part of the body of an answer, counted from 0. False: the job is somebody else's by
+        now, and nothing was written."""
+        mine = and_(jobs.c.id == id_, jobs.c.fence == fence, jobs.c.state == State.PROCESSING.value)
+        part = {"job": id_, "fence": fence, "number": number, "data": data}
+
+        async def work(connection: AsyncConnection) -> bool:
+            found = await connection.execute(select(jobs.c.id).where(mine).with_for_update())
+            if found.first() is None:
+                return False
+            await connection.execute(self._put_chunk, part)
+            return True
+
+        return await self._write(work)
+
+    # Online -----------------------------------------------------------------------------------
+
+    async def set_called(self, id_: str, fence: int, *, at_ms: int) -> bool:
+        """The job's permit is there. False: it is overdue, or something else by now."""
+        free = and_(jobs.c.state == State.PENDING.value, jobs.c.expires_ms > at_ms)
+        again = and_(jobs.c.state == State.CALLED.value, jobs.c.fence <= fence)
+        called = update(jobs).where(jobs.c.id == id_, or_(free, again))
+        return await self._change(
+            called.values(
+                state=State.CALLED.value, called_ms=at_ms, fence=fence, not_before_ms=None
+            )
+        )
+
+    async def set_used(self, id_: str, fence: int, *, at_ms: int) -> bool:
+        """The permit was used: the call has begun. A second time equals once."""
+        free = jobs.c.state == State.PENDING.value
+        called = and_(jobs.c.state == State.CALLED.value, jobs.c.fence <= fence)
+        used = update(jobs).where(jobs.c.id == id_, or_(free, called))
+        if await self._change(
+            used.values(
+                state=State.PROCESSING.value, started_ms=at_ms, fence=fence,
+                attempts=jobs.c.attempts + 1, not_before_ms=None,
+            )
+        ):  # fmt: skip
+            return True
+        mine = (jobs.c.state == State.PROCESSING.value, jobs.c.fence == fence)
+        return bool(await self._read(select(jobs.c.id).where(jobs.c.id == id_, *mine)))
+
+
+def _ended(ending: Ending, row: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns _WRITTEN of a job that stood so."""
+    is_over = ending.state in ENDED
+    return {
+        "state": ending.state.value,
+        "expires_ms": row["expires_ms"] if ending.expires_ms is None else ending.expires_ms,
+        "not_before_ms": None if is_over else ending.not_before_ms,
+        "ended_ms": ending.at_ms if is_over else None,
+        "failures": row["failures"] + ending.is_counted,
+        # It may say what a target has sent, and no text may have some of that.
+        "error": ending.error[:_ERROR_LENGTH].replace("\0", "").encode(errors="replace").decode(),
+        "status": ending.status if is_over else None,
+        "result_headers": written_map(ending.headers if is_over else {}),
+        "result_size": ending.size if is_over else 0,
+        "callback_ms": ending.at_ms if is_over and row["callback_url"] is not None else None,
+    }

@@ -1,0 +1,34 @@
+-- Any stretch of the window's length has `limit` at most: each unit is listed by its moment, under
+-- a number that grows; where the rule paces, it has another first digit.
+-- @include "limits/parts/units"
+local FIRST = 100000000000000 -- as long as all that follow: equal moments are sorted by their text
+-- Between two looks at what is over: a part of the window, and of what a key stays after it.
+local STEP = math.min(1000000, LENGTH / 4)
+local is_due
+
+local function load()
+  load_top()
+  is_due = false
+  return top_score, top and top >= 2 * FIRST
+end
+
+local function find(cost, limit, base)
+  return find_units(cost, limit, base, LENGTH)
+end
+
+local function take(at, after, cost)
+  is_due = is_due or math.floor(at / STEP) > math.floor(top_score / STEP)
+  local is_behind = top and top >= 2 * FIRST and at == top_score
+  top = (free or is_behind) and 2 * FIRST + (top or 0) % FIRST or FIRST + (top or 0) % FIRST
+  for n = 1, cost do add_unit(int(at), int(top + n)) end
+  top, top_score = top + cost, at
+  taken, taken_from = after, at - LENGTH
+end
+
+local function save(ends)
+  flush()
+  if is_due then
+    redis_call('ZREMRANGEBYSCORE', state, '-inf', int(now - LENGTH))
+    redis_call('PEXPIRE', state, int(life_ms(ends)))
+  end
+end

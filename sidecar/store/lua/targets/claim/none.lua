@@ -1,0 +1,3 @@
+-- See targets/parts/claim. The target has no rate.
+-- @include "targets/parts/no_rate"
+-- @include "targets/parts/claim"

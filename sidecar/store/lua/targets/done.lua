@@ -1,0 +1,25 @@
+-- Calls that online jobs made are over, as their callers say.
+-- KEYS     targets/parts/head
+-- ARGV     from 4 on, for each: job, fence
+-- RETURNS  now; then for each 1, or 0 where there is no such call
+-- @include "targets/parts/breaker"
+local replies, dropped = {now}, {}
+for i = 4, #ARGV, 2 do
+  local job = ARGV[i]
+  local fence, word, began, is_trial = read_fact(redis_call('HGET', FACTS, job))
+  local is_its = fence and fence == tonumber(ARGV[i + 1]) and word ~= 'r' and not dropped[job]
+  if is_its then
+    dropped[job] = true
+    dropped[#dropped + 1] = job
+    count('completed')
+    measure(math.max(0, now - began))
+    -- How calls went that others make is not known; but a trial must end some time.
+    if is_trial and word == 'u' then close_breaker() end
+  end
+  replies[#replies + 1] = is_its and 1 or 0
+end
+drop(dropped)
+forget(dropped)
+finish_state()
+if #dropped > 0 then tell_if_waiting() end
+return replies

@@ -1,0 +1,3 @@
+-- See targets/parts/look. The target has no rate.
+-- @include "targets/parts/no_rate"
+-- @include "targets/parts/look"

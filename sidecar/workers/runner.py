@@ -1,0 +1,264 @@
+"""Makes the calls of offline jobs: takes them from the lines, calls, writes what came of it.
+
+A job is done in four steps, and each may be the last: claimed (the store), begun (the database),
+called, written (the database) and released (the store). Whoever dies between two of them leaves a
+lock that ends, and another runner takes the job up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+
+from sidecar.base.errors import DatabaseError, StoreError
+from sidecar.base.jobs import Outcome
+from sidecar.core.attempts import judge
+from sidecar.store.line import Release
+from sidecar.store.targets import LOCK_S
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sidecar.base.jobs import Ending, Job
+    from sidecar.base.metrics import Metrics
+    from sidecar.core.jobs import Jobs
+    from sidecar.core.targets import Target
+    from sidecar.store.line import Claim
+    from sidecar.workers.egress import Egress
+    from sidecar.workers.news import News
+
+#: Jobs that are claimed at a time, of one target.
+CLAIMS = 50
+#: Between two renewals of the locks, seconds; and how long before its end a lock that could not be
+#: renewed is given up.
+RENEW_S = 2.0
+MARGIN_S = 1.0
+#: Without news it is looked so often, seconds; and after something failed.
+LOOK_S = 5.0
+REST_S = 1.0
+#: Pauses between tries to write a result, seconds: doubled each time.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
+
+log = structlog.get_logger()
+
+
+class Lane:
+    """One target's jobs on this runner, `most` at a time."""
+
+    def __init__(  # noqa: PLR0913
+        self,
+        target: Target,
+        jobs: Jobs,
+        egress: Egress,
+        metrics: Metrics,
+        news: News,
+        *,
+        most: int,
+    ) -> None:
+        self._target = target
+        self._jobs = jobs
+        self._egress = egress
+        self._metrics = metrics
+        self._most = most
+        self._news = news.of(target.name)
+        self._running: dict[str, _Call] = {}
+        self._is_stopping = False
+
+    def __len__(self) -> int:
+        """How many calls are under way."""
+        return len(self._running)
+
+    def stop(self) -> None:
+        """Begins no more calls."""
+        self._is_stopping = True
+        self._news.woken.set()
+
+    async def run(self) -> None:
+        """Until stopped, and then until its calls are over; cancelled, it cuts them off."""
+        renewing = asyncio.create_task(self._renew_forever())
+        try:
+            while not self._is_stopping:
+                self._news.woken.clear()
+                rest_s = await self._turn()
+                if rest_s > 0 and not self._is_stopping:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(rest_s):
+                            await self._news.woken.wait()
+            while self._running:
+                await asyncio.wait([call.task for call in self._running.values()])
+        finally:
+            calls = [call.task for call in self._running.values()]
+            for task in (*calls, renewing):
+                task.cancel()
+            await asyncio.gather(*calls, renewing, return_exceptions=True)
+
+    async def _turn(self) -> float:
+        """Begins what may be begun now. How long to wait for the next look, without news."""
+        settings = self._target.settings
+        free = min(CLAIMS, self._most - len(self._running))
+        if free <= 0:
+            return LOOK_S
+        try:
+            claimed = await self._target.store.claim(free, settings)
+        except StoreError as error:
+            log.warning("claim_failed", target=self._target.name, error=str(error))
+            return REST_S
+        if not claimed.is_ready:
+            return REST_S  # the keeper is at it
+        began = time.monotonic()
+        offline = [claim for claim in claimed.claims if not claim.is_online]
+        online = [claim for claim in claimed.claims if claim.is_online]
+        try:
+            await self._jobs.called(self._target, online)
+            ready = await self._jobs.store.start(
+                [(claim.id, claim.fence) for claim in offline],
+                at_ms=self._target.clock.now_ms(),
+            ) if offline else []  # fmt: skip
+        except DatabaseError as error:
+            log.warning("jobs_database_away", target=self._target.name, error=str(error))
+            await self._put_back(offline)
+            return REST_S
+        self._begin(offline, ready, until=began + LOCK_S - MARGIN_S)
+        if len(offline) == free:
+            return 0.0
+        return LOOK_S if claimed.next_s is None else min(LOOK_S, max(0.001, claimed.next_s))
+
+    def _begin(self, claims: Sequence[Claim], ready: Sequence[Job], *, until: float) -> None:
+        by_id = {job.id: job for job in ready}
+        for claim in claims:
+            job = by_id.get(claim.id)
+            call = _Call(claim, until)
+            work = self._drop(claim) if job is None else self._work(job, call)
+            call.task = asyncio.create_task(work)
+            self._running[claim.id] = call
+            call.task.add_done_callback(partial(self._end, call))
+
+    def _end(self, call: _Call, _: asyncio.Task[None]) -> None:
+        if self._running.get(call.claim.id) is call:
+            del self._running[call.claim.id]
+        self._news.woken.set()
+
+    async def _put_back(self, claims: Sequence[Claim]) -> None:
+        again_ms = self._target.clock.now_ms() + round(REST_S * 1000)
+        await self._release(
+            [Release(claim.id, claim.fence, "gone", again_ms=again_ms) for claim in claims]
+        )
+
+    async def _drop(self, claim: Claim) -> None:
+        """It was cancelled, has expired, or was ended by a runner that could not say so."""
+        await self._release([Release(claim.id, claim.fence, "gone")])
+
+    async def _work(self, job: Job, call: _Call) -> None:
+        target, settings = self._target, self._target.settings
+
+        async def keep(number: int, data: bytes) -> None:
+            await self._jobs.store.add_chunk(job.id, call.claim.fence, number, data)
+
+        try:
+            outcome = await self._egress.call(settings, job, sink=keep)
+        except asyncio.CancelledError:
+            if call.why == "abort":
+                await asyncio.shield(self._aborted(job, call))
+            elif call.why != "lost":
+                await asyncio.shield(self._stopped(job, call))
+            raise
+        except DatabaseError as error:
+            # A large answer could not be kept: it is asked for again.
+            log.warning("result_lost", job=job.id, target=target.name, error=str(error))
+            await self._put_back([call.claim])
+            return
+        except Exception as error:
+            log.exception("attempt_broken", job=job.id, target=target.name)
+            outcome = broken(error)
+        self._metrics.job_seconds.labels(target.name, outcome.kind).observe(
+            outcome.took_us / 1_000_000
+        )
+        verdict = judge(outcome, job, settings, call.claim, now_ms=target.clock.now_ms())
+        # The call is over, whatever comes of it: nobody cuts it off any more.
+        call.is_over = True
+        if await self._write(verdict.ending):
+            self._metrics.jobs.labels(target.name, verdict.ending.state).inc()
+        if verdict.ending.error:
+            log.info("attempt_failed", job=job.id, target=target.name, attempt=job.attempts,
+                     state=verdict.ending.state, error=verdict.ending.error)  # fmt: skip
+        await self._release([verdict.release])
+
+    async def _aborted(self, job: Job, call: _Call) -> None:
+        ending = self._jobs.aborted(self._target, job.id, call.claim.fence)
+        if await self._write(ending):
+            self._metrics.jobs.labels(self._target.name, ending.state).inc()
+        await self._release([Release(job.id, call.claim.fence, "gone")])
+
+    async def _stopped(self, job: Job, call: _Call) -> None:
+        """This runner stops: another one makes the call again."""
+        await self._write(self._jobs.put_back(self._target, job.id, call.claim.fence), tries=1)
+        await self._put_back([call.claim])
+
+    async def _write(self, ending: Ending, *, tries: int | None = None) -> bool:
+        """As often as it takes: what was called must not be called again for want of a database.
+        Meanwhile the lock is renewed."""
+        pause_s, tried = FIRST_PAUSE_S, 0
+        while True:
+            try:
+                return await self._jobs.store.finish(ending)
+            except DatabaseError as error:
+                tried += 1
+                if tried == tries:
+                    return False
+                log.warning("result_waits", job=ending.id, error=str(error), again_in_s=pause_s)
+                await asyncio.sleep(pause_s)
+                pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
+
+    async def _release(self, ends: Sequence[Release]) -> None:
+        """What fails here ends with its lock."""
+        with contextlib.suppress(StoreError):
+            if ends:
+                await self._target.store.release(ends, self._target.settings)
+
+    async def _renew_forever(self) -> None:
+        while True:
+            self._news.urgent.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(RENEW_S):
+                    await self._news.urgent.wait()
+            calls = list(self._running.values())
+            told: Sequence[str]
+            began = time.monotonic()
+            try:
+                told = await self._target.store.renew(
+                    [(call.claim.id, call.claim.fence) for call in calls]
+                ) if calls else []  # fmt: skip
+            except StoreError as error:
+                log.warning("locks_not_renewed", target=self._target.name, error=str(error))
+                told = ["away"] * len(calls)
+            for call, word in zip(calls, told, strict=True):
+                if word == "held":
+                    call.until = began + LOCK_S - MARGIN_S
+                elif call.is_over or call.task.done():
+                    continue
+                elif word in {"abort", "lost"} or began >= call.until:
+                    call.why = "lost" if word == "away" else word
+                    call.task.cancel()
+
+
+class _Call:
+    """A call under way. `until`: when its lock is given up, on the monotonic clock."""
+
+    __slots__ = ("claim", "is_over", "task", "until", "why")
+
+    def __init__(self, claim: Claim, until: float) -> None:
+        self.claim = claim
+        self.until = until
+        self.why = ""
+        self.is_over = False
+        self.task: asyncio.Task[None]
+
+
+def broken(error: Exception) -> Outcome:
+    """An error that nobody foresaw. Its job is not tried again."""
+    return Outcome("refused", error=f"an error of the runner: {type(error).__name__}")

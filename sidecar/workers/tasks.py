@@ -1,0 +1,34 @@
+"""Workers as tasks: kept at work, and stopped for good."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import structlog
+
+#: Before a worker that failed is started again, seconds.
+REST_S = 5.0
+
+Worker: TypeAlias = Callable[[], Awaitable[None]]
+
+log = structlog.get_logger()
+
+
+async def keep_at_work(name: str, worker: Worker, *, rest_s: float = REST_S) -> None:
+    """Runs a worker, and again a moment after it failed: an error that nobody foresaw must not
+    end it for good, and the visitors' requests do not depend on it."""
+    while True:
+        try:
+            await worker()
+        except Exception:
+            log.exception("worker_failed", worker=name, again_in_seconds=rest_s)
+        await asyncio.sleep(rest_s)
+
+
+async def stop_worker(task: asyncio.Task[None], *, again_s: float = 1.0) -> None:
+    """Cancels until it has ended: what a worker waits for may swallow a cancellation."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=again_s)

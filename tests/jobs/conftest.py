@@ -1,0 +1,56 @@
+"""The jobs in each kind of database in turn."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import delete
+
+from sidecar.base.jobs import Job, new_job_id
+from sidecar.store import sql
+from sidecar.store.job_tables import metadata
+from sidecar.store.jobs import JobStore
+from tests.history.conftest import servers  # noqa: F401 - a fixture
+from tests.history.databases import Mariadb, Postgresql, Sqlite
+
+NOW_MS = 1_800_000_000_000
+
+
+@pytest.fixture(params=[Sqlite, Mariadb, Postgresql], ids=lambda kind: kind.kind)
+def database(request, servers):  # noqa: F811
+    return servers(request.param)
+
+
+@pytest.fixture
+async def open_store():
+    """Makes a JobStore on a database: one for each process that the test speaks of."""
+    opened = []
+
+    async def make(url: str) -> JobStore:
+        store = JobStore(sql.open_database(url))
+        opened.append(store)
+        if await sql.revision(store._engine, sql.JOBS) is None:
+            await store.migrate()
+        return store
+
+    yield make
+    for store in opened:
+        await store.close()
+
+
+@pytest.fixture
+async def store(database, open_store):
+    """With empty tables."""
+    made = await open_store(database.url)
+    async with sql.begin(made._engine) as connection:
+        for table in metadata.tables.values():
+            await connection.execute(delete(table))
+    return made
+
+
+def job(**values) -> Job:
+    """Pending, for an hour, of the target `images`."""
+    default = {
+        "id": new_job_id(), "owner": "shop", "target": "images", "kind": "offline",
+        "created_ms": NOW_MS, "expires_ms": NOW_MS + 3_600_000, "queue_order": 1,
+    }  # fmt: skip
+    return Job(**{**default, **values})

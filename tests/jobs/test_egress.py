@@ -1,0 +1,580 @@
+"""One call of a job, to a target that misbehaves, and to places where it must not go."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import socket
+import time
+from email.utils import formatdate
+
+import pytest
+from aiohttp import web
+from aiohttp.abc import AbstractResolver
+from aiohttp.test_utils import TestServer
+
+from sidecar import __version__
+from sidecar.base.errors import DatabaseError
+from sidecar.base.jobs import CHUNK, Job
+from sidecar.base.targets import TargetSettings, read_target
+from sidecar.workers import connections
+from sidecar.workers.egress import Egress, Outcome
+from tests.jobs.target import PART, Target, bad_target
+from tests.processes import free_port
+
+ALL = ["GET", "HEAD", "POST", "PUT", "DELETE"]
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    with bad_target(tmp_path_factory.mktemp("target")) as target:
+        yield target
+
+
+@pytest.fixture
+async def egress():
+    """Names lead to this machine."""
+    egress = Egress(resolver=Names(["127.0.0.1"]))
+    yield egress
+    await egress.close()
+
+
+class Names(AbstractResolver):
+    """Stands for the DNS: the next of the answers, each a list of addresses; the last one stays."""
+
+    def __init__(self, *answers: list[str]) -> None:
+        self._answers = list(answers)
+        self.asked: list[str] = []
+
+    async def resolve(self, host, port=0, family=socket.AF_UNSPEC):
+        self.asked.append(host)
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        return [
+            {"hostname": host, "host": one, "port": port, "family": family, "proto": 0, "flags": 0}
+            for one in answer
+        ]
+
+    async def close(self) -> None:
+        pass
+
+
+class Kept:
+    """What a sink was given."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[int, bytes]] = []
+
+    async def __call__(self, number: int, data: bytes) -> None:
+        self.parts.append((number, data))
+
+
+def job_of(path: str = "ok", **said) -> Job:
+    path, _, query = path.partition("?")
+    given = {
+        "id": f"job-{next(_numbers)}", "owner": "shop", "target": "bad", "kind": "offline",
+        "created_ms": 0, "expires_ms": 0, "queue_order": 0, "attempts": 1,
+        "path": path, "query": query, **said,
+    }  # fmt: skip
+    return Job(**given)
+
+
+def settings_of(url: str, **said) -> TargetSettings:
+    return read_target({"url": url, "methods": ALL, "private": True, "timeout": 20, **said})
+
+
+async def call(egress: Egress, target: Target, job: Job | str = "ok", **said) -> Outcome:
+    job = job_of(job) if isinstance(job, str) else job
+    outcome = await egress.call(settings_of(target.url, **said), job, sink=Kept())
+    # No error holds where the target is.
+    assert "127.0.0.1" not in outcome.error
+    assert str(target.port) not in outcome.error
+    return outcome
+
+
+def notes_of(target: Target, job: Job) -> list[dict]:
+    return [note for note in target.calls() if note["job"] == job.id]
+
+
+async def until(true) -> None:
+    async with asyncio.timeout(15):
+        while not await asyncio.to_thread(true):
+            await asyncio.sleep(0.01)
+
+
+# Where it does not go -----------------------------------------------------------------------------
+
+HERE = ["127.0.0.1", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::", "64:ff9b::7f00:1", "2002:7f00:1::",
+        "169.254.169.254", "10.0.0.1", "100.64.0.1", "fd00::1", "fe80::1%eth0"]  # fmt: skip
+
+
+async def refused(egress: Egress, target: Target, url: str, **said) -> Outcome:
+    job = job_of()
+    settings = settings_of("http://target.example/", private=False, **said)
+    # Not by the settings' own checks, which would have refused some of these.
+    settings = settings.model_copy(update={"url": url})
+    outcome = await egress.call(settings, job, sink=Kept())
+    assert outcome.kind == "refused", outcome
+    assert notes_of(target, job) == []
+    return outcome
+
+
+async def test_names_that_lead_to_private_addresses(target):
+    """Are not called, whatever else they lead to; all addresses of a name are looked at."""
+    for addresses in [[one] for one in HERE] + [HERE]:
+        egress = Egress(resolver=Names(addresses))
+        outcome = await refused(egress, target, f"http://target.example:{target.port}/")
+        assert "private" in outcome.error
+        await egress.close()
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "0.0.0.0", "[::]", "2130706433",
+     "0x7f.1", "0x7f000001", "0177.0.0.1", "127.1", "0", "127.0.0.1.", "127.0.0.01", "[::1%25lo]",
+     "localhost", "LOCALHOST", "localhost.", "127%2e0.0.1", "a@127.0.0.1", "169.254.169.254"],
+)  # fmt: skip
+async def test_private_addresses_however_they_are_written(egress, target, host):
+    """No resolver is asked about those that are no names, and they are refused all the same."""
+    await refused(egress, target, f"http://{host}:{target.port}/")
+
+
+async def test_what_the_resolver_lets_through(egress, target, monkeypatch):
+    """Each socket is looked at once more before it is connected."""
+
+    async def lets_through(self, host, port=0, family=0):
+        return await self._names.resolve(host, port, family)
+
+    monkeypatch.setattr(connections._Resolver, "resolve", lets_through)
+    await refused(egress, target, f"http://target.example:{target.port}/")
+
+
+class Place:
+    """A server on a loopback address of its own, which says where it is."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.came = 0
+        app = web.Application()
+        app.router.add_get("/ok", self._say)
+        self._server = TestServer(app, host=host, port=port)
+        self._host = host
+
+    async def __aenter__(self) -> Place:
+        await self._server.start_server()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._server.close()
+
+    async def _say(self, _request: web.Request) -> web.Response:
+        self.came += 1
+        response = web.Response(text=self._host)
+        response.force_close()
+        return response
+
+
+@pytest.fixture
+async def places(monkeypatch):
+    """A public place and a private one on one port: 127.0.0.2 plays the open internet."""
+    monkeypatch.setattr(connections, "is_public", lambda address: address == "127.0.0.2")
+    # What was looked up is forgotten at once.
+    monkeypatch.setattr(connections, "DNS_S", 0)
+    port = free_port()
+    async with Place("127.0.0.2", port) as public, Place("127.0.0.1", port) as private:
+        yield port, public, private
+
+
+async def test_dns_that_changes(places):
+    """What was looked up and checked is what is connected to, and it is looked up once; when the
+    name leads elsewhere the next time, that is checked again."""
+    port, public, private = places
+    names = Names(["127.0.0.2"], ["127.0.0.1"])
+    egress = Egress(resolver=names)
+    settings = settings_of(f"http://target.example:{port}/", private=False)
+    outcome = await egress.call(settings, job_of(), sink=Kept())
+    assert (outcome.kind, outcome.body, len(names.asked)) == ("answered", b"127.0.0.2", 1)
+    outcome = await egress.call(settings, job_of(), sink=Kept())
+    assert (outcome.kind, len(names.asked)) == ("refused", 2)
+    assert (public.came, private.came) == (1, 0)
+    await egress.close()
+
+
+async def test_names_with_public_and_private_addresses(places):
+    """The public ones are called, and they alone, in whatever order they come."""
+    port, public, private = places
+    settings = settings_of(f"http://target.example:{port}/", private=False)
+    for addresses in (["127.0.0.1", "127.0.0.2"], ["127.0.0.2", "127.0.0.1", "::1"]):
+        egress = Egress(resolver=Names(addresses))
+        outcome = await egress.call(settings, job_of(), sink=Kept())
+        assert (outcome.kind, outcome.body) == ("answered", b"127.0.0.2")
+        await egress.close()
+    assert (public.came, private.came) == (2, 0)
+
+
+async def test_private_targets(egress, target):
+    """Where the settings say so, private addresses are called; when they say so no longer, no
+    connection of before is used."""
+    url = f"http://target.example:{target.port}/"
+    outcome = await egress.call(settings_of(url), job_of(), sink=Kept())
+    assert (outcome.kind, outcome.status) == ("answered", 200)
+    await refused(egress, target, url)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_redirects_are_results(egress, target, status):
+    """Wherever they lead: nobody follows."""
+    to = f"{target.url}ok"
+    job = job_of(f"redirect?to={to}&status={status}")
+    outcome = await call(egress, target, job)
+    assert (outcome.kind, outcome.status, outcome.headers["location"]) == ("answered", status, to)
+    assert len(notes_of(target, job)) == 1
+
+
+async def test_proxies_of_the_machine_are_not_asked(egress, target, monkeypatch):
+    """They would decide where a call goes."""
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
+        monkeypatch.setenv(name.lower(), f"http://127.0.0.1:{free_port()}")
+    assert (await call(egress, target)).kind == "answered"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{"path": "../ok"}, {"path": "%2e%2e/ok"}, {"path": "/ok"}, {"path": "//evil.example/"},
+     {"path": "ok\r\nHost: evil"}, {"query": "a\r\nHost: evil"}, {"query": "a#b"},
+     {"headers": {"A": "b\r\nHost: evil"}}, {"headers": {"A\nB": "c"}}, {"headers": {"Host": "e"}},
+     {"method": "GET / HTTP/1.1\r\nHost: evil\r\n\r\nGET"}, {"method": "PATCH"}, {"body": b"x"}],
+)  # fmt: skip
+async def test_what_was_never_checked_is_checked_now(egress, target, said):
+    """A job that came into the database by another way, or whose target was changed."""
+    job = job_of(**{"path": "ok", **said})
+    outcome = await call(egress, target, job)
+    assert outcome.kind == "refused"
+    assert outcome.error.startswith("the target does not allow this request any more: ")
+    assert notes_of(target, job) == []
+
+
+# What is sent -------------------------------------------------------------------------------------
+
+
+async def test_what_a_target_is_sent(egress, target):
+    """The request as it was submitted, whose it is, and which attempt; nothing in its place, and
+    nothing that the client would add."""
+    job = job_of("ok/a%20b/%C3%A9?x=%2e&y=[1]", method="POST", body="é".encode(), attempts=3)
+    outcome = await call(egress, target, job)
+    said = json.loads(outcome.body)
+    assert (said["method"], said["path"]) == ("POST", "/ok/a%20b/%C3%A9?x=%2e&y=[1]")
+    assert (said["body"], said["size"]) == ("é", 2)
+    assert said["headers"] == {
+        "Host": f"127.0.0.1:{target.port}", "Accept": "*/*", "Accept-Encoding": "identity",
+        "User-Agent": f"waitroom/{__version__}", "Content-Length": "2",
+        "Idempotency-Key": job.id, "X-Waitroom-Attempt": "3",
+    }  # fmt: skip
+    assert outcome.took_us > 0
+
+
+async def test_whose_headers_hold(egress, target):
+    """The target's own, over those that the job says, also by another spelling."""
+    said = {
+        "X-Key": "job's",
+        "x_api_key": "job's",
+        "Authorization": "job's",
+        "Accept": "text/plain",
+    }
+    ours = {"x-key": "target's", "X-Api-Key": "target's", "User-Agent": "shop/1"}
+    outcome = await call(egress, target, job_of(headers=said), headers=ours)
+    sent = json.loads(outcome.body)["headers"]
+    assert {name: text for name, text in sent.items() if text.endswith("'s")} == {
+        "x-key": "target's", "X-Api-Key": "target's", "Authorization": "job's",
+    }  # fmt: skip
+    assert (sent["User-Agent"], sent["Accept"]) == ("shop/1", "text/plain")
+
+
+async def test_cookies_are_not_kept(egress, target):
+    """One caller's are not sent with another's call, nor shown."""
+    for _ in range(2):
+        outcome = await call(egress, target)
+        assert "Cookie" not in json.loads(outcome.body)["headers"]
+        assert "set-cookie" not in outcome.headers
+        assert outcome.headers["x-target"] == "bad"
+
+
+# What comes of it ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [200, 204, 304, 400, 404, 408, 500, 502, 504])
+async def test_answers_are_results(egress, target, status):
+    """All but two say what came of the job, also that it went wrong."""
+    outcome = await call(egress, target, f"status/{status}")
+    assert (outcome.kind, outcome.status, outcome.error) == ("answered", status, "")
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "after_s"),
+    [("status/429", "busy", None), ("status/429?retry_after=7", "busy", 7),
+     ("status/503", "failed", None), ("status/503?retry_after=99999", "failed", 3600),
+     ("status/503?retry_after=0", "failed", None), ("status/429?retry_after=soon", "busy", None),
+     ("status/429?retry_after=-5", "busy", None), ("status/429?retry_after=1e9", "busy", None),
+     ("status/429?retry_after=Tue,%2001%20Jan%202019%2000:00:00%20GMT", "busy", None),
+     ("status/429?retry_after=Fri,%2001%20Jan%202999%2000:00:00%20GMT", "busy", 3600)],
+)  # fmt: skip
+async def test_targets_that_ask_for_time(egress, target, path, kind, after_s):
+    """429 is busy, 503 a failure; when to come back is believed up to an hour."""
+    outcome = await call(egress, target, path)
+    assert (outcome.kind, outcome.retry_after_s) == (kind, after_s)
+    assert str(outcome.status) in outcome.error
+
+
+async def test_a_date_to_come_back_at(egress, target):
+    """Is as good as seconds."""
+    date = formatdate(time.time() + 600, usegmt=True).replace(" ", "%20")
+    outcome = await call(egress, target, f"status/503?retry_after={date}")
+    assert outcome.retry_after_s is not None
+    assert 500 < outcome.retry_after_s <= 600
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [("close", "the connection broke before an answer came"), ("garbage", "no HTTP"),
+     ("half", "the connection broke after 500 bytes of the answer"),
+     ("garbage?where=body", "no HTTP"), ("garbage?where=head", "its head is too large"),
+     ("headers?count=1&size=9000", "its head is too large"),
+     ("headers?count=500&size=1", "its head is too large"), ("status/101", "is no answer")],
+)  # fmt: skip
+async def test_what_is_no_whole_answer(egress, target, path, said):
+    """Is a failure, and told without where the target is."""
+    outcome = await call(egress, target, path)
+    assert outcome.kind == "failed"
+    assert said in outcome.error
+
+
+async def test_a_broken_connection_is_not_tried_again_unasked(egress, target):
+    """Of a target each call counts: what is sent again is decided by who counts."""
+    job = job_of("close")
+    await call(egress, target, job)
+    await until(lambda: notes_of(target, job))
+    await call(egress, target)
+    assert len(notes_of(target, job)) == 1
+
+
+async def test_targets_that_are_not_there(egress, target):
+    """Nobody listens, nobody has the name, nobody answers in time: failures, to be tried again."""
+    away = settings_of(f"http://127.0.0.1:{free_port()}/")
+    outcome = await egress.call(away, job_of(), sink=Kept())
+    assert (outcome.kind, outcome.error) == ("failed", "the target is not reached: "
+                                             f"{os.strerror(111)}")  # fmt: skip
+    outcome = await call(egress, target, "never", timeout=0.2)
+    assert (outcome.kind, outcome.error) == ("failed", "no whole answer within 0.2 s")
+    for private in (True, False):
+        nameless = Egress(resolver=Names([]))
+        settings = settings_of("http://target.example/", private=private)
+        outcome = await nameless.call(settings, job_of(), sink=Kept())
+        assert (outcome.kind, outcome.error) == ("failed", "the target's name leads to no address")
+        await nameless.close()
+
+
+async def test_a_target_without_tls(egress, target):
+    """Is not called without it."""
+    settings = settings_of(f"https://127.0.0.1:{target.port}/")
+    outcome = await egress.call(settings, job_of(), sink=Kept())
+    assert (outcome.kind, outcome.error) == (
+        "failed",
+        "no TLS connection to the target comes about",
+    )
+
+
+async def test_an_answer_nobody_asked_for():
+    """Is not taken for the answer to the next call, which may be somebody else's."""
+    held, heard = asyncio.Event(), asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            what = head.split()[1][1:]
+            if what == b"second":
+                heard.set()
+                await held.wait()
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(what), what))
+            if what == b"first":
+                await heard.wait()
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")
+                held.set()
+
+    async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        settings, egress = settings_of(f"http://127.0.0.1:{port}/"), Egress()
+        first = await egress.call(settings, job_of("first"), sink=Kept())
+        assert first.body == b"first"
+        # It comes while a call on another connection is under way, and before that one's answer.
+        second = await egress.call(settings, job_of("second"), sink=Kept())
+        third = await egress.call(settings, job_of("third"), sink=Kept())
+        assert (second.body, third.body) == (b"second", b"third")
+        await egress.close()
+
+
+# Bodies and headers of answers --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 1, CHUNK - 1, CHUNK])
+async def test_small_answers_come_whole(egress, target, size):
+    """One that fits a chunk is in the outcome, and the sink has no work."""
+    kept = Kept()
+    outcome = await egress.call(settings_of(target.url), job_of(f"huge?bytes={size}"), sink=kept)
+    assert (outcome.kind, outcome.size, kept.parts) == ("answered", size, [])
+    assert outcome.body == (PART * 5)[:size]
+
+
+@pytest.mark.parametrize("how", ["", "&length=1"])
+@pytest.mark.parametrize("size", [CHUNK + 1, 2 * CHUNK, 1_048_576])
+async def test_large_answers_come_in_parts(egress, target, size, how):
+    """Numbered, in order, each as large as a chunk but for the last."""
+    kept, job = Kept(), job_of(f"huge?bytes={size}{how}")
+    outcome = await egress.call(settings_of(target.url), job, sink=kept)
+    assert (outcome.kind, outcome.size, outcome.body) == ("answered", size, b"")
+    assert [number for number, _ in kept.parts] == list(range(len(kept.parts)))
+    assert {len(data) for _, data in kept.parts[:-1]} == {CHUNK}
+    assert 0 < len(kept.parts[-1][1]) <= CHUNK
+    assert b"".join(data for _, data in kept.parts) == (PART * 16)[:size]
+
+
+@pytest.mark.parametrize(
+    ("path", "most"),
+    [("huge?bytes=1001&length=1", 1000), ("huge?bytes=1001", 1000), ("huge?bytes=1", 0),
+     ("endless", 1_048_576)],
+)  # fmt: skip
+async def test_answers_that_are_too_large(egress, target, path, most):
+    """Are refused, and the connection is closed rather than read to its end."""
+    job, kept = job_of(path), Kept()
+    outcome = await egress.call(settings_of(target.url, max_result=most), job, sink=kept)
+    assert (outcome.kind, outcome.status, outcome.body) == ("refused", 200, b"")
+    assert outcome.error == f"the answer is larger than {most:,} bytes (max_result)"
+    assert sum(len(data) for _, data in kept.parts) <= most
+    await until(lambda: notes_of(target, job))
+
+
+async def test_an_answer_as_large_as_it_may_be(egress, target):
+    """Is a result; of a HEAD no body comes, however large it says it would be."""
+    outcome = await call(egress, target, "huge?bytes=1000&length=1", max_result=1000)
+    assert (outcome.kind, outcome.size) == ("answered", 1000)
+    job = job_of("huge?bytes=5000&length=1", method="HEAD")
+    outcome = await call(egress, target, job, max_result=1000)
+    assert (outcome.kind, outcome.size) == ("answered", 0)
+    assert outcome.headers["content-length"] == "5000"
+
+
+async def test_nothing_is_unpacked(egress, target):
+    """A few KB stay a few KB, whatever they would become."""
+    outcome = await call(egress, target, "gzip?bytes=4000000")
+    assert (outcome.kind, outcome.headers["content-encoding"]) == ("answered", "gzip")
+    assert outcome.size == len(outcome.body) < 50_000
+    assert outcome.body.startswith(b"\x1f\x8b")
+
+
+async def test_what_the_sink_raises(egress, target):
+    """Is passed on, is not the target's fault, and ends the connection."""
+
+    async def broken(number: int, data: bytes) -> None:
+        raise DatabaseError("away")
+
+    async def late(number: int, data: bytes) -> None:
+        raise TimeoutError
+
+    for sink, error in ((broken, DatabaseError), (late, TimeoutError)):
+        job = job_of("endless")
+        with pytest.raises(error):
+            await egress.call(settings_of(target.url), job, sink=sink)
+        await until(lambda job=job: notes_of(target, job))
+
+
+async def test_the_sinks_time_is_not_the_targets(egress, target):
+    """A slow database makes no call late."""
+    loop, taken = asyncio.get_running_loop(), []
+
+    async def slow(number: int, data: bytes) -> None:
+        later = loop.create_future()
+        loop.call_later(0.3, later.set_result, None)
+        await later
+        taken.append(number)
+
+    settings = settings_of(target.url, timeout=0.25)
+    outcome = await egress.call(settings, job_of(f"huge?bytes={CHUNK + 1}"), sink=slow)
+    assert (outcome.kind, taken) == ("answered", [0, 1])
+
+
+async def test_headers_that_are_told():
+    """Those of the answer, without those of the connection, as text that breaks no line."""
+    head = [
+        b"Content-Type: text/plain", b"X-One: a", b"x-one: b", b"X-Latin: caf\xe9", b"X-Tab: a\tb",
+        b"X-Odd: a\x85b\x1bc\x7f", b"Connection: keep-alive, X-Hop", b"X-Hop: a", b"Keep-Alive: a",
+        b"Set-Cookie: a=b", b"Set-Cookie2: a=b", b"Upgrade: h2c", b"Proxy-Authenticate: Basic",
+        b"Trailer: X-End", b"Content-Length: 2",
+    ]  # fmt: skip
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n" + b"\r\n".join(head) + b"\r\n\r\nok")
+
+    async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
+        port, egress = server.sockets[0].getsockname()[1], Egress()
+        settings = settings_of(f"http://127.0.0.1:{port}/")
+        outcome = await egress.call(settings, job_of(), sink=Kept())
+        await egress.close()
+    assert (outcome.kind, outcome.error, outcome.body) == ("answered", "", b"ok")
+    assert outcome.headers == {
+        "content-type": "text/plain", "x-one": "a, b", "x-latin": "café", "x-tab": "a\tb",
+        "x-odd": "a b c",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("count", "size"), [(100, 10), (50, 1000)])
+async def test_headers_that_are_told_are_bounded(egress, target, count, size):
+    """64 of them, and 16 KB."""
+    told = (await call(egress, target, f"headers?count={count}&size={size}")).headers
+    assert 10 < len(told) <= 64
+    assert sum(len(name) + len(text) for name, text in told.items()) <= 16_384
+
+
+# Cutting off, and many at once --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["never", "endless"])
+async def test_a_call_that_is_cut_off(egress, target, path):
+    """The target sees the connection end at once; the next call goes well."""
+    job = job_of(path)
+    settings = settings_of(target.url, max_result=100_000_000)
+    task = asyncio.create_task(egress.call(settings, job, sink=Kept()))
+    await until(lambda: target.open() == 1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until(lambda: target.open() == 0)
+    assert [note["status"] for note in notes_of(target, job)] == [None]
+    assert (await call(egress, target)).kind == "answered"
+
+
+async def test_many_at_once(egress, target):
+    """As many as are asked for are under way at a time, and each gets its own answer."""
+    settings = settings_of(target.url)
+    jobs = [job_of("ok?seconds=0.2") for _ in range(150)]
+    outcomes = await asyncio.gather(*(egress.call(settings, job, sink=Kept()) for job in jobs))
+    for job, outcome in zip(jobs, outcomes, strict=True):
+        assert json.loads(outcome.body)["headers"]["Idempotency-Key"] == job.id
+    ids = {job.id for job in jobs}
+    assert max(note["open"] for note in target.calls() if note["job"] in ids) > 100
+
+
+async def test_the_targets_moods(egress, target):
+    """What other tests rely on: it fails when it is told to, and for so many times."""
+    for mode, kind in (
+        ("down", "failed"),
+        ("429", "busy"),
+        ("500", "answered"),
+        ("ok", "answered"),
+    ):
+        await asyncio.to_thread(target.mood, mode, retry_after="1")
+        assert (await call(egress, target)).kind == kind
+    job = job_of("flaky?times=2&how=close")
+    kinds = [(await call(egress, target, job)).kind for _ in range(3)]
+    assert kinds == ["failed", "failed", "answered"]
+    await until(lambda: len(notes_of(target, job)) == 3)
