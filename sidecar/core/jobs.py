@@ -244,6 +244,8 @@ class Jobs:
         """An online call is over. The store first: its slot is free, whatever the database does.
         Whether it was this call's end."""
         is_over = await target.store.done(id_, fence)
+        if is_over:  # who used the permit may not have told the database yet
+            await self.used(target, id_, fence)
         now_ms = target.clock.now_ms()
         expires_ms = now_ms + ms(target.settings.result_ttl)
         ending = Ending(id_, fence, State.COMPLETED, now_ms, expires_ms, error, status)

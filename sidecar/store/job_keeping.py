@@ -16,7 +16,7 @@ from sidecar.store.job_base import RUNS, WAITS, JobDatabase, ended_values, is_an
 from sidecar.store.job_tables import FIND, chunks, job_of, jobs, laid_over, targets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -78,8 +78,9 @@ class JobKeeping(JobDatabase):
     async def last_started_ms(self, target: str) -> int | None:
         """When a call to the target was begun last; None: never, or nothing is known of it."""
         of_target = jobs.c.target == target
-        open_ = is_any(jobs.c.state, set(State) - ENDED)
-        going = select(func.max(jobs.c.started_ms).label("ms")).where(of_target, open_)
+        going = select(func.max(jobs.c.started_ms).label("ms")).where(
+            of_target, jobs.c.ended_ms.is_(None)
+        )
         ended = select(jobs.c.started_ms.label("ms")).where(
             of_target, jobs.c.ended_ms.is_not(None), jobs.c.started_ms.is_not(None)
         )
@@ -123,17 +124,20 @@ class JobKeeping(JobDatabase):
         ids = await self._ids(select(jobs.c.id).where(*overdue).limit(limit))
 
         async def work(connection: AsyncConnection) -> list[tuple[str, str]]:
-            still = select(jobs.c.id, jobs.c.target).where(jobs.c.id.in_(ids), *overdue)
-            found = await connection.execute(still.order_by(jobs.c.id).with_for_update())
-            rows = [(id_, target) for id_, target in found]
-            for target in {target for _, target in rows}:
+            rows = await _lock(connection, ids)
+            ended = [
+                (row["id"], row["target"])
+                for row in rows
+                if row["state"] in WAITS and row["expires_ms"] <= now_ms
+            ]
+            for target in {target for _, target in ended}:
                 gone_ms = now_ms + result_ttl_ms.get(target, default_ms)
-                of_target = jobs.c.id.in_([id_ for id_, other in rows if other == target])
+                of_target = jobs.c.id.in_([id_ for id_, other in ended if other == target])
                 values = ended_values(State.EXPIRED, now_ms)
                 await connection.execute(
                     update(jobs).where(of_target).values(**values, expires_ms=gone_ms)
                 )
-            return rows
+            return ended
 
         return await self._write(work) if ids else []
 
@@ -146,8 +150,13 @@ class JobKeeping(JobDatabase):
         ids = await self._ids(select(jobs.c.id).where(*old).limit(limit))
 
         async def work(connection: AsyncConnection) -> int:
-            still = select(jobs.c.id).where(jobs.c.id.in_(ids), *old).order_by(jobs.c.id)
-            gone = list((await connection.execute(still.with_for_update())).scalars())
+            gone = [
+                row["id"]
+                for row in await _lock(connection, ids)
+                if row["state"] in ENDED
+                and row["expires_ms"] <= now_ms
+                and row["callback_ms"] is None
+            ]
             if gone:
                 await connection.execute(delete(chunks).where(chunks.c.job.in_(gone)))
                 await connection.execute(delete(jobs).where(jobs.c.id.in_(gone)))
@@ -156,8 +165,8 @@ class JobKeeping(JobDatabase):
         return await self._write(work) if ids else 0
 
     async def _ids(self, statement: Any) -> list[str]:
-        """Those that are worth a transaction. It locks them in the order of their ids, as others
-        do, and looks at them again: two that do the same do it once."""
+        """Jobs that are worth a transaction, which locks them and looks at them again: two keepers
+        that find the same do the work once."""
         return [row["id"] for row in await self._read(statement)]
 
     # Callbacks --------------------------------------------------------------------------------
@@ -165,19 +174,17 @@ class JobKeeping(JobDatabase):
     async def due_callbacks(self, now_ms: int, limit: int, *, hold_ms: int) -> list[Job]:
         """Jobs whose callers are to be told now, those who wait longest first. Nobody else gets
         them for `hold_ms`."""
-        due = jobs.c.callback_ms <= now_ms
-        longest = select(jobs.c.id).where(due).order_by(jobs.c.callback_ms).limit(limit)
-        ids = await self._ids(longest)
+        longest = select(jobs.c.id).where(jobs.c.callback_ms <= now_ms)
+        ids = await self._ids(longest.order_by(jobs.c.callback_ms).limit(limit))
 
         async def work(connection: AsyncConnection) -> list[Job]:
-            still = FIND.where(jobs.c.id.in_(ids), due).order_by(jobs.c.id)
-            rows = (await connection.execute(still.with_for_update())).mappings()
-            told = sorted(map(job_of, rows), key=lambda job: job.callback_ms or 0)
-            if told:
-                mine = jobs.c.id.in_([job.id for job in told])
+            rows = await _lock(connection, ids)
+            due = [row for row in rows if row["callback_ms"] and row["callback_ms"] <= now_ms]
+            if due:
+                mine = jobs.c.id.in_([row["id"] for row in due])
                 held_ms = now_ms + hold_ms
                 await connection.execute(update(jobs).where(mine).values(callback_ms=held_ms))
-            return told
+            return [job_of(row) for row in sorted(due, key=lambda row: row["callback_ms"])]
 
         return await self._write(work) if ids else []
 
@@ -245,6 +252,12 @@ class JobKeeping(JobDatabase):
             )
             for r in rows
         ]  # fmt: skip
+
+
+async def _lock(connection: AsyncConnection, ids: list[str]) -> Sequence[Any]:
+    """These jobs without their bodies, in the order in which all who lock several do it."""
+    found = FIND.where(jobs.c.id.in_(ids)).order_by(jobs.c.id).with_for_update()
+    return (await connection.execute(found)).mappings().all()
 
 
 def _mean(total: Any, count: int) -> int | None:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 #: Characters of an error that are kept.
 _ERROR_LENGTH = 1000
-_RUNS = {state.value for state in RUNS}
 #: What is looked at before an ending is written, and what is written.
 _STANDS = [
     jobs.c[name]
@@ -60,7 +59,7 @@ class JobRunning(JobDatabase):
                 is_free = job.state is State.PENDING and job.expires_ms > at_ms
                 if is_free or (job.state in RUNS and job.fence < fence):
                     job.state, job.fence, job.started_ms = State.PROCESSING, fence, at_ms
-                    job.attempts += 1
+                    job.attempts, job.not_before_ms = job.attempts + 1, None
                     begun.append(job)
                 if job.state is State.PROCESSING and job.fence == fence:
                     told.append(job)
@@ -99,8 +98,8 @@ class JobRunning(JobDatabase):
                 if row is None or row["fence"] != ending.fence:
                     told.append(False)
                     continue
-                told.append(row["state"] in _RUNS or row["state"] == ending.state)
-                if row["state"] not in _RUNS:
+                told.append(row["state"] in RUNS or row["state"] == ending.state)
+                if row["state"] not in RUNS:
                     continue
                 row |= _ended(ending, row)
                 written.append({"which": ending.id, **{name: row[name] for name in _WRITTEN}})

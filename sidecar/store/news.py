@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from redis.asyncio import ConnectionPool, Redis
 from redis.exceptions import RedisError
 
 from sidecar.store.keys import JOBS_CHANNEL
-from sidecar.store.topology import Cluster
 from sidecar.store.translated import text
 
 if TYPE_CHECKING:
@@ -66,9 +65,12 @@ async def _subscribed(redis: Store, timeout_s: float) -> AsyncIterator[Any]:
             await channel.subscribe(JOBS_CHANNEL)
         yield channel
     finally:
-        await channel.aclose()
+        # An error here would take the place of a cancellation, and the task went on.
+        with suppress(RedisError, OSError, RuntimeError):
+            await channel.aclose()
         if client is not redis:
-            await client.aclose(close_connection_pool=True)
+            with suppress(RedisError, OSError, RuntimeError):
+                await client.aclose(close_connection_pool=True)
 
 
 async def _one_server(redis: Store) -> Redis:

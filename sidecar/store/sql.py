@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import event, make_url, select, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
@@ -54,6 +55,11 @@ class Tables:
 
 HISTORY = Tables("history", "0001", "waitroom_version")
 JOBS = Tables("jobs", "0001", "waitroom_jobs_version")
+
+
+#: alembic does one thing at a time in a process: another family's tables would be made in this
+#: one's database.
+_migrating: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
 class UnversionedError(RuntimeError):
@@ -182,8 +188,9 @@ async def migrate(
     from alembic.util import CommandError  # noqa: PLC0415 - takes a tenth of a second to import
 
     before = await revision(engine, tables)
+    one_at_a_time = _migrating.setdefault(asyncio.get_running_loop(), asyncio.Lock())
     try:
-        async with engine.begin() as connection:
+        async with one_at_a_time, engine.begin() as connection:
             await connection.run_sync(_upgrade, tables, partitions)
     except CommandError as error:
         raise DatabaseError(

@@ -60,6 +60,8 @@ BATCH_LIMIT = 128
 
 _HELD: tuple[Literal["lost", "held", "abort"], ...] = ("lost", "held", "abort")
 _USED: dict[int, Literal["ok", "used", "gone"]] = {1: "ok", 0: "used", -1: "gone"}
+#: What is asked is not known, because the line was lost.
+_UNKNOWN = -2
 
 Item = TypeVar("Item")
 
@@ -89,7 +91,9 @@ class TargetStore:
         self._timeout_s = timeout_s
         self._breaker = Breaker(timeout_s)
         self._keys = keys.target_keys(name)
-        self._ended_key = keys.target_key(name, "ended")
+        self._state_key, self._reserved_key, self._ended_key = (
+            keys.target_key(name, part) for part in ("state", "reserved", "ended")
+        )
         self._scripts: dict[str, Any] = {}
         self._reserve = Batcher(self._reserve_batch, limit=BATCH_LIMIT)
         self._add = Batcher(self._add_batch, limit=BATCH_LIMIT)
@@ -124,7 +128,7 @@ class TargetStore:
     async def unreserve(self, job: str) -> None:
         """It was not submitted after all."""
         async with self._asking("unreserve"):
-            await self._redis.zrem(self._keys[8], job)
+            await self._redis.zrem(self._reserved_key, job)
 
     async def add(self, jobs: Sequence[Waiting]) -> list[int | None]:
         """The position of each in the line; None: it is not in it. Whoever is in it, waits for a
@@ -179,14 +183,15 @@ class TargetStore:
         return await self._each("release", self._release, items)
 
     async def use(
-        self, job: str, fence: int, settings: TargetSettings
+        self, job: str, fence: int, settings: TargetSettings, request: str = ""
     ) -> Literal["ok", "used", "gone"]:
-        """Whether an online job may call with its permit, which it may once."""
+        """Whether an online job may call with its permit, which it may once; whoever asks again for
+        the same `request`, where an answer was lost, is told the same."""
         self._stop_if_away("use")
-        return await self._use.submit((job, fence, in_us(settings.timeout)))
+        return await self._use.submit((job, fence, in_us(settings.timeout), request))
 
     async def done(self, job: str, fence: int) -> bool:
-        """The call of an online job is over; False: there is no such call."""
+        """The call of an online job is over; False: there is no such call. Raises as `use`."""
         self._stop_if_away("done")
         return await self._done.submit((job, fence))
 
@@ -225,7 +230,7 @@ class TargetStore:
 
     async def is_ready(self) -> bool:
         async with self._asking("is_ready"):
-            return bool(await self._redis.hexists(self._keys[0], "ready"))
+            return bool(await self._redis.hexists(self._state_key, "ready"))
 
     # How -----------------------------------------------------------------------------------------
 
@@ -257,14 +262,14 @@ class TargetStore:
         return [reply == 1 for reply in replies]
 
     async def _use_batch(
-        self, items: Sequence[tuple[str, int, int]]
-    ) -> list[Literal["ok", "used", "gone"]]:
+        self, items: Sequence[tuple[str, int, int, str]]
+    ) -> list[Literal["ok", "used", "gone"] | StoreError]:
         _, *replies = await self._run("use", [w for item in items for w in item], len(items))
-        return [_USED[reply] for reply in replies]
+        return [_lost("use") if reply == _UNKNOWN else _USED[reply] for reply in replies]
 
-    async def _done_batch(self, items: Sequence[tuple[str, int]]) -> list[bool]:
+    async def _done_batch(self, items: Sequence[tuple[str, int]]) -> list[bool | StoreError]:
         _, *replies = await self._run("done", [w for item in items for w in item], len(items))
-        return [reply == 1 for reply in replies]
+        return [_lost("done") if reply == _UNKNOWN else reply == 1 for reply in replies]
 
     async def _look_batch(
         self, items: Sequence[tuple[Sequence[str], TargetSettings | None]]
@@ -329,6 +334,10 @@ class TargetStore:
             self._breaker.failed()
             raise
         self._breaker.succeeded()
+
+
+def _lost(verb: str) -> StoreError:
+    return StoreError(f"{verb}: the line was lost, and is being built again")
 
 
 def _parts(items: Sequence[Item]) -> Iterator[Sequence[Item]]:

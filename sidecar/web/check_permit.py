@@ -83,7 +83,9 @@ async def check_permit(request: web.Request) -> web.Response:
     except PermitError as error:
         return _refused(request, "expired" if error.word == "expired" else "forged")
     try:
-        use = await target.store.use(permit.job, permit.fence, target.settings)
+        # nginx asks another replica where one did not answer in time.
+        asked = headers.get("X-Waitroom-Request", "")[:64]
+        use = await target.store.use(permit.job, permit.fence, target.settings, asked)
     except StoreError as error:
         log.debug("store_away", target=name, error=str(error))
         return _answer(request, 403, "permit-away", {"Retry-After": str(STORE_RETRY_S)})

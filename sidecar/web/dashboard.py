@@ -7,7 +7,7 @@ import contextlib
 from aiohttp import web
 
 from sidecar.web import desk
-from sidecar.web.keys import HISTORY, LIVE, OPERATORS, STOPPING
+from sidecar.web.keys import HISTORY, JOBS, LIVE, OPERATORS, STOPPING
 from sidecar.web.login import is_same_origin, operator_of
 from sidecar.web.problems import problem
 
@@ -34,8 +34,8 @@ async def asset(request: web.Request) -> web.Response:
 
 
 async def session(request: web.Request) -> web.Response:
-    """Who is logged in, what the page sends along with every change, and whether a history is
-    kept."""
+    """Who is logged in, what the page sends along with every change, and whether a history is kept
+    and there are jobs."""
     operator = operator_of(request)
     if operator is None:
         return problem(401, "Nobody is logged in")
@@ -43,6 +43,7 @@ async def session(request: web.Request) -> web.Response:
         "operator": operator.name,
         "csrf": request.app[OPERATORS].csrf(operator),
         "history": HISTORY in request.app,
+        "jobs": JOBS in request.app,
     }
     return web.json_response(told, headers=desk.HEADERS)
 

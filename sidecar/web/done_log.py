@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 #: Ends that wait to be written; beyond it they are lost.
 MOST = 10_000
-#: Of those, how many are written at a time.
-AT_ONCE = 16
+#: Of those, how many are written at a time: many, for the database takes them together.
+AT_ONCE = 128
 #: For how long an end is tried while the store or the database is away, and how often, seconds.
 TRIED_S = 60.0
 AGAIN_S = 1.0

@@ -60,7 +60,7 @@ async def look(request: web.Request) -> web.StreamResponse:
         seen = await request.app[WAITERS].wait(request, jobs, seen, wait_s)
     body = await _inline(jobs, seen.job)
     response = _json(told(seen, body))
-    if seen.job.is_ended and not is_gone(request):
+    if body is not None and not is_gone(request):
         await jobs.was_read(seen.job)
     return response
 
@@ -185,7 +185,7 @@ def _owner(request: web.Request) -> str | None:
 
 def _order(request: web.Request, body: dict[str, Any], jobs: Jobs) -> Order:
     """Raises ConfigError naming all that is wrong with it, UnknownNameError."""
-    problems = [f"{name[:40]}: there is no such member" for name in sorted(body.keys() - _MEMBERS)]
+    problems = [f"{name[:40]}: {_unknown(name)}" for name in sorted(body.keys() - _MEMBERS)]
     given = {name: value for name, value in body.items() if value is not None}
     given.setdefault("idempotency_key", request.headers.get("Idempotency-Key"))
     texts = {name: given[name] for name in _TEXTS if given.get(name) is not None}
@@ -234,6 +234,12 @@ def _order(request: web.Request, body: dict[str, Any], jobs: Jobs) -> Order:
         callback_url=texts.get("callback_url"),
         **asked,
     )
+
+
+def _unknown(name: str) -> str:
+    if name == "priority":
+        return "is what a class has; send a signed grant, which gives a class"
+    return "there is no such member"
 
 
 def _names(texts: dict[str, str], target: Target) -> list[str]:

@@ -13,11 +13,13 @@ from sidecar.web.api import (
     administration,
     common,
     history,
+    jobs,
     leases,
     limits,
     operations,
     proxy,
     shapes,
+    targets,
     visitor,
 )
 
@@ -41,6 +43,9 @@ _TAGS = {
     "administration": "Rooms and visitors, for operators.",
     "leases": "Resources that few may hold at a time, for programs.",
     "limits": "How often something may be called, for programs.",
+    "jobs": "Calls that wait their turn, for programs.",
+    "targets": "What jobs may call, and how much of it: for programs to see, for operators to "
+    "change.",
     "history": "Who queued when, where a history is kept.",
 }
 #: A new version may bring another document; until then it is the same.
@@ -61,9 +66,17 @@ def document() -> dict[str, Any]:
             **history.paths(),
             **leases.paths(),
             **limits.paths(),
+            **jobs.paths(),
+            **targets.paths(),
         },
         "components": {
-            "schemas": {**shapes.schemas(), **leases.schemas(), **limits.schemas()},
+            "schemas": {
+                **shapes.schemas(),
+                **leases.schemas(),
+                **limits.schemas(),
+                **jobs.schemas(),
+                **targets.schemas(),
+            },
             "parameters": common.parameters(),
             "headers": common.headers(),
             "responses": common.responses(),

@@ -20,6 +20,8 @@ from sidecar.store.targets import LOCK_S
 from sidecar.store.turn import Turn
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sidecar.base.jobs import Job
     from sidecar.base.metrics import Metrics
     from sidecar.base.targets import TargetSettings
@@ -35,6 +37,9 @@ CLEAN_S = 5.0
 #: A job that the database has and the line has not is put there after so long: who submitted it
 #: has died, or the store was away.
 RECONCILE_S = 20.0
+#: A line that was lost is built again after so long, where jobs were called just before: a runner
+#: that was given some tells the database so first.
+SETTLE_S = 0.5
 #: Rows at a time.
 PAGE = 1000
 BATCH = 500
@@ -139,31 +144,48 @@ class Keeper:
         in their order; those that are being called, whose runners may live. Until that is done
         nothing is called, and then nothing for as long as the rate may be used up."""
         began = time.monotonic()
-        store = target.store
-        running = await self._jobs.store.running(target.name)
-        now_ms = target.clock.now_ms()
-        held = [_held(job, target.settings, now_ms) for job in running]
-        for start in range(0, len(held), PAGE):
-            await store.hold(held[start : start + PAGE])
+        store = self._jobs.store
+        last_ms = await store.last_started_ms(target.name)
+        if last_ms is not None and target.clock.now_ms() - last_ms < ms(LOCK_S):
+            await asyncio.sleep(SETTLE_S)
+        held = await self._hold(target, await store.running(target.name))
         count = await self._line_up(target)
-        last_ms = await self._jobs.store.last_started_ms(target.name)
+        held |= await self._hold(target, await store.running(target.name))  # begun meanwhile
+        last_ms = await store.last_started_ms(target.name)
         wait_ms = 0
         if last_ms is not None and target.settings.rate is not None:
             wait_ms = max(0, last_ms + ms(target.settings.window) - target.clock.now_ms())
-        is_ready = await store.ready(min(wait_ms, ms(target.settings.window)) * 1000, born_us)
+        is_ready = await target.store.ready(
+            min(wait_ms, ms(target.settings.window)) * 1000, born_us
+        )
         if is_ready and (count or held):
             log.info("line_rebuilt", target=target.name, waiting=count, running=len(held),
                      seconds=round(time.monotonic() - began, 3))  # fmt: skip
+
+    async def _hold(self, target: Target, jobs: Sequence[Job]) -> set[str]:
+        """They are being called, for all that the store knows from now on. Their ids."""
+        now_ms = target.clock.now_ms()
+        held = [_held(job, target.settings, now_ms) for job in jobs]
+        for start in range(0, len(held), PAGE):
+            await target.store.hold(held[start : start + PAGE])
+        return {job.id for job in jobs}
 
     async def _reconcile(self, target: Target) -> None:
         """Puts into the line what the database has and the line has not."""
         if not await self._turn(target, "reconciling").hold(milliseconds=TURN_MS):
             return
+        before_ms = target.clock.now_ms() - ms(RECONCILE_S)
+        running = await self._jobs.store.running(target.name)
+        late = [job for job in running if (job.started_ms or job.called_ms or 0) < before_ms]
+        line, places = await target.store.look([job.id for job in late], target.settings)
+        if not line.is_ready:
+            return
+        lost = [job for job, place in zip(late, places, strict=True) if place.where == "gone"]
+        await self._hold(target, lost)
         counts = await self._jobs.store.counts()
         waiting = sum(counts.get((target.name, state), 0) for state in ("pending", "called"))
-        line, _ = await target.store.look([], target.settings)
-        if waiting > line.waiting + line.later and line.is_ready:
-            await self._line_up(target, before_ms=target.clock.now_ms() - ms(RECONCILE_S))
+        if waiting > line.waiting + line.later:
+            await self._line_up(target, before_ms=before_ms)
 
     async def _line_up(self, target: Target, *, before_ms: int | None = None) -> int:
         """Those that wait, in their order; whoever is in the line stays. How many there are."""

@@ -103,6 +103,7 @@ class Lane:
         free = min(CLAIMS, self._most - len(self._running))
         if free <= 0:
             return LOOK_S
+        until = time.monotonic() + LOCK_S - MARGIN_S
         try:
             claimed = await self._target.store.claim(free, settings)
         except StoreError as error:
@@ -110,7 +111,6 @@ class Lane:
             return REST_S
         if not claimed.is_ready:
             return REST_S  # the keeper is at it
-        began = time.monotonic()
         offline = [claim for claim in claimed.claims if not claim.is_online]
         online = [claim for claim in claimed.claims if claim.is_online]
         try:
@@ -123,7 +123,11 @@ class Lane:
             log.warning("jobs_database_away", target=self._target.name, error=str(error))
             await self._put_back(offline)
             return REST_S
-        self._begin(offline, ready, until=began + LOCK_S - MARGIN_S)
+        if time.monotonic() >= until:  # others may have them by now
+            log.warning("jobs_database_slow", target=self._target.name)
+            await self._put_back(offline)
+            return REST_S
+        self._begin(offline, ready, until=until)
         if len(offline) == free:
             return 0.0
         return LOOK_S if claimed.next_s is None else min(LOOK_S, max(0.001, claimed.next_s))

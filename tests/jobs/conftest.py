@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import delete
+from sqlalchemy import delete, event, func, select
 
 from sidecar.base.jobs import Job, new_job_id
 from sidecar.store import sql
-from sidecar.store.job_tables import metadata
+from sidecar.store.job_tables import chunks, metadata
 from sidecar.store.jobs import JobStore
 from tests.history.conftest import servers  # noqa: F401 - a fixture
 from tests.history.databases import Mariadb, Postgresql, Sqlite
@@ -54,3 +54,20 @@ def job(**values) -> Job:
         "created_ms": NOW_MS, "expires_ms": NOW_MS + 3_600_000, "queue_order": 1,
     }  # fmt: skip
     return Job(**{**default, **values})
+
+
+def statements_of(store) -> list[str]:
+    """What the store sends to its database from now on, but for what begins a transaction."""
+    seen: list[str] = []
+
+    def note(connection, cursor, statement, *_) -> None:
+        if not statement.startswith("BEGIN"):
+            seen.append(statement)
+
+    event.listen(store._engine.sync_engine, "before_cursor_execute", note)
+    return seen
+
+
+async def chunk_count(store) -> int:
+    async with sql.begin(store._engine) as connection:
+        return (await connection.execute(select(func.count()).select_from(chunks))).scalar()

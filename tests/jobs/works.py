@@ -119,13 +119,13 @@ class Works(AbstractContextManager["Works"]):
     # The store --------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def watched(self, target: str) -> Iterator[Callable[[], list[Claim]]]:
-        """The claims of a target from now on, as the store itself did them."""
-        log = self.folder / f"monitor-{target}.log"
+    def monitored(self) -> Iterator[Path]:
+        """A file with all that the store does from now on."""
+        log = self.folder / "monitor.log"
         command = ["redis-cli", "-s", str(self.socket), "monitor"]
-        with Process(command, log=log) as process:
-            wait_until(lambda: "OK" in process.output, "redis-cli")
-            yield lambda: claims_in(log, target)
+        with Process(command, log=log):
+            wait_until(lambda: log.exists() and log.stat().st_size > 0, "redis-cli")
+            yield log
 
     def redis_cli(self, *words: str) -> str:
         return _says(["redis-cli", "-s", str(self.socket), *words])
@@ -284,6 +284,23 @@ def claims_in(monitor: Path, target: str) -> list[Claim]:
             if match and int(match[1]) >= int(match[2]):
                 found.append(Claim(job, int(match[1]), int(match[2]), match[3] == "1"))
     return sorted(found, key=lambda claim: claim.fence)
+
+
+class Held(NamedTuple):
+    """The whole target was left alone, as it had asked."""
+
+    from_us: int
+    until_us: int
+
+
+def holds_in(monitor: Path, target: str) -> list[Held]:
+    key, found = f'"waitroom:{{target:{target}}}:state"', []
+    for line in monitor.read_text(errors="replace").splitlines():
+        words = _WORDS.findall(line) if key in line else []
+        if "held_until" in words and words[0] == "HSET":
+            until_us = round(float(words[words.index("held_until") + 1]))
+            found.append(Held(round(float(line.split()[0]) * 1e6), until_us))
+    return found
 
 
 def arrivals(target: Target) -> dict[tuple[str, int], int]:

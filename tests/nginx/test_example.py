@@ -29,6 +29,9 @@ ALONE = {
     "limit.conf": SERVER.format(
         "location / { set $waitroom_limit api; include waitroom/limit.conf; return 204; }"
     ),
+    "permit.conf": SERVER.format(
+        "location / { set $waitroom_target images; include waitroom/permit.conf; return 204; }"
+    ),
     "page.conf": SERVER.format("location / { include waitroom/page.conf; }"),
     **{name: SERVER.format(LOCATION % f"include waitroom/{name};") for name in IN_LOCATION},
 }
@@ -121,7 +124,7 @@ def test_the_page_needs_no_other_file(check):
 @pytest.mark.parametrize(
     "switch",
     ["room", "mode", "on_failure", "site_cookie", "static", "scheme",
-     "limit", "limit_key", "limit_on_failure", "fence"],
+     "limit", "limit_key", "limit_on_failure", "fence", "target", "job"],
 )  # fmt: skip
 def test_every_switch_is_documented(switch):
     """What a reader may set or use stands in docs/nginx.md."""

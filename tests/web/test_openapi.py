@@ -9,22 +9,29 @@ import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from aiohttp import web
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
+from sidecar.base.jobs import State, new_job_id
 from sidecar.base.metrics import Metrics
 from sidecar.base.rooms import RoomSettings
 from sidecar.base.settings import Settings
+from sidecar.base.targets import TargetSettings
 from sidecar.core.rooms import Rooms
+from sidecar.web import jobs as doors
+from sidecar.web.api import jobs
 from sidecar.web.api.common import NAME_OF_RESOURCE
 from sidecar.web.openapi import document
 from sidecar.web.page import find_static
 from sidecar.web.routes import edge_app, ops_app
 from tests.processes import wait_until
 from tests.site import ADMIN_TOKEN, Site, answers, make_folder
+
+if TYPE_CHECKING:
+    from sidecar.core.jobs import Jobs
 
 #: For people with browsers, so not of the API.
 PAGES = re.compile(r"/dashboard.*|/_waitroom/static|/_waitroom/\{room\}/")
@@ -64,7 +71,7 @@ def test_every_door_is_described_and_no_other(described):
     """Of both listeners; what is for people with browsers left out."""
     settings = Settings(secret_keys=["k" * 32], rooms={"shop": RoomSettings(total_active_users=1)})
     edge = edge_app(Rooms([]), Metrics(), find_static())
-    ops = ops_app(settings, Rooms([]), Metrics(), [])
+    ops = ops_app(settings, Rooms([]), Metrics(), [], jobs=cast("Jobs", object()))
     doors = routes_of(edge) | routes_of(ops)
     assert set(operations_of(described)) == doors
     # I expect doors of both, and so the walk to have found them.
@@ -78,6 +85,15 @@ def test_each_setting_is_described(described):
     assert set(schemas["Changes"]["properties"]) == set(RoomSettings.model_fields)
     assert "Duration" in json.dumps(schemas["Changes"]["properties"]["session_max_duration"])
     assert "Duration" not in json.dumps(schemas["Changes"]["properties"]["rollout_percent"])
+    assert set(schemas["TargetSettings"]["properties"]) == set(TargetSettings.model_fields)
+    assert set(schemas["TargetChanges"]["properties"]) == set(TargetSettings.model_fields)
+
+
+def test_the_bounds_of_jobs_are_the_doors(described):
+    """They are written twice, for the doors take long to import."""
+    for name in ("MAX_WAIT_S", "MAX_INLINE", "LIST_LIMIT", "DEFAULT_LIMIT", "MAX_IDEMPOTENCY_KEY"):
+        assert getattr(jobs, name) == getattr(doors, name)
+    assert set(described["components"]["schemas"]["JobOrder"]["properties"]) == doors._MEMBERS
 
 
 # Of a replica that runs ---------------------------------------------------------------------------
@@ -89,6 +105,7 @@ class Replica(Site):
     def _start(self) -> None:
         self.folder = make_folder(self._stack)
         self._settings["history"] = f"sqlite:///{self.folder}/history.db"
+        self._settings["jobs"] = f"sqlite:///{self.folder}/jobs.db"
         # A machine that is busy is none whose store is away.
         self._settings["store_timeout"] = 10
         self._start_redis()
@@ -99,6 +116,29 @@ class Replica(Site):
                 self.join(room)
         seen = f"/rooms/shop/visitors/{self.people('shop')[0]}/history"
         wait_until(lambda: self.finds(seen), "the history")
+        wait_until(self.has_tables, "the tables of jobs")
+        for name, settings in TARGETS.items():
+            self.program("PATCH", f"/targets/{name}", settings)
+        self.jobs = [self.program("POST", "/jobs", order)["id"] for order in ORDERS]
+        for id_ in self.jobs[-2:]:
+            self.program("DELETE", f"/jobs/{id_}")
+        called = f"/jobs/{self.jobs[0]}?wait=10"
+        assert self.program("GET", called)["state"] == State.CALLED
+
+    def has_tables(self) -> bool:
+        try:
+            return self.program("GET", "/targets") == {"targets": []}
+        except urllib.error.HTTPError:
+            return False
+
+    def program(self, method: str, path: str, body: object = None) -> Any:
+        """What the service API answers the operator."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+        url = f"{self.ops[0]}/v1{path}"
+        request = urllib.request.Request(url, data, headers, method=method)
+        with urllib.request.urlopen(request, timeout=15) as answer:
+            return json.load(answer)
 
     def join(self, room: str) -> str:
         """A newcomer's cookie."""
@@ -141,6 +181,17 @@ LIMITS = {
         "on_exceed": "pace", "max_wait": "0.2s",
     }
 }  # fmt: skip
+#: One to look at and to submit to, one to change. No runner runs; an online job is called at once,
+#: and those behind it wait, but for the last two, which are cancelled.
+TARGETS: dict[str, dict[str, Any]] = {
+    "images": {
+        "url": "http://127.0.0.1:1/", "private": True, "concurrency": 1, "claim_window": 3600,
+        "max_pending": 50,
+    },
+    "spare": {"kinds": ["online"]},
+}  # fmt: skip
+ORDERS = [{"target": "images", "kind": kind} for kind in ("online", *(["offline"] * 4))]
+SOME = ("url", "kinds", "headers", "paused", "rate", "window", "algorithm", "classes")
 #: What schemathesis is told beside the document.
 CONFIG = """
 continue-on-failure = true
@@ -158,6 +209,11 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", 404, 422, 429]
 [[operations]]
 include-operation-id = ["takeLease"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 429]
+
+# What a target allows, and the rules between its settings, are no part of it either.
+[[operations]]
+include-operation-id = ["submitJob", "retryJob", "changeTarget"]
+checks.positive_data_acceptance.expected-statuses = ["2xx", 403, 404, 409, 422, 429]
 
 # No random token is a link, and no link is signed here.
 [[operations]]
@@ -195,14 +251,20 @@ def aimed(described: dict[str, Any], replica: Replica) -> dict[str, Any]:
         visitors_own = path.startswith(("/_waitroom/", "/gate/"))
         room = "hall" if visitors_own else "shop" if method == "get" else "spare"
         room = "stage" if path.endswith("/move") else room
-        shared = {each["$ref"] for each in aimed["paths"][path].get("parameters", [])}
+        shared = {each.get("$ref") for each in aimed["paths"][path].get("parameters", [])}
         own = operation.setdefault("parameters", [])
         if "#/components/parameters/Room" in shared:
             own.append(in_path("room", {"enum": [room]}))
         if "#/components/parameters/Visitor" in shared:
             anybody = {"$ref": "#/components/schemas/VisitorId"}
             own.append(in_path("visitor", {"anyOf": [{"enum": people[room]}, anybody]}))
-        for name, known in {"template": LEASES, "name": LIMITS}.items():
+        if "{id}" in path:
+            # What has not ended would be waited for.
+            ids = replica.jobs[:1] + replica.jobs[-2:] if method == "get" else replica.jobs[1:-2]
+            own.append(in_path("id", {"enum": [*ids, new_job_id()]}))
+        targets = ["images"] if method == "get" else ["spare"]
+        named = targets if path.startswith("/v1/targets") else LIMITS
+        for name, known in {"template": LEASES, "name": named}.items():
             if f"{{{name}}}" in path:
                 own.append(in_path(name, {"enum": [*known]}))
         if "{resource}" in path:
@@ -215,6 +277,11 @@ def aimed(described: dict[str, Any], replica: Replica) -> dict[str, Any]:
         "required": ["biz"],
         "additionalProperties": False,
     }
+    schemas = aimed["components"]["schemas"]
+    schemas["JobOrder"]["properties"]["target"] = {"enum": ["images"]}
+    # One setting of each kind is enough.
+    changes = schemas["TargetChanges"]["properties"]
+    schemas["TargetChanges"]["properties"] = {name: changes[name] for name in SOME}
     for asked in aimed["paths"]["/check"]["get"]["parameters"]:
         if asked["name"] == "X-Waitroom-Room":
             asked["schema"] = {"enum": ["hall", "open"]}
@@ -247,7 +314,7 @@ def fuzz(
 
 
 OPERATORS = [f"--include-tag={tag}" for tag in (
-    "operations", "administration", "history", "leases", "limits",
+    "operations", "administration", "history", "leases", "limits", "jobs", "targets",
 )]  # fmt: skip
 VISITORS = ["--include-tag=visitor", "--include-tag=proxy"]
 

@@ -68,6 +68,14 @@ _REFUSED = {
     "X-Waitroom-Position": {"schema": whole(minimum=1)},
     "X-Waitroom-Wait": {"description": "Seconds.", "schema": whole()},
 }
+_PERMIT_DOUBTS = ("none", "forged", "expired", "used", "over")
+_PERMIT_SAID = {
+    "Cache-Control": ref("headers", "NoStore"),
+    "X-Waitroom-State": {
+        "required": True,
+        "schema": words("admitted", *_PERMIT_DOUBTS, "permit-away", "unknown-target"),
+    },
+}
 _LIMIT_SAID = {
     "X-Waitroom-State": {
         "required": True,
@@ -144,6 +152,48 @@ def paths() -> Json:
                     "403": {
                         "description": "The room is full or closed, or there is no such room.",
                         "headers": _REFUSED,
+                    },
+                },
+                "security": [],
+            },
+        },
+        "/check-permit": {
+            "servers": _SERVERS,
+            "get": {
+                "operationId": "checkPermit",
+                "tags": ["proxy"],
+                "summary": "Does the permit of an online job let this request pass?",
+                "description": "For nginx's `auth_request`. A permit passes once. Nothing has a "
+                "body.",
+                "parameters": [
+                    _asked("X-Waitroom-Target", "What is called.", required=True, pattern=ROOM),
+                    _asked("X-Waitroom-Permit", "The permit. Without one nothing passes."),
+                    _asked("X-Waitroom-Given", "The X-Waitroom-Job of the last answer, where a "
+                           "request is asked about twice."),
+                ],
+                "responses": {
+                    "204": {
+                        "description": "It does.",
+                        "headers": {
+                            **_PERMIT_SAID,
+                            "X-Waitroom-Job": {
+                                "required": True, "description": "Whose permit it was.",
+                                "schema": text(),
+                            },
+                        },
+                    },
+                    "403": {
+                        "description": "It does not; or the store is away; or there is no such "
+                        "target.",
+                        "headers": {
+                            **_PERMIT_SAID,
+                            "X-Waitroom-Reason": {
+                                "description": "over: it is not called any more.",
+                                "schema": words(*_PERMIT_DOUBTS),
+                            },
+                            "Retry-After": {"description": "Seconds, where the store is away.",
+                                            "schema": whole(minimum=1)},
+                        },
                     },
                 },
                 "security": [],

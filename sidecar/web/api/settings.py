@@ -1,4 +1,4 @@
-"""A room's settings as JSON Schema, as they are told and as they are asked for; made of the models
+"""Settings as JSON Schema, as they are told and as they are asked for; made of the models
 that read them."""
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def schemas() -> Json:
     asked = {
         f"{model.__name__}Asked": {
             "type": "object",
-            "properties": _asked(model),
+            "properties": as_asked(model),
             "required": [n for n, field in model.model_fields.items() if field.is_required()],
             "additionalProperties": False,
         }
@@ -69,7 +69,7 @@ def _settings() -> Json:
 def _changes() -> Json:
     """Some of a room's settings. Text is understood wherever a variable's would be."""
     null: Json = {"type": "null"}
-    made = {name: _or(found, null) for name, found in _asked(RoomSettings).items()}
+    made = {name: _or(found, null) for name, found in as_asked(RoomSettings).items()}
     return {
         "type": "object",
         "description": "Settings by name. null goes back to what the replica's file says. All are "
@@ -92,7 +92,8 @@ def as_told(model: type[BaseModel]) -> Json:
     return made
 
 
-def _asked(model: type[BaseModel]) -> Json:
+def as_asked(model: type[BaseModel]) -> Json:
+    """Each setting by name, with the text that is understood in its place."""
     made: Json = {}
     for name, found in _fields(model, "Asked").items():
         is_nullable, kind = found.pop("nullable"), found.get("type")

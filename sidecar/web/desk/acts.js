@@ -1,24 +1,30 @@
-// What the controls do: calls to /admin/, and the questions before them.
+// What the controls do: calls to the replica, and the questions before them.
 
-export const session = { csrf: '', history: false };
+export const session = { csrf: '', history: false, jobs: false };
 
-// The call's document. Throws an Error with the problem's text.
-export async function call(method, path, body) {
+// A call about rooms.
+export const call = (method, path, body) => request(method, `/admin/rooms${path}`, body);
+
+// The call's document. Throws an Error with the problem's text, its title, and its status if there
+// is one.
+export async function request(method, address, body) {
 	let reply, document;
 	try {
-		reply = await fetch(`/admin/rooms${path}`, {
+		reply = await fetch(address, {
 			method, cache: 'no-store', signal: AbortSignal.timeout(10000),
 			headers: { 'X-Waitroom-CSRF': session.csrf, 'Content-Type': 'application/json' },
 			body: body === undefined ? undefined : JSON.stringify(body)
 		});
 		document = await reply.json();
 	} catch (error) {
-		throw new Error('The replica does not answer. It is not known whether this was done.');
+		const title = 'The replica does not answer';
+		throw Object.assign(new Error(`${title}.${method === 'GET' ? '' : ' It is not known whether this was done.'}`), { title });
 	}
 	if (reply.status === 401) location.reload(); // logged out meanwhile
 	if (reply.ok) return document;
 	const lines = document.errors || [document.detail];
-	throw new Error([document.title, ...lines].filter(Boolean).join(': '));
+	const text = [document.title, ...lines].filter(Boolean).join(': ');
+	throw Object.assign(new Error(text), { status: reply.status, title: document.title });
 }
 
 // Runs `act` and says next to the control what came of it.

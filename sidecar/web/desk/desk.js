@@ -3,6 +3,7 @@
 import { session } from './acts.js';
 import { clock, make, moment, number, put } from './draw.js';
 import { Room, shown } from './room.js';
+import { watchTargets } from './targets.js';
 
 const $ = id => document.getElementById(id);
 const STALE_MS = 4000, DEAD_MS = 15000, AGAIN_MS = 1500;
@@ -19,9 +20,10 @@ async function connect() {
 	try {
 		const reply = await fetch('/dashboard/session', { cache: 'no-store', signal: AbortSignal.timeout(5000) });
 		if (reply.status === 401) return location.reload(); // to the way in
-		const { operator, csrf, history } = await reply.json();
-		Object.assign(session, { csrf, history });
+		const { operator, csrf, history, jobs } = await reply.json();
+		Object.assign(session, { csrf, history, jobs });
 		put($('operator'), operator);
+		if (jobs) watchTargets();
 	} catch (error) {
 		return lose();
 	}
@@ -88,9 +90,9 @@ function study(found) {
 	log();
 }
 
-// With several rooms: all of them at a glance, and the way to each.
+// With several rooms: all of them at a glance, and the way to each. Targets have a list of theirs.
 function index(states) {
-	$('index').hidden = states.length < 2;
+	$('index').firstElementChild.hidden = states.length < 2;
 	const list = $('index').firstElementChild;
 	states.forEach((each, i) => {
 		let item = list.children[i];

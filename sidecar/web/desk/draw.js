@@ -42,10 +42,17 @@ export function make(name, className = '', text = '') {
 	return element;
 }
 
-function svg(name, attributes) {
+export function svg(name, attributes) {
 	const element = document.createElementNS('http://www.w3.org/2000/svg', name);
 	for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
 	return element;
+}
+
+// Seconds to a figure that says something: 0.042 s, 1.3 s, 12 s, 4 min.
+export function fine(seconds) {
+	if (seconds == null) return NONE;
+	if (seconds >= 10) return duration(seconds);
+	return `${seconds >= 1 ? seconds.toFixed(1) : seconds.toFixed(seconds >= .1 ? 2 : 3)} s`;
 }
 
 const WIDTH = 240, HEIGHT = 60, MINUTES = 60, MINUTE_MS = 60000;

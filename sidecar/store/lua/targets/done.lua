@@ -1,7 +1,8 @@
 -- Calls that online jobs made are over, as their callers say.
 -- KEYS     targets/parts/head
 -- ARGV     from 4 on, for each: job, fence
--- RETURNS  now; then for each 1, or 0 where there is no such call
+-- RETURNS  now; then for each 1, 0: there is no such call, -2: the target is not built again after a
+--          loss, so that is not known
 -- @include "targets/parts/breaker"
 local replies, dropped = {now}, {}
 for i = 4, #ARGV, 2 do
@@ -16,7 +17,7 @@ for i = 4, #ARGV, 2 do
     -- How calls went that others make is not known; but a trial must end some time.
     if is_trial and word == 'u' then close_breaker() end
   end
-  replies[#replies + 1] = is_its and 1 or 0
+  replies[#replies + 1] = is_its and 1 or (target.ready and 0 or -2)
 end
 drop(dropped)
 forget(dropped)

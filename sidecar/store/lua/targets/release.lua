@@ -37,7 +37,7 @@ for n, job in ipairs(jobs) do
       later[#later + 1], later[#later + 2] = again, job
       count('retried')
     end
-    if hold ~= '' then target.held_until = math.max(target.held_until or 0, tonumber(hold)) end
+    target.held_until = math.max(target.held_until or 0, tonumber(hold) or 0)
     replies[#replies + 1] = 1
   else
     replies[#replies + 1] = 0

@@ -1,18 +1,16 @@
 -- @include "targets/parts/state"
 -- A target that fails again and again is left alone for a while, each time longer; then one call
 -- at a time is a trial.
-local FIRST_US, LONGEST_US = 5000000, 60000000
+local FIRST_US = 5000000
 
 local function breaker()
   if (target.opened or 0) == 0 then return 'closed' end
-  -- A clock may jump back.
-  target.open_until = math.min(target.open_until, now + LONGEST_US)
   return target.open_until > now and 'open' or 'trial'
 end
 
 local function open_breaker()
   count('opened')
-  target.open_until = now + math.min(LONGEST_US, FIRST_US * 2 ^ (target.opened - 1))
+  target.open_until = now + math.min(MOST_US.open_until, FIRST_US * 2 ^ (target.opened - 1))
 end
 
 -- Whether that changed anything but what is counted.

@@ -24,14 +24,16 @@ local function tell_if_waiting()
 end
 
 -- What is known of an active job: the number of its lock or permit, r (a runner has it), c (called,
--- the permit is unused) or u (used), since when, and whether it is a trial. A missing one: nothing.
+-- the permit is unused) or u (used), since when, whether it is a trial, and which request used the
+-- permit. A missing one: nothing.
 local function read_fact(text)
-  local fence, word, began, trial = string.match(text or '', '^(%d+)~(%l)~(%d+)~(%d)$')
-  return tonumber(fence or nil), word, tonumber(began or nil), trial == '1'
+  local fence, word, began, trial, by = string.match(text or '', '^(%d+)~(%l)~(%d+)~(%d)~?(.*)$')
+  return tonumber(fence or nil), word, tonumber(began or nil), trial == '1', by
 end
 
-local function fact(fence, word, began, is_trial)
+local function fact(fence, word, began, is_trial, by)
   return int(fence) .. '~' .. word .. '~' .. int(began) .. (is_trial and '~1' or '~0')
+    .. (by and '~' .. by or '')
 end
 
 local function scores(key, jobs)

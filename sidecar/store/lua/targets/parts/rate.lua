@@ -14,8 +14,10 @@ local function count_call()
   base, rate_ends = math.max(base, at), ends
 end
 
+-- What went is kept for longer than these settings need it: others may come that do.
+local KEPT_US = 3600000000
 local function close_rate()
-  if rate_ends then save(rate_ends) end
+  if rate_ends then save(math.max(rate_ends, now + KEPT_US)) end
 end
 
 local function calls_in_use()

@@ -14,6 +14,11 @@ for i, name in ipairs(NUMBERS) do
   loaded[i] = tonumber(loaded[i] or nil)
   target[name] = loaded[i]
 end
+-- A clock may jump back, and nothing is put off for longer than this.
+local MOST_US = {open_until = 60000000, held_until = 3600000000}
+for name, most in pairs(MOST_US) do
+  if target[name] then target[name] = math.min(target[name], now + most) end
+end
 
 local function count(name, by)
   target[name] = (target[name] or 0) + (by or 1)

@@ -1,0 +1,171 @@
+// One target's card: built once from the template, brought up to date with every look.
+
+import { ask, request, tell } from './acts.js';
+import { clock, duration, fine, number, put, rate } from './draw.js';
+import { Jobs } from './jobs.js';
+import { Stacks } from './stacks.js';
+
+const STUDY_MS = 30000;
+const STATES = ['pending', 'called', 'processing', 'completed', 'failed', 'cancelled', 'expired'];
+
+const lasting = seconds => seconds < 60 ? `${seconds} s` : duration(seconds);
+const until = iso => iso ? ` until ${clock(Date.parse(iso))}` : '';
+
+// What it does now, as a word, and what that means.
+function modeOf({ settings, breaker, is_ready: isReady, held_until: held }) {
+	if (!isReady) return { kind: 'paused', word: 'Coming back', meaning: 'The store was emptied: the line is put together again. Nothing is called before.' };
+	if (settings.paused) return { kind: 'paused', word: 'Paused', meaning: 'Nothing is called. Jobs wait.' };
+	if (breaker === 'open') return { kind: 'lost', word: 'Stopped', meaning: `It failed ${number(settings.break_after)} times in a row or more. Nothing is called meanwhile; then one call is tried.` };
+	if (breaker === 'trial') return { kind: 'draining', word: 'Trying', meaning: 'One call at a time, until one succeeds.' };
+	if (held) return { kind: 'paused', word: 'Held', meaning: `The target asks for a rest (Retry-After): nothing is called${until(held)}.` };
+	return { kind: 'running', word: 'Running', meaning: 'Jobs are called as the target bears it.' };
+}
+
+const BREAKER = {
+	closed: () => ['done', 'Breaker closed'],
+	open: iso => ['lost', `Breaker open${until(iso)}`],
+	trial: () => ['draining', 'Breaker: trying one call']
+};
+
+export class Target {
+	// `gone` is told its name when it is a target no more.
+	constructor(name, gone) {
+		this.name = name;
+		this.gone = gone;
+		this.root = document.getElementById('t-target').content.firstElementChild.cloneNode(true);
+		this.root.id = `target-${name}`;
+		this.root.tabIndex = -1;
+		this.$ = selector => this.root.querySelector(selector);
+		const title = this.$('h3');
+		title.textContent = name;
+		title.id = `title-target-${name}`;
+		this.root.setAttribute('aria-labelledby', title.id);
+		this.address = `/v1/targets/${encodeURIComponent(name)}`;
+		this.stacks = new Stacks();
+		this.hours = this.$('.ended select');
+		this.$('.ended').append(this.stacks.element);
+		this.hours.addEventListener('change', () => { this.studiedAt = 0; this.study().catch(() => { /* at the next look */ }); });
+		this.jobs = new Jobs(this);
+		this.changedAt = this.studiedAt = 0;
+		this.controls();
+	}
+
+	// As it was told; `began`: when it was asked for. What is older than a change is not shown.
+	now(told, began = Infinity) {
+		if (began < this.changedAt) return;
+		const { settings, counters } = this.told = told;
+		const hasRate = settings.rate != null;
+		const figures = {
+			pending: number(told.waiting + told.later),
+			later: told.later ? `${number(told.later)} later` : '',
+			running: number(told.running), concurrency: number(settings.concurrency),
+			wait: settings.paused ? duration(null) : duration(told.wait_seconds),
+			window: hasRate ? `Rate, in ${lasting(settings.window)}` : 'Rate',
+			rate: hasRate ? `${number(told.calls_in_window)} of ${number(settings.rate)}` : 'none',
+			bears: rate(told.calls_per_second), mean: fine(told.mean_seconds),
+			completed: number(counters.completed), failed: number(counters.failed), retried: number(counters.retried)
+		};
+		for (const [name, text] of Object.entries(figures)) put(this.$(`[data-f=${name}]`), text);
+		this.bar('concurrency', told.running, settings.concurrency, `${figures.running} of ${figures.concurrency} processing`);
+		this.bar('rate', told.calls_in_window, settings.rate, `${figures.rate} calls`);
+		this.$('[data-of=rate]').parentElement.hidden = !hasRate;
+
+		this.mode = modeOf(told);
+		put(this.$('.mode'), this.mode.word);
+		this.$('.mode').dataset.kind = this.mode.kind;
+		put(this.$('.meaning'), this.mode.meaning);
+		const [kind, words] = BREAKER[told.breaker](told.open_until);
+		put(this.$('.breaker'), words);
+		this.$('.breaker').dataset.kind = kind;
+		put(this.$('.where'), settings.url ?? 'called by its callers themselves');
+
+		const isOfFile = told.source === 'file';
+		put(this.$('.source'), isOfFile ? 'It is as the settings file has it.' : 'It was changed while running.');
+		for (const [name, is] of [['pause', !settings.paused], ['resume', settings.paused], ['back', !isOfFile]]) {
+			this.$(`[data-do=${name}]`).setAttribute('aria-disabled', String(!is));
+		}
+		for (const name of ['concurrency', 'rate', 'window']) this.follow(name);
+		const counts = STATES.filter(state => told.jobs[state]).map(state => `${number(told.jobs[state])} ${state}`);
+		put(this.$('.counts'), counts.join(', ') || 'None is kept.');
+	}
+
+	// What costs more: the history every half minute, and the list of jobs where it is open.
+	async study() {
+		const hours = Number(this.hours.value);
+		const isDue = Date.now() - this.studiedAt > STUDY_MS;
+		if (isDue) this.studiedAt = Date.now();
+		const [past] = await Promise.all([isDue ? request('GET', `${this.address}/history?hours=${hours}`) : null, this.jobs.look()]);
+		if (past && hours === Number(this.hours.value)) this.stacks.draw(past, hours);
+	}
+
+	bar(name, value, most, words) {
+		const bar = this.$(`[data-of=${name}]`);
+		bar.max = Math.max(most || 0, value, 1);
+		bar.value = value;
+		bar.setAttribute('aria-label', words);
+	}
+
+	// A field shows what is in force, unless somebody is typing in it.
+	follow(name) {
+		const field = this.$(`[name=${name}]`);
+		const value = String(this.told.settings[name] ?? '');
+		if (field.value === (field.dataset.known ?? '') && field.value !== value) field.value = value;
+		field.dataset.known = value;
+	}
+
+	async set(changes) {
+		const told = await request('PATCH', this.address, changes);
+		this.changedAt = Date.now();
+		for (const name of Object.keys(changes)) {
+			const field = this.$(`[name=${name}]`);
+			if (field) field.value = field.dataset.known = String(told.settings[name] ?? '');
+		}
+		this.now(told);
+		return told.settings;
+	}
+
+	controls() {
+		const act = (what, how) => {
+			const button = this.$(`[data-do=${what}]`);
+			const output = button.closest('.control').querySelector('output');
+			button.addEventListener('click', () => {
+				if (button.getAttribute('aria-disabled') !== 'true') tell(output, how);
+			});
+		};
+		const form = (what, how) => {
+			const control = this.$(`[data-control=${what}]`);
+			control.addEventListener('submit', event => {
+				event.preventDefault();
+				tell(control.querySelector('output'), () => how(control.elements));
+			});
+		};
+		const said = ({ rate: calls, window: seconds }) => calls == null ? 'No rate' : `${number(calls)} calls in ${lasting(seconds)}, at most`;
+		act('pause', async () => await ask({
+			title: `Pause ${this.name}?`, go: 'Pause', text: `Nothing is called, and its ${number(this.told.waiting + this.told.later)} pending jobs wait. Calls under way go on.`
+		}) && await this.set({ paused: true }) && 'It is paused. All runners know within seconds.');
+		act('resume', async () => await ask({
+			title: `Resume ${this.name}?`, go: 'Resume', text: `Its ${number(this.told.waiting + this.told.later)} pending jobs are called, as it bears it.`
+		}) && await this.set({ paused: false }) && 'It is resumed. All runners know within seconds.');
+		form('concurrency', async ({ concurrency }) => await ask({
+			title: `Change ${this.name}?`, go: 'Change', text: `${number(Number(concurrency.value))} calls at a time, instead of ${number(this.told.settings.concurrency)}, on all runners.`
+		}) && `It is ${number((await this.set({ concurrency: Number(concurrency.value) })).concurrency)} now.`);
+		form('rate', async ({ rate: calls, window }) => {
+			const asked = { rate: calls.value.trim() === '' ? null : Number(calls.value), window: Number(window.value) };
+			return await ask({
+				title: `Change ${this.name}?`, go: 'Change', text: `${said(asked)}, on all runners. Now: ${said(this.told.settings)}.`
+			}) && `${said(await this.set(asked))}, now.`;
+		});
+		act('back', async () => {
+			if (!await ask({
+				title: `Back to the file, for ${this.name}?`, go: 'Back to the file', danger: true,
+				text: 'All that was changed while running is taken back. A target that the file does not have is gone, and nobody calls its jobs.'
+			})) return null;
+			const { target } = await request('DELETE', this.address);
+			this.changedAt = Date.now();
+			if (!target) return this.gone(this.name);
+			for (const output of this.root.querySelectorAll('.act output')) put(output, '');
+			this.now(target);
+			return 'What was changed is taken back.';
+		});
+	}
+}

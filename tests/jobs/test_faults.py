@@ -1,0 +1,422 @@
+"""What breaks while jobs are called: a runner, the store, the database, the target, a replica.
+
+JOBS_FULL=1 in the environment lets the outages last half a minute and a minute, and stops both
+database servers; otherwise all of it takes seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import Counter, defaultdict
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+
+from sidecar.base.clock import StoreClock
+from sidecar.base.grants import Grants
+from sidecar.base.jobs import Job, State
+from sidecar.base.metrics import Metrics
+from sidecar.base.permits import Permits
+from sidecar.base.targets import TargetSettings
+from sidecar.core.jobs import Jobs
+from sidecar.core.targets import Target, Targets
+from sidecar.store.connect import close, connect
+from sidecar.store.targets import TargetStore
+from sidecar.workers import keeper as keepers
+from sidecar.workers.keeper import Keeper
+from sidecar.workers.news import News
+from tests.conftest import new_room_name
+from tests.history.databases import Mariadb, Postgresql, Sqlite
+from tests.jobs.conftest import job as make_job
+from tests.jobs.works import Answer, Sent, Works, most_open, most_within, overtaken, together
+from tests.processes import wait_until
+
+IS_FULL = os.environ.get("JOBS_FULL") == "1"
+SERVERS = [Mariadb, Postgresql] if IS_FULL else [Mariadb]
+SQL_AWAY_S = 30 if IS_FULL else 3
+DOWN_S = 60 if IS_FULL else 4
+#: Calls of a target that one runner makes at a time, and how many runners there are.
+AT_A_TIME, RUNNERS = 2, 3
+WAITING, RATE = 1000, 250
+#: Failures in a row that open the breaker, and calls at a time.
+BREAK_AFTER, AT_ONCE = 3, 4
+
+pytestmark = pytest.mark.timeout(900)
+
+
+class Phase:
+    """What a fault did: how the jobs of a target ended, and what the target noted."""
+
+    def __init__(self, sent: list[Sent], rows: dict[str, Job], notes: list[dict[str, Any]]) -> None:
+        self.sent, self.rows = sent, rows
+        ids = {one.id for one in sent}
+        self.calls: dict[str, list[dict[str, Any]]] = {id_: [] for id_ in ids}
+        for note in notes:
+            if note["job"] in ids:
+                self.calls[note["job"]].append(note)
+
+    def states(self) -> Counter[str]:
+        return Counter(row.state.value for row in self.rows.values())
+
+
+# The runner ---------------------------------------------------------------------------------------
+
+
+def kill_a_runner(works: Works) -> Phase:
+    """Each of them makes two calls, which take long; others wait behind them."""
+    orders = [{"target": "killed", "path": "slow", "query": f"seconds=4&n={n}"} for n in range(6)]
+    orders += [{"target": "killed", "path": f"ok/{n}"} for n in range(20)]
+    sent = works.submit_all(orders)
+    wait_until(lambda: works.target.open() == AT_A_TIME * RUNNERS, "six calls")
+    works.runners[0].kill()
+    rows = works.wait_for([one.id for one in sent])
+    works.start_runner(RUNNERS)
+    return Phase(sent, rows, works.target.calls())
+
+
+# The target ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Down:
+    phase: Phase
+    #: Of the time during which it was down.
+    calls: int
+    #: How its breaker was told to stand.
+    seen: list[dict[str, Any]]
+
+
+def take_the_target_down(works: Works) -> Down:
+    """A target that is made at run time; it closes each connection for a while."""
+    target, operator = works.another_target(), works.caller("operator")
+    settings = {"url": target.url, "private": True, "concurrency": AT_ONCE, "retries": 1,
+                "retry_delay": "200ms", "break_after": BREAK_AFTER}  # fmt: skip
+    assert operator.call("PATCH", "/targets/down", settings).status == 200
+    orders = [{"target": "down", "path": f"ok/{n}"} for n in range(40)]
+    sent = works.submit_all(orders[:10])
+    works.wait_for([one.id for one in sent])
+    target.mood("down")
+    end, seen = time.monotonic() + DOWN_S, []
+    sent += works.submit_all(orders[10:])
+    while time.monotonic() < end:
+        seen.append(operator.target("down"))
+        time.sleep(0.25)
+    calls = len(target.calls()) - 10
+    target.mood("ok")
+    rows = works.wait_for([one.id for one in sent], timeout_s=60 + DOWN_S)
+    return Down(Phase(sent, rows, target.calls()), calls, seen)
+
+
+# The store ----------------------------------------------------------------------------------------
+
+
+def submit_many(works: Works) -> list[Sent]:
+    """They wait for as long as their target is paused."""
+    return works.submit_all([{"target": "many", "path": f"ok/{n}"} for n in range(WAITING)])
+
+
+def lose_the_store_twice(works: Works, sent: list[Sent]) -> Phase:
+    before = ended_calls(works)
+    operator = works.caller("operator")
+    assert operator.call("PATCH", "/targets/many", {"paused": False}).status == 200
+
+    def wait_for(count: int) -> None:
+        wait_until(lambda: ended_calls(works) - before >= count, f"{count} calls", 60)
+
+    wait_for(WAITING // 5)
+    works.redis_cli("flushall")
+    wait_for(WAITING // 2)
+    works.restart_redis()
+    return Phase(sent, works.wait_for([one.id for one in sent]), works.target.calls())
+
+
+def ended_calls(works: Works) -> int:
+    return works.target.log.read_bytes().count(b"\n")
+
+
+# The database -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Away:
+    phase: Phase
+    #: What those heard who submitted and looked meanwhile, and who submitted after it.
+    refused: list[Answer]
+    looked: list[Answer]
+    after: Answer
+    #: Jobs whose calls ended while it was away.
+    meanwhile: list[str]
+
+
+def stop_the_database(kind: type, servers: Any) -> Away:
+    server = servers(kind)
+    settings = {"sql": {"concurrency": 4, "retries": 1}}
+    with Works(settings, database=server.url, runners=2) as works, ExitStack() as stack:
+        caller = works.caller()
+        orders = [{"target": "sql", "path": "slow", "query": f"seconds=1&n={n}"} for n in range(4)]
+        orders += [{"target": "sql", "path": f"ok/{n}"} for n in range(30)]
+        sent = works.submit_all(orders)
+        wait_until(lambda: works.target.open() == 4, "four slow calls")
+        stack.callback(server.start)
+        server.stop()
+        end, refused, looked = time.monotonic() + SQL_AWAY_S, [], []
+        while time.monotonic() < end:
+            refused.append(caller.call("POST", "/jobs", {"target": "sql", "path": "ok/refused"}))
+            looked.append(caller.call("GET", f"/jobs/{sent[0].id}"))
+            time.sleep(0.25)
+        meanwhile = [note["job"] for note in works.target.calls()]
+        stack.pop_all().close()
+        wait_until(lambda: caller.call("GET", f"/jobs/{sent[0].id}").status == 200, "the database")
+        after = caller.call("POST", "/jobs", {"target": "sql", "path": "ok/after"})
+        rows = works.wait_for([*(one.id for one in sent), after.json["id"]])
+        return Away(Phase(sent, rows, works.target.calls()), refused, looked, after, meanwhile)
+
+
+# All of them, at the same time where one does not disturb the other -------------------------------
+
+
+class Faults:
+    """What came of each; a fault that could not be done is its tests' failure, not the others'."""
+
+    def __init__(self, servers: Any) -> None:
+        with ThreadPoolExecutor(2) as pool:
+            self._databases = [pool.submit(partial(stop_the_database, kind, servers))
+                               for kind in SERVERS]  # fmt: skip
+            self._killed, self._down, self._emptied = self._break_works()
+
+    @staticmethod
+    def _break_works() -> tuple[Future[Phase], Future[Down], Future[Phase]]:
+        settings = {
+            "killed": {"concurrency": AT_A_TIME * RUNNERS},
+            "many": {"concurrency": 10, "rate": RATE, "paused": True},
+        }
+        with Works(settings, at_a_time=AT_A_TIME) as works, ThreadPoolExecutor(3) as pool:
+            many = pool.submit(submit_many, works)
+            killed = pool.submit(kill_a_runner, works)
+            down = pool.submit(take_the_target_down, works)
+            for future in (killed, down):
+                future.exception()
+            return killed, down, pool.submit(lambda: lose_the_store_twice(works, many.result()))
+
+    def killed(self) -> Phase:
+        return self._killed.result()
+
+    def down(self) -> Down:
+        return self._down.result()
+
+    def emptied(self) -> Phase:
+        return self._emptied.result()
+
+    def away(self, kind: type) -> Away:
+        return self._databases[SERVERS.index(kind)].result()
+
+
+@pytest.fixture(scope="module")
+def faults(servers):
+    return Faults(servers)
+
+
+def test_the_jobs_of_a_runner_that_was_killed_are_taken_up(faults):
+    """By others, once its locks have ended: none is lost, no other is called twice, and the second
+    attempt is counted."""
+    phase = faults.killed()
+    assert phase.states() == {"completed": 26}
+    cut = {id_ for id_, notes in phase.calls.items() if notes[0]["status"] is None}
+    assert len(cut) == AT_A_TIME
+    assert {id_: len(notes) for id_, notes in phase.calls.items() if len(notes) > 1} == dict.fromkeys(cut, 2)
+    assert {id_ for id_, row in phase.rows.items() if row.attempts != 1} == cut
+    assert {phase.rows[id_].attempts for id_ in cut} == {2}
+
+
+def test_a_job_of_a_killed_runner_is_not_called_by_two_at_a_time(faults):
+    """Nor are more called than the target bears."""
+    phase = faults.killed()
+    assert {most_open(notes) for notes in phase.calls.values()} == {1}
+    together_ = [note for notes in phase.calls.values() for note in notes]
+    assert max(note["open"] for note in together_) <= AT_A_TIME * RUNNERS
+
+
+def test_a_target_that_is_down_is_not_hammered(faults):
+    """A few failures, those that were under way with them, and then one call now and then."""
+    down = faults.down()
+    trials = 4  # 5, 10, 20 and 40 seconds apart
+    assert BREAK_AFTER <= down.calls <= BREAK_AFTER - 1 + AT_ONCE + trials
+
+
+def test_a_breaker_that_is_open_is_shown(faults):
+    """With when the next call is made; and those who wait are told that they wait longer."""
+    shown = [one for one in faults.down().seen if one["breaker"] == "open"]
+    assert shown
+    assert all(one["open_until"] and one["wait_seconds"] > 0 for one in shown)
+    assert shown[-1]["counters"]["failed"] >= BREAK_AFTER
+
+
+def test_no_job_fails_because_its_target_was_down(faults):
+    """What was lost while it was down is tried again when it is up: trials cost no retry."""
+    phase = faults.down().phase
+    assert phase.states() == {"completed": 40}
+    assert all(notes[-1]["status"] == 200 for notes in phase.calls.values())
+    assert max(row.failures for row in phase.rows.values()) <= 1
+
+
+def test_jobs_outlive_the_store(faults):
+    """Emptied, and then killed, with hundreds of jobs waiting: all are called, once."""
+    phase = faults.emptied()
+    assert phase.states() == {"completed": WAITING}
+    assert Counter(map(len, phase.calls.values())) == {1: WAITING}
+
+
+def test_jobs_keep_their_order_when_the_store_is_lost(faults):
+    """The number of a call grows from call to call; it is that of the order of submission."""
+    phase = faults.emptied()
+    fences = {id_: row.fence for id_, row in phase.rows.items()}
+    before = [(one.ended_us, fences[one.id]) for one in phase.sent]
+    after = [(one.began_us, fences[one.id]) for one in phase.sent]
+    assert overtaken(before, after) == 0
+
+
+def test_the_rate_holds_when_the_store_is_lost(faults):
+    """It has forgotten the calls of the last second; none is made until that is over."""
+    moments = [row.fence for row in faults.emptied().rows.values()]
+    # Each of those that are claimed together has a number more than the moment.
+    assert most_within(moments, 1_000_000 - AT_A_TIME) <= RATE
+
+
+@pytest.fixture(params=SERVERS, ids=lambda kind: kind.kind)
+def away(request, faults):
+    return faults.away(request.param)
+
+
+def test_nobody_submits_while_the_database_is_away(away):
+    """They are told so, and when to ask again; and so are those who ask for theirs."""
+    assert away.refused
+    for answer in (*away.refused, *away.looked):
+        assert answer.status == 503, answer
+        assert int(answer.headers["Retry-After"]) > 0
+        assert answer.json["title"] == "The database does not answer"
+    assert away.after.status == 202
+
+
+def test_nothing_is_lost_or_done_twice_when_the_database_is_away(away):
+    """Calls that ended meanwhile are written when it is back."""
+    assert len(away.meanwhile) >= 4
+    assert away.phase.rows.keys() >= set(away.meanwhile)
+    assert set(away.phase.states()) == {"completed"}
+    assert Counter(map(len, away.phase.calls.values())) == {1: len(away.phase.sent)}
+    assert {row.status for row in away.phase.rows.values()} == {200}
+
+
+# Keepers, by themselves ---------------------------------------------------------------------------
+
+
+class Line:
+    """A target's line and the jobs in its database, as one process has them."""
+
+    def __init__(self, redis: Any, store: Any) -> None:
+        self.name, self.database, self._redis = new_room_name(), store, redis
+        settings = TargetSettings(url="http://127.0.0.1:1/", private=True, concurrency=5)
+        self.jobs = Jobs(Targets({self.name: settings}, store, self._target), store, Metrics())
+        self.target = self.jobs.targets.get(self.name)
+
+    def _target(self, name: str, settings: TargetSettings) -> Target:
+        clock = StoreClock()
+        store = TargetStore(self._redis, name, clock=clock, timeout_s=10)
+        keys = ["k" * 32]
+        return Target(name, settings, store, Grants(name, keys), Permits(name, keys, clock), clock)
+
+    def keeper(self, replica: str) -> Keeper:
+        return Keeper(self.jobs, self._redis, Metrics(), News(self._redis),
+                      replica=replica, timeout_s=10)  # fmt: skip
+
+    async def insert(self, count: int, **values: Any) -> list[str]:
+        """Into the database alone, as by somebody who died before they could do more. In their
+        order."""
+        now_ms = int(time.time() * 1000)
+        rows = [
+            make_job(
+                target=self.name, created_ms=now_ms, expires_ms=now_ms + 600_000,
+                queue_order=now_ms * 1000 + 8 * n, **values,
+            )
+            for n in range(count)
+        ]  # fmt: skip
+        await asyncio.gather(*map(self.database.insert, rows))
+        return [row.id for row in rows]
+
+    async def called(self) -> list[str]:
+        """All jobs, in the order in which they are called."""
+        many = self.target.settings.changed({"concurrency": 100_000})
+        found = []
+        while claims := (await self.target.store.claim(1000, many)).claims:
+            found += [claim.id for claim in claims]
+        return found
+
+
+@pytest.fixture
+async def line(redis_socket, open_store, tmp_path):
+    redis = connect(f"unix://{redis_socket}", timeout_s=10)
+    yield Line(redis, await open_store(Sqlite(tmp_path).url))
+    await close(redis)
+
+
+async def test_two_keepers_that_build_a_line_again_build_one(line):
+    """Neither knows of the other: no job is there twice, none is lost, and all are in order."""
+    ids = await line.insert(2500)
+    one, two = line.keeper("one"), line.keeper("two")
+    born_us = (await line.target.store.claim(0, line.target.settings)).born_us
+    assert born_us > 0
+    await asyncio.gather(one.rebuild(line.target, born_us=born_us),
+                         two.rebuild(line.target, born_us=born_us))  # fmt: skip
+    assert await line.called() == ids
+
+
+async def test_a_line_that_is_built_again_has_those_who_run(line):
+    """Their locks last, and those who run before take no second place."""
+    ids = await line.insert(10)
+    running = {job.id: job for job in
+               await line.database.start([(id_, 7) for id_ in ids[:3]], at_ms=int(time.time() * 1000))}
+    await line.keeper("one").rebuild(line.target, born_us=0)
+    _, places = await line.target.store.look(ids)
+    assert [place.where for place in places] == ["running"] * 3 + ["line"] * 7
+    assert await line.target.store.renew([(id_, 7) for id_ in running]) == ["held"] * 3
+    assert await line.called() == ids[3:]
+
+
+async def test_a_job_that_only_the_database_has_comes_into_the_line(line, monkeypatch):
+    """Whoever submitted it died before it was there. It has its place by its order."""
+    monkeypatch.setattr(keepers, "RECONCILE_S", -1.0)
+    keeper = line.keeper("one")
+    await keeper.rebuild(line.target, born_us=0)
+    ids = await line.insert(5)
+    await keeper._reconcile(line.target)
+    assert await line.called() == ids
+
+
+async def test_a_job_that_is_being_submitted_is_left_alone(line):
+    """Who submits it puts it in the line in a moment."""
+    keeper = line.keeper("one")
+    await keeper.rebuild(line.target, born_us=0)
+    await line.insert(1)
+    await keeper._reconcile(line.target)
+    assert await line.called() == []
+
+
+async def test_a_job_that_runs_and_that_no_line_knows_is_called_again(line, monkeypatch):
+    """Its runner has died, and the store has forgotten it."""
+    monkeypatch.setattr(keepers, "RECONCILE_S", -1.0)
+    monkeypatch.setattr(keepers, "LOCK_S", 0.01)
+    keeper = line.keeper("one")
+    await keeper.rebuild(line.target, born_us=0)
+    [id_] = await line.insert(1)
+    await line.database.start([(id_, 7)], at_ms=int(time.time() * 1000))
+    await keeper._reconcile(line.target)
+    await asyncio.sleep(0.02)
+    [claim] = (await line.target.store.claim(10, line.target.settings)).claims
+    assert claim.id == id_
+    [job] = await line.database.start([(id_, claim.fence)], at_ms=int(time.time() * 1000))
+    assert (job.state, job.attempts) == (State.PROCESSING, 2)

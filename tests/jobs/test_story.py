@@ -1,0 +1,293 @@
+"""Jobs of three classes over three runners, to a target that is slow, answers 429, 500 and 503,
+closes connections and sends too much: with each kind of database.
+
+JOBS_FULL=1 in the environment runs 2,000 of them at 50 a second, which takes a minute with each;
+otherwise all of it takes seconds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle, islice, pairwise
+from typing import Any
+
+import pytest
+
+from sidecar.base.jobs import Job
+from tests.history.databases import Mariadb, Postgresql, Sqlite
+from tests.jobs.target import PART
+from tests.jobs.works import (
+    Claim,
+    Held,
+    Sent,
+    Works,
+    arrivals,
+    claims_in,
+    grant,
+    holds_in,
+    most_open,
+    most_within,
+    overtaken,
+    together,
+)
+from tests.processes import wait_until
+
+IS_FULL = os.environ.get("JOBS_FULL") == "1"
+KINDS = [Sqlite, Mariadb, Postgresql]
+#: By kind of database: how many jobs, and how many calls a second.
+SIZES = (2000, 50) if IS_FULL else None
+USUAL = {"sqlite": (300, 150), "mariadb": (100, 75), "postgresql": (100, 75)}
+CONCURRENCY = 10
+WINDOW_US = 1_000_000
+RETRIES = 3
+LARGE, MOST = 400_000, 600_000
+#: First come, first served, within each; those before go before.
+CLASSES = ("gold", "silver", "bronze")
+
+#: What the target does to each hundred of jobs; flaky: only the first time.
+PATHS = {
+    "ok": (62, "ok/{n}?n={n}"),
+    "slow": (15, "slow?seconds={seconds}&n={n}"),
+    "error": (8, "status/500?n={n}"),
+    "busy": (3, "flaky?times=1&how=429&n={n}"),
+    "unavailable": (3, "flaky?times=1&how=503&n={n}"),
+    "broken": (4, "flaky?times=1&how=close&n={n}"),
+    "large": (3, f"huge?bytes={LARGE}&n={{n}}"),
+    "too-large": (1, f"huge?bytes={MOST + 1}&length=1&n={{n}}"),
+    "dead": (1, "close?n={n}"),
+}
+FAILS_FIRST = {"busy", "unavailable", "broken"}
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@dataclass
+class Story:
+    """All that was told and done. `kinds`, `classes`: of each job, by its id."""
+
+    size: int
+    rate: int
+    sent: list[Sent]
+    kinds: dict[str, str]
+    classes: dict[str, str]
+    rows: dict[str, Job]
+    documents: dict[str, dict[str, Any]]
+    bodies: dict[str, bytes]
+    claims: list[Claim]
+    holds: list[Held]
+    notes: list[dict[str, Any]]
+    arrived: dict[tuple[str, int], int]
+
+    def calls(self) -> dict[str, list[dict[str, Any]]]:
+        """The target's notes, by job, as they came."""
+        found = defaultdict(list)
+        for note in sorted(self.notes, key=lambda note: note["began_ns"]):
+            found[note["job"]].append(note)
+        return found
+
+    def attempts(self) -> dict[tuple[str, int], Claim]:
+        """Each claim, by job and attempt."""
+        found: dict[tuple[str, int], Claim] = {}
+        counts = defaultdict[str, int](int)
+        for claim in self.claims:
+            counts[claim.job] += 1
+            found[claim.job, counts[claim.job]] = claim
+        return found
+
+
+def kinds_of(count: int) -> list[str]:
+    """Mixed, the same each time."""
+    hundred = [kind for kind, (share, _) in PATHS.items() for _ in range(share)]
+    mixed = [hundred[37 * place % 100] for place in range(100)]
+    return list(islice(cycle(mixed), count))
+
+
+def tell(kind: type, servers: Any) -> Story:
+    size, rate = SIZES or USUAL[kind.kind]
+    settings = {
+        "concurrency": CONCURRENCY, "rate": rate, "window": "1s", "paused": True,
+        "retries": RETRIES, "retry_delay": "100ms", "max_result": MOST, "break_after": 1000,
+        "classes": {name: {"priority": 2 - place} for place, name in enumerate(CLASSES)},
+    }  # fmt: skip
+    kinds = kinds_of(size)
+    classes = [CLASSES[place * 7 % 3] for place in range(size)]
+    # Of the first class the rate is what holds it up, of the last one how many run at a time.
+    seconds = dict(zip(CLASSES, (0.1, 0.2, 75 / rate), strict=True))
+    orders = [
+        order(PATHS[kind][1].format(n=n, seconds=seconds[name]), name)
+        for n, (kind, name) in enumerate(zip(kinds, classes, strict=True))
+    ]
+    database = "" if kind is Sqlite else servers(kind).url
+    many = IS_FULL or kind is Sqlite
+    with (
+        Works({"story": settings}, database=database, replicas=1 + many, runners=2 + many) as works,
+        works.monitored() as monitor,
+    ):
+        # Most wait together; the rest come while these are called.
+        first = 2 * size // 3
+        sent = works.submit_all(orders[:first])
+        changed = works.caller("operator").call("PATCH", "/targets/story", {"paused": False})
+        assert changed.status == 200, changed
+        _, more = together(partial(be_busy, works, first // 4),
+                           lambda: works.submit_all(orders[first:]))  # fmt: skip
+        sent += more or []
+        ids = [one.id for one in sent]
+        rows = works.wait_for(ids, timeout_s=240)
+        documents = {id_: works.caller().job(id_) for id_ in ids}
+        bodies = {
+            id_: works.caller().call("GET", f"/jobs/{id_}/body").body
+            for id_, kind in zip(ids, kinds, strict=True) if kind == "large"
+        }  # fmt: skip
+        return Story(
+            size, rate, sent, dict(zip(ids, kinds, strict=True)),
+            dict(zip(ids, classes, strict=True)), rows, documents, bodies,
+            claims_in(monitor, "story"), holds_in(monitor, "story"),
+            works.target.calls(), arrivals(works.target),
+        )  # fmt: skip
+
+
+def order(path: str, class_name: str) -> dict[str, Any]:
+    path, _, query = path.partition("?")
+    return {"target": "story", "path": path, "query": query, "class": class_name,
+            "grant": grant("story", class_name)}  # fmt: skip
+
+
+def be_busy(works: Works, after: int) -> None:
+    """In the midst of it the target asks to be left alone for a second."""
+    wait_until(lambda: len(works.target.calls()) >= after, "calls", 60)
+    works.target.mood("429", retry_after="1")
+    wait_until(lambda: any(map(is_busy, works.target.calls())), "a 429", 60)
+    works.target.mood("ok")
+
+
+def is_busy(note: dict[str, Any]) -> bool:
+    """Whether the target's mood is to blame, for sure."""
+    return note["status"] == 429 and "how=429" not in note["path"]
+
+
+@pytest.fixture(scope="module")
+def stories(servers):
+    works = [partial(tell, kind, servers) for kind in KINDS]
+    told = [work() for work in works] if IS_FULL else together(*works)
+    return {kind.kind: story for kind, story in zip(KINDS, told, strict=True)}
+
+
+@pytest.fixture(params=[kind.kind for kind in KINDS])
+def story(request, stories):
+    return stories[request.param]
+
+
+def test_every_job_ends_as_its_target_answers(story):
+    """None is lost. Any answer is a result, also a 500; who is never answered fails, and so does
+    whose answer is too large."""
+    assert len(set(story.kinds)) == story.size
+    ended = {id_: (job.state.value, job.status) for id_, job in story.rows.items()}
+    expected = {"error": ("completed", 500), "too-large": ("failed", 200), "dead": ("failed", None)}
+    odd = {id_: (kind, ended[id_]) for id_, kind in story.kinds.items()
+           if ended[id_] != expected.get(kind, ("completed", 200))}  # fmt: skip
+    assert odd == {}
+
+
+def test_results_are_those_of_the_job_and_no_others(story):
+    """The target says back what it was asked; large bodies come whole."""
+    paths = {one.id: f"/{one.order['path']}?{one.order['query']}" for one in story.sent}
+    for id_, kind in story.kinds.items():
+        result = story.documents[id_]["result"]
+        if kind in {"ok", "slow", *FAILS_FIRST}:
+            assert json_of(result)["path"] == paths[id_]
+            assert result["headers"]["x-target"] == "bad"
+        elif kind == "error":
+            assert result["body"] == "the target's own 500"
+        elif kind == "large":
+            assert (result["size"], result.get("body")) == (LARGE, None)
+            assert story.bodies[id_] == (PART * (LARGE // len(PART) + 1))[:LARGE]
+        else:
+            assert result is None
+            assert story.documents[id_]["error"]
+
+
+def test_each_call_is_made_once_unless_it_failed(story):
+    """Whatever was answered is not asked again, and attempts are counted as they reached the
+    target."""
+    calls, wrong = story.calls(), {}
+    for id_, kind in story.kinds.items():
+        notes = calls[id_]
+        busy = sum(note["status"] == 429 for note in notes) - (kind == "busy")
+        expected = RETRIES + 1 if kind == "dead" else 1 + (kind in FAILS_FIRST) + busy
+        numbers = [int(note["attempt"]) for note in notes]
+        if numbers != list(range(1, expected + 1)) or story.rows[id_].attempts != expected:
+            wrong[id_] = (kind, busy, numbers, story.rows[id_].attempts)
+    assert wrong == {}
+    assert calls.keys() == story.kinds.keys()
+
+
+def test_calls_are_never_more_at_a_time_than_the_target_bears(story):
+    """By its own count, over three runners."""
+    assert max(note["open"] for note in story.notes) <= CONCURRENCY
+    assert most_open(story.notes) <= CONCURRENCY
+
+
+def test_calls_are_never_more_in_a_second_than_the_rate(story):
+    """Wherever the second begins: by the moments that the store gave, retries too."""
+    moments = sorted(claim.at_us for claim in story.claims)
+    assert len(moments) == sum(job.attempts for job in story.rows.values()) >= story.size
+    later = zip(moments, moments[story.rate :], strict=False)
+    assert min((b - a for a, b in later), default=WINDOW_US) >= WINDOW_US
+
+
+def test_the_target_sees_no_more_than_the_rate(story):
+    """In any stretch that is so much shorter than a second as calls took, at most, from their
+    moment until they arrived."""
+    delays = [story.arrived[key] - claim.at_us for key, claim in story.attempts().items()]
+    assert min(delays) > 0
+    most = most_within(story.arrived.values(), max(0, WINDOW_US - max(delays)))
+    assert most <= story.rate
+
+
+def test_a_higher_class_goes_first(story):
+    """Whoever has a lower one is not called while somebody waits who has a higher one."""
+    first, at_us = first_calls(story)
+    wrong = {}
+    for higher, lower in ((0, 1), (0, 2), (1, 2)):
+        waits = [(one.ended_us, first[one.id]) for one in story.sent
+                 if story.classes[one.id] == CLASSES[higher]]  # fmt: skip
+        called = [(at_us[one.id], first[one.id]) for one in story.sent
+                  if story.classes[one.id] == CLASSES[lower]]  # fmt: skip
+        assert waits
+        assert called
+        wrong[CLASSES[higher], CLASSES[lower]] = overtaken(waits, called)
+    assert set(wrong.values()) == {0}, wrong
+
+
+def test_within_a_class_those_who_came_first_are_called_first(story):
+    first, _ = first_calls(story)
+    for name in CLASSES:
+        mine = [one for one in story.sent if story.classes[one.id] == name]
+        before = [(one.ended_us, first[one.id]) for one in mine]
+        after = [(one.began_us, first[one.id]) for one in mine]
+        assert overtaken(before, after) == 0
+
+
+def test_a_target_that_asks_for_a_pause_has_it(story):
+    """From its 429 with Retry-After on nobody is called until the second is over."""
+    assert story.holds
+    moments = [claim.at_us for claim in story.claims]
+    assert [at for at in moments for hold in story.holds if hold.from_us < at < hold.until_us] == []
+    assert all(b.until_us > a.until_us for a, b in pairwise(story.holds))
+
+
+def first_calls(story: Story) -> tuple[dict[str, int], dict[str, int]]:
+    """Of each job, the number of its first claim, which grows from claim to claim, and when that
+    was."""
+    found = {id_: claim for (id_, attempt), claim in story.attempts().items() if attempt == 1}
+    return ({id_: claim.fence for id_, claim in found.items()},
+            {id_: claim.at_us for id_, claim in found.items()})  # fmt: skip
+
+
+def json_of(result: dict[str, Any]) -> dict[str, Any]:
+    import json
+
+    return json.loads(result["body"])
