@@ -26,8 +26,8 @@ def fetch(url: str, cookie: str = "") -> tuple[int, str, str]:
 
 
 def test_the_story_in_the_demo(tmp_path):
-    """Two fit in, the third waits; a seat has one visitor; calls are limited; the crowd comes and
-    goes; all ends cleanly."""
+    """Two fit in, the third waits; a seat has one visitor; calls are limited; pictures are drawn
+    one at a time; the crowd comes and goes; all ends cleanly."""
     port = free_port()
     log = tmp_path / "log"
     with Process([*COMMAND, str(port)], log=log, cwd=ROOT, start_new_session=True) as demo:
@@ -43,14 +43,20 @@ def test_the_story_in_the_demo(tmp_path):
         assert [status for status, *_ in seats] == [200, 503]
         assert fetch(f"{url}/seats/3/done", seats[0][2].partition(";")[0])[0] == 200
         assert 429 in [fetch(f"{url}/api/stock")[0] for _ in range(9)]
+        ordered = urllib.request.urlopen(f"{url}/pictures/", data=b"", timeout=5)
+        with ordered:
+            pictures = ordered.geturl()
+            assert "1 in line" in ordered.read().decode()
         crowd = subprocess.run(
             [sys.executable, "demo/crowd.py", "--url", f"http://localhost:{port}",
              "--visitors", "3", "--stay", "0.1", "--minutes", "1"],
             cwd=ROOT, capture_output=True, text=True, timeout=90, check=True,
         )  # fmt: skip
         assert "3 visitors finished" in crowd.stdout, crowd.stdout
+        wait_until(lambda: fetch(pictures)[1].count("</svg>") == 5, "five pictures")
         demo.stop(20)
     assert "replica.2 stopped (rc=0)" in demo.output
+    assert "runner stopped (rc=0)" in demo.output
     assert "Traceback" not in demo.output
 
 

@@ -144,7 +144,7 @@ def done(settings: Settings, id_: str) -> None:
 
 @jobs.command("list")
 @click.option("--target", metavar="NAME", help="Of one target.")
-@click.option("--state", type=click.Choice([*State]), help="In one state.")
+@click.option("--state", type=click.Choice([state.value for state in State]), help="In one state.")
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
 @click.pass_obj
 def list_jobs(settings: Settings, target: str | None, state: str | None, limit: int) -> None:

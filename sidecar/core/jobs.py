@@ -217,10 +217,11 @@ class Jobs:
     # Online jobs ------------------------------------------------------------------------------
 
     async def called(self, target: Target, claims: Sequence[Claim]) -> None:
-        """Those were called: the permit is theirs."""
+        """Those were called: the permit is theirs, unless they ended meanwhile."""
         now_ms = target.clock.now_ms()
         for claim in claims:
-            await self.store.set_called(claim.id, claim.fence, at_ms=now_ms)
+            if not await self.store.set_called(claim.id, claim.fence, at_ms=now_ms):
+                await target.store.remove(claim.id)
 
     async def used(self, target: Target, id_: str, fence: int) -> None:
         """The permit was used: the call has begun."""
@@ -257,14 +258,21 @@ class Jobs:
 
     def aborted(self, target: Target, id_: str, fence: int) -> Ending:
         """Of a call that was cut off because its caller wished so."""
-        now_ms = target.clock.now_ms()
-        kept_ms = now_ms + ms(target.settings.result_ttl)
-        return Ending(id_, fence, State.CANCELLED, now_ms, kept_ms, "cut off by its caller")
+        return _over(target, id_, fence, State.CANCELLED, "cut off by its caller")
+
+    def failed(self, target: Target, id_: str, fence: int, error: str) -> Ending:
+        """Of a job that is not called again."""
+        return _over(target, id_, fence, State.FAILED, error)
 
     def put_back(self, target: Target, id_: str, fence: int) -> Ending:
         """Of a call that was cut off because its runner stops."""
         now_ms = target.clock.now_ms()
         return Ending(id_, fence, State.PENDING, now_ms, error="its runner stopped")
+
+
+def _over(target: Target, id_: str, fence: int, state: State, error: str) -> Ending:
+    now_ms = target.clock.now_ms()
+    return Ending(id_, fence, state, now_ms, now_ms + ms(target.settings.result_ttl), error)
 
 
 def ms(seconds: float) -> int:

@@ -44,8 +44,8 @@ class JobRunning(JobDatabase):
 
     async def start(self, claims: Sequence[tuple[str, int]], *, at_ms: int) -> list[Job]:
         """Begins jobs that were claimed, each with its fence: those that are pending and not
-        overdue, and those that somebody had before. The jobs that are this claim's now, with their
-        bodies; doing it twice equals once."""
+        overdue, and those that somebody had before, which counts as a failure. The jobs that are
+        this claim's now, with their bodies; doing it twice equals once."""
         fences = dict(claims)
         if not fences:
             return []
@@ -53,14 +53,17 @@ class JobRunning(JobDatabase):
         async def work(connection: AsyncConnection) -> list[Job]:
             found = FIND_WHOLE.where(jobs.c.id.in_(list(fences))).order_by(jobs.c.id)
             rows = await connection.execute(found.with_for_update())
-            told, begun = [], []
+            told, begun, lost = list[Job](), list[Job](), list[str]()
             for job in map(job_of, rows.mappings()):
                 fence = fences[job.id]
                 is_free = job.state is State.PENDING and job.expires_ms > at_ms
-                if is_free or (job.state in RUNS and job.fence < fence):
+                is_lost = job.state in RUNS and job.fence < fence
+                if is_free or is_lost:
                     job.state, job.fence, job.started_ms = State.PROCESSING, fence, at_ms
                     job.attempts, job.not_before_ms = job.attempts + 1, None
+                    job.failures += is_lost
                     begun.append(job)
+                    lost += [job.id] * is_lost
                 if job.state is State.PROCESSING and job.fence == fence:
                     told.append(job)
             if begun:
@@ -73,6 +76,7 @@ class JobRunning(JobDatabase):
                         fence=case(ids, value=jobs.c.id),
                         started_ms=at_ms,
                         attempts=jobs.c.attempts + 1,
+                        failures=jobs.c.failures + case((jobs.c.id.in_(lost), 1), else_=0),
                         not_before_ms=None,
                     )
                 )

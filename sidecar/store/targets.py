@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from sidecar.base.errors import StoreAwayError, StoreError
 from sidecar.store import keys
@@ -58,8 +58,11 @@ RESERVED_S = 30
 #: Jobs in one script call. More would hold Redis too long for the others.
 BATCH_LIMIT = 128
 
-_HELD: tuple[Literal["lost", "held", "abort"], ...] = ("lost", "held", "abort")
-_USED: dict[int, Literal["ok", "used", "gone"]] = {1: "ok", 0: "used", -1: "gone"}
+Renewed: TypeAlias = Literal["held", "abort", "lost"]
+Used: TypeAlias = Literal["ok", "used", "gone"]
+#: By the number that the script replies.
+_RENEWED: tuple[Renewed, ...] = ("lost", "held", "abort")
+_USED: dict[int, Used] = {1: "ok", 0: "used", -1: "gone"}
 #: What is asked is not known, because the line was lost.
 _UNKNOWN = -2
 
@@ -99,8 +102,10 @@ class TargetStore:
         self._add = Batcher(self._add_batch, limit=BATCH_LIMIT)
         self._release = Batcher(self._release_batch, limit=BATCH_LIMIT)
         self._look = Batcher(self._look_batch, limit=BATCH_LIMIT)
-        self._use = Batcher(self._use_batch, limit=BATCH_LIMIT)
-        self._done = Batcher(self._done_batch, limit=BATCH_LIMIT)
+        self._use: Batcher[tuple[str, int, int, str], Any] = Batcher(
+            self._use_batch, limit=BATCH_LIMIT
+        )
+        self._done: Batcher[tuple[str, int], Any] = Batcher(self._done_batch, limit=BATCH_LIMIT)
 
     @property
     def is_away(self) -> bool:
@@ -163,16 +168,14 @@ class TargetStore:
             self._observer.batch(self._name, "claim", size, time.perf_counter() - began)
         return claimed
 
-    async def renew(
-        self, claims: Sequence[tuple[str, int]]
-    ) -> list[Literal["held", "abort", "lost"]]:
+    async def renew(self, claims: Sequence[tuple[str, int]]) -> list[Renewed]:
         """The locks (job, fence) of a runner last LOCK_S from now on. abort: it is to cut the call
         off. lost: somebody else has the job by now."""
         replies: list[int] = []
         for part in _parts(claims):
             args = [in_us(LOCK_S), *(word for claim in part for word in claim)]
             replies += (await self._run("renew", args))[1:]
-        return [_HELD[reply] for reply in replies]
+        return [_RENEWED[reply] for reply in replies]
 
     async def release(
         self, ends: Sequence[Release], settings: TargetSettings, *, wakes: bool = False
@@ -182,18 +185,18 @@ class TargetStore:
         items = [(end, settings.break_after, wakes) for end in ends]
         return await self._each("release", self._release, items)
 
-    async def use(
-        self, job: str, fence: int, settings: TargetSettings, request: str = ""
-    ) -> Literal["ok", "used", "gone"]:
+    async def use(self, job: str, fence: int, settings: TargetSettings, request: str = "") -> Used:
         """Whether an online job may call with its permit, which it may once; whoever asks again for
-        the same `request`, where an answer was lost, is told the same."""
+        the same `request`, where an answer was lost, is told the same. Raises StoreError too where
+        the line was lost, and the permit may be a true one."""
         self._stop_if_away("use")
-        return await self._use.submit((job, fence, in_us(settings.timeout), request))
+        told: Used = await self._use.submit((job, fence, in_us(settings.timeout), request))
+        return told
 
     async def done(self, job: str, fence: int) -> bool:
         """The call of an online job is over; False: there is no such call. Raises as `use`."""
         self._stop_if_away("done")
-        return await self._done.submit((job, fence))
+        return bool(await self._done.submit((job, fence)))
 
     async def look(
         self, jobs: Sequence[str], settings: TargetSettings | None = None
@@ -263,7 +266,7 @@ class TargetStore:
 
     async def _use_batch(
         self, items: Sequence[tuple[str, int, int, str]]
-    ) -> list[Literal["ok", "used", "gone"] | StoreError]:
+    ) -> list[Used | StoreError]:
         _, *replies = await self._run("use", [w for item in items for w in item], len(items))
         return [_lost("use") if reply == _UNKNOWN else _USED[reply] for reply in replies]
 

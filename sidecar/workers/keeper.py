@@ -182,8 +182,8 @@ class Keeper:
             return
         lost = [job for job, place in zip(late, places, strict=True) if place.where == "gone"]
         await self._hold(target, lost)
-        counts = await self._jobs.store.counts()
-        waiting = sum(counts.get((target.name, state), 0) for state in ("pending", "called"))
+        counts = await self._jobs.store.counts(target.name, [State.PENDING])
+        waiting = sum(counts.values())
         if waiting > line.waiting + line.later:
             await self._line_up(target, before_ms=before_ms)
 

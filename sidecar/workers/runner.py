@@ -41,6 +41,8 @@ MARGIN_S = 1.0
 #: Without news it is looked so often, seconds; and after something failed.
 LOOK_S = 5.0
 REST_S = 1.0
+#: How many runners more than `retries` a job may outlive.
+LOST_MOST = 5
 #: Pauses between tries to write a result, seconds: doubled each time.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 
@@ -137,7 +139,12 @@ class Lane:
         for claim in claims:
             job = by_id.get(claim.id)
             call = _Call(claim, until)
-            work = self._drop(claim) if job is None else self._work(job, call)
+            if job is None:
+                work = self._drop(claim)
+            elif job.failures > self._target.settings.retries + LOST_MOST:
+                work = self._give_up(job, claim)
+            else:
+                work = self._work(job, call)
             call.task = asyncio.create_task(work)
             self._running[claim.id] = call
             call.task.add_done_callback(partial(self._end, call))
@@ -157,11 +164,19 @@ class Lane:
         """It was cancelled, has expired, or was ended by a runner that could not say so."""
         await self._release([Release(claim.id, claim.fence, "gone")])
 
+    async def _give_up(self, job: Job, claim: Claim) -> None:
+        """Whoever took it up was gone before it was over, again and again: it may be the job."""
+        error = f"{job.failures} runners that took it up were gone before the call was over"
+        await self._write(self._jobs.failed(self._target, job.id, claim.fence, error))
+        await self._release([Release(claim.id, claim.fence, "gone")])
+
     async def _work(self, job: Job, call: _Call) -> None:
         target, settings = self._target, self._target.settings
 
         async def keep(number: int, data: bytes) -> None:
-            await self._jobs.store.add_chunk(job.id, call.claim.fence, number, data)
+            if not await self._jobs.store.add_chunk(job.id, call.claim.fence, number, data):
+                call.why = "lost"
+                raise asyncio.CancelledError
 
         try:
             outcome = await self._egress.call(settings, job, sink=keep)

@@ -18,6 +18,7 @@ import pytest
 
 from sidecar.app import DRAIN_S
 from sidecar.base.settings import ENV_PREFIX, Settings, load
+from sidecar.cli import run_jobs
 from tests.compose import BIN, ROOT, port_of
 from tests.processes import Process, free_port, wait_until
 from tests.site import make_folder
@@ -25,6 +26,7 @@ from tests.site import make_folder
 UNITS = ROOT / "systemd"
 PAGE = (ROOT / "docs" / "install.md").read_text()
 PROGRAM = "/opt/waitroom/venv/bin/waitroom"
+RUNNER = "waitroom-jobs.service"
 
 
 def unit(name: str = "waitroom@.service", instance: str = "1") -> list[tuple[str, str]]:
@@ -34,13 +36,13 @@ def unit(name: str = "waitroom@.service", instance: str = "1") -> list[tuple[str
     return re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE)
 
 
-def value(name: str) -> str:
-    (found,) = [value for directive, value in unit() if directive == name]
+def value(name: str, *, of: str = "waitroom@.service") -> str:
+    (found,) = [value for directive, value in unit(of) if directive == name]
     return found
 
 
-def seconds(name: str) -> float:
-    return float(value(name).removesuffix("s"))
+def seconds(name: str, *, of: str = "waitroom@.service") -> float:
+    return float(value(name, of=of).removesuffix("s"))
 
 
 def environment(instance: str = "1") -> dict[str, str]:
@@ -82,11 +84,11 @@ def units(tmp_path):
     """The units with a program that is there, in a folder."""
     folder = tmp_path / "units"
     shutil.copytree(UNITS, folder)
-    file = folder / "waitroom@.service"
-    text = file.read_text()
-    assert text.count(PROGRAM) == 1
-    file.write_text(text.replace(PROGRAM, str(BIN / "waitroom")))
-    shutil.copy(file, folder / "waitroom@1.service")
+    for file in (folder / "waitroom@.service", folder / RUNNER):
+        text = file.read_text()
+        assert text.count(PROGRAM) == 1
+        file.write_text(text.replace(PROGRAM, str(BIN / "waitroom")))
+    shutil.copy(folder / "waitroom@.service", folder / "waitroom@1.service")
     return folder
 
 
@@ -101,8 +103,8 @@ def analyze(*words: object) -> subprocess.CompletedProcess[str]:
 
 
 def test_systemd_takes_the_units(units):
-    """`systemd-analyze verify` has nothing to say of the service and of the target."""
-    files = [units / "waitroom@1.service", units / "waitroom.target"]
+    """`systemd-analyze verify` has nothing to say of the services and of the target."""
+    files = [units / "waitroom@1.service", units / "waitroom.target", units / RUNNER]
     done = analyze("verify", "--man=no", *files)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
     # I expect it to find a directive that there is not.
@@ -110,9 +112,10 @@ def test_systemd_takes_the_units(units):
     assert "ProtectAll" in analyze("verify", "--man=no", *files).stderr
 
 
-def test_a_replica_is_exposed_to_little(units):
+@pytest.mark.parametrize("name", ["waitroom@1.service", RUNNER])
+def test_a_service_is_exposed_to_little(units, name):
     """`systemd-analyze security` gives at most 2 of 10 points, and nearly 10 to a bare unit."""
-    file = units / "waitroom@1.service"
+    file = units / name
     words = ["security", "--offline=true", "--threshold=20"]
     done = analyze(*words, file)
     assert done.returncode == 0, done.stdout
@@ -163,6 +166,33 @@ def test_times_agree(settings):
     assert patience
     assert seconds("WatchdogSec") > 2 * int(patience[1])
     assert seconds("TimeoutStopSec") > settings("1").shutdown_delay + 2 * DRAIN_S
+
+
+def test_a_runner_agrees_with_the_replicas(tmp_path):
+    """It is closed to as much, has the same settings, no token, and the time to end its calls."""
+    closed = [unit(name)[-30:] for name in ("waitroom@.service", RUNNER)]
+    assert closed[0] == closed[1]
+    assert ("NoNewPrivileges", "yes") in closed[0]
+    for name in ("User", "Group", "UMask", "StateDirectory", "Restart", "WantedBy", "PartOf"):
+        assert value(name, of=RUNNER) == value(name)
+    command = value("ExecStart", of=RUNNER)
+    assert command == value("ExecStart").replace(" serve ", " run-jobs ")
+    (grace,) = [option.default for option in run_jobs.params if option.name == "grace"]
+    assert seconds("TimeoutStopSec", of=RUNNER) > grace + DRAIN_S
+    directives = unit(RUNNER)
+    handed = [value for name, value in directives if name == "LoadCredential"]
+    assert handed == [f"secret_keys:{credentials()['secret_keys']}"]
+    # With what it is handed, and the page's target, it has all that it needs.
+    (tmp_path / "secret_keys").write_text("0123456789abcdef" * 4)
+    (toml,) = re.findall(r"```toml\n(jobs = .*?)```", PAGE, re.DOTALL)
+    (tmp_path / "waitroom.toml").write_text(toml)
+    environ = dict(value.split("=", 1) for name, value in directives if name == "Environment")
+    environ = {
+        name: text.replace("/run/credentials", str(tmp_path)) for name, text in environ.items()
+    }
+    settings = load(str(tmp_path / "waitroom.toml"), environ)
+    assert settings.targets
+    assert settings.jobs_database.startswith(f"sqlite:////var/lib/{value('StateDirectory')}/")
 
 
 def test_the_command_finds_settings_and_secrets(tmp_path):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import fields, replace
 
-import pytest
-
 from sidecar.base.errors import DatabaseError
 from sidecar.base.jobs import Ending, Job, State, new_job_id
 from sidecar.store.jobs import JobQuery
@@ -130,12 +128,12 @@ async def test_pages_are_newest_first_and_leave_none_out(store):
         assert [ms for ms, _ in keys] == sorted((ms for ms, _ in keys), reverse=True)
 
 
-@pytest.mark.parametrize("odd", ["é", "a\0b", "\ud800", "%", "x" * 9999, "", "a b"])
-async def test_what_can_be_no_id_is_found_nowhere(store, odd):
+async def test_what_can_be_no_id_is_found_nowhere(store):
     """Whatever a caller sends, the database is not blamed for it."""
-    assert await store.find(odd) is None
-    assert await store.page(JobQuery(target=odd)) == []
-    assert await store.page(JobQuery(after=(NOW_MS, odd))) == []
+    for odd in ("é", "a\0b", "\ud800", "%", "x" * 9999, "", "a b"):
+        assert await store.find(odd) is None
+        assert await store.page(JobQuery(target=odd)) == []
+        assert await store.page(JobQuery(after=(NOW_MS, odd))) == []
 
 
 # Running -----------------------------------------------------------------------------------------

@@ -1,14 +1,16 @@
 """Jobs of three classes over three runners, to a target that is slow, answers 429, 500 and 503,
-closes connections and sends too much: with each kind of database.
+closes connections and sends too much: with each kind of database. In the end the database is
+stopped for a while.
 
-JOBS_FULL=1 in the environment runs 2,000 of them at 50 a second, which takes a minute with each;
-otherwise all of it takes seconds.
+JOBS_FULL=1 in the environment runs 2,000 of them at 50 a second, and stops the database for half a
+minute: that takes two minutes with each; otherwise all of it takes seconds.
 """
 
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+import time
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, islice, pairwise
@@ -20,6 +22,7 @@ from sidecar.base.jobs import Job
 from tests.history.databases import Mariadb, Postgresql, Sqlite
 from tests.jobs.target import PART
 from tests.jobs.works import (
+    Answer,
     Claim,
     Held,
     Sent,
@@ -44,6 +47,7 @@ CONCURRENCY = 10
 WINDOW_US = 1_000_000
 RETRIES = 3
 LARGE, MOST = 400_000, 600_000
+AWAY_S = 30 if IS_FULL else 3
 #: First come, first served, within each; those before go before.
 CLASSES = ("gold", "silver", "bronze")
 
@@ -105,7 +109,22 @@ def kinds_of(count: int) -> list[str]:
     return list(islice(cycle(mixed), count))
 
 
-def tell(kind: type, servers: Any) -> Story:
+@dataclass
+class Away:
+    """What was told and done while the database was away."""
+
+    sent: list[Sent]
+    rows: dict[str, Job]
+    notes: list[dict[str, Any]]
+    #: What those heard who submitted and looked meanwhile, and who submitted after it.
+    refused: list[Answer]
+    looked: list[Answer]
+    after: Answer
+    #: Jobs whose calls ended while it was away.
+    meanwhile: set[str]
+
+
+def tell(kind: type, servers: Any) -> tuple[Story, Away | None]:
     size, rate = SIZES or USUAL[kind.kind]
     settings = {
         "concurrency": CONCURRENCY, "rate": rate, "window": "1s", "paused": True,
@@ -120,12 +139,15 @@ def tell(kind: type, servers: Any) -> Story:
         order(PATHS[kind][1].format(n=n, seconds=seconds[name]), name)
         for n, (kind, name) in enumerate(zip(kinds, classes, strict=True))
     ]
-    database = "" if kind is Sqlite else servers(kind).url
+    server = None if kind is Sqlite else servers(kind)
     many = IS_FULL or kind is Sqlite
     with (
-        Works({"story": settings}, database=database, replicas=1 + many, runners=2 + many) as works,
+        Works(
+            {"story": settings, "away": {"concurrency": 4, "retries": 0}},
+            database=server.url if server else "", replicas=1 + many, runners=2 + many,
+        ) as works,
         works.monitored() as monitor,
-    ):
+    ):  # fmt: skip
         # Most wait together; the rest come while these are called.
         first = 2 * size // 3
         sent = works.submit_all(orders[:first])
@@ -141,12 +163,13 @@ def tell(kind: type, servers: Any) -> Story:
             id_: works.caller().call("GET", f"/jobs/{id_}/body").body
             for id_, kind in zip(ids, kinds, strict=True) if kind == "large"
         }  # fmt: skip
-        return Story(
+        story = Story(
             size, rate, sent, dict(zip(ids, kinds, strict=True)),
             dict(zip(ids, classes, strict=True)), rows, documents, bodies,
             claims_in(monitor, "story"), holds_in(monitor, "story"),
             works.target.calls(), arrivals(works.target),
         )  # fmt: skip
+        return story, server and stop(server, works)
 
 
 def order(path: str, class_name: str) -> dict[str, Any]:
@@ -168,16 +191,44 @@ def is_busy(note: dict[str, Any]) -> bool:
     return note["status"] == 429 and "how=429" not in note["path"]
 
 
+def stop(server: Any, works: Works) -> Away:
+    """The database, while calls are under way and others wait."""
+    caller, before = works.caller(), works.ended_calls()
+    orders = [{"target": "away", "path": "slow", "query": f"seconds=1&n={n}"} for n in range(4)]
+    orders += [{"target": "away", "path": f"ok/{n}"} for n in range(30)]
+    sent = works.submit_all(orders)
+    wait_until(lambda: works.target.open() == 4, "four slow calls")
+    server.stop()
+    try:
+        end, refused, looked = time.monotonic() + AWAY_S, [], []
+        while time.monotonic() < end:
+            refused.append(caller.call("POST", "/jobs", {"target": "away", "path": "ok/refused"}))
+            looked.append(caller.call("GET", f"/jobs/{sent[0].id}"))
+            time.sleep(0.25)
+        meanwhile = {note["job"] for note in works.target.calls()[before:]}
+    finally:
+        server.start()
+    wait_until(lambda: caller.call("GET", f"/jobs/{sent[0].id}").status == 200, "the database")
+    after = caller.call("POST", "/jobs", {"target": "away", "path": "ok/after"})
+    rows = works.wait_for([*(one.id for one in sent), after.json["id"]])
+    return Away(sent, rows, works.target.calls()[before:], refused, looked, after, meanwhile)
+
+
 @pytest.fixture(scope="module")
-def stories(servers):
+def told(servers):
     works = [partial(tell, kind, servers) for kind in KINDS]
-    told = [work() for work in works] if IS_FULL else together(*works)
-    return {kind.kind: story for kind, story in zip(KINDS, told, strict=True)}
+    found = [work() for work in works] if IS_FULL else together(*works)
+    return {kind.kind: pair for kind, pair in zip(KINDS, found, strict=True)}
 
 
 @pytest.fixture(params=[kind.kind for kind in KINDS])
-def story(request, stories):
-    return stories[request.param]
+def story(request, told):
+    return told[request.param][0]
+
+
+@pytest.fixture(params=["mariadb", "postgresql"])
+def away(request, told):
+    return told[request.param][1]
 
 
 def test_every_job_ends_as_its_target_answers(story):
@@ -277,6 +328,24 @@ def test_a_target_that_asks_for_a_pause_has_it(story):
     moments = [claim.at_us for claim in story.claims]
     assert [at for at in moments for hold in story.holds if hold.from_us < at < hold.until_us] == []
     assert all(b.until_us > a.until_us for a, b in pairwise(story.holds))
+
+
+def test_nobody_submits_while_the_database_is_away(away):
+    """They are told so, and when to ask again; and so are those who ask for theirs."""
+    assert away.refused
+    for answer in (*away.refused, *away.looked):
+        assert answer.status == 503, answer
+        assert int(answer.headers["Retry-After"]) > 0
+        assert answer.json["title"] == "The database does not answer"
+    assert away.after.status == 202
+
+
+def test_nothing_is_lost_or_done_twice_when_the_database_is_away(away):
+    """Calls that ended meanwhile are written when it is back."""
+    assert len(away.meanwhile) >= 4
+    assert away.rows.keys() >= away.meanwhile
+    assert {(row.state, row.status) for row in away.rows.values()} == {("completed", 200)}
+    assert Counter(note["job"] for note in away.notes) == dict.fromkeys(away.rows, 1)
 
 
 def first_calls(story: Story) -> tuple[dict[str, int], dict[str, int]]:

@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -40,6 +41,8 @@ ENDED = {"completed", "failed", "cancelled", "expired"}
 #: Those who submit at the same time.
 CALLERS = 8
 
+#: Several at the same time would keep each other waiting for too long.
+_STARTING = Lock()
 _FACT = re.compile(r"^(\d+)~r~(\d+)~(\d)$")
 _WORDS = re.compile(r'"([^"]*)"')
 Result = TypeVar("Result")
@@ -66,7 +69,8 @@ class Works(AbstractContextManager["Works"]):
 
     def __enter__(self) -> Works:
         try:
-            self._start()
+            with _STARTING:
+                self._start()
         except BaseException:
             self._stack.close()
             raise
@@ -83,11 +87,17 @@ class Works(AbstractContextManager["Works"]):
         self.redis = self._run("redis", redis_command(self.socket))
         wait_until(self.socket.exists, "redis-server")
         self.target: Target = self._stack.enter_context(bad_target(self.folder))
-        service = Service(self._rules(), replicas=self._replicas, store=f"unix://{self.socket}")
+        rules = self._rules()
+        self._config = self.folder / "runner.toml"
+        self._config.write_text(
+            f'store = "unix://{self.socket}"\nsecret_keys = ["{SECRET}"]\n'
+            f'store_timeout = "10s"\n{rules}'
+        )
+        service = Service(rules, replicas=self._replicas, store=f"unix://{self.socket}")
         self._stack.enter_context(service)
-        self.urls, self.replicas, self._config = service.urls, service.replicas, service.folder
-        for number in range(self._runners):
-            self.start_runner(number)
+        self.urls, self.replicas = service.urls, service.replicas
+        for _ in range(self._runners):
+            self.start_runner()
         for runner in self.runners:
             wait_until(lambda runner=runner: "running_jobs" in runner.output, "a runner", 30)
 
@@ -100,12 +110,11 @@ class Works(AbstractContextManager["Works"]):
             lines += [f"{key} = {_toml(value)}" for key, value in given.items()]
         return "\n".join(lines) + "\n"
 
-    def start_runner(self, number: int) -> Process:
+    def start_runner(self) -> None:
         waitroom = str(Path(sys.executable).parent / "waitroom")
-        command = [waitroom, "run-jobs", "--config", str(self._config / "replica-0.toml"),
+        command = [waitroom, "run-jobs", "--config", str(self._config),
                    "--at-a-time", str(self._at_a_time)]  # fmt: skip
-        self.runners.append(self._run(f"runner-{number}", command))
-        return self.runners[-1]
+        self.runners.append(self._run(f"runner-{len(self.runners)}", command))
 
     def _run(self, name: str, command: list[str]) -> Process:
         return self._stack.enter_context(Process(command, log=self.folder / f"{name}.log"))
@@ -138,6 +147,10 @@ class Works(AbstractContextManager["Works"]):
         wait_until(self.socket.exists, "redis-server")
 
     # Jobs -------------------------------------------------------------------------------------
+
+    def ended_calls(self) -> int:
+        """How many the target has noted."""
+        return self.target.log.read_bytes().count(b"\n")
 
     def caller(self, who: str = "service", *, replica: int = 0) -> Caller:
         token = {"service": TOKEN, "operator": ADMIN_TOKEN, **TOKENS}[who]
@@ -298,9 +311,9 @@ def holds_in(monitor: Path, target: str) -> list[Held]:
     for line in monitor.read_text(errors="replace").splitlines():
         words = _WORDS.findall(line) if key in line else []
         if "held_until" in words and words[0] == "HSET":
-            until_us = round(float(words[words.index("held_until") + 1]))
-            found.append(Held(round(float(line.split()[0]) * 1e6), until_us))
-    return found
+            at_us = round(float(line.split()[0]) * 1e6)
+            found.append(Held(at_us, round(float(words[words.index("held_until") + 1]))))
+    return [held for held in found if held.until_us > held.from_us]
 
 
 def arrivals(target: Target) -> dict[tuple[str, int], int]:

@@ -2,9 +2,10 @@
 -- KEYS     targets/parts/head
 -- ARGV     from 4 on, for each: job, fence, how long the term is, µs, the request's name or ''
 -- RETURNS  now; then for each 1: it may call (also told again to the same request), 0: it did
---          already, -1: it is not called, or not any more
--- @include "targets/parts/head"
-local replies = {now}
+--          already, -1: it is not called, or not any more, -2: the target is not built again after a
+--          loss, so that is not known
+-- @include "targets/parts/state"
+local replies, unknown = {now}, target.ready and -1 or -2
 for i = 4, #ARGV, 4 do
   local job, given, term_us, request = unpack(ARGV, i, i + 3)
   local fence, word, _, is_trial, by = read_fact(redis_call('HGET', FACTS, job))
@@ -16,6 +17,6 @@ for i = 4, #ARGV, 4 do
     redis_call('HSET', FACTS, job, fact(fence, 'u', now, is_trial, request))
   end
   local is_again = word == 'u' and request ~= '' and by == request
-  replies[#replies + 1] = is_its and ((word == 'c' or is_again) and 1 or word == 'u' and 0) or -1
+  replies[#replies + 1] = is_its and ((word == 'c' or is_again) and 1 or word == 'u' and 0) or unknown
 end
 return replies

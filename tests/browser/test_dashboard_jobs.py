@@ -1,0 +1,234 @@
+"""Targets and jobs on the dashboard: real browser, replica, runner, store and database, and a
+target that answers as it is told."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.jobs.works import Works
+from tests.processes import wait_until
+from tests.site import ADMIN_TOKEN
+
+TARGETS = {
+    "images": {"concurrency": 2},
+    "reports": {"retries": 0},
+    "films": {"abort": True, "concurrency": 1},
+}
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def works():
+    with Works(TARGETS, runners=1) as works:
+        yield works
+
+
+@pytest.fixture
+def desk(works, visitor):
+    """Opens the dashboard, logged in. Asked for after `works`, which has a loop of its own."""
+
+    def make(**options):
+        page = visitor(**options)
+        page.goto(f"{works.urls[0]}/dashboard")
+        page.get_by_label("Who are you?").fill("Night shift")
+        page.get_by_label("Admin token").fill(ADMIN_TOKEN)
+        page.get_by_role("button", name="Log in").click()
+        expect(target(page, "images")).to_be_visible()
+        return page
+
+    return make
+
+
+def target(page, name):
+    return page.locator(f"#target-{name}")
+
+
+def jobs(page, name):
+    """Its list of jobs, opened."""
+    target(page, name).get_by_role("button", name=f"Jobs of {name}").click()
+    return target(page, name).locator(".jobs")
+
+
+def row(page, job):
+    return page.locator("tbody tr").filter(has_text=job)
+
+
+def figure(page, name, what):
+    return target(page, name).locator(f"[data-f={what}]")
+
+
+def press(within, name):
+    within.get_by_role("button", name=name).first.click()
+
+
+def do(page, within, name, answer):
+    """Presses a button and answers the question that comes."""
+    press(within, name)
+    press(page.locator("#ask"), answer)
+
+
+def said(page, name, control):
+    return target(page, name).locator(f"[data-control={control}] output")
+
+
+def runner_knows(works, name):
+    """It heard that the target was changed."""
+    heard = re.compile(rf'"target": "{name}".*"target_changed"')
+    wait_until(lambda: heard.search(works.runners[0].output) is not None, "the runner's word")
+
+
+def test_pause_stops_and_resume_goes_on(works, desk):
+    """A paused target is called by no runner; what waits is listed a page at a time with its place,
+    one of them is cancelled, the others are called after the pause."""
+    page, caller = desk(), works.caller("shop")
+    do(page, target(page, "images"), "Pause", "Cancel")
+    assert caller.target("images")["settings"]["paused"] is False
+    do(page, target(page, "images"), "Pause", "Pause")
+    expect(said(page, "images", "run")).to_contain_text("✓ It is paused.")
+    expect(target(page, "images").locator(".mode")).to_have_text("Paused")
+    runner_knows(works, "images")
+    sent = [caller.submit(target="images", path=f"ok/{n}").id for n in range(22)]
+
+    listed = jobs(page, "images")
+    expect(listed.locator("tbody .id")).to_have_text(sent[:1:-1])
+    expect(row(page, sent[2])).to_contain_text(re.compile(r"GET ok/2\W+pending\W+place 3, .*shop"))
+    press(listed, "Older")
+    expect(listed.locator("tbody .id")).to_have_text(sent[1::-1])
+    expect(listed.locator(".pages .hint")).to_have_text("Page 2")
+    do(page, row(page, sent[1]), "Cancel", "Cancel the job")
+    expect(listed.locator(".list > output")).to_have_text(f"✓ {sent[1]} is cancelled.")
+    expect(row(page, sent[1])).to_contain_text("cancelled")
+    expect(row(page, sent[1]).get_by_role("button", name="Retry")).to_be_visible()
+    expect(figure(page, "images", "pending")).to_have_text("21")
+    expect(page.locator("#index")).to_contain_text("images21 pending, 0 of 2 processing")
+    assert works.target.calls() == []
+
+    press(listed, "Newest")
+    listed.get_by_label("State").select_option("pending")
+    expect(listed.locator("tbody .id")).to_have_text([*sent[:1:-1]])
+    do(page, target(page, "images"), "Resume", "Resume")
+    expect(listed.locator(".nothing")).to_have_text("No job is pending here.")
+    listed.get_by_label("State").select_option("completed")
+    expect(listed.locator("tbody .id")).to_have_text([*sent[:1:-1]])
+    assert caller.job(sent[1])["state"] == "cancelled"
+    assert {note["job"] for note in works.target.calls()} == {sent[0], *sent[2:]}
+    assert page.problems == []
+
+
+def test_a_failed_job_is_tried_again(works, desk):
+    """Its error is told; the button has it called once more; its details say what came of it. What
+    was sent is text, whatever it says."""
+    page, caller = desk(), works.caller("shop")
+    works.target.mood("503")
+    sent = caller.submit(
+        target="reports", path="ok/%3Cb%3E", method="POST", body=HOSTILE,
+        headers={"X-Said": HOSTILE},
+    ).id  # fmt: skip
+    assert caller.job(sent, 10)["state"] == "failed"
+    works.target.mood("ok")
+    jobs(page, "reports")
+    expect(row(page, sent)).to_contain_text(re.compile(r"ok/%3Cb%3E\W+failed.*503"))
+    press(row(page, sent), "Details")
+    details = page.locator("#job")
+    expect(details).to_contain_text(re.compile(f"{sent}.*failed.*POST ok/%3Cb%3E.*shop"))
+    do(page, details, "Retry", "Try again")
+    expect(details.locator("output")).to_contain_text(f"✓ {sent} waits again")
+    expect(details.locator(".badge")).to_have_text("completed")
+    expect(details.locator(".answer .facts")).to_contain_text("Status200")
+    expect(details.locator("pre")).to_contain_text(HOSTILE)
+    expect(details.get_by_role("button", name="Retry")).to_be_hidden()
+    with page.expect_download() as saved:
+        details.get_by_role("link", name="Download").click()
+    assert HOSTILE in saved.value.path().read_text()
+    page.keyboard.press("Escape")
+    expect(row(page, sent).get_by_role("button", name="Details")).to_be_focused()
+    expect(row(page, sent)).to_contain_text("completed")
+    assert page.locator("img").count() == 1  # the logo
+    assert [note["status"] for note in works.target.calls() if note["job"] == sent] == [503, 200]
+    assert page.problems == []
+
+
+def test_a_call_under_way_is_cut_off(works, desk):
+    """Where the target lets it be, while its details are open; elsewhere no button offers it."""
+    page, caller = desk(), works.caller("shop")
+    on = [caller.submit(target=name, path="slow", query={"seconds": "60"}).id
+          for name in ("films", "reports")]  # fmt: skip
+    jobs(page, "films")
+    jobs(page, "reports")
+    expect(row(page, on[1])).to_contain_text("processing")
+    expect(row(page, on[1]).get_by_role("button", name="Cancel")).to_be_hidden()
+    expect(row(page, on[0])).to_contain_text("processing")
+    expect(figure(page, "films", "running")).to_have_text("1")
+    press(row(page, on[0]), "Details")
+    do(page, page.locator("#job"), "Cancel", "Cut it off")
+    expect(page.locator("#job .badge")).to_have_text("cancelled")
+    assert caller.job(on[0])["state"] == "cancelled"
+    assert page.problems == []
+
+
+def test_what_a_target_bears_is_changed(works, desk):
+    """Calls at a time and the rate, and back to the file; a target made at run time comes without a
+    reload, and goes; what somebody types stays."""
+    page, caller = desk(), works.caller("operator")
+    page.evaluate("window.loaded = 'once'")
+    films = target(page, "films")
+    at_a_time, rate = (films.locator(f"[data-control={what}]") for what in ("concurrency", "rate"))
+    at_a_time.get_by_label("Calls at a time").fill("3")
+    do(page, at_a_time, "Set", "Change")
+    expect(said(page, "films", "concurrency")).to_have_text("✓ It is 3 now.")
+    rate.get_by_label("Rate").fill("50")
+    rate.get_by_label("in seconds").fill("10")
+    do(page, rate, "Set", "Change")
+    expect(said(page, "films", "rate")).to_have_text("✓ 50 calls in 10 s, at most, now.")
+    expect(figure(page, "films", "concurrency")).to_have_text("3")
+    expect(figure(page, "films", "rate")).to_contain_text("of 50")
+    settings = caller.target("films")["settings"]
+    assert [settings[name] for name in ("concurrency", "rate", "window")] == [3, 50, 10]
+
+    rate.get_by_label("Rate").fill("7")
+    assert caller.call("PATCH", "/targets/extra", {"kinds": ["online"]}).status == 200
+    expect(target(page, "extra")).to_contain_text("called by its callers themselves")
+    expect(rate.get_by_label("Rate")).to_have_value("7")
+    do(page, target(page, "extra"), "Back to the file", "Back to the file")
+    expect(page.locator("#targets > output")).to_contain_text("extra is gone")
+    expect(target(page, "extra")).to_have_count(0)
+    do(page, films, "Back to the file", "Back to the file")
+    expect(said(page, "films", "back")).to_have_text("✓ What was changed is taken back.")
+    expect(figure(page, "films", "rate")).to_have_text("none")
+    assert caller.target("films")["source"] == "file"
+    assert page.evaluate("window.loaded") == "once"
+    assert page.problems == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_in_either_light(works, desk, scheme):
+    """390 pixels wide nothing scrolls sideways, neither the list nor a job's details; what is
+    pressed is as large as a thumb."""
+    page = desk(viewport={"width": 390, "height": 844}, color_scheme=scheme, has_touch=True)
+    works.caller("shop").submit(target="images", path=f"ok/{'x' * 1500}")
+    listed = jobs(page, "images")
+    expect(listed.locator("tbody tr").first).to_contain_text("completed")
+    press(listed.locator("tbody tr").first, "Details")
+    expect(page.locator("#job pre")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.locator("#job").evaluate("each => each.scrollWidth <= each.clientWidth")
+    pressed = page.locator("#targets :is(button, input, select):visible, #job button:visible")
+    assert min(pressed.evaluate_all("all => all.map(each => each.offsetHeight)")) >= 44
+    assert page.problems == []
+
+
+def test_a_store_that_is_away_is_said(works, desk):
+    """The figures are said to be old, and are grey, until it is back."""
+    page = desk()
+    works.redis.signal(19)  # SIGSTOP
+    try:
+        target(page, "images").scroll_into_view_if_needed()
+        note = page.locator("#targets > [role=alert]")
+        expect(note).to_contain_text("The store does not answer. The figures below are old, since ")
+        expect(target(page, "images").locator(".figures")).to_have_css("opacity", "0.45")
+    finally:
+        works.redis.signal(18)  # SIGCONT
+    expect(note).to_be_hidden()
