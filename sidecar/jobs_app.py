@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 #: Between two tries to reach the database when it is away at the start, seconds.
 RETRY_S = 1.0
+#: For so long a start waits for it, seconds: rooms can do without.
+START_S = 5.0
 
 log = structlog.get_logger()
 
@@ -88,6 +90,10 @@ async def office(settings: Settings, redis: Store, metrics: Metrics) -> AsyncIte
 
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(database.close)
+        with contextlib.suppress(TimeoutError, DatabaseError):
+            async with asyncio.timeout(START_S):
+                await _wait_for(database)
+                await jobs.targets.refresh()
         for name, worker in (("job news", news.run), ("keeper of jobs", keep)):
             task = asyncio.create_task(keep_at_work(name, worker))
             stack.push_async_callback(stop_worker, task)

@@ -198,7 +198,7 @@ def test_a_job_that_waits_can_be_cancelled_and_tried_again(run, submit):
     assert "This idempotency_key names another job" in done.stderr
     listed = said(run("jobs", "list", "--target", "held", "--state", "pending"))
     assert [line.split()[0] for line in listed] == ["id", second, first]
-    assert re.search(r" held +operator +\S+ pending, position 2, about \d+ s$", listed[1])
+    assert re.search(r" held +operator +\S+ pending, position 2$", listed[1])
     assert said(run("jobs", "list", "--target", "held", "--limit", "1")) == listed[:2]
     assert said(run("jobs", "cancel", first)) == [f"{first} is cancelled"]
     done = run("jobs", "watch", first)
@@ -234,7 +234,7 @@ def test_all_jobs_of_a_target_are_waited_for(run, submit, monkeypatch):
         done = run("jobs", "watch", "--target", "held")
     assert done.exit_code == 1
     first, *each, last = (line[9:] for line in done.stdout.splitlines())
-    assert re.fullmatch(r"10 pending; the last is called in about \d+ s", first)
+    assert first == "10 pending"
     assert {line.split()[0] for line in each} == set(ids)
     assert last == "10 cancelled"
     assert said(run("jobs", "watch", "--target", "held")) == ["held: all jobs have ended"]
@@ -256,7 +256,7 @@ def test_a_terminal_has_one_line_that_is_written_over(works, run, submit):
     os.close(ours)
     before, *drawn, last = shown.decode().split("\r\x1b[K")
     assert (before, watch.returncode) == ("", 1)
-    assert set(drawn) == {f"{'█' * 5}{'░' * 15} held: pending, position 1, about 0 s"}
+    assert set(drawn) == {f"{'█' * 5}{'░' * 15} held: pending, position 1"}
     assert last == f"{id_} cancelled\r\n"
 
 

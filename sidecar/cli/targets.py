@@ -57,8 +57,8 @@ def set_(settings: Settings, name: str, changes: tuple[str, ...]) -> None:
     """Change settings of a target, or make a new one; replicas and runners follow within two
     seconds.
 
-    A value is JSON or text; @FILE takes it from a file, such as a secret. What was set stays until
-    waitroom targets unset, whatever the file says of this target.
+    A value is JSON or text; null is none, and @FILE takes it from a file, such as a secret. What
+    was set stays until waitroom targets unset, whatever the file says of these settings.
     """
     now = call(settings, "PATCH", _path(name), dict(_change(change) for change in changes))
     for change in changes:

@@ -85,6 +85,11 @@ class Jobs:
         Raises RefusedError.
         """
         target, settings = order.target, order.target.settings
+        # Also when the line is full by now, and its grant has ended or was spent: for this.
+        if order.idempotency_key and (
+            known := await self.store.find_by_key(owner, order.idempotency_key)
+        ):
+            return _same(known, order), False
         now_ms = target.clock.now_ms()
         class_name, grant_id, grant_ends_ms = _class_of(order, now_ms)
         id_ = new_job_id()
@@ -101,18 +106,19 @@ class Jobs:
                 await _spend(target, grant_id, id_, grant_ends_ms)
             written = await self.store.insert(job)
         except BaseException:
-            await target.store.unreserve(id_)
+            await self._take_back(target, id_, grant_id)
             raise
-        if written.id != id_:
-            await target.store.unreserve(id_)
-            if written.fingerprint != job.fingerprint:
-                raise RefusedError(
-                    "other", "This idempotency_key names another job: its content was different."
-                )
-            return written, False
+        if written.id != id_:  # somebody was faster
+            await self._take_back(target, id_, grant_id)
+            return _same(written, order), False
         self._metrics.jobs.labels(target.name, "submitted").inc()
         await self._line_up(target, written)
         return written, True
+
+    async def _take_back(self, target: Target, id_: str, grant_id: str) -> None:
+        await target.store.unreserve(id_)
+        if grant_id:
+            await target.store.return_grant(grant_id, id_)
 
     async def _line_up(self, target: Target, job: Job) -> None:
         """The database has it: should the store be away now, the keeper puts it in the line."""
@@ -303,6 +309,15 @@ def _class_of(order: Order, now_ms: int) -> tuple[str, str, int]:
     return grant.class_name, grant.id, grant.expires_s * 1000
 
 
+def _same(job: Job, order: Order) -> Job:
+    """The job that has the order's idempotency_key. Raises RefusedError where it is another."""
+    if job.fingerprint != order.fingerprint:
+        raise RefusedError(
+            "other", "This idempotency_key names another job: its content was different."
+        )
+    return job
+
+
 async def _spend(target: Target, grant_id: str, job: str, ends_ms: int) -> None:
     """A grant with an id gives its class to one job. Raises RefusedError."""
     if not await target.store.spend_grant(grant_id, job, ends_ms):
@@ -312,8 +327,8 @@ async def _spend(target: Target, grant_id: str, job: str, ends_ms: int) -> None:
 def _seen(job: Job, target: Target, line: Line, place: Place) -> Seen:
     """The store knows sooner than the database that a job was called."""
     if place.where in {"line", "later"} and job.state in {State.PENDING, State.CALLED}:
-        if place.position is None:
-            return Seen(job, State.PENDING)
+        if place.position is None or target.settings.paused:
+            return Seen(job, State.PENDING, place.position)
         waits_s = wait_s(target.settings, line, place.position)
         return Seen(job, State.PENDING, place.position, waits_s)
     if place.where == "called" and job.kind == "online":

@@ -67,39 +67,46 @@ class Targets:
             raise UnknownNameError("target", name)
         return target
 
-    async def refresh(self) -> None:
-        """Reads what was changed at run time. What cannot be used, such as a setting that a later
-        version wrote, changes nothing. Raises DatabaseError."""
+    async def refresh(self) -> list[str]:
+        """Reads what was changed at run time; the targets that are others now. What cannot be used,
+        such as a setting that a later version wrote, changes nothing. Raises DatabaseError."""
         texts = await self._jobs.targets()
-        for name in self._texts.keys() - texts.keys():
-            self._lay(name, None)
-        for name, text in texts.items():
-            if self._texts.get(name) == text:
-                continue
+        others = [
+            name
+            for name in self._texts.keys() | texts.keys()
+            if self._texts.get(name) != texts.get(name)
+        ]
+        for name in others:
             try:
-                self._lay(name, read_target(json.loads(text)))
+                self._lay(name, texts.get(name))
             except ConfigError as error:
                 log.error("target_unusable", target=name, problems=error.problems)
         self._texts = texts
+        return others
 
-    def _lay(self, name: str, settings: TargetSettings | None) -> None:
-        """`settings`: of run time; None: as the file has it."""
-        used = self._of_file.get(name) if settings is None else settings
-        target = self._targets.get(name)
-        if used is None:
+    def _lay(self, name: str, text: str | None) -> None:
+        """`text`: the settings of run time; None: there are none. Raises ConfigError."""
+        settings = self._of_file.get(name)
+        if text is not None:
+            changes = json.loads(text)
+            settings = settings.changed(changes) if settings else read_target(changes)
+        if settings is None:
             self._targets.pop(name, None)
             return
+        target = self._targets.get(name)
         if target is None:
-            target = self._targets[name] = self._make(name, used)
-        target.settings, target.is_of_file = used, settings is None
-        log.info("target_changed", target=name, source="file" if settings is None else "run time")
+            target = self._targets[name] = self._make(name, settings)
+        target.settings, target.is_of_file = settings, text is None
+        log.info("target_changed", target=name, source="file" if text is None else "run time")
 
-    async def change(self, name: str, overrides: dict[str, Any], *, at_ms: int) -> Target:
-        """Changes some settings of a target, or makes one. Raises ConfigError, DatabaseError."""
+    async def change(self, name: str, changes: dict[str, Any], *, at_ms: int) -> Target:
+        """Changes some settings of a target, or makes one. The others stay as the file has them,
+        later too. Raises ConfigError, DatabaseError."""
         await self.refresh()
         target = self._targets.get(name)
-        settings = read_target(overrides) if target is None else target.settings.changed(overrides)
-        values = settings.model_dump(mode="json", exclude_unset=True)
+        settings = target.settings.changed(changes) if target else read_target(changes)
+        names = json.loads(self._texts.get(name, "{}")).keys() | changes.keys()
+        values = settings.model_dump(mode="json", include=set(names))
         await self._jobs.put_target(name, json.dumps(values), at_ms)
         await self.refresh()
         return self.get(name)

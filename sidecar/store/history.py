@@ -5,7 +5,6 @@ Every method raises DatabaseError when the database does not answer, or refuses.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -51,8 +50,6 @@ class History:
         self._partitions = partitions
         self._insert = _insert(engine.dialect.name)
         self._upsert = _upsert(engine.dialect.name)
-        #: alembic does one thing at a time, and each room's recorder asks for the tables.
-        self._migrating = asyncio.Lock()
 
     async def check(self) -> None:
         """Raises DatabaseError unless the tables are what this version reads and writes."""
@@ -60,8 +57,7 @@ class History:
 
     async def migrate(self) -> tuple[str | None, str]:
         """The revisions of the tables before and after."""
-        async with self._migrating:
-            return await sql.migrate(self._engine, sql.HISTORY, partitions=self._partitions)
+        return await sql.migrate(self._engine, sql.HISTORY, partitions=self._partitions)
 
     async def close(self) -> None:
         await self._engine.dispose()

@@ -40,8 +40,6 @@ RUNS = (State.CALLED, State.PROCESSING)
 class JobDatabase:
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
-        #: alembic does one thing at a time.
-        self._migrating = asyncio.Lock()
         #: SQLite's writers wait for one another by looking again and again.
         self._turn = asyncio.Lock() if engine.dialect.name == "sqlite" else nullcontext()
 
@@ -51,8 +49,7 @@ class JobDatabase:
 
     async def migrate(self) -> tuple[str | None, str]:
         """The revisions of the tables before and after."""
-        async with self._migrating:
-            return await sql.migrate(self._engine, sql.JOBS)
+        return await sql.migrate(self._engine, sql.JOBS)
 
     async def close(self) -> None:
         await self._engine.dispose()

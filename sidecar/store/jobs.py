@@ -98,6 +98,12 @@ class JobStore(JobRunning, JobKeeping):
         """Without its body."""
         return (await self.find_many([id_])).get(id_)
 
+    async def find_by_key(self, owner: str, key: str) -> Job | None:
+        """The job that this owner submitted under this idempotency key; without its body."""
+        mine = (jobs.c.owner == owner, jobs.c.idempotency_key == key)
+        rows = await self._read(FIND.where(*mine))
+        return job_of(rows[0]) if rows else None
+
     async def find_many(self, ids: Iterable[str]) -> dict[str, Job]:
         """Those that there are, by id; without their bodies."""
         found: dict[str, Job] = {}

@@ -128,7 +128,8 @@ TARGET_KEYS = (
     "orders",    # hash    job of `later` or `active` -> order
     "active",    # zset    job that is called -> when its lock, permit or term ends, µs
     "facts",     # hash    the same -> number of its lock or permit, r (a runner has it), c (called,
-                 #         the permit is unused) or u (used), since when, µs, 1 if it is a trial
+                 #         the permit is unused) or u (used), since when, µs, 1 if it is a trial,
+                 #         the request that used the permit; ~ between them
     "online",    # set     jobs of all three that make their call themselves
     "ended",     # zset    job~unused or job~term, an online one that ended by itself -> when, µs
     "reserved",  # zset    job that is being submitted -> until when its place is kept, µs

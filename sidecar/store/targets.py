@@ -130,6 +130,14 @@ class TargetStore:
             holder = await self._redis.get(key)
             return holder is not None and text(holder) == job
 
+    async def return_grant(self, grant_id: str, job: str) -> None:
+        """The job that has it was not submitted after all. What another has stays."""
+        key = keys.target_key(self._name, f"grant:{grant_id}")
+        async with self._asking("return_grant"):
+            holder = await self._redis.get(key)
+            if holder is not None and text(holder) == job:
+                await self._redis.delete(key)
+
     async def unreserve(self, job: str) -> None:
         """It was not submitted after all."""
         async with self._asking("unreserve"):

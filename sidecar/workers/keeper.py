@@ -81,7 +81,8 @@ class Keeper:
     async def _refresh_forever(self) -> None:
         while True:
             with contextlib.suppress(DatabaseError):
-                await self._jobs.targets.refresh()
+                for name in await self._jobs.targets.refresh():
+                    self._news.tell(name)
             known = {target.name: target for target in self._jobs.targets}
             for name in self._lines.keys() - known.keys():
                 self._lines.pop(name).cancel()

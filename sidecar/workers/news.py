@@ -37,13 +37,17 @@ class News:
         self._events.setdefault(target, WeakSet()).add(heard)
         return heard
 
+    def tell(self, word: str) -> None:
+        """As the store tells it: a target's name, "abort NAME", or "" for all."""
+        target = word.removeprefix(_ABORT)
+        names = [target] if word else list(self._events)
+        for heard in [one for name in names for one in self._events.get(name, ())]:
+            heard.woken.set()
+            if word.startswith(_ABORT):
+                heard.urgent.set()
+
     async def run(self) -> None:
         """Until cancelled."""
         async with contextlib.aclosing(news(self._redis)) as told:
             async for word in told:
-                target = word.removeprefix(_ABORT)
-                names = [target] if word else list(self._events)
-                for heard in [one for name in names for one in self._events.get(name, ())]:
-                    heard.woken.set()
-                    if word.startswith(_ABORT):
-                        heard.urgent.set()
+                self.tell(word)

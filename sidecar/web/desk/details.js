@@ -27,6 +27,10 @@ export function showJob(job, target) {
 
 async function look() {
 	clearTimeout(timer);
+	if (document.hidden) {
+		timer = setTimeout(look, LOOK_MS);
+		return;
+	}
 	const asked = shown;
 	let isOver = false;
 	try {
@@ -110,7 +114,7 @@ for (const [name, how] of [['retry', retry], ['cancel', cancel]]) {
 		const { job, target } = shown;
 		const said = await how(job);
 		if (said && shown?.job.id === job.id) look();
-		if (said) target.jobs.look().catch(() => { /* the next look says it */ });
+		if (said) target.stir();
 		return said;
 	}));
 }

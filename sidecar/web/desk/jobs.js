@@ -107,7 +107,7 @@ export class Jobs {
 		};
 		const then = how => () => tell(this.$('output'), async () => {
 			const said = await how(row.job);
-			if (said) this.look().catch(() => { /* the next look says it */ });
+			if (said) this.target.stir();
 			return said;
 		});
 		act('details', 'Details', () => showJob(row.job, this.target));

@@ -28,10 +28,9 @@ const BREAKER = {
 };
 
 export class Target {
-	// `gone` is told its name when it is a target no more.
-	constructor(name, gone) {
-		this.name = name;
-		this.gone = gone;
+	// `gone` is told its name when it is a target no more; `stir` has all targets looked at again.
+	constructor(name, { gone, stir }) {
+		Object.assign(this, { name, gone, stir });
 		this.root = document.getElementById('t-target').content.firstElementChild.cloneNode(true);
 		this.root.id = `target-${name}`;
 		this.root.tabIndex = -1;

@@ -61,7 +61,7 @@ function show(targets, began) {
 	for (const told of targets) {
 		let card = cards.get(told.name);
 		if (!card) {
-			cards.set(told.name, card = new Target(told.name, gone));
+			cards.set(told.name, card = new Target(told.name, { gone, stir: () => soon(0) }));
 			list.append(card.root);
 			index.append(card.entry = entry(told.name));
 		}
