@@ -9,17 +9,18 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help install run crowd test lint types check bench bench-history bench-opening bench-limits loadtest faults clean
+.PHONY: help install run crowd test lint types check bench bench-history bench-opening bench-limits bench-jobs loadtest faults clean
 
 help:
 	@echo "make install the waitroom command, in .venv"
 	@echo "make run     install what is missing, run the demo on http://localhost:$(PORT) (PORT=)"
 	@echo "make crowd   bring visitors to the demo (VISITORS=)"
 	@echo "make test    install what is missing, run every test (WORKERS=2, ARGS=)"
-	@echo "make bench   measure against plain nginx and a Lua design (QUICK=1)"
+	@echo "make bench   measure against plain nginx and a Lua design, and jobs (QUICK=1)"
 	@echo "make bench-history  ten million stays in MariaDB: look-ups, the recorder (QUICK=1)"
 	@echo "make bench-opening  an event opens with 100,000 in the pre-queue (QUICK=1)"
 	@echo "make bench-limits  decisions about rate limits, beside the limits library (QUICK=1)"
+	@echo "make bench-jobs  jobs submitted and executed, beside the arq library (QUICK=1)"
 	@echo "make loadtest  load a room with up to 3,000 users (REPLICAS=, QUICK=1)"
 	@echo "make faults  break everything under load, write docs/reliability.md (QUICK=1)"
 	@echo "make check   the tests, and ruff and mypy before them"
@@ -47,7 +48,7 @@ types: $(STAMP)
 check: lint types test
 
 bench: $(STAMP)
-	@scripts/install-packages nginx redis-server wrk libnginx-mod-http-lua lua-nginx-redis
+	@scripts/install-packages nginx redis-server wrk libnginx-mod-http-lua lua-nginx-redis postgresql
 	@$(BIN)/python -m loadtest.bench $(if $(QUICK),--quick)
 
 bench-history: $(STAMP)
@@ -61,6 +62,10 @@ bench-opening: $(STAMP)
 bench-limits: $(STAMP)
 	@scripts/install-packages redis-server
 	@$(BIN)/python -m loadtest.limits $(if $(QUICK),--quick)
+
+bench-jobs: $(STAMP)
+	@scripts/install-packages nginx redis-server postgresql
+	@$(BIN)/python -m loadtest.jobs $(if $(QUICK),--quick)
 
 loadtest: $(STAMP)
 	@scripts/install-packages nginx redis-server

@@ -1,4 +1,5 @@
-"""The demo: redis, two replicas, a shop and nginx in the foreground, with labelled logs.
+"""The demo: redis, two replicas, a runner of jobs, a shop and nginx in the foreground, with
+labelled logs.
 
 Everything but nginx's port is in a temporary folder that goes when the demo ends.
 """
@@ -23,6 +24,8 @@ from honcho.manager import Manager
 ROOT = Path(__file__).resolve().parent.parent
 DEMO = ROOT / "demo"
 OPS_PORTS = (8401, 8402)
+#: The service_token of waitroom.toml.
+TOKEN = "demo-service-token"
 STOPPED = {None, 0, 130, 143}
 
 
@@ -37,11 +40,12 @@ def main() -> None:
         folder = Path(name)
         folder.chmod(0o755)
         ops = [take_port(preferred) for preferred in OPS_PORTS]
-        configs = [write_replica(folder, number, port) for number, port in enumerate(ops)]
-        write_nginx(folder, port)
+        studio = take_port(0)
+        configs = [write_replica(folder, number, port, studio) for number, port in enumerate(ops)]
+        write_nginx(folder, port, studio)
         remember(configs[0])
         manager = Manager()
-        for label, command in commands(folder, configs).items():
+        for label, command in commands(folder, configs, ops[0]).items():
             manager.add_process(label, command, env=environment(), cwd=str(ROOT))
         threading.Thread(target=greet, args=(port, ops[0]), daemon=True).start()
         manager.loop()
@@ -49,14 +53,16 @@ def main() -> None:
     sys.exit(0 if manager.returncode in STOPPED else manager.returncode)
 
 
-def commands(folder: Path, configs: list[Path]) -> dict[str, str]:
+def commands(folder: Path, configs: list[Path], ops_port: int) -> dict[str, str]:
     python = sys.executable
     waitroom = Path(python).parent / "waitroom"
     nginx = shutil.which("nginx") or "/usr/sbin/nginx"
     started = {
         "redis": f"exec redis-server --port 0 --unixsocket {folder}/redis.sock --save '' "
         f"--dir {folder} --loglevel warning",
-        "shop": f"exec {python} demo/shop.py --socket {folder}/shop.sock",
+        "shop": f"exec {python} demo/shop.py --socket {folder}/shop.sock "
+        f"--ops http://127.0.0.1:{ops_port} --token {TOKEN}",
+        "runner": f"exec {waitroom} run-jobs --config {configs[0]}",
         "nginx": f"exec {nginx} -p {folder} -c {folder}/nginx.conf",
     }
     for number, config in enumerate(configs, start=1):
@@ -68,20 +74,22 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONUNBUFFERED": "1"}
 
 
-def write_replica(folder: Path, number: int, ops_port: int) -> Path:
+def write_replica(folder: Path, number: int, ops_port: int, studio_port: int) -> Path:
     config = folder / f"replica-{number}.toml"
     lines = [
         f'store = "unix://{folder}/redis.sock"',
         f'edge_listen = "unix:{folder}/edge-{number}.sock"',
         f'ops_listen = "127.0.0.1:{ops_port}"',
         f'history = "sqlite:///{folder}/history.db"',
+        f'jobs = "sqlite:///{folder}/jobs.db"',
     ]
-    config.write_text("\n".join(lines) + "\n" + (DEMO / "waitroom.toml").read_text())
+    text = (DEMO / "waitroom.toml").read_text().replace("@studio@", str(studio_port))
+    config.write_text("\n".join(lines) + "\n" + text)
     tomllib.loads(config.read_text())
     return config
 
 
-def write_nginx(folder: Path, port: int) -> None:
+def write_nginx(folder: Path, port: int, studio_port: int) -> None:
     includes = folder / "waitroom"
     shutil.copytree(ROOT / "nginx" / "waitroom", includes)
     settings = (includes / "settings.conf").read_text()
@@ -95,8 +103,9 @@ def write_nginx(folder: Path, port: int) -> None:
     (includes / "settings.conf").write_text(settings)
     text = (DEMO / "nginx.conf").read_text()
     user = "user root;" if os.geteuid() == 0 else ""
-    for name, value in {"folder": str(folder), "port": str(port), "user": user}.items():
-        text = text.replace(f"@{name}@", value)
+    values = {"folder": folder, "port": port, "studio": studio_port, "user": user}
+    for name, value in values.items():
+        text = text.replace(f"@{name}@", str(value))
     (folder / "nginx.conf").write_text(text)
 
 
@@ -124,6 +133,7 @@ def greet(port: int, ops_port: int) -> None:
         f"  Bring visitors:   {crowd}\n"
         f"  A seat each:      {url}/seats/\n"
         f"  A rate limit:     {url}/api/stock   (five calls in ten seconds)\n"
+        f"  Jobs:             {url}/pictures/   (one is drawn at a time)\n"
         "  See the room:     .venv/bin/waitroom rooms --config .run/waitroom.toml list\n"
         "  Afterwards:       .venv/bin/waitroom report --config .run/waitroom.toml shop\n"
         f"  Dashboard:        http://localhost:{ops_port}/dashboard   (token: demo-admin-token)\n"
@@ -143,7 +153,8 @@ def is_free(port: int) -> bool:
 
 
 def take_port(preferred: int) -> int:
-    if is_free(preferred):
+    """0: any."""
+    if preferred and is_free(preferred):
         return preferred
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

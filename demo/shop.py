@@ -1,10 +1,12 @@
-"""A small shop to put a waiting room in front of. It knows nothing of the room."""
+"""A small shop to put a waiting room in front of. It knows nothing of the room; its page of
+pictures (pictures.py) submits jobs."""
 
 from __future__ import annotations
 
 import argparse
 import html
 
+import pictures
 from aiohttp import web
 
 THINGS = {
@@ -42,16 +44,21 @@ def page(title: str, body: str) -> web.Response:
     return web.Response(text=text, content_type="text/html")
 
 
-async def landing(_request: web.Request) -> web.Response:
+async def landing(request: web.Request) -> web.Response:
     things = "".join(
         f'<li><a href="/thing/{key}">{name}</a><br>{price}</li>'
         for key, (name, price) in THINGS.items()
+    )
+    drawn = (
+        ', or have <a href="/pictures/">pictures</a> drawn'
+        if pictures.SERVICE in request.app
+        else ""
     )
     return page(
         "The little shop",
         "<p>You are inside. Few fit in at a time; the others wait at the door.</p>"
         f"<ul>{things}</ul>"
-        '<p>Or choose <a href="/seats/">a seat in our café</a>.</p>'
+        f'<p>Or choose <a href="/seats/">a seat in our café</a>{drawn}.</p>'
         '<p><a class="go" href="/checkout/done">Buy and finish</a></p>'
         "<p><small>Finishing frees your slot for the next in line. To see the line, open this "
         "address in private windows, or bring visitors:</small></p>"
@@ -112,6 +119,8 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=9000)
     parser.add_argument("--socket", help="listen on this unix socket instead")
+    parser.add_argument("--ops", help="a replica's ops listener, which takes jobs")
+    parser.add_argument("--token", default="", help="the service_token")
     options = parser.parse_args()
     app = web.Application()
     app.add_routes(
@@ -126,6 +135,8 @@ def main() -> None:
             web.get("/health", health),
         ]
     )
+    if options.ops:
+        pictures.add(app, page, options.ops, options.token)
     where = (
         {"path": options.socket} if options.socket else {"host": options.host, "port": options.port}
     )

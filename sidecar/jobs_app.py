@@ -156,6 +156,8 @@ class Runner:
         self._egress = egress
         self._most = most
         self._lanes: dict[str, tuple[Lane, asyncio.Task[None]]] = {}
+        #: Of targets that are gone, or others of the same name: their calls go on.
+        self._ending: list[tuple[Lane, asyncio.Task[None]]] = []
 
     async def run(self, stop: asyncio.Event, *, grace_s: float = 0.0, look_s: float = 0.5) -> None:
         """Until `stop`; then until its calls are over, for so many seconds."""
@@ -169,18 +171,21 @@ class Runner:
             log.info("stopping", under_way=under_way, grace_seconds=grace_s)
             for lane, _ in self._lanes.values():
                 lane.stop()
-            if self._lanes:
-                await asyncio.wait([task for _, task in self._lanes.values()], timeout=grace_s)
+            if tasks := [task for _, task in (*self._lanes.values(), *self._ending)]:
+                await asyncio.wait(tasks, timeout=grace_s)
         finally:
-            for _, task in self._lanes.values():
+            for _, task in (*self._lanes.values(), *self._ending):
                 await stop_worker(task)
 
     def _look(self) -> None:
         targets = {target.name: target for target in self._office.jobs.targets}
+        self._ending = [(lane, task) for lane, task in self._ending if not task.done()]
         for name, (lane, task) in list(self._lanes.items()):
-            if name not in targets:
+            if lane.target is not targets.get(name):
                 lane.stop()
-            if task.done():
+                self._ending.append((lane, task))
+                del self._lanes[name]
+            elif task.done():
                 if not task.cancelled() and (error := task.exception()) is not None:
                     log.error("lane_failed", target=name, exc_info=error)
                 del self._lanes[name]

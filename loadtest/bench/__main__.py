@@ -15,15 +15,19 @@ from contextlib import ExitStack
 from http.client import HTTPException
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import uvloop
 
 from loadtest import machine
-from loadtest.bench import report
+from loadtest.bench import report, scale
 from loadtest.bench.figures import Figures, targets
 from loadtest.bench.runs import MeasurementError, measure
 from loadtest.bench.systems import Plain, in_memory
 from loadtest.bench.waitroom import Waitroom
 from loadtest.bench.workloads import WORKLOADS, Workload
+from loadtest.jobs import measure as jobs
+from loadtest.jobs import report as jobs_report
 from sidecar.base.errors import StoreError
 
 if TYPE_CHECKING:
@@ -47,25 +51,40 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=[w.name for w in WORKLOADS])
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--no-scale", action="store_true", help="leave out what a long line costs")
+    parser.add_argument("--no-jobs", action="store_true", help="leave out make bench-jobs")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    is_partial = options.quick or options.only or options.rounds or options.no_scale
+    is_partial = any(
+        (options.quick, options.only, options.rounds, options.no_scale, options.no_jobs)
+    )
     folder = ROOT / (".run/reports" if is_partial else "loadtest/reports")
     rounds = options.rounds or (1 if options.quick else ROUNDS)
     seconds = 1 if options.quick else SECONDS
     began = time.monotonic()
     figures = compare(rounds, seconds, only=options.only)
     how = f"{rounds} round{'s' * (rounds != 1)}, {seconds} s a run, after a second of warming."
-    report.write(figures, machine.describe(), folder, how=how)
+    more = More()
+
+    def write() -> None:
+        report.write(
+            figures, machine.describe(), folder, how=how, scale=more.scale, sections=more.sections
+        )
+
+    write()
+    # Only now: should one of these fail, the rest is written.
     if not options.no_scale:
-        # Only now: should it fail, the rest is written.
-        _add_scale(figures, folder, how, quick=options.quick)
+        more.add_scale(folder, quick=options.quick)
+        write()
+    if not options.no_jobs:
+        more.add_jobs(folder, quick=options.quick or bool(options.rounds))
+        write()
+    problems = figures.problems() + more.problems
     for target in targets(figures):
         print(f"{target.what}: {target.figure}, wanted {target.wanted}")
-    for problem in figures.problems():
+    for problem in problems:
         print(f"PROBLEM {problem}", file=sys.stderr)
     print(f"{folder.relative_to(ROOT)}/bench.md, after {time.monotonic() - began:.0f} s")
-    return 1 if figures.problems() else 0
+    return 1 if problems else 0
 
 
 def compare(rounds: int, seconds: int, *, only: list[str] | None = None) -> Figures:
@@ -113,18 +132,26 @@ def _start(stack: ExitStack) -> list[System]:
     return systems
 
 
-def _add_scale(figures: Figures, folder: Path, how: str, *, quick: bool) -> None:
-    """What a long line costs the store, where that part is there."""
-    try:
-        scale = importlib.import_module("loadtest.bench.scale")
-    except ModuleNotFoundError:
-        return
-    result = scale.measure(quick)
-    scale.draw(result, folder)
-    report.write(
-        figures, machine.describe(), folder,
-        how=how, scale=result, sections=[scale.section(result)],
-    )  # fmt: skip
+class More:
+    """What is measured beside the comparison."""
+
+    def __init__(self) -> None:
+        self.scale: dict[str, Any] | None = None
+        self.sections: list[str] = []
+        self.problems: list[str] = []
+
+    def add_scale(self, folder: Path, *, quick: bool) -> None:
+        """What a long line costs the store."""
+        self.scale = scale.measure(quick)
+        scale.draw(self.scale, folder)
+        self.sections.append(scale.section(self.scale))
+
+    def add_jobs(self, folder: Path, *, quick: bool) -> None:
+        """Jobs a second, with a report of their own."""
+        found = uvloop.run(jobs.measure(jobs.QUICK if quick else jobs.WHOLE))
+        jobs_report.write(found, machine.describe(), folder)
+        self.sections.append(jobs_report.section(found))
+        self.problems += found.problems
 
 
 if __name__ == "__main__":

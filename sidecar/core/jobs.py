@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from sidecar.base.errors import RefusedError, StoreError, UnknownNameError
 from sidecar.base.grants import GrantError
 from sidecar.base.jobs import READ_GRACE_MS, Ending, Job, State, new_job_id
 from sidecar.core.targets import wait_s
-from sidecar.store.line import Waiting
+from sidecar.store.line import Release, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 #: When a line is full: how long the caller is told to wait, seconds, at most.
 FULL_RETRY_S = 60
+#: How old counts of all jobs may be, seconds.
+COUNTS_S = 2.0
 
 log = structlog.get_logger()
 
@@ -77,6 +80,8 @@ class Jobs:
         self.targets = targets
         self.store = store
         self._metrics = metrics
+        self._counts: dict[tuple[str, str], int] = {}
+        self._counted_at = float("-inf")
 
     async def submit(self, owner: str, order: Order) -> tuple[Job, bool]:
         """The job, and whether it is new: the same idempotency key names the same job. When this
@@ -93,6 +98,7 @@ class Jobs:
         now_ms = target.clock.now_ms()
         class_name, grant_id, grant_ends_ms = _class_of(order, now_ms)
         id_ = new_job_id()
+        spender = _named(owner, order.idempotency_key) if order.idempotency_key else id_
         queue_order = await target.store.reserve(id_, class_name, settings)
         if queue_order is None:
             raise self._full(target)
@@ -103,22 +109,25 @@ class Jobs:
         )  # fmt: skip
         try:
             if grant_id:
-                await _spend(target, grant_id, id_, grant_ends_ms)
+                await _spend(target, grant_id, spender, grant_ends_ms)
             written = await self.store.insert(job)
         except BaseException:
-            await self._take_back(target, id_, grant_id)
+            await self._take_back(target, id_, "" if order.idempotency_key else grant_id)
             raise
         if written.id != id_:  # somebody was faster
-            await self._take_back(target, id_, grant_id)
+            await self._take_back(target, id_, "")
             return _same(written, order), False
         self._metrics.jobs.labels(target.name, "submitted").inc()
         await self._line_up(target, written)
         return written, True
 
     async def _take_back(self, target: Target, id_: str, grant_id: str) -> None:
-        await target.store.unreserve(id_)
-        if grant_id:
-            await target.store.return_grant(grant_id, id_)
+        """A grant that was spent for a job of a name of its own stays so: the same job may be
+        submitted again with it."""
+        with contextlib.suppress(StoreError):  # a place that is not given back ends by itself
+            if grant_id:
+                await target.store.return_grant(grant_id, id_)
+            await target.store.unreserve(id_)
 
     async def _line_up(self, target: Target, job: Job) -> None:
         """The database has it: should the store be away now, the keeper puts it in the line."""
@@ -161,6 +170,13 @@ class Jobs:
     async def page(self, query: JobQuery) -> list[Seen]:
         return await self.see(await self.store.page(query))
 
+    async def counts(self) -> dict[tuple[str, str], int]:
+        """By target and state, some seconds old at most: each job is counted."""
+        now = time.monotonic()
+        if now - self._counted_at >= COUNTS_S:
+            self._counts, self._counted_at = await self.store.counts(), now
+        return self._counts
+
     async def was_read(self, job: Job) -> None:
         """The caller has the result: where the target says so, it is deleted soon."""
         target = self.targets.find(job.target)
@@ -190,6 +206,8 @@ class Jobs:
                 return State.CANCELLED
             job = await self.find(id_, owner)
         if job.state is State.CANCELLED:
+            if target is not None:
+                await target.store.remove(id_)  # where it was not reached the first time
             return State.CANCELLED
         if job.is_ended:
             raise RefusedError("conflict", f"The job has ended: it is {job.state}.")
@@ -197,7 +215,13 @@ class Jobs:
             raise RefusedError(
                 "conflict", "The call was begun, and its target does not let calls be cut off."
             )
-        await target.store.abort(id_)
+        if not await target.store.abort(id_):
+            # Its runner is gone: nobody would hear of it.
+            if await self.store.finish(self.aborted(target, id_, job.fence)):
+                await target.store.remove(id_)
+                self._metrics.jobs.labels(target.name, "cancelled").inc()
+                return State.CANCELLED
+            await target.store.abort(id_)
         return State.PROCESSING
 
     async def retry(self, id_: str, owner: str | None) -> Job:
@@ -227,7 +251,8 @@ class Jobs:
         now_ms = target.clock.now_ms()
         for claim in claims:
             if not await self.store.set_called(claim.id, claim.fence, at_ms=now_ms):
-                await target.store.remove(claim.id)
+                over = Release(claim.id, claim.fence, "gone")
+                await target.store.release([over], target.settings, wakes=True)
 
     async def used(self, target: Target, id_: str, fence: int) -> None:
         """The permit was used: the call has begun."""
@@ -316,6 +341,11 @@ def _same(job: Job, order: Order) -> Job:
             "other", "This idempotency_key names another job: its content was different."
         )
     return job
+
+
+def _named(owner: str, key: str) -> str:
+    """Of whoever submits the same job again, which may happen at the same moment elsewhere."""
+    return hashlib.sha256(f"{owner} {key}".encode()).hexdigest()
 
 
 async def _spend(target: Target, grant_id: str, job: str, ends_ms: int) -> None:

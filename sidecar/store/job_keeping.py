@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import and_, case, delete, func, literal_column, select, update
+from sqlalchemy import and_, case, delete, func, literal_column, or_, select, update
 
 from sidecar.base.jobs import ENDED, Job, State
 from sidecar.store.job_base import RUNS, WAITS, JobDatabase, ended_values, is_any
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
 #: How long the end of a job is kept whose target is unknown by now, ms.
+#: The longest claim_window.
+PERMIT_MS = 3_600_000
+#: Of results that are removed in one transaction.
+BYTES_AT_ONCE = 16 << 20
 DEFAULT_TTL_MS = 3 * 86_400_000
 
 
@@ -120,7 +124,13 @@ class JobKeeping(JobDatabase):
     ) -> list[tuple[str, str]]:
         """Ends jobs that waited too long; that is known for as long as results of their target are
         kept. At most `limit`; the ids and targets of those that this call ended."""
-        overdue = (is_any(jobs.c.state, WAITS), jobs.c.expires_ms <= now_ms)
+        # What was called has a permit, and until that ends it may be used.
+        overdue = (
+            or_(
+                and_(jobs.c.state == State.PENDING.value, jobs.c.expires_ms <= now_ms),
+                and_(jobs.c.state == State.CALLED.value, jobs.c.expires_ms <= now_ms - PERMIT_MS),
+            ),
+        )
         ids = await self._ids(select(jobs.c.id).where(*overdue).limit(limit))
 
         async def work(connection: AsyncConnection) -> list[tuple[str, str]]:
@@ -128,7 +138,8 @@ class JobKeeping(JobDatabase):
             ended = [
                 (row["id"], row["target"])
                 for row in rows
-                if row["state"] in WAITS and row["expires_ms"] <= now_ms
+                if row["expires_ms"] <= now_ms - (PERMIT_MS if row["state"] == State.CALLED else 0)
+                and row["state"] in WAITS
             ]
             for target in {target for _, target in ended}:
                 gone_ms = now_ms + result_ttl_ms.get(target, default_ms)
@@ -147,7 +158,13 @@ class JobKeeping(JobDatabase):
         # As an expression: by the index of callback_ms nearly all jobs would be found.
         is_told = func.coalesce(jobs.c.callback_ms, 0) == 0
         old = (is_any(jobs.c.state, ENDED), jobs.c.expires_ms <= now_ms, is_told)
-        ids = await self._ids(select(jobs.c.id).where(*old).limit(limit))
+        found = select(jobs.c.id, jobs.c.result_size).where(*old).limit(limit)
+        ids, size = list[str](), 0
+        for row in await self._read(found):
+            if ids and size + row["result_size"] > BYTES_AT_ONCE:
+                break
+            size += row["result_size"]
+            ids.append(row["id"])
 
         async def work(connection: AsyncConnection) -> int:
             gone = [
@@ -188,10 +205,14 @@ class JobKeeping(JobDatabase):
 
         return await self._write(work) if ids else []
 
-    async def called_back(self, id_: str, *, next_ms: int | None, tries: int) -> None:
-        """`tries` so far; None: that was the last one. A job that is tried again since has nothing
-        to tell yet."""
-        still = (jobs.c.id == id_, jobs.c.callback_ms.is_not(None))
+    async def called_back(
+        self, id_: str, *, ended_ms: int | None, next_ms: int | None, tries: int
+    ) -> None:
+        """`tries` so far, of this end of the job; None: that was the last one. A job that was tried
+        again since has nothing to tell yet, or another end."""
+        still = (
+            jobs.c.id == id_, jobs.c.callback_ms.is_not(None), jobs.c.ended_ms == ended_ms,
+        )  # fmt: skip
         told = update(jobs).where(*still).values(callback_ms=next_ms, callback_tries=tries)
         await self._write(lambda connection: connection.execute(told))
 

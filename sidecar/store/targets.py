@@ -228,6 +228,19 @@ class TargetStore:
             async with self._asking("forget"):
                 await self._redis.zrem(self._ended_key, *(f"{job}~{why}" for job, why, _ in ended))
 
+    async def waiting_ids(self) -> AsyncIterator[list[str]]:
+        """Those in the line and those that wait elsewhere, some at a time, perhaps twice."""
+        for name in ("line", "later"):
+            cursor = 0
+            while True:
+                async with self._asking("waiting_ids"):
+                    cursor, rows = await self._redis.zscan(
+                        keys.target_key(self._name, name), cursor, count=BATCH_LIMIT
+                    )
+                yield [text(member) for member, _ in rows]
+                if not cursor:
+                    break
+
     async def hold(self, jobs: Sequence[Held]) -> None:
         """After a loss: these are active, whatever else they are."""
         for part in _parts(jobs):

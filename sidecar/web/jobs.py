@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import json
 from typing import TYPE_CHECKING, Any
 
+import structlog
 from aiohttp import web
 
 from sidecar.base.clock import iso
-from sidecar.base.errors import ConfigError
+from sidecar.base.errors import ConfigError, DatabaseError, StoreError
 from sidecar.base.jobs import ENDED, State
 from sidecar.core.jobs import Jobs, Order, Seen
 from sidecar.core.requests import read_request
 from sidecar.store.jobs import JobQuery
 from sidecar.web.access import owner_of
+from sidecar.web.admin import operator
 from sidecar.web.asked import object_of, whole_of
 from sidecar.web.held import is_gone
+from sidecar.web.job_waiters import WAITERS
 from sidecar.web.keys import JOBS
 
 if TYPE_CHECKING:
@@ -36,8 +38,8 @@ _MEMBERS = frozenset({
 })  # fmt: skip
 _TEXTS = ("target", "kind", "method", "path", "class", "grant", "idempotency_key", "callback_url")
 _NO_STORE = {"Cache-Control": "no-store"}
-#: While one waits for a job: how often it is looked, seconds.
-LOOK_S = 0.25
+
+log = structlog.get_logger()
 
 
 async def submit(request: web.Request) -> web.Response:
@@ -45,7 +47,7 @@ async def submit(request: web.Request) -> web.Response:
     jobs = request.app[JOBS]
     order = _order(request, await object_of(request), jobs)
     job, is_new = await jobs.submit(owner_of(request).name, order)
-    [seen] = await jobs.see([job])
+    seen = await _standing(jobs, job)
     headers = {**_NO_STORE, "Location": f"/v1/jobs/{job.id}"}
     return _json(told(seen), status=202 if is_new else 200, headers=headers)
 
@@ -60,7 +62,7 @@ async def look(request: web.Request) -> web.StreamResponse:
         seen = await request.app[WAITERS].wait(request, jobs, seen, wait_s)
     body = await _inline(jobs, seen.job)
     response = _json(told(seen, body))
-    if body is not None and not is_gone(request):
+    if body is not None and not is_gone(request) and _is_callers(request, seen.job):
         await jobs.was_read(seen.job)
     return response
 
@@ -81,15 +83,29 @@ async def body(request: web.Request) -> web.StreamResponse:
     }
     response = web.StreamResponse(headers=headers)
     await response.prepare(request)
-    async for part in jobs.body(job):
-        await response.write(part)
+    if request.method == "HEAD":
+        return response
+    left = job.result_size
+    try:
+        async for part in jobs.body(job):
+            await response.write(part)
+            left -= len(part)
+    except (DatabaseError, OSError) as error:
+        log.warning("body_cut_off", job=job.id, error=str(error))
+    if left:
+        # What is missing cannot be said any more but by an end that is none.
+        if request.transport is not None:
+            request.transport.abort()
+        return response
     await response.write_eof()
-    await jobs.was_read(job)
+    if _is_callers(request, job):
+        await jobs.was_read(job)
     return response
 
 
 async def cancel(request: web.Request) -> web.Response:
     state = await request.app[JOBS].cancel(request.match_info["id"], _owner(request))
+    _note(request, "job_cancelled")
     if state is State.CANCELLED:
         return _json({"id": request.match_info["id"], "state": state})
     document = {"id": request.match_info["id"], "state": state, "aborting": True}
@@ -99,8 +115,23 @@ async def cancel(request: web.Request) -> web.Response:
 async def retry(request: web.Request) -> web.Response:
     jobs = request.app[JOBS]
     job = await jobs.retry(request.match_info["id"], _owner(request))
-    [seen] = await jobs.see([job])
-    return _json(told(seen), status=202)
+    _note(request, "job_retried")
+    return _json(told(await _standing(jobs, job)), status=202)
+
+
+def _note(request: web.Request, what: str) -> None:
+    """What operators do to others' jobs."""
+    if owner_of(request).is_operator:
+        log.info(what, job=request.match_info["id"], by=operator(request))
+
+
+async def _standing(jobs: Jobs, job: Job) -> Seen:
+    """It was taken, and its caller is told so also where the store cannot say its place."""
+    try:
+        [seen] = await jobs.see([job])
+    except StoreError:
+        return Seen(job, job.state)
+    return seen
 
 
 async def done(request: web.Request) -> web.Response:
@@ -134,6 +165,7 @@ def told(seen: Seen, body: bytes | None = None) -> dict[str, Any]:
         "class": job.class_name or None,
         "method": job.method,
         "path": job.path,
+        "query": job.query or None,
         "position": seen.position,
         "wait_seconds": None if seen.wait_s is None else round(seen.wait_s, 3),
         "attempts": job.attempts,
@@ -181,6 +213,11 @@ def _owner(request: web.Request) -> str | None:
     """Whose jobs may be seen; None: everybody's."""
     owner = owner_of(request)
     return None if owner.is_operator else owner.name
+
+
+def _is_callers(request: web.Request, job: Job) -> bool:
+    """Whoever looks after it reads it for nobody."""
+    return owner_of(request).name == job.owner
 
 
 def _order(request: web.Request, body: dict[str, Any], jobs: Jobs) -> Order:
@@ -327,62 +364,3 @@ def _json(
         content_type="application/json",
         headers=headers or _NO_STORE,
     )
-
-
-class Waiters:
-    """Those who wait for their jobs: all of them are looked up together, a few times a second."""
-
-    def __init__(self) -> None:
-        self.is_closed = False
-        self._jobs: dict[asyncio.Future[Seen], tuple[Seen, web.Request]] = {}
-        self._task: asyncio.Task[None] | None = None
-
-    async def wait(self, request: web.Request, jobs: Jobs, seen: Seen, wait_s: float) -> Seen:
-        """The job when it has ended, or was called, or how it stands after so long."""
-        future: asyncio.Future[Seen] = asyncio.get_running_loop().create_future()
-        self._jobs[future] = seen, request
-        if self._task is None:
-            self._task = asyncio.create_task(self._look(jobs))
-        try:
-            async with asyncio.timeout(wait_s):
-                return await future
-        except TimeoutError:
-            return self._jobs[future][0]
-        finally:
-            del self._jobs[future]
-            if not self._jobs and self._task is not None:
-                self._task.cancel()
-                self._task = None
-
-    async def _look(self, jobs: Jobs) -> None:
-        while True:
-            await asyncio.sleep(LOOK_S)
-            waiting = {future: seen for future, (seen, _) in self._jobs.items()}
-            try:
-                rows = await jobs.store.find_many({seen.job.id for seen in waiting.values()})
-                now = {seen.job.id: seen for seen in await jobs.see(list(rows.values()))}
-            except Exception as error:  # noqa: BLE001 - each of them is told
-                for future in waiting:
-                    if not future.done():
-                        future.set_exception(error)
-                return
-            for future, before in waiting.items():
-                seen = now.get(before.job.id, before)
-                _, request = self._jobs.get(future, (None, None))
-                if request is None or future.done():
-                    continue
-                self._jobs[future] = seen, request
-                is_over = seen.state in ENDED | {State.CALLED} or before.job.id not in now
-                if is_over or self.is_closed or is_gone(request):
-                    future.set_result(seen)
-
-    def close(self) -> None:
-        self.is_closed = True
-
-
-WAITERS = web.AppKey("job waiters", Waiters)
-
-
-async def close(app: web.Application) -> None:
-    """Whoever waits hears how their job stands."""
-    app[WAITERS].close()

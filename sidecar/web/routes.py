@@ -177,12 +177,13 @@ def ops_app(  # noqa: PLR0913 - one for each thing that it serves
 
 def _add_jobs(app: web.Application, jobs: Jobs) -> None:
     # Without targets a replica starts sooner.
+    from sidecar.web import job_waiters  # noqa: PLC0415
     from sidecar.web import jobs as service_jobs  # noqa: PLC0415
     from sidecar.web import targets as service_targets  # noqa: PLC0415
 
     app[keys.JOBS] = jobs
-    app[service_jobs.WAITERS] = service_jobs.Waiters()
-    app.on_shutdown.append(service_jobs.close)
+    app[job_waiters.WAITERS] = job_waiters.Waiters()
+    app.on_shutdown.append(job_waiters.close)
     app.add_routes(
         [
             web.post("/v1/jobs", service_jobs.submit),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -32,16 +33,15 @@ log = structlog.get_logger()
 
 async def list_targets(request: web.Request) -> web.Response:
     jobs = request.app[JOBS]
-    counts = await jobs.store.counts()
-    return web.json_response({
-        "targets": [await _told(target, counts) for target in jobs.targets]
-    })  # fmt: skip
+    counts = await jobs.counts()
+    told = await asyncio.gather(*(_told(target, counts) for target in jobs.targets))
+    return web.json_response({"targets": told})
 
 
 async def show_target(request: web.Request) -> web.Response:
     jobs = request.app[JOBS]
     target = jobs.targets.get(request.match_info["name"])
-    return web.json_response(await _told(target, await jobs.store.counts()))
+    return web.json_response(await _told(target, await jobs.counts()))
 
 
 async def change_target(request: web.Request) -> web.Response:
@@ -57,7 +57,7 @@ async def change_target(request: web.Request) -> web.Response:
     at_ms = known.clock.now_ms() if known else 0
     target = await jobs.targets.change(name, changes, at_ms=at_ms)
     log.info("target_set", target=name, settings=sorted(changes), by=operator(request))
-    return web.json_response(await _told(target, await jobs.store.counts()))
+    return web.json_response(await _told(target, await jobs.counts()))
 
 
 async def restore_target(request: web.Request) -> web.Response:
@@ -67,7 +67,7 @@ async def restore_target(request: web.Request) -> web.Response:
     jobs, name = request.app[JOBS], request.match_info["name"]
     target = await jobs.targets.restore(name)
     log.info("target_restored", target=name, by=operator(request))
-    told = None if target is None else await _told(target, await jobs.store.counts())
+    told = None if target is None else await _told(target, await jobs.counts())
     return web.json_response({"target": told})
 
 

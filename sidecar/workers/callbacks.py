@@ -65,17 +65,17 @@ async def _call_back(
     tries = job.callback_tries + 1
     if not reason:
         metrics.callbacks.labels(job.target, "delivered").inc()
-        await jobs.store.called_back(job.id, next_ms=None, tries=tries)
+        await jobs.store.called_back(job.id, ended_ms=job.ended_ms, next_ms=None, tries=tries)
         return
     if is_final or tries >= TRIES:
         metrics.callbacks.labels(job.target, "failed").inc()
         log.warning("callback_failed", job=job.id, target=job.target, tries=tries, reason=reason)
-        await jobs.store.called_back(job.id, next_ms=None, tries=tries)
+        await jobs.store.called_back(job.id, ended_ms=job.ended_ms, next_ms=None, tries=tries)
         return
     pause_s = max(after_s, min(LONGEST_PAUSE_S, FIRST_PAUSE_S * PAUSE_GROWS ** (tries - 1)))
     log.info("callback_retried", job=job.id, target=job.target, reason=reason, in_s=pause_s)
     next_ms = round((time.time() + min(pause_s, LONGEST_PAUSE_S)) * 1000)
-    await jobs.store.called_back(job.id, next_ms=next_ms, tries=tries)
+    await jobs.store.called_back(job.id, ended_ms=job.ended_ms, next_ms=next_ms, tries=tries)
 
 
 async def _post(

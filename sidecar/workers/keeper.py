@@ -15,7 +15,7 @@ from sidecar.base.errors import DatabaseError, StoreError
 from sidecar.base.jobs import Ending, State
 from sidecar.core.jobs import ms
 from sidecar.store.keys import target_key
-from sidecar.store.line import Held, Waiting
+from sidecar.store.line import Held, Release, Waiting
 from sidecar.store.targets import LOCK_S
 from sidecar.store.turn import Turn
 
@@ -66,7 +66,7 @@ class Keeper:
         self._news = news
         self._replica = replica
         self._timeout_s = timeout_s
-        self._lines: dict[str, asyncio.Task[None]] = {}
+        self._lines: dict[str, tuple[Target, asyncio.Task[None]]] = {}
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -75,7 +75,7 @@ class Keeper:
                 group.create_task(self._refresh_forever())
                 group.create_task(self._clean_forever())
         finally:
-            for task in self._lines.values():
+            for _, task in self._lines.values():
                 task.cancel()
 
     async def _refresh_forever(self) -> None:
@@ -84,11 +84,13 @@ class Keeper:
                 for name in await self._jobs.targets.refresh():
                     self._news.tell(name)
             known = {target.name: target for target in self._jobs.targets}
-            for name in self._lines.keys() - known.keys():
-                self._lines.pop(name).cancel()
-            for name, target in known.items():
-                if name not in self._lines or self._lines[name].done():
-                    self._lines[name] = asyncio.create_task(self._keep_forever(target))
+            for name, (target, task) in list(self._lines.items()):
+                if known.get(name) is not target or task.done():
+                    task.cancel()
+                    del self._lines[name]
+            for name in known.keys() - self._lines.keys():
+                task = asyncio.create_task(self._keep_forever(known[name]))
+                self._lines[name] = known[name], task
             await asyncio.sleep(REFRESH_S)
 
     # One line ---------------------------------------------------------------------------------
@@ -113,8 +115,9 @@ class Keeper:
         """How long to rest."""
         claimed = await target.store.claim(0, target.settings)
         if not claimed.is_ready:
-            if await self._turn(target, "rebuilding").hold(milliseconds=TURN_MS):
-                await self.rebuild(target, born_us=claimed.born_us)
+            if not await self._turn(target, "rebuilding").hold(milliseconds=TURN_MS):
+                return LOOK_S
+            await self.rebuild(target, born_us=claimed.born_us)
             return 0.05
         await self._jobs.called(target, claimed.claims)
         over = await target.store.ended()
@@ -146,8 +149,8 @@ class Keeper:
         nothing is called, and then nothing for as long as the rate may be used up."""
         began = time.monotonic()
         store = self._jobs.store
-        last_ms = await store.last_started_ms(target.name)
-        if last_ms is not None and target.clock.now_ms() - last_ms < ms(LOCK_S):
+        running = await store.running(target.name)
+        if running or await store.waiting(target.name, None, 1):
             await asyncio.sleep(SETTLE_S)
         held = await self._hold(target, await store.running(target.name))
         count = await self._line_up(target)
@@ -169,6 +172,15 @@ class Keeper:
         held = [_held(job, target.settings, now_ms) for job in jobs]
         for start in range(0, len(held), PAGE):
             await target.store.hold(held[start : start + PAGE])
+        # Some may have ended since they were read: nobody would ever say so again.
+        known = await self._jobs.store.find_many(job.id for job in jobs)
+        over = [
+            Release(job.id, job.fence, "gone")
+            for job in jobs
+            if job.id not in known or known[job.id].is_ended
+        ]
+        if over:
+            await target.store.release(over, target.settings, wakes=True)
         return {job.id for job in jobs}
 
     async def _reconcile(self, target: Target) -> None:
@@ -187,6 +199,17 @@ class Keeper:
         waiting = sum(counts.values())
         if waiting > line.waiting + line.later:
             await self._line_up(target, before_ms=before_ms)
+        elif waiting < line.waiting + line.later:
+            await self._take_out(target)
+
+    async def _take_out(self, target: Target) -> None:
+        """Out of the line what has ended: the store was away when that happened."""
+        async for ids in target.store.waiting_ids():
+            known = await self._jobs.store.find_many(ids)
+            for id_ in ids:
+                job = known.get(id_)
+                if job is None or job.is_ended:
+                    await target.store.remove(id_)
 
     async def _line_up(self, target: Target, *, before_ms: int | None = None) -> int:
         """Those that wait, in their order; whoever is in the line stays. How many there are."""
@@ -235,7 +258,8 @@ class Keeper:
             batch = await self._jobs.store.expire(now_ms, BATCH, kept)
             for id_, name in batch:
                 if target := self._jobs.targets.find(name):
-                    await target.store.remove(id_)
+                    with contextlib.suppress(StoreError):  # _take_out does it later
+                        await target.store.remove(id_)
                     self._metrics.jobs.labels(name, State.EXPIRED).inc()
             expired += len(batch)
             if len(batch) < BATCH:
@@ -243,7 +267,7 @@ class Keeper:
         while True:
             count = await self._jobs.store.delete_old(now_ms, BATCH)
             removed += count
-            if count < BATCH:
+            if not count:
                 break
         if expired or removed:
             log.info("jobs_cleaned", expired=expired, removed=removed)

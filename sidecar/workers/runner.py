@@ -41,6 +41,8 @@ MARGIN_S = 1.0
 #: Without news it is looked so often, seconds; and after something failed.
 LOOK_S = 5.0
 REST_S = 1.0
+#: Between a claim and its calls the store may have been lost, if that took longer, seconds.
+SLOW_S = 0.1
 #: How many runners more than `retries` a job may outlive.
 LOST_MOST = 5
 #: Pauses between tries to write a result, seconds: doubled each time.
@@ -71,6 +73,10 @@ class Lane:
         self._running: dict[str, _Call] = {}
         self._is_stopping = False
 
+    @property
+    def target(self) -> Target:
+        return self._target
+
     def __len__(self) -> int:
         """How many calls are under way."""
         return len(self._running)
@@ -86,7 +92,11 @@ class Lane:
         try:
             while not self._is_stopping:
                 self._news.woken.clear()
-                rest_s = await self._turn()
+                try:
+                    rest_s = await self._turn()
+                except Exception:
+                    log.exception("lane_failed", target=self._target.name)
+                    rest_s = REST_S
                 if rest_s > 0 and not self._is_stopping:
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(rest_s):
@@ -121,24 +131,40 @@ class Lane:
                 [(claim.id, claim.fence) for claim in offline],
                 at_ms=self._target.clock.now_ms(),
             ) if offline else []  # fmt: skip
-        except DatabaseError as error:
-            log.warning("jobs_database_away", target=self._target.name, error=str(error))
+        except (DatabaseError, StoreError) as error:
+            log.warning("jobs_not_begun", target=self._target.name, error=str(error))
             await self._put_back(offline)
             return REST_S
-        if time.monotonic() >= until:  # others may have them by now
-            log.warning("jobs_database_slow", target=self._target.name)
-            await self._put_back(offline)
-            return REST_S
+        if time.monotonic() > until - LOCK_S + MARGIN_S + SLOW_S:
+            # The line may be another by now, or others may have them.
+            held = await self._held(offline)
+            if time.monotonic() >= until:
+                log.warning("jobs_database_slow", target=self._target.name)
+                held = []
+            await self._put_back([claim for claim in offline if claim not in held])
+            offline = held
         self._begin(offline, ready, until=until)
         if len(offline) == free:
             return 0.0
         return LOOK_S if claimed.next_s is None else min(LOOK_S, max(0.001, claimed.next_s))
+
+    async def _held(self, claims: Sequence[Claim]) -> list[Claim]:
+        """Those that are still this runner's."""
+        try:
+            told = await self._target.store.renew([(claim.id, claim.fence) for claim in claims])
+        except StoreError:
+            return []
+        return [claim for claim, word in zip(claims, told, strict=True) if word != "lost"]
 
     def _begin(self, claims: Sequence[Claim], ready: Sequence[Job], *, until: float) -> None:
         by_id = {job.id: job for job in ready}
         for claim in claims:
             job = by_id.get(claim.id)
             call = _Call(claim, until)
+            older = self._running.get(claim.id)
+            if older is not None and not older.is_over:  # the line was lost, and has it again
+                older.why = "lost"
+                older.task.cancel()
             if job is None:
                 work = self._drop(claim)
             elif job.failures > self._target.settings.retries + LOST_MOST:

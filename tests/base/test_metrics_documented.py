@@ -19,7 +19,7 @@ RULES = yaml.safe_load((MONITORING / "prometheus" / "waitroom.rules.yml").read_t
 RULE_TESTS = yaml.safe_load((MONITORING / "prometheus" / "waitroom.rules.test.yml").read_text())
 DASHBOARD = json.loads((MONITORING / "grafana" / "waitroom.json").read_text())
 ROW = re.compile(
-    r"^\| `(\w+)` \| (\w+) \| ([^|]+) \| (?:room|template|replica) \| \S", re.MULTILINE
+    r"^\| `(\w+)` \| (\w+) \| ([^|]+) \| (?:room|template|target|replica) \| \S", re.MULTILINE
 )
 #: The labels that Prometheus itself adds.
 ADDED = {"job", "instance"}
@@ -64,7 +64,7 @@ def test_no_visitor_is_a_label():
     """Labels are few and of few values."""
     allowed = {"room", "line", "kind", "reason", "what", "door", "state", "verb", "script", "event",
                "result", "version", "implementation", "major", "minor", "patchlevel", "template",
-               "limit", "act", "outcome"}  # fmt: skip
+               "limit", "act", "outcome", "target"}  # fmt: skip
     assert {label for _, labels in DECLARED.values() for label in labels} <= allowed
 
 

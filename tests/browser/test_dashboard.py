@@ -393,7 +393,7 @@ def test_a_pre_queue_is_shown_with_its_opening_and_without_its_lots(site, desk):
 
 def test_the_page_lives(site, desk):
     """Who comes, and what others change, is seen without a reload; what somebody types stays; what
-    they call themselves is text."""
+    they call themselves is text. Of targets, where there are none, nothing is said."""
     page = desk(name="<img src=x onerror=alert(1)>")
     page.evaluate("window.loaded = 'once'")
     before = int(figure(page, "live", "active").inner_text())
@@ -413,6 +413,7 @@ def test_the_page_lives(site, desk):
     expect(page.locator("#log")).to_contain_text('message = "<i>soon</i>"')
     assert page.evaluate("window.loaded") == "once"
     assert page.locator("#log img").count() == 0
+    expect(page.locator("#targets")).to_be_hidden()
     assert page.problems == []
 
 

@@ -3,7 +3,9 @@ target that answers as it is told."""
 
 from __future__ import annotations
 
+import contextlib
 import re
+import sqlite3
 
 import pytest
 from playwright.sync_api import expect
@@ -12,11 +14,7 @@ from tests.jobs.works import Works
 from tests.processes import wait_until
 from tests.site import ADMIN_TOKEN
 
-TARGETS = {
-    "images": {"concurrency": 2},
-    "reports": {"retries": 0},
-    "films": {"abort": True, "concurrency": 1},
-}
+TARGETS = {"images": {"concurrency": 2}, "reports": {"retries": 0}, "films": {"abort": True}}
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
@@ -80,21 +78,34 @@ def runner_knows(works, name):
     wait_until(lambda: heard.search(works.runners[0].output) is not None, "the runner's word")
 
 
+@contextlib.contextmanager
+def without_jobs(works):
+    """The database has no table of them, which is as if it were away."""
+    with contextlib.closing(sqlite3.connect(works.folder / "jobs.db", timeout=10)) as database:
+        database.execute("ALTER TABLE waitroom_jobs RENAME TO gone")
+        try:
+            yield
+        finally:
+            database.execute("ALTER TABLE gone RENAME TO waitroom_jobs")
+
+
 def test_pause_stops_and_resume_goes_on(works, desk):
     """A paused target is called by no runner; what waits is listed a page at a time with its place,
-    one of them is cancelled, the others are called after the pause."""
+    one of them is cancelled, the others are called after the pause. What the target bears is
+    changed, and is the file's again; what somebody types stays."""
     page, caller = desk(), works.caller("shop")
-    do(page, target(page, "images"), "Pause", "Cancel")
+    card = target(page, "images")
+    do(page, card, "Pause", "Cancel")
     assert caller.target("images")["settings"]["paused"] is False
-    do(page, target(page, "images"), "Pause", "Pause")
+    do(page, card, "Pause", "Pause")
     expect(said(page, "images", "run")).to_contain_text("✓ It is paused.")
-    expect(target(page, "images").locator(".mode")).to_have_text("Paused")
+    expect(card.locator(".mode")).to_have_text("Paused")
     runner_knows(works, "images")
     sent = [caller.submit(target="images", path=f"ok/{n}").id for n in range(22)]
 
     listed = jobs(page, "images")
     expect(listed.locator("tbody .id")).to_have_text(sent[:1:-1])
-    expect(row(page, sent[2])).to_contain_text(re.compile(r"GET ok/2\W+pending\W+place 3, .*shop"))
+    expect(row(page, sent[2])).to_contain_text(re.compile(r"GET ok/2\W*pending\W*place 3, .*shop"))
     press(listed, "Older")
     expect(listed.locator("tbody .id")).to_have_text(sent[1::-1])
     expect(listed.locator(".pages .hint")).to_have_text("Page 2")
@@ -106,129 +117,88 @@ def test_pause_stops_and_resume_goes_on(works, desk):
     expect(page.locator("#index")).to_contain_text("images21 pending, 0 of 2 processing")
     assert works.target.calls() == []
 
-    press(listed, "Newest")
+    at_a_time, rate = (card.locator(f"[data-control={what}]") for what in ("concurrency", "rate"))
+    at_a_time.get_by_label("Calls at a time").fill("3")
+    rate.get_by_label("Rate").fill("500")
+    do(page, at_a_time, "Set", "Change")
+    expect(said(page, "images", "concurrency")).to_have_text("✓ It is 3 now.")
+    expect(figure(page, "images", "concurrency")).to_have_text("3")
+    expect(rate.get_by_label("Rate")).to_have_value("500")
+    rate.get_by_label("in seconds").fill("10")
+    do(page, rate, "Set", "Change")
+    expect(said(page, "images", "rate")).to_have_text("✓ 500 calls in 10 s, at most, now.")
+    expect(figure(page, "images", "rate")).to_have_text("0 of 500")
+    settings = caller.target("images")["settings"]
+    assert [settings[name] for name in ("concurrency", "rate", "window")] == [3, 500, 10]
+
     listed.get_by_label("State").select_option("pending")
-    expect(listed.locator("tbody .id")).to_have_text([*sent[:1:-1]])
-    do(page, target(page, "images"), "Resume", "Resume")
-    expect(listed.locator(".nothing")).to_have_text("No job is pending here.")
+    do(page, card, "Resume", "Resume")
+    expect(listed.locator(".nothing")).to_be_visible()
     listed.get_by_label("State").select_option("completed")
-    expect(listed.locator("tbody .id")).to_have_text([*sent[:1:-1]])
+    expect(listed.locator("tbody .id")).to_have_text(sent[:1:-1])
     assert caller.job(sent[1])["state"] == "cancelled"
     assert {note["job"] for note in works.target.calls()} == {sent[0], *sent[2:]}
+    do(page, card, "Back to the file", "Back to the file")
+    expect(said(page, "images", "back")).to_have_text("✓ What was changed is taken back.")
+    expect(figure(page, "images", "rate")).to_have_text("none")
+    assert caller.target("images")["source"] == "file"
     assert page.problems == []
 
 
-def test_a_failed_job_is_tried_again(works, desk):
-    """Its error is told; the button has it called once more; its details say what came of it. What
-    was sent is text, whatever it says."""
-    page, caller = desk(), works.caller("shop")
+def test_jobs_are_tried_again_and_cut_off_on_a_phone(works, desk):
+    """One that failed says why; the button has it called once more, and its details say what came
+    of it. One that is called is cut off where the target allows it. What was sent is text, whatever
+    it says. 390 pixels wide nothing scrolls sideways; what is pressed is as large as a thumb."""
+    page = desk(viewport={"width": 390, "height": 844}, color_scheme="dark", has_touch=True)
+    caller, details = works.caller("shop"), page.locator("#job")
     works.target.mood("503")
-    sent = caller.submit(
-        target="reports", path="ok/%3Cb%3E", method="POST", body=HOSTILE,
-        headers={"X-Said": HOSTILE},
-    ).id  # fmt: skip
+    sent = caller.submit(target="reports", path="ok/%3Cb%3E", method="POST", body=HOSTILE).id
     assert caller.job(sent, 10)["state"] == "failed"
     works.target.mood("ok")
     jobs(page, "reports")
-    expect(row(page, sent)).to_contain_text(re.compile(r"ok/%3Cb%3E\W+failed.*503"))
+    expect(row(page, sent)).to_contain_text(re.compile(r"ok/%3Cb%3E\W*failed.*503"))
     press(row(page, sent), "Details")
-    details = page.locator("#job")
-    expect(details).to_contain_text(re.compile(f"{sent}.*failed.*POST ok/%3Cb%3E.*shop"))
+    expect(details).to_contain_text(re.compile(f"{sent}.*failed.*POST ok/%3Cb%3E.*shop", re.DOTALL))
     do(page, details, "Retry", "Try again")
     expect(details.locator("output")).to_contain_text(f"✓ {sent} waits again")
     expect(details.locator(".badge")).to_have_text("completed")
     expect(details.locator(".answer .facts")).to_contain_text("Status200")
     expect(details.locator("pre")).to_contain_text(HOSTILE)
-    expect(details.get_by_role("button", name="Retry")).to_be_hidden()
+    assert page.locator("img").count() == 1  # the logo
+    assert [note["status"] for note in works.target.calls() if note["job"] == sent] == [503, 200]
     with page.expect_download() as saved:
         details.get_by_role("link", name="Download").click()
     assert HOSTILE in saved.value.path().read_text()
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert details.evaluate("each => each.scrollWidth <= each.clientWidth")
+    pressed = page.locator("#targets :is(button, input, select):visible, #job button:visible")
+    assert min(pressed.evaluate_all("all => all.map(each => each.offsetHeight)")) >= 44
     page.keyboard.press("Escape")
     expect(row(page, sent).get_by_role("button", name="Details")).to_be_focused()
     expect(row(page, sent)).to_contain_text("completed")
-    assert page.locator("img").count() == 1  # the logo
-    assert [note["status"] for note in works.target.calls() if note["job"] == sent] == [503, 200]
-    assert page.problems == []
 
-
-def test_a_call_under_way_is_cut_off(works, desk):
-    """Where the target lets it be, while its details are open; elsewhere no button offers it."""
-    page, caller = desk(), works.caller("shop")
-    on = [caller.submit(target=name, path="slow", query={"seconds": "60"}).id
-          for name in ("films", "reports")]  # fmt: skip
+    sent = caller.submit(target="films", path="slow", query={"seconds": "60"}).id
     jobs(page, "films")
-    jobs(page, "reports")
-    expect(row(page, on[1])).to_contain_text("processing")
-    expect(row(page, on[1]).get_by_role("button", name="Cancel")).to_be_hidden()
-    expect(row(page, on[0])).to_contain_text("processing")
-    expect(figure(page, "films", "running")).to_have_text("1")
-    press(row(page, on[0]), "Details")
-    do(page, page.locator("#job"), "Cancel", "Cut it off")
-    expect(page.locator("#job .badge")).to_have_text("cancelled")
-    assert caller.job(on[0])["state"] == "cancelled"
+    expect(row(page, sent)).to_contain_text("processing")
+    press(row(page, sent), "Details")
+    do(page, details, "Cancel", "Cut it off")
+    expect(details.locator(".badge")).to_have_text("cancelled")
+    assert caller.job(sent)["state"] == "cancelled"
     assert page.problems == []
 
 
-def test_what_a_target_bears_is_changed(works, desk):
-    """Calls at a time and the rate, and back to the file; a target made at run time comes without a
-    reload, and goes; what somebody types stays."""
-    page, caller = desk(), works.caller("operator")
-    page.evaluate("window.loaded = 'once'")
-    films = target(page, "films")
-    at_a_time, rate = (films.locator(f"[data-control={what}]") for what in ("concurrency", "rate"))
-    at_a_time.get_by_label("Calls at a time").fill("3")
-    do(page, at_a_time, "Set", "Change")
-    expect(said(page, "films", "concurrency")).to_have_text("✓ It is 3 now.")
-    rate.get_by_label("Rate").fill("50")
-    rate.get_by_label("in seconds").fill("10")
-    do(page, rate, "Set", "Change")
-    expect(said(page, "films", "rate")).to_have_text("✓ 50 calls in 10 s, at most, now.")
-    expect(figure(page, "films", "concurrency")).to_have_text("3")
-    expect(figure(page, "films", "rate")).to_contain_text("of 50")
-    settings = caller.target("films")["settings"]
-    assert [settings[name] for name in ("concurrency", "rate", "window")] == [3, 50, 10]
-
-    rate.get_by_label("Rate").fill("7")
-    assert caller.call("PATCH", "/targets/extra", {"kinds": ["online"]}).status == 200
+def test_a_database_that_is_away_is_said(works, desk):
+    """The figures are said to be old, and are grey, until it is back. A target that is made then is
+    shown without a reload, and goes again."""
+    page, operator = desk(), works.caller("operator")
+    note = page.locator("#targets > [role=alert]")
+    target(page, "images").scroll_into_view_if_needed()
+    with without_jobs(works):
+        expect(note).to_contain_text("The database does not answer. The figures below are old")
+        expect(target(page, "images").locator(".figures")).to_have_css("opacity", "0.45")
+    assert operator.call("PATCH", "/targets/extra", {"kinds": ["online"]}).status == 200
     expect(target(page, "extra")).to_contain_text("called by its callers themselves")
-    expect(rate.get_by_label("Rate")).to_have_value("7")
+    expect(note).to_be_hidden()
     do(page, target(page, "extra"), "Back to the file", "Back to the file")
     expect(page.locator("#targets > output")).to_contain_text("extra is gone")
     expect(target(page, "extra")).to_have_count(0)
-    do(page, films, "Back to the file", "Back to the file")
-    expect(said(page, "films", "back")).to_have_text("✓ What was changed is taken back.")
-    expect(figure(page, "films", "rate")).to_have_text("none")
-    assert caller.target("films")["source"] == "file"
-    assert page.evaluate("window.loaded") == "once"
-    assert page.problems == []
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_in_either_light(works, desk, scheme):
-    """390 pixels wide nothing scrolls sideways, neither the list nor a job's details; what is
-    pressed is as large as a thumb."""
-    page = desk(viewport={"width": 390, "height": 844}, color_scheme=scheme, has_touch=True)
-    works.caller("shop").submit(target="images", path=f"ok/{'x' * 1500}")
-    listed = jobs(page, "images")
-    expect(listed.locator("tbody tr").first).to_contain_text("completed")
-    press(listed.locator("tbody tr").first, "Details")
-    expect(page.locator("#job pre")).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") == 390
-    assert page.locator("#job").evaluate("each => each.scrollWidth <= each.clientWidth")
-    pressed = page.locator("#targets :is(button, input, select):visible, #job button:visible")
-    assert min(pressed.evaluate_all("all => all.map(each => each.offsetHeight)")) >= 44
-    assert page.problems == []
-
-
-def test_a_store_that_is_away_is_said(works, desk):
-    """The figures are said to be old, and are grey, until it is back."""
-    page = desk()
-    works.redis.signal(19)  # SIGSTOP
-    try:
-        target(page, "images").scroll_into_view_if_needed()
-        note = page.locator("#targets > [role=alert]")
-        expect(note).to_contain_text("The store does not answer. The figures below are old, since ")
-        expect(target(page, "images").locator(".figures")).to_have_css("opacity", "0.45")
-    finally:
-        works.redis.signal(18)  # SIGCONT
-    expect(note).to_be_hidden()

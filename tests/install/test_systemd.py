@@ -219,7 +219,7 @@ def test_the_command_finds_settings_and_secrets(tmp_path):
 
 def test_the_page_installs_what_is_there():
     """Every file that docs/install.md copies is in the repository, under the names it uses."""
-    copied = re.findall(r"(?<!/)\b(systemd/[\w@.]+)", PAGE)
+    copied = re.findall(r"(?<!/)\b(systemd/[\w@.-]+)", PAGE)
     assert {f"systemd/{file.name}" for file in UNITS.iterdir()} == set(copied)
     folders = {f"/etc/{name}" for name in ("waitroom", "nginx/waitroom")}
     folders |= {f"/run/{value('RuntimeDirectory')}", f"/var/lib/{value('StateDirectory')}"}

@@ -202,7 +202,7 @@ async def test_whoever_asks_a_database_that_is_away_gets_one_error(tmp_path):
     ending = Ending("a", 1, State.COMPLETED, 1)
     asked = [
         store.check(), store.migrate(), store.insert(job()), store.find("a"),
-        store.find_many(["a"]), store.page(JobQuery()), anext(store.chunks("a")),
+        store.find_many(["a"]), store.find_by_key("a", "b"), store.page(JobQuery()), anext(store.chunks("a")),
         store.start([("a", 1)], at_ms=1), store.finish(ending), store.add_chunk("a", 1, 0, b""),
         store.set_called("a", 1, at_ms=1), store.set_used("a", 1, at_ms=1),
         store.cancel("a", at_ms=1, expires_ms=1),
@@ -210,7 +210,7 @@ async def test_whoever_asks_a_database_that_is_away_gets_one_error(tmp_path):
         store.mark_read("a", at_ms=1, expires_ms=1), store.waiting("a", None, 1),
         store.running("a"), store.last_started_ms("a"), store.counts(), store.expire(1, 1, {}),
         store.delete_old(1, 1), store.due_callbacks(1, 1, hold_ms=1),
-        store.called_back("a", next_ms=1, tries=1), store.targets(),
+        store.called_back("a", ended_ms=1, next_ms=1, tries=1), store.targets(),
         store.put_target("a", "{}", 1), store.delete_target("a"), store.history("a", 1, 2, 1),
     ]  # fmt: skip
     for one in asked:

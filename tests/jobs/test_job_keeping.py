@@ -7,7 +7,7 @@ import asyncio
 from dataclasses import replace
 
 from sidecar.base.jobs import ENDED, Ending, State
-from sidecar.store.job_keeping import DEFAULT_TTL_MS, Step, Waits
+from sidecar.store.job_keeping import DEFAULT_TTL_MS, PERMIT_MS, Step, Waits
 from sidecar.store.jobs import JobQuery
 from tests.jobs.conftest import NOW_MS, chunk_count, job, statements_of
 
@@ -118,8 +118,14 @@ async def test_what_waited_too_long_expires_and_is_kept_as_its_target_says(store
         (State.EXPIRED, NOW_MS, NOW_MS + 50, NOW_MS),
         (State.EXPIRED, NOW_MS, NOW_MS + DEFAULT_TTL_MS, None),
     ]  # fmt: skip
-    batches = [await store.expire(LATER_MS, 1, ttl) for _ in range(3)]
-    assert sorted(batches) == sorted([[], *([(made[n].id, "images")] for n in (2, 3))])
+    assert [await store.expire(LATER_MS, 1, ttl) for _ in range(2)] == [
+        [(made[2].id, "images")],
+        [],
+    ]
+    # What was called has a permit that may be used until it ends, in an hour at most.
+    over_ms = NOW_MS + 1 + PERMIT_MS
+    assert await store.expire(over_ms - 1, 1, ttl) == []
+    assert await store.expire(over_ms, 1, ttl) == [(made[3].id, "images")]
     assert (await store.find(made[4].id)).state == State.PROCESSING
 
 
@@ -135,7 +141,9 @@ async def test_what_was_kept_long_enough_is_removed_with_its_answer(store):
     assert [await store.delete_old(gone_ms, 2) for _ in range(3)] == [2, 1, 0]
     assert {one.id for one in await store.page(JobQuery())} == {made[3].id, made[4].id}
     assert await chunk_count(store) == 1
-    await store.called_back(made[3].id, next_ms=None, tries=1)
+    await store.called_back(
+        made[3].id, ended_ms=(await store.find(made[3].id)).ended_ms, next_ms=None, tries=1
+    )
     assert await store.delete_old(gone_ms, 2) == 1
     assert await chunk_count(store) == 0
 
@@ -171,7 +179,10 @@ async def test_two_keepers_do_the_work_once(database, store, open_store):
         until_none(lambda at=at: at.due_callbacks(LATER_MS, 20, hold_ms=1)) for at in (store, other)
     ))  # fmt: skip
     assert sorted(one.id for one in (*due[0], *due[1])) == ended
-    await asyncio.gather(*(store.called_back(id_, next_ms=None, tries=1) for id_ in ended))
+    await asyncio.gather(*(
+        store.called_back(one.id, ended_ms=one.ended_ms, next_ms=None, tries=1)
+        for one in (*due[0], *due[1])
+    ))  # fmt: skip
 
     async def remove(at):
         return sum([await at.delete_old(LATER_MS, 20) for _ in range(4)])
@@ -203,8 +214,10 @@ async def test_callbacks_are_due_longest_first_and_come_again_until_they_are_mad
     assert [one.id for one in due] == [made[2].id, made[1].id]
     due = await store.due_callbacks(LATER_MS, 10, hold_ms=100)
     assert [one.id for one in due] == [made[0].id]
-    await store.called_back(made[0].id, next_ms=None, tries=1)
-    await store.called_back(made[1].id, next_ms=LATER_MS + 500, tries=1)
+    await store.called_back(made[0].id, ended_ms=LATER_MS, next_ms=None, tries=1)
+    await store.called_back(
+        made[1].id, ended_ms=LATER_MS - 1, next_ms=LATER_MS + 500, tries=1
+    )  # fmt: skip
     due = await store.due_callbacks(LATER_MS + 100, 10, hold_ms=1000)
     assert [(one.id, one.callback_tries) for one in due] == [(made[2].id, 0)]
     due = await store.due_callbacks(LATER_MS + 500, 10, hold_ms=1000)
@@ -217,9 +230,11 @@ async def test_a_job_that_is_tried_again_tells_of_its_new_end_alone(store):
     await end(store, made, State.FAILED)
     [held] = await store.due_callbacks(LATER_MS, 1, hold_ms=1)
     assert await store.retry(made.id, order=1, at_ms=NOW_MS, expires_ms=LATER_MS)
-    await store.called_back(held.id, next_ms=LATER_MS + 1, tries=1)
+    old = {"ended_ms": held.ended_ms, "tries": 1}
+    await store.called_back(held.id, next_ms=LATER_MS + 1, **old)
     assert await store.due_callbacks(LATER_MS + 9, 1, hold_ms=1) == []
-    await end(store, made, fence=8)
+    await end(store, made, fence=8, at_ms=LATER_MS - 1)
+    await store.called_back(held.id, next_ms=None, **old)
     [held] = await store.due_callbacks(LATER_MS, 1, hold_ms=1)
     assert (held.state, held.callback_tries) == (State.COMPLETED, 0)
 

@@ -11,6 +11,7 @@ import contextlib
 import http.client
 import json
 import re
+import signal
 import sys
 import time
 from bisect import bisect_left
@@ -66,6 +67,7 @@ class Works(AbstractContextManager["Works"]):
         self._replicas, self._runners, self._at_a_time = replicas, runners, at_a_time
         self._stack = ExitStack()
         self.runners: list[Process] = []
+        self.replicas: list[Process] = []
 
     def __enter__(self) -> Works:
         try:
@@ -77,6 +79,9 @@ class Works(AbstractContextManager["Works"]):
         return self
 
     def __exit__(self, *_: object) -> None:
+        for process in (*self.runners, *self.replicas):
+            if process.running:
+                process.signal(signal.SIGTERM)  # all at once
         self._stack.close()
 
     def _start(self) -> None:

@@ -54,8 +54,8 @@ def test_an_alarm_says_where_and_what_to_do(name):
     alarm = ALARMS[name]
     texts = alarm["annotations"]
     assert alarm["labels"]["severity"] in {"critical", "warning", "info"}
-    assert re.search(r"\$labels\.(room|limit|job)", texts["summary"])
-    assert re.search(r"\$labels\.(room|limit|job)", texts["description"])
+    assert re.search(r"\$labels\.(room|limit|target|job)", texts["summary"])
+    assert re.search(r"\$labels\.(room|limit|target|job)", texts["description"])
     file, _, anchor = texts["runbook"].partition("#")
     headings = re.findall(r"^#+ (.+)$", (ROOT / file).read_text(), re.MULTILINE)
     assert anchor in {re.sub(r"[^\w-]", "", h.lower().replace(" ", "-")) for h in headings}

@@ -45,7 +45,7 @@ async def session(site, name="Night shift") -> dict[str, str]:
     """What the page sends along: the cookie and the CSRF token."""
     cookie = cookie_of(await log_in(site, name))
     told = await (await site.ops.get("/dashboard/session", headers={"Cookie": cookie})).json()
-    assert told["operator"] == name
+    assert (told["operator"], told["history"], told["jobs"]) == (name, False, False)
     return {"Cookie": cookie, "X-Waitroom-CSRF": told["csrf"]}
 
 
@@ -379,8 +379,8 @@ async def test_pages_hold_no_script_and_put_nothing_into_markup(site):
 
 @pytest.mark.parametrize(
     ("name", "status"),
-    [("dashboard.css", 200), ("logo.svg", 200), ("room.js", 200), ("index.html", 404),
-     ("__init__.py", 404), ("..%2fadmin.py", 404), ("%00", 404), ("", 404)],
+    [("dashboard.css", 200), ("logo.svg", 200), ("room.js", 200), ("targets.js", 200),
+     ("index.html", 404), ("__init__.py", 404), ("..%2fadmin.py", 404), ("%00", 404), ("", 404)],
 )  # fmt: skip
 async def test_only_its_own_files_are_served(site, name, status):
     """By name; the pages have addresses of their own."""

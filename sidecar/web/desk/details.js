@@ -19,7 +19,7 @@ export function showJob(job, target) {
 	for (const list of dialog.querySelectorAll('.facts')) list.replaceChildren();
 	put(output, '');
 	put($('h2 code'), job.id);
-	fill(job);
+	fill(job, false);
 	dialog.showModal();
 	$('h2').focus();
 	look();
@@ -43,12 +43,13 @@ async function look() {
 		if (asked !== shown) return;
 		isOver = error.status === 404;
 		output.className = 'away';
-		put(output, isOver ? 'It was removed. Below is what was known of it.' : `${error.title ?? error.message}. This is old. Trying again …`);
+		put(output, isOver ? 'It was removed: this is what was known of it.' : `${error.title ?? error.message}. This is old. Trying again …`);
 	}
 	if (!isOver) timer = setTimeout(look, LOOK_MS);
 }
 
-function fill(job) {
+// `isWhole`: with the answer's body, where that is short enough.
+function fill(job, isWhole = true) {
 	shown.job = job;
 	put($('.badge'), job.state);
 	$('.badge').dataset.kind = KINDS[job.state];
@@ -62,10 +63,10 @@ function fill(job) {
 		['Owner', job.owner], ['Class', job.class],
 		['Tries', number(job.attempts)], ['Error', job.error],
 		['Created', time(job.created_at)], ['Called', when(job.called_at)], ['Begun', when(job.started_at)],
-		['Again at', when(job.retry_at)], ['Ended', job.ended_at && took(job)],
+		['Ended', job.ended_at && took(job)],
 		[isEnded ? 'Kept until' : 'Gives up', time(job.expires_at)]
 	]);
-	answer(job);
+	answer(job, isWhole);
 	for (const [name, is] of [['retry', mayRetry(job)], ['cancel', mayCancel(job, shown.target.told.settings)]]) {
 		const button = $(`[data-do=${name}]`);
 		if (!is && document.activeElement === button) $('[data-do=close]').focus();
@@ -78,19 +79,25 @@ function took({ started_at: began, ended_at: ended }) {
 	return seconds == null ? time(ended) : `${time(ended)}, after ${fine(seconds)}`;
 }
 
-function answer({ id, result }) {
+function answer({ id, result }, isWhole) {
 	$('.answer').hidden = !result;
 	if (!result) return;
 	facts($('.answer .facts'), [['Status', String(result.status)], ['Bytes', number(result.size)], ...Object.entries(result.headers)]);
 	const body = $('pre');
 	body.hidden = !result.body;
 	if (body.textContent !== (result.body ?? '')) body.textContent = result.body ?? '';
-	const isKnown = 'body' in result || 'body_base64' in result;
-	put($('.answer > .hint'), !result.size ? 'It has no body.' : 'body_base64' in result ? 'Its body is no text.' : isKnown ? '' : 'Its body is too long for this page.');
+	put($('.answer > .hint'), bodyless(result, isWhole));
 	const link = $('.answer a');
 	link.href = `${address(id)}/body`;
 	link.download = id;
 	link.parentElement.hidden = !result.size;
+}
+
+// Why no body is shown.
+function bodyless(result, isWhole) {
+	if (!isWhole || result.body) return '';
+	if (!result.size) return 'It has no body.';
+	return 'body_base64' in result ? 'Its body is no text.' : 'Its body is too long for this page.';
 }
 
 // Those that are null are left out; what is there already stays, so that a selection does.

@@ -16,6 +16,8 @@ local replies = {}
 
 end_active()
 end_waits()
+-- Calls are made: a clock that jumps back changes nothing about that.
+if target.ready and target.ready <= now then target.ready = 1 end
 local is_trial = breaker() == 'trial'
 local room = (is_trial and 1 or tonumber(ARGV[8])) - redis_call('ZCARD', ACTIVE)
 

@@ -15,7 +15,7 @@ for i, name in ipairs(NUMBERS) do
   target[name] = loaded[i]
 end
 -- A clock may jump back, and nothing is put off for longer than this.
-local MOST_US = {open_until = 60000000, held_until = 3600000000}
+local MOST_US = {open_until = 60000000, held_until = 3600000000, ready = 86400000000}
 for name, most in pairs(MOST_US) do
   if target[name] then target[name] = math.min(target[name], now + most) end
 end

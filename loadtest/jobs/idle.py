@@ -1,0 +1,129 @@
+"""What a worker costs while there is nothing to do: its CPU time, and what it asks of Redis and of
+SQL. Each has a redis-server of its own, and all are idle at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from loadtest.jobs.target import Redis
+from tests.processes import Process, wait_until
+from tests.site import SECRET
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGETS = (1, 20)
+#: Until a worker has started, and does what it does all the time, seconds.
+SETTLE_S = 3.0
+_OWN_DELAY_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """A minute of a worker that has nothing to do."""
+
+    name: str
+    cpu_ms: float
+    #: Of its Redis, CPU ms.
+    redis_cpu_ms: float
+    #: Commands sent to Redis, those within scripts left out; statements sent to SQL.
+    commands: float
+    statements: float | None
+
+
+async def measure(python: str, seconds: float, poll_delay_s: float) -> list[Idle]:
+    async with AsyncExitStack() as stack:
+        workers = []
+        for delay_s in sorted({poll_delay_s, _OWN_DELAY_S}, reverse=True):
+            redis = stack.enter_context(Redis())
+            side = str(Path(__file__).with_name("arq_side.py"))
+            command = [python, side, "worker", redis.url, "50", str(delay_s)]
+            process = Process(command, log=redis.folder / "worker.log")
+            stack.enter_context(process)
+            workers.append(_Worker(f"arq, poll_delay {delay_s:g} s", process, redis))
+        for number in TARGETS:
+            redis = stack.enter_context(Redis())
+            counts = redis.folder / "statements"
+            command = [sys.executable, "-m", "loadtest.jobs.counted", str(counts), "run-jobs",
+                       "--config", str(_settings(redis, number))]  # fmt: skip
+            process = Process(command, log=redis.folder / "worker.log", cwd=ROOT)
+            stack.enter_context(process)
+            wait_until(lambda p=process: "running_jobs" in p.output, "a runner", 30)  # type: ignore[misc]
+            name = f"Waitroom, {number} target{'s' * (number != 1)}"
+            workers.append(_Worker(name, process, redis, counts))
+        await asyncio.sleep(SETTLE_S)
+        return await asyncio.gather(*(worker.watch(seconds) for worker in workers))
+
+
+def _settings(redis: Redis, targets: int) -> Path:
+    lines = [
+        f'store = "{redis.url}"', f'secret_keys = ["{SECRET}"]',
+        f'jobs = "sqlite:///{redis.folder}/jobs.db"',
+    ]  # fmt: skip
+    for number in range(targets):
+        lines += [f"[targets.t{number}]", 'url = "http://127.0.0.1:9/"']
+    file = redis.folder / "waitroom.toml"
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+class _Worker:
+    def __init__(
+        self, name: str, process: Process, redis: Redis, counts: Path | None = None
+    ) -> None:
+        self._name, self._process, self._redis, self._counts = name, process, redis, counts
+
+    async def watch(self, seconds: float) -> Idle:
+        from loadtest.jobs.measure import cpu_ns  # noqa: PLC0415 - which imports this
+
+        def cpu() -> tuple[int, int]:
+            return cpu_ns([self._process.pid]), cpu_ns([self._redis.pid])
+
+        before, statements = cpu(), self._statements()
+        await asyncio.sleep(seconds)
+        after = cpu()
+        more = None if statements is None else (self._statements() or 0) - statements
+        # Only then: it makes Redis work.
+        commands = await _commands(self._redis, seconds / 2)
+        assert self._process.running, self._process.output
+        minutes = seconds / 60
+        return Idle(
+            self._name,
+            (after[0] - before[0]) / 1e6 / minutes,
+            (after[1] - before[1]) / 1e6 / minutes,
+            commands / (minutes / 2),
+            None if more is None else more / minutes,
+        )
+
+    def _statements(self) -> int | None:
+        return None if self._counts is None else int(self._counts.read_text())
+
+
+async def _commands(redis: Redis, seconds: float) -> int:
+    """How many arrive at Redis; those that scripts run are left out."""
+    reader, writer = await asyncio.open_unix_connection(str(redis.socket))
+    writer.write(b"MONITOR\r\n")
+    await reader.readline()
+    count = 0
+    try:
+        async with asyncio.timeout(seconds):
+            while line := await reader.readline():
+                count += b" lua]" not in line
+    except TimeoutError:
+        return count
+    finally:
+        writer.close()
+    return count
+
+
+def versions(python: str) -> dict[str, str]:
+    """Of arq and of both redis-py."""
+    code = "from importlib.metadata import version as v; print(v('arq'), v('redis'))"
+    done = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True)
+    arq, theirs = done.stdout.split()
+    return {"arq": arq, "arq's redis-py": theirs, "our redis-py": version("redis")}

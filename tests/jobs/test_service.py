@@ -1,0 +1,701 @@
+"""Jobs and targets as programs and operators see them: the doors of two replicas, with a runner
+and a target behind them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.jobs.target import PART
+from tests.jobs.works import Answer, Caller, Sent, Works, grant, now_us, together
+from tests.processes import free_port, wait_until
+
+SECRET = "a-secret-for-callbacks"
+#: Bytes of an answer that a job's document holds.
+INLINE = 65_536
+MOST_PENDING = 3
+
+
+class Came(NamedTuple):
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class Receiver:
+    """Whoever is called back. Each path is answered with what its last part says, the first time;
+    then with 200."""
+
+    def __init__(self) -> None:
+        self.came: list[Came] = []
+        self.port = free_port()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/hooks/"
+
+    def of(self, path: str) -> list[Came]:
+        return [came for came in self.came if came.path == f"/hooks/{path}"]
+
+    @contextmanager
+    def running(self) -> Iterator[Receiver]:
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                is_first = all(came.path != self.path for came in receiver.came)
+                receiver.came.append(Came(self.path, dict(self.headers), body))
+                status = int(self.path.rpartition("/")[2]) if is_first else 200
+                self.send_response(status)
+                if status == 302:
+                    self.send_header("Location", receiver.url + "elsewhere/200")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        with ThreadingHTTPServer(("127.0.0.1", self.port), Handler) as server:
+            Thread(target=partial(server.serve_forever, 0.05), daemon=True).start()
+            yield self
+            server.shutdown()
+
+
+class Place:
+    """What the tests of this file share. `early` was submitted first, for what takes some seconds
+    to happen."""
+
+    def __init__(self, works: Works, receiver: Receiver) -> None:
+        self.works, self.receiver = works, receiver
+        self.shop, self.press = works.caller("shop"), works.caller("press", replica=1)
+        self.service, self.operator = works.caller(), works.caller("operator", replica=1)
+        url = receiver.url
+        self.early = {
+            "expired": self.shop.submit(target="short", callback_url=f"{url}expired/200"),
+            "later": self.shop.submit(target="images", path="ok/1", callback_url=f"{url}later/503"),
+            "moved": self.shop.submit(target="images", path="ok/1", callback_url=f"{url}moved/302"),
+            "dead": self.shop.submit(target="images", path="close", callback_url=f"{url}dead/200"),
+        }
+
+
+@pytest.fixture(scope="module")
+def place():
+    receiver = Receiver()
+    images = {
+        "methods": ["GET", "POST", "PUT"], "retries": 1, "retry_delay": "50ms",
+        "headers": {"X-Key": "the-key-of-the-target"}, "max_body": 2000, "max_result": 300_000,
+        "classes": {"gold": {"priority": 2}, "silver": {"head_start": "1m"}},
+        "callback_urls": [receiver.url], "callback_secret": SECRET, "break_after": 1000,
+    }  # fmt: skip
+    targets = {
+        "images": images,
+        "still": {"paused": True},
+        "crowded": {"paused": True, "max_pending": MOST_PENDING},
+        "shy": {"delete_after_read": True, "result_ttl": "1h"},
+        "patient": {"abort": True, "concurrency": 1, "expected_seconds": 7},
+        "short": {"paused": True, "pending_ttl": "1s", "callback_urls": [receiver.url],
+                  "callback_secret": SECRET},
+        "permits": {"kinds": ["online"], "concurrency": 1},
+    }  # fmt: skip
+    with receiver.running(), Works(targets, replicas=2, runners=1) as works:
+        yield Place(works, receiver)
+
+
+# Whose jobs they are ------------------------------------------------------------------------------
+
+
+def test_a_caller_sees_its_own_jobs_alone(place):
+    """What belongs to another is as if it were not there."""
+    sent = place.shop.submit(target="still", path="ok/mine")
+    path = f"/jobs/{sent.id}"
+    doors = [("GET", path), ("GET", f"{path}/body"), ("DELETE", path),
+             ("POST", f"{path}/retry"), ("POST", f"{path}/done")]  # fmt: skip
+    for method, door in doors:
+        theirs = place.press.call(method, door)
+        nobodys = place.press.call(method, door.replace(sent.id, "A" * 22))
+        assert (theirs.status, nobodys.status) == (404, 404), door
+        assert theirs.json == {**nobodys.json, "detail": theirs.json["detail"]}
+        assert theirs.json["detail"].replace(sent.id, "A" * 22) == nobodys.json["detail"]
+    assert place.shop.job(sent.id)["owner"] == "shop"
+    for caller, sees in ((place.shop, True), (place.press, False), (place.operator, True)):
+        found = caller.call("GET", "/jobs?target=still&limit=1000").json["jobs"]
+        assert (sent.id in {job["id"] for job in found}) is sees
+
+
+def test_the_operator_sees_and_cancels_everybodys_jobs(place):
+    sent = place.press.submit(target="still", path="ok/theirs")
+    assert place.operator.job(sent.id)["owner"] == "press"
+    assert place.operator.call("DELETE", f"/jobs/{sent.id}").json["state"] == "cancelled"
+    assert place.press.job(sent.id)["state"] == "cancelled"
+
+
+@pytest.mark.parametrize("path", ["/jobs", "/jobs/AAAAAAAAAAAAAAAAAAAAAA", "/targets"])
+def test_without_a_token_there_is_nothing(place, path):
+    with Caller(place.works.urls[0], "not-a-token-of-anybody") as nobody:
+        assert nobody.call("GET", path).status == 401
+
+
+# The same job again -------------------------------------------------------------------------------
+
+
+def test_a_key_names_one_job(place):
+    """However often it is submitted, in the body or in the header, at any replica."""
+    order = {"target": "still", "path": "ok/once", "body": None}
+    first = place.shop.submit(**order, idempotency_key="once")
+    again = place.works.caller("shop", replica=1).call(
+        "POST", "/jobs", order, headers={"Idempotency-Key": "once"}
+    )
+    assert (again.status, again.json["id"]) == (200, first.id)
+
+
+def test_a_key_names_one_job_for_all_who_come_at_once(place):
+    """Ten at a time, at two replicas: one of them made it."""
+
+    def submit(replica: int) -> Answer:
+        with Caller(place.works.urls[replica], place.works.caller("shop")._token) as caller:
+            return caller.call("POST", "/jobs", {"target": "still", "idempotency_key": "crowd"})
+
+    answers = together(*(partial(submit, number % 2) for number in range(10)))
+    assert sorted(answer.status for answer in answers) == [200] * 9 + [202]
+    assert len({answer.json["id"] for answer in answers}) == 1
+
+
+def test_a_key_is_its_callers_own(place):
+    mine = place.shop.submit(target="still", idempotency_key="ours")
+    theirs = place.press.submit(target="still", idempotency_key="ours")
+    assert mine.id != theirs.id
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"path": "ok/2"}, {"query": "a=1"}, {"headers": {"A": "b"}}, {"method": "POST", "body": "x"},
+     {"target": "images"}],
+)  # fmt: skip
+def test_a_key_does_not_name_two_jobs(place, change):
+    order = {"target": "still", "path": "ok/1", "idempotency_key": f"key-of-{'-'.join(change)}"}
+    place.shop.submit(**order)
+    answer = place.shop.call("POST", "/jobs", order | change)
+    assert answer.status == 422, answer
+    assert answer.json["title"] == "Another job has this idempotency_key"
+
+
+def test_a_key_names_its_job_when_the_line_is_full_and_the_grant_is_spent(place):
+    """Whoever did not hear the answer asks again, and is told the same."""
+    full(place)
+    order = {"target": "crowded", "idempotency_key": f"k{MOST_PENDING}"}
+    [job, *_] = place.shop.call("GET", "/jobs?target=crowded&limit=1").json["jobs"]
+    again = place.shop.call("POST", "/jobs", order)
+    assert (again.status, again.json["id"]) == (200, job["id"])
+    order = {"target": "images", "path": "ok/spent", "idempotency_key": "spent", "class": "gold",
+             "grant": grant("images", "gold", id_="one-job")}  # fmt: skip
+    sent = place.shop.submit(**order)
+    again = place.shop.call("POST", "/jobs", order)
+    assert (again.status, again.json["id"]) == (200, sent.id)
+
+
+# What is refused ----------------------------------------------------------------------------------
+
+
+def full(place: Place) -> None:
+    for number in range(1, MOST_PENDING + 1):
+        order = {"target": "crowded", "idempotency_key": f"k{number}"}
+        assert place.shop.call("POST", "/jobs", order).status in {200, 202}
+
+
+def test_a_full_line_takes_no_more(place):
+    """429 says when to ask again; who gives up makes room."""
+    full(place)
+    refused = place.press.call("POST", "/jobs", {"target": "crowded"})
+    assert refused.status == 429, refused
+    assert int(refused.headers["Retry-After"]) > 0
+    assert "max_pending" in refused.json["detail"]
+    first = place.shop.call("GET", "/jobs?target=crowded&state=pending").json["jobs"][-1]
+    place.shop.call("DELETE", f"/jobs/{first['id']}")
+    sent = place.press.submit(target="crowded")
+    assert sent.document["position"] == MOST_PENDING
+    place.press.call("DELETE", f"/jobs/{sent.id}")
+
+
+@pytest.mark.parametrize(
+    ("order", "says"),
+    [
+        ({}, "target: is needed"),
+        ({"target": 7}, "target: a text"),
+        ({"target": "images", "priority": 9}, "priority: is what a class has"),
+        ({"target": "images", "colour": "red"}, "colour: there is no such member"),
+        ({"target": "images", "kind": "sideways"}, "kind: offline or online"),
+        ({"target": "permits", "kind": "offline"}, "kind: online"),
+        ({"target": "permits", "path": "x"}, "path: not of an online job"),
+        ({"target": "images", "method": "DELETE"}, "method: GET or POST or PUT"),
+        ({"target": "images", "path": "/ok"}, "path: write it without /"),
+        ({"target": "images", "path": "../admin"}, "path: may not have"),
+        ({"target": "images", "path": "http://other/"}, "path: may not have"),
+        ({"target": "images", "query": {"a": None}}, "query: a text, or an object"),
+        ({"target": "images", "headers": {"Host": "other"}}, "Host is written by the runner"),
+        ({"target": "images", "headers": {"A": "b\r\nC: d"}}, "the value of A"),
+        ({"target": "images", "headers": []}, "headers: an object"),
+        ({"target": "images", "body": "x" * 2001}, "body: at most 2,000 bytes"),
+        ({"target": "images", "body": {"n": "x" * 2000}}, "body: at most 2,000 bytes"),
+        ({"target": "images", "body": "x", "body_base64": "eA=="}, "either this or body_base64"),
+        ({"target": "images", "body_base64": "not base64"}, "body_base64: is not base64"),
+        ({"target": "images", "body": "\ud800"}, "body: has characters"),
+        ({"target": "images", "idempotency_key": "a b"}, "idempotency_key: 1 to 128"),
+        ({"target": "images", "idempotency_key": ""}, "idempotency_key: 1 to 128"),
+        ({"target": "images", "callback_url": "http://127.0.0.1/hooks/"}, "callback_url: not one"),
+        ({"target": "still", "callback_url": "http://still/hooks/"}, "callback_url: not one"),
+    ],
+)
+def test_what_is_wrong_with_an_order_is_said(place, order, says):
+    answer = place.shop.call("POST", "/jobs", order)
+    assert answer.status == 422, answer
+    assert any(says in problem for problem in answer.json["errors"]), answer.json["errors"]
+
+
+def test_all_that_is_wrong_is_said_at_once(place):
+    order = {"target": "images", "method": "DELETE", "path": "/ok", "callback_url": "ftp://x/"}
+    errors = place.shop.call("POST", "/jobs", order).json["errors"]
+    assert {error.partition(":")[0] for error in errors} == {"method", "path", "callback_url"}
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"7", b"\xff", b"[" * 100_000])
+def test_what_is_no_object_is_refused(place, body):
+    assert place.shop.call("POST", "/jobs", body).status == 422
+
+
+def test_a_request_that_is_too_large_is_refused(place):
+    assert place.shop.call("POST", "/jobs", b" " * 300_000).status == 413
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/jobs?state=lost", "/jobs?limit=0", "/jobs?limit=1001", "/jobs?limit=x", "/jobs?after=x",
+     "/jobs?after=1.", "/jobs?whose=all", "/jobs/{id}?wait=61", "/jobs/{id}?wait=-1",
+     "/jobs/{id}?wait=soon"],
+)  # fmt: skip
+def test_a_question_that_cannot_be_answered_is_refused(place, path):
+    answer = place.shop.call("GET", path.format(id=place.early["later"].id))
+    assert (answer.status, bool(answer.json["errors"])) == (422, True), answer
+
+
+def test_an_unknown_target_is_refused(place):
+    answer = place.shop.call("POST", "/jobs", {"target": "nowhere"})
+    assert (answer.status, answer.json["title"]) == (404, "Unknown target")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"class": "gold"}, "needs a grant"),
+        ({"class": "gold", "grant": "gold.9999999999.." + "0" * 64}, "forged"),
+        ({"class": "gold", "grant": grant("other", "gold")}, "forged"),
+        ({"class": "gold", "grant": grant("images", "gold", life_s=-1)}, "expired"),
+        ({"class": "gold", "grant": "please"}, "malformed"),
+        ({"class": "gold", "grant": grant("images", "silver")}, "for silver"),
+        ({"grant": grant("images", "bronze")}, "no class bronze"),
+    ],
+)
+def test_a_class_needs_a_grant_that_covers_it(place, given, says):
+    answer = place.shop.call("POST", "/jobs", {"target": "images", **given})
+    assert answer.status == 403, answer
+    assert says in answer.json["detail"]
+
+
+def test_a_grant_with_an_id_is_for_one_job(place):
+    given = {"target": "images", "path": "ok/1", "grant": grant("images", "gold", id_="once")}
+    assert place.shop.submit(**given).document["class"] == "gold"
+    answer = place.shop.call("POST", "/jobs", given)
+    assert (answer.status, "used" in answer.json["detail"]) == (403, True), answer
+
+
+# How a job stands ---------------------------------------------------------------------------------
+
+
+def test_a_job_that_waits_knows_its_place(place):
+    """And how long it may wait, by what is expected of a call as long as none was measured; the
+    answer to the submission says where to look."""
+    runs = begun(place, "patient", "never")
+    answers = [place.shop.call("POST", "/jobs", {"target": "patient"}) for _ in range(2)]
+    for number, answer in enumerate(answers, start=1):
+        document = answer.json
+        assert (answer.status, answer.headers["Location"]) == (202, f"/v1/jobs/{document['id']}")
+        assert (document["state"], document["position"]) == ("pending", number)
+        assert document["wait_seconds"] == 7 * number
+        assert document["created_at"] < document["expires_at"]
+        looked = place.shop.call("GET", f"/jobs/{document['id']}")
+        assert looked.json == document
+        assert looked.headers["Cache-Control"] == "no-store"
+    for answer in answers:
+        place.shop.call("DELETE", f"/jobs/{answer.json['id']}")
+    place.shop.call("DELETE", f"/jobs/{runs.id}")
+    assert place.shop.job(runs.id, wait_s=20)["state"] == "cancelled"
+
+
+def test_nobody_knows_how_long_a_paused_target_is_waited_for(place):
+    sent = place.shop.submit(target="still", path="ok/1")
+    assert sent.document["position"] > 0
+    assert sent.document["wait_seconds"] is None
+
+
+def test_a_job_is_called_as_it_was_asked_for(place):
+    """Its target hears what the caller said, the target's own headers, the job and the attempt."""
+    sent = place.shop.submit(
+        target="images", method="put", path="ok/a%20b", query={"q": ["1", 2], "r": "é"},
+        headers={"X-Mine": "yes", "X-Key": "mine"}, body={"size": 3},
+    )  # fmt: skip
+    job = place.shop.job(sent.id, wait_s=20)
+    assert (job["state"], job["attempts"], job["result"]["status"]) == ("completed", 1, 200)
+    heard = json.loads(job["result"]["body"])
+    assert (heard["method"], heard["path"]) == ("PUT", "/ok/a%20b?q=1&q=2&r=%C3%A9")
+    assert json.loads(heard["body"]) == {"size": 3}
+    expected = {"X-Mine": "yes", "X-Key": "the-key-of-the-target", "Idempotency-Key": sent.id,
+                "X-Waitroom-Attempt": "1", "Content-Type": "application/json"}  # fmt: skip
+    assert expected.items() <= heard["headers"].items()
+    assert job["result"]["headers"]["x-target"] == "bad"
+    assert "set-cookie" not in job["result"]["headers"]
+    assert job["created_at"] <= job["started_at"] <= job["ended_at"] < job["expires_at"]
+
+
+@pytest.mark.parametrize("size", [0, INLINE, INLINE + 1, 290_000])
+def test_a_result_is_whole_whatever_its_size(place, size):
+    """Small ones come with the job's document, in base64 where they are no text; all at /body."""
+    sent = place.shop.submit(target="images", path="huge", query=f"bytes={size}")
+    result = place.shop.job(sent.id, wait_s=20)["result"]
+    whole = (PART * (size // len(PART) + 1))[:size]
+    assert result["size"] == size
+    told = (
+        base64.b64decode(result["body_base64"]) if "body_base64" in result else result.get("body")
+    )
+    assert told == (None if size > INLINE else whole or "")
+    answer = place.shop.call("GET", result["body_url"].removeprefix("/v1"))
+    assert (answer.status, answer.body) == (200, whole)
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Content-Type"] == "application/octet-stream"
+
+
+def test_an_answer_that_is_too_large_is_no_result(place):
+    sent = place.shop.submit(target="images", path="huge", query="bytes=300001")
+    job = place.shop.job(sent.id, wait_s=20)
+    assert (job["state"], job["attempts"], job["result"]) == ("failed", 1, None)
+    assert "300,000" in job["error"]
+    assert place.shop.call("GET", f"/jobs/{sent.id}/body").status == 404
+
+
+def test_who_waits_for_a_job_hears_of_its_end(place):
+    """Of whatever end: here somebody cancels it."""
+    sent = place.shop.submit(target="still", path="ok/1")
+    waits = place.works.caller("shop", replica=1)
+    looked, cancelled = together(
+        lambda: waits.job(sent.id, wait_s=30),
+        lambda: time.sleep(0.3) or place.shop.call("DELETE", f"/jobs/{sent.id}"),
+    )
+    assert (cancelled.status, looked["state"]) == (200, "cancelled")
+
+
+def test_who_waits_in_vain_hears_how_it_stands(place):
+    sent = place.shop.submit(target="still", path="ok/1")
+    began_us = now_us()
+    assert place.shop.job(sent.id, wait_s=1)["state"] == "pending"
+    assert now_us() - began_us >= 1_000_000
+
+
+def test_many_wait_at_a_time(place):
+    """Each for its own."""
+    sent = [place.shop.submit(target="images", path="slow", query=f"seconds=0.5&n={n}")
+            for n in range(8)]  # fmt: skip
+    callers = [place.works.caller("shop", replica=n % 2) for n in range(8)]
+    jobs = together(*(partial(caller.job, one.id, 20)
+                      for caller, one in zip(callers, sent, strict=True)))  # fmt: skip
+    assert [job["id"] for job in jobs] == [one.id for one in sent]
+    assert {job["state"] for job in jobs} == {"completed"}
+
+
+# Cancelled, tried again ---------------------------------------------------------------------------
+
+
+def test_a_job_that_waits_is_cancelled(place):
+    """Twice equals once; it is never called."""
+    sent = place.shop.submit(target="still", path="ok/cancelled")
+    for _ in range(2):
+        answer = place.shop.call("DELETE", f"/jobs/{sent.id}")
+        assert (answer.status, answer.json["state"]) == (200, "cancelled")
+    job = place.shop.job(sent.id)
+    assert (job["state"], job["position"], job["attempts"]) == ("cancelled", None, 0)
+
+
+def test_a_job_that_has_ended_is_not_cancelled(place):
+    sent = place.shop.submit(target="images", path="ok/1")
+    assert place.shop.job(sent.id, wait_s=20)["state"] == "completed"
+    answer = place.shop.call("DELETE", f"/jobs/{sent.id}")
+    assert (answer.status, "completed" in answer.json["detail"]) == (409, True)
+
+
+def begun(place: Place, target: str, path: str) -> Sent:
+    sent = place.shop.submit(target=target, path=path)
+    wait_until(lambda: place.shop.job(sent.id)["state"] == "processing", "the call")
+    return sent
+
+
+def test_a_call_is_cut_off_where_its_target_allows_it(place):
+    sent = begun(place, "patient", "never")
+    answer = place.shop.call("DELETE", f"/jobs/{sent.id}")
+    assert (answer.status, answer.json["aborting"]) == (202, True)
+    job = place.shop.job(sent.id, wait_s=20)
+    assert (job["state"], job["attempts"], job["result"]) == ("cancelled", 1, None)
+
+    def notes() -> list[Any]:
+        return [n["status"] for n in place.works.target.calls() if n["job"] == sent.id]
+
+    wait_until(lambda: notes() == [None], "the end of the call")
+
+
+def test_a_call_is_not_cut_off_elsewhere(place):
+    sent = place.shop.submit(target="images", path="slow", query="seconds=1")
+    wait_until(lambda: place.shop.job(sent.id)["state"] == "processing", "the call")
+    assert place.shop.call("DELETE", f"/jobs/{sent.id}").status == 409
+    assert place.shop.job(sent.id, wait_s=20)["state"] == "completed"
+
+
+def test_a_job_that_failed_is_tried_again(place):
+    """With all of its tries: two, and its target fails three times."""
+    sent = place.shop.submit(target="images", path="flaky", query="times=3&how=503")
+    first = place.shop.job(sent.id, wait_s=20)
+    assert (first["state"], first["attempts"]) == ("failed", 2)
+    assert "503" in first["error"]
+    again = place.shop.call("POST", f"/jobs/{sent.id}/retry")
+    assert (again.status, again.json["id"]) == (202, sent.id)
+    job = place.shop.job(sent.id, wait_s=20)
+    assert (job["state"], job["attempts"], job["error"]) == ("completed", 4, None)
+
+
+def test_only_what_has_failed_is_tried_again(place):
+    waits = place.shop.submit(target="still", path="ok/1")
+    assert place.shop.call("POST", f"/jobs/{waits.id}/retry").status == 409
+    place.shop.call("DELETE", f"/jobs/{waits.id}")
+    again = place.shop.call("POST", f"/jobs/{waits.id}/retry")
+    assert (again.status, again.json["state"]) == (202, "pending")
+    assert again.json["position"] == place.shop.target("still")["waiting"]
+
+
+# Lists --------------------------------------------------------------------------------------------
+
+
+def test_lists_are_paged_newest_first(place):
+    """No page has what another one has; filters hold for all of them."""
+    token = place.works.caller("press")
+    sent = [token.submit(target="still", path=f"ok/{n}").id for n in range(7)]
+    token.call("DELETE", f"/jobs/{sent[3]}")
+    expected = [id_ for id_ in reversed(sent) if id_ != sent[3]]
+    found, after = [], ""
+    while True:
+        page = token.call("GET", f"/jobs?target=still&state=pending&limit=4{after}").json
+        found += [job["id"] for job in page["jobs"] if job["id"] in sent]
+        assert {(job["state"], job["owner"]) for job in page["jobs"]} == {("pending", "press")}
+        if page["next"] is None:
+            break
+        assert len(page["jobs"]) == 4
+        after = f"&after={page['next']}"
+    assert found == expected
+    assert token.call("GET", "/jobs?target=elsewhere").json == {"jobs": [], "next": None}
+
+
+# Read, and gone -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("door", ["", "/body"])
+def test_a_result_that_was_read_is_deleted_soon(place, door):
+    """It may be read again for a little while: an answer may be lost on its way."""
+    sent = place.shop.submit(target="shy", path="ok/1")
+    before = until_ended(place, sent)
+    first = place.shop.call("GET", f"/jobs/{sent.id}{door}")
+    again = place.shop.call("GET", f"/jobs/{sent.id}{door}")
+    after = place.shop.job(sent.id)
+    assert first.status == again.status == 200
+    assert seconds_between(before["ended_at"], before["expires_at"]) == 3600
+    assert 15 <= seconds_between(after["ended_at"], after["expires_at"]) <= 120
+
+
+def until_ended(place: Place, sent: Sent) -> dict[str, Any]:
+    """Looks without reading it, as a list does."""
+
+    def listed() -> dict[str, Any]:
+        jobs = place.shop.call("GET", f"/jobs?target={sent.document['target']}").json["jobs"]
+        return next(job for job in jobs if job["id"] == sent.id)
+
+    wait_until(lambda: listed()["state"] == "completed", "its end")
+    return listed()
+
+
+def seconds_between(earlier: str, later: str) -> float:
+    return (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds()
+
+
+# Permits ------------------------------------------------------------------------------------------
+
+
+def test_an_online_job_is_called_and_says_when_it_is_over(place):
+    """One at a time: the next is called when the first one is done."""
+    first, second = (place.shop.submit(target="permits") for _ in range(2))
+    job = place.shop.job(first.id, wait_s=20)
+    assert (job["state"], job["kind"], job["result"]) == ("called", "online", None)
+    assert job["permit"].startswith("permits~")
+    assert job["permit_expires_at"] > job["created_at"]
+    assert place.shop.job(second.id)["state"] == "pending"
+    assert place.shop.call("POST", f"/jobs/{second.id}/done").status == 409
+    for _ in range(2):
+        done = place.shop.call("POST", f"/jobs/{first.id}/done")
+        assert (done.status, done.json["state"]) == (200, "completed")
+    assert place.shop.job(second.id, wait_s=20)["state"] == "called"
+    assert place.shop.call("POST", f"/jobs/{second.id}/done").status == 200
+
+
+def test_an_offline_job_says_nothing_of_its_end(place):
+    sent = place.shop.submit(target="still", path="ok/1")
+    assert place.shop.call("POST", f"/jobs/{sent.id}/done").status == 409
+
+
+# Targets ------------------------------------------------------------------------------------------
+
+
+def test_targets_are_told_without_their_secrets(place):
+    for document in (
+        place.shop.target("images"),
+        *place.shop.call("GET", "/targets").json["targets"],
+    ):
+        assert "the-key-of" not in json.dumps(document)
+        assert SECRET not in json.dumps(document)
+    told = place.shop.target("images")
+    assert (told["source"], told["breaker"], told["is_ready"]) == ("file", "closed", True)
+    assert told["settings"]["headers"] == {"X-Key": "***"}
+
+
+@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+def test_targets_are_the_operators_to_change(place, method):
+    answer = place.shop.call(method, "/targets/still", {"paused": False})
+    assert (answer.status, "admin_token" in answer.json["detail"]) == (403, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [("images", {"concurrency": 0}), ("images", {"concurrent": 1}), ("images", {"url": "x"}),
+     ("Images", {"url": "http://127.0.0.1:1/"}), ("new", {}), ("images", {"classes": []})],
+)  # fmt: skip
+def test_settings_that_cannot_be_are_refused(place, name, change):
+    before = place.operator.target("images")["settings"]
+    answer = place.operator.call("PATCH", f"/targets/{name}", change)
+    assert (answer.status, bool(answer.json["errors"])) == (422, True), answer
+    assert place.operator.target("images")["settings"] == before
+
+
+def test_a_secret_that_is_given_as_it_is_told_stays(place):
+    """A dashboard sends back what it was shown."""
+    told = place.operator.target("images")["settings"]
+    changed = place.operator.call("PATCH", "/targets/images", {"headers": told["headers"]})
+    assert (changed.status, changed.json["source"]) == (200, "run time")
+    sent = place.shop.submit(target="images", path="ok/1")
+    heard = json.loads(place.shop.job(sent.id, wait_s=20)["result"]["body"])
+    assert heard["headers"]["X-Key"] == "the-key-of-the-target"
+    restored = place.operator.call("DELETE", "/targets/images").json["target"]
+    assert restored["source"] == "file"
+
+
+def test_a_target_is_made_changed_and_removed_while_all_run(place):
+    """At one replica: the other one and the runner know it within moments."""
+    url, other = place.works.target.url, place.works.caller("shop", replica=0)
+    made = place.operator.call("PATCH", "/targets/made", {"url": url, "private": True})
+    assert (made.status, made.json["source"]) == (200, "run time")
+    wait_until(lambda: other.call("GET", "/targets/made").status == 200, "the target")
+    sent = other.submit(target="made", path="ok/made")
+    assert other.job(sent.id, wait_s=20)["state"] == "completed"
+
+    place.operator.call("PATCH", "/targets/made", {"paused": True, "max_pending": 1})
+    waiting: list[Sent] = []
+
+    def one_waits() -> bool:
+        """The runner hears of the change, and calls no more."""
+        waiting[:] = [other.submit(target="made", path="ok/made")]
+        return other.job(waiting[0].id, wait_s=1)["state"] == "pending"
+
+    wait_until(one_waits, "the change")
+    assert other.call("POST", "/jobs", {"target": "made"}).status == 429
+    place.operator.call("PATCH", "/targets/made", {"paused": False})
+    assert other.job(waiting[0].id, wait_s=20)["state"] == "completed"
+
+    assert place.operator.call("DELETE", "/targets/made").json == {"target": None}
+    wait_until(lambda: other.call("GET", "/targets/made").status == 404, "its end")
+    assert other.call("POST", "/jobs", {"target": "made"}).status == 404
+    assert other.job(sent.id)["state"] == "completed"
+
+
+def test_the_history_of_a_target_counts_what_became_of_its_jobs(place):
+    done = place.shop.submit(target="shy", path="ok/1")
+    until_ended(place, done)
+    steps = place.shop.call("GET", "/targets/shy/history?hours=1").json["steps"]
+    assert sum(step["completed"] for step in steps) >= 1
+    assert all(step["mean_seconds"] >= 0 for step in steps)
+    assert place.shop.call("GET", "/targets/shy/history?hours=0").status == 422
+
+
+# What takes some seconds --------------------------------------------------------------------------
+
+
+def test_a_job_that_waits_too_long_expires(place):
+    id_ = place.early["expired"].id
+    wait_until(lambda: place.shop.job(id_)["state"] == "expired", "its end")
+    job = place.shop.job(id_)
+    assert (job["position"], job["attempts"]) == (None, 0)
+    assert place.shop.target("short")["waiting"] == 0
+
+
+def test_a_callback_is_signed_and_says_how_it_ended(place):
+    """Completed, failed or expired."""
+    for name, state in (("later", "completed"), ("dead", "failed"), ("expired", "expired")):
+        path, id_ = (
+            place.early[name].order["callback_url"].partition("/hooks/")[2],
+            place.early[name].id,
+        )
+        wait_until(lambda path=path: bool(place.receiver.of(path)), f"the callback of {name}")
+        came = place.receiver.of(path)[0]
+        document = json.loads(came.body)
+        job = place.shop.job(id_)
+        assert (document["id"], document["state"], document["target"]) == (
+            id_,
+            state,
+            job["target"],
+        )
+        assert (document["attempts"], document["ended_at"]) == (job["attempts"], job["ended_at"])
+        assert came.headers["X-Waitroom-Event"] == f"job_{state}"
+        assert signature(came) == came.headers["X-Waitroom-Signature"]
+
+
+def signature(came: Came) -> str:
+    """As the receiver of a webhook makes it."""
+    parts = dict(part.split("=", 1) for part in came.headers["X-Waitroom-Signature"].split(","))
+    said = parts["t"].encode() + b"." + came.body
+    return f"t={parts['t']},v1={hmac.digest(SECRET.encode(), said, hashlib.sha256).hex()}"
+
+
+def test_a_callback_that_was_not_taken_comes_again(place):
+    """Until it is taken, and then no more."""
+    wait_until(lambda: len(place.receiver.of("later/503")) == 2, "the second callback")
+    first, second = place.receiver.of("later/503")
+    assert first.headers["X-Waitroom-Delivery"] == second.headers["X-Waitroom-Delivery"]
+    assert first.body == second.body
+
+
+def test_a_callback_follows_no_redirect(place):
+    """The address was allowed, and no other one was."""
+    wait_until(lambda: bool(place.receiver.of("moved/302")), "the callback")
+    assert place.receiver.of("elsewhere/200") == []
