@@ -3,7 +3,7 @@
 PORT ?= 8080
 VISITORS ?= 20
 REPLICAS ?= 10
-WORKERS ?= 2
+WORKERS ?= 3
 QUICK ?=
 PYTHON ?= python3
 BIN := .venv/bin
@@ -15,7 +15,7 @@ help:
 	@echo "make install the waitroom command, in .venv"
 	@echo "make run     install what is missing, run the demo on http://localhost:$(PORT) (PORT=)"
 	@echo "make crowd   bring visitors to the demo (VISITORS=)"
-	@echo "make test    install what is missing, run every test (WORKERS=2, ARGS=)"
+	@echo "make test    install what is missing, run every test (WORKERS=, ARGS=)"
 	@echo "make bench   measure against plain nginx and a Lua design, and jobs (QUICK=1)"
 	@echo "make bench-history  ten million stays in MariaDB: look-ups, the recorder (QUICK=1)"
 	@echo "make bench-opening  an event opens with 100,000 in the pre-queue (QUICK=1)"

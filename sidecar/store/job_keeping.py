@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from sqlalchemy.ext.asyncio import AsyncConnection
 
-#: How long the end of a job is kept whose target is unknown by now, ms.
-#: The longest claim_window.
+#: The longest claim_window, ms.
 PERMIT_MS = 3_600_000
 #: Of results that are removed in one transaction.
 BYTES_AT_ONCE = 16 << 20
+#: How long the end of a job is kept whose target is unknown by now, ms.
 DEFAULT_TTL_MS = 3 * 86_400_000
 
 

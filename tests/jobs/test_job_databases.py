@@ -202,7 +202,8 @@ async def test_whoever_asks_a_database_that_is_away_gets_one_error(tmp_path):
     ending = Ending("a", 1, State.COMPLETED, 1)
     asked = [
         store.check(), store.migrate(), store.insert(job()), store.find("a"),
-        store.find_many(["a"]), store.find_by_key("a", "b"), store.page(JobQuery()), anext(store.chunks("a")),
+        store.find_many(["a"]), store.find_by_key("a", "b"), store.page(JobQuery()),
+        anext(store.chunks("a")),
         store.start([("a", 1)], at_ms=1), store.finish(ending), store.add_chunk("a", 1, 0, b""),
         store.set_called("a", 1, at_ms=1), store.set_used("a", 1, at_ms=1),
         store.cancel("a", at_ms=1, expires_ms=1),

@@ -1,0 +1,184 @@
+"""Jobs in one process, without runners and replicas of their own: a line in the test session's
+redis-server, jobs in SQLite, and what can be made to fail or to dawdle at a given moment."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from sidecar.base.clock import StoreClock
+from sidecar.base.grants import Grants
+from sidecar.base.jobs import Job, Outcome
+from sidecar.base.metrics import Metrics
+from sidecar.base.permits import Permits
+from sidecar.base.targets import TargetSettings
+from sidecar.core.jobs import Jobs, Order
+from sidecar.core.targets import Target, Targets
+from sidecar.store import sql
+from sidecar.store.connect import Store, close, connect
+from sidecar.store.jobs import JobStore
+from sidecar.store.targets import TargetStore
+from sidecar.workers.keeper import Keeper
+from sidecar.workers.news import News
+from sidecar.workers.runner import Lane
+from tests.conftest import Time, new_room_name
+
+Hook = Callable[..., Awaitable[None]]
+_numbers = itertools.count()
+
+
+async def until(condition: Callable[[], bool], *, seconds: float = 5) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
+class Line(TargetStore):
+    """`before`: what happens before a method of this name is called; `claims` counts those of
+    keepers (0) and of runners (1)."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.before: dict[str, Hook] = {}
+        self.claims = [0, 0]
+
+    async def claim(self, n: int, settings: TargetSettings) -> Any:
+        self.claims[n > 0] += 1
+        await self._before("claim")
+        return await super().claim(n, settings)
+
+    async def add(self, jobs: Any) -> Any:
+        await self._before("add")
+        return await super().add(jobs)
+
+    async def look(self, *args: Any) -> Any:
+        await self._before("look")
+        return await super().look(*args)
+
+    async def _before(self, name: str) -> None:
+        if hook := self.before.get(name):
+            await hook()
+
+
+class Database(JobStore):
+    """`before_start`: what happens when jobs are about to be begun; `before_part`: when a part of a
+    result is about to be read, with its number."""
+
+    before_start: Hook | None = None
+    before_part: Hook | None = None
+
+    async def start(self, claims: Any, *, at_ms: int) -> Any:
+        if self.before_start is not None:
+            await self.before_start()
+        return await super().start(claims, at_ms=at_ms)
+
+    async def chunks(self, id_: str) -> AsyncIterator[bytes]:
+        number = 0
+        async for part in super().chunks(id_):
+            if self.before_part is not None:
+                await self.before_part(number)
+            number += 1
+            yield part
+
+
+class Egress:
+    """Each call goes on until `over` is set. `called`: of which jobs; `most` at a time."""
+
+    def __init__(self) -> None:
+        self.over = asyncio.Event()
+        self.called: list[str] = []
+        self.open = self.most = 0
+
+    async def call(self, _settings: TargetSettings, job: Job, **_: Any) -> Outcome:
+        self.called.append(job.id)
+        self.open += 1
+        self.most = max(self.most, self.open)
+        try:
+            await self.over.wait()
+        finally:
+            self.open -= 1
+        return Outcome("answered", status=200, body=b"ok", size=2)
+
+
+class Bench:
+    def __init__(self, redis: Store, database: Database) -> None:
+        self.redis, self.store, self.metrics = redis, database, Metrics()
+        self.time = Time()
+        self.jobs = Jobs(Targets({}, database, self._make), database, self.metrics)
+        self.targets = self.jobs.targets
+        self.news = News(redis)
+        self.keeper = Keeper(
+            self.jobs, redis, self.metrics, self.news, replica="one", timeout_s=5
+        )  # fmt: skip
+        self.egress = Egress()
+
+    def _make(self, name: str, settings: TargetSettings) -> Target:
+        clock = StoreClock()
+        line = Line(
+            self.redis, name, clock=clock, now_us=lambda: self.time() * 1000, timeout_s=5
+        )  # fmt: skip
+        return Target(
+            name, settings, line, Grants(name, []), Permits(name, ["k" * 32], clock), clock
+        )
+
+    async def target(self, **settings: Any) -> Target:
+        """A new one, ready to be called."""
+        target = await self.make(new_room_name(), **settings)
+        await target.store.ready(0)
+        return target
+
+    async def make(self, name: str, **settings: Any) -> Target:
+        settings = {"url": "http://target.example/", "methods": ["GET"], **settings}
+        return await self.targets.change(name, settings, at_ms=self.time())
+
+    async def submit(self, target: Target, **order: Any) -> str:
+        job, _ = await self.jobs.submit("service", Order(target, **order))
+        return job.id
+
+    def lane(self, target: Target) -> Lane:
+        return Lane(target, self.jobs, self.egress, self.metrics, self.news, most=5)  # type: ignore[arg-type]
+
+    async def lose_line(self, target: Target) -> None:
+        """As if Redis had been emptied, and the keeper had built the line again."""
+        keys = [key async for key in self.redis.scan_iter(match=f"*{{target:{target.name}}}*")]
+        assert keys
+        await self.redis.delete(*keys)
+        claimed = await target.store.claim(0, target.settings)
+        assert not claimed.is_ready
+        await self.keeper.rebuild(target, born_us=claimed.born_us)
+
+    async def row(self, id_: str) -> Job:
+        found = await self.store.find(id_)
+        assert found is not None
+        return found
+
+    async def line(self, target: Target) -> Any:
+        line, _ = await target.store.look([])
+        return line
+
+
+@contextlib.asynccontextmanager
+async def bench(socket: Path, folder: Path) -> AsyncIterator[Bench]:
+    database = Database(sql.open_database(f"sqlite:///{folder}/jobs{next(_numbers)}.db"))
+    redis = connect(f"unix://{socket}", timeout_s=5)
+    try:
+        await database.migrate()
+        yield Bench(redis, database)
+    finally:
+        await close(redis)
+        await database.close()
+
+
+@contextlib.asynccontextmanager
+async def running(work: Any) -> AsyncIterator[asyncio.Task[None]]:
+    """It runs within the block."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

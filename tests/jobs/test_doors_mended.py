@@ -1,0 +1,154 @@
+"""The doors of jobs when something fails at the worst moment, within one process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from types import SimpleNamespace
+
+import pytest
+from aiohttp import web
+
+from sidecar.base.errors import DatabaseError, StoreError
+from sidecar.base.jobs import CHUNK, Ending, State
+from sidecar.core.jobs import Seen
+from sidecar.web import job_waiters, keys
+from sidecar.web.problems import problems
+from sidecar.web.routes import _add_jobs
+from tests.jobs.bench import bench, until
+
+SERVICE = {"Authorization": "Bearer of-the-service"}
+OPERATOR = {"Authorization": "Bearer of-the-operator"}
+
+
+@pytest.fixture
+async def here(redis_socket, tmp_path):
+    async with bench(redis_socket, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+async def client(here, aiohttp_client):
+    app = web.Application(middlewares=[problems])
+    app[keys.SETTINGS] = SimpleNamespace(
+        admin_token="of-the-operator", service_token="of-the-service", tokens={}
+    )
+    app[keys.METRICS] = here.metrics
+    _add_jobs(app, here.jobs)
+    return await aiohttp_client(app)
+
+
+async def completed(here, *, part=b"x" * CHUNK, parts=1, missing=0, **settings):
+    """A job with a result of so many parts, of which the last ones are missing."""
+    target = await here.target(**settings)
+    id_ = await here.submit(target)
+    [claim] = (await target.store.claim(1, target.settings)).claims
+    await here.store.start([(id_, claim.fence)], at_ms=here.time())
+    for number in range(parts - missing):
+        await here.store.add_chunk(id_, claim.fence, number, part)
+    now_ms = here.time()
+    ending = Ending(
+        id_, claim.fence, State.COMPLETED, now_ms, now_ms + 3_600_000,
+        status=200, size=parts * len(part),
+    )  # fmt: skip
+    assert await here.store.finish(ending)
+    return id_
+
+
+async def raw(client, path):
+    """All that is sent until the connection ends."""
+    reader, writer = await asyncio.open_connection(client.host, client.port)
+    head = f"GET {path} HTTP/1.1\r\nHost: here\r\nAuthorization: {SERVICE['Authorization']}\r\n\r\n"
+    writer.write(head.encode())
+    came = b""
+    async with asyncio.timeout(3):
+        with contextlib.suppress(ConnectionResetError):
+            while part := await reader.read(1 << 16):
+                came += part
+    writer.close()
+    return came
+
+
+@pytest.mark.parametrize("fault", ["parts are missing", "the database fails"])
+async def test_a_result_that_cannot_be_told_whole_is_cut_off(here, client, fault):
+    """The connection ends early, which its reader notices; no problem document is put into the
+    body."""
+    is_missing = fault == "parts are missing"
+    id_ = await completed(here, parts=6, missing=2 * is_missing)
+
+    async def fail(number):
+        if number == 4:
+            raise DatabaseError("it went away")
+
+    here.store.before_part = None if is_missing else fail
+    head, _, body = (await raw(client, f"/v1/jobs/{id_}/body")).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert f"Content-Length: {6 * CHUNK}".encode() in head
+    assert not body.strip(b"x")
+    assert len(body) < 6 * CHUNK
+    assert (await here.row(id_)).read_ms is None
+
+
+async def test_a_job_that_is_in_the_database_is_taken(here, client):
+    """202, also where the store fails before the job is in the line, or its place is known."""
+    target = await here.target()
+
+    async def away():
+        raise StoreError("away")
+
+    target.store.before = {"add": away, "look": away}
+    answer = await client.post("/v1/jobs", json={"target": target.name}, headers=SERVICE)
+    told = await answer.json()
+    assert (answer.status, told["state"], told["position"]) == (202, "pending", None), told
+    assert answer.headers["Location"] == f"/v1/jobs/{told['id']}"
+    assert (await here.row(told["id"])).state == State.PENDING
+
+
+async def read(client, path, headers):
+    """When it has returned, nothing more is done for that request: the connection's next one was
+    answered."""
+    for asked in (path, "/v1/jobs?limit=1"):
+        answer = await client.get(asked, headers=headers)
+        assert (answer.status, bool(await answer.read())) == (200, True)
+
+
+@pytest.mark.parametrize("door", ["", "/body"])
+async def test_an_operator_who_reads_a_result_reads_it_for_nobody(here, client, door):
+    """It is its caller's reading after which it is deleted."""
+    id_ = await completed(here, part=b"ok", delete_after_read=True, result_ttl="1h")
+    kept = await here.row(id_)
+    await read(client, f"/v1/jobs/{id_}{door}", OPERATOR)
+    after = await here.row(id_)
+    assert (after.read_ms, after.expires_ms) == (None, kept.expires_ms)
+    await read(client, f"/v1/jobs/{id_}{door}", SERVICE)
+    after = await here.row(id_)
+    assert after.read_ms is not None
+    assert after.expires_ms < kept.expires_ms
+
+
+async def test_whoever_waits_goes_on_waiting_after_a_look_that_failed(here, monkeypatch):
+    """Those whom it concerned are told; who came while it went on hears of their job."""
+    monkeypatch.setattr(job_waiters, "LOOK_S", 0.01)
+    target = await here.target()
+    ids = [await here.submit(target) for _ in range(2)]
+    first, second = [Seen(await here.row(id_), State.PENDING) for id_ in ids]
+    looks, goes_on, find_many = asyncio.Event(), asyncio.Event(), here.store.find_many
+
+    async def fail(_):
+        here.store.find_many = find_many
+        looks.set()
+        await goes_on.wait()
+        raise DatabaseError("it went away")
+
+    here.store.find_many = fail
+    request = SimpleNamespace(transport=SimpleNamespace(is_closing=lambda: False))
+    waiters = job_waiters.Waiters()
+    early = asyncio.create_task(waiters.wait(request, here.jobs, first, 5))
+    await looks.wait()
+    late = asyncio.create_task(waiters.wait(request, here.jobs, second, 5))
+    await until(lambda: len(waiters._jobs) == 2)
+    goes_on.set()
+    with pytest.raises(DatabaseError):
+        await early
+    await here.store.cancel(ids[1], at_ms=here.time(), expires_ms=here.time() + 1000)
+    assert (await asyncio.wait_for(late, 2)).state == State.CANCELLED

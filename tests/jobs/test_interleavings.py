@@ -1,0 +1,286 @@
+"""What happens between two steps of a job: the line is lost, a runner goes, a target is made again.
+Each at its exact moment, within one process."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sidecar.base.errors import StoreError
+from sidecar.base.jobs import Ending, Job, State, new_job_id
+from sidecar.jobs_app import Office, Runner
+from sidecar.store.job_keeping import BYTES_AT_ONCE
+from sidecar.store.targets import LOCK_S
+from sidecar.workers import keeper, runner
+from tests.jobs.bench import bench, running, until
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+async def here(redis_socket, tmp_path, monkeypatch):
+    monkeypatch.setattr(keeper, "SETTLE_S", 0)
+    async with bench(redis_socket, tmp_path) as made:
+        yield made
+
+
+async def begun(here, target, id_, *, fence=None):
+    """A runner has the job, and is not heard of again. Its fence."""
+    if fence is None:
+        claimed = await target.store.claim(1, target.settings)
+        [fence] = [claim.fence for claim in claimed.claims if claim.id == id_]
+    [job] = await here.store.start([(id_, fence)], at_ms=here.time())
+    return job.fence
+
+
+# The line is lost between a claim and its call ----------------------------------------------------
+
+
+def lost_once(here, target, *, seconds=0.0):
+    """The line is lost, and built again, just before the next job is begun; which takes so long."""
+
+    async def lose():
+        here.store.before_start = None
+        await here.lose_line(target)
+        await asyncio.sleep(seconds)
+
+    here.store.before_start = lose
+
+
+async def test_a_runner_that_gets_its_own_job_again_cuts_the_older_call_off(here, monkeypatch):
+    """A job is in the new line though its runner calls by the old one: never two calls of one job
+    at a time."""
+    monkeypatch.setattr(runner, "SLOW_S", 60)  # it looks like a quick one
+    target = await here.target()
+    id_ = await here.submit(target)
+    lane = here.lane(target)
+    lost_once(here, target)
+    await lane._turn()
+    await until(lambda: here.egress.called == [id_])
+    await lane._turn()
+    await until(lambda: here.egress.called == [id_] * 2)
+    assert here.egress.most == 1
+    here.egress.over.set()
+    await until(lambda: not len(lane))
+    assert (await here.row(id_)).state == State.COMPLETED
+    assert (await here.line(target)).active == 0
+
+
+async def test_a_runner_that_was_slow_to_begin_asks_whether_the_job_is_still_its_own(here):
+    """Meanwhile the line was lost and the job is another runner's: only that one calls."""
+    target = await here.target()
+    id_ = await here.submit(target)
+    first, second = here.lane(target), here.lane(target)
+    lost_once(here, target, seconds=runner.SLOW_S)
+    await first._turn()
+    await second._turn()
+    await until(lambda: bool(here.egress.called))
+    assert (len(first), len(second), here.egress.called) == (0, 1, [id_])
+    here.egress.over.set()
+    await until(lambda: not len(second))
+    assert (await here.row(id_)).state == State.COMPLETED
+
+
+# The keeper ---------------------------------------------------------------------------------------
+
+
+async def test_what_ended_while_the_store_was_away_leaves_the_line(here):
+    """Cancelled or removed in the database alone; also what waits for its next try. The others
+    stay."""
+    target = await here.target(retry_delay="1h")
+    stays, cancelled, later = [await here.submit(target) for _ in range(3)]
+    await target.store.remove(later)
+    await here.store.cancel(cancelled, at_ms=here.time(), expires_ms=here.time())
+    await here.store.cancel(later, at_ms=here.time(), expires_ms=here.time())
+    await target.store.add([keeper.Waiting(later, 9, False, here.time() + 60_000)])
+    assert ((line := await here.line(target)).waiting, line.later) == (2, 1)
+    await here.keeper._reconcile(target)
+    assert ((line := await here.line(target)).waiting, line.later) == (1, 0)
+    _, [place] = await target.store.look([stays])
+    assert place.position == 1
+
+
+async def test_a_job_that_ended_while_its_line_was_built_again_has_no_slot(here):
+    """The keeper read it as running just before: its slot is free for the next one all the same."""
+    target = await here.target(concurrency=1)
+    id_ = await here.submit(target)
+    fence = await begun(here, target, id_)
+    read = await here.store.running(target.name)
+    now_ms = here.time()
+    assert await here.store.finish(Ending(id_, fence, State.COMPLETED, now_ms, now_ms + 1000))
+    await here.lose_line(target)
+    await here.keeper._hold(target, read)
+    assert (await here.line(target)).active == 0
+    following = await here.submit(target)
+    claimed = await target.store.claim(1, target.settings)
+    assert [claim.id for claim in claimed.claims] == [following]
+
+
+async def test_a_clean_goes_on_when_the_store_is_away(here):
+    """What waited too long expires all the same."""
+    target = await here.target(pending_ttl="1s")
+    id_ = await here.submit(target)
+
+    async def away(*_):
+        raise StoreError("remove: away")
+
+    target.store.remove = away
+    here.time.forward(2)
+    await target.store.claim(0, target.settings.changed({"paused": True}))
+    assert (await here.keeper.clean())[0] == 1
+    assert (await here.row(id_)).state == State.EXPIRED
+
+
+async def test_old_results_are_removed_some_megabytes_at_a_time(here):
+    """At most about 16 MiB, but always one; all of them go in the end."""
+    now_ms = here.time()
+
+    async def ended(size):
+        id_ = new_job_id()
+        await here.store.insert(Job(id_, "service", "t", "offline", 1, now_ms, 1))
+        await here.store.start([(id_, 1)], at_ms=2)
+        await here.store.finish(Ending(id_, 1, State.COMPLETED, 3, 4, size=size))
+
+    await asyncio.gather(*(ended(4 * MIB) for _ in range(6)))
+    assert BYTES_AT_ONCE == 16 * MIB
+    assert [await here.store.delete_old(now_ms, 500) for _ in range(3)] == [4, 2, 0]
+    await asyncio.gather(ended(BYTES_AT_ONCE * 2), ended(BYTES_AT_ONCE * 2))
+    assert [await here.store.delete_old(now_ms, 500) for _ in range(3)] == [1, 1, 0]
+
+
+# Runners that are gone ----------------------------------------------------------------------------
+
+
+async def test_a_job_whose_runner_is_gone_is_cancelled_at_once(here):
+    """It is in the line again, and nobody is there to cut its call off."""
+    target = await here.target(abort=True)
+    id_ = await here.submit(target)
+    await begun(here, target, id_)
+    here.time.forward(LOCK_S + 1)
+    await target.store.claim(0, target.settings)
+    assert await here.jobs.cancel(id_, "service") == State.CANCELLED
+    assert (await here.row(id_)).state == State.CANCELLED
+    assert ((line := await here.line(target)).waiting, line.active) == (0, 0)
+
+
+async def test_a_job_that_a_runner_has_is_cut_off_by_it(here):
+    """It is not cancelled behind its back."""
+    target = await here.target(abort=True)
+    id_ = await here.submit(target)
+    fence = await begun(here, target, id_)
+    assert await here.jobs.cancel(id_, "service") == State.PROCESSING
+    assert (await here.row(id_)).state == State.PROCESSING
+    assert await target.store.renew([(id_, fence)]) == ["abort"]
+
+
+@pytest.mark.parametrize(("more", "state"), [(0, State.COMPLETED), (1, State.FAILED)])
+async def test_a_job_outlives_some_runners(here, more, state):
+    """As many as it has retries, and five more; then it fails, and is not called again."""
+    target = await here.target(retries=1)
+    id_ = await here.submit(target)
+    for fence in range(1, 1 + 1 + runner.LOST_MOST + more):
+        await begun(here, target, id_, fence=fence)
+    here.egress.over.set()
+    lane = here.lane(target)
+    await lane._turn()
+    await until(lambda: not len(lane))
+    row = await here.row(id_)
+    assert (row.state, here.egress.called) == (state, [id_] * (1 - more))
+    assert ("were gone" in row.error) is bool(more)
+    assert ((line := await here.line(target)).waiting, line.active) == (0, 0)
+
+
+# Lanes and keepers go on --------------------------------------------------------------------------
+
+
+async def test_an_error_in_a_turn_does_not_end_the_lane(here, monkeypatch):
+    """Whatever it is: calls under way go on, and new ones are begun."""
+    monkeypatch.setattr(runner, "REST_S", 0.01)
+    target = await here.target()
+    first = await here.submit(target)
+    async with running(here.lane(target).run()) as task:
+        await until(lambda: here.egress.called == [first])
+        failed = asyncio.Event()
+
+        async def fail():
+            if not failed.is_set():
+                failed.set()
+                raise RuntimeError("nobody foresaw it")
+
+        target.store.before["claim"] = fail
+        second = await here.submit(target)
+        here.news.tell(target.name)
+        await until(lambda: task.done() or here.egress.called == [first, second])
+        assert (failed.is_set(), task.done(), here.egress.open) == (True, False, 2)
+
+
+async def test_an_online_job_that_ended_meanwhile_ends_no_lane_where_the_store_is_away(here):
+    """Its call cannot be given back: that is for later, and offline jobs are called."""
+    target = await here.target(kinds=["offline", "online"])
+    online = await here.submit(target, kind="online")
+    await here.store.cancel(online, at_ms=here.time(), expires_ms=here.time())
+
+    async def away(*_, **__):
+        raise StoreError("release: away")
+
+    target.store.release = away
+    assert await here.lane(target)._turn() == runner.REST_S
+
+
+async def again(here, target):
+    """The target deleted and made again, with other settings."""
+    assert await here.targets.restore(target.name) is None
+    made = await here.make(target.name, concurrency=2)
+    assert made is not target
+    return made
+
+
+async def test_a_target_that_is_made_again_is_kept(here, monkeypatch):
+    """By its own settings, however soon that was."""
+    monkeypatch.setattr(keeper, "REFRESH_S", 0.01)
+    old = await here.target()
+    async with running(here.keeper._refresh_forever()):
+        await until(lambda: old.store.claims[0] > 0)
+    new = await again(here, old)  # between two looks of the keeper
+    async with running(here.keeper._refresh_forever()):
+        await until(lambda: new.store.claims[0] > 0, seconds=2)
+        assert here.keeper._lines[new.name][0] is new
+    for _, task in here.keeper._lines.values():
+        task.cancel()
+
+
+async def test_a_target_that_is_made_again_is_called_at_once(here):
+    """While a call of the old one goes on, which is not cut off."""
+    old = await here.target()
+    first = await here.submit(old)
+    workers = Runner(
+        Office(here.jobs, here.keeper, here.news, here.metrics), here.egress, most=5
+    )  # fmt: skip
+    stop = asyncio.Event()
+    async with running(workers.run(stop, grace_s=5, look_s=0.01)) as task:
+        await until(lambda: here.egress.called == [first])
+        new = await again(here, old)
+        await until(lambda: new.store.claims[1] > 0, seconds=2)
+        second = await here.submit(new)
+        here.news.tell(new.name)
+        await until(lambda: here.egress.called == [first, second], seconds=2)
+        assert here.egress.open == 2
+        here.egress.over.set()
+        stop.set()
+        await asyncio.wait_for(task, 5)
+    assert {(await here.row(id_)).state for id_ in (first, second)} == {State.COMPLETED}
+
+
+# Time ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [{}, {"rate": 5, "window": 1}], ids=["no rate", "a rate"])
+async def test_a_clock_that_jumps_back_stops_no_calls(here, settings):
+    """The store's, by an hour."""
+    target = await here.target(**settings)
+    await target.store.claim(1, target.settings)
+    id_ = await here.submit(target)
+    here.time.forward(-3600)
+    claimed = await target.store.claim(1, target.settings)
+    assert [claim.id for claim in claimed.claims] == [id_]
