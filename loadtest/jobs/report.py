@@ -51,9 +51,9 @@ _VERSIONS = (
 )
 _SINGLE = (
     "One job while nothing else happens, ms from its submission on. *Called*: the target hears of "
-    "it. *Done*: seen by somebody who looks every 2 ms. *Told*: to a caller who waits for it in "
-    "the way that is meant: `?wait=20`, and arq's `result()` with a worker that looks every "
-    "{own:g} s, both arq's defaults."
+    "it. *Done*: seen by somebody who looks every 2 ms; arq's worker looks every {delay:g} s for "
+    "these two. *Told*: to a caller who waits for it in the way that is meant: `?wait=20`, and "
+    "arq's `result()` with a worker that looks every {own:g} s, both arq's defaults."
 )
 _IDLE = (
     "A worker without jobs, for {seconds:g} s, as a minute. Of ours that is a runner with its "
@@ -99,7 +99,7 @@ def render(figures: Figures, machine: Machine) -> str:
         _WHAT.format(most=CALLERS[-1]),
         _rates(figures),
         "## One job, on an idle machine",
-        _SINGLE.format(own=OWN_DELAY),
+        _SINGLE.format(own=OWN_DELAY, delay=figures.poll_delay_s),
         _singles(figures),
         "## A worker that has nothing to do",
         _IDLE.format(seconds=figures.amount.idle_s),

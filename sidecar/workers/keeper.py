@@ -154,8 +154,8 @@ class Keeper:
             await asyncio.sleep(SETTLE_S)
         held = await self._hold(target, await store.running(target.name))
         count = await self._line_up(target)
-        held |= await self._hold(target, await store.running(target.name))  # begun meanwhile
         last_ms = await store.last_started_ms(target.name)
+        held |= await self._hold(target, await store.running(target.name))  # begun meanwhile
         wait_ms = 0
         if last_ms is not None and target.settings.rate is not None:
             wait_ms = max(0, last_ms + ms(target.settings.window) - target.clock.now_ms())

@@ -39,7 +39,8 @@ async def until(condition: Callable[[], bool], *, seconds: float = 5) -> None:
 
 class Line(TargetStore):
     """`before`: what happens before a method of this name is called; `claims` counts those of
-    keepers (0) and of runners (1)."""
+    keepers (0) and of runners (1) that were answered: from the first on the store's time is known.
+    """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -47,9 +48,10 @@ class Line(TargetStore):
         self.claims = [0, 0]
 
     async def claim(self, n: int, settings: TargetSettings) -> Any:
-        self.claims[n > 0] += 1
         await self._before("claim")
-        return await super().claim(n, settings)
+        claimed = await super().claim(n, settings)
+        self.claims[n > 0] += 1
+        return claimed
 
     async def add(self, jobs: Any) -> Any:
         await self._before("add")

@@ -1,8 +1,8 @@
 -- Calls that online jobs made are over, as their callers say.
 -- KEYS     targets/parts/head
 -- ARGV     from 4 on, for each: job, fence
--- RETURNS  now; then for each 1, 0: there is no such call, -2: the target is not built again after a
---          loss, so that is not known
+-- RETURNS  now; then for each 1, 0: there is no such call, -2: that is not known, as the target is
+--          not built again after a loss
 -- @include "targets/parts/breaker"
 local replies, dropped = {now}, {}
 for i = 4, #ARGV, 2 do

@@ -2,8 +2,8 @@
 -- KEYS     targets/parts/head
 -- ARGV     from 4 on, for each: job, fence, how long the term is, µs, the request's name or ''
 -- RETURNS  now; then for each 1: it may call (also told again to the same request), 0: it did
---          already, -1: it is not called, or not any more, -2: the target is not built again after a
---          loss, so that is not known
+--          already, -1: it is not called, or not any more, -2: that is not known, as the target is
+--          not built again after a loss
 -- @include "targets/parts/state"
 local replies, unknown = {now}, target.ready and -1 or -2
 for i = 4, #ARGV, 4 do
