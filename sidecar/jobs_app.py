@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 import structlog
+from aiohttp import web
 
 from sidecar.base.clock import StoreClock
 from sidecar.base.errors import ConfigError, DatabaseError
@@ -24,6 +25,8 @@ from sidecar.store.jobs import JobStore
 from sidecar.store.rooms import Observer
 from sidecar.store.sql import open_database
 from sidecar.store.targets import TargetStore
+from sidecar.web import ops
+from sidecar.web.keys import METRICS
 from sidecar.workers.callbacks import call_back_forever
 from sidecar.workers.egress import Egress
 from sidecar.workers.keeper import Keeper
@@ -114,9 +117,10 @@ async def _wait_for(database: JobStore) -> None:
             return
 
 
-async def run_jobs(settings: Settings, *, most: int, grace_s: float) -> None:
+async def run_jobs(settings: Settings, *, most: int, grace_s: float, listen: str = "") -> None:
     """Makes the calls of all targets, `most` at a time of each, until SIGTERM or SIGINT; then
-    begins no more, and gives those under way so many seconds.
+    begins no more, and gives those under way so many seconds. `listen`: where its health and its
+    metrics are told; empty: nowhere.
 
     Raises ConfigError.
     """
@@ -143,9 +147,25 @@ async def run_jobs(settings: Settings, *, most: int, grace_s: float) -> None:
             keep_at_work("callbacks", lambda: call_back_forever(within.jobs, session, metrics))
         )
         stack.push_async_callback(stop_worker, task)
+        if listen:
+            await _tell_health(stack, metrics, listen)
         runner = Runner(within, egress, most=most)
         log.info("running_jobs", targets=sorted(settings.targets), at_a_time=most)
         await runner.run(stop, grace_s=grace_s)
+
+
+async def _tell_health(stack: contextlib.AsyncExitStack, metrics: Metrics, listen: str) -> None:
+    app = web.Application()
+    app[METRICS] = metrics
+    app.add_routes([web.get("/healthz", ops.healthz), web.get("/metrics", ops.metrics)])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    host, _, port = listen.rpartition(":")
+    try:
+        await web.TCPSite(runner, host.strip("[]"), int(port)).start()
+    except OSError as error:
+        raise ConfigError([f"--listen: {listen}: {error.strerror or error}"]) from None
 
 
 class Runner:

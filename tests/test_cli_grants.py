@@ -82,7 +82,7 @@ def test_an_id_of_ones_own(run):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("hall", "vip"), "no room is named 'hall'"),
+        (("hall", "vip"), "no room and no target is named 'hall'"),
         (("shop", "gold"), "no class of shop is named 'gold'; the settings name vip, partner"),
         (("plain", "vip"), "no class of plain is named 'vip'; the settings name none"),
         (("shop", "vip", "--expires", "soon"), "write a number of seconds, or text such as"),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from sidecar.base.targets import TargetSettings
 
@@ -30,6 +30,8 @@ class LineState(Protocol):
     def calls_in_window(self) -> int: ...
     @property
     def breaker(self) -> str: ...
+    @property
+    def counters(self) -> Mapping[str, int]: ...
 
 
 class TargetGauges(Collector):
@@ -44,7 +46,7 @@ class TargetGauges(Collector):
     def forget(self, target: str) -> None:
         self._targets.pop(target, None)
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         def gauge(name: str, text: str) -> GaugeMetricFamily:
             return GaugeMetricFamily(f"waitroom_target_{name}", text, labels=["target"])
 
@@ -56,7 +58,17 @@ class TargetGauges(Collector):
         rate = gauge("rate", "Calls in a window, at most; absent where there is no rate.")
         breaker = gauge("breaker", "2: open, nothing is called; 1: one call tries; 0: closed.")
         mean = gauge("mean_seconds", "How long calls take; absent while none was measured.")
+        paused = gauge("paused", "1 while nothing is called because somebody said so, else 0.")
+        made = CounterMetricFamily(
+            "waitroom_target_calls",
+            "Calls since the store was made, by what became of them: called, completed, failed, "
+            "retried, lost, expired.",
+            labels=["target", "kind"],
+        )
         for name, (settings, line) in self._targets.items():
+            paused.add_metric([name], settings.paused)
+            for kind, count in line.counters.items():
+                made.add_metric([name, kind], count)
             waiting.add_metric([name], line.waiting)
             later.add_metric([name], line.later)
             running.add_metric([name], line.active)
@@ -67,4 +79,5 @@ class TargetGauges(Collector):
                 rate.add_metric([name], settings.rate)
             if line.mean_s is not None:
                 mean.add_metric([name], line.mean_s)
-        yield from (waiting, later, running, concurrency, calls, rate, breaker, mean)
+        yield from (waiting, later, running, concurrency, calls, rate, breaker, mean, paused)
+        yield made

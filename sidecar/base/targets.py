@@ -169,7 +169,7 @@ class TargetSettings(BaseModel):
     #: Before the first of them; twice as long before each further one, five minutes at most.
     retry_delay: Seconds = Field(default=1, ge=0.01, le=3600)
     #: After so many failures in a row nothing is called for a while.
-    break_after: Count = Field(default=5, ge=1, le=1000)
+    break_after: Count = Field(default=3, ge=1, le=1000)
     #: online: how long somebody who is called has to use the permit.
     claim_window: Seconds = Field(default=30, ge=1, le=3600)
     #: Whether a call that was begun may be cut off.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import shutil
 import sys
 import time
@@ -62,6 +63,12 @@ def serve(path: str | None) -> None:
         fail(error.problems)
 
 
+def _listen(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    if value and (not re.fullmatch(r"[^\s/]+:[0-9]{1,5}", value) or value.startswith("unix:")):
+        raise click.BadParameter("write HOST:PORT, such as 127.0.0.1:8402")
+    return value
+
+
 @main.command("run-jobs")
 @CONFIG
 @click.option(
@@ -79,7 +86,14 @@ def serve(path: str | None) -> None:
     type=click.FloatRange(0, 3600),
     help="Seconds that calls under way are given when it is told to stop.",
 )
-def run_jobs(path: str | None, most: int, grace: float) -> None:
+@click.option(
+    "--listen",
+    default="",
+    metavar="HOST:PORT",
+    callback=_listen,
+    help="Tell /healthz and /metrics here; nowhere, if not said.",
+)
+def run_jobs(path: str | None, most: int, grace: float, listen: str) -> None:
     """Run one runner: it makes the calls of jobs. As many as you like, on any machines."""
     import uvloop  # noqa: PLC0415
 
@@ -88,7 +102,7 @@ def run_jobs(path: str | None, most: int, grace: float) -> None:
     settings = load_settings(path)
     _start_logging(settings)
     try:
-        uvloop.run(run(settings, most=most, grace_s=grace))
+        uvloop.run(run(settings, most=most, grace_s=grace, listen=listen))
     except ConfigError as error:
         fail(error.problems)
 

@@ -49,15 +49,16 @@ def grant(  # noqa: PLR0913, PLR0917 - one for each option
     room: str, class_name: str, path: str | None, life_s: float, once: bool, id_: str | None,
     count: int, url: str | None,
 ) -> None:  # fmt: skip
-    """Print grants: whoever brings one gets a class of a room, if they have to wait.
+    """Print grants: whoever brings one gets a class of a room or a target, if they have to wait.
 
     A page is asked for with waitroom_grant=GRANT among its parameters; --url makes such links.
     Needs no replica: the settings name the class and the keys.
     """
     settings = load_settings(path)
-    if room not in settings.rooms:
-        raise click.UsageError(f"no room is named {room!r}")
-    classes = settings.rooms[room].classes
+    found = settings.rooms.get(room) or settings.targets.get(room)
+    if found is None:
+        raise click.UsageError(f"no room and no target is named {room!r}")
+    classes = found.classes
     if class_name not in classes:
         raise click.UsageError(
             f"no class of {room} is named {class_name!r}; "

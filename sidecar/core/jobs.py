@@ -68,6 +68,8 @@ class Seen:
     state: State
     position: int | None = None
     wait_s: float | None = None
+    #: Not before, where it waits to be tried again.
+    retry_ms: int | None = None
     permit: str | None = None
     permit_expires_ms: int | None = None
 
@@ -357,6 +359,8 @@ async def _spend(target: Target, grant_id: str, job: str, ends_ms: int) -> None:
 def _seen(job: Job, target: Target, line: Line, place: Place) -> Seen:
     """The store knows sooner than the database that a job was called."""
     if place.where in {"line", "later"} and job.state in {State.PENDING, State.CALLED}:
+        if place.where == "later":
+            return Seen(job, State.PENDING, retry_ms=place.ends_ms)
         if place.position is None or target.settings.paused:
             return Seen(job, State.PENDING, place.position)
         waits_s = wait_s(target.settings, line, place.position)

@@ -175,7 +175,7 @@ def told(seen: Seen, body: bytes | None = None) -> dict[str, Any]:
         "started_at": _iso(job.started_ms),
         "ended_at": _iso(job.ended_ms),
         "expires_at": iso(job.expires_ms),
-        "retry_at": _iso(job.not_before_ms) if seen.state is State.PENDING else None,
+        "retry_at": _iso(seen.retry_ms),
         "permit": seen.permit,
         "permit_expires_at": _iso(seen.permit_expires_ms),
         "result": _result(job, body),

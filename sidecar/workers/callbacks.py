@@ -27,7 +27,7 @@ HOLD_S = 60
 TIMEOUT_S = 10.0
 AT_ONCE = 20
 #: Pauses between tries: 2 s, three times as long each time, an hour at most; ten tries take some
-#: seven hours.
+#: two and a half hours.
 TRIES = 10
 FIRST_PAUSE_S, PAUSE_GROWS, LONGEST_PAUSE_S = 2.0, 3.0, 3600.0
 

@@ -288,6 +288,7 @@ class Lane:
                     continue
                 elif word in {"abort", "lost"} or began >= call.until:
                     call.why = "lost" if word == "away" else word
+                    log.info("call_cut_off", job=call.claim.id, target=self._target.name, why=word)
                     call.task.cancel()
 
 

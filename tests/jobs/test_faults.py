@@ -363,6 +363,7 @@ async def test_nobody_is_called_when_locks_end_before_the_database_answers(line,
     """Others may call them by then; they go back to where they were."""
     monkeypatch.setattr(runners, "LOCK_S", 0)
     monkeypatch.setattr(runners, "MARGIN_S", 0)
+    monkeypatch.setattr(runners, "SLOW_S", 0)
     [id_], lane = await line.insert(1), line.lane(Silence())
     await line.keeper("one").rebuild(line.target, born_us=0)
     assert await lane._turn() > 0

@@ -9,7 +9,7 @@ from sidecar.store.targets import LOCK_S, RESERVED_S, Claim, Claimed, Place
 from tests.store.limits import S
 from tests.store.test_limits_model import BACK, Key
 
-FIRST, LONGEST, HELD_MOST = 5 * S, 60 * S, 3600 * S
+FIRST, LONGEST, HELD_MOST, AFTER_TRIAL = 5 * S, 60 * S, 3600 * S, S
 #: Jobs beyond those that the caller can take, among which a claim looks for online ones.
 AHEAD = 20
 WHERE = {"r": "running", "c": "called", "u": "used"}
@@ -210,7 +210,10 @@ class Target:
         if end.again_ms is None:
             self.forget(end.id)
         else:
-            self.later[end.id] = end.again_ms * 1000, one.order
+            again = end.again_ms * 1000
+            if end.how == "failed" and one.is_trial:  # the next trial is another's
+                again = max(again, self.open_until + AFTER_TRIAL)
+            self.later[end.id] = again, one.order
             self.count("retried")
         self.held_until = max(self.held_until, (end.hold_ms or 0) * 1000)
         return True
@@ -255,7 +258,7 @@ class Target:
         self.forget(job)
         self.count("completed")
         self.measure(max(0, self.now - one.began))
-        if one.is_trial and one.word == "u":
+        if one.is_trial:
             self.failures = self.opened = self.open_until = 0
         return True
 

@@ -6,7 +6,7 @@
 --          nothing is called, µs, or '', after how many failures in a row nothing is called
 -- RETURNS  now; then for each 1, or 0 where somebody else has it, or nobody
 -- @include "targets/parts/breaker"
-local WORDS = 7
+local WORDS, AFTER_TRIAL_US = 7, 1000000
 local jobs, replies = {}, {now}
 for i = 5, #ARGV, WORDS do jobs[#jobs + 1] = ARGV[i] end
 local facts = redis_call('HMGET', FACTS, unpack(jobs))
@@ -33,6 +33,11 @@ for n, job in ipairs(jobs) do
     note(how, tonumber(took_us), is_trial, tonumber(break_after))
     if again == '' then
       forgotten[#forgotten + 1] = job
+    elseif how == 'failed' and is_trial then
+      -- The next trial is another's: it may be the job.
+      local after = math.max(tonumber(again), (target.open_until or 0) + AFTER_TRIAL_US)
+      later[#later + 1], later[#later + 2] = int(after), job
+      count('retried')
     else
       later[#later + 1], later[#later + 2] = again, job
       count('retried')

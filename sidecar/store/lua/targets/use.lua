@@ -17,6 +17,7 @@ for i = 4, #ARGV, 4 do
     redis_call('HSET', FACTS, job, fact(fence, 'u', now, is_trial, request))
   end
   local is_again = word == 'u' and request ~= '' and by == request
-  replies[#replies + 1] = is_its and ((word == 'c' or is_again) and 1 or word == 'u' and 0) or unknown
+  local answer = (word == 'c' or is_again) and 1 or word == 'u' and 0
+  replies[#replies + 1] = is_its and answer or unknown
 end
 return replies
