@@ -43,7 +43,7 @@ IS_FULL = os.environ.get("JOBS_FULL") == "1"
 KINDS = [Mariadb, Postgresql, Sqlite]
 #: By kind of database: how many jobs, and how many calls a second.
 SIZES = (2000, 50) if IS_FULL else None
-USUAL = {"sqlite": (300, 150), "mariadb": (100, 75), "postgresql": (100, 75)}
+USUAL = {"sqlite": (300, 75), "mariadb": (100, 40), "postgresql": (100, 40)}
 CONCURRENCY = 10
 WINDOW_US = 1_000_000
 RETRIES = 3
@@ -55,8 +55,8 @@ CLASSES = ("gold", "silver", "bronze")
 
 #: What the target does to each hundred of jobs; flaky: only the first time.
 PATHS = {
-    "ok": (62, "ok/{n}?n={n}"),
-    "slow": (15, "slow?seconds={seconds}&n={n}"),
+    "ok": (62, "ok/{n}?seconds={seconds}"),
+    "slow": (15, "slow?seconds=0.2&n={n}"),
     "error": (8, "status/500?n={n}"),
     "busy": (3, "flaky?times=1&how=429&n={n}"),
     "unavailable": (3, "flaky?times=1&how=503&n={n}"),
@@ -135,8 +135,8 @@ def tell(kind: type, servers: Any) -> tuple[Story, Away | None]:
     }  # fmt: skip
     kinds = kinds_of(size)
     classes = [CLASSES[place * 7 % 3] for place in range(size)]
-    # Of the first class the rate is what holds it up, of the last one how many run at a time.
-    seconds = dict(zip(CLASSES, (0.1, 0.2, 75 / rate), strict=True))
+    # The last class is held up by how many calls there are at a time, the others by the rate.
+    seconds = dict(zip(CLASSES, (0, 0, 1.5 * CONCURRENCY / rate), strict=True))
     orders = [
         order(PATHS[kind][1].format(n=n, seconds=seconds[name]), name)
         for n, (kind, name) in enumerate(zip(kinds, classes, strict=True))
@@ -160,9 +160,10 @@ def tell(kind: type, servers: Any) -> tuple[Story, Away | None]:
         sent += more or []
         ids = [one.id for one in sent]
         rows = works.wait_for(ids, timeout_s=240)
-        documents = {id_: works.caller().job(id_) for id_ in ids}
+        caller = works.caller()
+        documents = {id_: caller.job(id_) for id_ in ids}
         bodies = {
-            id_: works.caller().call("GET", f"/jobs/{id_}/body").body
+            id_: caller.call("GET", f"/jobs/{id_}/body").body
             for id_, kind in zip(ids, kinds, strict=True) if kind == "large"
         }  # fmt: skip
         story = Story(

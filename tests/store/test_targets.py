@@ -464,6 +464,24 @@ async def test_a_trial_is_the_only_call(make, clock):
     assert (await store.look([]))[0].breaker == "closed"
 
 
+async def test_a_job_that_fails_as_a_trial_is_not_the_next_one(make, clock):
+    """It may be the job: it waits until another was tried, and then has its place again."""
+    store = await make()
+    await add(store, *"ab")
+    await fail(store, times=3)
+    clock.now += 5 * S
+    await fail(store)
+    told = await store.claim(1, settings())
+    assert (told.claims, told.next_s) == ([], 10)
+    clock.now += 10 * S
+    assert await where(store, "a", "b") == ["later", "line"]
+    [claim] = (await store.claim(1, settings())).claims
+    assert (claim.id, claim.is_trial) == ("b", True)
+    await release(store, claim)
+    clock.now += S
+    assert await call(store) == ["a"]
+
+
 async def test_late_failures_do_not_count_as_trials(make, clock):
     """Of calls that began before: they open nothing again. A late success does close it."""
     store, values = await make(), {"concurrency": 5, "break_after": 2}
