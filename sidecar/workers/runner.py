@@ -263,7 +263,9 @@ class Lane:
         """What fails here ends with its lock."""
         with contextlib.suppress(StoreError):
             if ends:
-                await self._target.store.release(ends, self._target.settings)
+                await self._target.store.release(
+                    ends, self._target.settings, wakes=self._is_stopping
+                )
 
     async def _renew_forever(self) -> None:
         while True:

@@ -324,6 +324,18 @@ async def test_a_line_that_is_built_again_has_those_who_run(line):
     assert await line.called() == ids[3:]
 
 
+async def test_a_line_that_is_built_again_waits_for_its_rate(line):
+    """The store has forgotten how many were called; until they count no more, nobody is."""
+    line.target.settings = line.target.settings.changed({"rate": 1, "window": "1m"})
+    ids = await line.insert(2)
+    await line.database.start([(ids[0], 7)], at_ms=now_ms())
+    await line.keeper("one").rebuild(line.target, born_us=0)
+    claimed = await line.target.store.claim(10, line.target.settings)
+    assert claimed.is_ready
+    assert claimed.claims == []
+    assert claimed.next_s is not None
+
+
 async def test_a_job_that_only_the_database_has_comes_into_the_line(line, monkeypatch):
     """Whoever submitted it died before it was there. It has its place by its order."""
     monkeypatch.setattr(keepers, "RECONCILE_S", -1.0)

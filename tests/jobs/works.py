@@ -98,13 +98,13 @@ class Works(AbstractContextManager["Works"]):
             f'store = "unix://{self.socket}"\nsecret_keys = ["{SECRET}"]\n'
             f'store_timeout = "10s"\n{rules}'
         )
-        for _ in range(self._runners):
-            self.start_runner()
         service = Service(rules, replicas=self._replicas, store=f"unix://{self.socket}")
         self._stack.enter_context(service)
         self.urls, self.replicas = service.urls, service.replicas
+        for _ in range(self._runners):
+            self.start_runner()
         for runner in self.runners:
-            wait_until(lambda runner=runner: "running_jobs" in runner.output, "a runner", 30)
+            wait_until(lambda runner=runner: "running_jobs" in runner.output, "a runner", 60)
 
     def _rules(self) -> str:
         lines = [f'jobs = "{self.database}"', f'admin_token = "{ADMIN_TOKEN}"', "[tokens]"]
