@@ -137,9 +137,9 @@ class Lane:
             return REST_S
         if time.monotonic() > until - LOCK_S + MARGIN_S + SLOW_S:
             # The line may be another by now, or others may have them.
-            held = await self._held(offline)
+            held = await self._held(offline, until=until)
             if time.monotonic() >= until:
-                log.warning("jobs_database_slow", target=self._target.name)
+                log.warning("jobs_begun_too_late", target=self._target.name)
                 held = []
             await self._put_back([claim for claim in offline if claim not in held])
             offline = held
@@ -148,13 +148,17 @@ class Lane:
             return 0.0
         return LOOK_S if claimed.next_s is None else min(LOOK_S, max(0.001, claimed.next_s))
 
-    async def _held(self, claims: Sequence[Claim]) -> list[Claim]:
-        """Those that are still this runner's."""
-        try:
-            told = await self._target.store.renew([(claim.id, claim.fence) for claim in claims])
-        except StoreError:
-            return []
-        return [claim for claim, word in zip(claims, told, strict=True) if word != "lost"]
+    async def _held(self, claims: Sequence[Claim], *, until: float) -> list[Claim]:
+        """Those that are still this runner's. A store that is away is waited for: who gives them
+        up leaves them to a lock that must end first, and others pass them meanwhile."""
+        while time.monotonic() < until and not self._is_stopping:
+            try:
+                told = await self._target.store.renew([(one.id, one.fence) for one in claims])
+            except StoreError:
+                await asyncio.sleep(FIRST_PAUSE_S)
+            else:
+                return [one for one, word in zip(claims, told, strict=True) if word != "lost"]
+        return []
 
     def _begin(self, claims: Sequence[Claim], ready: Sequence[Job], *, until: float) -> None:
         by_id = {job.id: job for job in ready}

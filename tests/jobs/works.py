@@ -96,7 +96,7 @@ class Works(AbstractContextManager["Works"]):
         self._config = self.folder / "runner.toml"
         self._config.write_text(
             f'store = "unix://{self.socket}"\nsecret_keys = ["{SECRET}"]\n'
-            f'store_timeout = "10s"\n{rules}'
+            f'store_timeout = "2s"\n{rules}'
         )
         service = Service(rules, replicas=self._replicas, store=f"unix://{self.socket}")
         self._stack.enter_context(service)

@@ -304,7 +304,7 @@ def fuzz(
             str(Path(sys.executable).parent / "schemathesis"), "--config-file",
             "schemathesis.toml", "run", "openapi.json", "--url", url, "--no-color",
             # Deterministic: the same requests each time.
-            "--generation-deterministic", "--max-examples", "6",
+            "--generation-deterministic", "--max-examples", "10",
             "--phases", phases, *more,
         ],
         cwd=folder, capture_output=True, text=True, timeout=600, check=False,
