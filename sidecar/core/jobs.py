@@ -297,10 +297,9 @@ class Jobs:
         """Of a job that is not called again."""
         return _over(target, id_, fence, State.FAILED, error)
 
-    def put_back(self, target: Target, id_: str, fence: int) -> Ending:
-        """Of a call that was cut off because its runner stops."""
-        now_ms = target.clock.now_ms()
-        return Ending(id_, fence, State.PENDING, now_ms, error="its runner stopped")
+    def put_back(self, target: Target, id_: str, fence: int, error: str) -> Ending:
+        """Of a call that its runner does not make, or cuts off for a reason of its own."""
+        return Ending(id_, fence, State.PENDING, target.clock.now_ms(), error=error)
 
 
 def _over(target: Target, id_: str, fence: int, state: State, error: str) -> Ending:

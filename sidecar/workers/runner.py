@@ -141,7 +141,11 @@ class Lane:
             if time.monotonic() >= until:
                 log.warning("jobs_begun_too_late", target=self._target.name)
                 held = []
-            await self._put_back([claim for claim in offline if claim not in held])
+            begun, late = {job.id for job in ready}, [c for c in offline if c not in held]
+            for claim in late:
+                if claim.id in begun:
+                    await self._write(self._unbegun(claim, "its runner was too slow"), tries=1)
+            await self._put_back(late)
             offline = held
         self._begin(offline, ready, until=until)
         if len(offline) == free:
@@ -214,7 +218,7 @@ class Lane:
             if call.why == "abort":
                 await asyncio.shield(self._aborted(job, call))
             elif call.why != "lost":
-                await asyncio.shield(self._stopped(job, call))
+                await asyncio.shield(self._stopped(call))
             raise
         except DatabaseError as error:
             # A large answer could not be kept: it is asked for again.
@@ -243,10 +247,13 @@ class Lane:
             self._metrics.jobs.labels(self._target.name, ending.state).inc()
         await self._release([Release(job.id, call.claim.fence, "gone")])
 
-    async def _stopped(self, job: Job, call: _Call) -> None:
+    async def _stopped(self, call: _Call) -> None:
         """This runner stops: another one makes the call again."""
-        await self._write(self._jobs.put_back(self._target, job.id, call.claim.fence), tries=1)
+        await self._write(self._unbegun(call.claim, "its runner stopped"), tries=1)
         await self._put_back([call.claim])
+
+    def _unbegun(self, claim: Claim, why: str) -> Ending:
+        return self._jobs.put_back(self._target, claim.id, claim.fence, why)
 
     async def _write(self, ending: Ending, *, tries: int | None = None) -> bool:
         """As often as it takes: what was called must not be called again for want of a database.
