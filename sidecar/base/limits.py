@@ -62,6 +62,13 @@ def _missing(value: object) -> object:
 Value = Annotated[int, BeforeValidator(_missing), AfterValidator(_value)]
 
 
+def burst_of(value: int | None, algorithm: str | None) -> int | None:
+    """Raises ValueError where the algorithm has none."""
+    if value is not None and algorithm not in {None, "token_bucket"}:
+        raise ValueError(f"is for token_bucket; {algorithm} has none")
+    return value
+
+
 class LimitSettings(BaseModel):
     """One rule, `[limits.NAME]`."""
 
@@ -102,10 +109,7 @@ class LimitSettings(BaseModel):
     @field_validator("burst")
     @classmethod
     def _burst_fits(cls, value: int | None, info: ValidationInfo) -> int | None:
-        algorithm = info.data.get("algorithm")
-        if value is not None and algorithm not in {None, "token_bucket"}:
-            raise ValueError(f"is for token_bucket; {algorithm} has none")
-        return value
+        return burst_of(value, info.data.get("algorithm"))
 
     @field_validator("on_exceed")
     @classmethod

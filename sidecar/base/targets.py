@@ -22,7 +22,7 @@ from yarl import URL
 from sidecar.base.classes import Classes, a_table, problems_of_classes
 from sidecar.base.errors import ConfigError
 from sidecar.base.fields import Count, Seconds, listed, problems_in
-from sidecar.base.limits import MAX_LIMIT
+from sidecar.base.limits import MAX_LIMIT, burst_of
 from sidecar.base.webhooks import MIN_WEBHOOK_SECRET_LENGTH
 
 DEFAULT_DATABASE = "sqlite:///waitroom-jobs.db"
@@ -217,10 +217,7 @@ class TargetSettings(BaseModel):
     @field_validator("burst")
     @classmethod
     def _burst_fits(cls, value: int | None, info: ValidationInfo) -> int | None:
-        algorithm = info.data.get("algorithm")
-        if value is not None and algorithm not in {None, "token_bucket"}:
-            raise ValueError(f"is for token_bucket; {algorithm} has none")
-        return value
+        return burst_of(value, info.data.get("algorithm"))
 
     @field_validator("classes")
     @classmethod
