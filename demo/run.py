@@ -19,7 +19,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from honcho.manager import Manager
+from honcho import manager as honcho
 
 ROOT = Path(__file__).resolve().parent.parent
 DEMO = ROOT / "demo"
@@ -27,6 +27,8 @@ OPS_PORTS = (8401, 8402)
 #: The service_token of waitroom.toml.
 TOKEN = "demo-service-token"
 STOPPED = {None, 0, 130, 143}
+#: For so long a process may stop, seconds: a replica gives its last requests 5 s.
+STOP_S = 15
 
 
 def main() -> None:
@@ -44,7 +46,8 @@ def main() -> None:
         configs = [write_replica(folder, number, port, studio) for number, port in enumerate(ops)]
         write_nginx(folder, port, studio)
         remember(configs[0])
-        manager = Manager()
+        honcho.KILL_WAIT = STOP_S
+        manager = honcho.Manager()
         for label, command in commands(folder, configs, ops[0]).items():
             manager.add_process(label, command, env=environment(), cwd=str(ROOT))
         threading.Thread(target=greet, args=(port, ops[0]), daemon=True).start()

@@ -39,7 +39,7 @@ from sidecar.workers.notifier import notify_forever
 from sidecar.workers.recorder import record_forever
 from sidecar.workers.refresher import refresh_forever, refresh_once
 from sidecar.workers.sweeper import sweep_forever, sweep_leases_forever
-from sidecar.workers.tasks import Worker, keep_at_work, stop_worker
+from sidecar.workers.tasks import Worker, keep_at_work, stop_workers
 from sidecar.workers.watchdog import watched
 
 if TYPE_CHECKING:
@@ -121,9 +121,8 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
             workers["caller"] = lambda: call_forever(
                 rooms, of_calls, metrics, redis, timeout_s=timeout_s
             )
-        for name, worker in workers.items():
-            task = asyncio.create_task(keep_at_work(name, worker))
-            stack.push_async_callback(stop_worker, task)
+        tasks = [asyncio.create_task(keep_at_work(*worker)) for worker in workers.items()]
+        stack.push_async_callback(stop_workers, *tasks)
         within = await _open_office(settings, redis, metrics, stack)
         static = settings.static_dir or find_static()
         if not (static / "waiting.html").is_file():

@@ -32,7 +32,7 @@ from sidecar.workers.egress import Egress
 from sidecar.workers.keeper import Keeper
 from sidecar.workers.news import News
 from sidecar.workers.runner import Lane
-from sidecar.workers.tasks import keep_at_work, stop_worker
+from sidecar.workers.tasks import keep_at_work, stop_workers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -97,9 +97,9 @@ async def office(settings: Settings, redis: Store, metrics: Metrics) -> AsyncIte
             async with asyncio.timeout(START_S):
                 await _wait_for(database)
                 await jobs.targets.refresh()
-        for name, worker in (("job news", news.run), ("keeper of jobs", keep)):
-            task = asyncio.create_task(keep_at_work(name, worker))
-            stack.push_async_callback(stop_worker, task)
+        workers = (("job news", news.run), ("keeper of jobs", keep))
+        tasks = [asyncio.create_task(keep_at_work(*worker)) for worker in workers]
+        stack.push_async_callback(stop_workers, *tasks)
         yield Office(jobs, keeper, news, metrics)
 
 
@@ -146,7 +146,7 @@ async def run_jobs(settings: Settings, *, most: int, grace_s: float, listen: str
         task = asyncio.create_task(
             keep_at_work("callbacks", lambda: call_back_forever(within.jobs, session, metrics))
         )
-        stack.push_async_callback(stop_worker, task)
+        stack.push_async_callback(stop_workers, task)
         if listen:
             await _tell_health(stack, metrics, listen)
         runner = Runner(within, egress, most=most)
@@ -194,8 +194,7 @@ class Runner:
             if tasks := [task for _, task in (*self._lanes.values(), *self._ending)]:
                 await asyncio.wait(tasks, timeout=grace_s)
         finally:
-            for _, task in (*self._lanes.values(), *self._ending):
-                await stop_worker(task)
+            await stop_workers(*(task for _, task in (*self._lanes.values(), *self._ending)))
 
     def _look(self) -> None:
         targets = {target.name: target for target in self._office.jobs.targets}

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sidecar.app import without_secrets
-from sidecar.workers.tasks import keep_at_work, stop_worker
+from sidecar.workers.tasks import keep_at_work, stop_workers
 
 
 @pytest.mark.parametrize(
@@ -66,5 +66,26 @@ async def test_a_worker_that_misses_its_cancellation_is_stopped():
 
     task = asyncio.create_task(worker())
     await asyncio.sleep(0)
-    await stop_worker(task, again_s=0.01)
+    await stop_workers(task, again_s=0.01)
     assert (task.cancelled(), len(missed)) == (True, 2)
+
+
+async def test_workers_are_stopped_together():
+    """All hear of it before any has ended, so a slow one keeps no other waiting."""
+    told = []
+    all_told = asyncio.Event()
+
+    async def worker():
+        try:
+            await asyncio.sleep(60)
+        finally:
+            told.append(1)
+            if len(told) == 3:
+                all_told.set()
+            await all_told.wait()
+
+    tasks = [asyncio.create_task(worker()) for _ in range(3)]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await stop_workers(*tasks, again_s=60)
+    assert all(task.cancelled() for task in tasks)

@@ -54,7 +54,8 @@ def test_the_story_in_the_demo(tmp_path):
         )  # fmt: skip
         assert "3 visitors finished" in crowd.stdout, crowd.stdout
         wait_until(lambda: fetch(pictures)[1].count("</svg>") == 5, "five pictures")
-        demo.stop(20)
+        demo.stop(30)
+    print(demo.output[-5000:])
     assert "replica.2 stopped (rc=0)" in demo.output
     assert "runner stopped (rc=0)" in demo.output
     assert "Traceback" not in demo.output

@@ -27,8 +27,10 @@ async def keep_at_work(name: str, worker: Worker, *, rest_s: float = REST_S) -> 
         await asyncio.sleep(rest_s)
 
 
-async def stop_worker(task: asyncio.Task[None], *, again_s: float = 1.0) -> None:
-    """Cancels until it has ended: what a worker waits for may swallow a cancellation."""
-    while not task.done():
-        task.cancel()
-        await asyncio.wait([task], timeout=again_s)
+async def stop_workers(*tasks: asyncio.Task[None], again_s: float = 1.0) -> None:
+    """Cancels all at once until they have ended: what a worker waits for may swallow a
+    cancellation."""
+    while going := [task for task in tasks if not task.done()]:
+        for task in going:
+            task.cancel()
+        await asyncio.wait(going, timeout=again_s)

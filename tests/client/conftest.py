@@ -37,7 +37,7 @@ key = "{n}"
 
 [limits.brisk]
 algorithm = "leaky_bucket"
-limit = 10
+limit = 1
 window = "1s"
 on_exceed = "pace"
 key = "{n}"

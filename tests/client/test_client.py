@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import itertools
 import json
 import os
@@ -95,8 +96,7 @@ def test_a_paced_call_comes_at_its_moment(room, n):
         assert now(room) >= permits[-1].at
     assert [permit.outcome for permit in permits[1:]] == ["paced"] * 3
     gaps = [(b.at - a.at).total_seconds() for a, b in itertools.pairwise(permits)]
-    # Moments are told in ms.
-    assert all(gap >= 0.099 for gap in gaps)
+    assert all(gap >= 1 for gap in gaps)
 
     room.acquire("slow", n=n)
     permit = room.acquire("slow", n=n)
@@ -360,13 +360,17 @@ def test_a_lease_is_held_and_given_up(room, in_use, n):
     """The block has a fencing number, which grows from one to the next, and a term; at its end the
     lease is given up, also when it fails."""
     fences = []
+    term = dt.timedelta(minutes=1)
     for _ in range(2):
+        before = now(room)
         with (  # noqa: PT012
             pytest.raises(OSError, match="broke"),
             room.lease("title", str(n), holder="a") as lease,
         ):
             assert in_use("title", n) == (["a"], 0)
-            assert 59_900 < (lease.expires_at - now(room)).total_seconds() * 1000 <= 60_000
+            # Terms are told in ms.
+            assert lease.expires_at + dt.timedelta(milliseconds=1) > before + term
+            assert lease.expires_at <= now(room) + term
             assert 0 < lease.left_seconds <= 60
             fences.append(lease.fence)
             raise OSError("broke")

@@ -216,6 +216,7 @@ async def test_a_slot_that_moves(cluster, open_room):
 async def survive(topology, store, name, fail) -> float:
     """The primary of a room with a line and a crowd fails; the line is where it was. How long
     the room was away, seconds."""
+    await live_through(store, time.monotonic())
     inside = await go_in(store)
     tickets = await queue(store, 3)
     await asyncio.to_thread(topology.replicated, room_key(name, "stats"))
@@ -291,6 +292,8 @@ async def test_one_server_of_a_cluster_hangs_and_the_others_rooms_go_on(cluster,
     redis = open_store(cluster.url)
     stores = rooms_of(redis, *names)
     hit, *others = stores
+    # The first call of a client looks for the servers.
+    await asyncio.gather(*(live_through(store, time.monotonic()) for store in stores))
     stop = asyncio.Event()
     crowds = [asyncio.create_task(crowd(store, stop)) for store in others]
     old = cluster.primary_of(room_key(names[0], "stats"))

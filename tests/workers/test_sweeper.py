@@ -14,7 +14,7 @@ from sidecar.base.tokens import Tokens, new_visitor
 from sidecar.core.rooms import Room, Rooms
 from sidecar.store.rooms import RoomStore
 from sidecar.workers.sweeper import sweep, sweep_forever
-from sidecar.workers.tasks import stop_worker
+from sidecar.workers.tasks import stop_workers
 from tests.conftest import new_room_name
 
 
@@ -83,6 +83,6 @@ async def test_the_sweeper_runs_by_itself(make_room):
     task = asyncio.create_task(sweep_forever(Rooms([room]), metrics))
     await asyncio.sleep(2.6)
     sweeps = metrics.registry.get_sample_value("waitroom_sweeps_total", {"room": room.name})
-    await stop_worker(task)
+    await stop_workers(task)
     assert task.cancelled()
     assert sweeps in {2, 3}
