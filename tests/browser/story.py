@@ -11,11 +11,16 @@ def position(page):
     return page.locator("#position")
 
 
+def go_in(page, url):
+    """There is a free slot. Who met a replica that was not ready yet waits a moment for it."""
+    page.goto(url)
+    expect(page.locator("h1")).to_have_text("Inside")
+
+
 def in_wait_enter(site, visitor):
     """One slot is free, and nobody waits."""
     first, second, third = visitor(), visitor(), visitor(java_script_enabled=False)
-    first.goto(f"{site.url}/page/one")
-    expect(first.locator("h1")).to_have_text("Inside")
+    go_in(first, f"{site.url}/page/one")
 
     asked = f"{site.url}/page/two?colour=red&size=9"
     second.goto(asked)

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser import story
-from tests.browser.story import position
+from tests.browser.story import go_in, position
 from tests.site import Site, gated
 
 
@@ -20,10 +20,10 @@ def site():
 def one_inside_two_waiting(site, visitor):
     """Three visitors, each arrived before the next comes."""
     first, second, third = visitor(), visitor(), visitor()
-    for page in (first, second, third):
+    go_in(first, f"{site.url}/page")
+    for page in (second, third):
         page.goto(f"{site.url}/page")
-        if page is not first:
-            expect(position(page)).to_be_visible()
+        expect(position(page)).to_be_visible()
     expect(position(third)).to_have_text("2")
     return first, second, third
 
@@ -38,7 +38,7 @@ def test_in_wait_enter(site, visitor):
 def test_reload_and_second_tab_keep_the_place(site, visitor):
     """A reload and another tab of the same browser are the same visitor, once in line."""
     first, second = visitor(), visitor()
-    first.goto(f"{site.url}/page")
+    go_in(first, f"{site.url}/page")
     second.goto(f"{site.url}/page")
     expect(position(second)).to_have_text("1")
     for _ in range(3):
@@ -58,7 +58,7 @@ def test_reload_and_second_tab_keep_the_place(site, visitor):
 def test_the_back_button_works_after_entering(site, visitor):
     """The waiting page was never an address of its own, so back leads to where one was."""
     first, second = visitor(), visitor()
-    first.goto(f"{site.url}/page")
+    go_in(first, f"{site.url}/page")
     second.goto("about:blank")
     second.goto(f"{site.url}/page/before")
     expect(position(second)).to_have_text("1")
@@ -72,7 +72,7 @@ def test_the_back_button_works_after_entering(site, visitor):
 def test_without_javascript(site, visitor):
     """The numbers are there, and the page enters by refreshing itself."""
     first, second = visitor(), visitor(java_script_enabled=False)
-    first.goto(f"{site.url}/page")
+    go_in(first, f"{site.url}/page")
     second.goto(f"{site.url}/page/plain?x=1&y=2")
     expect(position(second)).to_have_text("1")
     expect(second.locator("#wait")).to_contain_text("minute")
@@ -94,7 +94,7 @@ def test_leaving_and_joining_again(site, visitor):
 def test_leaving_without_javascript(site, visitor):
     """The leave button is a form, and so is joining again."""
     first, second = visitor(), visitor(java_script_enabled=False)
-    first.goto(f"{site.url}/page")
+    go_in(first, f"{site.url}/page")
     second.goto(f"{site.url}/page")
     expect(position(second)).to_have_text("1")
     second.get_by_role("button", name="Leave the line").click()
@@ -118,7 +118,7 @@ def test_a_browser_that_dies_is_passed_over(site, visitor):
 def test_the_operators_message_appears(site, visitor):
     """A message set at run time stands on the page after the next poll."""
     first, second = visitor(), visitor()
-    first.goto(f"{site.url}/page")
+    go_in(first, f"{site.url}/page")
     second.goto(f"{site.url}/page")
     expect(position(second)).to_have_text("1")
     site.admin("PATCH", "/rooms/shop", {"message": "Tickets <b>left</b>: 12"})
@@ -128,7 +128,7 @@ def test_the_operators_message_appears(site, visitor):
 def test_the_page_follows_the_browsers_language(site, visitor):
     """Arabic is laid out from right to left, with its own words."""
     first, second = visitor(), visitor(locale="ar")
-    first.goto(f"{site.url}/page")
+    go_in(first, f"{site.url}/page")
     second.goto(f"{site.url}/page")
     expect(second.locator("h1")).to_have_text("أنت في قائمة الانتظار")
     assert second.evaluate("document.documentElement.dir") == "rtl"
@@ -137,7 +137,7 @@ def test_the_page_follows_the_browsers_language(site, visitor):
 def test_the_page_keeps_its_numbers_while_the_sidecar_is_away(site, visitor):
     """The page says so, keeps what it knew, and carries on by itself."""
     first, second = visitor(), visitor()
-    first.goto(f"{site.url}/page")
+    go_in(first, f"{site.url}/page")
     second.goto(f"{site.url}/page")
     expect(position(second)).to_have_text("1")
     for replica in site.replicas:
@@ -157,7 +157,7 @@ def test_the_redirect_variant(visitor):
     locations += gated("/done", "include waitroom/release.conf;")
     with Site(locations=locations) as site:
         first, second = visitor(), visitor()
-        first.goto(f"{site.url}/page")
+        go_in(first, f"{site.url}/page")
         second.goto(f"{site.url}/page/deep?a=1&b=2")
         expect(position(second)).to_have_text("1")
         assert second.url == f"{site.url}/_waitroom/shop/?next=/page/deep?a=1&b=2"

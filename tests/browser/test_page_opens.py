@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from sidecar.base.grants import Grant, sign
 from sidecar.store.keys import room_key
-from tests.browser.story import position
+from tests.browser.story import go_in, position
 from tests.processes import wait_until
 from tests.site import SECRET, Site, gated
 
@@ -42,8 +42,7 @@ def granted(room, *, key=SECRET):
 def test_a_grant_link_takes_a_visitor_ahead(site, visitor):
     """Of one who came before; a forged one takes nobody anywhere, and who is passed sees it."""
     inside, first, forger, guest = visitor(), visitor(), visitor(), visitor()
-    inside.goto(f"{site.url}/page/vip")
-    expect(inside.locator("h1")).to_have_text("Inside")
+    go_in(inside, f"{site.url}/page/vip")
     first.goto(f"{site.url}/page/vip")
     expect(position(first)).to_have_text("1")
     forged = granted("vip", key="of somebody else, of somebody else")

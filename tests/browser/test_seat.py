@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.story import position
+from tests.browser.story import go_in, position
 from tests.site import Site, gated
 
 MESSAGE = "Somebody is choosing seat {resource}. It is theirs for five minutes at most."
@@ -28,16 +28,14 @@ def test_the_next_has_the_seat_by_itself(site, visitor):
     """The page says which seat it is, and enters at the address that was asked for when the
     holder leaves; another seat is free all the while."""
     first, second = visitor(), visitor()
-    first.goto(f"{site.url}/seats/17/")
-    expect(first.locator("h1")).to_have_text("Inside")
+    go_in(first, f"{site.url}/seats/17/")
     asked = f"{site.url}/seats/17/?row=4"
     second.goto(asked)
     expect(position(second)).to_have_text("1")
     expect(second.locator("#message")).to_have_text(MESSAGE.replace("{resource}", "17"))
     expect(second.locator("#wait")).to_have_text("about 4–6 minutes")
     tab = second.context.new_page()
-    tab.goto(f"{site.url}/seats/18/")
-    expect(tab.locator("h1")).to_have_text("Inside")
+    go_in(tab, f"{site.url}/seats/18/")
     names = {cookie["name"] for cookie in second.context.cookies()}
     assert [name for name in names if "seat" in name] == ["waitroom_seat"]
 
@@ -53,7 +51,7 @@ def test_the_next_has_the_seat_by_itself(site, visitor):
 def test_leaving_the_line_of_a_seat(site, visitor):
     """Back at the end of this line when one joins again; without a script too."""
     holder, second = visitor(), visitor(java_script_enabled=False)
-    holder.goto(f"{site.url}/seats/20/")
+    go_in(holder, f"{site.url}/seats/20/")
     second.goto(f"{site.url}/seats/20/")
     expect(position(second)).to_have_text("1")
     second.get_by_role("button", name="Leave the line").click()

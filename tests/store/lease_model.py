@@ -389,9 +389,12 @@ def check(model: Model, before: Seen, after: Seen, *, named: bool, released: set
         if who in after.holders and who not in after.fences:
             assert after.holders[who] >= before.due[who] + claim, "and finds it when they come"
     newly = {w for w in after.holders if before.holders.get(w, 0) <= now}
-    # A turn that ended while nobody could come begins anew.
+    # A turn that ended while nobody could come begins anew, and may be taken at once.
     turns = before.holders.keys() - before.fences.keys()
-    newly -= {w for w in turns & newly if after.holders[w] == model.back + claim}
+    ended = {w for w in turns & newly if before.holders[w] <= model.back}
+    anew = ended if now < model.back + claim else set()
+    assert all(w in after.fences or after.holders[w] == model.back + claim for w in anew)
+    newly -= anew
     passed = [order for who, order in alive.items() if who in after.line]
     if passed and not model.is_recovering:
         assert all(before.line.get(who, math.inf) <= min(passed) for who in newly), "order"

@@ -610,6 +610,22 @@ async def test_one_script_does_so_much_and_leaves_the_rest(redis, make, turn):
     assert await store.sweep() == (0, False)
 
 
+@pytest.mark.parametrize(("fence", "told", "granted"), [(1, GONE, "two"), (None, GRANTED, "three")])
+async def test_a_turn_that_nobody_could_take_is_not_over(make, turn, fence, told, granted):
+    """Nobody could ask for ten minutes. To name a lease that one has not changes nothing; to give
+    the turn up passes it on."""
+    store = make()
+    await ask_all(store, "A", "one", "two", "three")
+    turn.forward(59)
+    await ask_all(store, "A", "two", "three")
+    turn.forward(1)
+    await store.sweep()
+    turn.forward(600)
+    assert (await store.release("A", "two", fence)).outcome is told
+    two, three = await ask_all(store, "A", "two", "three")
+    assert {"two": two, "three": three}[granted].outcome is GRANTED
+
+
 async def test_a_sweep_takes_no_more_than_it_is_told(make, turn):
     store = make()
     await asyncio.gather(*(store.ask(f"r{n}", "one") for n in range(130)))

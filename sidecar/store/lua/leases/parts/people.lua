@@ -43,7 +43,10 @@ local function look_up(r)
       facts = facts or redis_call('HMGET', r.facts, unpack(r.names))
       local fence, started = string.match(facts[i] or '', '(%d+) (%d+)')
       p.fence, p.started = tonumber(fence or nil), tonumber(started or nil)
-      if p.ends <= now then end_hold(r, p) end -- the bounded loop did not come so far
+      if p.ends <= now then -- what has ended and no loop has come to yet
+        p.ends = ends_anew(p.fence, p.ends) or p.ends
+        if p.ends <= now then end_hold(r, p) end
+      end
     end
   end
 end

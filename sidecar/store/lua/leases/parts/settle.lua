@@ -8,6 +8,12 @@ local function bound(most)
   return math.min(BOUND, budget, most or BOUND)
 end
 
+-- When a turn ends that nobody could come to take, for it begins anew.
+local function ends_anew(fact, ends)
+  local back = state.back or 0
+  return not fact and ends <= back and back + claim_ms > now and back + claim_ms
+end
+
 local function expire(r)
   local rows = redis_call('ZRANGEBYSCORE', r.holders, '-inf', int(now), 'WITHSCORES',
     'LIMIT', 0, bound())
@@ -16,9 +22,9 @@ local function expire(r)
   if #names == 0 then return end
   for i, fact in ipairs(redis_call('HMGET', r.facts, unpack(names))) do
     local ends = tonumber(rows[2 * i])
-    if not fact and ends <= (state.back or 0) and state.back + claim_ms > now then
-      -- Whose turn it was could not come: it begins anew.
-      redis_call('ZADD', r.holders, int(state.back + claim_ms), names[i])
+    local anew = ends_anew(fact, ends)
+    if anew then
+      redis_call('ZADD', r.holders, int(anew), names[i])
     else
       over[#over + 1] = names[i]
       if fact then measure_end(ends - tonumber(string.match(fact, ' (.*)'))) end
