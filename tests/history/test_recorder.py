@@ -184,10 +184,11 @@ async def test_two_recorders_at_once(record, database):
 @pytest.mark.slow
 async def test_a_hundred_thousand_events(record, database):
     """25,000 stays of four events, as fast as it goes: nothing lost, nothing double, and the stream
-    is empty afterwards."""
+    is empty afterwards. A fifth of them where a server does the work."""
+    stays = 25_000 if database.kind == "sqlite" else 5_000
     it = await record(database.url)
     redis, key = it.room.store._redis, room_key(it.room.name, "events")
-    visitors = [new_visitor() for _ in range(25_000)]
+    visitors = [new_visitor() for _ in range(stays)]
     steps = (("joined", "new"), ("called", "head"), ("admitted", "claimed"), ("expired", "session"))
     for start in range(0, len(visitors), 100):
         pipe = redis.pipeline(transaction=False)
@@ -196,8 +197,8 @@ async def test_a_hundred_thousand_events(record, database):
                 more = {"order": n, "joined": 1000, "position": n + 1} if kind == "joined" else {}
                 pipe.xadd(key, {"kind": kind, "visitor": visitor, "why": why, "at": 2000, **more})
         await pipe.execute()
-    assert await it.record() == 100_000
-    assert (await count(it, events), await count(it, entries)) == (100_000, 25_000)
+    assert await it.record() == 4 * stays
+    assert (await count(it, events), await count(it, entries)) == (4 * stays, stays)
     assert await redis.xlen(key) == 0
     async with sql.begin(it.history._engine) as connection:
         whole = select(func.count()).where(
@@ -206,7 +207,7 @@ async def test_a_hundred_thousand_events(record, database):
             entries.c.admitted_ms == 2000,
             entries.c.end_reason == "session",
         )
-        assert (await connection.execute(whole)).scalar_one() == 25_000
+        assert (await connection.execute(whole)).scalar_one() == stays
 
 
 @pytest.mark.parametrize("kind", [Mariadb, Postgresql], ids=lambda kind: kind.kind)

@@ -34,8 +34,9 @@ from tests.conftest import new_room_name
 from tests.store.model import Model, Newcomer, Reply
 from tests.store.promises import Promises, Seen, Step, look
 
+#: In the suite; WAITROOM_TEST_EXAMPLES=2000 looks longer.
+EXAMPLES = int(os.environ.get("WAITROOM_TEST_EXAMPLES", "200"))
 THOROUGH = settings(
-    max_examples=200,
     stateful_step_count=50,
     deadline=None,
     derandomize=os.environ.get("CI") == "true",
@@ -504,5 +505,9 @@ def said(reply):
 @pytest.mark.timeout(900)  # where it fails, hypothesis takes minutes to find a short story
 def test_a_room_does_what_the_model_says_and_keeps_every_promise(store_url):
     """Whatever visitors, operators, the clock and the store do, step by step."""
+    # In memory the same scripts run, slowly.
+    count = EXAMPLES // 3 if store_url.startswith("memory") else EXAMPLES
     with closing(Bench(store_url)) as bench:
-        run_state_machine_as_test(lambda: RoomMachine(bench), settings=THOROUGH)
+        run_state_machine_as_test(
+            lambda: RoomMachine(bench), settings=settings(THOROUGH, max_examples=count)
+        )
