@@ -261,8 +261,9 @@ class Promises:
             self.shown.pop(visitor, None)
         elif reply.outcome is Outcome.WAITING:
             assert reply.ahead < reply.waiting
-            if step.settings.queueing_method == "random" or reply.phase is Phase.PREQUEUE:
-                self.shown.pop(visitor, None)  # newcomers may be drawn ahead
+            is_random = step.settings.queueing_method == "random" or reply.phase is Phase.PREQUEUE
+            if is_random or not are_noted(step.after, step.settings):
+                self.shown.pop(visitor, None)  # newcomers may come ahead
             else:
                 assert reply.ahead <= self.shown.get(visitor, reply.ahead)
                 # Some of this batch may have come ahead since the reply was made.
@@ -292,6 +293,13 @@ class Promises:
     def store_lost(self) -> None:
         """All bets are off but those in the tokens."""
         self.__init__()
+
+
+def are_noted(seen: Seen, settings: RoomSettings) -> bool:
+    """Of all who wait is known what is shown. Else some came before places were shown by arrival,
+    and until they ask again nobody is told less than by order."""
+    by_order = {visitor for visitor, order in seen.waiting.items() if not is_drawn(order)}
+    return not is_by_arrival(settings) or by_order <= seen.arrivals.keys()
 
 
 def shown_turns(seen: Seen, settings: RoomSettings) -> dict[str, tuple[int, int, str]]:
