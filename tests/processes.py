@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
+import random
 import socket
 import subprocess
 import time
@@ -70,17 +74,34 @@ class Process(AbstractContextManager["Process"]):
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
 
+#: Below those that the system gives to connections that go out, which come and go at any time.
+PORTS = range(12_000, 32_000)
+#: Each worker of the tests has a part of them, and begins somewhere in it.
+_part = len(PORTS) // 4
+_worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 4
+_ports = itertools.count(random.randrange(_part))
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Given once, to nobody else for long: who asks has it until they listen there."""
+    for number in _ports:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", PORTS[_worker * _part + number % _part]))
+            return int(probe.getsockname()[1])
+    raise AssertionError
 
 
-def wait_until(true: Callable[[], bool], what: str, timeout_s: float = 15) -> None:
-    """Looks every 20 ms; fails with `what` when it does not become true."""
+def wait_until(
+    true: Callable[[], bool], what: str, timeout_s: float = 30, *, of: Process | None = None
+) -> None:
+    """Looks every 20 ms; fails with `what` when it does not become true, or at once when the
+    process that it waits for has ended."""
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
         if true():
             return
+        if of is not None and not of.running:
+            break
         time.sleep(0.02)
-    raise AssertionError(f"{what} did not come within {timeout_s:g} s")
+    said = f": {of.output[-2000:]}" if of else ""
+    raise AssertionError(f"{what} did not come within {timeout_s:g} s{said}")

@@ -44,6 +44,12 @@ def gated(location: str, *lines: str, room: str = "shop", to: str = "http://orig
 PLAIN_LOCATION = gated("/") + gated("/done", "include waitroom/release.conf;")
 
 
+#: This machine may be busy with other tests, and then a store is not away.
+PATIENT = {"store_timeout": 3}
+#: As by default: where a store hangs.
+IMPATIENT = {"store_timeout": 0.5}
+
+
 class Site(AbstractContextManager["Site"]):
     """Starts everything on entry; `url` is nginx, `edges` and `ops` are the replicas.
 
@@ -83,7 +89,7 @@ class Site(AbstractContextManager["Site"]):
         self._servers = servers or {}
         self._origin = origin
         self.store = store
-        self._settings = settings or {}
+        self._settings = {**PATIENT, **(settings or {})}
         self._relay = relay
         self.relays: list[Any] = []
         self._stack = ExitStack()
@@ -114,10 +120,11 @@ class Site(AbstractContextManager["Site"]):
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.gate = self._start_gate()
-        wait_until(lambda: answers(f"http://127.0.0.1:{self.origin_port}/"), "the origin")
-        for ops in self.ops:
-            wait_until(lambda ops=ops: answers(f"{ops}/readyz"), "a replica")
-        wait_until(lambda: answers(f"{self.url}/_waitroom/"), f"the gate: {self.gate.output}")
+        origin = f"http://127.0.0.1:{self.origin_port}/"
+        wait_until(lambda: answers(origin), "the origin", of=self.origin)
+        for ops, replica in zip(self.ops, self.replicas, strict=True):
+            wait_until(lambda ops=ops: answers(f"{ops}/readyz"), "a replica", of=replica)
+        wait_until(lambda: answers(f"{self.url}/_waitroom/"), "the gate", of=self.gate)
 
     def _start_gate(self) -> Process:
         """What visitors reach; tests/proxies/ has others than nginx."""

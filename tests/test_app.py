@@ -40,7 +40,7 @@ async def test_a_worker_that_failed_is_started_again(capsys):
         await asyncio.sleep(60)
 
     task = asyncio.create_task(keep_at_work("recorder", worker, rest_s=0))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while len(runs) < 3:
             await asyncio.sleep(0)
     task.cancel()
@@ -86,6 +86,6 @@ async def test_workers_are_stopped_together():
 
     tasks = [asyncio.create_task(worker()) for _ in range(3)]
     await asyncio.sleep(0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await stop_workers(*tasks, again_s=60)
     assert all(task.cancelled() for task in tasks)

@@ -370,7 +370,7 @@ def test_the_site_works_as_composed(tmp_path):
         wait_until(lambda: answers(ports["nginx"]), f"nginx: {nginx.output}")
         wait_until(lambda: healthy("origin", port=(9000, ports["origin"])), "the shop")
         for one in replicas:
-            wait_until(lambda one=one: healthy("sidecar", env=one, cwd=tmp_path), "a replica", 30)
+            wait_until(lambda one=one: healthy("sidecar", env=one, cwd=tmp_path), "a replica")
         page = SERVICES["nginx"]["healthcheck"]["test"][-1].replace(":8080", f":{ports['nginx']}")
         with urllib.request.urlopen(page, timeout=5) as answer:
             assert b"waitroom" in answer.read()

@@ -31,7 +31,7 @@ def test_the_story_in_the_demo(tmp_path):
     port = free_port()
     log = tmp_path / "log"
     with Process([*COMMAND, str(port)], log=log, cwd=ROOT, start_new_session=True) as demo:
-        wait_until(lambda: "The shop is open" in demo.output, "the demo", 30)
+        wait_until(lambda: "The shop is open" in demo.output, "the demo")
         url = f"http://127.0.0.1:{port}"
         answers = [fetch(f"{url}/thing/lamp?colour=red") for _ in range(3)]
         assert [status for status, *_ in answers] == [200, 200, 503]

@@ -47,7 +47,6 @@ class Desk(Site):
         self.folder = make_folder(self._stack)
         self._start_redis()
         self._settings["history"] = f"sqlite:///{self.folder}/history.db"
-        self._settings["store_timeout"] = 3  # this machine may be busy with other tests
         self._make_history()
         self._start_replica(0)
         wait_until(lambda: answers(f"{self.ops[0]}/readyz"), "the replica")

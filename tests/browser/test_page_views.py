@@ -39,7 +39,7 @@ class Told:
         self.asked = []
         self.answer = {}
         self.next = "/"
-        page.clock.install(time=BROWSER)
+        page.clock.install(time=BROWSER - timedelta(minutes=1))  # it runs on until it is paused
         page.clock.pause_at(BROWSER + timedelta(seconds=1))
         page.route(f"{URL}/**", self._reply)
 

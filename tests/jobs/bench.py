@@ -31,7 +31,7 @@ Hook = Callable[..., Awaitable[None]]
 _numbers = itertools.count()
 
 
-async def until(condition: Callable[[], bool], *, seconds: float = 5) -> None:
+async def until(condition: Callable[[], bool], *, seconds: float = 20) -> None:
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.002)

@@ -61,7 +61,7 @@ async def raw(client, path):
     head = f"GET {path} HTTP/1.1\r\nHost: here\r\nAuthorization: {SERVICE['Authorization']}\r\n\r\n"
     writer.write(head.encode())
     came = b""
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(15):
         with contextlib.suppress(ConnectionResetError):
             while part := await reader.read(1 << 16):
                 came += part

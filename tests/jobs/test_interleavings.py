@@ -244,7 +244,7 @@ async def test_a_target_that_is_made_again_is_kept(here, monkeypatch):
         await until(lambda: old.store.claims[0] > 0)
     new = await again(here, old)  # between two looks of the keeper
     async with running(here.keeper._refresh_forever()):
-        await until(lambda: new.store.claims[0] > 0, seconds=2)
+        await until(lambda: new.store.claims[0] > 0)
         assert here.keeper._lines[new.name][0] is new
     for _, task in here.keeper._lines.values():
         task.cancel()
@@ -261,10 +261,10 @@ async def test_a_target_that_is_made_again_is_called_at_once(here):
     async with running(workers.run(stop, grace_s=5, look_s=0.01)) as task:
         await until(lambda: here.egress.called == [first])
         new = await again(here, old)
-        await until(lambda: new.store.claims[1] > 0, seconds=2)
+        await until(lambda: new.store.claims[1] > 0)
         second = await here.submit(new)
         here.news.tell(new.name)
-        await until(lambda: here.egress.called == [first, second], seconds=2)
+        await until(lambda: here.egress.called == [first, second])
         assert here.egress.open == 2
         here.egress.over.set()
         stop.set()

@@ -104,7 +104,7 @@ class Works(AbstractContextManager["Works"]):
         for _ in range(self._runners):
             self.start_runner()
         for runner in self.runners:
-            wait_until(lambda runner=runner: "running_jobs" in runner.output, "a runner", 60)
+            wait_until(lambda runner=runner: "running_jobs" in runner.output, "a runner", of=runner)
 
     def _rules(self) -> str:
         lines = [f'jobs = "{self.database}"', f'admin_token = "{ADMIN_TOKEN}"', "[tokens]"]

@@ -11,7 +11,7 @@ from tests.nginx.client import JSON, Visitor
 from tests.nginx.stub import Stub, answer
 from tests.nginx.tokens import signed_pass
 from tests.processes import wait_until
-from tests.site import Site, gated
+from tests.site import IMPATIENT, Site, gated
 
 ADMIT = gated("/admit", "set $waitroom_on_failure admit;", room="open")
 
@@ -25,7 +25,7 @@ def whole():
     locations = gated("/", room="open") + gated("/full", room="full") + ADMIT
     locations += gated("/away", "set $waitroom_mode redirect;", room="open")
     locations += "location /free { proxy_pass http://origin; }"
-    with Site(rooms=rooms, replicas=2, locations=locations) as site:
+    with Site(rooms=rooms, replicas=2, locations=locations, settings=IMPATIENT) as site:
         yield site
 
 
@@ -131,7 +131,7 @@ def test_it_recovers_by_itself(site):
         replica.kill()
     assert Visitor(site.url).get("/").status == 503
     site.replicas[1].start()
-    wait_until(lambda: Visitor(site.url).get("/").status == 200, "a visitor inside", 5)
+    wait_until(lambda: Visitor(site.url).get("/").status == 200, "a visitor inside")
 
 
 def test_a_hung_replica_is_passed_over(site):

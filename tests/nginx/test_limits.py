@@ -17,7 +17,7 @@ import pytest
 from tests.nginx.client import HTML, JSON, Visitor
 from tests.nginx.stub import Stub, answer
 from tests.processes import wait_until
-from tests.site import ADMIN_TOKEN, Site, gated
+from tests.site import ADMIN_TOKEN, IMPATIENT, Site, gated
 
 #: Nothing of these is free again while the tests run.
 HOUR = {"algorithm": "sliding_window", "window": 3600}
@@ -70,7 +70,13 @@ def site():
     servers = {"behind": BEHIND, "front": FRONT}
     rooms = {"shop": {"total_active_users": 1}}
     with Site(
-        rooms=rooms, limits=LIMITS, locations=LOCATIONS, servers=servers, http=http, replicas=2
+        rooms=rooms,
+        limits=LIMITS,
+        locations=LOCATIONS,
+        servers=servers,
+        http=http,
+        replicas=2,
+        settings=IMPATIENT,
     ) as site:
         (site.folder / "index").mkdir()
         (site.folder / "index" / "page.html").write_text("an index")

@@ -63,8 +63,8 @@ class Service(AbstractContextManager["Service"]):
             command = [waitroom, "serve", "--config", str(config)]
             self.replicas.append(self.run(f"replica-{number}", command))
             self.urls.append(f"http://127.0.0.1:{ops}")
-        for url in self.urls:
-            wait_until(lambda url=url: answers(f"{url}/readyz"), "a replica")
+        for url, replica in zip(self.urls, self.replicas, strict=True):
+            wait_until(lambda url=url: answers(f"{url}/readyz"), "a replica", of=replica)
 
     def run(self, name: str, command: list[str]) -> Process:
         process = Process(command, log=self.folder / f"{name}.log")
