@@ -21,7 +21,7 @@ from typing import Any
 from loadtest.figures import Plan, Step, write_reports
 from loadtest.machine import cpu_seconds, describe
 from tests.processes import free_port
-from tests.site import ADMIN_TOKEN, ROOT, Site, gated
+from tests.site import ADMIN_TOKEN, BY_DEFAULT, ROOT, Site, gated
 
 FULL = Plan(users=(500, 1000, 1500, 2000, 2500, 3000), cap=1500, warm_up_s=4, measured_s=12)
 QUICK = Plan(users=(500, 1000), cap=800, warm_up_s=4, measured_s=6)
@@ -73,7 +73,7 @@ def _run_step(plan: Plan, replicas: int, users: int) -> Step:
     room = {"total_active_users": plan.cap, "session_duration": 60}
     with Site(
         replicas=replicas, rooms={"shop": room}, origin=ORIGIN, locations=gated("/"),
-        settings={"log_level": "warning"},
+        settings={"log_level": "warning", **BY_DEFAULT},
     ) as site:  # fmt: skip
         report = site.folder / "load.json"
         before, began = _cpu(site), time.monotonic()

@@ -46,8 +46,8 @@ PLAIN_LOCATION = gated("/") + gated("/done", "include waitroom/release.conf;")
 
 #: This machine may be busy with other tests, and then a store is not away.
 PATIENT = {"store_timeout": 3}
-#: As by default: where a store hangs.
-IMPATIENT = {"store_timeout": 0.5}
+#: The product's own: where a store hangs, and where something is measured.
+BY_DEFAULT = {"store_timeout": 0.5}
 
 
 class Site(AbstractContextManager["Site"]):

@@ -41,7 +41,7 @@ from sidecar.base.rooms import RoomSettings
 from sidecar.base.tokens import Tokens, new_visitor
 from sidecar.store.keys import room_key, room_keys
 from sidecar.store.rooms import RoomStore
-from tests.site import SECRET, Site, gated
+from tests.site import BY_DEFAULT, SECRET, Site, gated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,6 +88,7 @@ class Waitroom(AbstractContextManager["Waitroom"]):
             rooms={name: _settings(name) for name in _CAPS},
             replicas=REPLICAS,
             origin=ORIGIN,
+            settings=BY_DEFAULT,
             locations="".join(gated(f"/{name}/", *TO_ORIGIN, room=name) for name in _CAPS),
         )
         self._stack.enter_context(self.site)

@@ -15,7 +15,7 @@ from tests.faults.garbage import EDGE, NGINX, OPS, TOYED_WITH, Garbled, mixture
 from tests.faults.verdict import Row
 from tests.faults.wire import Reply, read_reply
 from tests.faults.world import REPLICAS, Scale
-from tests.site import Site
+from tests.site import BY_DEFAULT, Site
 
 WORKERS = 32
 #: nginx's own right answers to what it does not know: a transfer coding, a version of HTTP.
@@ -39,7 +39,9 @@ async def garbled(scale: Scale) -> Row:
     row = Row(f"{count:,} garbled requests")
     began = time.monotonic()
     room = {"total_active_users": 50, "queueing_status_code": 429, "poll_limit": 1000}
-    with Site(rooms={"shop": room, TOYED_WITH: room}, replicas=REPLICAS) as site:
+    with Site(
+        rooms={"shop": room, TOYED_WITH: room}, replicas=REPLICAS, settings=BY_DEFAULT
+    ) as site:
         tally = Tally()
         source = _counted(mixture(count), count, tally, site)
         await asyncio.gather(*(_work(source, site, number, tally) for number in range(WORKERS)))

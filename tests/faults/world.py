@@ -18,7 +18,7 @@ from sidecar.store.keys import room_key
 from tests.faults.verdict import Call, Evidence, Excuse, Row, Verdict, inversions, judge
 from tests.faults.visitors import BRIEF, STAYS, Crowd
 from tests.faults.wire import Wire
-from tests.site import ADMIN_TOKEN, Site, gated
+from tests.site import ADMIN_TOKEN, BY_DEFAULT, Site, gated
 
 ROOM = "shop"
 REPLICAS = 3
@@ -273,7 +273,7 @@ async def world(
     site = Site(
         rooms={ROOM: {**room, **(settings or {})}},
         replicas=REPLICAS, locations=_LOCATIONS, http=_HTTP, origin=_ORIGIN, store=store,
-        settings={"shutdown_delay": 0.5},
+        settings={"shutdown_delay": 0.5, **BY_DEFAULT},
     )  # fmt: skip
     async with AsyncExitStack() as stack:
         stack.enter_context(site)

@@ -11,7 +11,7 @@ from tests.nginx.client import JSON, Visitor
 from tests.nginx.stub import Stub, answer
 from tests.nginx.tokens import signed_pass
 from tests.processes import wait_until
-from tests.site import IMPATIENT, Site, gated
+from tests.site import BY_DEFAULT, Site, gated
 
 ADMIT = gated("/admit", "set $waitroom_on_failure admit;", room="open")
 
@@ -25,7 +25,7 @@ def whole():
     locations = gated("/", room="open") + gated("/full", room="full") + ADMIT
     locations += gated("/away", "set $waitroom_mode redirect;", room="open")
     locations += "location /free { proxy_pass http://origin; }"
-    with Site(rooms=rooms, replicas=2, locations=locations, settings=IMPATIENT) as site:
+    with Site(rooms=rooms, replicas=2, locations=locations, settings=BY_DEFAULT) as site:
         yield site
 
 

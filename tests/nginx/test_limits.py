@@ -17,7 +17,7 @@ import pytest
 from tests.nginx.client import HTML, JSON, Visitor
 from tests.nginx.stub import Stub, answer
 from tests.processes import wait_until
-from tests.site import ADMIN_TOKEN, IMPATIENT, Site, gated
+from tests.site import ADMIN_TOKEN, BY_DEFAULT, Site, gated
 
 #: Nothing of these is free again while the tests run.
 HOUR = {"algorithm": "sliding_window", "window": 3600}
@@ -76,7 +76,7 @@ def site():
         servers=servers,
         http=http,
         replicas=2,
-        settings=IMPATIENT,
+        settings=BY_DEFAULT,
     ) as site:
         (site.folder / "index").mkdir()
         (site.folder / "index" / "page.html").write_text("an index")

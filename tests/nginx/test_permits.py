@@ -27,7 +27,7 @@ from sidecar.web.done_log import Ended, listening, parse
 from tests.nginx.client import HTML, JSON, Visitor
 from tests.nginx.stub import Stub, answer
 from tests.processes import free_port, wait_until
-from tests.site import ADMIN_TOKEN, IMPATIENT, SECRET, Site
+from tests.site import ADMIN_TOKEN, BY_DEFAULT, SECRET, Site
 
 PERMIT = "X-Waitroom-Permit"
 JOB = "abcdefghijklmnopqrstu_"
@@ -250,7 +250,7 @@ def site(tmp_path_factory):
     settings = {
         "jobs": f"sqlite:///{tmp_path_factory.mktemp('jobs')}/jobs.db",
         "done_listen": done,
-        **IMPATIENT,
+        **BY_DEFAULT,
         **{f"targets.{name}.{key}": value
            for name, target in TARGETS.items() for key, value in target.items()},
     }  # fmt: skip

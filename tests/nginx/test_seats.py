@@ -17,7 +17,7 @@ from sidecar.base.settings import load
 from tests.nginx.client import JSON, Visitor, room_cookies
 from tests.nginx.stub import Stub, answer
 from tests.processes import wait_until
-from tests.site import ADMIN_TOKEN, IMPATIENT, SECRET, Site, gated
+from tests.site import ADMIN_TOKEN, BY_DEFAULT, SECRET, Site, gated
 
 LEASES = {
     "seat": {"term": 600, "message": "Seat {resource} is being looked at."},
@@ -51,7 +51,7 @@ LOCATIONS = (
 
 @pytest.fixture(scope="module")
 def site():
-    settings = {"event_streams": 10, **IMPATIENT}
+    settings = {"event_streams": 10, **BY_DEFAULT}
     rooms = {"shop": {"total_active_users": 10}}
     with Site(
         rooms=rooms, leases=LEASES, locations=LOCATIONS, replicas=2, settings=settings

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from tests.processes import wait_until
-from tests.site import IMPATIENT, Site
+from tests.site import BY_DEFAULT, Site
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def site():
         "session_duration": 30,
         "heartbeat_interval": 1,
     }
-    with Site(rooms={"shop": room}, replicas=2, settings=IMPATIENT) as site:
+    with Site(rooms={"shop": room}, replicas=2, settings=BY_DEFAULT) as site:
         yield site
 
 
