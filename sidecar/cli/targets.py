@@ -36,9 +36,11 @@ def list_targets(settings: Settings) -> None:
         rate = f"{rule['rate']} / {rule['window']:g} s" if rule["rate"] else "none"
         mean_s = target["mean_seconds"]
         mean = "" if mean_s is None else f"{mean_s:.3g} s"
-        paused = ", paused" if rule["paused"] else ""
+        notes = [target["source"]]
+        notes += ["paused"] if rule["paused"] else []
+        notes += [] if target["has_runner"] else ["no runner"]
         click.echo(f"{target['name']:<20} {waiting:>9} {running:>15} {rate:>14} {mean:>8} "
-                   f"{target['breaker']:<8} {target['source']}{paused}")  # fmt: skip
+                   f"{target['breaker']:<8} {', '.join(notes)}")  # fmt: skip
 
 
 @targets.command()

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+#: A runner asks every 5 s at least, where it can take more.
+RUNNER_AWAY_S = 15.0
+
 
 @dataclass(slots=True)
 class Target:
@@ -132,6 +135,14 @@ def wait_s(settings: TargetSettings, line: Line, position: int) -> float:
         by_rate = max(0, position - left) * settings.window / settings.rate
     held_ms = max(line.open_until_ms or 0, line.held_until_ms or 0) - line.now_ms
     return max(by_slots, by_rate) + max(0, held_ms) / 1000
+
+
+def has_runner(settings: TargetSettings, line: Line) -> bool:
+    """Somebody makes the calls of offline jobs: has asked for them not long ago, or is at it. True
+    where the target has online jobs alone, which need none."""
+    if "offline" not in settings.kinds or line.active > 0:
+        return True
+    return line.runner_ms is not None and line.now_ms - line.runner_ms < RUNNER_AWAY_S * 1000
 
 
 def rate_per_s(settings: TargetSettings, line: Line) -> float:

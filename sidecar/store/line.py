@@ -72,6 +72,8 @@ class Line:
     open_until_ms: int | None
     held_until_ms: int | None
     is_ready: bool
+    #: When a runner last asked for jobs, to the second.
+    runner_ms: int | None = None
     #: called, completed, failed, retried, lost, expired, since the store is new.
     counters: dict[str, int] = field(default_factory=dict)
 
@@ -131,6 +133,7 @@ def read_ended(row: tuple[Any, float]) -> Ended:
 
 def read_look(reply: Sequence[Any]) -> tuple[Line, list[Place]]:
     now, waiting, later, active, reserved, mean, calls, breaker, opens, held, ready = reply[:11]
+    runner = reply[11]
     line = Line(
         now // 1000,
         waiting,
@@ -143,11 +146,12 @@ def read_look(reply: Sequence[Any]) -> tuple[Line, list[Place]]:
         _ms_after(now, opens),
         _ms_after(now, held),
         ready == 1,
-        dict(zip(_COUNTERS, reply[11:17], strict=True)),
+        runner // 1000 if runner else None,
+        dict(zip(_COUNTERS, reply[12:18], strict=True)),
     )
     places = [
         Place(text(where), position or None, fence, ends // 1000 if ends else None)  # type: ignore[arg-type]
-        for where, position, fence, ends in rows_of(reply[17:], 4)
+        for where, position, fence, ends in rows_of(reply[18:], 4)
     ]
     return line, places
 

@@ -11,7 +11,7 @@ from aiohttp import web
 from sidecar.base.clock import iso
 from sidecar.base.errors import ConfigError
 from sidecar.base.settings import is_plain_name
-from sidecar.core.targets import rate_per_s, wait_s
+from sidecar.core.targets import has_runner, rate_per_s, wait_s
 from sidecar.web.access import owner_of
 from sidecar.web.admin import operator
 from sidecar.web.asked import object_of
@@ -116,6 +116,8 @@ async def _told(target: Target, counts: Mapping[tuple[str, str], int]) -> dict[s
         "open_until": _iso(line, line.open_until_ms),
         "held_until": _iso(line, line.held_until_ms),
         "is_ready": line.is_ready,
+        "runner_seen_at": None if line.runner_ms is None else iso(line.runner_ms),
+        "has_runner": has_runner(settings, line),
         "counters": line.counters,
         "jobs": {state: count for (name, state), count in counts.items() if name == target.name},
     }

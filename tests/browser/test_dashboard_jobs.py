@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import re
+import signal
 import sqlite3
 
 import pytest
 from playwright.sync_api import expect
 
+from sidecar.store.keys import target_key
 from tests.jobs.works import Works
 from tests.processes import wait_until
 from tests.site import ADMIN_TOKEN
@@ -142,6 +144,25 @@ def test_pause_stops_and_resume_goes_on(works, desk):
     expect(said(page, "images", "back")).to_have_text("✓ What was changed is taken back.")
     expect(figure(page, "images", "rate")).to_have_text("none")
     assert caller.target("images")["source"] == "file"
+    assert page.problems == []
+
+
+def test_a_runner_that_is_missing_is_missed(works, desk):
+    """The store forgets when the one that stands still last asked: nobody waits for 15 s."""
+    page = desk()
+    mode, meaning = (target(page, "images").locator(f".{what}") for what in ("mode", "meaning"))
+    expect(mode).to_have_text("Running")
+    works.runners[0].signal(signal.SIGSTOP)
+    try:
+        works.redis_cli("hdel", target_key("images", "state"), "runner")
+        expect(mode).to_have_text("No runner")
+        expect(meaning).to_contain_text(
+            "None has asked for jobs yet. Offline jobs wait until one is"
+        )
+        assert works.caller("shop").target("images")["runner_seen_at"] is None
+    finally:
+        works.runners[0].signal(signal.SIGCONT)
+    expect(mode).to_have_text("Running")
     assert page.problems == []
 
 

@@ -7,7 +7,7 @@ import pytest
 from sidecar.base.jobs import Job, Outcome, State
 from sidecar.base.targets import TargetSettings
 from sidecar.core.attempts import LONGEST_DELAY_S, delay_s, judge
-from sidecar.core.targets import rate_per_s, wait_s
+from sidecar.core.targets import has_runner, rate_per_s, wait_s
 from sidecar.store.line import Claim, Line
 
 NOW_MS = 1_800_000_000_000
@@ -76,8 +76,11 @@ def test_delays_double_are_spread_and_end():
     assert delay_s(SETTINGS, 100, 0) == LONGEST_DELAY_S
 
 
-def a_line(*, active=0, mean_s=None, calls=0, open_ms=None):
-    return Line(NOW_MS, 0, 0, active, 0, mean_s, calls, "closed", open_ms, None, is_ready=True)
+def a_line(*, active=0, mean_s=None, calls=0, open_ms=None, runner_ms=None):
+    return Line(
+        NOW_MS, 0, 0, active, 0, mean_s, calls, "closed", open_ms, None, is_ready=True,
+        runner_ms=runner_ms,
+    )  # fmt: skip
 
 
 def test_a_wait_is_told_by_what_was_measured_and_before_that_by_what_is_expected():
@@ -92,3 +95,19 @@ def test_a_wait_is_told_by_what_was_measured_and_before_that_by_what_is_expected
     assert wait_s(paced, a_line(calls=1), 2) == 20
     assert rate_per_s(paced, a_line(mean_s=2)) == 0.1
     assert wait_s(paced, a_line(open_ms=NOW_MS + 5000), 1) == 5
+
+
+def test_who_has_no_runner_is_told_so():
+    """None has asked for 15 s, or ever; where calls are under way, or none is a runner's, nobody is
+    missed."""
+    url = "https://images.example/"
+    both = TargetSettings(url=url, kinds=["offline", "online"])
+    for line, has in (
+        (a_line(), False),
+        (a_line(runner_ms=NOW_MS - 15_000), False),
+        (a_line(runner_ms=NOW_MS - 14_999), True),
+        (a_line(runner_ms=NOW_MS + 5), True),  # the clock went back
+        (a_line(active=1), True),
+    ):
+        assert has_runner(both, line) is has
+    assert has_runner(TargetSettings(url=url, kinds=["online"]), a_line())

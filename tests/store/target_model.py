@@ -46,6 +46,8 @@ class Target:
     open_until: int = 0
     held_until: int = 0
     mean: float | None = None
+    #: When one last asked for offline jobs, to the second.
+    runner: int = 0
     counters: dict[str, int] = field(default_factory=dict)
     rates: dict[str, Key] = field(default_factory=dict)
     now: int = 0
@@ -111,6 +113,8 @@ class Target:
 
     def claim(self, wanted, settings) -> Claimed:
         self.settle()
+        if wanted > 0 and abs(self.now - self.runner) >= S:
+            self.runner = self.now
         if self.ready is not None and self.ready <= self.now:
             self.ready = 1  # for good, whatever the clock does
         is_trial, claims = self.breaker == "trial", []

@@ -323,6 +323,7 @@ class TargetMachine(RuleBasedStateMachine):
             len(model.line), len(model.later), len(model.active), model.breaker,
             model.ready is not None,
         )  # fmt: skip
+        assert (line.runner_ms or 0) == model.runner // 1000
         assert line.reserved == sum(until > self.now for until in model.reserved.values())
         assert line.counters == {**dict.fromkeys(line.counters, 0), **model.counters}
         self.settle()
@@ -443,7 +444,7 @@ class TargetMachine(RuleBasedStateMachine):
             assert getattr(seen, part) == getattr(model, part), part
         for part in (
             "ready", "born", "last_order", "last_fence", "failures", "opened", "open_until",
-            "held_until", "counters",
+            "held_until", "runner", "counters",
         ):  # fmt: skip
             assert getattr(seen, part) == getattr(model, part), part
         assert seen.mean == pytest.approx(model.mean)
@@ -481,7 +482,7 @@ async def look(redis, name) -> Target:
         key: int(numbers.pop(key))
         for key in (
             "ready", "born", "last_order", "last_fence", "failures", "opened", "open_until",
-            "held_until",
+            "held_until", "runner",
         )
         if key in numbers
     }  # fmt: skip

@@ -55,6 +55,10 @@ def schemas() -> Json:
         "held_until": or_null(moment("The target asked for a pause.")),
         "is_ready": {"type": "boolean", "description": "false: the store was emptied, and the line "
                      "is being filled again."},
+        "runner_seen_at": or_null(moment("When a runner last asked for jobs. null: none did since "
+                                         "the store was empty.")),
+        "has_runner": {"type": "boolean", "description": "false: no runner has asked for 15 s, and "
+                       "none has a call under way; offline jobs wait until one is started."},
         "counters": {**counts, "description": "Since the store was empty: called, completed, "
                      "failed, …"},
         "jobs": {**counts, "description": "That are kept, by state."},

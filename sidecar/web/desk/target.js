@@ -12,9 +12,10 @@ const lasting = seconds => seconds < 60 ? `${seconds} s` : duration(seconds);
 const until = iso => iso ? ` until ${clock(Date.parse(iso))}` : '';
 
 // What it does now, as a word, and what that means.
-function modeOf({ settings, breaker, is_ready: isReady, held_until: held }) {
+function modeOf({ settings, breaker, is_ready: isReady, held_until: held, has_runner: hasRunner, runner_seen_at: seen }) {
 	if (!isReady) return { kind: 'paused', word: 'Coming back', meaning: 'The store was emptied: the line is put together again. Nothing is called before.' };
 	if (settings.paused) return { kind: 'paused', word: 'Paused', meaning: 'Nothing is called. Jobs wait.' };
+	if (!hasRunner) return { kind: 'lost', word: 'No runner', meaning: `${seen ? `None has asked for jobs since ${clock(Date.parse(seen))}` : 'None has asked for jobs yet'}. Offline jobs wait until one is started: waitroom run-jobs.` };
 	if (breaker === 'open') return { kind: 'lost', word: 'Stopped', meaning: `It failed ${number(settings.break_after)} times in a row or more. Nothing is called meanwhile; then one call is tried.` };
 	if (breaker === 'trial') return { kind: 'draining', word: 'Trying', meaning: 'One call at a time, until one succeeds.' };
 	if (held) return { kind: 'paused', word: 'Held', meaning: `The target asks for a rest (Retry-After): nothing is called${until(held)}.` };
@@ -58,7 +59,7 @@ export class Target {
 			pending: number(told.waiting + told.later),
 			later: told.later ? `${number(told.later)} later` : '',
 			running: number(told.running), concurrency: number(settings.concurrency),
-			wait: settings.paused ? duration(null) : duration(told.wait_seconds),
+			wait: settings.paused || !told.has_runner ? duration(null) : duration(told.wait_seconds),
 			window: hasRate ? `Rate, in ${lasting(settings.window)}` : 'Rate',
 			rate: hasRate ? `${number(told.calls_in_window)} of ${number(settings.rate)}` : 'none',
 			bears: rate(told.calls_per_second), mean: fine(told.mean_seconds),

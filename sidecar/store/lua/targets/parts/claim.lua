@@ -16,6 +16,7 @@ local replies = {}
 
 end_active()
 end_waits()
+if wanted > 0 and math.abs(now - (target.runner or 0)) >= 1000000 then target.runner = now end
 -- Calls are made: a clock that jumps back changes nothing about that.
 if target.ready and target.ready <= now then target.ready = 1 end
 local is_trial = breaker() == 'trial'

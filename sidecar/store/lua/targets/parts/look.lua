@@ -4,8 +4,8 @@
 -- ARGV     4 to 6 targets/parts/rated; from 7 on the jobs
 -- RETURNS  now, waiting, later, active, reserved, the smoothed duration of a call, µs (-1: none was
 --          measured), calls in the window, breaker, until when it is open and the target held, µs,
---          1 if it is ready; called, completed, failed, retried, lost, expired; then for each job:
---          where, its place, fence, until when, µs
+--          1 if it is ready, when a runner last asked, µs (0: none did); called, completed, failed,
+--          retried, lost, expired; then for each job: where, its place, fence, until when, µs
 local COUNTED = {'called', 'completed', 'failed', 'retried', 'lost', 'expired'}
 local PLACES = {r = 'running', c = 'called', u = 'used'}
 local stands = breaker()
@@ -13,6 +13,7 @@ local replies = {
   now, redis_call('ZCARD', LINE), redis_call('ZCARD', LATER), redis_call('ZCARD', ACTIVE),
   redis_call('ZCOUNT', RESERVED, '(' .. int(now), '+inf'), math.floor(target.mean_us or -1),
   calls_in_use(), stands, target.open_until or 0, target.held_until or 0, target.ready and 1 or 0,
+  target.runner or 0,
 }
 for _, name in ipairs(COUNTED) do replies[#replies + 1] = target[name] or 0 end
 

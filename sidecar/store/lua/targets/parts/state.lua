@@ -7,6 +7,7 @@ local NUMBERS = {
   'opened', -- how often in a row the breaker opened; 0: it is closed
   'open_until', 'held_until', -- µs
   'mean_us', -- how long a successful call takes: the last ones count most
+  'runner', -- when one last asked for offline jobs, µs, to the second
   'called', 'completed', 'failed', 'retried', 'lost', 'expired', -- counted since the store is new
 }
 local loaded, target = redis_call('HMGET', STATE, unpack(NUMBERS)), {}
