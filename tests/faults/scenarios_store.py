@@ -100,7 +100,10 @@ async def stopped(scale: Scale) -> Row:
             run.note(f"insiders from 1 s after the stop: {len(times)} requests, p99"
                      f" {p99 * 1000:.0f} ms, slowest {max(times) * 1000:.0f} ms")  # fmt: skip
             run.note(f"{len(alone)} newcomers let in meanwhile, {cap - inside} slots were free")
-            run.must(f"p99 of those inside was {p99 * 1000:.0f} ms", p99 < 0.1)
+            # Who had to wait for the store would wait for 0.5 s. In short machines may stand still.
+            run.must(
+                f"p99 of those inside was {p99 * 1000:.0f} ms", p99 < (0.4 if scale.quick else 0.1)
+            )
             run.must("too many newcomers were let in", len(alone) <= cap - inside)
             run.must(f"waitroom_let_in_alone_total says {counted:.0f} of {len(alone)}",
                      counted == len(alone))  # fmt: skip

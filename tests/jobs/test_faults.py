@@ -71,7 +71,7 @@ class Phase:
 def kill_a_runner(works: Works) -> Phase:
     """Each of them makes as many calls as it can, which take long; others wait behind them."""
     slow = range(AT_A_TIME * RUNNERS)
-    orders = [{"target": "killed", "path": "slow", "query": f"seconds=2&n={n}"} for n in slow]
+    orders = [{"target": "killed", "path": "slow", "query": f"seconds=5&n={n}"} for n in slow]
     orders += [{"target": "killed", "path": f"ok/{n}"} for n in range(20)]
     sent = works.submit_all(orders)
     wait_until(lambda: works.target.open() == AT_A_TIME * RUNNERS, "slow calls")

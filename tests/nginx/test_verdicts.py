@@ -193,10 +193,14 @@ def test_a_renewal_is_not_kept(site, relay):
 
 def test_a_verdict_is_not_kept_past_the_next_renewal(site, relay):
     """A pass due in two seconds (at a sixth of its five minutes) is asked about each time."""
-    visitor = Visitor(site.url, cookies={"waitroom_other": signed_pass("other", age_s=48)})
-    for _ in range(3):
-        assert visitor.get("/other").status == 200
-    assert len(relay.checks()) == 3
+    for _ in range(10):
+        asked, began = len(relay.checks()), time.monotonic()
+        visitor = Visitor(site.url, cookies={"waitroom_other": signed_pass("other", age_s=48)})
+        for _ in range(3):
+            assert visitor.get("/other").status == 200
+        if time.monotonic() - began < 1:  # else it may have been renewed
+            break
+    assert len(relay.checks()) - asked == 3
 
 
 def test_a_release_holds_against_kept_verdicts(site):
