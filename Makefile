@@ -36,7 +36,7 @@ crowd: $(STAMP)
 
 test: $(STAMP)
 	@scripts/install-packages nginx redis-server chromium wrk libnginx-mod-http-lua lua-nginx-redis systemd prometheus prometheus-alertmanager caddy haproxy mariadb-server postgresql
-	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(CI),--reruns 1) $(ARGS)
+	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(CI),--reruns 1 -rR) $(ARGS)
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .
