@@ -84,11 +84,11 @@ _ports = itertools.count(random.randrange(_part))
 
 def free_port() -> int:
     """Given once, to nobody else for long: who asks has it until they listen there."""
-    for number in _ports:
+    while True:
+        port = PORTS[_worker * _part + next(_ports) % _part]
         with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", PORTS[_worker * _part + number % _part]))
-            return int(probe.getsockname()[1])
-    raise AssertionError
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def wait_until(

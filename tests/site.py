@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
+from sidecar.base.settings import Settings
 from tests.processes import Process, free_port, wait_until
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,7 +48,7 @@ PLAIN_LOCATION = gated("/") + gated("/done", "include waitroom/release.conf;")
 #: This machine may be busy with other tests, and then a store is not away.
 PATIENT = {"store_timeout": 3}
 #: The product's own: where a store hangs, and where something is measured.
-BY_DEFAULT = {"store_timeout": 0.5}
+BY_DEFAULT = {"store_timeout": Settings.model_fields["store_timeout"].default}
 
 
 class Site(AbstractContextManager["Site"]):

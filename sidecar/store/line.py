@@ -132,8 +132,8 @@ def read_ended(row: tuple[Any, float]) -> Ended:
 
 
 def read_look(reply: Sequence[Any]) -> tuple[Line, list[Place]]:
-    now, waiting, later, active, reserved, mean, calls, breaker, opens, held, ready = reply[:11]
-    runner = reply[11]
+    now, waiting, later, active, reserved, mean, calls, breaker, opens, held = reply[:10]
+    ready, runner = reply[10:12]
     line = Line(
         now // 1000,
         waiting,
