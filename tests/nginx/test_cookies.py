@@ -188,6 +188,10 @@ def test_no_cookie_is_ever_deleted(site):
             "a=waitroom_open; xwaitroom_open=3",
         ),
         ('a="x; y"; waitroom_open={}; Ä=ö', 'a="x; y"; Ä=ö'),
+        (
+            "a=1; waitroom_open={}; b=2; waitroom_shop=x; c=3; waitroom_seat=y; d=4",
+            "a=1; b=2; c=3; d=4",
+        ),
     ],
 )
 def test_the_application_can_be_spared_our_cookies(site, sent, seen):
@@ -199,6 +203,46 @@ def test_the_application_can_be_spared_our_cookies(site, sent, seen):
     assert (reply.status, room_cookies(reply, "open")) == (200, [])
     got = reply.json()["headers"].get("Cookie")
     assert (got and got.encode("utf-8", "surrogateescape").decode("latin-1")) == seen
+
+
+def shuffled(draw: random.Random) -> list[str]:
+    """Up to forty cookies in any order, some of them ours, as odd as a header may have them."""
+    theirs = ("a=1", "b=2", "", " ", 'c="x', "a=waitroom_open", "xwaitroom_open=3", "waitroom")
+    ours = ("waitroom_open=x", "waitroom_x=", "waitroom_seat=y~z", "waitroom_", " waitroom_b=2 ")
+    share = draw.random()
+    return [
+        draw.choice(ours if draw.random() < share else theirs) for _ in range(draw.randrange(40))
+    ]
+
+
+def test_none_of_our_cookies_reaches_the_application(site):
+    """However many there are, and wherever; whatever stands before the first 18 gaps stays."""
+    draw = random.Random(2)
+    for _ in range(150):
+        parts = shuffled(draw)
+        reply = Visitor(site.url).get("/bare", headers={"Cookie": ";".join(["c=0", *parts])})
+        got = (reply.json()["headers"].get("Cookie") or "").split(";")
+        kept = ["c=0", *(part for part in parts if not part.strip().startswith("waitroom_"))]
+        gaps = len(re.findall(r"(?:;\s*waitroom_[^;]*)+", ";" + ";".join(parts)))
+        assert [part.strip() for part in got] == [part.strip() for part in kept][: len(got)], parts
+        assert len(got) == len(kept) or gaps > 18, parts
+
+
+def test_more_of_our_cookies_than_anybody_has(site):
+    """From a number on the rest is left out: better than one of ours among it."""
+    for count, kept in ((18, 18), (19, 19), (20, 19), (250, 19)):
+        cookie = "; ".join(f"a{n}=1; waitroom_r{n}=x" for n in range(count))
+        reply = Visitor(site.url).get("/bare", headers={"Cookie": cookie})
+        assert reply.json()["headers"]["Cookie"] == "; ".join(f"a{n}=1" for n in range(kept))
+
+
+def test_nothing_but_separators(site):
+    """A header of 7,500 of them is looked through as any other."""
+    for filler in (";", " ", "; ", ";waitroom_", "; waitroom_x=1;a"):
+        cookie = filler * (7500 // len(filler)) + "; waitroom_open=x"
+        reply = Visitor(site.url).get("/bare", headers={"Cookie": cookie})
+        assert reply.status == 200
+        assert "waitroom_" not in (reply.json()["headers"].get("Cookie") or "")
 
 
 def test_room_names_with_dashes(site):
