@@ -42,6 +42,8 @@ _KEEP_S = str(VERDICT_TTL_MS // 1000 - 1)
 KEEP_BRIEFLY_S = str(BRIEF_TTL_MS // 1000 - 1)
 #: Unknown rooms and limits that were logged already; each is a mistake in somebody's nginx.
 _MAX_LOGGED = 100
+#: Where browsers, new and old, say that they fetch ahead.
+_PURPOSES = ("Sec-Purpose", "Purpose", "X-Moz")
 
 log = structlog.get_logger()
 _logged: set[tuple[str, str]] = set()
@@ -133,8 +135,7 @@ def takes_place(headers: Mapping[str, str]) -> bool:
     Navigations do, and programs. A page's images, scripts and background requests do
     not, nor does a browser that fetches ahead: nobody would wait in those places.
     """
-    purpose = headers.get("Sec-Purpose") or headers.get("Purpose") or headers.get("X-Moz") or ""
-    if "prefetch" in purpose.lower():
+    if is_fetched_ahead(headers):
         return False
     accept = headers.get("Accept", "").lower()
     if "json" in accept:
@@ -151,6 +152,13 @@ def takes_place(headers: Mapping[str, str]) -> bool:
     # script or image says */* or image/*.
     from_browser = headers.get("User-Agent", "").startswith("Mozilla/")
     return accept in {"", "*/*"} and not from_browser
+
+
+def is_fetched_ahead(headers: Mapping[str, str]) -> bool:
+    """Whether the browser asks before the visitor does (prefetch, prerender): they may never go
+    there."""
+    purposes = (headers.get(name, "").lower() for name in _PURPOSES)
+    return any("prefetch" in purpose or "prerender" in purpose for purpose in purposes)
 
 
 def is_from_elsewhere(headers: Mapping[str, str]) -> bool:

@@ -18,6 +18,7 @@ from sidecar.web.check import (
     KEEP_BRIEFLY_S,
     count_answer,
     count_grant,
+    is_fetched_ahead,
     is_from_elsewhere,
     takes_place,
 )
@@ -50,6 +51,8 @@ async def join(request: web.Request) -> web.Response:
 async def leave(request: web.Request) -> web.Response:
     """Gives up the place or the session."""
     room = door_of(request)
+    if is_fetched_ahead(request.headers):
+        return web.Response(status=204, headers=_NO_STORE)
     # Only nginx can say so: it passes no header of the visitor's on but those it names.
     by_site = request.headers.get("X-Waitroom-Release") == "site"
     why = "released" if by_site else "left"

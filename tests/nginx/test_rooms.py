@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import time
+from urllib.parse import urlsplit
 
 import pytest
 import redis
@@ -12,6 +14,7 @@ from tests.nginx.client import JSON, Visitor, room_cookies
 from tests.processes import wait_until
 from tests.site import Site, gated
 
+AHEAD = [f"ahead-{number}" for number in range(4)]
 ROOMS = {
     "suspended": {"total_active_users": 0, "suspended": True},
     "passing": {"total_active_users": 0, "queueing_method": "passthrough"},
@@ -22,6 +25,7 @@ ROOMS = {
     "staff": {"total_active_users": 0},
     "idle": {"total_active_users": 1},
     "released": {"total_active_users": 10},
+    **{room: {"total_active_users": 10} for room in AHEAD},
 }
 STAFF = ("satisfy any;", "allow 10.1.0.0/16;", "deny all;")
 
@@ -29,7 +33,7 @@ STAFF = ("satisfy any;", "allow 10.1.0.0/16;", "deny all;")
 @pytest.fixture(scope="module")
 def site():
     locations = "".join(gated(f"/{room}/", room=room) for room in ROOMS)
-    for room in ("one", "two", "idle", "released"):
+    for room in ("one", "two", "idle", "released", *AHEAD):
         locations += gated(f"/{room}/done", "include waitroom/release.conf;", room=room)
     locations += gated("/unknown/", room="nosuch")
     locations += gated("/returned", "return 200 in;", room="queued", to="")
@@ -121,6 +125,37 @@ def test_a_release_frees_the_slot(site):
     assert (done.status, done.json()["received"]) == (200, 5)
     assert entered(second, "/one/")
     assert first.get("/one/").waits
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "value"),
+    [
+        (0, "Sec-Purpose", "prefetch"),
+        (1, "Sec-Purpose", "prefetch;prerender"),
+        (2, "Purpose", "prefetch"),
+        (3, "X-Moz", "prefetch"),
+    ],
+)
+def test_a_page_fetched_ahead_releases_nothing(site, number, name, value):
+    """It is answered, and its visitor stays inside; when they go there themselves, they leave."""
+    room = f"ahead-{number}"
+    visitor = Visitor(site.url)
+    assert visitor.get(f"/{room}/").status == 200
+    assert until_mirrored(visitor, f"/{room}/done", {name: value}).startswith(b"HTTP/1.1 200 ")
+    assert "released" not in events(site, room)
+    assert visitor.get(f"/{room}/done").status == 200
+    wait_until(lambda: "released" in events(site, room), "the release")
+
+
+def until_mirrored(visitor, path, headers):
+    """The response's bytes, once nginx has hung up: then the mirrored request is over too."""
+    cookies = "; ".join(f"{name}={value}" for name, value in visitor.cookies.items())
+    lines = {"Host": "shop", "Connection": "close", "Cookie": cookies, **headers}
+    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    address = urlsplit(visitor.url)
+    with socket.create_connection((address.hostname, address.port), timeout=20) as connection:
+        connection.sendall(f"GET {path} HTTP/1.1\r\n{head}\r\n".encode())
+        return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
 def test_a_release_is_the_sites_doing(site):

@@ -65,6 +65,23 @@ async def test_joining_twice_equals_once(full):
     assert (await full.room.refresh()).waiting == 1
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Purpose": "prefetch;prerender;anonymous-client-ip"},
+        {"Sec-Purpose": "Prerender", "Purpose": "x"},
+        {"Sec-Purpose": "x", "Purpose": "prefetch"},
+        {"X-Moz": "prefetch"},
+    ],
+)
+async def test_a_browser_that_fetches_ahead_gives_up_nothing(full, headers):
+    """Whichever header says so, beside whatever the others say."""
+    leave = f"/_waitroom/{full.room.name}/leave"
+    sent = {**headers, "Cookie": full.first, "X-Waitroom-Release": "site"}
+    assert (await full.edge.post(leave, headers=sent)).status == 204
+    assert (await (await full.status(full.first)).json())["state"] == "admitted"
+
+
 async def test_leaving_gives_up_the_place(full):
     """And leaving again changes nothing; the old ticket is worth nothing."""
     ticket = cookie_of(await full.check())

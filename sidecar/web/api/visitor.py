@@ -100,6 +100,7 @@ def paths() -> Json:
                 "requestBody": _FORM,
                 "responses": {
                     "200": {**_STANDING, "content": {**_STANDING["content"], **_PAGE}},
+                    "204": {"description": "Fetched ahead (prefetch, prerender): nothing done."},
                     **refusals("400", "404", "413", "503"),
                 },
                 "security": [],
