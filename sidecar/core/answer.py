@@ -27,8 +27,9 @@ class Answer:
     store_away: bool = False
     #: A newcomer whom this replica let in by itself: the store knows nothing of them.
     let_in_alone: bool = False
-    #: Holds for VERDICT_TTL_MS: the pass verifies, and is not due to be renewed in that time;
-    #: the bearer is outside; or the shield is up before whoever comes without a cookie.
+    #: Holds for VERDICT_TTL_MS and for every request with the same cookie, class and exemption by
+    #: nginx, which are the key that nginx keeps it by: the pass verifies, and is not due to be
+    #: renewed in that time; the bearer is outside; or all who come without a cookie are refused.
     is_settled: bool = False
     #: Why somebody passes uncounted: outside, exempt. The word is for the metrics only.
     uncounted: str = ""

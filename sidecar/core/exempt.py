@@ -37,6 +37,17 @@ def is_exempt(settings: RoomSettings, bearer: Bearer) -> bool:
     )
 
 
+def exempts_some(settings: RoomSettings) -> bool:
+    """Whether a request's address or path may exempt it, of which nginx' key says nothing: no
+    verdict about a request without a cookie may be kept for the next one."""
+    return bool(settings.exempt_addresses or settings.exempt_paths)
+
+
+def is_for_part(settings: RoomSettings) -> bool:
+    """Whether the room is rolled out to a part of the visitors, known by address and browser."""
+    return 0 < settings.rollout_percent < 100
+
+
 def is_below(uri: str, prefixes: tuple[str, ...]) -> bool:
     """Whether an address leads to one of these paths or below it, without any doubt."""
     path = clean_path(uri)

@@ -32,7 +32,7 @@ from sidecar.base.tokens import Tokens, new_visitor
 from sidecar.core.answer import Answer
 from sidecar.core.bearer import NOBODY, Bearer, is_anothers
 from sidecar.core.door import RESIGN_MS
-from sidecar.core.exempt import find_outside, is_exempt, is_outside
+from sidecar.core.exempt import exempts_some, find_outside, is_exempt, is_for_part, is_outside
 from sidecar.core.fallback import Fallback
 from sidecar.core.places import claim_of, graded, lot_of_newcomer, ticket_of, with_lot
 from sidecar.core.shield import Shelter, Shield
@@ -242,8 +242,8 @@ class Room:
         return (
             settings.bind_pass in {"user_agent", "ip"}
             or settings.max_places_per_address is not None
-            or 0 < settings.rollout_percent < 100
-            or bool(settings.exempt_addresses or settings.exempt_paths)
+            or is_for_part(settings)
+            or exempts_some(settings)
         )
 
     @property
@@ -287,17 +287,20 @@ class Room:
     ) -> Answer:
         if self.settings.rollout_percent == 0:  # so for everybody, and nobody needs a cookie
             return Answer(State.ADMITTED, is_settled=True, uncounted="outside")
-        outside = find_outside(self.name, self.settings, bearer, drawn)
+        settings, now_ms = self.settings, self.clock.now_ms()
+        outside = find_outside(self.name, settings, bearer, drawn)
         if not may_join:
-            if outside and not is_asked:  # a page's picture, say; nginx would tell all the same
+            # A page's picture, say. What nginx keeps of the shield is told to all without a cookie.
+            if outside and not is_asked and not self._shield.is_told(now_ms):
                 return Answer(State.ADMITTED, uncounted="outside")
             return Answer(State.NOT_QUEUED)
-        if not outside and self.settings.moments(self.clock.now_ms()).phase is Phase.CLOSED:
-            return Answer(State.CLOSED, is_settled=True)
+        is_alike = not exempts_some(settings)
+        if not outside and settings.moments(now_ms).phase is Phase.CLOSED:
+            return Answer(State.CLOSED, is_settled=is_alike and not is_for_part(settings))
         if not is_asked:
             shelter = self._meet()
             if shelter is not Shelter.NONE:
-                return Answer(State.NOT_QUEUED, is_settled=shelter is Shelter.UP)
+                return Answer(State.NOT_QUEUED, is_settled=is_alike and shelter is Shelter.UP)
         if outside:
             return Answer(State.ADMITTED, outside, uncounted="outside")
         return await self._enter(bearer.place(self.name, self.settings), claim_of(bearer))

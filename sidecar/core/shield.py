@@ -60,6 +60,10 @@ class Shield:
             return Shelter.UP
         return Shelter.LOOKING if looking else Shelter.NONE
 
+    def is_told(self, now_ms: int) -> bool:
+        """Whether nginx may still tell a newcomer what it keeps of the raised shield."""
+        return now_ms < self.until_ms + BRIEF_TTL_MS
+
     def learn(self, until_ms: int) -> None:
         """Another replica's is up until then."""
         self.until_ms = max(self.until_ms, until_ms)

@@ -123,7 +123,8 @@ def _is_repeatable(request: web.Request, room: Door, answer: Answer) -> bool:
         return False
     if answer.store_away or answer.uncounted:  # what an exempt one is told is not for others
         return False
-    if is_resource(room):
+    # An exempt address gets another response, and nginx' key does not say the address.
+    if is_resource(room) or room.settings.exempt_addresses:
         return False
     return answer.state is State.WAITING or "Cookie" not in request.headers
 
