@@ -30,7 +30,8 @@ ORDER_BAND = 2**51
 #: The shortest and the longest time between two heartbeats when the room adapts it.
 HEARTBEAT_MIN_MS = 2_000
 HEARTBEAT_MAX_MS = 60_000
-#: A pass is renewed when a sixth of `session_duration` has gone by, but not before this.
+#: A pass is renewed when a sixth of its life has gone by, but not before this, unless that is
+#: more than half of it.
 RENEW_MIN_MS = 5_000
 
 
@@ -82,6 +83,7 @@ class Pass:
     joined_ms: int
     epoch: int
     started_ms: int
+    #: When the store gave it; 0: a replica did by itself, or made it longer.
     renewed_ms: int
     expires_ms: int
     #: What its bearer is known by (`bind_pass`); empty: whoever has it may use it.

@@ -65,13 +65,13 @@ class Fallback:
         )
 
     def longer(self, pass_: Pass, settings: RoomSettings, now_ms: int) -> Pass | None:
-        """The pass until later, or None where half of its time is left or it must end. It stays
-        due for renewal: the store is told as soon as it is back."""
+        """The pass until later, or None where half of its time is left or it must end. It is due
+        for renewal from now on: the store is told as soon as it is back."""
         length_ms = int(settings.session_duration * 1000)
         if settings.disable_session_renewal or pass_.expires_ms - now_ms > length_ms // 2:
             return None
         ends = _capped(now_ms + length_ms, pass_.started_ms, settings)
-        return replace(pass_, expires_ms=ends) if ends > pass_.expires_ms else None
+        return replace(pass_, renewed_ms=0, expires_ms=ends) if ends > pass_.expires_ms else None
 
     @staticmethod
     def _pass(  # noqa: PLR0913, PLR0917 - the fields of a token

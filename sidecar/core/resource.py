@@ -138,9 +138,12 @@ class Resource:
         return hold
 
     def _is_due(self, hold: Hold) -> bool:
-        """A lease that is renewable is renewed by use, in the second half of its term."""
+        """A lease that is renewable is renewed by use, in the second half of its term, as long as
+        `max_term` lets it end later."""
         settings = self.kind.template.settings
         if hold.outcome is not LeaseOutcome.GRANTED or not settings.renewable:
+            return False
+        if settings.max_term and hold.expires_ms >= hold.started_ms + settings.max_term * 1000:
             return False
         return hold.now_ms > hold.expires_ms - settings.term * 1000 / 2
 

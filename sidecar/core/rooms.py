@@ -19,7 +19,6 @@ from sidecar.base.events import Phase, during
 from sidecar.base.grants import Grants
 from sidecar.base.model import (
     RELEASE_GRACE_MS,
-    RENEW_MIN_MS,
     VERDICT_TTL_MS,
     Outcome,
     Outside,
@@ -35,6 +34,7 @@ from sidecar.core.door import RESIGN_MS
 from sidecar.core.exempt import exempts_some, find_outside, is_exempt, is_for_part, is_outside
 from sidecar.core.fallback import Fallback
 from sidecar.core.places import claim_of, graded, lot_of_newcomer, ticket_of, with_lot
+from sidecar.core.renewal import renewal_due_ms
 from sidecar.core.shield import Shelter, Shield
 from sidecar.store.rooms import REVOCATIONS_LIMIT
 
@@ -261,12 +261,12 @@ class Room:
         return now_ms < token.expires_ms
 
     def _is_due(self, pass_: Pass, mark: str = "", in_ms: int = 0) -> bool:
-        """A store that was emptied is told of a session as soon as its pass is seen."""
+        """A store that knows nothing of a session, because it was emptied or because a replica
+        gave the pass by itself, is told as soon as its pass is seen."""
         emptied_ms = self.snapshot.recovery_ms if self.snapshot else 0
-        due_ms = max(self._pass_ms // 6, RENEW_MIN_MS)
         return (
-            self.clock.now_ms() + in_ms >= pass_.renewed_ms + due_ms
-            or pass_.renewed_ms < emptied_ms
+            self.clock.now_ms() + in_ms >= renewal_due_ms(pass_, self.settings)
+            or pass_.renewed_ms < max(1, emptied_ms)
             or pass_.mark != mark
         )
 

@@ -117,12 +117,13 @@ def test_what_is_given_is_due_at_once_so_that_the_store_hears_of_it():
 
 
 def test_a_pass_is_made_longer_when_half_of_it_is_gone():
+    """And is due from then on: the store hears of it."""
     settings = room(session_duration=60)
     pass_ = Pass("p" * 22, 7, NOW, 3, NOW, NOW, NOW + 60_000)
     fallback = alone(settings)
     assert fallback.longer(pass_, settings, NOW + 29_999) is None
     longer = fallback.longer(pass_, settings, NOW + 30_000)
-    assert longer == replace(pass_, expires_ms=NOW + 90_000)
+    assert longer == replace(pass_, renewed_ms=0, expires_ms=NOW + 90_000)
 
 
 @pytest.mark.parametrize(
