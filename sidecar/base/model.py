@@ -12,6 +12,8 @@ from sidecar.base.events import Phase
 VERDICT_TTL_MS = 3_000
 #: How long it may keep what changes sooner, at most: a visitor's numbers, a raised shield.
 BRIEF_TTL_MS = 2_000
+#: How long nginx waits for a replica's response (nginx/waitroom/proxy.conf).
+RESPONSE_MS = 3_000
 #: How often a replica asks the store for changed settings and revoked passes.
 REFRESH_MS = 1_000
 #: A session outlives its pass by this much: the last request that the pass let in may

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sidecar.base.errors import StoreAwayError, StoreError
 from sidecar.base.leases import Hold, LeaseOutcome
+from sidecar.base.model import RESPONSE_MS
 from sidecar.store import keys
 from sidecar.store.batch import Batcher
 from sidecar.store.breaker import Breaker
@@ -110,7 +111,8 @@ class LeaseStore:
         they had, should the store have lost it."""
         jitter = random.random()  # noqa: S311 - spreads polls, and decides nothing
         place = "" if order is None else order
-        return await self._ask.submit((resource, holder, int(may_join), place, jitter))
+        until_ms = self._until_ms(RESPONSE_MS)
+        return await self._ask.submit((resource, holder, int(may_join), place, jitter, until_ms))
 
     async def renew(self, resource: str, holder: str, fence: int) -> Hold:
         """GRANTED with the new expiry, NOT_RENEWED as it was, or STALE. Brings a lease back that
@@ -162,7 +164,10 @@ class LeaseStore:
     ) -> Callable[[Sequence[tuple[Any, ...]]], Awaitable[Sequence[Hold]]]:
         async def run(items: Sequence[tuple[Any, ...]]) -> list[Hold]:
             numbers: dict[str, int] = {}
-            args: list[Any] = [self._deadline_ms()] if verb == "ask" else []
+            args: list[Any] = []
+            if verb == "ask":
+                latest_ms = self._deadline_ms()
+                items = [(*fields, _earlier(until_ms, latest_ms)) for *fields, until_ms in items]
             for resource, *fields in items:
                 args += [numbers.setdefault(resource, len(numbers) + 1), *fields]
             began = time.perf_counter()
@@ -175,13 +180,16 @@ class LeaseStore:
 
         return run
 
-    def _deadline_ms(self) -> int | str:
-        """From when on nobody waits for the reply any more, by the store's clock; "" as long as
-        that is not known."""
+    def _deadline_ms(self) -> int | None:
+        """From when on this replica no longer waits for a batch that is sent now. The clients of
+        the batch may give up sooner."""
+        return self._until_ms(int(self._timeout_s * 1000) + LATE_MS)
+
+    def _until_ms(self, ms: int) -> int | None:
+        """So long from now, by the store's clock; None as long as that is not known."""
         if self._known_since_ms is None:
-            return ""
-        now_ms = self._clock.now_ms() if self._now_ms is None else self._now_ms()
-        return now_ms + int(self._timeout_s * 1000) + LATE_MS
+            return None
+        return ms + (self._clock.now_ms() if self._now_ms is None else self._now_ms())
 
     async def _run(self, name: str, resources: Sequence[str], args: Sequence[Any]) -> Any:
         now = "" if self._now_ms is None else self._now_ms()
@@ -231,6 +239,11 @@ def _for_scripts(settings: LeaseSettings) -> str:
     if settings.max_waiting is not None:
         told["max_waiting"] = settings.max_waiting
     return json.dumps(told)
+
+
+def _earlier(until_ms: int | None, latest_ms: int | None) -> int | str:
+    """For the scripts; "" where neither is known."""
+    return min((ms for ms in (until_ms, latest_ms) if ms is not None), default="")
 
 
 def _read_holds(reply: Any) -> list[Hold]:

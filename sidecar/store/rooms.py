@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sidecar.base.errors import StoreAwayError, StoreError
+from sidecar.base.model import RESPONSE_MS
 from sidecar.store import keys
 from sidecar.store.batch import Batcher
 from sidecar.store.breaker import Breaker
@@ -152,7 +153,13 @@ class RoomStore:
         gets a place in a pre-queue."""
         draw, lot_of = (_random(), 0) if lot is None else (lot.number, lot.begins_ms)
         claimed = claim.class_name, claim.grant, claim.expires_ms
-        return await self._enter.submit((visitor, repr(draw), lot_of, address, *claimed))
+        began, until_ms = time.monotonic(), self._store_ms() + RESPONSE_MS
+        standing = await self._enter.submit(
+            (visitor, repr(draw), lot_of, address, *claimed, until_ms)
+        )
+        if time.monotonic() - began > RESPONSE_MS / 1000:
+            raise StoreError("enter: the reply came when no client waited for it any more")
+        return standing
 
     async def beat(self, ticket: Ticket) -> Standing:
         """A heartbeat; claims where called, puts back in line where lost."""
@@ -260,9 +267,10 @@ class RoomStore:
         self, verb: str
     ) -> Callable[[Sequence[tuple[Any, ...]]], Awaitable[list[Standing]]]:
         async def run(items: Sequence[tuple[Any, ...]]) -> list[Standing]:
-            args = [field for item in items for field in item]
             if verb == "enter":
-                args.insert(0, self._deadline_ms())
+                latest_ms = self._deadline_ms()
+                items = [(*fields, min(until_ms, latest_ms)) for *fields, until_ms in items]
+            args = [field for item in items for field in item]
             began = time.perf_counter()
             reply = await self._run(verb, args)
             self._observer.batch(self._room, verb, len(items), time.perf_counter() - began)
@@ -270,10 +278,13 @@ class RoomStore:
 
         return run
 
+    def _store_ms(self) -> int:
+        return self._clock.now_ms() if self._now_ms is None else self._now_ms()
+
     def _deadline_ms(self) -> int:
-        """From when on nobody waits for the reply any more, by the store's clock."""
-        now_ms = self._clock.now_ms() if self._now_ms is None else self._now_ms()
-        return now_ms + int(self._timeout_s * 1000) + LATE_MS
+        """From when on this replica no longer waits for a batch that is sent now, by the store's
+        clock. The clients of the batch may give up sooner."""
+        return self._store_ms() + int(self._timeout_s * 1000) + LATE_MS
 
     async def _run(self, name: str, args: list[Any], *, is_probe: bool = False) -> Any:
         if self.is_away and not is_probe:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.app import DRAIN_S
+from sidecar.base.model import RESPONSE_MS
 from sidecar.base.settings import ENV_PREFIX, Settings, load
 from sidecar.cli import run_jobs
 from tests.compose import BIN, ROOT, port_of
@@ -164,6 +165,7 @@ def test_times_agree(settings):
         r"proxy_read_timeout (\d+)s;", (ROOT / "nginx/waitroom/proxy.conf").read_text()
     )
     assert patience
+    assert int(patience[1]) * 1000 == RESPONSE_MS
     assert seconds("WatchdogSec") > 2 * int(patience[1])
     assert seconds("TimeoutStopSec") > settings("1").shutdown_delay + 2 * DRAIN_S
 

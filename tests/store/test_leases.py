@@ -923,6 +923,27 @@ async def test_a_store_that_was_frozen_gives_nothing_to_who_has_gone(make, turn)
     assert await outcomes(store, "B", "one") == [GONE]
 
 
+async def test_of_a_batch_nobody_is_given_a_lease_whose_client_has_gone(make, turn):
+    """The deadline is of when a client asked, not of when its batch was sent."""
+    store = make()
+    await store.ask("A", "one")
+    gate, run = asyncio.Event(), store._run
+
+    async def held(*args):
+        await gate.wait()
+        return await run(*args)
+
+    store._run = held
+    asked = []
+    for resource in ("A", "B", "C"):  # the first batch, and two in the next
+        asked.append(asyncio.create_task(store.ask(resource, "two")))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        turn.forward(2)
+    gate.set()
+    assert [(await task).outcome for task in asked] == [GONE, GONE, GRANTED]
+
+
 async def test_a_full_store(redis_socket, turn):
     """Whatever takes room is refused and changes nothing; what is there can be seen; what makes
     room is done, so that it does not stay full."""

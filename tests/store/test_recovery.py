@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from sidecar.base.model import TICKET_LIFETIME_MS, Outcome
+from sidecar.base.errors import StoreError
+from sidecar.base.model import RESPONSE_MS, TICKET_LIFETIME_MS, Outcome
 from sidecar.base.tokens import new_visitor
 from sidecar.store.rooms import LATE_MS
 from tests.store.visitors import beat_all, go_in, lose, pass_of, queue
@@ -208,16 +209,60 @@ async def test_the_sweep_forgets_addresses(redis, make_room_store, turn):
 async def test_a_store_that_was_frozen_gives_nothing_to_who_has_gone(make_room_store, turn):
     """The call lay in its socket; the caller gave up long ago."""
     store = make_room_store(total_active_users=1)
-    limit_ms = store._deadline_ms() - turn.now_ms
-    assert limit_ms == 5000 + LATE_MS
     asked_ms = turn.now_ms
-    store._deadline_ms = lambda: asked_ms + limit_ms
-    turn.forward(limit_ms / 1000)
+    assert store._deadline_ms() == asked_ms + 5000 + LATE_MS
+    store._deadline_ms = lambda: asked_ms + 1000
+    turn.forward(1)
     assert (await store.enter(new_visitor())).outcome is ADMITTED
     turn.forward(0.001)
     assert (await store.enter(new_visitor())).outcome is GONE
     shot = await store.snapshot()
     assert (shot.active, shot.waiting) == (1, 0)
+
+
+async def test_of_a_batch_only_those_are_let_in_whose_client_still_waits(make_room_store, turn):
+    """The deadline is of when a client asked, not of when its batch was sent: while a slow batch
+    is in flight, some wait in the next one until nginx has given up."""
+    store = make_room_store(total_active_users=9)
+    release = hold_back(store)
+    first = asyncio.create_task(store.enter(new_visitor()))
+    await settle()
+    early = asyncio.create_task(store.enter(new_visitor()))
+    await settle()
+    turn.forward(2)
+    later = asyncio.create_task(store.enter(new_visitor()))
+    await settle()
+    turn.forward((RESPONSE_MS + 1) / 1000 - 2)
+    release()
+    outcomes = [(await task).outcome for task in (first, early, later)]
+    assert outcomes == [GONE, GONE, ADMITTED]
+    assert (await store.snapshot()).active == 1
+
+
+async def test_a_reply_that_no_client_waits_for_is_an_error(make_room_store, monkeypatch):
+    """The room takes such a slot back, as it does where no reply came."""
+    store = make_room_store()
+    monkeypatch.setattr("sidecar.store.rooms.RESPONSE_MS", 0)
+    with pytest.raises(StoreError, match="no client waited"):
+        await store.enter(new_visitor())
+
+
+def hold_back(store):
+    """The store's scripts wait until the function that is returned is called."""
+    gate, run = asyncio.Event(), store._run
+
+    async def held(*args, **options):
+        await gate.wait()
+        return await run(*args, **options)
+
+    store._run = held
+    return gate.set
+
+
+async def settle():
+    """Lets every task run until it waits."""
+    for _ in range(10):
+        await asyncio.sleep(0)
 
 
 async def test_a_slot_that_nobody_was_told_of_is_free_at_once(make_room_store):

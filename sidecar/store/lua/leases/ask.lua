@@ -1,13 +1,12 @@
 -- Who asks for a resource gets it, or a place in line; who waits shows by asking that they are
 -- still there, and takes it when it is their turn. Asking twice equals once.
--- ARGV    after the names: until when somebody waits for the reply (ms, or ''): a store that was
---         frozen must not give anything to those who asked before; then for each who asks: number
---         of the resource, holder, '1' where a newcomer may join, order of a place that the store
---         may have lost or '', random number in [0, 1)
+-- ARGV    after the names, for each who asks: number of the resource, holder, '1' where a newcomer
+--         may join, order of a place that the store may have lost or '', random number in [0, 1),
+--         until when somebody waits for the reply (ms, or ''): a call that lay in a batch, or in a
+--         frozen store, must not give anything to a client that is gone
 -- RETURNS {now, born, whether it recovers, a row as in parts/people for each}
 -- @include "leases/parts/place"
-local deadline = tonumber(ARGV[named + 1]) or math.huge
-local items = read_items(named + 2, 5)
+local items = read_items(named + 1, 6)
 
 -- First everybody is noted as present, so that the call passes over none of them.
 local function note_present(r)
@@ -32,7 +31,7 @@ local function claim(r)
   end
 end
 
-local function newcomer(r, p, may_join, order, jitter)
+local function newcomer(r, p, may_join, order, jitter, deadline)
   local is_back = is_believed(order)
   if now > deadline or not (may_join or is_back) then return refused(GONE) end
   if r.waiting == 0 and r.held < capacity and not is_recovering() then return grant(r, p) end
@@ -50,10 +49,11 @@ local function newcomer(r, p, may_join, order, jitter)
   return wait_here(r, p, ahead, jitter)
 end
 
-local function answer(r, p, may_join, order, jitter)
+local function answer(r, p, may_join, order, jitter, deadline)
   if p.fence then return holds(GRANTED, p) end
   if not p.order then
-    return newcomer(r, p, may_join == '1', tonumber(order), tonumber(jitter))
+    return newcomer(r, p, may_join == '1', tonumber(order), tonumber(jitter),
+      tonumber(deadline) or math.huge)
   end
   local ahead = redis_call('ZRANK', r.line, p.holder)
   if not ahead then -- since earlier in this batch

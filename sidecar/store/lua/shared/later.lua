@@ -18,10 +18,10 @@ local function flush()
   pending = {}
 end
 
--- Every `step`th argument from the third on, or from another: the visitors of a batch.
-local function batch(step, from)
+-- Every `step`th argument from the third on: the visitors of a batch.
+local function batch(step)
   local visitors = {}
-  for i = from or 3, #ARGV, step do
+  for i = 3, #ARGV, step do
     visitors[#visitors + 1] = ARGV[i]
   end
   return visitors
