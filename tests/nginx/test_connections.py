@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.nginx.client import JSON, Visitor
 from tests.nginx.relay import Relay
-from tests.site import ADMIN_TOKEN, Site, gated
+from tests.site import ADMIN_TOKEN, ROOT, Site, gated
 
 DOORS = ("", "status", "join", "leave")
 
@@ -29,6 +31,12 @@ SPOOFED = {
     "Authorization": f"Bearer {ADMIN_TOKEN}",
 }
 
+REFUSING = """
+set $waitroom_limit_on_failure refuse;
+recursive_error_pages on;
+include waitroom/server.conf;
+"""
+
 
 @pytest.fixture(scope="module")
 def site():
@@ -38,7 +46,8 @@ def site():
         "shut": {"total_active_users": 0, "queueing_method": "reject"},
     }
     locations = "".join(gated(f"/{room}", room=room) for room in rooms)
-    with Site(rooms=rooms, locations=locations, relay=Relay) as site:
+    servers = {"refusing": REFUSING}
+    with Site(rooms=rooms, locations=locations, servers=servers, relay=Relay) as site:
         yield site
 
 
@@ -126,22 +135,25 @@ def test_spoofed_headers_have_no_effect_at_the_doors(site, relay, door):
     assert (seen["x-real-ip"], seen["x-forwarded-proto"]) == ("127.0.0.1", "http")
 
 
+SERVER = (ROOT / "nginx" / "waitroom" / "server.conf").read_text()
+INTERNAL = sorted(set(re.findall(r"location [=^~]+ (/_waitroom/internal/\S*) ", SERVER)))
+
+
 @pytest.mark.parametrize(
     "path",
     [
-        "/_waitroom/internal/check", "/_waitroom/internal/release", "/_waitroom/internal/401",
-        "/_waitroom/internal/403", "/_waitroom/internal/page-202", "/_waitroom/internal/page-200",
-        "/_waitroom/internal/page-503", "/_waitroom/internal/problem-503",
-        "/_waitroom/internal/redirect", "/_waitroom/internal/unknown-room",
-        "/_waitroom/internal/", "/_waitroom/internal/status", "/_waitroom/internal/anything",
+        *INTERNAL, *(f"{path}/x" for path in INTERNAL),
+        "/_waitroom/internal/status", "/_waitroom/internal/anything",
         "/_waitroom/open/../internal/check", "//_waitroom//internal/check",
         "/_waitroom/%69nternal/check",
     ],
 )  # fmt: skip
 def test_what_is_internal_is_not_found_from_outside(site, relay, path):
-    """404, with nothing asked of the sidecar."""
-    for method in ("GET", "POST"):
-        assert Visitor(site.url).send(method, path, body=b"").status == 404
+    """404, with nothing asked of the sidecar; whatever the server says of a limit's failures."""
+    for method in ("GET", "POST", "HEAD", "OPTIONS"):
+        for server in ("", "refusing"):
+            visitor = Visitor(site.url, {"Host": server} if server else {})
+            assert visitor.send(method, path, body=b"").status == 404
     assert relay.requests == []
 
 
