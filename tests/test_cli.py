@@ -256,7 +256,7 @@ def test_healthcheck(site, tmp_path):
     dead.write_text(re.sub(r'ops_listen = ".*"', 'ops_listen = "127.0.0.1:1"', text))
     done = run("healthcheck", "--config", str(dead))
     assert done.returncode == 1
-    assert "no replica answers at 127.0.0.1:1" in done.stderr
+    assert "no replica answers at http://127.0.0.1:1: connection refused" in done.stderr
 
 
 def test_check_config_lists_every_problem(tmp_path):

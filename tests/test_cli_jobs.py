@@ -17,9 +17,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from sidecar.base.settings import Settings, load
 from sidecar.cli import main, progress
 from sidecar.cli.common import call
+from sidecar.cli.connection import Connection
 from sidecar.store.sql import HISTORY, JOBS
 from tests.jobs.target import Target, bad_target
 from tests.processes import Process, wait_until
@@ -80,14 +80,14 @@ def works():
         config.write_text(CONFIG.format(folder=folder, url=target.url))
         for name in ("serve", "run-jobs"):
             start(name, WAITROOM, name, "--config", str(config))
-        settings = load(str(config), {})
-        wait_until(lambda: takes_jobs(settings), "the replica")
+        connection = Connection(str(config))
+        wait_until(lambda: takes_jobs(connection), "the replica")
         yield Works(config, target)
 
 
-def takes_jobs(settings: Settings) -> bool:
+def takes_jobs(connection: Connection) -> bool:
     try:
-        targets = call(settings, "GET", "/v1/targets")["targets"]
+        targets = call(connection, "GET", "/v1/targets")["targets"]
     except click.ClickException:
         return False
     return all(target["is_ready"] for target in targets)

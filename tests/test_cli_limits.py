@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sidecar.base.leases import RESOURCE
-from sidecar.base.settings import load
 from sidecar.cli import main
 from sidecar.cli.common import call
+from sidecar.cli.connection import Connection
 from sidecar.cli.leases import LETTERS, _before
 from tests.processes import Process, wait_until
 
@@ -83,11 +83,11 @@ def run(file, monkeypatch):
 @pytest.fixture
 def take(file):
     """Somebody takes a resource, or queues for it."""
-    settings = load(str(file), {})
+    connection = Connection(str(file))
 
     def take(resource: str, holder: str, *, template: str = "seat") -> str:
         path = f"/v1/leases/{template}/{resource}"
-        return call(settings, "POST", path, {"holder": holder})["state"]
+        return call(connection, "POST", path, {"holder": holder})["state"]
 
     return take
 

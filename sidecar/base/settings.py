@@ -41,6 +41,9 @@ from sidecar.base.webhooks import Webhook  # noqa: TC001 - pydantic reads it
 
 DEFAULT_FILE = "waitroom.toml"
 ENV_PREFIX = "WAITROOM_"
+#: Of commands that ask a replica, and no settings: sidecar/cli/connection.py.
+NOT_SETTINGS = {"WAITROOM_URL", "WAITROOM_TOKEN", "WAITROOM_TOKEN_FILE"}
+DEFAULT_OPS_LISTEN = "127.0.0.1:8401"
 DEMO_SECRET = "demo-secret-that-everybody-knows-0000"  # noqa: S105 - refused outside the demo
 MIN_SECRET_LENGTH = 32
 MIN_ADMIN_TOKEN_LENGTH = 16
@@ -94,7 +97,7 @@ class Settings(BaseModel):
     #: More that do, each under a name of its own: jobs are seen by the name that submitted them.
     tokens: dict[Annotated[str, AfterValidator(_plain_name)], str] = {}
     edge_listen: Listen = "127.0.0.1:8400"
-    ops_listen: Listen = "127.0.0.1:8401"
+    ops_listen: Listen = DEFAULT_OPS_LISTEN
     #: Where nginx's log says that calls with a permit are over; empty: nowhere.
     done_listen: Annotated[str, AfterValidator(_listen_or_off)] = ""
     static_dir: Path | None = None
@@ -244,17 +247,7 @@ def load(path: str | None, environ: dict[str, str] | None = None) -> Settings:
     `path` None means `waitroom.toml` when that exists, and no file otherwise.
     Raises ConfigError with every problem.
     """
-    environ = dict(os.environ) if environ is None else environ
-    values: dict[str, Any] = {}
-    file = Path(path or DEFAULT_FILE)
-    if path is not None or file.exists():
-        try:
-            values = tomllib.loads(file.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ConfigError([f"{file}: cannot be read: {error.strerror}"]) from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError([f"{file}: is not valid TOML: {error}"]) from None
-    problems = _add_environment(values, environ)
+    values, problems = read_values(path, dict(os.environ) if environ is None else environ)
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
@@ -264,11 +257,28 @@ def load(path: str | None, environ: dict[str, str] | None = None) -> Settings:
     return settings
 
 
+def read_values(path: str | None, environ: dict[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """What the file and the environment say, unchecked, and what is wrong with the variables.
+
+    Raises ConfigError for a file that cannot be read.
+    """
+    values: dict[str, Any] = {}
+    file = Path(path or DEFAULT_FILE)
+    if path is not None or file.exists():
+        try:
+            values = tomllib.loads(file.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError([f"{file}: cannot be read: {error.strerror}"]) from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError([f"{file}: is not valid TOML: {error}"]) from None
+    return values, _add_environment(values, environ)
+
+
 def _add_environment(values: dict[str, Any], environ: dict[str, str]) -> list[str]:
     """Lay WAITROOM_* over the values; `__` goes a level down, `_FILE` reads a file."""
     problems = []
     for variable, text in sorted(environ.items()):
-        if not variable.startswith(ENV_PREFIX):
+        if not variable.startswith(ENV_PREFIX) or variable in NOT_SETTINGS:
             continue
         path = variable.removeprefix(ENV_PREFIX).lower().split("__")
         if not all(path):

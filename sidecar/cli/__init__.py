@@ -17,6 +17,7 @@ import structlog
 from sidecar import __version__
 from sidecar.base.errors import ConfigError
 from sidecar.cli.common import CONFIG, ask, fail, load_settings
+from sidecar.cli.connection import ReplicaCommand
 from sidecar.cli.draw import verify_draw
 from sidecar.cli.events import summary
 from sidecar.cli.grants import grant
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sidecar.base.settings import Settings
+    from sidecar.cli.connection import Connection
 
 
 @click.group()
@@ -125,13 +127,13 @@ def check_config(path: str | None) -> None:
         click.echo(line)
 
 
-@main.command()
-@CONFIG
+@main.command(cls=ReplicaCommand)
 @click.option("--timeout", default=3.0, show_default=True, help="Seconds to wait.")
-def healthcheck(path: str | None, timeout: float) -> None:
-    """Exit 0 when the replica on this machine is ready."""
+@click.pass_obj
+def healthcheck(connection: Connection, timeout: float) -> None:
+    """Exit 0 when the replica on this machine is ready. Needs no token."""
     try:
-        asyncio.run(ask(load_settings(path), "GET", "/readyz", timeout_s=timeout))
+        asyncio.run(ask(connection, "GET", "/readyz", timeout_s=timeout))
     except click.ClickException as error:
         click.echo(f"not ready: {error.message}", err=True)
         sys.exit(1)

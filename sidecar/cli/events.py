@@ -14,6 +14,7 @@ from sidecar.core.events_preview import preview
 
 if TYPE_CHECKING:
     from sidecar.base.settings import Settings
+    from sidecar.cli.connection import Connection
 
 _PHASES = {"closed": "closed", "prequeue": "in the pre-queue", "open": "open"}
 _STATES = {**_PHASES, "coming": "to come", "over": "over"}
@@ -26,10 +27,10 @@ _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 @click.option("--at", metavar="TIME", help='Say what holds then: "2026-12-01 10:05", in the '
               "events' time zone or with an offset. Otherwise now.")  # fmt: skip
 @click.pass_obj
-def show_events(settings: Settings, room: str, at: str | None) -> None:
+def show_events(connection: Connection, room: str, at: str | None) -> None:
     """Say what a room's events will do, when, and what looks like a mistake."""
     query = "" if at is None else f"?at={quote(at)}"
-    told = call(settings, "GET", f"/admin/rooms/{room}/events{query}")
+    told = call(connection, "GET", f"/admin/rooms/{room}/events{query}")
     click.echo("\n".join(_whole(told)))
 
 

@@ -13,10 +13,12 @@ import click
 from sidecar.base.errors import ConfigError, DatabaseError
 from sidecar.base.tokens import is_visitor
 from sidecar.cli.common import CONFIG, fail, load_settings
+from sidecar.cli.connection import SettingsGroup
 from sidecar.core import lookups
 
 if TYPE_CHECKING:
     from sidecar.base.settings import Settings
+    from sidecar.cli.connection import Connection
     from sidecar.core.lookups import Period
     from sidecar.store.history import History
 
@@ -103,21 +105,18 @@ def report(path: str | None, room: str, start: str | None, end: str | None, form
         click.echo(_as_text(told or {}))
 
 
-@click.group()
-@CONFIG
-@click.pass_context
-def history(context: click.Context, path: str | None) -> None:
+@click.group(cls=SettingsGroup)
+def history() -> None:
     """Look up what happened: one visitor, a period's stays, what operators did."""
-    context.obj = path
 
 
 @history.command()
 @click.argument("room")
 @click.argument("visitor")
 @click.pass_obj
-def visitor(path: str | None, room: str, visitor: str) -> None:
+def visitor(connection: Connection, room: str, visitor: str) -> None:
     """One visitor's stay, place over time and events, as JSON."""
-    settings = _load(path, room)
+    settings = _load(connection.config, room)
     if not is_visitor(visitor):
         fail([f"{visitor}: that is no visitor's id: it has 22 letters, digits, - and _"])
     told = _with_history(settings, lambda history: lookups.tell_visitor(history, room, visitor))
@@ -132,9 +131,11 @@ def visitor(path: str | None, room: str, visitor: str) -> None:
 @_TO
 @click.option("--json", "as_json", is_flag=True, help="A JSON object a line, instead of CSV.")
 @click.pass_obj
-def stays(path: str | None, room: str, start: str | None, end: str | None, as_json: bool) -> None:
+def stays(
+    connection: Connection, room: str, start: str | None, end: str | None, as_json: bool
+) -> None:
     """The stays that began in a period, oldest first: CSV."""
-    settings, period = _load(path, room), _period(start, end)
+    settings, period = _load(connection.config, room), _period(start, end)
 
     async def write(history: History) -> None:
         is_first = True
@@ -155,9 +156,11 @@ def stays(path: str | None, room: str, start: str | None, end: str | None, as_js
 @_TO
 @click.option("--limit", default=1000, show_default=True, type=click.IntRange(1))
 @click.pass_obj
-def changes(path: str | None, room: str, start: str | None, end: str | None, limit: int) -> None:
+def changes(
+    connection: Connection, room: str, start: str | None, end: str | None, limit: int
+) -> None:
     """What operators did in a period, latest first."""
-    settings, period = _load(path, room), _period(start, end)
+    settings, period = _load(connection.config, room), _period(start, end)
     acts: list[dict[str, Any]] = _with_history(
         settings, lambda history: lookups.tell_changes(history, room, period, limit=limit)
     )

@@ -12,11 +12,12 @@ from urllib.parse import quote
 import click
 
 from sidecar.base.jobs import State
-from sidecar.cli.common import CONFIG, asking, call, load_settings
+from sidecar.cli.common import asking, call
+from sidecar.cli.connection import ReplicaGroup
 from sidecar.cli.progress import PAGE, ask_of, page_of, standing, under_way, watch
 
 if TYPE_CHECKING:
-    from sidecar.base.settings import Settings
+    from sidecar.cli.connection import Connection
 
 #: How long a result of the greatest length may take to be read, seconds.
 BODY_S = 600
@@ -26,12 +27,9 @@ EVERY = click.option(
 )  # fmt: skip
 
 
-@click.group()
-@CONFIG
-@click.pass_context
-def jobs(context: click.Context, path: str | None) -> None:
+@click.group(cls=ReplicaGroup)
+def jobs() -> None:
     """Submit jobs, look at them and wait for them, through a replica's ops listener."""
-    context.obj = load_settings(path)
 
 
 @jobs.command()
@@ -54,7 +52,9 @@ def jobs(context: click.Context, path: str | None) -> None:
               "to be completed.")  # fmt: skip
 @EVERY
 @click.pass_obj
-def submit(settings: Settings, /, target: str, is_waiting: bool, every: float, **said: Any) -> None:
+def submit(
+    connection: Connection, /, target: str, is_waiting: bool, every: float, **said: Any
+) -> None:
     """Submit a job. Its id is printed, and to standard error how it stands."""
     headers = dict(_header(line) for line in said["headers"])
     named = {
@@ -64,10 +64,10 @@ def submit(settings: Settings, /, target: str, is_waiting: bool, every: float, *
         "idempotency_key": said["key"], "callback_url": said["callback"],
     }  # fmt: skip
     given = {name: value for name, value in named.items() if value is not None}
-    job = call(settings, "POST", "/v1/jobs", {"target": target, **given})
+    job = call(connection, "POST", "/v1/jobs", {"target": target, **given})
     click.echo(job["id"])
     if is_waiting:
-        is_good = watch(settings, [job["id"]], every_s=every, until_called=True)
+        is_good = watch(connection, [job["id"]], every_s=every, until_called=True)
         sys.exit(0 if is_good else 1)
     click.echo(standing(job), err=True)
 
@@ -100,17 +100,17 @@ def _body(text: str | None, file: IO[bytes] | None) -> dict[str, str]:
 @click.argument("id_", metavar="ID")
 @click.option("--body", "is_body", is_flag=True, help="The result's body alone, as it came.")
 @click.pass_obj
-def show(settings: Settings, id_: str, is_body: bool) -> None:
+def show(connection: Connection, id_: str, is_body: bool) -> None:
     """A job and its result, as JSON."""
     if is_body:
-        asyncio.run(_print_body(settings, id_))
+        asyncio.run(_print_body(connection, id_))
     else:
-        click.echo(json.dumps(call(settings, "GET", ask_of(id_)), indent=2))
+        click.echo(json.dumps(call(connection, "GET", ask_of(id_)), indent=2))
 
 
-async def _print_body(settings: Settings, id_: str) -> None:
+async def _print_body(connection: Connection, id_: str) -> None:
     out = sys.stdout.buffer
-    async with asking(settings, "GET", f"{ask_of(id_)}/body", timeout_s=BODY_S) as reply:
+    async with asking(connection, "GET", f"{ask_of(id_)}/body", timeout_s=BODY_S) as reply:
         async for part in reply.content.iter_chunked(65_536):
             out.write(part)
     out.flush()
@@ -119,9 +119,9 @@ async def _print_body(settings: Settings, id_: str) -> None:
 @jobs.command()
 @click.argument("id_", metavar="ID")
 @click.pass_obj
-def cancel(settings: Settings, id_: str) -> None:
+def cancel(connection: Connection, id_: str) -> None:
     """Cancel a job that waits, or cut off its call where the target allows it."""
-    told = call(settings, "DELETE", ask_of(id_))
+    told = call(connection, "DELETE", ask_of(id_))
     is_cut = told.get("aborting")
     click.echo(f"{id_}: its call is being cut off" if is_cut else f"{id_} is {told['state']}")
 
@@ -129,17 +129,17 @@ def cancel(settings: Settings, id_: str) -> None:
 @jobs.command()
 @click.argument("id_", metavar="ID")
 @click.pass_obj
-def retry(settings: Settings, id_: str) -> None:
+def retry(connection: Connection, id_: str) -> None:
     """Try a job again that failed, expired or was cancelled: it waits at the end of the line."""
-    click.echo(f"{id_} is {standing(call(settings, 'POST', f'{ask_of(id_)}/retry'))}")
+    click.echo(f"{id_} is {standing(call(connection, 'POST', f'{ask_of(id_)}/retry'))}")
 
 
 @jobs.command()
 @click.argument("id_", metavar="ID")
 @click.pass_obj
-def done(settings: Settings, id_: str) -> None:
+def done(connection: Connection, id_: str) -> None:
     """Say that an online job's call is over, so that the next one is called."""
-    click.echo(f"{id_} is {standing(call(settings, 'POST', f'{ask_of(id_)}/done'))}")
+    click.echo(f"{id_} is {standing(call(connection, 'POST', f'{ask_of(id_)}/done'))}")
 
 
 @jobs.command("list")
@@ -147,11 +147,11 @@ def done(settings: Settings, id_: str) -> None:
 @click.option("--state", type=click.Choice([state.value for state in State]), help="In one state.")
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
 @click.pass_obj
-def list_jobs(settings: Settings, target: str | None, state: str | None, limit: int) -> None:
+def list_jobs(connection: Connection, target: str | None, state: str | None, limit: int) -> None:
     """One line a job, newest first: those of the token, or all by the admin token."""
     after: str | None = ""
     while after is not None and limit > 0:
-        page = page_of(settings, min(limit, PAGE), after, target=target, state=state)
+        page = page_of(connection, min(limit, PAGE), after, target=target, state=state)
         if not after:
             click.echo(f"{'id':<22} {'target':<16} {'owner':<12} {'created':<19} state")
         for job in page["jobs"]:
@@ -166,14 +166,16 @@ def list_jobs(settings: Settings, target: str | None, state: str | None, limit: 
 @click.option("--target", metavar="NAME", help="All of its jobs that have not ended now.")
 @EVERY
 @click.pass_obj
-def watch_jobs(settings: Settings, ids: tuple[str, ...], target: str | None, every: float) -> None:
+def watch_jobs(
+    connection: Connection, ids: tuple[str, ...], target: str | None, every: float
+) -> None:
     """Wait for jobs and show how they stand. Exit 0 when all of them were completed, 1 when one
     failed, expired or was cancelled."""
     if bool(ids) == (target is not None):
         raise click.UsageError("say either ids of jobs, or --target NAME")
     if target is not None:
-        call(settings, "GET", f"/v1/targets/{quote(target, safe='')}")  # there is one
-        ids = tuple(under_way(settings, target))
+        call(connection, "GET", f"/v1/targets/{quote(target, safe='')}")  # there is one
+        ids = tuple(under_way(connection, target))
         if not ids:
             click.echo(f"{target}: all jobs have ended")
-    sys.exit(0 if watch(settings, dict.fromkeys(ids), every_s=every, target=target) else 1)
+    sys.exit(0 if watch(connection, dict.fromkeys(ids), every_s=every, target=target) else 1)

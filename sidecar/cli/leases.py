@@ -8,10 +8,11 @@ from urllib.parse import quote, urlencode
 import click
 
 from sidecar.base.leases import RESOURCE
-from sidecar.cli.common import CONFIG, call, load_settings
+from sidecar.cli.common import call
+from sidecar.cli.connection import ReplicaGroup
 
 if TYPE_CHECKING:
-    from sidecar.base.settings import Settings
+    from sidecar.cli.connection import Connection
 
 PAGE = 1000
 MAX_NAME = 128
@@ -21,29 +22,26 @@ LETTERS = "+-.0123456789:@ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
 ANY_NAME = {"ignore_unknown_options": True}
 
 
-@click.group()
-@CONFIG
-@click.pass_context
-def leases(context: click.Context, path: str | None) -> None:
+@click.group(cls=ReplicaGroup)
+def leases() -> None:
     """Look at who holds what, and free it, through a replica's ops listener."""
-    context.obj = load_settings(path)
 
 
 @leases.command("list")
 @click.argument("template", required=False)
 @click.pass_obj
-def list_leases(settings: Settings, template: str | None) -> None:
+def list_leases(connection: Connection, template: str | None) -> None:
     """The templates; of one of them, each resource that somebody holds or waits for."""
     if template is None:
         click.echo(f"{'lease':<20} {'term':>9} {'capacity':>9} {'in use':>9}")
-        for found in call(settings, "GET", "/v1/leases")["leases"]:
+        for found in call(connection, "GET", "/v1/leases")["leases"]:
             term = f"{found['term']:g} s"
             click.echo(f"{found['name']:<20} {term:>9} {found['capacity']:>9} "
                        f"{found['in_use']:>9}")  # fmt: skip
         return
     after: str | None = ""
     while after is not None:
-        page = call(settings, "GET", _path(template, after=after, limit=str(PAGE)))
+        page = call(connection, "GET", _path(template, after=after, limit=str(PAGE)))
         if not after:
             click.echo(f"{'resource':<20} {'waiting':>9}  held by")
         for resource in page["resources"]:
@@ -57,7 +55,7 @@ def list_leases(settings: Settings, template: str | None) -> None:
 @click.argument("resource")
 @click.argument("holder", required=False)
 @click.pass_obj
-def release(settings: Settings, template: str, resource: str, holder: str | None) -> None:
+def release(connection: Connection, template: str, resource: str, holder: str | None) -> None:
     """End one holder's lease, turn or place in line; of all who hold the resource where none is
     named. The next in line has it at once."""
     if not RESOURCE.match(resource):
@@ -65,7 +63,7 @@ def release(settings: Settings, template: str, resource: str, holder: str | None
     waiting = None
     holders = [] if holder is None else [holder]
     if holder is None:
-        page = call(settings, "GET", _path(template, after=_before(resource), limit="1"))
+        page = call(connection, "GET", _path(template, after=_before(resource), limit="1"))
         for found in page["resources"]:
             if found["resource"] == resource:
                 holders, waiting = [held["holder"] for held in found["holders"]], found["waiting"]
@@ -73,7 +71,7 @@ def release(settings: Settings, template: str, resource: str, holder: str | None
             click.echo(f"nobody holds {resource}")
             return
     for each in holders:
-        done = call(settings, "DELETE", _path(template, resource, holder=each))["released"]
+        done = call(connection, "DELETE", _path(template, resource, holder=each))["released"]
         click.echo(f"{each} released" if done else f"{each} neither held {resource} nor waited")
     if holder is None:
         click.echo(f"{len(holders)} held {resource}; {waiting} waited for it")

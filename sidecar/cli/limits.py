@@ -9,29 +9,27 @@ from urllib.parse import quote, urlencode
 import click
 
 from sidecar.base.limits import UNLIMITED
-from sidecar.cli.common import CONFIG, call, fail, load_settings
+from sidecar.cli.common import call, fail
+from sidecar.cli.connection import ReplicaGroup
 
 if TYPE_CHECKING:
-    from sidecar.base.settings import Settings
+    from sidecar.cli.connection import Connection
 
 #: -1 is no option.
 ANY_NUMBER = {"ignore_unknown_options": True}
 
 
-@click.group()
-@CONFIG
-@click.pass_context
-def limits(context: click.Context, path: str | None) -> None:
+@click.group(cls=ReplicaGroup)
+def limits() -> None:
     """Look at rate limits and change those of single keys, through a replica's ops listener."""
-    context.obj = load_settings(path)
 
 
 @limits.command("list")
 @click.pass_obj
-def list_limits(settings: Settings) -> None:
+def list_limits(connection: Connection) -> None:
     """One line a limit, as the file has it."""
     click.echo(f"{'limit':<20} {'algorithm':<15} {'limit':>9} {'each':>9} {'exceed':<7} key")
-    for rule in _rules(settings):
+    for rule in _rules(connection):
         each = rule["window"] or rule["lease"]
         click.echo(f"{rule['name']:<20} {rule['algorithm']:<15} {_number(rule['limit']):>9} "
                    f"{f'{each:g} s':>9} {rule['on_exceed']:<7} {rule['key']}".rstrip())  # fmt: skip
@@ -42,7 +40,7 @@ def list_limits(settings: Settings) -> None:
 @click.argument("fields", nargs=-1, metavar="[FIELD=VALUE]…")
 @click.option("--key", metavar="KEY", help="The whole key, in place of its fields.")
 @click.pass_obj
-def show(settings: Settings, name: str, fields: tuple[str, ...], key: str | None) -> None:
+def show(connection: Connection, name: str, fields: tuple[str, ...], key: str | None) -> None:
     """What a call would be told now, as JSON; nothing is taken. Without the fields of its key: the
     rule, and the limits of single keys."""
     if key is not None and fields:
@@ -54,18 +52,18 @@ def show(settings: Settings, name: str, fields: tuple[str, ...], key: str | None
             fail([f"{field}: write FIELD=VALUE, such as channel=wx"])
         query[part] = value
     path = _path(name)
-    rule = next((rule for rule in _rules(settings) if rule["name"] == name), None)
+    rule = next((rule for rule in _rules(connection) if rule["name"] == name), None)
     if rule is not None and rule["fields"] and not query:
-        click.echo(_text({**rule, "values": call(settings, "GET", f"{path}/values")}))
+        click.echo(_text({**rule, "values": call(connection, "GET", f"{path}/values")}))
         return
-    click.echo(_text(call(settings, "GET", f"{path}?{urlencode(query)}")))
+    click.echo(_text(call(connection, "GET", f"{path}?{urlencode(query)}")))
 
 
 @limits.command("set", context_settings=ANY_NUMBER)
 @click.argument("name")
 @click.argument("words", nargs=-1, required=True, metavar="[KEY] LIMIT")
 @click.pass_obj
-def set_(settings: Settings, name: str, words: tuple[str, ...]) -> None:
+def set_(connection: Connection, name: str, words: tuple[str, ...]) -> None:
     """Set a key's limit, from the next call on; -1: no limit. A limit whose key has no fields
     needs no KEY."""
     *key, limit = words
@@ -76,16 +74,16 @@ def set_(settings: Settings, name: str, words: tuple[str, ...]) -> None:
     except ValueError:
         raise click.UsageError(f"{limit}: say a whole number, or -1 for no limit") from None
     path = f"{_path(name)}/values/{quote(''.join(key), safe='')}"
-    _tell(name, call(settings, "PUT", path, {"limit": number}))
+    _tell(name, call(connection, "PUT", path, {"limit": number}))
 
 
 @limits.command()
 @click.argument("name")
 @click.argument("key", default="", required=False)
 @click.pass_obj
-def unset(settings: Settings, name: str, key: str) -> None:
+def unset(connection: Connection, name: str, key: str) -> None:
     """Go back to what the file says of a key."""
-    _tell(name, call(settings, "DELETE", f"{_path(name)}/values/{quote(key, safe='')}"))
+    _tell(name, call(connection, "DELETE", f"{_path(name)}/values/{quote(key, safe='')}"))
 
 
 def _tell(name: str, value: dict[str, Any]) -> None:
@@ -93,8 +91,8 @@ def _tell(name: str, value: dict[str, Any]) -> None:
     click.echo(f"{name}: the limit{of} is {_number(value['limit'])}")
 
 
-def _rules(settings: Settings) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = call(settings, "GET", "/v1/limits")["limits"]
+def _rules(connection: Connection) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = call(connection, "GET", "/v1/limits")["limits"]
     return found
 
 

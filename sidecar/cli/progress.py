@@ -18,7 +18,7 @@ from sidecar.cli.common import RefusedError, call
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sidecar.base.settings import Settings
+    from sidecar.cli.connection import Connection
 
 PAGE = 1000
 BAR = 20
@@ -55,28 +55,28 @@ def seconds(wait_s: float) -> str:
     return f"{wait_s:.0f} s" if wait_s < 120 else f"{wait_s / 60:.0f} min"
 
 
-def page_of(settings: Settings, limit: int, after: str, **asked: str | None) -> dict[str, Any]:
+def page_of(connection: Connection, limit: int, after: str, **asked: str | None) -> dict[str, Any]:
     """Some jobs, newest first. `after`: what the page before said is next; empty: the first."""
     query = {**asked, "limit": str(limit), "after": after}
     given = {name: value for name, value in query.items() if value}
-    page: dict[str, Any] = call(settings, "GET", f"/v1/jobs?{urlencode(given)}")
+    page: dict[str, Any] = call(connection, "GET", f"/v1/jobs?{urlencode(given)}")
     return page
 
 
-def under_way(settings: Settings, target: str) -> dict[str, dict[str, Any]]:
+def under_way(connection: Connection, target: str) -> dict[str, dict[str, Any]]:
     """All jobs of a target that have not ended."""
     found: dict[str, dict[str, Any]] = {}
     for state in [state for state in State if state not in ENDED]:
         after: str | None = ""
         while after is not None:
-            page = page_of(settings, PAGE, after, target=target, state=state)
+            page = page_of(connection, PAGE, after, target=target, state=state)
             found |= {job["id"]: job for job in page["jobs"]}
             after = page["next"]
     return found
 
 
 def watch(
-    settings: Settings,
+    connection: Connection,
     ids: Iterable[str],
     *,
     every_s: float,
@@ -92,7 +92,7 @@ def watch(
     found: dict[str, dict[str, Any]] = {}
     first: dict[str, int] = {}
     while left:
-        for id_, job in _look(settings, left, target, is_first=not found).items():
+        for id_, job in _look(connection, left, target, is_first=not found).items():
             found[id_] = job
             first.setdefault(id_, job["position"] or 1)
             is_over = job["state"] in over
@@ -111,12 +111,12 @@ def watch(
 
 
 def _look(
-    settings: Settings, ids: list[str], target: str | None, *, is_first: bool
+    connection: Connection, ids: list[str], target: str | None, *, is_first: bool
 ) -> dict[str, dict[str, Any]]:
     """Those jobs; none where nobody answers just now, unless that is so from the first."""
     try:
-        known = under_way(settings, target) if target else {}
-        return {id_: known.get(id_) or call(settings, "GET", ask_of(id_)) for id_ in ids}
+        known = under_way(connection, target) if target else {}
+        return {id_: known.get(id_) or call(connection, "GET", ask_of(id_)) for id_ in ids}
     except click.ClickException as error:
         if is_first or (isinstance(error, RefusedError) and error.status < 500):
             raise

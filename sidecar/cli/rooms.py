@@ -11,23 +11,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sidecar.base.clock import iso
-from sidecar.cli.common import CONFIG, call, fail, load_settings
+from sidecar.cli.common import call, fail
+from sidecar.cli.connection import ReplicaGroup
 from sidecar.cli.events import show_events
 from sidecar.cli.transfer import export_room, import_room
 
 if TYPE_CHECKING:
-    from sidecar.base.settings import Settings
+    from sidecar.cli.connection import Connection
 
 #: A visitor's id may begin with a hyphen and is no option then.
 ANY_ID = {"ignore_unknown_options": True}
 
 
-@click.group()
-@CONFIG
-@click.pass_context
-def rooms(context: click.Context, path: str | None) -> None:
+@click.group(cls=ReplicaGroup)
+def rooms() -> None:
     """Look at rooms and change them, through a replica's ops listener."""
-    context.obj = load_settings(path)
 
 
 rooms.add_command(export_room)
@@ -37,9 +35,9 @@ rooms.add_command(show_events)
 
 @rooms.command("list")
 @click.pass_obj
-def list_rooms(settings: Settings) -> None:
+def list_rooms(connection: Connection) -> None:
     """One line a room, and below it one for each of its lines."""
-    found = call(settings, "GET", "/admin/rooms")["rooms"]
+    found = call(connection, "GET", "/admin/rooms")["rooms"]
     click.echo(f"{'room':<20} {'waiting':>9} {'inside':>9} {'cap':>9}  wait")
     for room in found:
         cap = room["settings"]["total_active_users"]
@@ -53,16 +51,16 @@ def list_rooms(settings: Settings) -> None:
 @rooms.command()
 @click.argument("room")
 @click.pass_obj
-def show(settings: Settings, room: str) -> None:
+def show(connection: Connection, room: str) -> None:
     """Everything about one room, as JSON."""
-    click.echo(json.dumps(call(settings, "GET", f"/admin/rooms/{room}"), indent=2))
+    click.echo(json.dumps(call(connection, "GET", f"/admin/rooms/{room}"), indent=2))
 
 
 @rooms.command("set")
 @click.argument("room")
 @click.argument("changes", nargs=-1, required=True, metavar="SETTING=VALUE…")
 @click.pass_obj
-def set_(settings: Settings, room: str, changes: tuple[str, ...]) -> None:
+def set_(connection: Connection, room: str, changes: tuple[str, ...]) -> None:
     """Change settings of a running room; all replicas follow within two seconds.
 
     A value is JSON or text; "null" goes back to the file's value.
@@ -76,7 +74,7 @@ def set_(settings: Settings, room: str, changes: tuple[str, ...]) -> None:
             body[name] = json.loads(text)
         except ValueError:
             body[name] = text
-    now = call(settings, "PATCH", f"/admin/rooms/{room}", body)
+    now = call(connection, "PATCH", f"/admin/rooms/{room}", body)
     for name in body:
         click.echo(f"{name} = {json.dumps(now['settings'][name])}")
 
@@ -84,29 +82,29 @@ def set_(settings: Settings, room: str, changes: tuple[str, ...]) -> None:
 @rooms.command()
 @click.argument("room")
 @click.pass_obj
-def pause(settings: Settings, room: str) -> None:
+def pause(connection: Connection, room: str) -> None:
     """Let nobody in: newcomers wait in line, those inside stay."""
-    _act(settings, room, "pause")
+    _act(connection, room, "pause")
 
 
 @rooms.command()
 @click.argument("room")
 @click.pass_obj
-def drain(settings: Settings, room: str) -> None:
+def drain(connection: Connection, room: str) -> None:
     """Let in those who are in line; nobody new joins it."""
-    _act(settings, room, "drain")
+    _act(connection, room, "drain")
 
 
 @rooms.command()
 @click.argument("room")
 @click.pass_obj
-def resume(settings: Settings, room: str) -> None:
+def resume(connection: Connection, room: str) -> None:
     """Take back a pause or a drain."""
-    _act(settings, room, "resume")
+    _act(connection, room, "resume")
 
 
-def _act(settings: Settings, room: str, act: str) -> None:
-    now = call(settings, "POST", f"/admin/rooms/{room}/{act}")
+def _act(connection: Connection, room: str, act: str) -> None:
+    now = call(connection, "POST", f"/admin/rooms/{room}/{act}")
     click.echo(f"{room} is {now['mode']}: {now['waiting']} waiting, {now['active']} inside")
 
 
@@ -117,7 +115,7 @@ def _act(settings: Settings, room: str, act: str) -> None:
 @click.option("--times", type=click.IntRange(1), default=None, metavar="N",
               help="Stop after N looks; otherwise at Ctrl-C.")  # fmt: skip
 @click.pass_obj
-def watch(settings: Settings, names: tuple[str, ...], every: float, times: int | None) -> None:
+def watch(connection: Connection, names: tuple[str, ...], every: float, times: int | None) -> None:
     """One line a room, and one for each of its lines, again and again; all rooms where none is
     named."""
     seen: dict[str, tuple[float, int]] = {}
@@ -125,7 +123,7 @@ def watch(settings: Settings, names: tuple[str, ...], every: float, times: int |
                f"{'in/min':>8}  wait")  # fmt: skip
     for look in itertools.count(1):
         try:
-            _look(settings, names, seen)
+            _look(connection, names, seen)
         except click.ClickException as error:
             if look == 1:
                 raise
@@ -135,11 +133,13 @@ def watch(settings: Settings, names: tuple[str, ...], every: float, times: int |
         time.sleep(every)
 
 
-def _look(settings: Settings, names: tuple[str, ...], seen: dict[str, tuple[float, int]]) -> None:
+def _look(
+    connection: Connection, names: tuple[str, ...], seen: dict[str, tuple[float, int]]
+) -> None:
     """`seen`: by room when the last look was (monotonic s), and how many had been let in."""
     paths = [f"/admin/rooms/{name}" for name in names]
-    found = ([call(settings, "GET", path) for path in paths] if paths
-             else call(settings, "GET", "/admin/rooms")["rooms"])  # fmt: skip
+    found = ([call(connection, "GET", path) for path in paths] if paths
+             else call(connection, "GET", "/admin/rooms")["rooms"])  # fmt: skip
     for room in found:
         name, now_s, admitted = room["room"], time.monotonic(), room["counters"].get("admitted", 0)
         then_s, before = seen.get(name, (now_s, admitted))
@@ -162,9 +162,9 @@ def _look(settings: Settings, names: tuple[str, ...], seen: dict[str, tuple[floa
 @click.argument("room")
 @click.argument("visitor")
 @click.pass_obj
-def find(settings: Settings, room: str, visitor: str) -> None:
+def find(connection: Connection, room: str, visitor: str) -> None:
     """Say where one visitor is: waiting, called, inside, revoked or unknown."""
-    found = call(settings, "GET", f"/admin/rooms/{room}/visitors/{visitor}")
+    found = call(connection, "GET", f"/admin/rooms/{room}/visitors/{visitor}")
     place = f" at position {found['position']}" if found["position"] else ""
     if found["line"]:
         place = f" in line {found['line']} at position {found['line_position']}"
@@ -177,9 +177,9 @@ def find(settings: Settings, room: str, visitor: str) -> None:
 @click.argument("room")
 @click.confirmation_option(prompt="Everybody in line loses their place. Sure?")
 @click.pass_obj
-def reset(settings: Settings, room: str) -> None:
+def reset(connection: Connection, room: str) -> None:
     """Empty a room's line; who is inside stays."""
-    removed = call(settings, "POST", f"/admin/rooms/{room}/reset")["removed"]
+    removed = call(connection, "POST", f"/admin/rooms/{room}/reset")["removed"]
     click.echo(f"{removed} place(s) removed")
 
 
@@ -187,9 +187,9 @@ def reset(settings: Settings, room: str) -> None:
 @click.argument("room")
 @click.argument("visitor")
 @click.pass_obj
-def release(settings: Settings, room: str, visitor: str) -> None:
+def release(connection: Connection, room: str, visitor: str) -> None:
     """End one visitor's session or place."""
-    call(settings, "POST", f"/admin/rooms/{room}/visitors/{visitor}/release")
+    call(connection, "POST", f"/admin/rooms/{room}/visitors/{visitor}/release")
     click.echo(f"{visitor} released")
 
 
@@ -202,7 +202,7 @@ def release(settings: Settings, room: str, visitor: str) -> None:
 @click.option("--why", default="", metavar="TEXT", help="For the log.")
 @click.pass_obj
 def move(  # noqa: PLR0913, PLR0917 - one for each option
-    settings: Settings,
+    connection: Connection,
     room: str,
     visitor: str,
     where: str | None,
@@ -222,16 +222,16 @@ def move(  # noqa: PLR0913, PLR0917 - one for each option
     if why:
         body["why"] = why
     path = f"/admin/rooms/{room}/visitors/{visitor}/move"
-    moved = call(settings, "POST", path, body)["position"]
+    moved = call(connection, "POST", path, body)["position"]
     click.echo(f"{visitor} is at position {moved}")
 
 
 @rooms.command()
 @click.argument("room")
 @click.pass_obj
-def log(settings: Settings, room: str) -> None:
+def log(connection: Connection, room: str) -> None:
     """What operators did, latest first."""
-    for act in call(settings, "GET", f"/admin/rooms/{room}/log")["log"]:
+    for act in call(connection, "GET", f"/admin/rooms/{room}/log")["log"]:
         what = " ".join(part for part in (act["what"], act["visitor"], act["detail"]) if part)
         click.echo(f"{iso(act['at'])}  {act['by']}  {what}")
 

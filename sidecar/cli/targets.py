@@ -9,27 +9,25 @@ from urllib.parse import quote
 
 import click
 
-from sidecar.cli.common import CONFIG, call, fail, load_settings
+from sidecar.cli.common import call, fail
+from sidecar.cli.connection import ReplicaGroup
 
 if TYPE_CHECKING:
-    from sidecar.base.settings import Settings
+    from sidecar.cli.connection import Connection
 
 
-@click.group()
-@CONFIG
-@click.pass_context
-def targets(context: click.Context, path: str | None) -> None:
+@click.group(cls=ReplicaGroup)
+def targets() -> None:
     """Look at targets of jobs and change them, through a replica's ops listener."""
-    context.obj = load_settings(path)
 
 
 @targets.command("list")
 @click.pass_obj
-def list_targets(settings: Settings) -> None:
+def list_targets(connection: Connection) -> None:
     """One line a target."""
     click.echo(f"{'target':<20} {'waiting':>9} {'running':>15} {'rate':>14} {'a call':>8} "
                f"{'breaker':<8} settings")  # fmt: skip
-    for target in call(settings, "GET", "/v1/targets")["targets"]:
+    for target in call(connection, "GET", "/v1/targets")["targets"]:
         rule = target["settings"]
         waiting = target["waiting"] + target["later"]
         running = f"{target['running']} of {rule['concurrency']}"
@@ -46,23 +44,23 @@ def list_targets(settings: Settings) -> None:
 @targets.command()
 @click.argument("name")
 @click.pass_obj
-def show(settings: Settings, name: str) -> None:
+def show(connection: Connection, name: str) -> None:
     """Everything about one target, as JSON; secrets are ***."""
-    click.echo(json.dumps(call(settings, "GET", _path(name)), indent=2))
+    click.echo(json.dumps(call(connection, "GET", _path(name)), indent=2))
 
 
 @targets.command("set")
 @click.argument("name")
 @click.argument("changes", nargs=-1, required=True, metavar="SETTING=VALUE…")
 @click.pass_obj
-def set_(settings: Settings, name: str, changes: tuple[str, ...]) -> None:
+def set_(connection: Connection, name: str, changes: tuple[str, ...]) -> None:
     """Change settings of a target, or make a new one; replicas and runners follow within two
     seconds.
 
     A value is JSON or text; null is none, and @FILE takes it from a file, such as a secret. What
     was set stays until waitroom targets unset, whatever the file says of these settings.
     """
-    now = call(settings, "PATCH", _path(name), dict(_change(change) for change in changes))
+    now = call(connection, "PATCH", _path(name), dict(_change(change) for change in changes))
     for change in changes:
         setting = change.partition("=")[0]
         click.echo(f"{setting} = {json.dumps(now['settings'][setting])}")
@@ -86,32 +84,32 @@ def _change(text: str) -> tuple[str, Any]:
 @targets.command()
 @click.argument("name")
 @click.pass_obj
-def unset(settings: Settings, name: str) -> None:
+def unset(connection: Connection, name: str) -> None:
     """Go back to what the file says of a target; one that the file has not is gone."""
-    is_there = call(settings, "DELETE", _path(name))["target"] is not None
+    is_there = call(connection, "DELETE", _path(name))["target"] is not None
     click.echo(f"{name} is as the file has it" if is_there else f"{name} is gone")
 
 
 @targets.command()
 @click.argument("name")
 @click.pass_obj
-def pause(settings: Settings, name: str) -> None:
+def pause(connection: Connection, name: str) -> None:
     """Call nothing: jobs wait, and more may be submitted. Calls that were begun go on."""
-    _pause(settings, name, is_paused=True)
+    _pause(connection, name, is_paused=True)
 
 
 @targets.command()
 @click.argument("name")
 @click.pass_obj
-def resume(settings: Settings, name: str) -> None:
+def resume(connection: Connection, name: str) -> None:
     """Take back a pause."""
-    _pause(settings, name, is_paused=False)
+    _pause(connection, name, is_paused=False)
 
 
-def _pause(settings: Settings, name: str, *, is_paused: bool) -> None:
+def _pause(connection: Connection, name: str, *, is_paused: bool) -> None:
     # A pause alone would make a target of a name that was mistyped.
-    call(settings, "GET", _path(name))
-    now = call(settings, "PATCH", _path(name), {"paused": is_paused})
+    call(connection, "GET", _path(name))
+    now = call(connection, "PATCH", _path(name), {"paused": is_paused})
     word = "paused" if is_paused else "running"
     waiting = now["waiting"] + now["later"]
     click.echo(f"{name} is {word}: {waiting} waiting, {now['running']} under way")

@@ -25,7 +25,7 @@ from sidecar.cli.common import ask
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from sidecar.base.settings import Settings
+    from sidecar.cli.connection import Connection
 
 #: No line of ours is longer.
 _MAX_LINE = 1_000_000
@@ -38,14 +38,14 @@ _FOREIGN = "this is no file of `waitroom rooms export`"
 @click.argument("room")
 @click.option("--output", "-o", default="-", metavar="FILE", help="Standard output without it.")
 @click.pass_obj
-def export_room(settings: Settings, room: str, output: str) -> None:
+def export_room(connection: Connection, room: str, output: str) -> None:
     """Write a room's line, sessions and run-time settings to a file.
 
     The room goes on meanwhile. To move it, set queue_all=true first: nobody is called then who
     would be called in the other store too.
     """
     with _written(output) as file:
-        counts = asyncio.run(_export(settings, room, file))
+        counts = asyncio.run(_export(connection, room, file))
     click.echo(f"{room}: {_in_words(counts)} exported", err=True)
 
 
@@ -54,7 +54,7 @@ def export_room(settings: Settings, room: str, output: str) -> None:
 @click.option("--input", "-i", "source", default="-", metavar="FILE",
               help="Standard input without it.")  # fmt: skip
 @click.pass_obj
-def import_room(settings: Settings, room: str, source: str) -> None:
+def import_room(connection: Connection, room: str, source: str) -> None:
     """Bring a room in from a file that `export` wrote.
 
     The room is paused meanwhile, and then has the run-time settings of the file. Whoever is
@@ -67,17 +67,17 @@ def import_room(settings: Settings, room: str, source: str) -> None:
                 f"the file is of room {str(head.get('room'))[:60]!r}: tickets are of one room "
                 "alone, so both must be called the same"
             )
-        counts = asyncio.run(_import(settings, room, head, file, places))
+        counts = asyncio.run(_import(connection, room, head, file, places))
     click.echo(f"{room}: {_in_words(counts)} new here")
     if head.get("settings", {}).get("queue_all"):
         click.echo(f"It is paused, as the file says. To go on: "
                    f"waitroom rooms set {room} queue_all=null")  # fmt: skip
 
 
-async def _export(settings: Settings, room: str, file: IO[bytes]) -> Counter[str]:
+async def _export(connection: Connection, room: str, file: IO[bytes]) -> Counter[str]:
     counts: Counter[str] = Counter()
     digest, lines = hashlib.sha256(), 0
-    async for line in _pages(settings, room):
+    async for line in _pages(connection, room):
         text = json.dumps(line, separators=(",", ":")).encode() + b"\n"
         file.write(text)
         digest.update(text)
@@ -88,19 +88,19 @@ async def _export(settings: Settings, room: str, file: IO[bytes]) -> Counter[str
     return counts
 
 
-async def _pages(settings: Settings, room: str) -> AsyncIterator[dict[str, Any]]:
+async def _pages(connection: Connection, room: str) -> AsyncIterator[dict[str, Any]]:
     path = f"/admin/rooms/{room}/export"
-    page = await ask(settings, "GET", path, timeout_s=_TIMEOUT_S)
+    page = await ask(connection, "GET", path, timeout_s=_TIMEOUT_S)
     while True:
         for line in page["lines"]:
             yield line
         if page["next"] is None:
             return
-        page = await ask(settings, "GET", f"{path}?cursor={page['next']}", timeout_s=_TIMEOUT_S)
+        page = await ask(connection, "GET", f"{path}?cursor={page['next']}", timeout_s=_TIMEOUT_S)
 
 
 async def _import(
-    settings: Settings,
+    connection: Connection,
     room: str,
     head: dict[str, Any],
     file: IO[bytes],
@@ -112,7 +112,7 @@ async def _import(
 
     async def send(step: dict[str, Any]) -> int:
         path = f"/admin/rooms/{room}/import"
-        reply = await ask(settings, "POST", path, step, timeout_s=_TIMEOUT_S)
+        reply = await ask(connection, "POST", path, step, timeout_s=_TIMEOUT_S)
         return int(reply["added"])
 
     await send({"kind": "begin", "head": head})

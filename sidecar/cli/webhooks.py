@@ -10,29 +10,29 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sidecar.cli.common import CONFIG, load_settings
+from sidecar.cli.common import load_settings
+from sidecar.cli.connection import SettingsGroup
 
 if TYPE_CHECKING:
     from sidecar.base.settings import Settings
+    from sidecar.cli.connection import Connection
     from sidecar.core.messages import Answer
 
 
-@click.group()
-@CONFIG
-@click.pass_context
-def webhooks(context: click.Context, path: str | None) -> None:
+@click.group(cls=SettingsGroup)
+def webhooks() -> None:
     """Try the webhooks that the settings name."""
-    context.obj = load_settings(path)
 
 
 @webhooks.command()
 @click.argument("names", nargs=-1, metavar="[NAME…]")
 @click.pass_obj
-def test(settings: Settings, names: tuple[str, ...]) -> None:
+def test(connection: Connection, names: tuple[str, ...]) -> None:
     """Send a test to each webhook, or to those named, from this machine; once, without a retry.
 
     Exit 1 when one did not take it. Needs no replica.
     """
+    settings = load_settings(connection.config)
     unknown = [name for name in names if name not in settings.webhooks]
     if unknown:
         raise click.UsageError(f"no webhook is named {', '.join(unknown)}")

@@ -1,0 +1,186 @@
+"""Which replica a command asks, and with which token: by option, by variable, or by the
+configuration file, of which nothing else is read, so it need not be valid."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from pydantic import BaseModel, ValidationError
+from yarl import URL
+
+from sidecar.base.errors import ConfigError
+from sidecar.base.fields import Listen, problems_in
+from sidecar.base.settings import DEFAULT_FILE, DEFAULT_OPS_LISTEN, ENV_PREFIX, read_values
+
+_UNIX = "unix:"
+
+
+class _Replica(BaseModel):
+    """What the settings say of the way to a replica."""
+
+    ops_listen: Listen = DEFAULT_OPS_LISTEN
+    admin_token: str = ""
+    service_token: str = ""
+
+
+@dataclass
+class Connection:
+    """What the command line gave; the rest is looked up when it is needed."""
+
+    config: str | None = None
+    url: str | None = None
+    token_file: str | None = None
+
+    def address(self) -> str:
+        """http://HOST:PORT or unix:/path. Raises ClickException."""
+        for name, given in (("--url", self.url), ("WAITROOM_URL", os.environ.get("WAITROOM_URL"))):
+            if given:
+                return _checked(name, given)
+        listen = self._replica().ops_listen
+        if listen.startswith("0.0.0.0:"):
+            listen = "127.0.0.1:" + listen.rpartition(":")[2]
+        return listen if listen.startswith(_UNIX) else f"http://{listen}"
+
+    def token(self) -> tuple[str, str]:
+        """The token, and where it is from. Raises ClickException."""
+        if self.token_file:
+            return _content("--token-file", self.token_file), self.token_file
+        if token := os.environ.get("WAITROOM_TOKEN"):
+            return _in_a_header("WAITROOM_TOKEN", token), "WAITROOM_TOKEN"
+        if file := os.environ.get("WAITROOM_TOKEN_FILE"):
+            return _content("WAITROOM_TOKEN_FILE", file), file
+        found = self._replica()
+        for name in ("admin_token", "service_token"):
+            if token := getattr(found, name):
+                return _in_a_header(name, token), f"{name} of {_source(self.config)}"
+        raise click.ClickException(
+            "no token: give --token-file FILE or set WAITROOM_TOKEN; "
+            f"{_source(self.config)} has no admin_token either"
+        )
+
+    def _replica(self) -> _Replica:
+        try:
+            values, problems = read_values(self.config, _relevant(os.environ))
+            found = _Replica.model_validate(values)
+        except ConfigError as error:
+            problems = error.problems
+        except ValidationError as error:
+            problems += problems_in(error)
+        if problems:
+            raise click.ClickException("\n".join(problems))
+        return found
+
+
+def _relevant(environ: os._Environ[str]) -> dict[str, str]:
+    """The variables of those settings: one of another may name a file that is not for us."""
+    names = {f"{ENV_PREFIX}{name.upper()}" for name in _Replica.model_fields}
+    return {name: text for name, text in environ.items() if name.removesuffix("_FILE") in names}
+
+
+def _source(config: str | None) -> str:
+    if config or Path(DEFAULT_FILE).exists():
+        return f"{config or DEFAULT_FILE} with WAITROOM_* variables"
+    return f"the environment (there is no {DEFAULT_FILE} in this folder)"
+
+
+def _checked(name: str, given: str) -> str:
+    hint = "write http://HOST:PORT or unix:/path, the replica's ops_listen"
+    if given.startswith(_UNIX) and len(given) > len(_UNIX):
+        return given
+    try:
+        url = URL(given if "://" in given else f"http://{given}")
+        is_right = url.scheme in {"http", "https"} and bool(url.host) and url.port is not None
+    except ValueError:
+        is_right = False
+    if not is_right or url.user or url.password or url.query_string or url.fragment:
+        raise click.ClickException(f"{name}: {hint}")
+    return str(url).rstrip("/")
+
+
+def _content(name: str, file: str) -> str:
+    try:
+        token = Path(file).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise click.ClickException(f"{name}: {file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise click.ClickException(f"{name}: {file} is no text") from None
+    if not token:
+        raise click.ClickException(f"{name}: {file} is empty")
+    return _in_a_header(name, token)
+
+
+def _in_a_header(name: str, token: str) -> str:
+    if not token.isprintable():
+        raise click.ClickException(f"{name}: a token is one line, without control characters")
+    return token
+
+
+def _keep(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """An option may stand before the command's name and after it; the latter counts."""
+    connection = context.ensure_object(Connection)
+    if value is not None:
+        setattr(connection, str(option.name), value)
+
+
+def _option(*names: str, metavar: str, text: str) -> click.Option:
+    return click.Option(names, metavar=metavar, help=text, expose_value=False, callback=_keep)
+
+
+_CONFIG = _option(
+    "--config", "-c", metavar="FILE",
+    text="Settings; waitroom.toml when it exists. WAITROOM_* variables override it.",
+)  # fmt: skip
+_HTTP = (
+    _option(
+        "--url", metavar="URL",
+        text="The replica's ops listener: http://HOST:PORT or unix:/path. Otherwise WAITROOM_URL, "
+        "or ops_listen of the settings.",
+    ),
+    _option(
+        "--token-file", metavar="FILE",
+        text="Has the token. Otherwise WAITROOM_TOKEN or WAITROOM_TOKEN_FILE, or the settings' "
+        "admin_token or service_token.",
+    ),
+    _option(
+        "--config", "-c", metavar="FILE",
+        text="Settings, for what is not given otherwise; waitroom.toml when it exists.",
+    ),
+)  # fmt: skip
+
+
+def _long(option: click.Option) -> click.Option:
+    return _option(option.opts[0], metavar=option.metavar or "", text=option.help or "")
+
+
+class SettingsGroup(click.Group):
+    """Its commands read the settings; --config stands before their names or after them."""
+
+    options: tuple[click.Option, ...] = (_CONFIG,)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.extend(self.options)
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        # Where an argument may begin with a hyphen, its letters must not be taken for options.
+        is_any = cmd.context_settings.get("ignore_unknown_options")
+        cmd.params.extend(_long(option) if is_any else option for option in self.options)
+        super().add_command(cmd, name)
+
+
+class ReplicaGroup(SettingsGroup):
+    """Its commands ask a replica, by HTTP."""
+
+    options = _HTTP
+
+
+class ReplicaCommand(click.Command):
+    """The same, for a command that is in no group."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.extend(_HTTP)
