@@ -16,9 +16,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from itsdangerous import BadSignature, Signer
+from itsdangerous import BadSignature
 
 from sidecar.base.errors import ConfigError, WaitroomError
+from sidecar.base.signing import StrictSigner
 
 if TYPE_CHECKING:
     from sidecar.base.clock import StoreClock
@@ -60,7 +61,7 @@ class Permits:
     def __init__(self, target: str, keys: list[str], clock: StoreClock) -> None:
         self._target = target
         self._clock = clock
-        self._signer = Signer(
+        self._signer = StrictSigner(
             list(keys),
             salt=f"waitroom/permit/{target}",
             key_derivation="hmac",

@@ -4,7 +4,8 @@ tickets for links, which no cookie may be.
 A token is `fields joined by ~` + `.timestamp.signature`, made by itsdangerous'
 TimestampSigner (HMAC-SHA-256; the key is derived per room and kind, so a ticket is no
 pass and a cookie of one room is none of another's). The fields are letters, digits,
-`-` and `_`, and their number is fixed, so they cannot run into each other.
+`-` and `_`, and their number is fixed, so they cannot run into each other. A token has one
+spelling that is valid (base/signing.py).
 
 Keys are listed oldest to newest: the last signs, all verify.
 """
@@ -17,9 +18,10 @@ import secrets
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from itsdangerous import BadSignature, TimestampSigner
+from itsdangerous import BadSignature
 
 from sidecar.base.model import TICKET_LIFETIME_MS, Outside, Pass, Ticket
+from sidecar.base.signing import StrictTimestampSigner
 
 if TYPE_CHECKING:
     from sidecar.base.clock import StoreClock
@@ -55,7 +57,7 @@ def is_visitor(text: str) -> bool:
     return _VISITOR.match(text) is not None
 
 
-class _Signer(TimestampSigner):
+class _Signer(StrictTimestampSigner):
     def __init__(self, keys: list[str], *, salt: str, clock: StoreClock) -> None:
         super().__init__(keys, salt=salt, key_derivation="hmac", digest_method=hashlib.sha256)
         self._clock = clock

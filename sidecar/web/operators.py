@@ -14,7 +14,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from itsdangerous import BadData, Signer, URLSafeSerializer
+from itsdangerous import BadData, URLSafeSerializer
+
+from sidecar.base.signing import StrictSigner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,8 +50,8 @@ class Operators:
         self._now_s = now_s
         salt = "waitroom/desk/" + hashlib.sha256(token.encode()).hexdigest()
         how: dict[str, Any] = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
-        self._cookies = URLSafeSerializer(keys, salt=salt, signer_kwargs=how)
-        self._csrf = Signer(keys, salt=salt + "/csrf", **how)
+        self._cookies = URLSafeSerializer(keys, salt=salt, signer=StrictSigner, signer_kwargs=how)
+        self._csrf = StrictSigner(keys, salt=salt + "/csrf", **how)
         #: Sessions that were logged out of, at this replica, and when they end anyway.
         self._ended: dict[str, int] = {}
         self._failures = 0

@@ -6,7 +6,7 @@ import string
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sidecar.base.model import TICKET_LIFETIME_MS, Outside, Pass, Ticket
@@ -180,17 +180,14 @@ def test_reading_never_fails(text):
 
 @given(tickets | passes, st.data())
 def test_reading_a_damaged_token_never_fails(token, data):
-    """A token of ours with a piece replaced by anything is nothing, or still the same token.
-
-    The latter, because the last character of a signature has two bits to spare.
-    """
+    """A token of ours with a piece replaced by anything else is nothing."""
     tokens = Tokens("shop", [OLD], Clock())
     text = tokens.write(token)
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, len(text)))
     damaged = text[:start] + data.draw(st.text(max_size=20)) + text[end:]
-    same = signed(token) if isinstance(token, Ticket) else token
-    assert tokens.read(damaged) in (None, same)
+    assume(damaged != text)
+    assert tokens.read(damaged) is None
 
 
 @given(st.text(ALPHABET + "~", max_size=80))

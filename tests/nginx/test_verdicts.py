@@ -87,6 +87,8 @@ def test_kept_verdicts_are_each_visitors_own(site):
             None,
             f"waitroom_open={good}x",
             f"waitroom_open={good[:-1]}",
+            f"waitroom_open={good}~",
+            f"waitroom_open={good[:-1]}{chr(ord(good[-1]) + 1)}",
             "waitroom_open=",
         ):
             reply = Visitor(site.url).get("/open", headers={"Cookie": cookie})
