@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 
@@ -88,6 +89,51 @@ async def test_a_room_that_calls_nobody_promises_nothing(make_room_store, settin
     assert told.outcome is Outcome.WAITING
     assert told.wait_ms is None
     assert (await store.snapshot()).wait_ms is None
+
+
+@pytest.mark.parametrize(("cap", "inside"), [(1, 0), (2, 0), (2, 1), (9, 5)])
+@pytest.mark.parametrize("limit", [None, 60])
+async def test_a_free_slot_and_nobody_waiting_is_no_wait(make_room_store, turn, cap, inside, limit):
+    """The next newcomer is let in at once, however long a slot is held."""
+    store = make_room_store(total_active_users=cap, new_users_per_minute=limit)
+    for number in range(inside):
+        turn.forward(1)
+        await store.enter(f"inside{number:016d}")
+    turn.forward(1)
+    assert (await store.snapshot()).wait_ms == 0
+
+
+async def test_a_free_slot_that_the_rate_limit_keeps_is_a_short_wait(make_room_store, turn):
+    """The next one is let in when the limit allows it, in seven of ten seconds."""
+    store = make_room_store(total_active_users=9, new_users_per_minute=6)
+    await fill(store, 1)
+    turn.forward(3)
+    assert (await store.snapshot()).wait_ms == pytest.approx(7000, abs=1)
+    told = await store.enter("v" * 22)
+    assert (told.outcome, told.wait_ms) == (Outcome.WAITING, pytest.approx(7000, abs=1))
+
+
+async def test_in_one_batch_who_comes_after_the_last_free_slot_waits(make_room_store):
+    """Also where an estimate was made before, for somebody who was refused."""
+    store = make_room_store(session_duration=300, max_places_per_address=1)
+    await store.enter("a" * 22, address="a")
+    await store.configure({"total_active_users": 2})
+    names = {"b" * 22: "a", "c" * 22: "c", "d" * 22: "d"}
+    told = await asyncio.gather(*(store.enter(name, address=at) for name, at in names.items()))
+    outcomes = [Outcome.FULL, Outcome.ADMITTED, Outcome.WAITING]
+    assert [standing.outcome for standing in told] == outcomes
+    assert told[-1].wait_ms == 150_000
+
+
+async def test_slots_that_are_free_already_shorten_the_wait(make_room_store, turn):
+    """A script calls so many at a time; those who are next do not wait for others to leave."""
+    store = make_room_store(total_active_users=0, session_duration=300)
+    tickets = await line_up(store, 450)
+    await store.configure({"total_active_users": 1000})
+    turn.forward(1)
+    snapshot = await store.snapshot()
+    assert (snapshot.waiting > 0, snapshot.wait_ms) == (True, 0)
+    assert (await store.beat(tickets[-1])).outcome is Outcome.ADMITTED
 
 
 async def test_further_back_waits_longer(make_room_store):

@@ -49,6 +49,7 @@ local function enter(visitor, draw, lot_of, address, class, grant, expires)
     and active < room.total_active_users and rate_tokens() >= 1 then
     spend_token()
     active = active + 1
+    pace = nil
     note_address(address, visitor)
     local order = next_order(draw, '')
     event('admitted', visitor, 'at_once', 'order', int(order))

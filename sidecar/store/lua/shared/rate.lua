@@ -13,3 +13,10 @@ end
 local function spend_token()
   if room.new_users_per_minute then stats.tokens = stats.tokens - 1 end
 end
+
+-- How many the next script calls, or lets in: they wait for nobody to leave. With a rate limit
+-- it may be the part of one that the limit has saved up.
+local function at_once()
+  local free = room.total_active_users - redis_call('ZCARD', ACTIVE)
+  return math.max(0, math.min(free, rate_tokens()))
+end

@@ -1,4 +1,5 @@
 -- @include "shared/measure"
+-- @include "shared/rate"
 -- The expected wait; docs/estimate.md derives the formulas. A person in line leaves it by
 -- being called, `rate` of them per ms, or by giving up, each `leaving` times per ms.
 
@@ -45,7 +46,7 @@ local function opening(hold_ms, limit)
   return hold_ms * math.log((most - active) / (most - cap)), limit
 end
 
--- The same for everybody in a batch, so found once.
+-- The same for everybody in a batch, so found once; anew after a newcomer took a free slot.
 local pace
 local function find_pace()
   flush()
@@ -56,13 +57,15 @@ local function find_pace()
   pace = {rate = math.min(rate, limit)}
   pace.leaving, pace.alive = giving_up(memory_ends() / pace.rate)
   pace.opening_ms, pace.opening_rate = opening(hold_ms, limit)
+  pace.at_once = at_once()
 end
 
 -- The wait of somebody with `ahead` people before them, ms; nil if it cannot be known.
 local function wait_ms(ahead)
   if room.queue_all or phase ~= OPEN or room.total_active_users < 1 then return nil end
   if not pace then find_pace() end
-  local calls, first_ms = ahead * pace.alive + 1, pace.opening_ms
+  local calls, first_ms = ahead * pace.alive + 1 - pace.at_once, pace.opening_ms
+  if calls <= 0 then return 0 end
   if first_ms > 0 then
     if pace.opening_rate > 0 then
       local wait = drained_ms(calls, pace.opening_rate, pace.leaving)
