@@ -47,6 +47,11 @@ private = true
 paused = true
 classes = {{ vip = {{ priority = 1 }} }}
 
+[targets.once]
+url = "{url}"
+private = true
+retries = 0
+
 [targets.door]
 kinds = ["online"]
 
@@ -179,6 +184,25 @@ def test_a_job_that_fails_says_why(run):
     )
 
 
+def test_a_list_says_by_which_status_jobs_ended(run, submit):
+    """A balancer's 502 is a failure, and a 404 that was completed is told from a 200."""
+    ids = {submit("once", "--path", f"status/{status}"): status for status in (502, 404)}
+    run("jobs", "watch", *ids, "--every", "0.2")
+    listed = {line.split()[0]: line for line in said(run("jobs", "list", "--target", "once"))}
+    for id_, status in ids.items():
+        state = "failed" if status == 502 else "completed"
+        assert re.search(rf" {status}  {state}, ", listed[id_])
+
+
+def test_what_was_completed_can_be_tried_again(run, submit, shown):
+    """It is called once more."""
+    id_ = submit("images", "--path", "ok")
+    said(run("jobs", "watch", id_, "--every", "0.2"))
+    said(run("jobs", "retry", id_))
+    said(run("jobs", "watch", id_, "--every", "0.2"))
+    assert (shown(id_)["state"], shown(id_)["attempts"]) == ("completed", 2)
+
+
 def test_an_online_job_is_waited_for_until_it_is_called(run, shown):
     """It is told the permit; whoever has called says so."""
     id_, line = said(run("jobs", "submit", "door", "--wait", "--every", "0.2"))[::1][:2]
@@ -198,7 +222,7 @@ def test_a_job_that_waits_can_be_cancelled_and_tried_again(run, submit):
     assert "This idempotency_key names another job" in done.stderr
     listed = said(run("jobs", "list", "--target", "held", "--state", "pending"))
     assert [line.split()[0] for line in listed] == ["id", second, first]
-    assert re.search(r" held +operator +\S+ pending, position 2$", listed[1])
+    assert re.search(r" held +operator +\S+ - +pending, position 2$", listed[1])
     assert said(run("jobs", "list", "--target", "held", "--limit", "1")) == listed[:2]
     assert said(run("jobs", "cancel", first)) == [f"{first} is cancelled"]
     done = run("jobs", "watch", first)
@@ -291,7 +315,7 @@ def test_a_watch_goes_on_when_nobody_answers_for_a_moment(run, submit, monkeypat
 def test_targets_are_listed_and_shown(run):
     """One line each; all of it as JSON, without secrets."""
     lines = {line.split()[0]: line for line in said(run("targets", "list"))}
-    assert set(lines) == {"target", "images", "held", "door", "nowhere"}
+    assert set(lines) == {"target", "images", "held", "once", "door", "nowhere"}
     assert re.search(r" \d+ of 2 +none +.* closed +file$", lines["images"])
     assert lines["held"].endswith("file, paused")
     document = "\n".join(said(run("targets", "show", "images")))

@@ -80,7 +80,8 @@ class Job:
     failures: int = 0
     #: Of the runner that has it, or had it last: who has an older one is late.
     fence: int = 0
-    #: Why it failed, or what the last attempt met; empty: nothing.
+    #: Why it failed, or what the last attempt met; empty: nothing. And the status of the last
+    #: answer; None: none came.
     error: str = ""
     status: int | None = None
     result_headers: dict[str, str] = field(default_factory=dict)
@@ -93,6 +94,13 @@ class Job:
     @property
     def is_ended(self) -> bool:
         return self.state in ENDED
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether the target's answer is kept: as the result, or as what the job failed on."""
+        if self.state is State.FAILED:
+            return bool(self.result_headers or self.result_size)
+        return self.state is State.COMPLETED
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +129,9 @@ class Ending:
 class Outcome:
     """How a call went.
 
-    answered: any answer but 429 and 503. busy: 429. failed: no whole answer, or 503; it may be
-    tried again. refused: it must not be made, or its answer is too large; it never is tried again.
+    answered: an answer that is not tried again. busy: 429, where it is tried again. failed: no
+    whole answer (without a status), or another one after which it is tried again. refused: it must
+    not be made, or its answer is too large; it never is tried again.
     """
 
     kind: Literal["answered", "busy", "failed", "refused"]

@@ -297,6 +297,12 @@ class Metrics:
             "expired; pending: a call that is tried again.",
             "state",
         )
+        self.job_responses = self._of_rule(
+            "target",
+            "waitroom_job_responses",
+            "Answers of targets to jobs, by HTTP status, those to tries included.",
+            "status",
+        )
         self.job_seconds = Histogram(
             "waitroom_job_seconds",
             "How long this runner's calls took, by how they went: answered, busy, failed, refused.",
@@ -321,6 +327,11 @@ class Metrics:
 
     def _of_rule(self, kind: str, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, [kind, *labels], registry=self.registry)
+
+    def count_response(self, target: str, status: int | None) -> None:
+        """None: the target sent none."""
+        if status is not None:
+            self.job_responses.labels(target, str(status)).inc()
 
     def count_request(self, room: str, door: str, state: str) -> None:
         """A label child is looked up once: that costs more than counting."""

@@ -40,6 +40,9 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}\Z")
 #: Visible characters, spaces and tabs within. ASCII: what else there is, some read as Latin-1 and
 #: some as UTF-8.
 _VALUE = re.compile(r"(?:[!-~](?:[ \t!-~]{0,8190}[!-~])?)?\Z")
+#: In retry_on and fail_on: that no whole answer came; and an answer's status, or a hundred of them.
+CONNECTION = "connection"
+_STATUS = re.compile(r"[345](?:[0-9]{2}|xx)\Z")
 #: A host whose last part is a number is an IPv4 address, however it is written.
 _NUMERIC = re.compile(r"(?:.*\.)?(?:\d+|0[xX][0-9a-fA-F]*)\.?\Z")
 
@@ -70,7 +73,7 @@ def _address(value: str) -> str:
     ways."""
     try:
         url = URL(value)
-    except ValueError:
+    except (ValueError, IndexError):  # the latter of yarl, for [] before a @
         raise ValueError("the address cannot be read: a port is a number up to 65535") from None
     if url.scheme not in {"http", "https"} or not url.host:
         raise ValueError("write an address such as https://images.example/v1/")
@@ -129,6 +132,30 @@ def _upper(value: object) -> object:
     return found
 
 
+def _statuses(value: object) -> object:
+    """As they are told: a status is a number."""
+    found = _tuple(value)
+    if not isinstance(found, tuple):
+        return found
+    words = [str(part).lower() for part in found]
+    return tuple(dict.fromkeys(int(word) if word.isdecimal() else word for word in words))
+
+
+def _retried(value: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    if not all(part == CONNECTION or _STATUS.match(str(part)) for part in value):
+        raise ValueError(f"write statuses from 300 to 599, 3xx, 4xx, 5xx, or {CONNECTION}")
+    return value
+
+
+def _failed(value: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    if not all(_STATUS.match(str(part)) for part in value):
+        raise ValueError(
+            "write statuses from 300 to 599, 3xx, 4xx or 5xx (where no answer comes the job fails "
+            "in any case)"
+        )
+    return value
+
+
 class TargetSettings(BaseModel):
     """One target, `[targets.NAME]`. Durations are in seconds; text such as "5m" is understood."""
 
@@ -164,7 +191,16 @@ class TargetSettings(BaseModel):
     timeout: Seconds = Field(default=60, ge=0.1, le=86_400)
     #: How long a call takes as long as none was measured.
     expected_seconds: Seconds = Field(default=1, gt=0, le=86_400)
-    #: Tries after the first, when the target cannot be reached or says 429 or 503.
+    #: After which answers a call is made again, and whether it is where no whole answer came; after
+    #: the last try the job has failed.
+    retry_on: Annotated[
+        tuple[int | str, ...], BeforeValidator(_statuses), AfterValidator(_retried)
+    ] = (429, 502, 503, 504, CONNECTION)
+    #: After which answers a job has failed at once; what is in retry_on too is tried again first.
+    fail_on: Annotated[
+        tuple[int | str, ...], BeforeValidator(_statuses), AfterValidator(_failed)
+    ] = ()
+    #: Tries after the first.
     retries: Count = Field(default=3, ge=0, le=100)
     #: Before the first of them; twice as long before each further one, five minutes at most.
     retry_delay: Seconds = Field(default=1, ge=0.01, le=3600)
@@ -246,12 +282,20 @@ class TargetSettings(BaseModel):
         """Whether jobs name a path of their own."""
         return self.url is not None and self.url.endswith("/")
 
+    def retries_on(self, status: int | None) -> bool:
+        """Whether a call is made again after such an answer. None: no whole one came."""
+        return CONNECTION in self.retry_on if status is None else _has(self.retry_on, status)
+
+    def fails_on(self, status: int) -> bool:
+        """Whether such an answer is its job's failure, if it is the last one."""
+        return _has(self.retry_on, status) or _has(self.fail_on, status)
+
     def may_call_back(self, url: str) -> bool:
         """Whether a callback may go there. The address is compared as it is read, so that no other
         host can pass for the one that is allowed."""
         try:
             asked = URL(url)
-        except ValueError:
+        except (ValueError, IndexError):
             return False
         if asked.user is not None or asked.password is not None or asked.fragment:
             return False
@@ -278,6 +322,10 @@ class TargetSettings(BaseModel):
         said["headers"] = dict.fromkeys(self.headers, HIDDEN)
         said["callback_secret"] = HIDDEN if self.callback_secret else ""
         return said
+
+
+def _has(statuses: tuple[int | str, ...], status: int) -> bool:
+    return status in statuses or f"{status // 100}xx" in statuses
 
 
 def read_target(values: dict[str, Any]) -> TargetSettings:

@@ -24,7 +24,7 @@ def _address(value: str) -> str:
     addresses are secrets."""
     try:
         url = URL(value)
-    except ValueError:
+    except (ValueError, IndexError):  # the latter of yarl, for [] before a @
         raise ValueError("the address cannot be read: a port is a number up to 65535") from None
     host = url.host or ""
     if url.scheme not in {"http", "https"} or not host or any(c <= " " for c in value):

@@ -130,7 +130,8 @@ def cancel(connection: Connection, id_: str) -> None:
 @click.argument("id_", metavar="ID")
 @click.pass_obj
 def retry(connection: Connection, id_: str) -> None:
-    """Try a job again that failed, expired or was cancelled: it waits at the end of the line."""
+    """Try a job again that has ended, however it did: it waits at the end of the line, and what
+    came of it is forgotten."""
     click.echo(f"{id_} is {standing(call(connection, 'POST', f'{ask_of(id_)}/retry'))}")
 
 
@@ -153,10 +154,11 @@ def list_jobs(connection: Connection, target: str | None, state: str | None, lim
     while after is not None and limit > 0:
         page = page_of(connection, min(limit, PAGE), after, target=target, state=state)
         if not after:
-            click.echo(f"{'id':<22} {'target':<16} {'owner':<12} {'created':<19} state")
+            click.echo(f"{'id':<22} {'target':<16} {'owner':<12} {'created':<19} http state")
         for job in page["jobs"]:
+            status = job["status"] or "-"
             click.echo(f"{job['id']:<22} {job['target']:<16} {job['owner']:<12} "
-                       f"{job['created_at'][:19]} {standing(job)}")  # fmt: skip
+                       f"{job['created_at'][:19]} {status:<4} {standing(job)}")  # fmt: skip
         limit -= len(page["jobs"])
         after = page["next"]
 

@@ -46,6 +46,8 @@ def standing(job: dict[str, Any]) -> str:
         words.append(f"attempt {job['attempts']}")
     elif result := job["result"]:
         words.append(f"{result['status']}, {result['size']:,} bytes")
+    elif job["status"] and state == State.COMPLETED:
+        words.append(str(job["status"]))
     if state in ENDED | {State.PENDING} and job["error"]:
         words.append(job["error"])
     return ", ".join(words)

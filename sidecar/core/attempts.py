@@ -40,19 +40,13 @@ def judge(  # noqa: PLR0913
     """`draw`: a number from 0 to 1, for the jitter."""
     kept_ms = now_ms + round(settings.result_ttl * 1000)
     if outcome.kind == "answered":
-        return Verdict(
-            Ending(
-                job.id, claim.fence, State.COMPLETED, now_ms, kept_ms,
-                status=outcome.status, headers=outcome.headers, body=outcome.body,
-                size=outcome.size,
-            ),
-            Release(job.id, claim.fence, "answered", outcome.took_us),
-        )  # fmt: skip
+        return _answered(outcome, job, settings, claim, now_ms=now_ms, kept_ms=kept_ms)
     # While nothing comes through, a call that tries whether anything does costs its job no retry.
     is_counted = not claim.is_trial
     failures = job.failures + is_counted
     how = _HOW[outcome.kind]
-    if outcome.kind == "refused" or (is_counted and failures > settings.retries):
+    is_final = outcome.kind == "refused" or not settings.retries_on(outcome.status)
+    if is_final or (is_counted and failures > settings.retries):
         ending = Ending(
             job.id, claim.fence, State.FAILED, now_ms, kept_ms,
             error=outcome.error, status=outcome.status, is_counted=is_counted,
@@ -68,6 +62,27 @@ def judge(  # noqa: PLR0913
         job.id, claim.fence, how, again_ms=again_ms, hold_ms=_held(outcome, now_ms)
     )  # fmt: skip
     return Verdict(ending, release)
+
+
+def _answered(  # noqa: PLR0913
+    outcome: Outcome,
+    job: Job,
+    settings: TargetSettings,
+    claim: Claim,
+    *,
+    now_ms: int,
+    kept_ms: int,
+) -> Verdict:
+    """The answer is kept also where the job has failed by it: it may say why. The target is there,
+    so that the breaker takes it for a success."""
+    has_failed = outcome.status is not None and settings.fails_on(outcome.status)
+    ending = Ending(
+        job.id, claim.fence, State.FAILED if has_failed else State.COMPLETED, now_ms, kept_ms,
+        error=f"the target says {outcome.status}" if has_failed else "",
+        status=outcome.status, headers=outcome.headers, body=outcome.body, size=outcome.size,
+    )  # fmt: skip
+    how: How = "rejected" if has_failed else "answered"
+    return Verdict(ending, Release(job.id, claim.fence, how, outcome.took_us))
 
 
 def delay_s(settings: TargetSettings, failures: int, drawn: float) -> float:

@@ -227,12 +227,13 @@ class Jobs:
         return State.PROCESSING
 
     async def retry(self, id_: str, owner: str | None) -> Job:
-        """A job that failed, expired or was cancelled waits again, at the end of the line."""
+        """A job that has ended, however it did, waits again, at the end of the line; what came of
+        it is forgotten."""
         job = await self.find(id_, owner)
         target = self.targets.get(job.target)
-        if job.state not in {State.FAILED, State.EXPIRED, State.CANCELLED}:
+        if not job.is_ended:
             raise RefusedError(
-                "conflict", f"The job is {job.state}: there is nothing to try again."
+                "conflict", f"The job is {job.state}: it can be tried again when it has ended."
             )
         queue_order = await target.store.reserve(id_, job.class_name, target.settings)
         if queue_order is None:
@@ -272,19 +273,21 @@ class Jobs:
             await self.end(self.targets.get(job.target), id_, job.fence)
         return await self.find(id_, owner)
 
-    async def end(
-        self, target: Target, id_: str, fence: int, *, status: int | None = None, error: str = ""
-    ) -> bool:
+    async def end(self, target: Target, id_: str, fence: int, *, status: int | None = None) -> bool:
         """An online call is over. The store first: its slot is free, whatever the database does.
         Whether it was this call's end."""
-        is_over = await target.store.done(id_, fence)
+        has_failed = status is not None and target.settings.fails_on(status)
+        is_over = await target.store.done(id_, fence, has_failed=has_failed)
         if is_over:  # who used the permit may not have told the database yet
             await self.used(target, id_, fence)
         now_ms = target.clock.now_ms()
         expires_ms = now_ms + ms(target.settings.result_ttl)
-        ending = Ending(id_, fence, State.COMPLETED, now_ms, expires_ms, error, status)
+        state = State.FAILED if has_failed else State.COMPLETED
+        error = f"the target says {status}" if has_failed else ""
+        ending = Ending(id_, fence, state, now_ms, expires_ms, error, status)
         if await self.store.finish(ending):
-            self._metrics.jobs.labels(target.name, "completed").inc()
+            self._metrics.jobs.labels(target.name, state).inc()
+            self._metrics.count_response(target.name, status)
         return is_over
 
     # Runners ----------------------------------------------------------------------------------

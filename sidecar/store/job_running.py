@@ -176,7 +176,7 @@ def _ended(ending: Ending, row: Mapping[str, Any]) -> dict[str, Any]:
         "failures": row["failures"] + ending.is_counted,
         # It may say what a target has sent, and no text may have some of that.
         "error": ending.error[:_ERROR_LENGTH].replace("\0", "").encode(errors="replace").decode(),
-        "status": ending.status if is_over else None,
+        "status": ending.status,
         "result_headers": written_map(ending.headers if is_over else {}),
         "result_size": ending.size if is_over else 0,
         "callback_ms": ending.at_ms if is_over and row["callback_url"] is not None else None,

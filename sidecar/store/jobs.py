@@ -42,7 +42,6 @@ _PARTS = 4
 _TRIES = 3
 #: What may be an id or a name. Databases would refuse to look for some of the rest.
 _WORD = re.compile(r"[A-Za-z0-9_-]{1,48}\Z")
-_AGAIN = (State.FAILED, State.EXPIRED, State.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +158,10 @@ class JobStore(JobRunning, JobKeeping):
         )
 
     async def retry(self, id_: str, *, order: int, at_ms: int, expires_ms: int) -> bool:
-        """A job that failed, expired or was cancelled is pending again, with all of its tries and
-        without its result. False: it is something else by now, or about to be removed."""
+        """A job that has ended is pending again, with all of its tries and without its result.
+        False: it is something else by now, or about to be removed."""
         again = update(jobs).where(
-            jobs.c.id == id_, is_any(jobs.c.state, _AGAIN), jobs.c.expires_ms > at_ms
+            jobs.c.id == id_, is_any(jobs.c.state, ENDED), jobs.c.expires_ms > at_ms
         ).values(
             state=State.PENDING.value, queue_order=order, expires_ms=expires_ms, failures=0,
             error="", status=None, result_headers=written_map({}), result_size=0, ended_ms=None,

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 _COUNTERS = ("called", "completed", "failed", "retried", "lost", "expired")
 
-#: How a call ended. answered: the target did its work. failed: it is the target's fault, and counts
-#: for the breaker. busy: it said so itself. gone: it was not called.
-How: TypeAlias = Literal["answered", "failed", "busy", "gone"]
+#: How a call ended. answered: the target did its work. rejected: it is there, and its answer is the
+#: job's failure. failed: it is the target's fault, and counts for the breaker. busy: it said so
+#: itself. gone: it was not called.
+How: TypeAlias = Literal["answered", "rejected", "failed", "busy", "gone"]
 Where: TypeAlias = Literal["line", "later", "called", "running", "used", "gone"]
 
 

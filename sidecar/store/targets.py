@@ -105,7 +105,9 @@ class TargetStore:
         self._use: Batcher[tuple[str, int, int, str], Any] = Batcher(
             self._use_batch, limit=BATCH_LIMIT
         )
-        self._done: Batcher[tuple[str, int], Any] = Batcher(self._done_batch, limit=BATCH_LIMIT)
+        self._done: Batcher[tuple[str, int, int], Any] = Batcher(
+            self._done_batch, limit=BATCH_LIMIT
+        )
 
     @property
     def is_away(self) -> bool:
@@ -201,10 +203,10 @@ class TargetStore:
         told: Used = await self._use.submit((job, fence, in_us(settings.timeout), request))
         return told
 
-    async def done(self, job: str, fence: int) -> bool:
+    async def done(self, job: str, fence: int, *, has_failed: bool = False) -> bool:
         """The call of an online job is over; False: there is no such call. Raises as `use`."""
         self._stop_if_away("done")
-        return bool(await self._done.submit((job, fence)))
+        return bool(await self._done.submit((job, fence, int(has_failed))))
 
     async def look(
         self, jobs: Sequence[str], settings: TargetSettings | None = None
@@ -291,7 +293,7 @@ class TargetStore:
         _, *replies = await self._run("use", [w for item in items for w in item], len(items))
         return [_lost("use") if reply == _UNKNOWN else _USED[reply] for reply in replies]
 
-    async def _done_batch(self, items: Sequence[tuple[str, int]]) -> list[bool | StoreError]:
+    async def _done_batch(self, items: Sequence[tuple[str, int, int]]) -> list[bool | StoreError]:
         _, *replies = await self._run("done", [w for item in items for w in item], len(items))
         return [_lost("done") if reply == _UNKNOWN else reply == 1 for reply in replies]
 

@@ -71,7 +71,7 @@ async def body(request: web.Request) -> web.StreamResponse:
     """The answer's body as it came, whatever its size."""
     jobs = request.app[JOBS]
     job = await jobs.find(request.match_info["id"], _owner(request))
-    if job.state is not State.COMPLETED:
+    if not job.has_answer:
         raise web.HTTPNotFound(reason="There is no result")
     headers = {
         **_NO_STORE,
@@ -169,6 +169,7 @@ def told(seen: Seen, body: bytes | None = None) -> dict[str, Any]:
         "position": seen.position,
         "wait_seconds": None if seen.wait_s is None else round(seen.wait_s, 3),
         "attempts": job.attempts,
+        "status": job.status,
         "error": job.error or None,
         "created_at": iso(job.created_ms),
         "called_at": _iso(job.called_ms),
@@ -183,7 +184,7 @@ def told(seen: Seen, body: bytes | None = None) -> dict[str, Any]:
 
 
 def _result(job: Job, body: bytes | None) -> dict[str, Any] | None:
-    if job.state is not State.COMPLETED or job.kind == "online":
+    if not job.has_answer or job.kind == "online":
         return None
     result: dict[str, Any] = {
         "status": job.status,
@@ -200,7 +201,7 @@ def _result(job: Job, body: bytes | None) -> dict[str, Any] | None:
 
 
 async def _inline(jobs: Jobs, job: Job) -> bytes | None:
-    if job.state is not State.COMPLETED or job.result_size > MAX_INLINE:
+    if not job.has_answer or job.result_size > MAX_INLINE:
         return None
     return b"".join([part async for part in jobs.body(job)])
 

@@ -81,7 +81,7 @@ class Egress:
                         data=call.body or None, allow_redirects=False,
                     )  # fmt: skip
                 try:
-                    outcome = await _judge(reply, settings.max_result, _paused(scope, sink))
+                    outcome = await _judge(reply, settings, _paused(scope, sink))
                 finally:
                     _let_go(reply)
         except _OverError as over:
@@ -93,17 +93,17 @@ class Egress:
         return replace(outcome, took_us=round((time.monotonic() - began) * 1_000_000))
 
 
-async def _judge(reply: aiohttp.ClientResponse, most: int, sink: Sink) -> Outcome:
+async def _judge(reply: aiohttp.ClientResponse, settings: TargetSettings, sink: Sink) -> Outcome:
     status, told = reply.status, _told(reply)
-    if status in {429, 503}:
+    if settings.retries_on(status):
         asked_s = seconds_in(reply.headers.get("Retry-After", ""), time.time())
         return Outcome(
             "busy" if status == 429 else "failed", f"the target says {status}", status, told,
             retry_after_s=min(asked_s, LONGEST_RETRY_AFTER_S) or None,
         )  # fmt: skip
     if status < 200:
-        return Outcome("failed", f"the target says {status}, which is no answer", status)
-    body, size = await _read(reply, most, sink)
+        return Outcome("failed", f"the target says {status}, which is no answer")
+    body, size = await _read(reply, settings.max_result, sink)
     return Outcome("answered", "", status, told, body, size)
 
 

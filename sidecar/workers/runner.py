@@ -231,6 +231,7 @@ class Lane:
         self._metrics.job_seconds.labels(target.name, outcome.kind).observe(
             outcome.took_us / 1_000_000
         )
+        self._metrics.count_response(target.name, outcome.status)
         verdict = judge(outcome, job, settings, call.claim, now_ms=target.clock.now_ms())
         # The call is over, whatever comes of it: nobody cuts it off any more.
         call.is_over = True

@@ -66,6 +66,8 @@ def test_the_documented_default_is_the_default(heading, name):
         assert field.default in {"none": [None], "empty": ["", {}, [], ()]}[cell]
     elif cell == "all but `called`":
         assert field.default == [*EVENTS]
+    elif kind == "list of statuses":
+        assert re.findall(r"`(\w+)`", cell) == [str(part) for part in field.default]
     elif kind == "list of words":
         assert tuple(re.findall(r"`(\w+)`", cell)) == field.default
     else:

@@ -64,6 +64,10 @@ def calls_back(*urls: str) -> TargetSettings:
         (URL_ + 'headers = { "A" = "1", "a" = "2" }', "headers: a name is there twice"),
         (URL_ + f'headers = {{ "A" = "{HIDDEN}" }}', f"headers: {HIDDEN} stands for a value that"),
         (URL_ + 'headers = "a"', "headers: write JSON, such as"),
+        (URL_ + "retry_on = [200]", "retry_on: write statuses from 300 to 599, 3xx, 4xx, 5xx, or"),
+        (URL_ + 'retry_on = ["timeout"]', "retry_on: write statuses from 300 to 599"),
+        (URL_ + "fail_on = 5", "fail_on: "),
+        (URL_ + 'fail_on = ["connection"]', "fail_on: write statuses from 300 to 599, 3xx, 4xx or"),
         (URL_ + 'classes = { vip = { line = "a" } }', "classes: vip.line: a target has one line"),
         (URL_ + "classes = { vip = { priority = 4 } }", "classes.vip.priority: "),
         (URL_ + 'callback_urls = ["https://shop.example/"]',
@@ -85,7 +89,7 @@ def test_targets_that_are_not_allowed(write, lines, said):
     ["", "images.example", "ftp://images.example/", "https://", "https:///v1/", "//images.example/",
      "file:///etc/passwd", "https://me@images.example/", "https://me:pw@images.example/",
      "https://images.example/?a=b", "https://images.example/#a", "https://images.example/a b",
-     "https://images.example\\@evil.example/", "https://images.example:99999/", "https://[::1/",
+     "https://images.example\\@evil.example/", "https://images.example:99999/", "https://[::1/", "https://[]@images.example/",
      "https://images.example:port/", "https://images.example/\r\nHost: evil", "https://ïmages.example/",
      "https://images.example//v1/", "https://images.example/v1/../", "https://images.example/./v1/",
      "https://images.example/v1/..", "https://images.example/%2e%2e/v1/",
@@ -112,6 +116,19 @@ def test_a_target_without_an_address_is_called_by_others():
     """No job of it has a path."""
     settings = read_target({"kinds": ["online"]})
     assert (settings.url, settings.has_paths) == (None, False)
+
+
+def test_what_is_tried_again_and_what_fails():
+    """A balancer's answers and connections that break, if nothing is said; in a variable commas
+    separate them."""
+    assert target().retry_on == (429, 502, 503, 504, "connection")
+    assert target().fail_on == ()
+    said = target(retry_on="429, 5XX connection 429", fail_on=["404", "4xx"])
+    assert (said.retry_on, said.fail_on) == ((429, "5xx", "connection"), (404, "4xx"))
+    asked = (429, 500, 404, 302)
+    assert [said.retries_on(status) for status in asked] == [True, True, False, False]
+    assert said.retries_on(None)
+    assert [said.fails_on(status) for status in asked] == [True, True, True, False]
 
 
 def test_a_target_comes_from_variables(folder):

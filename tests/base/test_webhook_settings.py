@@ -60,6 +60,7 @@ def test_a_webhook_comes_from_variables(folder):
         ({"url": "https://h/nobody sees"}, "without spaces"),
         ({"url": "https://nobody-sees:99999/"}, "url: the address cannot be read"),
         ({"url": "https://[nobody-sees/"}, "url: the address cannot be read"),
+        ({"url": "https://[]@nobody-sees/"}, "url: the address cannot be read"),
         ({"secret": "nobody-sees"}, "secret: fewer than 16 characters"),
         ({"secret": "nobody-sees-0000", "format": "slack"}, "secret: Slack takes no signature"),
         ({"format": "nobody-sees"}, "format: Input should be 'generic', 'slack' or 'dingtalk'"),

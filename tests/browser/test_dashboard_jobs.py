@@ -178,6 +178,7 @@ def test_jobs_are_tried_again_and_cut_off_on_a_phone(works, desk):
     works.target.mood("ok")
     jobs(page, "reports")
     expect(row(page, sent)).to_contain_text(re.compile(r"ok/%3Cb%3E\W*failed.*503"))
+    expect(row(page, sent).locator("[data-title=HTTP]")).to_have_text("503")
     press(row(page, sent), "Details")
     expect(details).to_contain_text(re.compile(f"{sent}.*failed.*POST ok/%3Cb%3E.*shop", re.DOTALL))
     do(page, details, "Retry", "Try again")

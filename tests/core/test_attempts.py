@@ -18,13 +18,14 @@ def a_job(*, failures=0):
     return Job("a" * 22, "shop", "images", "offline", NOW_MS, NOW_MS + 1, 8, failures=failures)
 
 
-def verdict_of(outcome, *, failures=0, is_trial=False):
+def verdict_of(outcome, *, failures=0, is_trial=False, **settings):
     claim = Claim("a" * 22, 7, 8, is_online=False, is_trial=is_trial)
-    return judge(outcome, a_job(failures=failures), SETTINGS, claim, now_ms=NOW_MS, draw=lambda: 0)
+    rule = SETTINGS.changed(settings)
+    return judge(outcome, a_job(failures=failures), rule, claim, now_ms=NOW_MS, draw=lambda: 0)
 
 
-@pytest.mark.parametrize("status", [200, 302, 404, 500, 502])
-def test_any_answer_but_429_and_503_is_a_result(status):
+@pytest.mark.parametrize("status", [200, 302, 404, 500])
+def test_any_answer_that_is_not_tried_again_is_a_result(status):
     """Kept for result_ttl, with what the target said; the line learns how long it took."""
     outcome = Outcome(
         "answered", status=status, headers={"a": "b"}, body=b"ok", size=2, took_us=5000
@@ -47,6 +48,43 @@ def test_a_call_without_an_answer_is_made_again_as_often_as_the_target_says(kind
     last = verdict_of(outcome, failures=2)
     assert (last.ending.state, last.ending.error) == (State.FAILED, "no answer")
     assert last.release.again_ms is None
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_a_balancers_answer_is_never_a_result(status):
+    """After the last try the job has failed, and says by which status; the breaker learns of it."""
+    outcome = Outcome("failed", f"the target says {status}", status)
+    first, last = verdict_of(outcome), verdict_of(outcome, failures=2)
+    assert (first.ending.state, first.ending.status) == (State.PENDING, status)
+    assert (last.ending.state, last.ending.status) == (State.FAILED, status)
+    assert first.release.how == last.release.how == "failed"
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "status", "state", "how"),
+    [
+        ([404], 404, State.FAILED, "rejected"),
+        (["4xx"], 422, State.FAILED, "rejected"),
+        (["4xx"], 500, State.COMPLETED, "answered"),
+        (["5xx"], 500, State.FAILED, "rejected"),
+        ([], 404, State.COMPLETED, "answered"),
+    ],
+)
+def test_a_target_says_which_answers_are_failures(fail_on, status, state, how):
+    """At once, with the answer, which may say why; the target is there, for all that the line
+    learns."""
+    outcome = Outcome("answered", "", status, {"a": "b"}, b"why", 3, took_us=5000)
+    ending, release = (found := verdict_of(outcome, fail_on=fail_on)).ending, found.release
+    assert (ending.state, ending.status, ending.body) == (state, status, b"why")
+    assert (release.how, release.took_us, release.again_ms) == (how, 5000, None)
+    assert ending.error == (f"the target says {status}" if state is State.FAILED else "")
+
+
+def test_a_target_may_be_called_once_where_no_answer_comes():
+    """What it did before the connection broke nobody knows; the breaker learns of it."""
+    verdict = verdict_of(Outcome("failed", "no answer"), retry_on=[503])
+    assert (verdict.ending.state, verdict.release.how) == (State.FAILED, "failed")
+    assert verdict.release.again_ms is None
 
 
 def test_a_trial_costs_its_job_no_retry():

@@ -276,8 +276,8 @@ async def test_what_waits_can_be_cancelled_and_what_runs_cannot(store):
     assert [found[one.id].callback_ms for one in (waits, called)] == [NOW_MS, None]
 
 
-async def test_a_job_that_failed_can_be_tried_again_from_the_start(store):
-    """Without its failures and its answer, at another place in the line; a result stays."""
+async def test_a_job_that_ended_can_be_tried_again_from_the_start(store):
+    """Without its failures and its answer, at another place in the line; however it ended."""
     made = await begun(store, callback_url="https://shop.example/")
     ending = completed(made, body=b"no", size=2, headers={"a": "b"}, error="e", is_counted=True)
     await store.finish(replace(ending, state=State.FAILED))
@@ -290,8 +290,9 @@ async def test_a_job_that_failed_can_be_tried_again_from_the_start(store):
     assert found == replace(made, body=b"", state=State.PENDING, **changed)
     assert await chunk_count(store) == 0
     await store.start([(made.id, 8)], at_ms=LATER_MS)
-    await store.finish(completed(made, fence=8))
     assert not await store.retry(made.id, **again)
+    await store.finish(completed(made, fence=8))
+    assert await store.retry(made.id, **again)
 
 
 async def test_a_job_that_is_about_to_be_removed_is_not_tried_again(store):

@@ -103,6 +103,7 @@ def place():
     targets = {
         "images": images,
         "still": {"paused": True},
+        "strict": {"fail_on": ["4xx"]},
         "crowded": {"paused": True, "max_pending": MOST_PENDING},
         "shy": {"delete_after_read": True, "result_ttl": "1h"},
         "patient": {"abort": True, "concurrency": 1, "expected_seconds": 7},
@@ -480,7 +481,40 @@ def test_a_job_that_failed_is_tried_again(place):
     assert (job["state"], job["attempts"], job["error"]) == ("completed", 4, None)
 
 
-def test_only_what_has_failed_is_tried_again(place):
+def test_a_balancers_answer_is_no_result(place):
+    """502 and 504 are tried again, and then failures, which lists tell by their status."""
+    for status in (502, 504):
+        sent = place.shop.submit(target="images", path=f"status/{status}")
+        job = place.shop.job(sent.id, wait_s=20)
+        assert (job["state"], job["status"], job["attempts"]) == ("failed", status, 2)
+        assert (job["error"], job["result"]) == (f"the target says {status}", None)
+        found = place.shop.call("GET", "/jobs?target=images&state=failed").json["jobs"]
+        assert (sent.id, status) in {(one["id"], one["status"]) for one in found}
+
+
+def test_an_answer_that_is_a_failure_is_kept(place):
+    """By `fail_on`: it was called once, and the answer may say why."""
+    sent = place.shop.submit(target="strict", path="status/404")
+    job = place.shop.job(sent.id, wait_s=20)
+    assert (job["state"], job["status"], job["attempts"]) == ("failed", 404, 1)
+    assert (job["result"]["status"], job["result"]["body"]) == (404, "the target's own 404")
+    body = place.shop.call("GET", f"/jobs/{sent.id}/body")
+    assert (body.status, body.body) == (200, b"the target's own 404")
+    assert place.shop.target("strict")["counters"]["failed"] == 1
+
+
+def test_what_was_completed_is_tried_again(place):
+    """And what came of it is forgotten."""
+    sent = place.shop.submit(target="images", path="status/500")
+    job = place.shop.job(sent.id, wait_s=20)
+    assert (job["state"], job["status"], job["attempts"]) == ("completed", 500, 1)
+    again = place.shop.call("POST", f"/jobs/{sent.id}/retry")
+    assert (again.status, again.json["result"]) == (202, None)
+    job = place.shop.job(sent.id, wait_s=20)
+    assert (job["state"], job["attempts"]) == ("completed", 2)
+
+
+def test_only_what_has_ended_is_tried_again(place):
     waits = place.shop.submit(target="still", path="ok/1")
     assert place.shop.call("POST", f"/jobs/{waits.id}/retry").status == 409
     place.shop.call("DELETE", f"/jobs/{waits.id}")

@@ -199,8 +199,8 @@ class Target:
         if one is None or one.fence != end.fence:
             return False
         del self.active[end.id]
-        if end.how == "answered":
-            self.count("completed")
+        if end.how in {"answered", "rejected"}:
+            self.count("completed" if end.how == "answered" else "failed")
             self.measure(end.took_us)
             self.failures = self.opened = self.open_until = 0
         elif end.how == "failed":

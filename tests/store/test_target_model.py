@@ -68,7 +68,7 @@ STEPS = st.one_of(
 )
 #: Of what was ever told, counted back from the latest.
 INDICES = st.lists(st.integers(0, 30), min_size=1, max_size=4)
-HOW = st.sampled_from(["answered", "failed", "failed", "busy", "gone"])
+HOW = st.sampled_from(["answered", "rejected", "failed", "failed", "busy", "gone"])
 AGAIN = st.none() | st.sampled_from([-5, 0, 700, 4000])
 
 

@@ -45,13 +45,14 @@ _IN_PATH = {
 _PENDING = {
     "id": "x0m3yQ8qS7mVt1cJr2nW4A", "target": "images", "kind": "offline", "state": "pending",
     "owner": "shop", "class": None, "method": "POST", "path": "generate", "position": 12,
-    "wait_seconds": 4.8, "attempts": 0, "error": None,
+    "wait_seconds": 4.8, "attempts": 0, "status": None, "error": None,
     "created_at": "2026-11-27T18:00:00.000+00:00", "called_at": None, "started_at": None,
     "ended_at": None, "expires_at": "2026-11-27T21:00:00.000+00:00", "retry_at": None,
     "permit": None, "permit_expires_at": None, "result": None,
 }  # fmt: skip
 _COMPLETED = {
     **_PENDING, "state": "completed", "position": None, "wait_seconds": None, "attempts": 1,
+    "status": 200,
     "started_at": "2026-11-27T18:00:04.900+00:00", "ended_at": "2026-11-27T18:00:09.100+00:00",
     "expires_at": "2026-11-30T18:00:09.100+00:00",
     "result": {"status": 200, "headers": {"content-type": "application/json"}, "size": 14,
@@ -66,7 +67,7 @@ _CALLED = {
 
 
 def schemas() -> Json:
-    result = {
+    result: Json = {
         "status": {"type": "integer", "minimum": 100, "maximum": 999},
         "headers": {"type": "object", "additionalProperties": text()},
         "size": whole("Bytes of the body."),
@@ -86,6 +87,8 @@ def schemas() -> Json:
         "wait_seconds": or_null({"type": "number", "minimum": 0, "description": "Expected, until "
                                  "it is called. null: not in line."}),
         "attempts": whole("How often it was begun."),
+        "status": or_null({**result["status"], "description": "Of the last answer, also of one "
+                           "after which it is tried again or has failed. null: none came."}),
         "error": or_null(text("Why it failed, or what the last attempt met.")),
         "created_at": moment(),
         "called_at": or_null(moment()),
@@ -96,7 +99,8 @@ def schemas() -> Json:
         "permit": or_null(text("Of an online job that is called: lets one call through.")),
         "permit_expires_at": or_null(moment()),
         "result": or_null(thing(result, optional=("body", "body_base64"),
-                                description="What the target answered.")),
+                                description="What the target answered: of a job that is "
+                                "completed, or has failed by `fail_on`.")),
     }  # fmt: skip
     return {
         "Job": thing(job, description="A job as it stands. null: has not happened, or not so."),
@@ -167,7 +171,7 @@ def paths() -> Json:
         _JOB + "/body": {"parameters": [_IN_PATH], "get": _body()},
         _JOB + "/retry": {
             "parameters": [_IN_PATH],
-            "post": _ask("retryJob", "Try a job again that failed, expired or was cancelled",
+            "post": _ask("retryJob", "Try a job again that has ended",
                          {"202": _job("It waits, at the end of the line.", _PENDING)},
                          "404", "409", "429", security=CHANGES),
         },
@@ -260,4 +264,4 @@ def _body() -> Json:
     }  # fmt: skip
     return _ask("getJobBody", "The result's body, as it came", {"200": raw},
                 "404", security=READS,
-                description="404 also where the job is not completed.")  # fmt: skip
+                description="404 also where no answer is kept.")  # fmt: skip

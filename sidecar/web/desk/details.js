@@ -3,10 +3,9 @@
 
 import { request, tell } from './acts.js';
 import { fine, make, number, put } from './draw.js';
-import { KINDS, address, cancel, mayCancel, mayRetry, place, retry, time } from './job.js';
+import { ENDED, address, cancel, kindOf, mayCancel, mayRetry, place, retry, time } from './job.js';
 
 const LOOK_MS = 2000;
-const ENDED = ['completed', 'failed', 'cancelled', 'expired'];
 
 const dialog = document.getElementById('job');
 const $ = selector => dialog.querySelector(selector);
@@ -52,7 +51,7 @@ async function look() {
 function fill(job, isWhole = true) {
 	shown.job = job;
 	put($('.badge'), job.state);
-	$('.badge').dataset.kind = KINDS[job.state];
+	$('.badge').dataset.kind = kindOf(job);
 	put($('.badge + .hint'), place(job));
 	const isEnded = ENDED.includes(job.state);
 	const query = job.query ? `?${job.query}` : '';
@@ -61,7 +60,7 @@ function fill(job, isWhole = true) {
 		['Target', `${job.target}, ${job.kind}`],
 		['Request', job.kind === 'online' ? null : `${job.method} ${job.path}${query}`],
 		['Owner', job.owner], ['Class', job.class],
-		['Tries', number(job.attempts)], ['Error', job.error],
+		['Tries', number(job.attempts)], ['HTTP status', job.status && String(job.status)], ['Error', job.error],
 		['Created', time(job.created_at)], ['Called', when(job.called_at)], ['Begun', when(job.started_at)],
 		['Ended', job.ended_at && took(job)],
 		[isEnded ? 'Kept until' : 'Gives up', time(job.expires_at)]

@@ -10,7 +10,10 @@ export const KINDS = {
 
 export const address = id => `/v1/jobs/${encodeURIComponent(id)}`;
 export const time = iso => iso ? moment(Date.parse(iso)) : '–';
-export const mayRetry = ({ state }) => ['failed', 'expired', 'cancelled'].includes(state);
+export const ENDED = ['completed', 'failed', 'cancelled', 'expired'];
+export const mayRetry = ({ state }) => ENDED.includes(state);
+// Completed is no success where the answer says that it is none.
+export const kindOf = ({ state, status }) => state === 'completed' && status >= 400 ? 'closed' : KINDS[state];
 
 export function mayCancel({ state, kind }, { abort }) {
 	return state === 'pending' || state === 'called' || (state === 'processing' && kind === 'offline' && abort);
@@ -23,10 +26,10 @@ export function place({ position, wait_seconds: seconds, retry_at: again }) {
 }
 
 // Asks, does it, and says what came of it. Null: the answer was no.
-export async function retry({ id, method, path, kind }) {
+export async function retry({ id, method, path, kind, result }) {
 	if (!await ask({
 		title: 'Try this job again?', go: 'Try again',
-		text: `${id} waits again, at the end of the line${kind === 'offline' ? `, and ${method} ${path || 'its target'} is called once more` : ''}.`
+		text: `${id} waits again, at the end of the line${kind === 'offline' ? `, and ${method} ${path || 'its target'} is called once more` : ''}.${result ? ' The answer that is kept is lost.' : ''}`
 	})) return null;
 	const { position } = await request('POST', `${address(id)}/retry`);
 	return `${id} waits again${position == null ? '' : `, at place ${number(position)}`}.`;

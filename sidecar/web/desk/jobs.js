@@ -3,10 +3,10 @@
 import { request, tell } from './acts.js';
 import { showJob } from './details.js';
 import { make, number, put } from './draw.js';
-import { KINDS, cancel, mayCancel, mayRetry, place, retry, time } from './job.js';
+import { KINDS, cancel, kindOf, mayCancel, mayRetry, place, retry, time } from './job.js';
 
 const PAGE = 20;
-const COLUMNS = ['State', 'Owner', 'Tries', 'Created', 'Ended'];
+const COLUMNS = ['State', 'HTTP', 'Owner', 'Tries', 'Created', 'Ended'];
 
 export class Jobs {
 	constructor(target) {
@@ -122,13 +122,14 @@ export class Jobs {
 
 	fill(row, job) {
 		row.job = job;
-		const [first, state, owner, tries, created, ended] = row.cells;
+		const [first, state, status, owner, tries, created, ended] = row.cells;
 		put(first.querySelector('.call'), job.kind === 'online' ? 'online' : `${job.method} ${job.path}`);
 		const [badge, where, error] = state.children;
 		put(badge, job.state);
-		badge.dataset.kind = KINDS[job.state];
+		badge.dataset.kind = kindOf(job);
 		put(where, place(job));
 		put(error, job.error ?? '');
+		put(status, job.status == null ? '–' : String(job.status));
 		put(owner, job.class ? `${job.owner}, ${job.class}` : job.owner);
 		put(tries, number(job.attempts));
 		put(created, time(job.created_at));

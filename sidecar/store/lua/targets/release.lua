@@ -1,7 +1,8 @@
 -- Calls that are over, of those whose lock it still is.
 -- KEYS     targets/parts/head
 -- ARGV     4 1: the caller does not ask for more, so others are told
---          then for each: job, fence, how it ended: answered, failed, busy (it said so itself),
+--          then for each: job, fence, how it ended: answered, rejected (it failed by its
+--          answer), failed, busy (it said so itself),
 --          gone (it was not called), how long it took, µs, when to try again, µs, or '', until when
 --          nothing is called, µs, or '', after how many failures in a row nothing is called
 -- RETURNS  now; then for each 1, or 0 where somebody else has it, or nobody
@@ -13,8 +14,8 @@ local facts = redis_call('HMGET', FACTS, unpack(jobs))
 local dropped, forgotten, later, is_news = {}, {}, {}, ARGV[4] == '1'
 
 local function note(how, took_us, is_trial, break_after)
-  if how == 'answered' then
-    count('completed')
+  if how == 'answered' or how == 'rejected' then
+    count(how == 'answered' and 'completed' or 'failed')
     measure(took_us)
     is_news = close_breaker() or is_news
   elseif how == 'failed' then
