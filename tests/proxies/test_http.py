@@ -199,3 +199,15 @@ def test_a_replica_that_hangs(site, one_free):
             assert [request.result().json()["received"] for request in asking] == [4] * 4
     finally:
         site.replicas[0].signal(signal.SIGCONT)
+
+
+def test_no_token_is_logged(site, one_free):
+    """A query string may hold a claim link's token, or a grant."""
+    Visitor(site.url).get("/_waitroom/shop/claim?token=secret")
+    Visitor(site.url).get("/x?waitroom_grant=secret")
+    Visitor(site.url).get("/logged")
+    log = site.folder / f"{site.name}.log"
+    if site.name == "haproxy":
+        wait_until(lambda: "GET /logged" in log.read_text(), "the log")
+        assert '"GET /_waitroom/shop/claim HTTP/1.1"' in log.read_text()
+    assert "secret" not in log.read_text()
