@@ -11,17 +11,26 @@ import time
 from datetime import UTC, datetime
 from functools import lru_cache
 
+#: As far apart as two machines' clocks may be without one of them being wrong.
+_APART_MS = 60_000
+
 
 class StoreClock:
     """Milliseconds since 1970 by the store's clock.
 
-    Until the first reply was seen it is the machine's own clock.
+    Until the first reply was seen it is the proxy's clock, as the proxy says with its requests;
+    where it does not, the machine's own.
     """
 
-    __slots__ = ("_offset_ms",)
+    __slots__ = ("_offset_ms", "is_doubtful", "is_known")
 
     def __init__(self) -> None:
         self._offset_ms = time.time() * 1000 - time.monotonic() * 1000
+        #: Whether the store has ever said the time.
+        self.is_known = False
+        #: Whether the proxy and this machine disagree and the store has not decided: nobody is let
+        #: in by a time that may be hours off.
+        self.is_doubtful = False
 
     def now_ms(self) -> int:
         return int(time.monotonic() * 1000 + self._offset_ms)
@@ -33,6 +42,13 @@ class StoreClock:
         late by that much, never early by more than the tick of a millisecond.
         """
         self._offset_ms = store_ms - time.monotonic() * 1000
+        self.is_known, self.is_doubtful = True, False
+
+    def hear(self, proxy_ms: int) -> None:
+        """The proxy's time. It counts for nothing once the store's was observed."""
+        if not self.is_known:
+            self._offset_ms = proxy_ms - time.monotonic() * 1000
+            self.is_doubtful = abs(proxy_ms - time.time() * 1000) > _APART_MS
 
 
 def iso(ms: int) -> str:

@@ -147,7 +147,8 @@ class Room:
         failed, does the replica give passes by itself."""
         now_ms, settings, is_away = self.clock.now_ms(), self.settings, self.store.is_away
         # Nobody is let in before a room has opened, or after it has closed.
-        may_enter = is_away and settings.moments(now_ms).phase is Phase.OPEN
+        is_open = settings.moments(now_ms).phase is Phase.OPEN
+        may_enter = is_away and is_open and not self.clock.is_doubtful
         given: Pass | None = None
         is_new = False
         if isinstance(token, Pass) and self._honours(token):

@@ -7,12 +7,14 @@ keepalive connection), at most one Set-Cookie (nginx before 1.23 keeps only the 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
 from aiohttp import web
 
+from sidecar.base.clock import iso
 from sidecar.base.leases import SEPARATOR
 from sidecar.base.model import BRIEF_TTL_MS, VERDICT_TTL_MS, Pass, State
 from sidecar.core.door import is_resource, label
@@ -40,6 +42,8 @@ _STATUS = {
 _KEEP_S = str(VERDICT_TTL_MS // 1000 - 1)
 #: How long it may keep what changes sooner: a visitor's numbers, a raised shield.
 KEEP_BRIEFLY_S = str(BRIEF_TTL_MS // 1000 - 1)
+#: nginx's $msec: seconds since 1970 with three decimals.
+_MSEC = re.compile(r"[0-9]{9,11}\.[0-9]{3}\Z")
 #: Unknown rooms and limits that were logged already; each is a mistake in somebody's nginx.
 _MAX_LOGGED = 100
 #: Where browsers, new and old, say that they fetch ahead.
@@ -64,6 +68,8 @@ async def check(request: web.Request) -> web.Response:
     if is_preflight(headers, method):
         said = {"X-Waitroom-State": State.ADMITTED.value}
         return close_if_body(request, web.Response(status=204, headers=said))
+    if not room.clock.is_known:
+        _hear_time(room, headers.get("X-Waitroom-Msec", ""))
     given = read_given(headers, room) if "X-Waitroom-Given" in headers else None
     token = given or read_token(headers, room)
     # Of no other proxy's: those pass on what a visitor says in headers that they do not know.
@@ -80,6 +86,17 @@ async def check(request: web.Request) -> web.Response:
     if is_shared(answer, headers):
         said["X-Accel-Expires"] = _KEEP_S if answer.state is State.ADMITTED else KEEP_BRIEFLY_S
     return close_if_body(request, web.Response(status=_STATUS[answer.state], headers=said))
+
+
+def _hear_time(room: Door, said: str) -> None:
+    """What nginx says in its requests, while the store has not said the time since the start."""
+    if _MSEC.match(said) is None:
+        return
+    clock, was_doubtful = room.clock, room.clock.is_doubtful
+    clock.hear(int(said.replace(".", "")))
+    if clock.is_doubtful and not was_doubtful:
+        hint = "nobody is let in until the store says the time; set this machine's clock or nginx's"
+        log.error("clocks_apart", room=room.name, nginx=iso(clock.now_ms()), hint=hint)
 
 
 def count_answer(metrics: Metrics, room: Door, door: str, answer: Answer) -> None:

@@ -106,6 +106,7 @@ async def redis(redis_socket):
 
 class TurnedClock(StoreClock):
     def __init__(self, turn):
+        super().__init__()
         self._turn = turn
 
     def now_ms(self):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 
@@ -214,3 +215,12 @@ def test_an_odd_header_is_no_way_in(site, header):
     failure admits; it is no 500 either."""
     reply = Visitor(site.url, {header: "\x01\x7f"}).get("/admit")
     assert (reply.status, reply.waits) == (503, True)
+
+
+def test_the_replica_hears_nginxs_time_and_no_visitors(odd, stub):
+    """It goes by it where it has not heard the store's."""
+    stub.reply, stub.asked[:] = answer(204), []
+    Visitor(odd.url).get("/", headers={"X-Waitroom-Msec": "1.000"})
+    [said] = re.findall(r"(?mi)^x-waitroom-msec: (.+?)\r$", stub.asked[0])
+    assert re.fullmatch(r"[0-9]{10}\.[0-9]{3}", said)
+    assert abs(float(said) - time.time()) < 60

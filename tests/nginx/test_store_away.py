@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sys
 import time
+import urllib.request
 
 import aiohttp
 import pytest
 
-from tests.processes import wait_until
+from tests.faults.scenarios_replicas import SHIFTED
+from tests.processes import Process, wait_until
 from tests.site import BY_DEFAULT, Site
 
 
@@ -93,3 +97,40 @@ async def test_a_frozen_store_is_not_waited_for(site):
                     assert reply.status == 200
         finally:
             os.kill(site.redis.pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+async def test_a_replica_that_starts_with_a_wrong_clock_then(hours):
+    """Redis is down and the replica an hour off: who is inside stays, newcomers wait, whatever
+    `on_store_failure` says; when Redis is back all is as before."""
+    room = {"total_active_users": 2, "session_duration": 300, "on_store_failure": "admit"}
+    with Site(rooms={"shop": room}, settings=BY_DEFAULT) as site:
+        async with visitor() as inside, visitor() as newcomer:
+            async with inside.get(f"{site.url}/page") as reply:
+                assert reply.status == 200
+            site.redis.stop()
+            site.replicas[0].stop()
+            config = site.folder / "replica-0.toml"
+            shift = [sys.executable, str(SHIFTED), str(3600 * hours), "serve", "--config"]
+            with Process([*shift, str(config)], log=site.folder / "shifted.log"):
+                wait_until(lambda: _is_away(site), "the replica's notice that Redis is down")
+                async with inside.get(f"{site.url}/page") as reply:
+                    assert reply.status == 200
+                async with newcomer.get(f"{site.url}/page") as reply:
+                    assert (reply.status, "Set-Cookie" in reply.headers) == (503, False)
+                assert "clocks_apart" in (site.folder / "shifted.log").read_text()
+                site.redis.start()
+                wait_until(lambda: not _is_away(site), "the replica's return to Redis")
+                began = time.monotonic()
+                while time.monotonic() - began < 20 and site.room()["active"] == 0:
+                    async with inside.get(f"{site.url}/page") as reply:
+                        assert reply.status == 200
+                    await asyncio.sleep(0.25)
+                assert site.room()["active"] == 1
+
+
+def _is_away(site: Site) -> bool:
+    with contextlib.suppress(OSError):
+        text = urllib.request.urlopen(f"{site.ops[0]}/metrics", timeout=5).read().decode()
+        return 'waitroom_store_away{room="shop"} 1.0' in text
+    return False

@@ -484,7 +484,8 @@ class Model:
             self.line[visitor].due, self.line[visitor].polled = self.now, True
         elif len(self.inside) < self.settings.total_active_users:
             self._event("admitted", visitor, "restored")
-            return self._admit(visitor, pass_.order, pass_.started_ms, pass_.expires_ms)
+            ends = min(pass_.expires_ms, self.now + self._ms("session_duration"))
+            return self._admit(visitor, pass_.order, min(pass_.started_ms, self.now), ends)
         else:
             self._rejoin(visitor, pass_.order, "pass", self.now)
             self.spent.pop(visitor, None)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sidecar.base.model import RELEASE_HOLD_MS, SESSION_GRACE_MS, Outcome
+from sidecar.base.model import RELEASE_HOLD_MS, SESSION_GRACE_MS, Outcome, Pass
 from sidecar.base.tokens import new_visitor
 from tests.store.visitors import go_in, lose, pass_of, queue
 
@@ -116,6 +116,20 @@ async def test_a_lost_session_comes_back_from_its_pass(redis, make_room_store, t
     renewed = await store.renew(pass_)
     assert (renewed.outcome, renewed.started_ms) == (ADMITTED, pass_.started_ms)
     assert (await store.snapshot()).active == 1
+
+
+@pytest.mark.parametrize("settings", [{}, {"disable_session_renewal": True}])
+async def test_a_pass_by_a_clock_that_was_ahead_holds_no_slot_for_longer(
+    make_room_store, turn, settings
+):
+    """A replica that had not heard the store's time gave it an hour from now."""
+    store = make_room_store(session_duration=10, **settings)
+    visitor, ahead = new_visitor(), turn() + 3_600_000
+    given = Pass(visitor, ahead * 1000, ahead, 0, ahead, renewed_ms=0, expires_ms=ahead + 10_000)
+    restored = await store.renew(given)
+    assert (restored.started_ms, restored.expires_ms) == (turn(), turn() + 10_000)
+    turn.forward(10 + GRACE_S)
+    assert (await store.snapshot()).active == 0
 
 
 async def test_a_lost_session_whose_slot_was_given_away_is_next(redis, make_room_store, turn):

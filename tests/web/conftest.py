@@ -39,6 +39,7 @@ class TurnedClock(StoreClock):
     """The replica's clock when it has just heard from the store."""
 
     def __init__(self, turn: Time) -> None:
+        super().__init__()
         self._turn = turn
 
     def now_ms(self) -> int:

@@ -143,6 +143,8 @@ def paths() -> Json:
                     _asked("X-Waitroom-Exempt", "Not empty: let it pass, uncounted."),
                     _asked("X-Waitroom-Class", "The visitor's class, where the room says "
                            "class_header."),
+                    _asked("X-Waitroom-Msec", "The proxy's time, seconds since 1970 with three "
+                           "decimals. A replica goes by it until its store has said the time."),
                     _asked("X-Waitroom-Given", "The Set-Cookie of the last answer, where a request "
                            "is asked about twice."),
                 ],

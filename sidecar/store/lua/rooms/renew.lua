@@ -19,8 +19,11 @@ local function keep(visitor, order, started)
   return admitted_reply(order, started, admit(visitor, started, promised))
 end
 
--- The reply to a pass whose session was lost, if there is a slot; else nil: it waits.
+-- The reply to a pass whose session was lost, if there is a slot; else nil: it waits. A replica
+-- that had not heard our time may have given the pass by a wrong clock: what it says of the future
+-- is not believed.
 local function restore(visitor, order, started, ends)
+  started, ends = math.min(started, now), math.min(ends, now + session_ms)
   if not redis_call('ZSCORE', WAITING, visitor) then
     if redis_call('ZCARD', ACTIVE) < room.total_active_users then
       event('admitted', visitor, 'restored', 'order', int(order), 'joined', int(started))
