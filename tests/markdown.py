@@ -1,0 +1,98 @@
+"""Reads a page of the documentation as GitHub renders it, and says what is broken in it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+PARSER = MarkdownIt("commonmark").enable("table")
+ELSEWHERE = re.compile(r"[a-z]+:")
+
+
+def problems(page: Path) -> list[str]:
+    """Each with its line, if it has one."""
+    text = page.read_text()
+    return [*broken_tables(text), *broken_blocks(text), *broken_links(page)]
+
+
+def broken_tables(text: str) -> Iterator[str]:
+    lines = text.splitlines()
+    for token in PARSER.parse(text):
+        if token.map is None:
+            continue
+        first, end = token.map
+        if token.type == "table_open":
+            wanted = cells(lines[first])
+            for number in range(first + 2, end):
+                if cells(lines[number]) != wanted:
+                    yield f"{number + 1}: {cells(lines[number])} cells, the head has {wanted}"
+        if token.type == "inline" and any(
+            line.strip().startswith("|") for line in token.content.splitlines()
+        ):
+            yield f"{first + 1}: a row outside a table"
+
+
+def cells(row: str) -> int:
+    return len(re.split(r"(?<!\\)\|", row.strip().removeprefix("|").removesuffix("|")))
+
+
+def broken_blocks(text: str) -> Iterator[str]:
+    """What swallows the rest of its page, or vanishes from it."""
+    lines = text.splitlines()
+    for token in PARSER.parse(text):
+        first, end = token.map or (0, 0)
+        if token.type == "fence" and lines[end - 1].strip() != token.markup:
+            yield f"{first + 1}: a block of code that does not end"
+        if token.type == "html_block":
+            yield f"{first + 1}: HTML, or a word in angle brackets, which is not shown"
+        for child in token.children or []:
+            if child.type == "html_inline":
+                yield f"{first + 1}: {child.content} is not shown; write it as code"
+            if child.type == "text" and re.search(r"\]\(|`", child.content):
+                yield f"{first + 1}: a link or code that is none: {child.content}"
+
+
+def broken_links(page: Path) -> Iterator[str]:
+    for line, link in links(page.read_text()):
+        if ELSEWHERE.match(link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path) if path else page
+        if not target.exists():
+            yield f"{line}: {link}: there is no such file"
+        elif anchor and anchor not in anchors(target):
+            yield f"{line}: {link}: there is no such heading"
+
+
+def links(text: str) -> Iterator[tuple[int, str]]:
+    """Where links and pictures lead, with their lines."""
+    for token in PARSER.parse(text):
+        for child in token.children or []:
+            for name in ("href", "src"):
+                if child.attrGet(name) is not None:
+                    yield (token.map or [0])[0] + 1, str(child.attrGet(name))
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """A page's headings, as GitHub calls them in addresses."""
+    tokens = PARSER.parse(page.read_text())
+    seen: Counter[str] = Counter()
+    found = set()
+    for opening, inline in pairwise(tokens):
+        if opening.type == "heading_open":
+            name = re.sub(r"[^\w\- ]", "", shown(inline).lower()).replace(" ", "-")
+            found.add(f"{name}-{seen[name]}" if seen[name] else name)
+            seen[name] += 1
+    return frozenset(found)
+
+
+def shown(inline: Token) -> str:
+    return "".join(child.content for child in inline.children or [])
