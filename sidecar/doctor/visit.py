@@ -16,7 +16,7 @@ import socket
 import ssl
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from yarl import URL
@@ -137,7 +137,7 @@ class Visit:
     def store_is_away(self) -> bool:
         documents = [reply.document for reply in (self.door, self.joined, *self.beats)]
         return any(
-            document.get("title") == "The store does not answer" or document.get("paused") is True
+            document.get("title") == "The store does not answer" or _is_without_store(document)
             for document in documents
         )
 
@@ -292,6 +292,12 @@ async def _leave(client: _Client, seen: Visit) -> None:
             room = seen.room
         leaving.append(client.ask("POST", _at(seen, f"{room}/leave"), _JSON, cookie=cookie))
     seen.left = await asyncio.gather(*leaving)
+
+
+def _is_without_store(document: dict[str, Any]) -> bool:
+    """A place without a number; in a room that an operator paused there is one."""
+    numbers = document.get("position"), document.get("position_above")
+    return document.get("paused") is True and numbers == (None, None)
 
 
 def _at(seen: Visit, path: str) -> URL:

@@ -70,14 +70,20 @@ def _read_grant(asked: str, room: Door) -> tuple[Grant | None, str]:
     return grant, "believed"
 
 
+def secure(headers: Mapping[str, str]) -> str:
+    """The attribute of a cookie whose visitor came by https. Schemes are written in any case, and
+    of several proxies each may add its own: the first is the visitor's."""
+    scheme = headers.get("X-Forwarded-Proto", "").partition(",")[0]
+    return "; Secure" if scheme.strip().lower() == "https" else ""
+
+
 def set_cookie(headers: Mapping[str, str], room: Door, token: Token) -> str:
     """The value of Set-Cookie. It lives as long as the token is worth something."""
     if isinstance(token, Pass):
         life_s = max(1, math.ceil((token.expires_ms - room.clock.now_ms()) / 1000))
     else:
         life_s = room.tokens.lifetime_ms // 1000
-    secure = "; Secure" if headers.get("X-Forwarded-Proto") == "https" else ""
     return (
         f"{room.tokens.cookie_name}={room.tokens.write(token)}; Max-Age={life_s}; "
-        f"Path=/; HttpOnly; SameSite=Lax{secure}"
+        f"Path=/; HttpOnly; SameSite=Lax{secure(headers)}"
     )

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from sidecar.base.tokens import cookie_value
 from sidecar.web import desk
+from sidecar.web.cookies import secure
 from sidecar.web.keys import OPERATORS
 from sidecar.web.operators import COOKIE, LIFETIME_S, clean_name
 from sidecar.web.problems import problem
@@ -85,10 +86,9 @@ async def log_in(request: web.Request) -> web.Response:
     if not name:
         return desk.login(422, "Say who you are: the log keeps the name with what you do.")
     log.info("login", operator=name)
-    secure = "; Secure" if request.headers.get("X-Forwarded-Proto") == "https" else ""
     cookie = (
         f"{COOKIE}={operators.log_in(name)}; Max-Age={LIFETIME_S}; "
-        f"Path=/; HttpOnly; SameSite=Strict{secure}"
+        f"Path=/; HttpOnly; SameSite=Strict{secure(request.headers)}"
     )
     return _to_dashboard(cookie)
 

@@ -56,7 +56,7 @@ def document(room: Door, answer: Answer | None) -> dict[str, Any]:
         "opens_at": _iso(about.opens_at if about else None),
         "closes_at": _iso(about.closes_at if about else None),
     }
-    if answer and (answer.store_away or (standing and standing.recovery_stage == 2)):
+    if answer and _is_paused(room, answer, moments):
         told["paused"] = True
     if standing and standing.expires_ms and is_resource(room):
         told["expires_at"] = iso(standing.expires_ms)
@@ -130,6 +130,17 @@ def until_begins_s(coming: RoomEvent | None, now_ms: int, *, draw: float) -> flo
         spread_ms = min(_MAX_SPREAD_MS, (coming.opens_at - coming.prequeue_from) / 10)
     seconds = (coming.begins_ms - now_ms + draw * spread_ms) / 1000
     return round(min(max(1.0, seconds), CLOSED_REFRESH_S), 3)
+
+
+def _is_paused(room: Door, answer: Answer, moments: Moments) -> bool:
+    """Whether nobody is called for a reason that the page cannot show otherwise: Redis is
+    unavailable, places come back, or an operator paused the room."""
+    standing = answer.standing
+    if answer.store_away or (standing is not None and standing.recovery_stage == 2):
+        return True
+    if answer.state is not State.WAITING or moments.phase is not Phase.OPEN:
+        return False
+    return bool(moments.overrides.get("queue_all", room.settings.queue_all))
 
 
 def moments_of(room: Door, answer: Answer | None) -> Moments:

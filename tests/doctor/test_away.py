@@ -26,6 +26,10 @@ async def test_servers_that_are_away_are_told_apart():
 
         assert not bad(await examine(page))
 
+        site.admin("PATCH", "/rooms/shop", {"queue_all": True})  # a paused room has its store
+        assert not bad(await examine(page))
+        site.admin("PATCH", "/rooms/shop", {"queue_all": None})
+
         config = site.folder / "replica-1.toml"
         config.write_text(config.read_text().replace(SECRET, SECRET[::-1]))
         site.replicas[1].kill()

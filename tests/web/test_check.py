@@ -23,11 +23,24 @@ async def test_a_newcomer_where_a_slot_is_free(replica):
     assert "Secure" not in given[0]
 
 
-async def test_the_cookie_is_secure_where_the_request_was(replica):
-    """Secure follows X-Forwarded-Proto."""
+@pytest.mark.parametrize(
+    ("scheme", "is_secure"),
+    [
+        ("https", True),
+        ("HTTPS", True),
+        ("https, http", True),
+        (" Https ,http,http", True),
+        ("http", False),
+        ("http, https", False),
+        ("httpsx", False),
+        ("", False),
+    ],
+)
+async def test_the_cookie_is_secure_where_the_request_was(replica, scheme, is_secure):
+    """Secure follows X-Forwarded-Proto: the first scheme of several is the visitor's."""
     site = await replica()
-    reply = await site.check(headers={"X-Forwarded-Proto": "https"})
-    assert reply.headers["Set-Cookie"].endswith("; Secure")
+    reply = await site.check(headers={"X-Forwarded-Proto": scheme})
+    assert reply.headers["Set-Cookie"].endswith("; Secure") == is_secure
 
 
 async def test_a_newcomer_where_none_is_free(replica):

@@ -63,8 +63,9 @@ async def test_the_token_and_a_name_open_a_session(site):
     page = await site.ops.get("/dashboard/", headers={"Cookie": cookie})
     assert "desk.js" in await page.text()
     assert "desk.js" not in await (await site.ops.get("/dashboard")).text()
-    secure = await log_in(site, headers={"X-Forwarded-Proto": "https"})
-    assert secure.headers["Set-Cookie"].endswith("; Secure")
+    for scheme in ("https", "HTTPS", "https, http"):
+        secure = await log_in(site, headers={"X-Forwarded-Proto": scheme})
+        assert secure.headers["Set-Cookie"].endswith("; Secure")
 
 
 async def test_no_rooms_cookie_is_the_dashboards():

@@ -145,6 +145,20 @@ async def test_queue_all_has_no_estimate(replica):
     assert document["wait_seconds"] is document["wait_seconds_low"] is None
 
 
+async def test_who_waits_in_a_paused_room_is_told_so(replica):
+    """And that it goes on, once it does. Without a place there is nothing to keep."""
+    site = await replica()
+    await site.check()
+    ticket = cookie_of(await site.check())
+    for is_paused in (True, False):
+        await site.room.store.configure({"queue_all": is_paused})
+        await site.room.refresh()
+        document = await (await site.status(ticket)).json()
+        assert (document["state"], document["position"]) == ("waiting", 1)
+        assert ("paused" in document) == is_paused
+        assert "paused" not in await (await site.status("")).json()
+
+
 async def test_an_unknown_room_is_a_problem(replica):
     """404 as a problem document, for every door."""
     site = await replica()
