@@ -71,6 +71,8 @@ async def serve(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     stopping: list[bool] = []
+    for warning in settings.warnings:
+        log.warning("settings_warning", hint=warning)
     async with running(settings, stopping), watched(os.environ) as tell_stopping:
         log.info("serving", edge=settings.edge_listen, ops=settings.ops_listen,
                  rooms=sorted(settings.rooms), leases=sorted(settings.leases),
@@ -129,7 +131,13 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
             raise ConfigError([f"static_dir: there is no waiting.html in {static}"])
         jobs = within.jobs if within else None
         edge = edge_app(
-            rooms, metrics, static, event_streams=settings.event_streams, limits=limits, jobs=jobs
+            rooms,
+            metrics,
+            static,
+            event_streams=settings.event_streams,
+            limits=limits,
+            jobs=jobs,
+            memory=secrets.token_urlsafe(9) if settings.is_in_memory else "",
         )
         ops = ops_app(
             settings, rooms, metrics, stopping, history, leases=leases, limits=limits, jobs=jobs

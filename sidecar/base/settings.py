@@ -41,6 +41,7 @@ from sidecar.base.webhooks import Webhook  # noqa: TC001 - pydantic reads it
 
 DEFAULT_FILE = "waitroom.toml"
 ENV_PREFIX = "WAITROOM_"
+MEMORY = "memory://"
 #: Of commands that ask a replica, and no settings: sidecar/cli/connection.py.
 NOT_SETTINGS = {"WAITROOM_URL", "WAITROOM_TOKEN", "WAITROOM_TOKEN_FILE"}
 DEFAULT_OPS_LISTEN = "127.0.0.1:8401"
@@ -84,7 +85,7 @@ class Settings(BaseModel):
 
     #: Lets the well-known demo secret through. Never on a site that matters.
     demo: bool = False
-    store: Store = "memory://"
+    store: Store = MEMORY
     #: Oldest to newest; the last one signs.
     secret_keys: Annotated[list[str], BeforeValidator(listed)] = Field(
         default=[], validate_default=True
@@ -220,6 +221,24 @@ class Settings(BaseModel):
         if problems:
             raise ValueError("\n".join(problems))
         return webhooks
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the store is this process alone."""
+        return self.store.startswith(MEMORY)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is allowed, and probably not meant: one line for each."""
+        if not self.is_in_memory:
+            return []
+        how = f"is {MEMORY}" if "store" in self.model_fields_set else "is not set"
+        text = (
+            f"store: {how}, so all state is in this process alone and gone when it stops. A second "
+            "replica would have a state, and caps, of its own. Set a store that all share, such as "
+            "redis://127.0.0.1:6379/0 (WAITROOM_STORE)"
+        )
+        return [text]
 
     @property
     def jobs_database(self) -> str:

@@ -123,6 +123,8 @@ def check_config(path: str | None) -> None:
         for kind, named in kinds.items() if named
     ] or ["jobs, for targets that are made at run time"]  # fmt: skip
     click.echo(f"The configuration is right: {'; '.join(counted)}.")
+    for warning in settings.warnings:
+        click.echo(f"warning: {warning}")
     for line in summary(settings, int(time.time() * 1000)):
         click.echo(line)
 

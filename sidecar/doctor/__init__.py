@@ -30,6 +30,7 @@ FINDINGS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
     gate.reached,
     gate.doors,
     gate.room,
+    surroundings.store,
     gate.gate,
     gate.waiting_page,
     gate.assets,

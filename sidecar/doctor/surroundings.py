@@ -68,6 +68,27 @@ def ops_through_site(seen: Visit) -> Iterator[Finding]:
             )
 
 
+def store(seen: Visit) -> Iterator[Finding]:
+    """All replicas share one store, which outlives them."""
+    stores, in_memory = seen.stores, [name for name in seen.stores if name.startswith("memory")]
+    fix = "Let `store` be the same for all, such as `redis://127.0.0.1:6379/0` (WAITROOM_STORE)."
+    if len(stores) > 1:
+        which = ", each in its own memory" if len(in_memory) == len(stores) else ""
+        yield problem(
+            f"replicas do not share a store: {len(stores)} of them answered{which}; each has a "
+            "line of its own and lets in as many as the cap says",
+            fix,
+        )
+    elif in_memory:
+        yield warning(
+            "the replica keeps its rooms in its own memory: they are gone when it stops, and a "
+            "second replica would have lines and caps of its own",
+            fix,
+        )
+    elif stores:
+        yield ok("the replicas that answered share a store")
+
+
 def address(seen: Visit) -> Iterator[Finding]:
     """The sidecar is told the visitor's address, not a balancer's and not a made-up one."""
     told, told_falsely = (reply.document.get("client") for reply in (seen.door, seen.false_address))

@@ -7,7 +7,7 @@ import contextlib
 from aiohttp import web
 
 from sidecar.web import desk
-from sidecar.web.keys import HISTORY, JOBS, LIVE, OPERATORS, STOPPING
+from sidecar.web.keys import HISTORY, JOBS, LIVE, OPERATORS, SETTINGS, STOPPING
 from sidecar.web.login import is_same_origin, operator_of
 from sidecar.web.problems import problem
 
@@ -34,8 +34,8 @@ async def asset(request: web.Request) -> web.Response:
 
 
 async def session(request: web.Request) -> web.Response:
-    """Who is logged in, what the page sends along with every change, and whether a history is kept
-    and there are jobs."""
+    """Who is logged in, what the page sends along with every change, whether a history is kept
+    and there are jobs, and whether the store is this replica's memory."""
     operator = operator_of(request)
     if operator is None:
         return problem(401, "Nobody is logged in")
@@ -44,6 +44,7 @@ async def session(request: web.Request) -> web.Response:
         "csrf": request.app[OPERATORS].csrf(operator),
         "history": HISTORY in request.app,
         "jobs": JOBS in request.app,
+        "in_memory": request.app[SETTINGS].is_in_memory,
     }
     return web.json_response(told, headers=desk.HEADERS)
 

@@ -28,6 +28,8 @@ SETTINGS = web.AppKey("settings", Settings)
 HISTORY: web.AppKey[History] = web.AppKey("history", object)  # type: ignore[arg-type] # to import it costs a third of the start
 #: Missing where there are no targets.
 JOBS: web.AppKey[Jobs] = web.AppKey("jobs", object)  # type: ignore[arg-type] # as the history
+#: A name for the store of an edge listener's process, where it is in memory; empty: it is not.
+MEMORY = web.AppKey("memory", str)
 PAGE = web.AppKey("page", Page)
 OPERATORS = web.AppKey("operators", Operators)
 LIVE = web.AppKey("live", Live)

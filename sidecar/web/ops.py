@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from sidecar.base.errors import StoreError
-from sidecar.web.keys import JOBS, LEASES, LIMITS, METRICS, ROOMS, STOPPING
+from sidecar.web.keys import JOBS, LEASES, LIMITS, METRICS, ROOMS, SETTINGS, STOPPING
 from sidecar.web.problems import problem
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -32,7 +32,8 @@ async def readyz(request: web.Request) -> web.Response:
                 await target.store.is_ready()
     except StoreError as error:
         return problem(503, "The store does not answer", detail=str(error), retry_after=5)
-    return web.json_response({"status": "ready"})
+    store = "memory" if request.app[SETTINGS].is_in_memory else "redis"
+    return web.json_response({"status": "ready", "store": store})
 
 
 async def metrics(request: web.Request) -> web.Response:

@@ -62,13 +62,16 @@ def edge_app(  # noqa: PLR0913
     event_streams: int = 0,
     limits: Limits | None = None,
     jobs: Jobs | None = None,
+    memory: str = "",
 ) -> web.Application:
+    """`memory`: a name for this process' own store; empty: the store is shared."""
     app = web.Application(middlewares=[problems], client_max_size=MAX_BODY)
     if jobs is not None:
         app[keys.JOBS] = jobs
     app[keys.ROOMS] = rooms
     app[keys.LIMITS] = limits or Limits()
     app[keys.METRICS] = metrics
+    app[keys.MEMORY] = memory
     app[keys.PAGE] = Page(static)
     app[claim.CLAIM_PAGE] = claim.ClaimPage(static)
     app[events.STREAMS] = events.Streams(event_streams, metrics)

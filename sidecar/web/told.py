@@ -63,6 +63,13 @@ def document(room: Door, answer: Answer | None) -> dict[str, Any]:
     return told
 
 
+def store(room: Door, *, memory: str) -> str | None:
+    """Which store the room is kept in: the same for all replicas that share one. None: unknown."""
+    if memory:
+        return f"memory {memory}"
+    return f"redis {room.snapshot.born_ms}" if room.snapshot else None
+
+
 def view(document: dict[str, Any]) -> str:
     """What the page shows to whoever is told this (static/waiting.js has the same rule)."""
     state, phase = document["state"], document["phase"]

@@ -23,7 +23,7 @@ from sidecar.web.check import (
     takes_place,
 )
 from sidecar.web.cookies import read_bearer, read_given, read_token, set_cookie
-from sidecar.web.keys import METRICS, PAGE
+from sidecar.web.keys import MEMORY, METRICS, PAGE
 from sidecar.web.page import CONTENT_SECURITY_POLICY, choose_language, opening_in_digits
 from sidecar.web.problems import STORE_RETRY_S, problem
 
@@ -94,8 +94,10 @@ async def _answer(request: web.Request, door: str, *, may_join: bool) -> web.Res
         )
     document = told.document(room, answer)
     if "client" in request.query:
-        # Their own address, as nginx names it: `waitroom doctor` finds a wrong one by it.
+        # Their own address, as nginx names it, and where the room is kept: `waitroom doctor` finds
+        # a wrong address by it, and replicas that do not share a store.
         document["client"] = request.headers.get("X-Real-IP")
+        document["store"] = told.store(room, memory=request.app[MEMORY])
     response = web.Response(body=json.dumps(document).encode(), headers=_JSON)
     _give_cookie(request, room, answer, response)
     if _is_repeatable(request, room, answer):

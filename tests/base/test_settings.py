@@ -18,6 +18,7 @@ def test_variables_alone_are_enough():
     assert settings.secret_keys == [SECRET]
     assert settings.rooms == {"shop": RoomSettings(total_active_users=5)}
     assert settings.store == "memory://"
+    assert "store: is not set, so all state is in this process alone" in settings.warnings[0]
 
 
 def test_the_file_in_the_folder_is_found(folder):

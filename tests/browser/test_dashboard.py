@@ -45,7 +45,8 @@ class Desk(Site):
 
     def _start(self):
         self.folder = make_folder(self._stack)
-        self._start_redis()
+        if not self.store:
+            self._start_redis()
         self._settings["history"] = f"sqlite:///{self.folder}/history.db"
         self._make_history()
         self._start_replica(0)
@@ -90,15 +91,18 @@ def desk(site, visitor):
     """Opens the dashboard, logged in."""
 
     def make(name="Night shift", **options):
-        page = visitor(**options)
-        page.goto(site.dashboard)
-        page.get_by_label("Who are you?").fill(name)
-        page.get_by_label("Admin token").fill(ADMIN_TOKEN)
-        page.get_by_role("button", name="Log in").click()
-        expect(page.locator("#link")).to_have_text("Live")
-        return page
+        return log_in(site, visitor(**options), name)
 
     return make
+
+
+def log_in(site, page, name):
+    page.goto(site.dashboard)
+    page.get_by_label("Who are you?").fill(name)
+    page.get_by_label("Admin token").fill(ADMIN_TOKEN)
+    page.get_by_role("button", name="Log in").click()
+    expect(page.locator("#link")).to_have_text("Live")
+    return page
 
 
 def room(page, name):
@@ -527,3 +531,13 @@ def test_a_store_that_is_away_is_said(site, desk):
         expect(page.locator("#link")).to_have_text("Live")
     finally:
         site.redis.signal(18)  # SIGCONT
+
+
+def test_a_store_in_memory_is_said(desk, visitor):
+    """At the top, for as long as it is so; nothing where replicas share a store."""
+    expect(desk().locator("#memory")).to_be_hidden()
+    with Desk(rooms={"live": ROOMS["live"]}, store="memory://") as site:
+        page = log_in(site, visitor(), "Ada")
+        expect(page.locator("#memory")).to_contain_text("The store is this replica's memory")
+        expect(page.locator("#memory")).to_be_in_viewport()
+        assert page.problems == []

@@ -46,6 +46,7 @@ async def session(site, name="Night shift") -> dict[str, str]:
     cookie = cookie_of(await log_in(site, name))
     told = await (await site.ops.get("/dashboard/session", headers={"Cookie": cookie})).json()
     assert (told["operator"], told["history"], told["jobs"]) == (name, False, False)
+    assert told["in_memory"] is True  # the settings of these tests name no store
     return {"Cookie": cookie, "X-Waitroom-CSRF": told["csrf"]}
 
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from sidecar.web.api.parts import Json, refusals, reply, text, thing
+from sidecar.web.api.parts import Json, refusals, reply, text, thing, words
 
 
 def _status(word: str) -> Json:
     return reply(word, thing({"status": {"const": word}}), example={"status": word})
 
 
+_READY = reply(
+    "ready",
+    thing({
+        "status": {"const": "ready"},
+        "store": words("memory", "redis", description="memory: of this replica alone."),
+    }),
+    example={"status": "ready", "store": "redis"},
+)  # fmt: skip
 _DOCUMENT = thing({"openapi": text(), "paths": {"type": "object"}})
 
 
@@ -28,7 +36,7 @@ def paths() -> Json:
                 "operationId": "isReady",
                 "tags": ["operations"],
                 "summary": "The process answers, its store too, and it is not about to stop",
-                "responses": {"200": _status("ready"), **refusals("503", away="NotReady")},
+                "responses": {"200": _READY, **refusals("503", away="NotReady")},
                 "security": [],
             }
         },

@@ -93,8 +93,11 @@ _STATUS = thing(
         "paused": {"const": True, "description": "Nobody is called for the moment."},
         "expires_at": moment("When the term of a lease ends that this visitor holds."),
         "client": or_null(text("The address that the proxy names; if `client` was asked for.")),
+        "store": or_null(text("Which store the replica has, the same for all that share one: "
+                              "`memory` or `redis`, and what tells it from others; if `client` "
+                              "was asked for.")),
     },
-    optional=("paused", "expires_at", "client"),
+    optional=("paused", "expires_at", "client", "store"),
 )  # fmt: skip
 _ROOM_STATE = thing(
     {

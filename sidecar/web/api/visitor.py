@@ -59,7 +59,8 @@ def paths() -> Json:
                 "parameters": [
                     {
                         "name": "client", "in": "query", "schema": text(), "allowEmptyValue": True,
-                        "description": "Adds `client`, the address that the proxy names.",
+                        "description": "Adds `client`, the address that the proxy names, and "
+                        "`store`.",
                     }
                 ],
                 "responses": {"200": _STANDING, **refusals("404", "429", "503")},

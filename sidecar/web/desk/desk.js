@@ -20,9 +20,10 @@ async function connect() {
 	try {
 		const reply = await fetch('/dashboard/session', { cache: 'no-store', signal: AbortSignal.timeout(5000) });
 		if (reply.status === 401) return location.reload(); // to the way in
-		const { operator, csrf, history, jobs } = await reply.json();
+		const { operator, csrf, history, jobs, in_memory: isInMemory } = await reply.json();
 		Object.assign(session, { csrf, history, jobs });
 		put($('operator'), operator);
+		$('memory').hidden = !isInMemory;
 		if (jobs) watchTargets();
 	} catch (error) {
 		return lose();
