@@ -36,6 +36,11 @@ READ_GRACE_MS = 20_000
 CHUNK = 262_144
 
 
+def receiver_of(url: str) -> str:
+    """Scheme, host and port of a callback's address: what they are bounded by."""
+    return "/".join(url.split("/", 3)[:3]).lower()
+
+
 def new_job_id() -> str:
     """128 random bits in 22 characters; it never begins with -, which a command would take for an
     option."""

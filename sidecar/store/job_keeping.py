@@ -6,17 +6,20 @@ Every method raises DatabaseError when the database does not answer, or refuses.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import and_, case, delete, func, literal_column, or_, select, update
+from sqlalchemy import and_, case, delete, func, literal_column, not_, or_, select, update
 
-from sidecar.base.jobs import ENDED, Job, State
+from sidecar.base.jobs import ENDED, Job, State, receiver_of
 from sidecar.store.job_base import RUNS, WAITS, JobDatabase, ended_values, is_any
 from sidecar.store.job_tables import FIND, chunks, job_of, jobs, laid_over, targets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
 PERMIT_MS = 3_600_000
 #: Of results that are removed in one transaction.
 BYTES_AT_ONCE = 16 << 20
+#: Callbacks that are looked at to find those that may be made.
+CANDIDATES = 1000
+NONE: Mapping[str, int] = MappingProxyType({})
 #: How long the end of a job is kept whose target is unknown by now, ms.
 DEFAULT_TTL_MS = 3 * 86_400_000
 
@@ -188,11 +194,30 @@ class JobKeeping(JobDatabase):
 
     # Callbacks --------------------------------------------------------------------------------
 
-    async def due_callbacks(self, now_ms: int, limit: int, *, hold_ms: int) -> list[Job]:
-        """Jobs whose callers are to be told now, those who wait longest first. Nobody else gets
-        them for `hold_ms`."""
-        longest = select(jobs.c.id).where(jobs.c.callback_ms <= now_ms)
-        ids = await self._ids(longest.order_by(jobs.c.callback_ms).limit(limit))
+    async def due_callbacks(
+        self,
+        now_ms: int,
+        limit: int,
+        *,
+        hold_ms: int,
+        each: int = CANDIDATES,
+        under_way: Mapping[str, int] = NONE,
+    ) -> list[Job]:
+        """Jobs whose callers are to be told now, those who wait longest first; `each` to one
+        receiver at most, those `under_way` to it included. Nobody else gets them for `hold_ms`."""
+        # Those of a slow receiver would hide all others.
+        full = [name for name, number in under_way.items() if number >= each]
+        url = func.lower(jobs.c.callback_url)
+        longest = select(jobs.c.id, jobs.c.callback_url).where(
+            jobs.c.callback_ms <= now_ms,
+            *(not_(url.startswith(f"{name}/", autoescape=True)) for name in full),
+        )
+        ids, counts = list[str](), Counter(under_way)
+        for row in await self._read(longest.order_by(jobs.c.callback_ms).limit(CANDIDATES)):
+            name = receiver_of(row["callback_url"])
+            if counts[name] < each and len(ids) < limit:
+                counts[name] += 1
+                ids.append(row["id"])
 
         async def work(connection: AsyncConnection) -> list[Job]:
             rows = await _lock(connection, ids)

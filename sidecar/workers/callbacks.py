@@ -4,8 +4,11 @@ somebody has taken it. What is due stands in the database, so that no runner's e
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
+from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -14,9 +17,13 @@ import structlog
 from sidecar import __version__
 from sidecar.base.clock import iso
 from sidecar.base.errors import DatabaseError
+from sidecar.base.jobs import receiver_of
 from sidecar.core.messages import seconds_in, signature
+from sidecar.workers.tasks import stop_workers
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from sidecar.base.jobs import Job
     from sidecar.base.metrics import Metrics
     from sidecar.core.jobs import Jobs
@@ -25,7 +32,10 @@ if TYPE_CHECKING:
 LOOK_S = 1.0
 HOLD_S = 60
 TIMEOUT_S = 10.0
-AT_ONCE = 20
+#: Callbacks at a time: to one receiver, so that a slow one does not hold up the others, and to all.
+EACH, MOST = 10, 100
+#: Once some have ended it waits so long, so that it looks for several at a time, seconds.
+PAUSE_S = 0.02
 #: Pauses between tries: 2 s, three times as long each time, an hour at most; ten tries take some
 #: two and a half hours.
 TRIES = 10
@@ -38,19 +48,57 @@ async def call_back_forever(
     jobs: Jobs, session: aiohttp.ClientSession, metrics: Metrics, *, look_s: float = LOOK_S
 ) -> None:
     """Until cancelled. `session`: follows no redirect and keeps no cookie."""
-    while True:
-        count = 0
-        try:
-            now_ms = round(time.time() * 1000)
-            due = await jobs.store.due_callbacks(now_ms, AT_ONCE, hold_ms=HOLD_S * 1000)
-            count = len(due)
-            await asyncio.gather(*(_call_back(jobs, session, metrics, job) for job in due))
-        except DatabaseError as error:
-            log.debug("callbacks_wait", error=str(error))
-        except Exception:
-            log.exception("callbacks_failed")
-        if count < AT_ONCE:
-            await asyncio.sleep(look_s)
+    under_way = UnderWay()
+    try:
+        while True:
+            under_way.has_room.clear()
+            due: list[Job] = []
+            try:
+                due = await jobs.store.due_callbacks(
+                    round(time.time() * 1000), MOST - len(under_way.tasks),
+                    hold_ms=HOLD_S * 1000, each=EACH, under_way=under_way.receivers,
+                )  # fmt: skip
+            except DatabaseError as error:
+                log.debug("callbacks_wait", error=str(error))
+            except Exception:
+                log.exception("callbacks_failed")
+            for job in due:
+                under_way.begin(job, _call_back(jobs, session, metrics, job))
+            if due and len(under_way.tasks) < MOST:
+                continue  # there may be others behind those
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(look_s):
+                    await under_way.has_room.wait()
+                    await asyncio.sleep(PAUSE_S)
+    finally:
+        await stop_workers(*under_way.tasks)
+
+
+class UnderWay:
+    """The callbacks that are being made."""
+
+    def __init__(self) -> None:
+        self.tasks: set[asyncio.Task[None]] = set()
+        #: How many to each receiver.
+        self.receivers: Counter[str] = Counter()
+        #: One has ended since this was cleared.
+        self.has_room = asyncio.Event()
+
+    def begin(self, job: Job, work: Coroutine[None, None, None]) -> None:
+        receiver = receiver_of(job.callback_url or "")
+        self.receivers[receiver] += 1
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(partial(self._end, receiver))
+
+    def _end(self, receiver: str, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        self.receivers[receiver] -= 1
+        self.receivers += Counter()  # those of none are forgotten
+        self.has_room.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # It is due again when it is held no more.
+            log.warning("callback_not_noted", error=str(error), exc_info=error)
 
 
 async def _call_back(

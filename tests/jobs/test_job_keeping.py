@@ -7,6 +7,7 @@ import asyncio
 from dataclasses import replace
 
 from sidecar.base.jobs import ENDED, Ending, State
+from sidecar.store import job_keeping
 from sidecar.store.job_keeping import DEFAULT_TTL_MS, PERMIT_MS, Step, Waits
 from sidecar.store.jobs import JobQuery
 from tests.jobs.conftest import NOW_MS, chunk_count, job, statements_of
@@ -222,6 +223,26 @@ async def test_callbacks_are_due_longest_first_and_come_again_until_they_are_mad
     assert [(one.id, one.callback_tries) for one in due] == [(made[2].id, 0)]
     due = await store.due_callbacks(LATER_MS + 500, 10, hold_ms=1000)
     assert [(one.id, one.callback_tries) for one in due] == [(made[1].id, 1)]
+
+
+async def test_callbacks_of_one_receiver_do_not_hide_those_of_others(store, monkeypatch):
+    """So many of each at a time: one that has enough under way is passed over, however many of it
+    are due, and however its address is written."""
+    monkeypatch.setattr(job_keeping, "CANDIDATES", 5)
+    slow = ("https://slow_1.example/a", "https://SLOW_1.example/b")
+    many = await insert(store, *(job(callback_url=slow[n % 2]) for n in range(6)))
+    [other] = await insert(store, job(callback_url="https://slow-1.example/a"))
+    for n, one in enumerate([*many, other]):
+        await end(store, one, at_ms=LATER_MS + n)
+    asked = {"hold_ms": 1000, "each": 2}
+    due = await store.due_callbacks(LATER_MS + 9, 10, **asked)
+    assert [one.id for one in due] == [many[0].id, many[1].id]
+    under_way = {"https://slow_1.example": 2}
+    due = await store.due_callbacks(LATER_MS + 9, 10, **asked, under_way=under_way)
+    assert [one.id for one in due] == [other.id]
+    under_way = {"https://slow_1.example": 1}
+    due = await store.due_callbacks(LATER_MS + 9, 10, **asked, under_way=under_way)
+    assert [one.id for one in due] == [many[2].id]
 
 
 async def test_a_job_that_is_tried_again_tells_of_its_new_end_alone(store):
