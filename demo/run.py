@@ -15,10 +15,9 @@ import tempfile
 import threading
 import time
 import tomllib
-import urllib.error
-import urllib.request
 from pathlib import Path
 
+from after import answers
 from honcho import manager as honcho
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,7 +47,7 @@ def main() -> None:
         remember(configs[0])
         honcho.KILL_WAIT = STOP_S
         manager = honcho.Manager()
-        for label, command in commands(folder, configs, ops[0]).items():
+        for label, command in commands(folder, configs, ops).items():
             manager.add_process(label, command, env=environment(), cwd=str(ROOT))
         threading.Thread(target=greet, args=(port, ops[0]), daemon=True).start()
         manager.loop()
@@ -56,17 +55,20 @@ def main() -> None:
     sys.exit(0 if manager.returncode in STOPPED else manager.returncode)
 
 
-def commands(folder: Path, configs: list[Path], ops_port: int) -> dict[str, str]:
+def commands(folder: Path, configs: list[Path], ops: list[int]) -> dict[str, str]:
     python = sys.executable
+    # Before they answer, the first visitors would see a waiting page, and nginx's log be full.
+    needed = " ".join([f"{folder}/shop.sock", *(f"http://127.0.0.1:{at}/readyz" for at in ops)])
     waitroom = Path(python).parent / "waitroom"
     nginx = shutil.which("nginx") or "/usr/sbin/nginx"
     started = {
         "redis": f"exec redis-server --port 0 --unixsocket {folder}/redis.sock --save '' "
         f"--dir {folder} --loglevel warning",
         "shop": f"exec {python} demo/shop.py --socket {folder}/shop.sock "
-        f"--ops http://127.0.0.1:{ops_port} --token {TOKEN}",
+        f"--ops http://127.0.0.1:{ops[0]} --token {TOKEN}",
         "runner": f"exec {waitroom} run-jobs --config {configs[0]}",
-        "nginx": f"exec {nginx} -p {folder} -c {folder}/nginx.conf",
+        "nginx": f"exec {python} demo/after.py {needed} -- "
+        f"{nginx} -p {folder} -c {folder}/nginx.conf",
     }
     for number, config in enumerate(configs, start=1):
         started[f"replica.{number}"] = f"exec {waitroom} serve --config {config}"
@@ -121,15 +123,8 @@ def remember(config: Path) -> None:
 
 def greet(port: int, ops_port: int) -> None:
     url = f"http://localhost:{port}"
-    for _ in range(300):
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{ops_port}/readyz", timeout=1), \
-                 urllib.request.urlopen(f"{url}/_waitroom/shop/status", timeout=1):  # fmt: skip
-                break
-        except OSError:
-            time.sleep(0.1)
-    else:
-        return
+    while not answers(f"{url}/_waitroom/shop/status"):
+        time.sleep(0.1)
     crowd = "make crowd VISITORS=20" + ("" if port == 8080 else f" PORT={port}")
     print(
         f"\n  The shop is open: {url}   (two fit in; Ctrl-C stops all)\n"
