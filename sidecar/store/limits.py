@@ -117,7 +117,7 @@ class LimitStore:
         return [_decided(one) for one in await self.acquire_each(asks)]
 
     async def look(self, key: str) -> Decision:
-        """GRANTED where a call of cost 1 could go now, else REFUSED; nothing changes."""
+        """What a call of cost 1 would be told; nothing changes, and it has no permit."""
         [decision] = await self._ask([Ask(key)], looks=True)
         return decision
 
@@ -176,8 +176,7 @@ class LimitStore:
                 calls.append(asks[n].cost)
                 if has_ids:
                     calls.append(ids[n])
-        length, burst, max_wait, remembered = self._args
-        args = [length, burst, 0 if looks else max_wait, remembered, "look" if looks else ""]
+        args = [*self._args, "look" if looks else ""]
         try:
             reply = await self._run(
                 "look" if looks else "acquire",

@@ -91,7 +91,7 @@ class Key:
         free = [moment for moment, cost in self.free if (cost, self.paces) == (ask.cost, True)]
         free = [moment for moment in free if moment >= now]
         at = min(free, default=at)
-        longest = SETTINGS["max_wait"] * S if self.paces and not looks else 0
+        longest = SETTINGS["max_wait"] * S if self.paces else 0
         if at > present + longest:
             return told(Outcome.REFUSED, at - longest)
         if not looks:

@@ -293,15 +293,22 @@ async def test_those_who_are_refused_and_those_who_wait_are_counted_together(mak
 
 @each_algorithm
 async def test_looking_tells_the_moment_and_books_nothing(make, clock, algorithm):
-    """A free one too."""
+    """A free one too. It is what the next call is told, also where that is refused."""
     store = make(algorithm, limit=1, max_wait=3)
-    booked = await store.acquire_all([Ask()] * 4)
+    booked = await store.acquire_all([Ask()] * 3)
     ahead = [await store.look("") for _ in range(3)]
-    assert {(one.outcome, one.at_us) for one in ahead} == {(REFUSED, BEGIN + 4 * S)}
+    assert {(one.outcome, one.at_us, one.remaining, one.permit) for one in ahead} == {
+        (PACED, BEGIN + 3 * S, 0, "")
+    }
+    last = await store.acquire(Ask())
+    assert (last.outcome, last.at_us) == (ahead[0].outcome, ahead[0].at_us)
+    beyond = await store.look("")
+    assert (beyond.outcome, beyond.at_us) == (REFUSED, BEGIN + S)
+    assert beyond == await store.acquire(Ask())
     await store.release("", booked[2].permit)
     clock.now += S
     free = await store.look("")
-    assert (free.outcome, free.at_us, free.permit) == (REFUSED, BEGIN + 2 * S, "")
+    assert (free.outcome, free.at_us, free.permit) == (PACED, BEGIN + 2 * S, "")
     clock.now += S
     assert (await store.look("")).outcome is GRANTED
     assert (await store.acquire(Ask())).outcome is GRANTED

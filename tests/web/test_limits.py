@@ -24,6 +24,9 @@ PACED = {"algorithm": "leaky_bucket", "limit": 1, "window": "1m", "on_exceed": "
 #: A leap of the turned clock from one window into the next is a whole window.
 FIXED = {"algorithm": "fixed_window", "limit": 2, "window": "10s"}
 
+#: Of a call that may go, what a look says of it alike.
+SAID = ("outcome", "allowed", "wait_seconds", "at")
+
 
 async def acquire(site, body=None, *, status=200, **named):
     """The answer's document and headers."""
@@ -389,6 +392,21 @@ async def test_a_look_takes_nothing(service):
     ):
         assert said in await errors(site, f"/limits/{{name}}?{query}", method="GET"), query
     assert outcomes(site) == {"granted": 1}
+
+
+async def test_a_look_at_a_limit_that_paces_says_what_a_call_is_told(service):
+    """Paced, with its moment, where it has to wait; refused only beyond max_wait."""
+    site = await service(limit={**PACED, "max_wait": "1m"})
+    for outcome, allowed, status in (
+        ("granted", True, 200),
+        ("paced", True, 200),
+        ("refused", False, 429),
+    ):
+        looked = await site.told("GET", "/limits/{name}")
+        told, _ = await acquire(site, {}, status=status)
+        assert (looked["outcome"], looked["allowed"]) == (outcome, allowed)
+        assert [looked[name] for name in SAID] == [told[name] for name in SAID]
+        assert looked["permit"] is None
 
 
 async def test_the_rules_are_listed(service):

@@ -135,8 +135,8 @@ def _rules() -> Json:
             "parameters": parameters("LimitName"),
             "get": _ask(
                 "lookAtLimit", "What a call would be told now",
-                reply("The rule; and of a call of cost 1 that would not wait, what it would be "
-                      "told. `key` and `limit` are the call's.", both, headers=_HEADERS),
+                reply("The rule; and what a call of cost 1 would be told: granted, paced or "
+                      "refused. `key` and `limit` are the call's.", both, headers=_HEADERS),
                 "404", "422", "503",
                 description="Nothing is taken. Say the fields, or the key.", parameters=query,
             ),

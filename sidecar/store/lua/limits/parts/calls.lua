@@ -27,9 +27,13 @@ local function answer(cost, id, limit)
   end
   local i, moment = freed_for(cost)
   at = moment or at
-  if LOOKS or at - present > MAX_WAIT then
+  if at - present > MAX_WAIT then
+    local _, free_again = standing(limit)
+    return at - MAX_WAIT, -1, free_again
+  end
+  if LOOKS then
     local left, free_again = standing(limit)
-    return at <= present and now or at - MAX_WAIT, at <= present and left or -1, free_again
+    return at <= present and now or at, at <= present and left or 0, free_again
   end
   local left
   if i then
