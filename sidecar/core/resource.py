@@ -155,6 +155,12 @@ class Resources:
         """`keys`: as those that sign rooms' cookies, oldest to newest."""
         self._kinds = {template.name: _kind(template, list(keys)) for template in templates}
 
+    def template_of(self, name: str) -> str:
+        """Of a name such as seat~17, also where no resource may be called so; "" where there is
+        no such template."""
+        template, is_of, _ = name.partition(SEPARATOR)
+        return template if is_of and template in self._kinds else ""
+
     def find(self, name: str) -> Resource | None:
         """Of a name such as seat~17; None where there is no such template, or no resource may be
         called so."""

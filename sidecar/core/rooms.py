@@ -392,6 +392,10 @@ class Rooms:
     def find(self, name: str) -> Door | None:
         return self._rooms.get(name) or (self._resources.find(name) if self._resources else None)
 
+    def template_of(self, name: str) -> str:
+        """Whose resource it would be; "" where it would be none."""
+        return self._resources.template_of(name) if self._resources else ""
+
     def get(self, name: str) -> Room:
         """Raises UnknownNameError."""
         room = self._rooms.get(name)

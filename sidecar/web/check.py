@@ -49,6 +49,10 @@ _MAX_LOGGED = 100
 #: Where browsers, new and old, say that they fetch ahead.
 _PURPOSES = ("Sec-Purpose", "Purpose", "X-Moz")
 
+#: What is said of a name in place of a visitor's state.
+UNKNOWN_ROOM = "unknown-room"
+UNKNOWN_RESOURCE = "unknown-resource"
+
 log = structlog.get_logger()
 _logged: set[tuple[str, str]] = set()
 
@@ -59,11 +63,8 @@ async def check(request: web.Request) -> web.Response:
     room = request.app[ROOMS].find(name)
     metrics = request.app[METRICS]
     if room is None:
-        log_unknown(name)
-        metrics.count_request("", "check", "unknown-room")
-        return close_if_body(
-            request, web.Response(status=403, headers={"X-Waitroom-State": "unknown-room"})
-        )
+        said = {"X-Waitroom-State": find_unknown(request, name, "check")}
+        return close_if_body(request, web.Response(status=403, headers=said))
     method = original_method(headers)
     if is_preflight(headers, method):
         said = {"X-Waitroom-State": State.ADMITTED.value}
@@ -203,6 +204,17 @@ def close_if_body(request: web.Request, response: web.Response) -> web.Response:
     if request.can_read_body:
         response.force_close()
     return response
+
+
+def find_unknown(request: web.Request, name: str, door: str) -> str:
+    """What a name that is none is said to be. A resource that its template does not have is an
+    address that a visitor made up; an unknown room is a mistake in the proxy's configuration."""
+    template = request.app[ROOMS].template_of(name)
+    state = UNKNOWN_RESOURCE if template else UNKNOWN_ROOM
+    if not template:
+        log_unknown(name)
+    request.app[METRICS].count_request(template, door, state)
+    return state
 
 
 def log_unknown(name: str, kind: str = "room") -> None:

@@ -13,13 +13,14 @@ from aiohttp import web
 
 from sidecar.base.model import State
 from sidecar.web.check import (
+    UNKNOWN_ROOM,
     answer_headers,
     close_if_body,
     count_answer,
     count_grant,
+    find_unknown,
     is_posted_from_elsewhere,
     is_preflight,
-    log_unknown,
     original_method,
     takes_place,
 )
@@ -29,12 +30,25 @@ from sidecar.web.problems import problem
 from sidecar.web.waiting import render_page, safe_next
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sidecar.core.answer import Answer
     from sidecar.core.door import Door
 
 #: As HTML. The page says it three times, and a proxy may have to hold all of it in a buffer.
 _MAX_NEXT = 2_048
 _DEFAULT_STATUS = 503
+#: Where a template has no such resource. In English, and with no file that it needs.
+_NOT_FOUND = """<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="robots" content="noindex">
+<title>Page not found</title>
+<h1>Page not found</h1>
+<p>There is nothing at this address. <a href="/">Go to the home page.</a></p>
+</html>
+"""
 
 
 async def gate(request: web.Request) -> web.Response:
@@ -44,12 +58,7 @@ async def gate(request: web.Request) -> web.Response:
     room = request.app[ROOMS].find(name)
     metrics = request.app[METRICS]
     if room is None:
-        log_unknown(name)
-        metrics.count_request("", "gate", "unknown-room")
-        detail = f"No room is called {name[:64]!r}. Compare the proxy's configuration."
-        response = problem(503, "Unknown waiting room", detail=detail)
-        response.headers["X-Waitroom-State"] = "unknown-room"
-        return close_if_body(request, response)
+        return close_if_body(request, _unknown(request, name))
     asked, method = _original(request, room)
     if is_preflight(headers, method):
         said = {"X-Waitroom-State": State.ADMITTED.value}
@@ -65,14 +74,32 @@ async def gate(request: web.Request) -> web.Response:
     said = answer_headers(room, answer, headers)
     if answer.state is State.ADMITTED:
         return close_if_body(request, web.Response(headers=said))
-    accept = headers.get("Accept", "").lower()
-    if "json" in accept and "html" not in accept:
+    if _wants_problem(headers):
         response = _numbers(room, answer, said)
     else:
         response = render_page(request, room, answer, asked, method=method)
         response.set_status(_refusal(said["X-Waitroom-Status"]))
     response.headers.update(said)
     return close_if_body(request, response)
+
+
+def _unknown(request: web.Request, name: str) -> web.Response:
+    state = find_unknown(request, name, "gate")
+    if state == UNKNOWN_ROOM:
+        detail = f"No room is called {name[:64]!r}. Compare the proxy's configuration."
+        response = problem(503, "Unknown waiting room", detail=detail)
+    elif _wants_problem(request.headers):
+        response = problem(404, "Not found")
+    else:
+        response = web.Response(status=404, text=_NOT_FOUND, content_type="text/html")
+        response.headers["Cache-Control"] = "no-store"
+    response.headers["X-Waitroom-State"] = state
+    return response
+
+
+def _wants_problem(headers: Mapping[str, str]) -> bool:
+    accept = headers.get("Accept", "").lower()
+    return "json" in accept and "html" not in accept
 
 
 def _original(request: web.Request, room: Door) -> tuple[str, str]:

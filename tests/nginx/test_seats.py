@@ -24,6 +24,7 @@ LEASES = {
     "brief": {"term": 1, "heartbeat_interval": 0.2},
     "lone": {"term": 600, "max_waiting": 0},
     "pair": {"term": 600, "capacity": 2},
+    "few": {"term": 600, "resources": "[1-9][0-9]?"},
 }
 IMAGE = {"Accept": "image/*", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
 
@@ -37,6 +38,8 @@ def named(template, *lines, at="", what=r"\d+"):
 LOCATIONS = (
     named("seat", "include waitroom/release.conf;", at="/booked")
     + named("seat", "set $waitroom_mode redirect;", at="/elsewhere")
+    + named("few", "set $waitroom_mode redirect;", at="/moved", what=".*")
+    + named("few")
     + named("seat", "proxy_set_header X-Fence $waitroom_fence;")
     + named("brief")
     + named("lone")
@@ -246,13 +249,36 @@ def test_events_of_a_seat(site, visit):
     assert second.get("/seat/9").status == 200
 
 
-@pytest.mark.parametrize("path", ["/nosuch/1", "/odd/", "/odd/-1", "/odd/a~b"])
-def test_what_is_no_lease_is_named(visit, path):
-    """503 with a sentence: no template of that name, or no name for a resource."""
-    reply = visit().get(path)
+def test_what_is_no_lease_is_named(visit):
+    """503 with a sentence, for the operator: no template of that name."""
+    reply = visit().get("/nosuch/1")
     assert (reply.status, reply.waits) == (503, False)
     assert reply.headers["Content-Type"].startswith("text/plain")
     assert reply.all("Set-Cookie") == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/few/99999/", "/odd/", "/odd/-1", "/odd/a~b", "/odd/a%20b", "/odd/%3Cb%3E", "/moved/0x",
+     "/odd/" + "1" * 200],
+)  # fmt: skip
+def test_a_resource_that_there_is_not_is_a_page_that_is_not_found(site, visit, path):
+    """404 with a page for people, which says nothing of how the site is made; for programs a
+    problem. Nobody takes anything, and the log is silent: visitors make addresses up."""
+    reply = visit().get(path)
+    assert (reply.status, reply.waits) == (404, False)
+    assert reply.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert "<h1>Page not found</h1>" in reply.text
+    assert "try again" not in reply.text
+    assert "itroom" not in reply.text
+    assert "Retry-After" not in reply.headers
+    assert reply.headers["Cache-Control"] == "no-store"
+    assert reply.all("Set-Cookie") == []
+    problem = visit(Accept=JSON).get(path)
+    assert (problem.status, json.loads(problem.text)["status"]) == (404, 404)
+    assert problem.headers["Content-Type"] == "application/problem+json"
+    assert listed(site, "few") == {}
+    assert "99999" not in site.replicas[0].output + site.replicas[1].output
 
 
 @pytest.mark.parametrize("path", ["claim", "draw", "draw/places"])
@@ -374,17 +400,18 @@ MADE_UP = [
 @pytest.mark.parametrize("made_up", MADE_UP)
 @pytest.mark.parametrize("path", ["/seat/", "/elsewhere/"])
 def test_what_is_no_name_goes_nowhere(odd, stub, path, made_up):
-    """Not to the sidecar, not into the page or the address that it is sent to."""
+    """Not to the sidecar, not into the page or the address that it is sent to: of all that the
+    template's name is left."""
     stub.reply, stub.asked[:] = answer(401, "X-Waitroom-State: waiting"), []
     reply = Visitor(odd.url).get(path + made_up)
     asked = stub.asked[0].lower()
-    assert "x-waitroom-room" not in asked
+    assert "x-waitroom-room: seat~\r\n" in asked
     assert "\r\nx-waitroom-exempt" not in asked
     assert b"<script>alert" not in reply.body
     if path == "/seat/":
-        assert reply.data("room") == ""
+        assert reply.data("room") == "seat~"
     else:
-        assert reply.headers["Location"].startswith("/_waitroom//?next=/elsewhere/")
+        assert reply.headers["Location"].startswith("/_waitroom/seat~/?next=/elsewhere/")
     assert reply.headers["X-Waitroom-Exempt"] is None
 
 
@@ -394,7 +421,7 @@ def test_what_is_no_name_is_not_released(odd, stub, made_up):
     stub.reply, stub.asked[:] = answer(204, "X-Waitroom-State: admitted"), []
     Visitor(odd.url).get(f"/seat/{made_up}")
     wait_until(lambda: len(stub.asked) == 2, "the release")
-    assert stub.asked[1].startswith("POST /_waitroom//leave HTTP/1.1\r\n")
+    assert stub.asked[1].startswith("POST /_waitroom/seat~/leave HTTP/1.1\r\n")
     assert "x-waitroom-exempt" not in stub.asked[1].lower()
 
 

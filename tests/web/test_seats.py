@@ -145,14 +145,33 @@ async def test_a_place_comes_back_in_its_own_line_only(seats):
 
 
 async def test_only_resources_that_there_are(seats):
-    """What `resources` does not know, wholly, is as an unknown room: nobody can take it."""
+    """What `resources` does not know, wholly, nobody can take: it is no page of the site."""
     site = await seats(resources="[1-9][0-9]?")
     assert [(await site.check(seat=seat)).status for seat in ("1", "99")] == [204, 204]
     for seat in ("100", "0", "07", "x1"):
         reply = await site.check(seat=seat)
-        assert (reply.status, reply.headers["X-Waitroom-State"]) == (403, "unknown-room")
+        assert (reply.status, reply.headers["X-Waitroom-State"]) == (403, "unknown-resource")
         assert (await site.ask("join", seat=seat)).status == 404
     assert await site.template.store.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [("text/html", "text/html"), ("application/json", "application/problem+json")],
+)
+async def test_beside_other_proxies_too_a_resource_that_there_is_not_is_not_found(
+    seats, accept, kind
+):
+    """A page for people, a problem for programs; counted by the template's name."""
+    site = await seats(resources="[1-9][0-9]?")
+    name = site.template.name
+    reply = await site.edge.get(f"/gate/{name}~100", headers={"Accept": accept})
+    assert (reply.status, reply.content_type) == (404, kind)
+    assert reply.headers["X-Waitroom-State"] == "unknown-resource"
+    assert "Set-Cookie" not in reply.headers
+    assert "Retry-After" not in reply.headers
+    counted = site.template.metrics.requests.labels(name, "gate", "unknown-resource")
+    assert counted._value.get() == 1
 
 
 async def test_a_renewable_lease_is_renewed_by_use(seats):

@@ -43,7 +43,7 @@ _ABOUT = [
 ]
 _STATE = {
     "required": True,
-    "schema": {"enum": [*(state.value for state in State), "unknown-room"]},
+    "schema": {"enum": [*(state.value for state in State), "unknown-room", "unknown-resource"]},
 }
 _SAID = {
     "X-Waitroom-State": _STATE,
