@@ -31,6 +31,8 @@ _FIELD = re.compile(r"\{([a-z][a-z0-9_]{0,31})\}")
 #: What a field's value keeps as it is; the rest is percent-encoded, so that no value can pass for
 #: two.
 _PLAIN = "@+,"
+#: What quote() makes of a field's value.
+_PART = r"(?:[A-Za-z0-9_.~@+,-]|%[0-9A-F]{2})+"
 #: What a call says beside its fields.
 _WORDS = frozenset({"key", "cost", "id", "wait", "rule", "hold", "self"})
 
@@ -57,6 +59,23 @@ def _missing(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError("write a whole number")  # noqa: TRY004 - pydantic turns ValueError into a problem
     return value
+
+
+def _keys(value: dict[str, int]) -> dict[str, int]:
+    problems = [
+        f"{key[:40]!r} is a key of no call: at most {MAX_KEY_LENGTH} characters, ASCII without "
+        "spaces; what a field has beside is percent-encoded"
+        for key in value
+        if not is_key(key)
+    ]
+    if problems:
+        raise ValueError("\n".join(problems))
+    return value
+
+
+def is_key(text: str) -> bool:
+    """Whether a call may have this key."""
+    return len(text) <= MAX_KEY_LENGTH and all("!" <= c <= "~" for c in text)
 
 
 Value = Annotated[int, BeforeValidator(_missing), AfterValidator(_value)]
@@ -94,7 +113,7 @@ class LimitSettings(BaseModel):
     idempotency_window: Seconds = Field(default=60, ge=1, le=86_400)
     on_store_failure: Literal["admit", "refuse"] = "admit"
     #: Limits of single keys, over `limit`; -1: unlimited.
-    values: dict[str, Value] = {}
+    values: Annotated[dict[str, Value], AfterValidator(_keys)] = {}
 
     @field_validator("window")
     @classmethod
@@ -122,6 +141,31 @@ class LimitSettings(BaseModel):
     def fields(self) -> tuple[str, ...]:
         """Which a call names, in the key's order."""
         return tuple(dict.fromkeys(_FIELD.findall(self.key)))
+
+    def warning_of(self, key: str) -> str:
+        """What is wrong with a value for this key, which a call can only have that names it whole;
+        empty: nothing. Where there is no pattern, nginx or the caller gives the keys."""
+        if not self.key or self._pattern.fullmatch(key):
+            return ""
+        return (
+            f"no call that names its fields has the key {key!r}: such keys are {self.key}, with a "
+            "value for each field, percent-encoded where it is not plain"
+        )
+
+    @property
+    def _pattern(self) -> re.Pattern[str]:
+        pieces, known = _FIELD.split(self.key), set[str]()
+        for n in range(1, len(pieces), 2):
+            name = pieces[n]
+            pieces[n] = f"(?P={name})" if name in known else f"(?P<{name}>{_PART})"
+            known.add(name)
+        pieces[::2] = [re.escape(piece) for piece in pieces[::2]]
+        return re.compile("".join(pieces))
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is allowed, and probably not meant."""
+        return [f"values: {said}" for key in self.values if (said := self.warning_of(key))]
 
     def key_of(self, named: Mapping[str, str]) -> str:
         """The key of a call: "{biz}:{channel}" of biz=refund, channel=wx is refund:wx. What could

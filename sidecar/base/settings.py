@@ -230,6 +230,16 @@ class Settings(BaseModel):
     @property
     def warnings(self) -> list[str]:
         """What is allowed, and probably not meant: one line for each."""
+        of_rules = [
+            f"{kind}.{name}.{warning}"
+            for kind, rules in (("limits", self.limits), ("targets", self.targets))
+            for name, rule in rules.items()
+            for warning in rule.warnings
+        ]
+        return [*self._warnings_of_store, *of_rules]
+
+    @property
+    def _warnings_of_store(self) -> list[str]:
         if not self.is_in_memory:
             return []
         how = f"is {MEMORY}" if "store" in self.model_fields_set else "is not set"
@@ -238,7 +248,14 @@ class Settings(BaseModel):
             "replica would have a state, and caps, of its own. Set a store that all share, such as "
             "redis://127.0.0.1:6379/0 (WAITROOM_STORE)"
         )
-        return [text]
+        left = sorted(name for name, rule in self.targets.items() if "offline" in rule.kinds)
+        if not left:
+            return [text]
+        alone = (
+            f"targets: no runner can make the offline calls of {', '.join(left)}: waitroom "
+            f"run-jobs needs a store that it shares with the replicas, and the store {how}"
+        )
+        return [text, alone]
 
     @property
     def jobs_database(self) -> str:

@@ -19,6 +19,7 @@ from pydantic import (
 )
 from yarl import URL
 
+from sidecar.base.addresses import is_public
 from sidecar.base.classes import Classes, a_table, problems_of_classes
 from sidecar.base.errors import ConfigError
 from sidecar.base.fields import Count, Seconds, listed, problems_in
@@ -95,6 +96,18 @@ def _is_plain(host: str, *, is_bracketed: bool) -> bool:
         return "%" not in str(ip_address(host))
     except ValueError:
         return False
+
+
+def _is_private(host: str) -> bool:
+    """Where that can be told without looking the name up."""
+    name = host.lower().rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return not is_public(name)
 
 
 def _methods(value: tuple[str, ...]) -> tuple[str, ...]:
@@ -276,6 +289,18 @@ class TargetSettings(BaseModel):
                 f"callbacks are signed: at least {MIN_WEBHOOK_SECRET_LENGTH} characters"
             )
         return secret
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is allowed, and probably not meant."""
+        host = URL(self.url).host if self.url and "offline" in self.kinds else None
+        if host is None or self.private or not _is_private(host):
+            return []
+        text = (
+            f"url: {host} is an address of this machine or its network, so that every call is "
+            "refused: set private = true if that is meant"
+        )
+        return [text]
 
     @property
     def has_paths(self) -> bool:

@@ -74,7 +74,10 @@ def set_(connection: Connection, name: str, words: tuple[str, ...]) -> None:
     except ValueError:
         raise click.UsageError(f"{limit}: say a whole number, or -1 for no limit") from None
     path = f"{_path(name)}/values/{quote(''.join(key), safe='')}"
-    _tell(name, call(connection, "PUT", path, {"limit": number}))
+    told = call(connection, "PUT", path, {"limit": number})
+    _tell(name, told)
+    if warning := told.get("warning"):
+        click.echo(f"warning: {warning}", err=True)
 
 
 @limits.command()

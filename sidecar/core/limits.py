@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 import structlog
 
 from sidecar.base.errors import ConfigError, StoreError, UnknownNameError
-from sidecar.base.limits import MAX_COST, MAX_KEY_LENGTH, PERMIT_ID, UNLIMITED, Decision, Outcome
+from sidecar.base.limits import (
+    MAX_COST,
+    MAX_KEY_LENGTH,
+    PERMIT_ID,
+    UNLIMITED,
+    Decision,
+    Outcome,
+    is_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -144,7 +152,7 @@ def check(ask: Ask) -> None:
         problems.append(f"cost: a whole number from 1 to {MAX_COST} (got {ask.cost})")
     if ask.id and not PERMIT_ID.match(ask.id):
         problems.append("id: 1 to 64 letters, digits and . _ - : @ +")
-    if len(ask.key) > MAX_KEY_LENGTH or any(not "!" <= c <= "~" for c in ask.key):
+    if not is_key(ask.key):
         problems.append(f"key: at most {MAX_KEY_LENGTH} characters, ASCII without spaces")
     if problems:
         raise ConfigError(problems)

@@ -128,7 +128,8 @@ async def set_value(request: web.Request) -> web.Response:
         raise ConfigError(problems)
     await limit.store.set_value(key, value)
     log.info("limit_set", limit=limit.name, key=key, value=value)
-    return _json({"key": key, "limit": value})
+    warning = limit.settings.warning_of(key)
+    return _json({"key": key, "limit": value, **({"warning": warning} if warning else {})})
 
 
 async def delete_value(request: web.Request) -> web.Response:

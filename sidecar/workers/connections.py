@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from sidecar.core.addresses import is_public
+from sidecar.base.addresses import is_public
 
 if TYPE_CHECKING:
     from aiohttp.connector import AddrInfoType, Connection

@@ -289,3 +289,83 @@ def test_problems_tell_no_secret(write):
     assert "qqqq" not in text
     path = write('secret_keys = [7777]\nadmin_token = 7777\nstore = "7777"')
     assert "7777" not in "\n".join(problems(path))
+
+
+# What is probably not meant.
+
+
+def warnings_of(write, lines):
+    path = write(f'secret_keys = ["{SECRET}"]\nstore = "redis://127.0.0.1/"\n{lines}\n')
+    return load(path, {}).warnings
+
+
+@pytest.mark.parametrize(
+    ("pattern", "good", "bad"),
+    [
+        (
+            "{biz}:{channel}",
+            ["refund:wx", "a%2Fb:@+,.-_~"],
+            ["refund", "refund:", "a/b:c", "a:b:c"],
+        ),
+        ("pay.{biz}", ["pay.a"], ["pay_a", "a"]),
+        ("{a}-{a}", ["x-x", "x-y-x-y"], ["x-y"]),
+        ("all", ["all"], ["al"]),
+        # Nginx gives the keys.
+        ("", ["", "203.0.113.7", "a/b"], []),
+    ],
+)
+def test_values_of_keys_that_no_fields_can_make(write, pattern, good, bad):
+    """One warning for each, which says what such keys are."""
+    values = ", ".join(f'"{key}" = 1' for key in [*good, *bad])
+    said = warnings_of(
+        write,
+        f'[limits.pay]\nalgorithm = "concurrency"\nlimit = 1\nkey = "{pattern}"\n'
+        f"values = {{ {values} }}",
+    )
+    begin = "limits.pay.values: no call that names its fields has the key"
+    assert [line.partition(": such keys are ")[0] for line in said] == [
+        f"{begin} {key!r}" for key in bad
+    ]
+
+
+def test_a_key_that_no_call_can_have_is_an_error(write):
+    """It has a space, or is too long."""
+    path = write(
+        '[limits.pay]\nalgorithm = "concurrency"\nkey = "{biz}"\n'
+        f'values = {{ "a b" = 1, "{"x" * 257}" = 1, "fine" = 1 }}'
+    )
+    first, second = problems(path, **GOOD)
+    assert first.startswith("limits.pay.values: 'a b' is a key of no call: at most 256 characters")
+    assert second.startswith("limits.pay.values: 'xxx")
+
+
+@pytest.mark.parametrize(
+    ("url", "is_private"),
+    [
+        ("http://127.0.0.1:8080/", True), ("http://localhost/", True), ("http://10.1.2.3/a", True),
+        ("http://[::1]/", True), ("http://[fd00::1]:80/", True), ("http://studio.localhost/", True),
+        ("http://169.254.169.254/", True), ("https://images.example/", False),
+        ("http://8.8.8.8/", False),
+    ],
+)  # fmt: skip
+def test_a_target_at_a_private_address_without_private(write, url, is_private):
+    """Each call would be refused; what a name leads to is not looked up."""
+    said = warnings_of(write, f'[targets.images]\nurl = "{url}"')
+    assert len(said) == is_private
+    if said:
+        assert said[0].startswith("targets.images.url: ")
+        assert "private = true" in said[0]
+    for more in ("private = true", 'kinds = ["online"]'):
+        assert warnings_of(write, f'[targets.images]\nurl = "{url}"\n{more}') == []
+
+
+def test_offline_jobs_with_a_store_in_memory():
+    """No runner can share it."""
+    targets = {
+        "WAITROOM_TARGETS__IMAGES__URL": "https://images.example/",
+        "WAITROOM_TARGETS__DOOR__KINDS": "online",
+    }
+    _, said = load(None, {**GOOD, **targets}).warnings
+    assert said.startswith("targets: no runner can make the offline calls of images: ")
+    shared = {**GOOD, **targets, "WAITROOM_STORE": "redis://127.0.0.1/"}
+    assert load(None, shared).warnings == []

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
+from sidecar.base.addresses import is_public
 from sidecar.base.errors import ConfigError
 from sidecar.base.targets import TargetSettings, read_target
-from sidecar.core.addresses import is_public
 from sidecar.core.requests import (
     MAX_HEADERS,
     MAX_PATH,

@@ -480,6 +480,17 @@ async def test_a_keys_limit_is_changed(service):
     assert (await site.told("GET", "/limits/{name}/values"))["set"] == {}
 
 
+async def test_a_value_for_a_key_that_no_fields_can_make(service):
+    """Is set, for a call may name the whole key; but whoever meant fields is told."""
+    site = await service(limit={**FIXED, "key": KEYED})
+    told = await site.told("PUT", "/limits/{name}/values/pay", {"limit": 1})
+    assert (told["key"], told["limit"]) == ("pay", 1)
+    assert told["warning"].startswith("no call that names its fields has the key 'pay': such keys")
+    assert (await acquire(site, key="pay"))[0]["limit"] == 1
+    told = await site.told("PUT", "/limits/{name}/values/pay:wx", {"limit": 1})
+    assert "warning" not in told
+
+
 async def test_a_limit_without_fields_is_changed(service):
     """Its key is empty, or what the file calls it."""
     for key in ("", "all"):

@@ -210,7 +210,10 @@ def _calls() -> Json:
 def _values() -> Json:
     value = {"type": "integer", "minimum": -1, "maximum": MAX_LIMIT, "description": "-1: no limit."}
     by_key = {"type": "object", "additionalProperties": value}
-    now = reply("The key's limit from the next call on.", thing({"key": text(), "limit": value}),
+    now = reply("The key's limit from the next call on.", thing({
+        "key": text(), "limit": value,
+        "warning": text("There where no call that names its fields can have the key."),
+    }, optional=("warning",)),
                 example={"key": "refund:wx", "limit": 2})  # fmt: skip
     asked = {**thing({"limit": value}), "additionalProperties": False}
     return {
