@@ -26,7 +26,7 @@ CLEAN = {name: value for name, value in os.environ.items() if not name.startswit
 CONFIG = """
 edge_listen = "unix:{0}/edge"
 ops_listen = "unix:{0}/ops"
-service_token = "0123456789abcdef"
+admin_token = "0123456789abcdef"
 secret_keys = ["kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk"]
 
 [leases.seat]

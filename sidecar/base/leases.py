@@ -24,6 +24,20 @@ from sidecar.base.fields import Count, Seconds, from_text
 SEPARATOR = "~"
 RESOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127}\Z")
 HOLDER = re.compile(r"[A-Za-z0-9._:@+-]{1,128}\Z")
+#: Between the name of the token that a holder came with and the holder's own; neither has one.
+_OWNED = " "
+
+
+def name_in_store(holder: str, owner: str) -> str:
+    """What the store calls a holder: holders of two tokens are two, whatever they are called.
+    `owner`: the token's name; empty: a browser, known by its cookie."""
+    return f"{owner}{_OWNED}{holder}" if owner else holder
+
+
+def holder_and_owner(name: str) -> tuple[str, str]:
+    """The reverse of `name_in_store`."""
+    owner, found, holder = name.partition(_OWNED)
+    return (holder, owner) if found else (name, "")
 
 
 def _pattern(value: str) -> str:

@@ -9,7 +9,7 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import (
     AfterValidator,
@@ -51,6 +51,9 @@ MIN_ADMIN_TOKEN_LENGTH = 16
 RESERVED_NAMES = {"internal", "static"}
 #: Whose jobs those are that come with service_token or admin_token.
 OWNERS = ("service", "operator")
+#: What a program's token may be for; without a line in `scopes` it is for all of it.
+Scope: TypeAlias = Literal["jobs", "leases", "limits", "read"]
+SCOPES: frozenset[Scope] = frozenset(get_args(Scope))
 ROOM_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,47}\Z")
 
 
@@ -97,6 +100,8 @@ class Settings(BaseModel):
     service_token: str = ""
     #: More that do, each under a name of its own: jobs are seen by the name that submitted them.
     tokens: dict[Annotated[str, AfterValidator(_plain_name)], str] = {}
+    #: By the token's name; service is the service_token.
+    scopes: dict[str, Annotated[frozenset[Scope], BeforeValidator(listed)]] = {}
     edge_listen: Listen = "127.0.0.1:8400"
     ops_listen: Listen = DEFAULT_OPS_LISTEN
     #: Where nginx's log says that calls with a permit are over; empty: nowhere.
@@ -176,6 +181,26 @@ class Settings(BaseModel):
         if problems:
             raise ValueError("\n".join(problems))
         return tokens
+
+    @field_validator("scopes")
+    @classmethod
+    def _scopes_are_of_tokens(
+        cls, scopes: dict[str, frozenset[Scope]], info: ValidationInfo
+    ) -> dict[str, frozenset[Scope]]:
+        known = [OWNERS[0], *info.data.get("tokens", {})]
+        problems = [
+            f"{name}: no token has this name; there are {', '.join(known)}"
+            for name in scopes
+            if "tokens" in info.data and name not in known
+        ]
+        problems += [
+            f"{name}: at least one of {', '.join(sorted(SCOPES))}, or take the token away"
+            for name, given in scopes.items()
+            if not given
+        ]
+        if problems:
+            raise ValueError("\n".join(problems))
+        return scopes
 
     @field_validator("rooms")
     @classmethod

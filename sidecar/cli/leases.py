@@ -66,7 +66,8 @@ def release(connection: Connection, template: str, resource: str, holder: str | 
         page = call(connection, "GET", _path(template, after=_before(resource), limit="1"))
         for found in page["resources"]:
             if found["resource"] == resource:
-                holders, waiting = [held["holder"] for held in found["holders"]], found["waiting"]
+                holders = list(dict.fromkeys(held["holder"] for held in found["holders"]))
+                waiting = found["waiting"]
         if not holders:
             click.echo(f"nobody holds {resource}")
             return

@@ -5,14 +5,15 @@ The store does all that must be exact (store/lua/leases); here is what programs 
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sidecar.base.errors import ConfigError, UnknownNameError
-from sidecar.base.leases import HOLDER, RESOURCE, Hold, LeaseOutcome
+from sidecar.base.leases import HOLDER, RESOURCE, Hold, LeaseOutcome, name_in_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from sidecar.base.clock import StoreClock
     from sidecar.base.leases import LeaseSettings
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 _RESOURCE = (
     "resource: 1 to 128 letters, digits and . _ - : @ +, and it begins with a letter or digit"
 )
+#: Of several releases, the one that says most.
+_TELLING = (LeaseOutcome.GRANTED, LeaseOutcome.STALE, LeaseOutcome.GONE)
 _HOLDER = "holder: 1 to 128 letters, digits and . _ - : @ +"
 
 
@@ -39,27 +42,40 @@ class Template:
     clock: StoreClock
     metrics: Metrics
 
-    async def take(self, resource: str, holder: str, *, order: int | None = None) -> Hold:
-        """The lease, or a place in line; whoever has either keeps it. `order`: of a place that a
-        store which was emptied since has forgotten."""
-        self._check(resource, holder)
-        hold = await self.store.ask(resource, holder, may_join=True, order=order)
+    async def take(
+        self, resource: str, holder: str, *, owner: str = "", order: int | None = None
+    ) -> Hold:
+        """The lease, or a place in line; whoever has either keeps it. `owner`: the token that the
+        holder came with, or empty for a browser. `order`: of a place that a store which was emptied
+        since has forgotten."""
+        name = self._name(resource, holder, owner)
+        hold = await self.store.ask(resource, name, may_join=True, order=order)
         return self._counted("take", hold)
 
-    async def look(self, resource: str, holder: str) -> Hold:
+    async def look(self, resource: str, holder: str, *, owner: str = "") -> Hold:
         """Where somebody stands. Asking is the heartbeat of who waits, and takes the lease when it
         is their turn."""
-        self._check(resource, holder)
-        return self._counted("look", await self.store.ask(resource, holder, may_join=False))
+        name = self._name(resource, holder, owner)
+        return self._counted("look", await self.store.ask(resource, name, may_join=False))
 
-    async def renew(self, resource: str, holder: str, fence: int) -> Hold:
-        self._check(resource, holder)
-        return self._counted("renew", await self.store.renew(resource, holder, fence))
+    async def renew(self, resource: str, holder: str, fence: int, *, owner: str = "") -> Hold:
+        name = self._name(resource, holder, owner)
+        return self._counted("renew", await self.store.renew(resource, name, fence))
 
-    async def release(self, resource: str, holder: str, fence: int | None = None) -> Hold:
-        """Gives up the lease, or without a fencing number whatever this holder has."""
+    async def release(
+        self, resource: str, holder: str, fence: int | None = None, *, owners: Sequence[str] = ("",)
+    ) -> Hold:
+        """Gives up the lease, or without a fencing number whatever this holder has. Of several
+        owners' holders who are called so: what was given up, if anything was."""
+        names = [self._name(resource, holder, owner) for owner in owners]
+        releases = (self.store.release(resource, name, fence) for name in names)
+        holds = await asyncio.gather(*releases)
+        hold = min(holds, key=lambda hold: _TELLING.index(hold.outcome))
+        return self._counted("release", hold)
+
+    def _name(self, resource: str, holder: str, owner: str) -> str:
         self._check(resource, holder)
-        return self._counted("release", await self.store.release(resource, holder, fence))
+        return name_in_store(holder, owner)
 
     def _check(self, resource: str, holder: str) -> None:
         problems = []

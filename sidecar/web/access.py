@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from sidecar.base.settings import OWNERS
+from sidecar.base.settings import OWNERS, SCOPES
 from sidecar.web.keys import LIVE, SETTINGS
 from sidecar.web.login import operator_of, refusal
 from sidecar.web.problems import problem
+from sidecar.web.rights import needed
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
-    from sidecar.base.settings import Settings
+    from sidecar.base.settings import Scope, Settings
 
 #: Doors of /v1/ that the dashboard calls too, by its session.
 _OF_THE_DASHBOARD = ("/v1/jobs", "/v1/targets")
@@ -28,11 +29,13 @@ class Owner:
     """Whoever asks at /v1/: the name of the token, which jobs are kept under."""
 
     name: str
-    #: Sees everybody's jobs, and may change targets.
+    #: What a program's token is for.
+    scopes: frozenset[Scope] = SCOPES
+    #: Sees everybody's jobs, may release anybody's leases and change all that can be changed.
     is_operator: bool = False
 
 
-_SERVICE, _OPERATOR = Owner(OWNERS[0]), Owner(OWNERS[1], is_operator=True)
+_OPERATOR = Owner(OWNERS[1], is_operator=True)
 
 
 def owner_of(request: web.Request) -> Owner:
@@ -80,10 +83,26 @@ async def _program(request: web.Request, handler: Handler) -> web.StreamResponse
             "The service API is off",
             detail="Set service_token (WAITROOM_SERVICE_TOKEN) first.",
         )
-    if _owner(request) is None:
+    owner = _owner(request)
+    if owner is None:
         return _unknown()
     refused = None if "Authorization" in request.headers else _by_session(request)
+    refused = refused or _beyond(owner, request)
     return await handler(request) if refused is None else refused
+
+
+def _beyond(owner: Owner, request: web.Request) -> web.Response | None:
+    """Why this token is not for what it asks; None: it is."""
+    scopes = needed(request)
+    if owner.is_operator or owner.scopes & scopes:
+        return None
+    if not scopes:
+        return problem(
+            403, "For operators", detail="Programs may not change this: send the admin_token."
+        )
+    one_of, has = (" or ".join(sorted(each)) for each in (scopes, owner.scopes))
+    detail = f"This needs the scope {one_of}; the token {owner.name} has {has} (scopes)."
+    return problem(403, "Not in the token's scopes", detail=detail)
 
 
 def _owner(request: web.Request) -> Owner | None:
@@ -96,9 +115,13 @@ def _owner(request: web.Request) -> Owner | None:
 
 def _tokens(settings: Settings) -> list[tuple[str, Owner]]:
     """Each with whose it is. Where two are the same, the first says who it is."""
-    ours = [(settings.admin_token, _OPERATOR), (settings.service_token, _SERVICE)]
-    named = [(token, Owner(name)) for name, token in settings.tokens.items()]
-    return [(token, owner) for token, owner in ours + named if token]
+    named = {OWNERS[0]: settings.service_token, **settings.tokens}
+    programs = [
+        (token, Owner(name, settings.scopes.get(name, SCOPES))) for name, token in named.items()
+    ]
+    return [
+        (token, owner) for token, owner in [(settings.admin_token, _OPERATOR), *programs] if token
+    ]
 
 
 def _by_token(request: web.Request, tokens: list[tuple[str, Owner]]) -> Owner | None:

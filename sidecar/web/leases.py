@@ -9,15 +9,17 @@ from aiohttp import web
 
 from sidecar.base.clock import iso
 from sidecar.base.errors import ConfigError
-from sidecar.base.leases import RESOURCE, LeaseOutcome
+from sidecar.base.leases import RESOURCE, LeaseOutcome, holder_and_owner
+from sidecar.base.settings import OWNERS, is_plain_name
+from sidecar.web.access import owner_of
 from sidecar.web.asked import LIST_LIMIT, object_of, whole_of
-from sidecar.web.keys import LEASES
+from sidecar.web.keys import LEASES, SETTINGS
 from sidecar.web.problems import problem
 
 if TYPE_CHECKING:
     from sidecar.base.leases import Hold
     from sidecar.core.leases import Template
-    from sidecar.store.leases import Resource
+    from sidecar.store.leases import Holder, Resource
 
 _NO_STORE = {"Cache-Control": "no-store"}
 _STATES = {
@@ -33,7 +35,8 @@ async def take(request: web.Request) -> web.Response:
     """The lease (200), or a place in line (202); 429 where the line is full."""
     template, resource = _named(request)
     holder, order = _holder_and(await object_of(request), "order")
-    hold = await template.take(resource, holder, order=order)
+    owner = owner_of(request).name
+    hold = await template.take(resource, holder, owner=owner, order=order)
     told = _told(template, resource, holder, hold)
     if hold.outcome is LeaseOutcome.FULL:
         return problem(
@@ -51,7 +54,7 @@ async def look(request: web.Request) -> web.Response:
     """Granted, waiting or gone. Asking is the heartbeat of whoever waits."""
     template, resource = _named(request)
     holder = _in_query(request, "holder")
-    hold = await template.look(resource, holder)
+    hold = await template.look(resource, holder, owner=owner_of(request).name)
     return web.json_response(_told(template, resource, holder, hold), headers=_NO_STORE)
 
 
@@ -61,7 +64,7 @@ async def renew(request: web.Request) -> web.Response:
     holder, fence = _holder_and(await object_of(request), "fence")
     if fence is None:
         raise ConfigError(["fence: is needed, as the lease was told it"])
-    hold = await template.renew(resource, holder, fence)
+    hold = await template.renew(resource, holder, fence, owner=owner_of(request).name)
     if hold.outcome is LeaseOutcome.GRANTED:
         return web.json_response(_told(template, resource, holder, hold), headers=_NO_STORE)
     if hold.outcome is LeaseOutcome.NOT_RENEWED:
@@ -73,12 +76,13 @@ async def renew(request: web.Request) -> web.Response:
 
 async def release(request: web.Request) -> web.Response:
     """Gives up the lease, the turn or the place; the next in line has it at once. Twice equals
-    once. With a fencing number only that lease; 409 where the holder has a newer one."""
+    once. With a fencing number only that lease; 409 where the holder has a newer one. The
+    operator's is of whichever token's holder is called so, or of a browser."""
     template, resource = _named(request)
     holder, fence = _in_query(request, "holder"), None
     if "fence" in request.query:
         fence = _whole(request.query["fence"], "fence")
-    hold = await template.release(resource, holder, fence)
+    hold = await template.release(resource, holder, fence, owners=_owners(request))
     if hold.outcome is LeaseOutcome.STALE and fence is not None:
         return _stale(resource, fence)
     return web.json_response({"released": hold.outcome is LeaseOutcome.GRANTED}, headers=_NO_STORE)
@@ -123,6 +127,18 @@ def _named(request: web.Request) -> tuple[Template, str]:
     return template, request.match_info["resource"]
 
 
+def _owners(request: web.Request) -> list[str]:
+    """Whose holders a release is of: the token's own, or for an operator those of all."""
+    owner, asked = owner_of(request), request.query.get("owner")
+    if not owner.is_operator:
+        return [owner.name]
+    if asked is None:
+        return ["", *OWNERS, *request.app[SETTINGS].tokens]
+    if asked and not is_plain_name(asked):
+        raise ConfigError(["owner: the name of a token, or empty for a browser"])
+    return [asked]
+
+
 def _told(template: Template, resource: str, holder: str, hold: Hold) -> dict[str, Any]:
     is_granted = hold.outcome is LeaseOutcome.GRANTED
     is_waiting = hold.outcome is LeaseOutcome.WAITING
@@ -149,16 +165,19 @@ def _told(template: Template, resource: str, holder: str, hold: Hold) -> dict[st
 def _listed(resource: Resource) -> dict[str, Any]:
     return {
         "resource": resource.name,
-        "holders": [
-            {
-                "holder": held.holder,
-                "fence": held.fence or None,
-                "granted_at": iso(held.started_ms) if held.started_ms else None,
-                "expires_at": iso(held.expires_ms),
-            }
-            for held in resource.holders
-        ],
+        "holders": [_listed_holder(held) for held in resource.holders],
         "waiting": resource.waiting,
+    }
+
+
+def _listed_holder(held: Holder) -> dict[str, Any]:
+    holder, owner = holder_and_owner(held.holder)
+    return {
+        "holder": holder,
+        "owner": owner or None,
+        "fence": held.fence or None,
+        "granted_at": iso(held.started_ms) if held.started_ms else None,
+        "expires_at": iso(held.expires_ms),
     }
 
 

@@ -306,3 +306,27 @@ def test_where_jobs_are_kept(write):
     (line,) = problems(path, **ONLY_SECRET, WAITROOM_JOBS="mongodb://nobody:sees@db/")
     assert line.startswith("jobs: write sqlite:///path, mysql://")
     assert "nobody" not in line
+
+
+def test_scopes_of_tokens(folder):
+    """By the token's name, as a list or in a variable with commas; the service token's too."""
+    named = {"WAITROOM_TOKENS__SHOP": "a" * 16, "WAITROOM_SCOPES__SHOP": "jobs,read"}
+    said = load(None, {**GOOD, **named, "WAITROOM_SCOPES__SERVICE": "limits"}).scopes
+    assert said == {"shop": {"jobs", "read"}, "service": {"limits"}}
+    assert load(None, GOOD).scopes == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('shop = ["jobs"]', "scopes: shop: no token has this name; there are service, press"),
+        ('operator = ["jobs"]', "scopes: operator: no token has this name"),
+        ("press = []", "scopes: press: at least one of jobs, leases, limits, read"),
+        ('press = ["job"]', "scopes.press"),
+    ],
+)
+def test_scopes_that_are_not_allowed(write, line, said):
+    """Each is named, with what there is."""
+    text = f'[tokens]\npress = "{"p" * 16}"\n[scopes]\n{line}\n'
+    (found,) = problems(write(text), **GOOD)
+    assert said in found

@@ -112,7 +112,10 @@ class Service:
     async def ask(self, method: str, path: str, body: Any = None, **more: Any):
         """What a program asks; {name} in the path is the limit's or the template's. The answer is
         as the API describes it."""
-        headers = {"Authorization": f"Bearer {SERVICE_TOKEN}"}
+        # A change of a value is the operator's.
+        is_change = method != "GET" and "/values" in path
+        token = more.pop("token", ADMIN_TOKEN if is_change else SERVICE_TOKEN)
+        headers = {"Authorization": f"Bearer {token}"}
         path = path.replace("{name}", self.name)
         # As it stands: what is percent-encoded stays so.
         url = URL(f"/v1{path}", encoded=True)
@@ -120,9 +123,11 @@ class Service:
         await check_answer(method, url.raw_path, answer)
         return answer
 
-    async def told(self, method: str, path: str, body: Any = None, *, status: int = 200) -> Any:
+    async def told(
+        self, method: str, path: str, body: Any = None, *, status: int = 200, **more: Any
+    ) -> Any:
         """The document of an answer that must have that status."""
-        answer = await self.ask(method, path, body)
+        answer = await self.ask(method, path, body, **more)
         document = await answer.json(content_type=None)
         assert answer.status == status, document
         return document

@@ -13,6 +13,7 @@ from sidecar.web.keys import OPERATORS, SETTINGS
 from sidecar.web.login import CSRF_HEADER
 from sidecar.web.operators import COOKIE, Operators
 from sidecar.web.problems import problems
+from sidecar.web.rights import RIGHTS
 
 if TYPE_CHECKING:
     from sidecar.base.limits import LimitSettings
@@ -41,6 +42,8 @@ def door(aiohttp_client):
         app = web.Application(middlewares=[problems, *(middlewares or [authorised])])
         app[SETTINGS] = Settings(secret_keys=KEYS, limits={"x": LIMIT}, **settings)
         app[OPERATORS] = Operators(KEYS, app[SETTINGS].admin_token)
+        for path in sorted({path for _, path in RIGHTS}):
+            app.router.add_route("*", path, tell)
         app.router.add_route("*", "/{any:.*}", tell)
         return await aiohttp_client(app)
 

@@ -8,7 +8,9 @@ import pytest
 
 from sidecar.core.leases import _HOLDER as NO_HOLDER
 from sidecar.core.leases import _RESOURCE as NO_RESOURCE
+from sidecar.web.keys import LEASES
 from sidecar.web.problems import STORE_RETRY_S
+from tests.web.conftest import ADMIN_TOKEN, SERVICE_TOKEN
 
 #: What the turned clock says at first, µs: the first fencing number.
 FIRST = 1_800_000_000_000_000
@@ -294,3 +296,66 @@ async def test_no_request_is_a_server_error(service, settings):
             seen.add(answer.status)
             assert answer.status in {200, 202, 409, 422, 429}, (body, await answer.text())
     assert {200, 409, 422} <= seen
+
+
+# Whose it is --------------------------------------------------------------------------------------
+
+SHOP, PRESS = "shop-token-for-tests", "press-token-for-tests"
+OF_TWO = {"lease": {"term": "1m", "renewable": True}, "tokens": {"shop": SHOP, "press": PRESS}}
+
+
+async def test_a_program_gives_up_only_its_own(service):
+    """A lease, and a place in the queue: another token's holder of the same name is another one,
+    who can neither release, renew nor be it."""
+    site = await service(**OF_TWO)
+    held = await site.told("POST", SEAT, {"holder": "a"}, token=SHOP)
+    await site.told("POST", SEAT, {"holder": "b"}, token=SHOP, status=202)
+    with_fence = f"{SEAT}?holder=a&fence={held['fence']}"
+    assert await site.told("DELETE", with_fence, token=PRESS) == {"released": False}
+    for path in (f"{SEAT}?holder=a", f"{SEAT}?holder=b"):
+        assert await site.told("DELETE", path, token=PRESS) == {"released": False}
+        assert (await site.told("GET", path, token=PRESS))["state"] == "gone"
+    body = {"holder": "a", "fence": held["fence"]}
+    await site.told("PUT", SEAT, body, token=PRESS, status=409)
+    own = await site.told("POST", SEAT, {"holder": "a"}, token=PRESS, status=202)
+    assert (own["state"], own["fence"]) == ("waiting", None)
+    assert (await site.told("PUT", SEAT, body, token=SHOP))["fence"] == held["fence"]
+    assert (await site.told("GET", f"{SEAT}?holder=b", token=SHOP))["state"] == "waiting"
+    assert await site.told("DELETE", f"{SEAT}?holder=a", token=SHOP) == {"released": True}
+
+
+async def test_a_browsers_lease_is_no_programs(service):
+    """Whoever knows the visitor's id."""
+    site = await service(**OF_TWO)
+    template = site.ops.app[LEASES].get(site.name)
+    hold = await template.take("17", "visitor")
+    for fence in ("", f"&fence={hold.fence}"):
+        path = f"{SEAT}?holder=visitor{fence}"
+        assert await site.told("DELETE", path, token=SHOP) == {"released": False}
+    assert (await template.look("17", "visitor")).fence == hold.fence
+    assert await site.told("DELETE", f"{SEAT}?holder=visitor", token=ADMIN_TOKEN) == {
+        "released": True
+    }
+
+
+async def test_the_operator_releases_anybodys(service):
+    """By the holder's name, of whichever token; or of one token alone, which the list names."""
+    site = await service(lease={"term": "1m", "capacity": 3}, tokens={"shop": SHOP, "press": PRESS})
+    for token in (SHOP, PRESS, SERVICE_TOKEN):
+        await site.told("POST", SEAT, {"holder": "a"}, token=token)
+    page = await site.told("GET", "/leases/{name}", token=ADMIN_TOKEN)
+    held = [(each["holder"], each["owner"]) for each in page["resources"][0]["holders"]]
+    assert sorted(held) == [("a", "press"), ("a", "service"), ("a", "shop")]
+    path = f"{SEAT}?holder=a"
+    one = await site.told("DELETE", f"{path}&owner=press", token=ADMIN_TOKEN)
+    again = await site.told("DELETE", f"{path}&owner=press", token=ADMIN_TOKEN)
+    assert (one["released"], again["released"]) == (True, False)
+    assert (await site.told("GET", path, token=SHOP))["state"] == "granted"
+    assert await site.told("DELETE", path, token=ADMIN_TOKEN) == {"released": True}
+    for token in (SHOP, SERVICE_TOKEN):
+        assert (await site.told("GET", path, token=token))["state"] == "gone"
+    # A program that says another owner is not asked.
+    await site.told("POST", SEAT, {"holder": "a"}, token=SHOP)
+    assert await site.told("DELETE", f"{path}&owner=shop", token=PRESS) == {"released": False}
+    (said,) = await errors(site, "DELETE", f"{path}&owner=a%20b", token=ADMIN_TOKEN)
+    assert said.startswith("owner: the name of a token")

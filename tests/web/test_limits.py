@@ -491,6 +491,16 @@ async def test_a_value_for_a_key_that_no_fields_can_make(service):
     assert "warning" not in told
 
 
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+async def test_a_program_changes_no_value(service, method):
+    """Not with the service token: it is the operator's, and the limit stays."""
+    site = await service(limit={**FIXED, "key": "{a}"})
+    path, body = "/limits/{name}/values/x", {"limit": -1}
+    said = await site.told(method, path, body, status=403, token=SERVICE_TOKEN)
+    assert (said["title"], "admin_token" in said["detail"]) == ("For operators", True)
+    assert (await site.told("GET", "/limits/{name}/values"))["set"] == {}
+
+
 async def test_a_limit_without_fields_is_changed(service):
     """Its key is empty, or what the file calls it."""
     for key in ("", "all"):

@@ -125,7 +125,8 @@ def responses() -> Json:
              "detail": "Set admin_token (WAITROOM_ADMIN_TOKEN) first."},
         ),
         "ServiceOff": _refusal(
-            "No token is set: neither `service_token` nor `admin_token` nor any of `tokens`.",
+            "No token is set: neither `service_token` nor `admin_token` nor any of `tokens`. Or "
+            "the token's `scopes` are for something else, or it is the operator's to change.",
             {"title": "The service API is off", "status": 403,
              "detail": "Set service_token (WAITROOM_SERVICE_TOKEN) first."},
         ),
@@ -154,7 +155,8 @@ def responses() -> Json:
         ),
         "JobForbidden": _refusal(
             "No token is set; a class without a grant that covers it; a session's request that is "
-            "not the dashboard's own; or it is the operator's to say.",
+            "not the dashboard's own; the token's `scopes` are for something else; or it is the "
+            "operator's to say.",
             {"title": "That is not allowed", "status": 403,
              "detail": "A class needs a grant: send one for 'vip', signed for images."},
         ),
@@ -232,8 +234,8 @@ def security_schemes() -> Json:
         "token": {"type": "http", "scheme": "bearer", "description": "The `admin_token`."},
         "service": {
             "type": "http", "scheme": "bearer",
-            "description": "The `service_token` or one of `tokens`, for programs. The "
-            "`admin_token` will do too.",
+            "description": "The `service_token` or one of `tokens`, for programs, as far as its "
+            "`scopes` go. The `admin_token` will do too.",
         },
         "session": {
             "type": "apiKey", "in": "cookie", "name": COOKIE,

@@ -72,6 +72,7 @@ def schemas() -> Json:
     }  # fmt: skip
     holder = {
         "holder": text(),
+        "owner": or_null(text("The token that the holder came with. null: a browser.")),
         "fence": or_null(whole("null: it is their turn, and they have not come yet.")),
         "granted_at": or_null(moment()),
         "expires_at": moment(),
@@ -186,7 +187,11 @@ def _of_holder() -> Json:
             "404", "409", "422",
             description="The lease, the turn or the place in line; the next has it at once. Twice "
             "equals once. With a fencing number only that lease: 409 where the holder has a newer "
-            "one.",
-            parameters=[holder, _in_query("fence", _FENCE, "Of that lease alone.")],
+            "one. Holders are those of the token that asks; the `admin_token` releases anybody's.",
+            parameters=[
+                holder, _in_query("fence", _FENCE, "Of that lease alone."),
+                _in_query("owner", text(pattern=f"^({ROOM.strip('^$')})?$"),
+                          "For operators: of this token's holder alone, or of a browser (empty)."),
+            ],
         ),
     }  # fmt: skip

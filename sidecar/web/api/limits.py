@@ -6,6 +6,7 @@ from typing import Any
 
 from sidecar.base.limits import MAX_COST, MAX_KEY_LENGTH, MAX_LIMIT, LimitSettings, Outcome
 from sidecar.web.api.parts import (
+    OPERATORS,
     ROOM,
     SERVICE,
     Json,
@@ -105,12 +106,12 @@ def _ask(name: str, summary: str, answer: Json, *refused: str, **more: Any) -> J
         "operationId": name,
         "tags": ["limits"],
         "summary": summary,
+        "security": SERVICE,
         **more,
         "responses": {
             "200": answer,
             **refusals("401", "403", *refused, unknown="UnknownLimit", off="ServiceOff"),
         },
-        "security": SERVICE,
     }
 
 
@@ -230,10 +231,11 @@ def _values() -> Json:
         _VALUE: {
             "parameters": parameters("LimitName", "LimitKey"),
             "put": _ask("setValue", "Set a key's limit", now, "400", "404", "413", "422", "503",
-                        description="It stays in the store, for all replicas. What was promised "
-                        "before is kept.",
+                        description="For operators. It stays in the store, for all replicas. "
+                        "What was promised before is kept.", security=OPERATORS,
                         requestBody=body(asked, {"a limit": {"limit": 2}, "none": {"limit": -1}})),
             "delete": _ask("unsetValue", "Go back to what the file says of a key", now,
-                           "404", "422", "503"),
+                           "404", "422", "503", description="For operators.",
+                           security=OPERATORS),
         },
     }  # fmt: skip

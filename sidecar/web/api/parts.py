@@ -16,6 +16,8 @@ READS: list[Json] = [{"token": []}, {"session": []}]
 CHANGES: list[Json] = [{"token": []}, {"session": [], "csrf": []}]
 #: Programs, and operators by their token.
 SERVICE: list[Json] = [{"service": []}, {"token": []}]
+#: At leases and limits a session of the dashboard does not do.
+OPERATORS: list[Json] = [{"token": []}]
 
 
 def ref(kind: str, name: str) -> Json:
