@@ -268,8 +268,9 @@ def test_nginx_takes_its_configuration(tmp_path):
         nginx_command(site, "-t"), capture_output=True, text=True, check=False, timeout=20
     )
     assert (done.returncode, "[warn]" in done.stderr) == (0, False), done.stderr
+    defines = r"^(upstream \w+|map .*? \$\w+|keys_zone=\w+|variables_\w+ \d+)"
     defined = [
-        set(re.findall(r"^(upstream \w+|map .*? \$\w+|keys_zone=\w+)", text, re.MULTILINE))
+        set(re.findall(defines, text, re.MULTILINE))
         for text in (
             (FOLDER / "nginx/settings.conf").read_text(),
             (ROOT / "nginx/waitroom/settings.conf").read_text(),
