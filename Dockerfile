@@ -1,14 +1,15 @@
 # One replica. Settings: /etc/waitroom/waitroom.toml or WAITROOM_* (docs/configuration.md).
 FROM python:3.12-slim AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-RUN python -m venv /opt/waitroom
+# Without pip, which nothing needs at run time.
+RUN python -m venv --without-pip /opt/waitroom
 WORKDIR /build
 COPY constraints.txt pyproject.toml README.md ./
 COPY nginx/waitroom nginx/waitroom
 COPY static static
 COPY sidecar sidecar
 # Into an environment of its own, so that one folder is all the next stage takes.
-RUN /opt/waitroom/bin/pip install --constraint constraints.txt .
+RUN pip --python /opt/waitroom/bin/python install --constraint constraints.txt .
 
 FROM python:3.12-slim
 RUN groupadd --gid 10001 waitroom \
