@@ -150,6 +150,7 @@ class AsyncWaitroom:
         await self._drive(self._flows.take(lease, wait))
         try:
             yield lease
+            lease.check()
         finally:
             await self._drive(self._flows.give_up(lease))
 

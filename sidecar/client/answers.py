@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from sidecar.client.errors import LeaseLost
+
 
 @dataclass(frozen=True, slots=True)
 class Permit:
@@ -83,6 +85,11 @@ class Held:
         """Until it ends, by this machine's monotonic clock; 0 when it is over. Late by no more than
         the two clocks drift apart in a term."""
         return max(0.0, self._ends - time.monotonic())
+
+    def check(self) -> None:
+        """Raises LeaseLost where the term is over, by this machine's clock; no replica is asked."""
+        if self._ends <= time.monotonic():
+            raise LeaseLost(f"lease {self} is over: its term ended, and others may have it by now")
 
     def granted(self, document: dict[str, Any], asked_at: float) -> None:
         """Notes what the replica said; `asked_at` is time.monotonic() before it was asked."""

@@ -222,7 +222,10 @@ class Flows:
         raise LeaseLost(f"lease {lease} is over: {detail}")
 
     def give_up(self, lease: Held) -> Flow[None]:
-        """Ends the lease early. Where that fails, its term ends it."""
+        """Ends the lease early. Where that fails, its term ends it; where that was over before,
+        it says so."""
+        if not lease.left_seconds:
+            log.warning("lease %s was over before its block", lease)
         query = {"holder": lease.holder, "fence": str(lease.fence)}
         try:
             yield from self.sent(Call("DELETE", _path_of(lease), query))

@@ -159,12 +159,14 @@ class Waitroom:
         for as long as it takes; 0, not at all. A `holder` is one: whoever else says the same name
         has the same lease; without one, a name is made.
 
-        Raises Queued, and Refused where the line is full.
+        Raises Queued, and Refused where the line is full; at the end of a block that outlived the
+        term, LeaseLost, unless the block raised something itself.
         """
         lease = Lease(self, template, resource, holder or make_id())
         self._drive(self._flows.take(lease, wait))
         try:
             yield lease
+            lease.check()
         finally:
             self._drive(self._flows.give_up(lease))
 

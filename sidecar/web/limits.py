@@ -42,7 +42,8 @@ async def acquire(request: web.Request) -> web.Response:
     wait comes when it may go; whoever goes away before gives its moment back."""
     limit = _limit_of(request)
     is_held = _flag(request, "hold")
-    body = await json_of(request)
+    # Of a limit whose key has no fields there is nothing to say.
+    body = await json_of(request) if (await request.read()).strip() else {}
     if isinstance(body, list):
         if is_held:
             raise ConfigError(["hold: for one call, not for a list"])

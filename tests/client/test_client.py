@@ -453,6 +453,32 @@ def test_an_interrupted_thread_leaves_the_line(room, in_use, n):
         signal.signal(signal.SIGUSR1, before)
 
 
+async def test_a_block_that_outlives_its_term_does_not_end_without_a_word(room, url, n, caplog):
+    """LeaseLost at its end, and by check() before; what the block raises itself comes through, and
+    a warning is logged."""
+
+    over = f"lease title/{n} is over: its term ended"
+
+    def outlive(lease, *, then=None) -> None:
+        lease.check()
+        lease._ends -= 60
+        with pytest.raises(LeaseLost, match=over):
+            lease.check()
+        if then:
+            raise then
+
+    with pytest.raises(LeaseLost, match=over), room.lease("title", str(n)) as lease:
+        outlive(lease)
+    caplog.clear()
+    with pytest.raises(ZeroDivisionError), room.lease("title", str(n)) as lease:
+        outlive(lease, then=ZeroDivisionError)
+    assert f"lease title/{n} was over before its block" in caplog.messages
+    async with AsyncWaitroom(url, token=TOKEN) as aroom:
+        with pytest.raises(LeaseLost, match=over):
+            async with aroom.lease("title", str(n)) as lease:
+                outlive(lease)
+
+
 def test_a_lease_is_renewed_or_lost(room, api, n):
     """A renewal moves the end and keeps the number; when the lease is over it is LeaseLost,
     also when the holder has a newer one; where the template is not renewable, RejectedError."""

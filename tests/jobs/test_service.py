@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple
 
@@ -467,6 +468,19 @@ def test_a_call_is_not_cut_off_elsewhere(place):
     wait_until(lambda: place.shop.job(sent.id)["state"] == "processing", "the call")
     assert place.shop.call("DELETE", f"/jobs/{sent.id}").status == 409
     assert place.shop.job(sent.id, wait_s=20)["state"] == "completed"
+
+
+def test_a_job_is_cancelled_twice(place):
+    """As once, also by the docs; what has ended otherwise is a 409."""
+    sent = place.shop.submit(target="still", path="ok/1")
+    for _ in range(2):
+        answer = place.shop.call("DELETE", f"/jobs/{sent.id}")
+        assert (answer.status, answer.json["state"]) == (200, "cancelled")
+    over = place.shop.submit(target="images", path="ok/1")
+    assert place.shop.job(over.id, wait_s=20)["state"] == "completed"
+    assert place.shop.call("DELETE", f"/jobs/{over.id}").status == 409
+    page = (Path(__file__).parents[2] / "docs" / "jobs.md").read_text()
+    assert "200: it is cancelled, also where it was before." in page
 
 
 def test_a_job_that_failed_is_tried_again(place):

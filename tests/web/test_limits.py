@@ -345,11 +345,22 @@ async def test_calls_that_are_not_allowed(service):
     assert (await acquire(site, fields=FIELDS))[0]["remaining"] == 1
 
 
+async def test_a_call_of_a_limit_without_fields_needs_no_body(service):
+    """There is nothing to say; where there is, it is said what is missing."""
+    site = await service(limit=FIXED)
+    for raw, left in ((b"", 1), (b" \n", 0)):
+        answer = await site.ask("POST", "/limits/{name}/acquire", data=raw)
+        assert (answer.status, (await answer.json())["remaining"]) == (200, left)
+    site = await service(limit={**FIXED, "key": KEYED})
+    said = await errors(site, "/limits/{name}/acquire", data=b"")
+    assert said == [f"{name}: is needed, a part of the key {KEYED}" for name in FIELDS]
+
+
 async def test_bodies_that_are_none(service):
     """No JSON, of another charset, too many calls or none, more than 256 KB."""
     site = await service(limit=FIXED)
     path = "/limits/{name}/acquire"
-    for raw in (b"", b"{", b"nonsense", b"\xff\xfe", b'{"cost": %s}' % (b"9" * 5000), b"[" * 9999):
+    for raw in (b"{", b"nonsense", b"\xff\xfe", b'{"cost": %s}' % (b"9" * 5000), b"[" * 9999):
         assert await errors(site, path, data=raw) == ["the body is not JSON"]
     for raw in (b"null", b"7", b'"a"'):
         assert await errors(site, path, data=raw) == ["a call is a JSON object"]

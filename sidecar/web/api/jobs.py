@@ -252,8 +252,8 @@ def _cancel() -> Json:
          "202": reply("Its call was begun, and is being cut off (`abort`).", thing(aborting),
                       headers=_NO_STORE)},
         "404", "409", security=CHANGES,
-        description="409 where it has ended, or was begun and its target does not let calls be cut "
-        "off.",
+        description="409 where it has ended otherwise, or was begun and its target does not let "
+        "calls be cut off.",
     )  # fmt: skip
 
 

@@ -174,13 +174,14 @@ def _calls() -> Json:
               example=_SHOWN, headers=_HEADERS),
         "400", "404", "413", "422",
         description=f"Or a list of calls, {MAX_CALLS} at most: it is answered with 200 whatever "
-        "they are told. A single call that costs more than could ever go is a 422.",
+        "they are told. Without a body: a call of a limit whose key has no fields. A single call "
+        "that costs more than could ever go is a 422.",
         parameters=[hold],
         requestBody=body({"anyOf": [shape("LimitCall"), many]}, {
             "by its fields": {"fields": {"biz": "refund", "channel": "wx"}},
             "with an id": {"key": "refund:wx", "cost": 2, "id": "order-4711"},
             "a list": [{"key": "refund:wx"}, {"key": "pay:wx", "cost": 3}],
-        }),
+        }) | {"required": False},
     )  # fmt: skip
     acquire["responses"] |= {"429": over, "503": away}
     permit = text("As the call was told it.", minLength=1, maxLength=MAX_PERMIT,
