@@ -60,6 +60,12 @@ _STORE_COUNTERS: tuple[tuple[str, str, str | None, dict[str, str]], ...] = (
         "reason",
         {"full": "refused_full", "address": "refused_address", "closed": "rejected"},
     ),
+    (
+        "waitroom_over_cap",
+        "Sessions above the cap since the store was made: let in by replicas without it.",
+        None,
+        {"": "over_cap"},
+    ),
     ("waitroom_resets", "Resets of the line since the store was made.", None, {"": "resets"}),
 )
 

@@ -169,9 +169,12 @@ class RoomStore:
         )
 
     async def renew(self, pass_: Pass) -> Standing:
-        """A session's next stretch; brings it back where the store lost it."""
+        """A session's next stretch; brings it back where the store lost it, or never knew of it."""
+        alone = ""
+        if not pass_.renewed_ms:
+            alone = "waited" if pass_.joined_ms < pass_.started_ms else "new"
         return await self._renew.submit(
-            (pass_.visitor, pass_.order, pass_.started_ms, pass_.expires_ms)
+            (pass_.visitor, pass_.order, pass_.started_ms, pass_.expires_ms, alone)
         )
 
     async def leave(self, visitor: str, *, why: str = "left", by: str = "") -> bool:

@@ -47,6 +47,33 @@ WORDS = """\
   line. 0: nobody noticed after its end.
 """
 
+CUT_OFF = """\
+## One replica cut off from Redis
+
+While one replica does not reach Redis and the others do, it cannot know what they give away. What
+is promised then:
+
+* **Whoever is inside stays inside**, whichever replica answers them, and stays when the replica is
+  back. A pass that the replica gave, or made longer, says so, and Redis makes it a session although
+  no slot is free.
+* **Those in the queue keep their places.** The replica tells them that it is paused; the others
+  serve them.
+* **The cap may be exceeded**, by no more than the sum of two numbers: those whom the replica let
+  in, which with `on_store_failure = "bounded"` is at most its share of the slots that were free
+  when it last reached Redis (with 10 free and three replicas: three), and with `"wait"` nobody; and
+  those inside who met this replica alone for a whole `session_duration`, whose slots Redis gave to
+  others. nginx asks the replicas in turn, so there are few of these. With `"admit"` there is no
+  bound.
+* **It is visible.** `waitroom_store_away` is 1 at that replica alone. When Redis has heard of them,
+  `waitroom_over_cap_total` counts each session for which there was no slot, and
+  `WaitroomLetInAboveCap` is raised. Nobody is called until the room is below its cap.
+* **What is done meanwhile** (a release, a changed setting) this replica hears of when it is back;
+  until then it honours a released pass, and Redis ends it with the first request after.
+
+`tests/web/test_away.py` plays it with two replicas. Where the cap matters more than newcomers, set
+`on_store_failure = "wait"`.
+"""
+
 FIGURES = "scenario | requests | failures | places lost | inversions | peak/cap | recovered | holds"
 
 
@@ -59,6 +86,7 @@ def render(rows: Sequence[Row], machine: Machine, *, quick: bool) -> str:
         f"**{held} of {len(rows)} hold.**\n",
         _table(rows),
         WORDS,
+        CUT_OFF,
         "## Run by run\n",
         *(_details(row) for row in rows),
     ]

@@ -480,12 +480,17 @@ class Model:
         visitor = pass_.visitor
         if visitor in self.inside:  # twice in one batch
             return self._claim(visitor, pass_.order)
-        if visitor in self.line:
-            self.line[visitor].due, self.line[visitor].polled = self.now, True
-        elif len(self.inside) < self.settings.total_active_users:
+        is_alone = pass_.renewed_ms == 0
+        is_over = len(self.inside) >= self.settings.total_active_users
+        if is_alone or not (is_over or visitor in self.line):
+            self.line.pop(visitor, None)
+            if is_alone and pass_.joined_ms < pass_.started_ms:
+                self.spent[visitor] = self.now
             self._event("admitted", visitor, "restored")
             ends = min(pass_.expires_ms, self.now + self._ms("session_duration"))
             return self._admit(visitor, pass_.order, min(pass_.started_ms, self.now), ends)
+        if visitor in self.line:
+            self.line[visitor].due, self.line[visitor].polled = self.now, True
         else:
             self._rejoin(visitor, pass_.order, "pass", self.now)
             self.spent.pop(visitor, None)

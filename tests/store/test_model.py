@@ -358,12 +358,24 @@ class RoomMachine(RuleBasedStateMachine):
             self.store.knows(self.now - ms)
             self.model.known = min(self.model.known or self.now, self.now - ms)
 
-    @rule(really=SELDOM)
-    def let_somebody_in_alone(self, really):
-        """A replica that could not ask the store kept its promises by itself."""
-        if really:
-            self.store.promises(self.now)
-            self.model.promised = self.model.promised or self.now
+    @rule(really=SELDOM, which=st.none() | st.integers(0, 99))
+    def let_somebody_in_alone(self, really, which):
+        """A replica that could not ask the store let in somebody new, or from the queue, and told
+        the store as soon as it could."""
+        if not really:
+            return
+        self.store.promises(self.now)
+        self.model.promised = self.model.promised or self.now
+        if which is None or not self.tickets:
+            self.visitors.append(f"v{len(self.visitors):03}")
+            ticket = Ticket(self.visitors[-1], self.now * 1000, self.now, 0)
+        else:
+            ticket = self.tickets[-1 - which % len(self.tickets)]
+        ends = self.now + round(self.model.settings.session_duration * 1000)
+        given = Pass(ticket.visitor, ticket.order, ticket.joined_ms, 0, self.now, 0, ends)
+        self.promises.alone.add(ticket.visitor)
+        self.passes.append(given)
+        self.renew([0])
 
     @rule(ms=STEPS_MS)
     def let_time_pass(self, ms):

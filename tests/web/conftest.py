@@ -76,14 +76,21 @@ def cookie_of(response) -> str:
 
 @pytest.fixture
 async def replica(redis_socket, aiohttp_client, turn):
-    """Makes a replica with one room; settings by name."""
+    """Makes a replica with one room; settings by name. `beside`: another one of the same room."""
     redis = connect(f"unix://{redis_socket}", timeout_s=5)
 
-    async def make(*, event_streams: int = 0, **settings: Any) -> Replica:
+    async def make(
+        *, event_streams: int = 0, beside: Replica | None = None, **settings: Any
+    ) -> Replica:
         file = RoomSettings(**{"total_active_users": 1, **settings})
-        name = new_room_name()
+        if beside:
+            file = beside.room.file_settings
+        name = beside.room.name if beside else new_room_name()
         clock = TurnedClock(turn)
-        store = RoomStore(redis, name, settings=file.for_scripts(), clock=clock, now_ms=turn)
+        store = RoomStore(
+            redis, name, settings=file.for_scripts(), clock=clock, now_ms=turn,
+            replica=new_room_name(),
+        )  # fmt: skip
         draws = Draws(name, KEYS)
         room = Room(name, file, Tokens(name, KEYS, clock), store, clock, draws=draws)
         if file.events:  # as it starts

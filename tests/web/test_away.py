@@ -185,3 +185,67 @@ async def test_what_was_changed_at_run_time_is_told_to_an_emptied_store(replica)
     assert site.room.settings.total_active_users == 1
     stored = await site.room.store._redis.hgetall(site.room.store._keys[9])
     assert json.loads(stored[b"total_active_users"]) == 1
+
+
+async def test_whoever_was_admitted_above_the_cap_stays(replica):
+    """Newcomers and those from the queue: they were thrown back into it in mid-visit."""
+    site = await replica(total_active_users=1, on_store_failure="admit", recovery_window=0)
+    inside = [cookie_of(await site.check())]
+    waits = cookie_of(await site.check())
+    await site.room.refresh()
+    back = await take_away(site)
+    inside += [cookie_of(await site.check()) for _ in range(3)]
+    inside.append(cookie_of(await site.check(waits)))
+    back()
+    await site.room.refresh()
+    for _ in range(3):
+        site.turn.forward(1)
+        replies = [await site.check(cookie) for cookie in inside]
+        assert [reply.status for reply in replies] == [204] * 5
+        inside = [
+            cookie_of(reply) if "Set-Cookie" in reply.headers else cookie
+            for cookie, reply in zip(inside, replies, strict=True)
+        ]
+    shot = await site.room.refresh()
+    assert (shot.active, shot.waiting) == (5, 0)
+    site.metrics.stays.learn(site.room.name, shot.counters)
+    assert f'waitroom_over_cap_total{{room="{site.room.name}"}} 4.0' in site.metrics.text().decode()
+    assert (await site.check()).status == 401
+
+
+async def test_one_replica_cut_off_from_redis(replica):
+    """What it lets in meanwhile the others know nothing of: the room is over its cap by no more
+    than that, and those of whom only it heard for a whole session; nobody inside is sent out, and
+    it is counted."""
+    site = await replica(total_active_users=10, session_duration=60, recovery_window=0)
+    other = await replica(beside=site)
+    inside = [cookie_of(await site.check()) for _ in range(6)]
+    for _ in range(2):
+        await site.room.refresh()
+        await other.room.refresh()
+    back = await take_away(other)
+    alone = [cookie_of(reply) for _ in range(9) if (reply := await other.check()).status == 204]
+    assert len(alone) == 2  # half of the four slots that were free
+    inside += [cookie_of(await site.check()) for _ in range(4)]
+    assert (await site.check()).status == 401
+    for seconds in range(90):  # two of them meet only the one that is cut off
+        site.turn.forward(1)
+        for number, cookie in enumerate(inside):
+            reply = await (other if number < 2 or seconds % 2 else site).check(cookie)
+            assert reply.status == 204
+            inside[number] = cookie_of(reply) if "Set-Cookie" in reply.headers else cookie
+        for number, cookie in enumerate(alone):
+            reply = await other.check(cookie)
+            assert reply.status == 204
+            alone[number] = cookie_of(reply) if "Set-Cookie" in reply.headers else cookie
+        await site.room.refresh()
+    taken = [cookie_of(await site.check()) for _ in range(2)]  # the slots of those two
+    assert (await site.room.refresh()).active == 10
+    back()
+    await other.room.refresh()
+    for cookie in (*inside, *alone, *taken):
+        assert (await site.check(cookie)).status == 204
+    shot = await site.room.refresh()
+    assert (shot.active, shot.waiting) == (14, 0)
+    assert shot.counters["over_cap"] == 4
+    assert (await site.check()).status == 401

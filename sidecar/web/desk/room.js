@@ -89,6 +89,8 @@ export class Room {
 		else if (state.recovery_stage === 2) news.push(`The store was emptied: places are coming back. Nobody is called until ${clock(state.recovers_until_ms)}.`);
 		else if (state.recovery_stage === 1) news.push('The store was emptied: places are coming back. No positions are shown for a moment.');
 		if (state.shield_until_ms > state.now_ms) news.push('The shield is up: newcomers come too fast, and join from the page.');
+		const over = state.active - state.settings.total_active_users;
+		if (!state.away && over > 0) news.push(`${number(over)} more than the cap are inside: they stay, and nobody is called until there is room.`);
 		if (state.settings.total_active_users === 0) news.push('The cap is 0: nobody is let in.');
 		const list = this.$('.news');
 		if ([...list.children].map(item => item.textContent).join() === news.join()) return;

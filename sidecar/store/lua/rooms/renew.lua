@@ -1,5 +1,7 @@
 -- Passes that are due for renewal; a session that the store lost comes back from its pass.
--- ARGV    from 3 on, for each visitor: id, order, when its session began, when the pass ends
+-- ARGV    from 3 on, for each visitor: id, order, when its session began, when the pass ends, and
+--         '' (a script gave the pass), or of one that a replica gave or made longer while it could
+--         not ask: 'new', or 'waited' (its visitor had a place in the queue)
 -- RETURNS shared/standing
 -- EVENTS  admitted, joined, called, expired
 -- @include "shared/room"
@@ -19,16 +21,25 @@ local function keep(visitor, order, started)
   return admitted_reply(order, started, admit(visitor, started, promised))
 end
 
--- The reply to a pass whose session was lost, if there is a slot; else nil: it waits. A replica
--- that had not heard our time may have given the pass by a wrong clock: what it says of the future
--- is not believed.
-local function restore(visitor, order, started, ends)
+-- The reply to a pass whose session was lost, if there is a slot; else nil: it waits. Whom a
+-- replica let in, or kept in, by itself stays all the same: nobody is called until the room is below
+-- its cap. That replica may not have heard our time: what its pass says of the future is not believed.
+local function restore(visitor, order, started, ends, alone)
   started, ends = math.min(started, now), math.min(ends, now + session_ms)
-  if not redis_call('ZSCORE', WAITING, visitor) then
-    if redis_call('ZCARD', ACTIVE) < room.total_active_users then
-      event('admitted', visitor, 'restored', 'order', int(order), 'joined', int(started))
-      return admitted_reply(order, started, admit(visitor, started, ends))
+  local is_over = redis_call('ZCARD', ACTIVE) >= room.total_active_users
+  local waits = redis_call('ZSCORE', WAITING, visitor)
+  if alone ~= '' or not (waits or is_over) then
+    if waits then
+      redis_call('ZREM', WAITING, visitor)
+      redis_call('ZREM', DUE, visitor)
+      forget_arrivals({visitor})
     end
+    if alone == 'waited' then put(SPENT, int(now), visitor) end
+    if is_over then count('over_cap') end
+    event('admitted', visitor, 'restored', 'order', int(order), 'joined', int(started))
+    return admitted_reply(order, started, admit(visitor, started, ends))
+  end
+  if not waits then
     join(visitor, order, 'pass') -- the slot was given away: the next one is theirs
     redis_call('ZREM', SPENT, visitor)
   end
@@ -38,10 +49,10 @@ end
 local replies = {}
 local function each(answer)
   local n = 0
-  for i = 3, #ARGV, 4 do
+  for i = 3, #ARGV, 5 do
     n = n + 1
     replies[n] = replies[n] or answer(ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]),
-      tonumber(ARGV[i + 3]))
+      tonumber(ARGV[i + 3]), ARGV[i + 4])
   end
 end
 
