@@ -27,6 +27,8 @@ RELEASE_GRACE_MS = 2 * REFRESH_MS
 RELEASE_HOLD_MS = RELEASE_GRACE_MS + VERDICT_TTL_MS
 #: A ticket whose browser was not heard of for this long is worth nothing.
 TICKET_LIFETIME_MS = 24 * 3600 * 1000
+#: A ticket that was signed longer ago is signed anew at a heartbeat.
+RESIGN_MS = 3_600_000
 #: From the orders of one priority, or line, to those of the next (lua/shared/order.lua).
 ORDER_BAND = 2**51
 #: The shortest and the longest time between two heartbeats when the room adapts it.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sidecar.base.model import State
+from sidecar.base.events import Phase
+from sidecar.base.model import RESIGN_MS, Outcome, Pass, State, Ticket
 from sidecar.core.estimate import estimate
 
 if TYPE_CHECKING:
@@ -38,3 +39,38 @@ class Answer:
     def wait(self) -> Wait | None:
         waits = self.standing is not None and self.state is State.WAITING
         return estimate(self.standing) if waits and self.standing else None
+
+
+def answer_of(standing: Standing, token: Ticket | Pass) -> Answer | None:
+    """What a script said of the bearer of that token. None: it is worth nothing, they are new."""
+    match standing.outcome:
+        case Outcome.ADMITTED:
+            given = Pass(
+                token.visitor, standing.order, token.joined_ms, token.epoch,
+                started_ms=standing.started_ms,
+                renewed_ms=standing.now_ms,
+                expires_ms=standing.expires_ms,
+            )  # fmt: skip
+            return Answer(State.ADMITTED, given, standing, token.joined_ms, token.visitor)
+        case Outcome.WAITING:
+            is_drawn_yet = standing.phase is not Phase.PREQUEUE
+            ticket = Ticket(
+                token.visitor,
+                standing.order if is_drawn_yet else token.order,
+                token.joined_ms,
+                standing.epoch,
+                class_name=token.class_name if isinstance(token, Ticket) else "",
+            )
+            keeps = (
+                isinstance(token, Ticket)
+                and (token.epoch, token.order) == (ticket.epoch, ticket.order)
+                and token.signed_ms > standing.now_ms - RESIGN_MS
+            )
+            given_ticket = None if keeps else ticket
+            return Answer(State.WAITING, given_ticket, standing, token.joined_ms, token.visitor)
+        case Outcome.FULL:
+            return Answer(State.FULL, standing=standing)
+        case Outcome.REJECTED:
+            return Answer(State.CLOSED, standing=standing)
+        case Outcome.GONE:
+            return None

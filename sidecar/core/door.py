@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from sidecar.core.answer import Answer
     from sidecar.store.replies import Snapshot
 
-#: A ticket that was signed longer ago is signed anew at a heartbeat.
-RESIGN_MS = 3_600_000
-
 
 class Door(Protocol):
     """What the edge doors know of a room; a resource has all of it too."""

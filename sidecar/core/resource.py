@@ -16,12 +16,11 @@ import structlog
 from sidecar.base.errors import StoreError
 from sidecar.base.grants import Grants
 from sidecar.base.leases import SEPARATOR, LeaseOutcome
-from sidecar.base.model import Outcome, Standing, State, Ticket
+from sidecar.base.model import RESIGN_MS, Outcome, Standing, State, Ticket
 from sidecar.base.rooms import RoomSettings
 from sidecar.base.tokens import COOKIE_PREFIX, Tokens, new_visitor
 from sidecar.core.answer import Answer
 from sidecar.core.bearer import NOBODY, Bearer
-from sidecar.core.door import RESIGN_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -19,18 +19,17 @@ from sidecar.base.events import Phase, during
 from sidecar.base.grants import Grants
 from sidecar.base.model import (
     RELEASE_GRACE_MS,
+    RESIGN_MS,
     VERDICT_TTL_MS,
     Outcome,
     Outside,
     Pass,
-    Standing,
     State,
     Ticket,
 )
 from sidecar.base.tokens import Tokens, new_visitor
-from sidecar.core.answer import Answer
+from sidecar.core.answer import Answer, answer_of
 from sidecar.core.bearer import NOBODY, Bearer, is_anothers
-from sidecar.core.door import RESIGN_MS
 from sidecar.core.exempt import exempts_some, find_outside, is_exempt, is_for_part, is_outside
 from sidecar.core.fallback import Fallback
 from sidecar.core.places import claim_of, graded, lot_of_newcomer, ticket_of, with_lot
@@ -110,7 +109,7 @@ class Room:
             elif isinstance(token, Ticket):
                 token = await graded(token, claim_of(bearer), self.settings, self.store)
                 placed = with_lot(token, self.settings, self.draws)
-                answer = self._answer(await self.store.beat(placed), token)
+                answer = answer_of(await self.store.beat(placed), token)
             else:
                 answer = None
             if answer is None:
@@ -281,7 +280,7 @@ class Room:
         if not self._is_due(pass_, mark):
             settled = self._is_settled(pass_) and not self._is_due(pass_, mark, VERDICT_TTL_MS)
             return Answer(State.ADMITTED, is_settled=settled)
-        return self._answer(await self.store.renew(pass_), pass_)
+        return answer_of(await self.store.renew(pass_), pass_)
 
     async def _newcomer(
         self, may_join: bool, is_asked: bool, bearer: Bearer, drawn: int | None
@@ -335,44 +334,10 @@ class Room:
         if standing.outcome is Outcome.ADMITTED:
             self._fallback.admitted()
         newcomer = ticket_of(visitor, standing, claim)
-        answer = self._answer(standing, newcomer)
+        answer = answer_of(standing, newcomer)
         if answer is None:  # no script says GONE to somebody new
             return Answer(State.NOT_QUEUED)
         return answer
-
-    def _answer(self, standing: Standing, token: Ticket | Pass) -> Answer | None:
-        """None: the token is worth nothing, its bearer is a newcomer."""
-        match standing.outcome:
-            case Outcome.ADMITTED:
-                given = Pass(
-                    token.visitor, standing.order, token.joined_ms, token.epoch,
-                    started_ms=standing.started_ms,
-                    renewed_ms=standing.now_ms,
-                    expires_ms=standing.expires_ms,
-                )  # fmt: skip
-                return Answer(State.ADMITTED, given, standing, token.joined_ms, token.visitor)
-            case Outcome.WAITING:
-                is_drawn_yet = standing.phase is not Phase.PREQUEUE
-                ticket = Ticket(
-                    token.visitor,
-                    standing.order if is_drawn_yet else token.order,
-                    token.joined_ms,
-                    standing.epoch,
-                    class_name=token.class_name if isinstance(token, Ticket) else "",
-                )
-                keeps = (
-                    isinstance(token, Ticket)
-                    and (token.epoch, token.order) == (ticket.epoch, ticket.order)
-                    and token.signed_ms > standing.now_ms - RESIGN_MS
-                )
-                given_ticket = None if keeps else ticket
-                return Answer(State.WAITING, given_ticket, standing, token.joined_ms, token.visitor)
-            case Outcome.FULL:
-                return Answer(State.FULL, standing=standing)
-            case Outcome.REJECTED:
-                return Answer(State.CLOSED, standing=standing)
-            case Outcome.GONE:
-                return None
 
     def _forget_revoked(self, before_ms: int) -> None:
         """A pass that old is due, and the store refuses it."""
