@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -148,7 +149,7 @@ def test_what_is_missing_is_named(words, environment, said):
 def test_the_source_of_a_refused_token_is_named(url):
     """Whoever has several knows which one to look at."""
     done = run("rooms", "list", "--url", url, WAITROOM_TOKEN="wrong")
-    assert (done.exit_code, "The token was that of WAITROOM_TOKEN." in done.stderr) == (1, True)
+    assert (done.exit_code, "It was that of WAITROOM_TOKEN." in done.stderr) == (1, True)
 
 
 def test_an_id_may_look_like_an_option(url):
@@ -158,6 +159,30 @@ def test_an_id_may_look_like_an_option(url):
     assert run("rooms", "find", "shop", id_, **given).stdout == f"{id_} is unknown\n"
     done = run("leases", "release", "seat", "17", "-c", **given)
     assert done.stdout == "-c neither held 17 nor waited\n"
+
+
+@pytest.mark.parametrize(
+    "words", [*READS, ("page",), ("check-config",), ("rooms", "--help"), ("report", "shop")],
+    ids=" ".join,
+)  # fmt: skip
+def test_nothing_is_said_when_nobody_reads(url, words, tmp_path):
+    """As in `waitroom report shop | head`: no traceback, and no blame for the replica or a file."""
+    (tmp_path / "waitroom.toml").write_text(
+        f'ops_listen = "{url.removeprefix("http://")}"\nadmin_token = "{ADMIN}"\n'
+        f'secret_keys = ["{"k" * 32}"]\nhistory = "sqlite:///h.db"\n'
+        "rooms.shop.total_active_users = 1\n"
+    )
+    if words[0] == "report":
+        assert run("migrate").exit_code == 0
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing) as nobody:
+        done = subprocess.run(
+            [WAITROOM, *words], stdout=nobody, stderr=subprocess.PIPE, text=True, check=False,
+            cwd=tmp_path, timeout=30,
+            env={n: text for n, text in os.environ.items() if n != "PYTHONUNBUFFERED"},
+        )  # fmt: skip
+    assert done.stderr.strip() in {"", "shop: 0 place(s) and 0 session(s) exported"}
 
 
 @pytest.fixture(params=["text/html", "application/json", "redirect"])

@@ -8,7 +8,9 @@ from typing import Annotated
 from unicodedata import is_normalized
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+
+from sidecar.base.suggest import did_you_mean, names_beside
 
 _TOKENS = {"admin_token", "service_token"}
 #: Never repeated in a problem: they are secrets, or may hold a password.
@@ -222,14 +224,16 @@ Store = Annotated[str, AfterValidator(read_store)]
 Database = Annotated[str, AfterValidator(read_database)]
 
 
-def problems_in(error: ValidationError) -> list[str]:
-    """One line for each problem: the setting's name, and what is allowed."""
+def problems_in(error: ValidationError, model: type[BaseModel] | None = None) -> list[str]:
+    """One line for each problem: the setting's name, and what is allowed. `model`: what was
+    validated, whose settings are suggested for those that there are not."""
     lines = []
     for problem in error.errors(include_url=False, include_context=False):
         name = ".".join(str(part) for part in problem["loc"] if part != "[key]")
         text = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
-            text = "there is no such setting"
+            known = names_beside(model, problem["loc"]) if model else None
+            text = f"there is no such setting{did_you_mean(str(problem['loc'][-1]), known or ())}"
         elif problem["type"] == "missing":
             text = "is needed"
         elif (

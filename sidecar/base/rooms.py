@@ -161,7 +161,7 @@ class RoomSettings(BaseModel):
         try:
             return RoomSettings.model_validate({**self.model_dump(), **overrides})
         except ValidationError as error:
-            raise ConfigError(problems_in(error)) from None
+            raise ConfigError(problems_in(error, RoomSettings)) from None
 
     def overridden(self, overrides: dict[str, Any]) -> tuple[RoomSettings, list[str]]:
         """These settings with those changed at run time laid over them, and what is wrong with

@@ -36,6 +36,7 @@ from sidecar.base.fields import (
 from sidecar.base.leases import LeaseSettings  # noqa: TC001 - pydantic reads it
 from sidecar.base.limits import LimitSettings  # noqa: TC001 - pydantic reads it
 from sidecar.base.rooms import RoomSettings  # noqa: TC001 - pydantic reads it
+from sidecar.base.suggest import did_you_mean, names_beside
 from sidecar.base.targets import DEFAULT_DATABASE, TargetSettings
 from sidecar.base.webhooks import Webhook  # noqa: TC001 - pydantic reads it
 
@@ -49,6 +50,7 @@ DEMO_SECRET = "demo-secret-that-everybody-knows-0000"  # noqa: S105 - refused ou
 MIN_SECRET_LENGTH = 32
 MIN_ADMIN_TOKEN_LENGTH = 16
 RESERVED_NAMES = {"internal", "static"}
+_TABLES = {"rooms", "leases", "limits", "targets", "webhooks", "tokens"}
 #: Whose jobs those are that come with service_token or admin_token.
 OWNERS = ("service", "operator")
 #: What a program's token may be for; without a line in `scopes` it is for all of it.
@@ -312,7 +314,7 @@ def load(path: str | None, environ: dict[str, str] | None = None) -> Settings:
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
-        problems += problems_in(error)
+        problems += problems_in(error, Settings)
     if problems:
         raise ConfigError(problems)
     return settings
@@ -335,6 +337,26 @@ def read_values(path: str | None, environ: dict[str, str]) -> tuple[dict[str, An
     return values, _add_environment(values, environ)
 
 
+def _unknown(path: list[str], suffix: str) -> str:
+    """What is wrong with the name of a variable, by its parts; empty: it names a setting."""
+    for i, part in enumerate(path):
+        known = names_beside(Settings, path[: i + 1])
+        if known is None or part in known:
+            continue
+        if i == 0:
+            known += [name.removeprefix(ENV_PREFIX).lower() for name in NOT_SETTINGS]
+
+        def written(name: str, at: int = i) -> str:
+            parts = [*path[:at], name, *path[at + 1 :]]
+            return f"{ENV_PREFIX}{'__'.join(parts)}{suffix}".upper()
+
+        hint = did_you_mean(part, known, written=written)
+        if not hint and part.partition("_")[0] in _TABLES:
+            hint = "; two underscores go a level down: WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USERS"
+        return f"there is no such setting{hint}"
+    return ""
+
+
 def _add_environment(values: dict[str, Any], environ: dict[str, str]) -> list[str]:
     """Lay WAITROOM_* over the values; `__` goes a level down, `_FILE` reads a file."""
     problems = []
@@ -345,9 +367,13 @@ def _add_environment(values: dict[str, Any], environ: dict[str, str]) -> list[st
         if not all(path):
             problems.append(f"{variable}: names no setting")
             continue
+        suffix = "_file" if path[-1].endswith("_file") else ""
+        path[-1] = path[-1].removesuffix("_file")
+        if unknown := _unknown(path, suffix):
+            problems.append(f"{variable}: {unknown}")
+            continue
         value: str = text
-        if path[-1].endswith("_file"):
-            path[-1] = path[-1].removesuffix("_file")
+        if suffix:
             try:
                 value = Path(text).read_text(encoding="utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:

@@ -358,4 +358,4 @@ def read_target(values: dict[str, Any]) -> TargetSettings:
     try:
         return TargetSettings.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(problems_in(error)) from None
+        raise ConfigError(problems_in(error, TargetSettings)) from None

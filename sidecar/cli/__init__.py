@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import shutil
 import sys
@@ -36,7 +37,21 @@ if TYPE_CHECKING:
     from sidecar.cli.connection import Connection
 
 
-@click.group()
+class _Commands(click.Group):
+    """Ends without a word when whoever read the output has gone, as in `report | head`. click does
+    so while a command runs, and leaves what is still in the buffer to Python's own end."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().main(*args, **kwargs)
+        finally:
+            try:
+                sys.stdout.flush()
+            except BrokenPipeError:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@click.group(cls=_Commands)
 @click.version_option(__version__)
 def main() -> None:
     """A virtual waiting room beside the nginx you already run."""
@@ -185,9 +200,10 @@ def page(file: str | None) -> None:
 
     path = Path(file) if file else find_static() / "waiting.html"
     try:
-        click.echo(for_nginx(path.read_text(encoding="utf-8")), nl=False)
+        text = for_nginx(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise click.ClickException(f"{path}: {error}") from None
+    click.echo(text, nl=False)
 
 
 def _start_logging(settings: Settings) -> None:

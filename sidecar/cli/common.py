@@ -81,6 +81,8 @@ async def asking(
             if reply.status >= 300:
                 raise _refused(reply, await _document(reply, address), source)
             yield reply
+    except BrokenPipeError:  # of our own output: whoever read it has gone
+        raise
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         raise click.ClickException(
             f"no replica answers at {address}: {_reason(error)}; "
@@ -105,7 +107,7 @@ async def _document(reply: ClientResponse, address: str) -> dict[str, Any]:
 
 def _refused(reply: ClientResponse, document: dict[str, Any], source: str) -> RefusedError:
     if reply.status == 401:
-        document["detail"] = f"The token was that of {source}."
+        document["detail"] = f"{document.get('detail', '')} It was that of {source}.".strip()
     elif reply.status == 404 and "detail" not in document:
         document["detail"] = (
             f"Nothing is at {reply.url}: is that the ops listener (not edge_listen) of a replica "

@@ -66,10 +66,11 @@ def set_(connection: Connection, room: str, changes: tuple[str, ...]) -> None:
     A value is JSON or text; "null" goes back to the file's value.
     """
     body = {}
+    if wrong := [change for change in changes if "=" not in change]:
+        hint = "write SETTING=VALUE, such as total_active_users=200"
+        fail([f"{change}: {hint}" for change in wrong])
     for change in changes:
-        name, equals, text = change.partition("=")
-        if not equals:
-            fail([f"{change}: write SETTING=VALUE, such as total_active_users=200"])
+        name, _, text = change.partition("=")
         try:
             body[name] = json.loads(text)
         except ValueError:

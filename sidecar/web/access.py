@@ -65,7 +65,7 @@ async def _operator(request: web.Request, handler: Handler) -> web.StreamRespons
             403, "Administration is off", detail="Set admin_token (WAITROOM_ADMIN_TOKEN) first."
         )
     if "Authorization" in request.headers:
-        refused = None if _by_token(request, [(token, _OPERATOR)]) else _unknown()
+        refused = None if _by_token(request, [(token, _OPERATOR)]) else _unknown(request)
     else:
         refused = _by_session(request)
     if refused is not None:
@@ -85,7 +85,7 @@ async def _program(request: web.Request, handler: Handler) -> web.StreamResponse
         )
     owner = _owner(request)
     if owner is None:
-        return _unknown()
+        return _unknown(request)
     refused = None if "Authorization" in request.headers else _by_session(request)
     refused = refused or _beyond(owner, request)
     return await handler(request) if refused is None else refused
@@ -139,14 +139,20 @@ def _by_token(request: web.Request, tokens: list[tuple[str, Owner]]) -> Owner | 
 
 def _by_session(request: web.Request) -> web.Response | None:
     who = operator_of(request)
-    return _unknown() if who is None else refusal(request, who)
+    return _unknown(request) if who is None else refusal(request, who)
 
 
 def _is_below(path: str, doors: tuple[str, ...]) -> bool:
     return any(path == door or path.startswith(f"{door}/") for door in doors)
 
 
-def _unknown() -> web.Response:
-    response = problem(401, "A token is needed", detail="Send Authorization: Bearer <token>.")
+def _unknown(request: web.Request) -> web.Response:
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    title, detail = "A token is needed", "Send Authorization: Bearer <token>."
+    if scheme.lower() == "bearer" and given.strip():
+        title, detail = "The token is wrong", "It is not this replica's admin_token."
+        if request.path.startswith("/v1/"):
+            detail = "It is none of this replica's admin_token, service_token and tokens."
+    response = problem(401, title, detail=detail)
     response.headers["WWW-Authenticate"] = 'Bearer realm="waitroom"'
     return response

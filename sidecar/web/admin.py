@@ -12,7 +12,6 @@ from aiohttp import web
 from sidecar.base.clock import iso
 from sidecar.base.errors import ConfigError
 from sidecar.base.events import Phase
-from sidecar.base.rooms import RoomSettings
 from sidecar.core import modes
 from sidecar.core.desk import lines_of, place_in_line
 from sidecar.core.draw import problems_of_change
@@ -68,13 +67,9 @@ async def act_on_room(request: web.Request) -> web.Response:
 async def _change(request: web.Request, room: Room, changes: dict[str, Any]) -> web.Response:
     await room.refresh()
     file = room.file_settings.model_dump()
-    known = set(RoomSettings.model_fields)
-    unknown = [f"{name}: there is no such setting" for name in changes if name not in known]
-    if unknown:
-        raise ConfigError(unknown)
-    merged = {name: file[name] if value is None else value for name, value in changes.items()}
-    changed = room.settings.changed(merged)
-    problems = problems_of_change(room.settings.events, changed.events, room.clock.now_ms())
+    merged = {name: file.get(name) if value is None else value for name, value in changes.items()}
+    changed, problems = room.settings.overridden(merged)
+    problems += problems_of_change(room.settings.events, changed.events, room.clock.now_ms())
     if problems:
         raise ConfigError(problems)
     checked = changed.model_dump()

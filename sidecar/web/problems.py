@@ -95,26 +95,39 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         return problem(500, "An error of the waiting room", detail="It was logged.")
 
 
+_UNCHANGED = "Nothing was changed."
+_JOBS_KEPT = "Jobs that were taken are kept. "
+
+
+def _kept(request: web.Request) -> str:
+    """What an outage of the store leaves to whoever asks this."""
+    if (request.method, request.path) == ("POST", "/v1/jobs"):
+        return "The job was not taken. "
+    if request.path.startswith(("/v1/jobs", "/v1/targets")):
+        return _JOBS_KEPT
+    # Limits keep nothing, and leases go on until their terms end.
+    return "" if request.path.startswith("/v1/") else "Places are kept. "
+
+
 def _explained(request: web.Request, error: WaitroomError) -> web.Response:
-    path = request.rel_url.raw_path
+    path, is_change = request.rel_url.raw_path, request.method not in {"GET", "HEAD"}
     match error:
         case UnknownNameError():
             return problem(404, f"Unknown {error.kind}", detail=str(error))
         case RefusedError():
             return _refusal(error)
         case ConfigError():
-            title, detail = "The request is not allowed", "Nothing was changed."
-            return problem(422, title, detail=detail, errors=error.problems)
+            more = {"detail": _UNCHANGED} if is_change else {}
+            return problem(422, "The request is not allowed", **more, errors=error.problems)
         case DatabaseError():
             log.warning("database_away", path=path, error=str(error))
             title = "The database does not answer"
             detail = f"{error}. What happens meanwhile is recorded when it is back."
             if request.path.startswith("/v1/"):
-                detail = (
-                    "Nothing was changed. Jobs that were taken are kept. Try again in a moment."
-                )
+                detail = f"{_JOBS_KEPT}Try again in a moment."
+                detail = f"{_UNCHANGED} {detail}" if is_change else detail
         case _:
             log.warning("store_away", path=path, error=str(error))
             title = "The store does not answer"
-            detail = "Places are kept. Try again in a moment."
+            detail = f"{_kept(request)}Try again in a moment."
     return problem(503, title, detail=detail, retry_after=STORE_RETRY_S)

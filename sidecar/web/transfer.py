@@ -14,7 +14,6 @@ from aiohttp import web
 
 from sidecar.base.errors import ConfigError, StoreError
 from sidecar.base.model import Outside
-from sidecar.base.rooms import RoomSettings
 from sidecar.base.tokens import is_visitor
 from sidecar.store.transfer import FORMAT, PAGE, READ_ORDER, WRITE_ORDER, stats_rows
 from sidecar.web.admin import operator
@@ -141,11 +140,6 @@ async def _begin(request: web.Request, room: Room, head: dict[str, Any]) -> web.
 async def _changes(room: Room, head: dict[str, Any]) -> dict[str, Any]:
     """What makes the settings changed at run time those of the file. Raises ConfigError."""
     settings = head["settings"]
-    unknown = [
-        f"{n}: there is no such setting" for n in settings if n not in RoomSettings.model_fields
-    ]
-    if unknown:
-        raise ConfigError(unknown)
     checked = room.file_settings.changed(settings).model_dump()
     here = (await room.refresh()).overrides
     taken_back = dict.fromkeys(name for name in here if name not in settings)

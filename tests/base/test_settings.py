@@ -7,7 +7,7 @@ import pytest
 from sidecar.base.fields import read_servers
 from sidecar.base.rooms import RoomSettings
 from sidecar.base.settings import DEFAULT_FILE, DEMO_SECRET, load
-from tests.base.problems import GOOD, SECRET, problems
+from tests.base.problems import GOOD, SECRET, problems, room_problems
 
 # Where settings come from.
 
@@ -196,10 +196,10 @@ def test_a_store_of_several_servers(url, servers, path):
 @pytest.mark.parametrize(
     ("variable", "line"),
     [
-        ("WAITROOM_PORT", "port: there is no such setting"),
+        ("WAITROOM_PORT", "WAITROOM_PORT: there is no such setting"),
         ("WAITROOM_STORE__URL", "WAITROOM_STORE__URL: store is not a table"),
         ("WAITROOM_ROOMS__SHOP__MESSAGE__DE", "WAITROOM_ROOMS__SHOP__MESSAGE__DE: message is not"),
-        ("WAITROOM_ROOMS__SHOP__COLOUR", "rooms.shop.colour: there is no such setting"),
+        ("WAITROOM_ROOMS__SHOP__COLOUR", "WAITROOM_ROOMS__SHOP__COLOUR: there is no such setting"),
         ("WAITROOM_", "WAITROOM_: names no setting"),
         ("WAITROOM___STORE", "WAITROOM___STORE: names no setting"),
         ("WAITROOM_ROOMS__SHOP__", "WAITROOM_ROOMS__SHOP__: names no setting"),
@@ -210,6 +210,46 @@ def test_a_variable_that_leads_nowhere_is_a_problem(variable, line):
     plain = {"WAITROOM_STORE": "memory://", "WAITROOM_ROOMS__SHOP__MESSAGE": "hello"}
     (found,) = problems(**GOOD, **plain, **{variable: "x"})
     assert found.startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("WAITROOM_STROE", "did you mean WAITROOM_STORE?"),
+        ("WAITROOM_SECRET_KEY", "did you mean WAITROOM_SECRET_KEYS?"),
+        ("WAITROOM_SECRET_KEY_FILE", "did you mean WAITROOM_SECRET_KEYS_FILE?"),
+        ("WAITROOM_TOKEM", "did you mean WAITROOM_TOKEN?"),
+        ("WAITROOM_ROOM__SHOP__MESSAGE", "did you mean WAITROOM_ROOMS__SHOP__MESSAGE?"),
+        ("WAITROOM_ROOMS__SHOP__MESAGE", "did you mean WAITROOM_ROOMS__SHOP__MESSAGE?"),
+        ("WAITROOM_LEASES__SEAT__TERN", "did you mean WAITROOM_LEASES__SEAT__TERM?"),
+        ("WAITROOM_ROOMS_SHOP_MESSAGE", "two underscores go a level down: WAITROOM_ROOMS__SHOP__"),
+    ],
+)
+def test_a_variable_that_was_mistyped_is_named_in_full(variable, meant):
+    """With the one that was meant; nothing is read from a file that it names."""
+    (found,) = problems(**GOOD, **{variable: "/nowhere"})
+    assert found.startswith(f"{variable}: there is no such setting; {meant}")
+
+
+def test_a_setting_that_was_mistyped_has_a_suggestion(write):
+    """At every depth, and none where nothing is like it."""
+    path = write(
+        'stroe = "memory://"\nqueue = 1\n[rooms.shop]\ntotal_active_user = 5\n'
+        'total_active_users = 5\nevents = [{ name = "x", opens_at = 1, closes = 2 }]\n'
+        "[limits.pay]\nalgoritm = 1\nalgorithm = 'concurrency'\nlimit = 1\n"
+    )
+    found = {line.partition(":")[0]: line for line in problems(path, WAITROOM_SECRET_KEYS=SECRET)}
+    none = "there is no such setting"
+    assert found == {
+        "stroe": f"stroe: {none}; did you mean store?",
+        "queue": f"queue: {none}",
+        "rooms.shop.total_active_user":
+            f"rooms.shop.total_active_user: {none}; did you mean total_active_users?",
+        "rooms.shop.events.0.closes":
+            f"rooms.shop.events.0.closes: {none}; did you mean closes_at?",
+        "limits.pay.algoritm": f"limits.pay.algoritm: {none}; did you mean algorithm?",
+    }  # fmt: skip
+    assert room_problems(mesage="x") == [f"mesage: {none}; did you mean message?"]
 
 
 def test_a_room_that_is_no_table_is_a_problem(write):

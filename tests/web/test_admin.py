@@ -62,6 +62,41 @@ async def test_a_setting_changes_at_once(site):
     assert (await reply.json())["settings"]["total_active_users"] == 3
 
 
+async def test_a_change_names_all_that_is_wrong(site):
+    """Names that there are not, values that are not allowed, and an event that cannot move."""
+    change = {
+        "mesage": None, "colour": "red", "total_active_users": -1, "session_duration": "soon",
+        "heartbeat_timeout": 20, "claim_window": 30, "message": "right",
+    }  # fmt: skip
+    reply = await site.ops.patch(path(site), json=change, headers=TOKEN)
+    document = await reply.json()
+    assert (reply.status, document["detail"]) == (422, "Nothing was changed.")
+    assert sorted(line.partition(":")[0] for line in document["errors"]) == [
+        "claim_window", "colour", "mesage", "session_duration", "total_active_users",
+    ]  # fmt: skip
+    assert "mesage: there is no such setting; did you mean message?" in document["errors"]
+    room = await (await site.ops.get(path(site), headers=TOKEN)).json()
+    assert room["changed"] == {}
+
+
+@pytest.mark.parametrize(
+    ("header", "title", "detail"),
+    [
+        (None, "A token is needed", "Send Authorization: Bearer <token>."),
+        ("Bearer ", "A token is needed", "Send Authorization: Bearer <token>."),
+        ("Basic dXNlcg==", "A token is needed", "Send Authorization: Bearer <token>."),
+        ("Bearer wrong", "The token is wrong", "It is not this replica's admin_token."),
+    ],
+)
+async def test_a_wrong_token_is_called_wrong(site, header, title, detail):
+    """And one that is missing, missing."""
+    headers = {} if header is None else {"Authorization": header}
+    document = await (await site.ops.get("/admin/rooms", headers=headers)).json()
+    assert (document["title"], document["detail"]) == (title, detail)
+    document = await (await site.ops.get("/v1/limits", headers=headers)).json()
+    assert document["title"] == title
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [

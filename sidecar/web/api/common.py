@@ -115,8 +115,8 @@ def responses() -> Json:
     return {
         "NoToken": _refusal(
             "No token, or a wrong one.",
-            {"title": "A token is needed", "status": 401,
-             "detail": "Send Authorization: Bearer <token>."},
+            {"title": "The token is wrong", "status": 401,
+             "detail": "It is not this replica's admin_token."},
             **{"WWW-Authenticate": "Authenticate"},
         ),
         "Forbidden": _refusal(
