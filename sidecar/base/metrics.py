@@ -144,6 +144,10 @@ class Metrics:
             "waitroom_let_in_alone",
             "Newcomers that this replica let in while the store was away.",
         )
+        self.refused_leaves = self._counter(
+            "waitroom_refused_leaves",
+            "Visitors who were told 429 because their address gave up too many places.",
+        )
         self.grants = self._counter(
             "waitroom_grants",
             "Grants that requests brought, by what became of them: believed, forged, expired, "
@@ -178,6 +182,10 @@ class Metrics:
         )
         self.store_away = self._gauge(
             "waitroom_store_away", "1 while the store does not answer this replica, else 0."
+        )
+        self.remembered = self._gauge(
+            "waitroom_remembered_visitors",
+            "Visitors who are gone and whose passes or tickets are kept from being used again.",
         )
         self.stays = StoreCounters()
         self.registry.register(self.stays)

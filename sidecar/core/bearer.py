@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from sidecar.core.leaving import network_of
 
 if TYPE_CHECKING:
     from sidecar.base.grants import Grant
@@ -46,16 +47,7 @@ class Bearer:
         """
         if settings.max_places_per_address is None:
             return ""
-        try:
-            address = ipaddress.ip_address(self.address.partition("%")[0])
-        except ValueError:
-            return _digest(room, "place", self.address)
-        if isinstance(address, ipaddress.IPv6Address):
-            if address.ipv4_mapped is not None:
-                return _digest(room, "place", str(address.ipv4_mapped))
-            network = ipaddress.ip_network((address, 64), strict=False)
-            return _digest(room, "place", str(network))
-        return _digest(room, "place", str(address))
+        return _digest(room, "place", network_of(self.address))
 
 
 NOBODY = Bearer()

@@ -200,7 +200,8 @@ class Room:
         if was_away:
             await self._release_orphans()  # before those come whom we let in by ourselves
         await self._remind(snapshot)
-        self._forget_revoked(before_ms=snapshot.now_ms - self._pass_ms)
+        pass_ms = int(self.settings.session_duration * 1000)
+        self._revoked = snapshot.still_of_use(self._revoked, pass_ms)
         self.snapshot = snapshot
         self._shield.learn(snapshot.shield_until_ms)
         settings, problems = self.file_settings.overridden(snapshot.overrides)
@@ -245,10 +246,6 @@ class Room:
             or is_for_part(settings)
             or exempts_some(settings)
         )
-
-    @property
-    def _pass_ms(self) -> int:
-        return int(self.settings.session_duration * 1000)
 
     def _honours(self, token: Ticket | Pass) -> bool:
         """Whether it is worth something still: a pass is, for a moment after its release."""
@@ -338,10 +335,6 @@ class Room:
         if answer is None:  # no script says GONE to somebody new
             return Answer(State.NOT_QUEUED)
         return answer
-
-    def _forget_revoked(self, before_ms: int) -> None:
-        """A pass that old is due, and the store refuses it."""
-        self._revoked = {v: at for v, at in self._revoked.items() if at >= before_ms}
 
 
 class Rooms:

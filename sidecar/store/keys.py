@@ -11,8 +11,8 @@ ROOM_KEYS = (
     "due",       # zset    waiting visitor -> when its next heartbeat is due, ms
     "active",    # zset    visitor -> when its session ends, ms; provisional ones too
     "admitted",  # zset    visitor -> when its session began, ms; not the provisional ones
-    "revoked",   # zset    visitor -> when it left or was released, ms
-    "spent",     # zset    visitor who waited and was let in -> when, ms
+    "revoked",   # zset    visitor -> when it left or was released, ms; for as long as a pass
+    "spent",     # zset    visitor whose ticket is worth nothing: let in, or left -> when, ms
     "addresses", # zset    address~visitor, all of score 0, while max_places_per_address is set
     "replicas",  # zset    replica -> when it was last here, ms
     "polls",     # hash    visitor -> early polls in this minute

@@ -52,6 +52,15 @@ class Snapshot:
     #: Of each of the room's lines: how many wait in it, and what a newcomer there would wait (None:
     #: unknown).
     lines: tuple[tuple[int, int | None], ...] = ()
+    #: Revoked passes and spent tickets: what is kept of visitors who are gone.
+    remembered: int = 0
+
+    def still_of_use(self, revoked: dict[str, int], pass_ms: int) -> dict[str, int]:
+        """Without those whose passes have ended since. While a pass is valid that was given when
+        session_duration was longer, all are of use."""
+        if self.counters.get("last_end", 0) > self.now_ms + pass_ms:
+            return revoked
+        return {v: at for v, at in revoked.items() if at >= self.now_ms - pass_ms}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +76,7 @@ class Swept:
 
 def read_snapshot(reply: Any) -> Snapshot:
     now, waiting, active, provisional, epoch, revision, wait, config, stats, *rest = reply
-    revoked, stage, recovers_until, replicas, events, oldest, phase, lines = rest
+    revoked, stage, recovers_until, replicas, events, oldest, phase, lines, remembered = rest
     overrides = {
         name: json.loads(value)
         for name, value in _pairs(config)
@@ -98,6 +107,7 @@ def read_snapshot(reply: Any) -> Snapshot:
             (people, None if wait < 0 else wait)
             for people, wait in zip(lines[::2], lines[1::2], strict=True)
         ),
+        remembered=remembered,
     )
 
 

@@ -240,12 +240,12 @@ class RoomStore:
         for name, value in config.items():
             async with translated("remind", self._timeout_s):
                 await self._redis.hsetnx(key, name, value)
-        key = keys.room_key(self._room, "revoked")
         rows = list(revoked.items())
         for start in range(0, len(rows), REVOCATIONS_LIMIT):
-            async with translated("remind", self._timeout_s):
-                part = dict(rows[start : start + REVOCATIONS_LIMIT])
-                await self._redis.zadd(key, part, nx=True)
+            part = dict(rows[start : start + REVOCATIONS_LIMIT])
+            for name in ("revoked", "spent"):
+                async with translated("remind", self._timeout_s):
+                    await self._redis.zadd(keys.room_key(self._room, name), part, nx=True)
 
     async def take_turn(self, work: str, *, seconds: float) -> bool:
         """Whether this replica does the work in this interval. It is given up by itself, so the

@@ -9,6 +9,7 @@ from aiohttp import web
 from sidecar.base.metrics import Metrics
 from sidecar.base.settings import Settings
 from sidecar.core.leases import Leases
+from sidecar.core.leaving import LeaveLimit
 from sidecar.core.limits import Limits
 from sidecar.core.rooms import Rooms
 from sidecar.web.live import Live
@@ -31,6 +32,7 @@ JOBS: web.AppKey[Jobs] = web.AppKey("jobs", object)  # type: ignore[arg-type] # 
 #: A name for the store of an edge listener's process, where it is in memory; empty: it is not.
 MEMORY = web.AppKey("memory", str)
 PAGE = web.AppKey("page", Page)
+LEAVE_LIMIT = web.AppKey("leave_limit", LeaveLimit)
 OPERATORS = web.AppKey("operators", Operators)
 LIVE = web.AppKey("live", Live)
 #: Set when the replica was told to stop; a list because an application is frozen by then.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from sidecar.core.leases import Leases
+from sidecar.core.leaving import LeaveLimit
 from sidecar.core.limits import Limits
 from sidecar.web import (
     admin,
@@ -73,6 +74,7 @@ def edge_app(  # noqa: PLR0913
     app[keys.METRICS] = metrics
     app[keys.MEMORY] = memory
     app[keys.PAGE] = Page(static)
+    app[keys.LEAVE_LIMIT] = LeaveLimit()
     app[claim.CLAIM_PAGE] = claim.ClaimPage(static)
     app[events.STREAMS] = events.Streams(event_streams, metrics)
     app[held.HELD] = held.Held()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from aiohttp import web
 
-from sidecar.base.model import State
+from sidecar.base.model import State, Ticket
 from sidecar.core.door import is_resource, label
 from sidecar.web import told
 from sidecar.web.asked import door_of
@@ -23,7 +24,7 @@ from sidecar.web.check import (
     takes_place,
 )
 from sidecar.web.cookies import read_bearer, read_given, read_token, set_cookie
-from sidecar.web.keys import MEMORY, METRICS, PAGE
+from sidecar.web.keys import LEAVE_LIMIT, MEMORY, METRICS, PAGE
 from sidecar.web.page import CONTENT_SECURITY_POLICY, choose_language, opening_in_digits
 from sidecar.web.problems import STORE_RETRY_S, problem
 
@@ -57,6 +58,19 @@ async def leave(request: web.Request) -> web.Response:
     by_site = request.headers.get("X-Waitroom-Release") == "site"
     why = "released" if by_site else "left"
     token = read_given(request.headers, room) or read_token(request.headers, room)
+    # A session that ends had a slot, of which there are so many; a place in the queue had nothing.
+    if isinstance(token, Ticket) and not (by_site or is_resource(room)):
+        address = request.headers.get("X-Real-IP", "")
+        wait_s = request.app[LEAVE_LIMIT].wait_s(address, time.monotonic())
+        if wait_s:
+            request.app[METRICS].refused_leaves.labels(room.name).inc()
+            return problem(
+                429,
+                "Too many places given up",
+                detail="Your network gave up too many places at once. Without your polls this one "
+                "ends by itself.",
+                retry_after=math.ceil(wait_s),
+            )
     await room.leave(token, why=why)
     request.app[METRICS].count_request(label(room), "leave", State.NOT_QUEUED)
     if _wants_page(request):

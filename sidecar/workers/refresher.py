@@ -71,6 +71,7 @@ def _say_settings(room: Room, metrics: Metrics) -> None:
     metrics.suspended.labels(name).set(room.is_open)
     phase = settings.moments(room.clock.now_ms()).phase
     metrics.phase.labels(name).set(_PHASES.index(phase))
+    metrics.refused_leaves.labels(name)
     metrics.let_in_alone.labels(name)  # so that they are there, at 0, before there is a need
     metrics.wait_seconds.labels(name)
 
@@ -81,6 +82,7 @@ def _say_snapshot(name: str, snapshot: Snapshot, metrics: Metrics) -> None:
     metrics.waiting.labels(name).set(snapshot.waiting)
     metrics.active.labels(name).set(snapshot.active)
     metrics.provisional.labels(name).set(snapshot.provisional)
+    metrics.remembered.labels(name).set(snapshot.remembered)
     metrics.shield_up.labels(name).set(snapshot.now_ms < snapshot.shield_until_ms)
     if snapshot.wait_ms is None:
         absent(metrics.wait_estimate, name)

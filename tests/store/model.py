@@ -88,6 +88,7 @@ class Model:
         self.inside: dict[str, Session] = {}
         self.revoked: dict[str, int] = {}
         self.spent: dict[str, int] = {}
+        self.last_end = 0
         self.born: int | None = None
         self.recovery = 0
         self.early: dict[str, int] = {}
@@ -154,8 +155,12 @@ class Model:
             del self.line[visitor]
             self._event("expired", visitor, "swept")
         # A token may be shown for its whole life after its visitor left.
-        life = max(self._ms("session_duration"), TICKET_LIFETIME_MS) + 3_600_000
-        old = [v for v, at in self.revoked.items() if at <= now - life]
+        session = self._ms("session_duration")
+        life = max(session, TICKET_LIFETIME_MS) + 3_600_000
+        is_longer = self.last_end > now + session
+        old = [
+            v for v, at in self.revoked.items() if at <= now - session - 60_000 and not is_longer
+        ]
         for visitor in old:
             del self.revoked[visitor]
         worn = [v for v, at in self.spent.items() if at <= now - life]
@@ -554,6 +559,7 @@ class Model:
         if self.settings.session_max_duration is not None:
             expires = min(expires, started + self._ms("session_max_duration"))
         expires = max(expires, promised)
+        self.last_end = max(self.last_end, expires)
         self.inside[visitor] = Session(expires + SESSION_GRACE_MS, started)
         return Reply(Outcome.ADMITTED, order, started, expires)
 
@@ -561,6 +567,9 @@ class Model:
         if visitor in self.revoked:
             return False
         self.revoked[visitor] = self.now
+        started = self.inside[visitor].started if visitor in self.inside else None
+        if started is None or started < self.born:
+            self.spent.setdefault(visitor, self.now)
         if visitor in self.line:
             del self.line[visitor]
             self._event(why, visitor, "waiting")

@@ -232,6 +232,71 @@ async def test_a_called_visitor_who_leaves_frees_the_slot_at_once(make_room_stor
     assert (await store.beat(second)).outcome is ADMITTED
 
 
+async def test_who_came_in_at_once_and_left_is_remembered_as_long_as_a_pass(make_room_store, turn):
+    """They never had a ticket, and no pass of theirs is valid any more."""
+    store = make_room_store(session_duration=300)
+    pass_ = await go_in(store)
+    assert await store.leave(pass_.visitor)
+    assert (await store.snapshot()).remembered == 1
+    turn.forward(300)
+    assert (await store.sweep()).revocations == 0
+    assert (await store.renew(pass_)).outcome is GONE
+    turn.forward(60)
+    assert (await store.sweep()).revocations == 1
+    assert (await store.snapshot()).remembered == 0
+
+
+async def test_who_left_the_queue_is_nothing_that_a_replica_reads_at_its_start(
+    make_room_store, turn
+):
+    """A ticket is looked up when it is shown: what all replicas know is of passes."""
+    store = make_room_store(session_duration=300)
+    await go_in(store)
+    tickets = await queue(store, 3)
+    for ticket in tickets:
+        await store.leave(ticket.visitor)
+    turn.forward(360)
+    await store.sweep()
+    snapshot = await store.snapshot()
+    assert (snapshot.revoked, snapshot.remembered) == ({}, 3)
+    assert {(await store.beat(ticket)).outcome for ticket in tickets} == {GONE}
+
+
+async def test_a_shorter_session_duration_forgets_no_pass_that_is_longer(make_room_store, turn):
+    """A pass of before is valid as long as it says, and so is its revocation."""
+    store = make_room_store(total_active_users=2, session_duration=600)
+    pass_, other = await go_in(store), await go_in(store)
+    await store.configure({"session_duration": 30})
+    await store.leave(pass_.visitor)
+    turn.forward(500)
+    assert (await store.sweep()).revocations == 0
+    snapshot = await store.snapshot()
+    assert pass_.visitor in snapshot.revoked
+    assert snapshot.still_of_use(snapshot.revoked, 30_000) == snapshot.revoked
+    assert (await store.renew(pass_)).outcome is GONE
+    await store.renew(other)  # keeps what it was promised, and no more
+    turn.forward(100)
+    assert (await store.sweep()).revocations == 1
+
+
+async def test_a_session_older_than_the_store_may_have_a_ticket_that_the_store_forgot(
+    redis, make_room_store, turn
+):
+    """Came in from the queue, was restored by the pass, left: the old ticket is worth nothing."""
+    store = make_room_store(total_active_users=1, session_duration=10)
+    await go_in(store)
+    [ticket] = await queue(store, 1)
+    turn.forward(10 + GRACE_S)
+    pass_ = pass_of(ticket.visitor, await store.beat(ticket))
+    await lose(redis, store)
+    turn.forward(1)
+    assert (await store.renew(pass_)).outcome is ADMITTED
+    await store.leave(ticket.visitor)
+    turn.forward(10 + 60)
+    await store.sweep()
+    assert (await store.beat(ticket)).outcome is GONE
+
+
 async def test_a_snapshot_tells_who_was_revoked_since(make_room_store, turn):
     """So every replica refuses their passes within a second."""
     store = make_room_store(total_active_users=2)

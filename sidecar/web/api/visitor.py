@@ -97,12 +97,13 @@ def paths() -> Json:
                 "tags": ["visitor"],
                 "summary": "Give up the place or the session",
                 "description": "The slot is free at once for whoever is next. Without a cookie "
-                "there is nothing to give up, and that is no error." + _COOKIE,
+                "there is nothing to give up, and that is no error. 429: this address gave up too "
+                "many places in the queue; a place ends by itself without polls." + _COOKIE,
                 "requestBody": _FORM,
                 "responses": {
                     "200": {**_STANDING, "content": {**_STANDING["content"], **_PAGE}},
                     "204": {"description": "Fetched ahead (prefetch, prerender): nothing done."},
-                    **refusals("400", "404", "413", "503"),
+                    **refusals("400", "404", "413", "429", "503"),
                 },
                 "security": [],
             },

@@ -24,7 +24,7 @@ end
 local numbers = ',' .. table.concat(NUMBERS, ',') .. ','
 function take.stats(name, value)
   local mine, other = stats[name], tonumber(value)
-  if name == 'last_order' then stats.last_order = math.max(mine or 0, other)
+  if name == 'last_order' or name == 'last_end' then stats[name] = math.max(mine or 0, other)
   elseif name == 'born' then stats.born = math.min(mine, other) -- not a store that was emptied
   elseif name == 'drawn_from' and other > (mine or 0) then
     redis_call('UNLINK', DRAWN) -- of an earlier pre-queue

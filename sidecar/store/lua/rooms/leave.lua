@@ -11,10 +11,20 @@
 -- @include "shared/standing"
 measure_start()
 
-local function leave(visitor, why, grant)
-  local is_unseen = why == 'unseen'
-  if is_unseen then why = 'released' end
+-- A pass is worth nothing by `revoked`, and that for as long as one lives; a ticket by `spent`.
+-- Of a session that began in this store `spent` knows already whether there was a ticket.
+local function void(visitor, started)
   if redis_call('ZADD', REVOKED, 'NX', int(now), visitor) == 0 then return false end
+  if not started or tonumber(started) < stats.born then
+    redis_call('ZADD', SPENT, 'NX', int(now), visitor)
+  end
+  return true
+end
+
+local function leave(visitor, why, grant)
+  local is_unseen, started = why == 'unseen', redis_call('ZSCORE', ADMITTED, visitor)
+  if is_unseen then why = 'released' end
+  if not void(visitor, is_unseen and now or started) then return false end
   local ahead = redis_call('ZRANK', WAITING, visitor)
   if ahead then
     local order = tonumber(redis_call('ZSCORE', WAITING, visitor))
@@ -29,7 +39,7 @@ local function leave(visitor, why, grant)
   else
     local ends = redis_call('ZSCORE', ACTIVE, visitor)
     if not ends then return false end
-    if not is_unseen and redis_call('ZSCORE', ADMITTED, visitor) then
+    if not is_unseen and started then
       -- The slot is free when no replica and no kept verdict honours the pass any more.
       ends = math.min(tonumber(ends), now + room.release_hold_ms)
       redis_call('ZADD', ACTIVE, int(ends), visitor)

@@ -22,8 +22,9 @@ local function keep(visitor, order, started)
 end
 
 -- The reply to a pass whose session was lost, if there is a slot; else nil: it waits. Whom a
--- replica let in, or kept in, by itself stays all the same: nobody is called until the room is below
--- its cap. That replica may not have heard our time: what its pass says of the future is not believed.
+-- replica let in, or kept in, by itself stays all the same: nobody is called until the room is
+-- below its cap. That replica may not have heard our time: what its pass says of the future is not
+-- believed.
 local function restore(visitor, order, started, ends, alone)
   started, ends = math.min(started, now), math.min(ends, now + session_ms)
   local is_over = redis_call('ZCARD', ACTIVE) >= room.total_active_users

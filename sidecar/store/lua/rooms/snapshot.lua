@@ -5,7 +5,8 @@
 -- RETURNS {now, waiting, active, provisional, epoch, revision, wait of a newcomer or -1,
 --          config hash as a flat list, stats hash as a flat list, {visitor, revoked at, …},
 --          stage of the recovery, when it ends or 0, replicas, events in the stream, the id of
---          the oldest, phase, {people in a line, wait of a newcomer there or -1, …}}
+--          the oldest, phase, {people in a line, wait of a newcomer there or -1, …},
+--          how many visitors are remembered whose tokens are worth nothing}
 -- EVENTS  called, expired
 -- @include "shared/room"
 -- @include "shared/expire"
@@ -39,4 +40,5 @@ return {now, waiting, active, active - redis_call('ZCARD', ADMITTED), epoch, rev
   redis_call('HGETALL', STATS), redis_call('ZRANGEBYSCORE', REVOKED, ARGV[3], '+inf',
     'WITHSCORES', 'LIMIT', 0, tonumber(ARGV[4])),
   recovery_stage(), math.max(0, recovers_until()), redis_call('ZCARD', REPLICAS),
-  redis_call('XLEN', EVENTS), oldest[1] and oldest[1][1] or '', phase, in_lines}
+  redis_call('XLEN', EVENTS), oldest[1] and oldest[1][1] or '', phase, in_lines,
+  redis_call('ZCARD', REVOKED) + redis_call('ZCARD', SPENT)}

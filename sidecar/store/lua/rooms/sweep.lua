@@ -11,7 +11,7 @@
 -- @include "shared/addresses"
 -- How long a ticket can be shown after it was signed (base/model.py: TICKET_LIFETIME_MS).
 local TICKET_MS = 86400000
-local HOUR_MS = 3600000
+local HOUR_MS, MINUTE_MS = 3600000, 60000
 
 measure_start()
 local limit = math.min(200, tonumber(ARGV[3]))
@@ -29,16 +29,19 @@ if #silent > 0 then
 end
 if phase ~= CLOSED then measure_drops(#silent) end -- there nobody gave up
 
-local dead = int(now - math.max(session_ms, TICKET_MS) - HOUR_MS)
-local revoked = redis_call('ZRANGEBYSCORE', REVOKED, '-inf', dead, 'LIMIT', 0, limit - #silent)
+-- While a pass is out there that was given when session_duration was longer, none is forgotten.
+local is_longer = (stats.last_end or 0) > now + session_ms
+local over = is_longer and '-inf' or int(now - session_ms - MINUTE_MS)
+local revoked = redis_call('ZRANGEBYSCORE', REVOKED, '-inf', over, 'LIMIT', 0, limit - #silent)
 if #revoked > 0 then redis_call('ZREMRANGEBYRANK', REVOKED, 0, #revoked - 1) end
 local removed = #silent + #revoked
+local dead = int(now - math.max(session_ms, TICKET_MS) - HOUR_MS)
 local spent = redis_call('ZRANGEBYSCORE', SPENT, '-inf', dead, 'LIMIT', 0, limit - removed)
 if #spent > 0 then redis_call('ZREMRANGEBYRANK', SPENT, 0, #spent - 1) end
 removed = removed + #spent
 -- Grants that ran out: their signature alone refuses them now, by the latest clock too.
-local over = redis_call('ZRANGEBYSCORE', GRANTS, '-inf', int(now - HOUR_MS), 'LIMIT', 0, limit)
-if #over > 0 then redis_call('ZREMRANGEBYRANK', GRANTS, 0, #over - 1) end
+local used = redis_call('ZRANGEBYSCORE', GRANTS, '-inf', int(now - HOUR_MS), 'LIMIT', 0, limit)
+if #used > 0 then redis_call('ZREMRANGEBYRANK', GRANTS, 0, #used - 1) end
 
 local ended = expire()
 local called = call_next()

@@ -6,7 +6,7 @@ local function is_here(visitor)
   end
   -- A lapsed place of a pre-queue comes back with its lot, so it counts; one given up does not.
   return phase == PREQUEUE and stats.drawn_from == event_begins
-    and redis_call('ZSCORE', DRAWN, visitor) and not redis_call('ZSCORE', REVOKED, visitor)
+    and redis_call('ZSCORE', DRAWN, visitor) and not redis_call('ZSCORE', SPENT, visitor)
 end
 
 -- How many places and sessions an address has; counted once in a batch. Forgets those that

@@ -1,7 +1,7 @@
 -- Counters and events: collected while the script runs, written once by finish().
 local NUMBERS = {'last_order', 'tokens', 'tokens_at', 'measured_at', 'ends', 'held_ms',
   'drops', 'waited_ms', 'born', 'recovery', 'address_at', 'drawn_from',
-  'shown_lines', 'credit_1', 'credit_2', 'credit_3', 'credit_4'}
+  'shown_lines', 'last_end', 'credit_1', 'credit_2', 'credit_3', 'credit_4'}
 local stats = {}
 -- Before anything is changed: where the store refuses to be written (full, read-only), that
 -- is found out here, and nobody is taken out of the line for nothing.
