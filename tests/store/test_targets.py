@@ -348,6 +348,22 @@ async def test_a_lock_that_ends_puts_the_job_back_to_its_place(make, clock):
     assert line.counters["completed"] == line.counters["failed"] == 0
 
 
+async def test_whoever_waits_for_a_slot_is_told_when_the_lock_that_has_it_ends(make, clock):
+    """A runner that was killed holds its slots until then, and not for longer: the next claim comes
+    at that moment."""
+    store = await make()
+    await add(store, *"abc")
+    claims = (await store.claim(2, settings(concurrency=2))).claims
+    clock.now += 2 * S
+    await store.renew([(claim.id, claim.fence) for claim in claims])
+    clock.now += S
+    waits = await store.claim(2, settings(concurrency=2))
+    assert (waits.claims, waits.next_s) == ([], (LOCK - S) / S)
+    clock.now += LOCK - S
+    taken_up = (await store.claim(2, settings(concurrency=2))).claims
+    assert [claim.id for claim in taken_up] == ["a", "b"]
+
+
 async def test_a_job_that_is_tried_again_has_its_old_place(make, clock):
     store = await make()
     await add(store, *"ab")
