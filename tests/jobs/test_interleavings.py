@@ -272,6 +272,32 @@ async def test_a_target_that_is_made_again_is_called_at_once(here):
     assert {(await here.row(id_)).state for id_ in (first, second)} == {State.COMPLETED}
 
 
+async def test_answers_are_counted_by_their_status(here):
+    """A runner's, and what nginx said of an online call, which one in retry_on or fail_on fails."""
+    target = await here.target(fail_on=[404])
+    counted = here.metrics.job_responses
+    await here.submit(target)
+    here.egress.over.set()
+    lane = here.lane(target)
+    await lane._turn()
+    await until(lambda: not len(lane))
+    assert counted.labels(target.name, "200")._value.get() == 1
+    for status, state in (
+        (200, "completed"),
+        (404, "failed"),
+        (502, "failed"),
+        (None, "completed"),
+    ):
+        id_ = await here.submit(target, kind="online")
+        [claim] = (await target.store.claim(0, target.settings)).claims
+        assert await here.jobs.end(target, id_, claim.fence, status=status)
+        row = await here.row(id_)
+        assert (row.state, row.status) == (state, status)
+    assert counted.labels(target.name, "200")._value.get() == 2
+    assert counted.labels(target.name, "502")._value.get() == 1
+    assert (await here.line(target)).counters["failed"] == 2
+
+
 # Time ---------------------------------------------------------------------------------------------
 
 
