@@ -148,6 +148,9 @@ def test_what_is_missing_is_named(words, environment, said):
 
 def test_the_source_of_a_refused_token_is_named(url):
     """Whoever has several knows which one to look at."""
+    for group in ("leases", "limits", "targets"):
+        done = run(group, "list", "--url", url, WAITROOM_TOKEN="wrong")
+        assert (done.exit_code, done.stdout) == (1, "")
     done = run("rooms", "list", "--url", url, WAITROOM_TOKEN="wrong")
     assert (done.exit_code, "It was that of WAITROOM_TOKEN." in done.stderr) == (1, True)
 

@@ -63,7 +63,7 @@ def grant(  # noqa: PLR0913, PLR0917 - one for each option
         raise click.UsageError(
             f"no class of {room} is named {class_name!r}; "
             f"the settings name {', '.join(classes) or 'none'}; "
-            "one that was set at run time: POST /admin/rooms/{room}/grants"
+            f"one that was set at run time: POST /admin/rooms/{room}/grants"
         )
     if id_ == "":
         raise click.UsageError("--id: it is empty, and everybody could use the grant")

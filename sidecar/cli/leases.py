@@ -33,8 +33,9 @@ def leases() -> None:
 def list_leases(connection: Connection, template: str | None) -> None:
     """The templates; of one of them, each resource that somebody holds or waits for."""
     if template is None:
+        templates = call(connection, "GET", "/v1/leases")["leases"]
         click.echo(f"{'lease':<20} {'term':>9} {'capacity':>9} {'in use':>9}")
-        for found in call(connection, "GET", "/v1/leases")["leases"]:
+        for found in templates:
             term = f"{found['term']:g} s"
             click.echo(f"{found['name']:<20} {term:>9} {found['capacity']:>9} "
                        f"{found['in_use']:>9}")  # fmt: skip

@@ -28,8 +28,9 @@ def limits() -> None:
 @click.pass_obj
 def list_limits(connection: Connection) -> None:
     """One line a limit, as the file has it."""
+    rules = _rules(connection)
     click.echo(f"{'limit':<20} {'algorithm':<15} {'limit':>9} {'each':>9} {'exceed':<7} key")
-    for rule in _rules(connection):
+    for rule in rules:
         each = rule["window"] or rule["lease"]
         click.echo(f"{rule['name']:<20} {rule['algorithm']:<15} {_number(rule['limit']):>9} "
                    f"{f'{each:g} s':>9} {rule['on_exceed']:<7} {rule['key']}".rstrip())  # fmt: skip

@@ -25,9 +25,10 @@ def targets() -> None:
 @click.pass_obj
 def list_targets(connection: Connection) -> None:
     """One line a target."""
+    found = call(connection, "GET", "/v1/targets")["targets"]
     click.echo(f"{'target':<20} {'waiting':>9} {'running':>15} {'rate':>14} {'a call':>8} "
                f"{'breaker':<8} settings")  # fmt: skip
-    for target in call(connection, "GET", "/v1/targets")["targets"]:
+    for target in found:
         rule = target["settings"]
         waiting = target["waiting"] + target["later"]
         running = f"{target['running']} of {rule['concurrency']}"
