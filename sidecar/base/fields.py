@@ -210,6 +210,18 @@ def clean_path(address: str) -> str | None:
     return path
 
 
+def network_of(text: str) -> str:
+    """Of an IPv6 address its network of 64 bits: a household has all of it. What is no IPv6 address
+    stays as it is."""
+    try:
+        address = ipaddress.IPv6Address(text)
+    except ValueError:
+        return text
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.IPv6Network((address, 64), strict=False))
+
+
 def _percent(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError("write a number from 0 to 100")  # noqa: TRY004

@@ -7,10 +7,11 @@ import hmac
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import structlog
 from aiohttp import web
 
 from sidecar.base.settings import OWNERS, SCOPES
-from sidecar.web.keys import LIVE, SETTINGS
+from sidecar.web.keys import LIVE, OPERATORS, SETTINGS
 from sidecar.web.login import operator_of, refusal
 from sidecar.web.problems import problem
 from sidecar.web.rights import needed
@@ -19,9 +20,12 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
     from sidecar.base.settings import Scope, Settings
+    from sidecar.web.throttle import Throttle
 
 #: Doors of /v1/ that the dashboard calls too, by its session.
 _OF_THE_DASHBOARD = ("/v1/jobs", "/v1/targets")
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ async def _operator(request: web.Request, handler: Handler) -> web.StreamRespons
             403, "Administration is off", detail="Set admin_token (WAITROOM_ADMIN_TOKEN) first."
         )
     if "Authorization" in request.headers:
-        refused = None if _by_token(request, [(token, _OPERATOR)]) else _unknown(request)
+        refused = _by_admin_token(request, token)
     else:
         refused = _by_session(request)
     if refused is not None:
@@ -83,9 +87,10 @@ async def _program(request: web.Request, handler: Handler) -> web.StreamResponse
             "The service API is off",
             detail="Set service_token (WAITROOM_SERVICE_TOKEN) first.",
         )
-    owner = _owner(request)
+    guesses = request.app[OPERATORS].guesses_of_programs
+    owner = _owner(request, is_refused=guesses.refused_s(request.remote) > 0)
     if owner is None:
-        return _unknown(request)
+        return _wrong(request, guesses)
     refused = None if "Authorization" in request.headers else _by_session(request)
     refused = refused or _beyond(owner, request)
     return await handler(request) if refused is None else refused
@@ -105,23 +110,24 @@ def _beyond(owner: Owner, request: web.Request) -> web.Response | None:
     return problem(403, "Not in the token's scopes", detail=detail)
 
 
-def _owner(request: web.Request) -> Owner | None:
-    """By its token, or by the session where that counts; None: nobody we know."""
+def _owner(request: web.Request, *, is_refused: bool = False) -> Owner | None:
+    """By its token, or by the session where that counts; None: nobody we know. `is_refused`: the
+    admin token is not looked at, because somebody at this address guesses. Programs' tokens are,
+    so that one with an old token stops none of the others."""
     if "Authorization" in request.headers:
-        return _by_token(request, _tokens(request.app[SETTINGS]))
+        return _by_token(request, _tokens(request.app[SETTINGS], is_refused=is_refused))
     is_known = _is_below(request.path, _OF_THE_DASHBOARD) and operator_of(request) is not None
     return _OPERATOR if is_known else None
 
 
-def _tokens(settings: Settings) -> list[tuple[str, Owner]]:
+def _tokens(settings: Settings, *, is_refused: bool = False) -> list[tuple[str, Owner]]:
     """Each with whose it is. Where two are the same, the first says who it is."""
     named = {OWNERS[0]: settings.service_token, **settings.tokens}
     programs = [
         (token, Owner(name, settings.scopes.get(name, SCOPES))) for name, token in named.items()
     ]
-    return [
-        (token, owner) for token, owner in [(settings.admin_token, _OPERATOR), *programs] if token
-    ]
+    operators = [] if is_refused else [(settings.admin_token, _OPERATOR)]
+    return [(token, owner) for token, owner in operators + programs if token]
 
 
 def _by_token(request: web.Request, tokens: list[tuple[str, Owner]]) -> Owner | None:
@@ -137,6 +143,29 @@ def _by_token(request: web.Request, tokens: list[tuple[str, Owner]]) -> Owner | 
     return tokens[are_right.index(True)][1]
 
 
+def _by_admin_token(request: web.Request, token: str) -> web.Response | None:
+    """Why a bearer is not let in at /admin/; while too many were wrong, none is looked at."""
+    guesses = request.app[OPERATORS].guesses
+    refused_s = guesses.refused_s(request.remote)
+    if refused_s:
+        detail = (
+            f"They came from your address, {request.remote or 'a unix socket'}; perhaps a program "
+            f"has an old token. Try again in {refused_s} s. Sessions of the dashboard go on."
+        )
+        return problem(429, "Too many wrong tokens", detail=detail, retry_after=refused_s)
+    return None if _by_token(request, [(token, _OPERATOR)]) else _wrong(request, guesses)
+
+
+def _wrong(request: web.Request, guesses: Throttle) -> web.Response:
+    refused_s = 0
+    if request.headers.get("Authorization"):
+        refused_s = guesses.refused_s(request.remote)
+        if not refused_s:  # beyond it would flood the log
+            log.warning("token_refused", remote=request.remote, path=request.path)
+        guesses.note_wrong(request.remote)
+    return _unknown(request, refused_s)
+
+
 def _by_session(request: web.Request) -> web.Response | None:
     who = operator_of(request)
     return _unknown(request) if who is None else refusal(request, who)
@@ -146,13 +175,19 @@ def _is_below(path: str, doors: tuple[str, ...]) -> bool:
     return any(path == door or path.startswith(f"{door}/") for door in doors)
 
 
-def _unknown(request: web.Request) -> web.Response:
+def _unknown(request: web.Request, refused_s: int = 0) -> web.Response:
+    """`refused_s`: for how long the admin token is not looked at."""
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
     title, detail = "A token is needed", "Send Authorization: Bearer <token>."
     if scheme.lower() == "bearer" and given.strip():
         title, detail = "The token is wrong", "It is not this replica's admin_token."
         if request.path.startswith("/v1/"):
             detail = "It is none of this replica's admin_token, service_token and tokens."
+        if refused_s:
+            detail = (
+                "It is no program's token. Too many wrong ones came from your address: the "
+                f"admin_token is not looked at for {refused_s} s."
+            )
     response = problem(401, title, detail=detail)
     response.headers["WWW-Authenticate"] = 'Bearer realm="waitroom"'
     return response

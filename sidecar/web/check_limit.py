@@ -6,7 +6,6 @@ As /check: never another status, never a body.
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import string
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
+from sidecar.base.fields import network_of
 from sidecar.base.limits import MAX_KEY_LENGTH, Ask, Outcome
 from sidecar.core.limits import headers as rate_headers
 from sidecar.core.limits import retry_after_s
@@ -66,7 +66,7 @@ def key_of(text: str) -> str:
     long then is told by its digest. An IPv6 address stands for its network of 64 bits: a household
     has all of it."""
     if ":" in text:
-        text = _network(text)
+        text = network_of(text)
     key = quote(text, safe=_KEPT, errors="surrogateescape")
     if len(key) <= MAX_KEY_LENGTH:
         return key
@@ -88,16 +88,6 @@ async def _in_time(request: web.Request, limit: Limit, ask: Ask, decision: Decis
     finally:
         if not is_told:
             limit.give_back(ask.key, decision.permit)
-
-
-def _network(text: str) -> str:
-    try:
-        address = ipaddress.IPv6Address(text)
-    except ValueError:
-        return text
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ipaddress.IPv6Network((address, 64), strict=False))
 
 
 def _passed(name: str, said: Mapping[str, str]) -> dict[str, str]:

@@ -70,17 +70,17 @@ async def log_in(request: web.Request) -> web.Response:
         return desk.off()
     if not is_same_origin(request.headers):
         return desk.login(403, "The form came from another site. Log in here.")
-    refused_s = operators.refused_s
-    fields = await _fields(request)
-    is_right = operators.is_token(fields.get("token", "").strip())
-    if refused_s and not is_right:  # who has the token is not kept out by those who guess it
+    refused_s = operators.guesses.refused_s(request.remote)
+    if refused_s:
         response = desk.login(
-            429, f"Too many wrong tokens. No other is looked at for {refused_s} s."
+            429, f"Too many wrong tokens came from your address. Try again in {refused_s} s."
         )
         response.headers["Retry-After"] = str(refused_s)
         return response
+    fields = await _fields(request)
     name = clean_name(fields.get("name", ""))
-    if not is_right:
+    if not operators.is_token(fields.get("token", "").strip()):
+        operators.guesses.note_wrong(request.remote)
         log.warning("login_refused", remote=request.remote)
         return desk.login(401, "That is not the admin token (admin_token in the settings).")
     if not name:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import math
 import secrets
 import time
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from itsdangerous import BadData, URLSafeSerializer
 
 from sidecar.base.signing import StrictSigner
+from sidecar.web.throttle import Throttle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,9 +27,6 @@ LIFETIME_S = 12 * 3600
 NAME_LENGTH = 64
 #: Nothing that we signed is longer; what is longer is not looked at.
 MAX_LENGTH = 2048
-#: After so many wrong tokens any other wrong one is refused with 429, for the rest of the minute.
-MOST_FAILURES = 10
-FAILURES_S = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,30 +51,21 @@ class Operators:
         self._csrf = StrictSigner(keys, salt=salt + "/csrf", **how)
         #: Sessions that were logged out of, at this replica, and when they end anyway.
         self._ended: dict[str, int] = {}
-        self._failures = 0
-        self._failing_since_s = 0.0
+        #: Wrong tokens at the log-in and at /admin/.
+        self.guesses = Throttle(now_s)
+        #: And at /v1/, where programs with an old token must keep no operator out.
+        self.guesses_of_programs = Throttle(now_s)
 
     @property
     def is_on(self) -> bool:
         """Whether there is an admin token to log in with."""
         return bool(self._token)
 
-    @property
-    def refused_s(self) -> int:
-        """For how long nobody can log in, because too many tokens were wrong."""
-        left_s = self._failing_since_s + FAILURES_S - self._now_s()
-        is_refused = self._failures >= MOST_FAILURES and 0 < left_s <= FAILURES_S
-        return math.ceil(left_s) if is_refused else 0
-
     def is_token(self, given: str) -> bool:
-        """In constant time. A wrong one is counted."""
-        if hmac.compare_digest(given.encode(errors="replace"), self._token.encode()):
-            return self.is_on
-        now_s = self._now_s()
-        if not 0 <= now_s - self._failing_since_s < FAILURES_S:
-            self._failing_since_s, self._failures = now_s, 0
-        self._failures += 1
-        return False
+        """In constant time."""
+        return hmac.compare_digest(given.encode(errors="replace"), self._token.encode()) and (
+            self.is_on
+        )
 
     def log_in(self, name: str) -> str:
         """The cookie's value."""

@@ -14,6 +14,7 @@ from sidecar.web.login import CSRF_HEADER
 from sidecar.web.operators import COOKIE, Operators
 from sidecar.web.problems import problems
 from sidecar.web.rights import RIGHTS
+from sidecar.web.throttle import MOST_FAILURES
 
 if TYPE_CHECKING:
     from sidecar.base.limits import LimitSettings
@@ -155,3 +156,17 @@ async def test_nobody_is_an_owner_who_was_not_let_in(door):
     for path in ("/v1/jobs", "/", "/v1/limits"):
         assert await asked(client, path) == 401
     assert await asked(client, "/v1/jobs", "wrong") == 401
+
+
+async def test_guesses_at_programs_endpoints(door):
+    """After ten wrong ones the admin token opens nothing there either, or it could be guessed
+    there. Programs' tokens do: one that has an old token stops no other, and no operator."""
+    client = await door(**ALL)
+    for _ in range(MOST_FAILURES):
+        assert await asked(client, "/v1/jobs", "wrong") == 401
+    answer = await client.get("/v1/jobs", headers={"Authorization": f"Bearer {ADMIN}"})
+    assert (answer.status, "not looked at" in (await answer.json())["detail"]) == (401, True)
+    assert await asked(client, "/v1/jobs", SHOP) == ["shop", False]
+    assert await asked(client, "/v1/limits", SERVICE) == ["service", False]
+    assert await asked(client, "/v1/jobs", Cookie=session()["Cookie"]) == ["operator", True]
+    assert client.app[OPERATORS].guesses.refused_s("127.0.0.1") == 0

@@ -16,8 +16,9 @@ from sidecar.core.draw import Draws
 from sidecar.core.rooms import Rooms
 from sidecar.web import desk, keys
 from sidecar.web.live import Live
-from sidecar.web.operators import COOKIE, LIFETIME_S, MOST_FAILURES, Operators
+from sidecar.web.operators import COOKIE, LIFETIME_S, Operators
 from sidecar.web.routes import ops_app
+from sidecar.web.throttle import MOST_FAILURES
 from tests.web.conftest import ADMIN_TOKEN, KEYS, Jar, cookie_of
 
 BEARER = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
@@ -102,30 +103,35 @@ async def test_a_form_from_another_site_logs_nobody_in(site):
     assert (await log_in(site, headers={"Origin": "null"})).status == 403
 
 
-async def test_wrong_tokens_close_the_way_in_for_a_minute(site):
-    """After ten no other is looked at; the right one still opens, sessions go on, and the next
-    minute wrong ones are answered again."""
+@pytest.mark.parametrize("guessed_at", ["the log-in", "/admin/"])
+async def test_after_ten_wrong_tokens_none_is_looked_at(site, guessed_at):
+    """At the log-in and as a bearer, wherever they were guessed: the right one is refused too, and
+    says when to come again. Sessions go on, and a minute later the right one opens again."""
     here = await session(site)
     operators = site.ops.app[keys.OPERATORS]
     for _ in range(MOST_FAILURES):
-        assert (await log_in(site, token="wrong")).status == 401
-    refused = await log_in(site, token="guess")
-    assert (refused.status, 1 <= int(refused.headers["Retry-After"]) <= 60) == (429, True)
+        if guessed_at == "/admin/":
+            wrong = await site.ops.get(path(site), headers={"Authorization": "Bearer wrong"})
+        else:
+            wrong = await log_in(site, token="wrong")
+        assert wrong.status == 401
+    judged = []
+    operators.is_token = lambda given: judged.append(given) or True
+    for refused in (await log_in(site), await site.ops.get(path(site), headers=BEARER)):
+        assert (refused.status, 1 <= int(refused.headers["Retry-After"]) <= 60) == (429, True)
+    assert judged == []
+    del operators.is_token
     assert (await site.ops.get(path(site), headers=here)).status == 200
+    operators.guesses.now_s = lambda: time.time() + 61
     assert (await log_in(site)).status == 303
-    operators._now_s = lambda: time.time() + 61
-    assert (await log_in(site, token="wrong")).status == 401
+    assert (await site.ops.get(path(site), headers=BEARER)).status == 200
 
 
-async def test_wrong_tokens_long_ago_are_forgotten():
-    """Nine in one minute and nine in another refuse nobody."""
-    now = [1000.0]
-    operators = Operators(KEYS, ADMIN_TOKEN, now_s=lambda: now[0])
-    for _ in range(2):
-        assert not any(operators.is_token("wrong") for _ in range(MOST_FAILURES - 1))
-        assert operators.refused_s == 0
-        now[0] += 60
-    assert operators.is_token(ADMIN_TOKEN)
+async def test_no_bearer_is_no_guess(site):
+    """A page that was left open after the session's end asks on and on."""
+    for _ in range(2 * MOST_FAILURES):
+        assert (await site.ops.get(path(site))).status == 401
+    assert (await log_in(site)).status == 303
 
 
 async def test_without_an_admin_token_the_page_says_how_to_set_one(site, aiohttp_client):

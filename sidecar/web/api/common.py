@@ -119,6 +119,13 @@ def responses() -> Json:
              "detail": "It is not this replica's admin_token."},
             **{"WWW-Authenticate": "Authenticate"},
         ),
+        "TooManyGuesses": _refusal(
+            "Ten wrong tokens came from this address within a minute: for the rest of it none is "
+            "looked at. Sessions of the dashboard go on.",
+            {"title": "Too many wrong tokens", "status": 429, "retry_after": 42,
+             "detail": "They came from your address, 192.0.2.7; perhaps a program has an old "
+             "token. Try again in 42 s. Sessions of the dashboard go on."}, **wait,
+        ),
         "Forbidden": _refusal(
             "No `admin_token` is set, or a session's request is not the dashboard's own.",
             {"title": "Administration is off", "status": 403,

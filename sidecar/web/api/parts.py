@@ -108,4 +108,7 @@ def refusals(
     """Answers that are problem documents. `unknown`: what a 404 is; `away`: what a 503 is; `off`:
     what a 403 is."""
     names = {**_REFUSALS, "403": off, "404": unknown, "503": away}
-    return {status: ref("responses", names[status]) for status in statuses}
+    made = {status: ref("responses", names[status]) for status in statuses}
+    if "401" in made and off == "Forbidden":
+        made["429"] = ref("responses", "TooManyGuesses")
+    return made
