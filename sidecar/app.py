@@ -27,10 +27,12 @@ from sidecar.core.limits import Limit, Limits
 from sidecar.core.resource import Resources
 from sidecar.core.rooms import Room, Rooms
 from sidecar.store.connect import Store, close, connect
+from sidecar.store.desk import EndedSessions
 from sidecar.store.leases import LeaseStore
 from sidecar.store.limits import LimitStore
 from sidecar.store.rooms import Observer, RoomStore
 from sidecar.store.stream import EventStream
+from sidecar.web.operators import Operators
 from sidecar.web.page import find_static
 from sidecar.web.routes import edge_app, ops_app
 from sidecar.workers.archivist import tidy_forever
@@ -38,6 +40,7 @@ from sidecar.workers.caller import call_forever
 from sidecar.workers.notifier import notify_forever
 from sidecar.workers.recorder import record_forever
 from sidecar.workers.refresher import refresh_forever, refresh_once
+from sidecar.workers.sessions import share_forever, share_once
 from sidecar.workers.sweeper import sweep_forever, sweep_leases_forever
 from sidecar.workers.tasks import Worker, keep_at_work, stop_workers
 from sidecar.workers.watchdog import watched
@@ -102,11 +105,16 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
         stack.push_async_callback(close, redis)
         if not await refresh_once(rooms, metrics):
             log.warning("store_away", hint="newcomers wait until the store answers")
+        operators = make_operators(settings, redis)
+        if operators.is_on:
+            await share_once(operators.share)
         workers: dict[str, Worker] = {
             "refresher": lambda: refresh_forever(rooms, metrics),
             "sweeper": lambda: sweep_forever(rooms, metrics),
             "lease sweeper": lambda: sweep_leases_forever(leases),
         }
+        if operators.is_on:
+            workers["sessions"] = lambda: share_forever(operators.share)
         if history is not None:
             past, streams = history, make_streams(settings, redis)
             stack.push_async_callback(past.close)
@@ -140,7 +148,15 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
             memory=secrets.token_urlsafe(9) if settings.is_in_memory else "",
         )
         ops = ops_app(
-            settings, rooms, metrics, stopping, history, leases=leases, limits=limits, jobs=jobs
+            settings,
+            rooms,
+            metrics,
+            stopping,
+            history,
+            leases=leases,
+            limits=limits,
+            jobs=jobs,
+            operators=operators,
         )
         for app, address in ((ops, settings.ops_listen), (edge, settings.edge_listen)):
             runner = web.AppRunner(
@@ -238,6 +254,11 @@ def make_limits(settings: Settings, redis: Store, metrics: Metrics) -> Limits:
         return Limit(name, limit, store, metrics)
 
     return Limits(make(name, limit) for name, limit in settings.limits.items())
+
+
+def make_operators(settings: Settings, redis: Store) -> Operators:
+    ended = EndedSessions(redis, timeout_s=settings.store_timeout)
+    return Operators(settings.secret_keys, settings.admin_token, ended=ended)
 
 
 def make_streams(settings: Settings, redis: Store) -> dict[str, EventStream]:

@@ -116,6 +116,10 @@ def resource_key(template: str, resource: str, name: str) -> str:
     return f"waitroom:{{lease:{template}}}:{name}:{resource}"
 
 
+#: The dashboard's sessions that were logged out of (zset, session -> when it would have ended, unix
+#: seconds; store/desk.py). It runs out by itself.
+ENDED_SESSIONS = "waitroom:dashboard:ended"
+
 #: What scripts tell each other's callers (store/news.py): a target's name, where somebody waits
 #: whom nobody may have seen; "abort NAME", where a runner is to cut a call off.
 JOBS_CHANNEL = "waitroom:jobs"

@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import structlog
 from aiohttp import web
 
+from sidecar.base.errors import StoreError
 from sidecar.base.tokens import cookie_value
 from sidecar.web import desk
 from sidecar.web.cookies import secure
@@ -101,7 +102,13 @@ async def log_out(request: web.Request) -> web.Response:
     refused = refusal(request, operator)
     if refused is not None:
         return refused
-    request.app[OPERATORS].log_out(operator)
+    operators = request.app[OPERATORS]
+    operators.log_out(operator)
+    try:
+        await operators.share()
+    except StoreError as error:
+        log.warning("logout_not_shared", operator=operator.name, error=str(error),
+                    hint="other replicas hear of it when the store answers again")  # fmt: skip
     log.info("logout", operator=operator.name)
     return _to_dashboard(f"{COOKIE}=; Max-Age=0; Path=/; HttpOnly; SameSite=Strict")
 

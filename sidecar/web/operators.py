@@ -1,4 +1,5 @@
-"""Who is logged in at the dashboard: a session is a signed cookie, and nothing is stored.
+"""Who is logged in at the dashboard: a session is a signed cookie, and nothing is stored but which
+were logged out of.
 
 The signature's salt holds a digest of the admin token, so a new token voids every session. Keys
 rotate as in base/tokens.py: listed oldest to newest, the last signs, all verify.
@@ -21,6 +22,8 @@ from sidecar.web.throttle import Throttle
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sidecar.store.desk import EndedSessions
+
 #: With a hyphen, so that it is no room's cookie, whatever the room is called.
 COOKIE = "waitroom-desk"
 LIFETIME_S = 12 * 3600
@@ -41,16 +44,25 @@ class Operators:
     """`keys` and `token` are the settings' secret_keys and admin_token."""
 
     def __init__(
-        self, keys: list[str], token: str, *, now_s: Callable[[], float] = time.time
+        self,
+        keys: list[str],
+        token: str,
+        *,
+        ended: EndedSessions | None = None,
+        now_s: Callable[[], float] = time.time,
     ) -> None:
+        """`ended`: where replicas tell each other of log-outs; None: this one is alone."""
         self._token = token
         self._now_s = now_s
         salt = "waitroom/desk/" + hashlib.sha256(token.encode()).hexdigest()
         how: dict[str, Any] = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
         self._cookies = URLSafeSerializer(keys, salt=salt, signer=StrictSigner, signer_kwargs=how)
         self._csrf = StrictSigner(keys, salt=salt + "/csrf", **how)
-        #: Sessions that were logged out of, at this replica, and when they end anyway.
+        self._shared = ended
+        #: Sessions that were logged out of, and when they would have ended.
         self._ended: dict[str, int] = {}
+        #: Until the store was heard, sessions that began before may have been logged out of.
+        self._unsure_before_s = now_s() if ended else 0.0
         #: Wrong tokens at the log-in and at /admin/.
         self.guesses = Throttle(now_s)
         #: And at /v1/, where programs with an old token must keep no operator out.
@@ -74,10 +86,18 @@ class Operators:
         return signed if isinstance(signed, str) else signed.decode("ascii")
 
     def log_out(self, operator: Operator) -> None:
-        """Ends the session at this replica, for whoever has a copy of the cookie."""
+        """Ends the session at this replica, for whoever has a copy of the cookie; at the others
+        when it is shared."""
+        self._ended[operator.session] = operator.ends_s
+
+    async def share(self) -> None:
+        """Tells the store what ended here and learns what ended elsewhere. Raises StoreError; what
+        could not be told is told the next time."""
+        if self._shared is not None:
+            self._ended |= await self._shared.exchange(self._ended)
+            self._unsure_before_s = 0.0
         now_s = self._now_s()
         self._ended = {s: ends_s for s, ends_s in self._ended.items() if ends_s > now_s}
-        self._ended[operator.session] = operator.ends_s
 
     def read(self, cookie: str | None) -> Operator | None:
         """Whose session it is; None for whatever we did not sign, is over or was ended."""
@@ -92,7 +112,11 @@ class Operators:
         return None if self.is_over(operator) else operator
 
     def is_over(self, operator: Operator) -> bool:
-        return operator.ends_s <= self._now_s() or operator.session in self._ended
+        return (
+            operator.ends_s <= self._now_s()
+            or operator.session in self._ended
+            or operator.ends_s - LIFETIME_S < int(self._unsure_before_s)
+        )
 
     def csrf(self, operator: Operator) -> str:
         """What the page sends along with every change: no other site's page can know it."""

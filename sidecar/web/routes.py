@@ -112,6 +112,7 @@ def ops_app(  # noqa: PLR0913 - one for each thing that it serves
     leases: Leases | None = None,
     limits: Limits | None = None,
     jobs: Jobs | None = None,
+    operators: Operators | None = None,
 ) -> web.Application:
     """`past`: the history, where one is kept."""
     app = web.Application(middlewares=[problems, authorised], client_max_size=MAX_OPS_BODY)
@@ -123,7 +124,7 @@ def ops_app(  # noqa: PLR0913 - one for each thing that it serves
     app[keys.STOPPING] = stopping
     if past is not None:
         app[keys.HISTORY] = past
-    app[keys.OPERATORS] = Operators(settings.secret_keys, settings.admin_token)
+    app[keys.OPERATORS] = operators or Operators(settings.secret_keys, settings.admin_token)
     app[keys.LIVE] = Live(rooms)
     app[held.HELD] = held.Held()
     app.on_shutdown.extend([dashboard.close, held.close])
