@@ -200,13 +200,16 @@ def make_rooms(settings: Settings, redis: Store, metrics: Metrics, leases: Lease
     observer = Observer(batch=metrics.observe_batch, error=metrics.count_store_error)
     replica = secrets.token_urlsafe(9)
     kept = settings.history_backlog if settings.history else EVENTS_KEPT
+    of_calls = [hook for hook in settings.webhooks.values() if hook.tells_of_calls]
 
     def make(name: str, room: RoomSettings) -> Room:
         clock = StoreClock()  # a room's own: in a cluster each has a server of its own
         store = RoomStore(
             redis,
             name,
-            settings=room.for_scripts(events_kept=kept),
+            settings=room.for_scripts(
+                events_kept=kept, tells_called=any(hook.is_about(name) for hook in of_calls)
+            ),
             clock=clock,
             observer=observer,
             timeout_s=settings.store_timeout,

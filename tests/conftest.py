@@ -58,6 +58,20 @@ class Time:
         self.now_ms += round(seconds * 1000)
 
 
+class TurnedClock(StoreClock):
+    """The replica's clock when it has just heard from the store."""
+
+    def __init__(self, turn: Time) -> None:
+        super().__init__()
+        self._turn = turn
+
+    def now_ms(self) -> int:
+        return self._turn.now_ms
+
+    def observe(self, store_ms: int) -> None:
+        pass
+
+
 @pytest.fixture(scope="session")
 def redis_socket():
     """The socket of a redis-server that lives as long as the test session."""
@@ -110,6 +124,11 @@ def turn():
     return Time()
 
 
+def attended(settings: RoomSettings) -> str:
+    """For a clock that a test turns: replicas are there all the time, running no script."""
+    return settings.for_scripts(outage_ms=10**12)
+
+
 @pytest.fixture
 def make_room_store(redis, turn):
     """Makes the store of a new room; settings by name."""
@@ -119,7 +138,7 @@ def make_room_store(redis, turn):
         return RoomStore(
             redis,
             room or new_room_name(),
-            settings=RoomSettings(**settings).for_scripts(),
+            settings=attended(RoomSettings(**settings)),
             clock=StoreClock(),
             now_ms=turn,
             timeout_s=5,

@@ -6,7 +6,10 @@ import asyncio
 
 import pytest
 
-from sidecar.app import without_secrets
+from sidecar.app import make_leases, make_rooms, without_secrets
+from sidecar.base.metrics import Metrics
+from sidecar.base.settings import Settings
+from sidecar.store.connect import close, connect
 from sidecar.workers.tasks import keep_at_work, stop_workers
 
 
@@ -27,6 +30,22 @@ from sidecar.workers.tasks import keep_at_work, stop_workers
 def test_no_secret_is_logged(store, said):
     assert without_secrets(store) == said
     assert "secret" not in said
+
+
+async def test_the_scripts_know_which_rooms_calls_a_webhook_tells():
+    """There the called have all of claim_window: nobody polls for who gets a mail."""
+    hooks = {
+        "mail": {"url": "https://a.example/", "events": ["called"], "rooms": ["shop"]},
+        "team": {"url": "https://b.example/"},
+    }
+    rooms = {name: {"total_active_users": 1} for name in ("shop", "sale")}
+    settings = Settings(secret_keys=["k" * 32], rooms=rooms, webhooks=hooks)
+    redis = connect("memory://", timeout_s=1)
+    metrics = Metrics()
+    made = make_rooms(settings, redis, metrics, make_leases(settings, redis, metrics))
+    await close(redis)
+    told = {room.name: room.store._file_settings["tells_called"] for room in made}
+    assert told == {"shop": True, "sale": False}
 
 
 async def test_a_worker_that_failed_is_started_again(capsys):

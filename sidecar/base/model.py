@@ -16,6 +16,9 @@ BRIEF_TTL_MS = 2_000
 RESPONSE_MS = 3_000
 #: How often a replica asks the store for changed settings and revoked passes.
 REFRESH_MS = 1_000
+#: Each replica asks every second. Where nobody did for longer than this, Redis was unavailable or
+#: all replicas were down, and no visitor could be heard.
+OUTAGE_MS = 5 * REFRESH_MS
 #: A session outlives its pass by this much: the last request that the pass let in may
 #: still be served from a kept verdict, or by a replica whose clock is a little late.
 SESSION_GRACE_MS = VERDICT_TTL_MS + 1_000
@@ -34,6 +37,8 @@ ORDER_BAND = 2**51
 #: The shortest and the longest time between two heartbeats when the room adapts it.
 HEARTBEAT_MIN_MS = 2_000
 HEARTBEAT_MAX_MS = 60_000
+#: When somebody in the queue asks again while Redis is unavailable and nothing better is known.
+DEFAULT_REFRESH_MS = 5_000
 #: A pass is renewed when a sixth of its life has gone by, but not before this, unless that is
 #: more than half of it.
 RENEW_MIN_MS = 5_000

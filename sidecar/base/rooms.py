@@ -22,7 +22,7 @@ from sidecar.base.classes import Classes, Lines, problems_of_classes, problems_o
 from sidecar.base.errors import ConfigError
 from sidecar.base.events import Events, Moments, moments, problems_of_events
 from sidecar.base.fields import Count, Networks, Paths, Percent, Seconds, from_text, problems_in
-from sidecar.base.model import RELEASE_HOLD_MS, SESSION_GRACE_MS
+from sidecar.base.model import OUTAGE_MS, RELEASE_HOLD_MS, SESSION_GRACE_MS
 
 #: Events that a room's stream holds where no history is kept.
 EVENTS_KEPT = 100_000
@@ -138,9 +138,17 @@ class RoomSettings(BaseModel):
         """What the room does at a time, by its events."""
         return moments(self.events, now_ms, is_open_between=self.between_events == "open")
 
-    def for_scripts(self, *, events_kept: int = EVENTS_KEPT) -> str:
+    def for_scripts(
+        self,
+        *,
+        events_kept: int = EVENTS_KEPT,
+        tells_called: bool = False,
+        outage_ms: int = OUTAGE_MS,
+    ) -> str:
         """The settings as the scripts read them: JSON, unset ones left out. `events_kept`: about
-        how many events the room's stream holds at most."""
+        how many events the room's stream holds at most. `tells_called`: whether a webhook brings
+        calls to visitors who have no page open. `outage_ms`: without a script for longer, nobody
+        could be heard."""
         values = self.model_dump(exclude_none=True, exclude=_NOT_FOR_SCRIPTS)
         for event in values["events"]:
             for name in _NOT_OF_EVENTS & event.keys():
@@ -149,6 +157,8 @@ class RoomSettings(BaseModel):
             if not values[name]:
                 del values[name]
         values["events_kept"] = events_kept
+        values["tells_called"] = tells_called
+        values["outage_ms"] = outage_ms
         values["session_grace_ms"] = SESSION_GRACE_MS
         values["release_hold_ms"] = RELEASE_HOLD_MS
         return json.dumps(values)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sidecar.base.model import Pass
@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from sidecar.base.model import Ticket
     from sidecar.base.rooms import RoomSettings
     from sidecar.store.replies import Snapshot
+
+#: How many passes a replica remembers that it gave or prolonged by itself.
+GIVEN = 20_000
+#: How many of them it tells Redis of together.
+AT_A_TIME = 500
 
 
 @dataclass(slots=True)
@@ -30,6 +35,9 @@ class Fallback:
     _tokens: float = 0.0
     _tokens_ms: int = 0
     _admitted: float = 0.0
+    #: The passes that Redis has not heard of: visitor -> pass. Of more than GIVEN it hears when
+    #: their visitors come back.
+    _given: dict[str, Pass] = field(default_factory=dict)
 
     def learn(self, snapshot: Snapshot, settings: RoomSettings) -> None:
         self._replicas = max(1, snapshot.replicas)
@@ -45,6 +53,20 @@ class Fallback:
     def admitted(self) -> None:
         """The store gave a slot that the last snapshot counted as free."""
         self._slots -= 1
+
+    def keep(self, given: Pass) -> None:
+        """Remembers a pass that Redis is to hear of."""
+        if given.visitor in self._given or len(self._given) < GIVEN:
+            self._given[given.visitor] = given
+
+    def take_given(self, now_ms: int) -> list[Pass]:
+        """Some of those passes that still hold, and forgets them."""
+        taken: list[Pass] = []
+        while self._given and len(taken) < AT_A_TIME:
+            _, given = self._given.popitem()
+            if given.expires_ms > now_ms:
+                taken.append(given)
+        return taken
 
     def newcomer(self, settings: RoomSettings, now_ms: int) -> Pass | None:
         """A pass for somebody without one, or None: they wait."""

@@ -18,6 +18,7 @@ from sidecar.base.errors import StoreAwayError, StoreError, UnknownNameError
 from sidecar.base.events import Phase, during
 from sidecar.base.grants import Grants
 from sidecar.base.model import (
+    DEFAULT_REFRESH_MS,
     RELEASE_GRACE_MS,
     RESIGN_MS,
     VERDICT_TTL_MS,
@@ -33,6 +34,7 @@ from sidecar.core.bearer import NOBODY, Bearer, is_anothers
 from sidecar.core.exempt import exempts_some, find_outside, is_exempt, is_for_part, is_outside
 from sidecar.core.fallback import Fallback
 from sidecar.core.places import claim_of, graded, lot_of_newcomer, ticket_of, with_lot
+from sidecar.core.refreshes import Refreshes
 from sidecar.core.renewal import renewal_due_ms
 from sidecar.core.shield import Shelter, Shield
 from sidecar.store.rooms import REVOCATIONS_LIMIT
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from sidecar.base.clock import StoreClock
-    from sidecar.base.model import Token
+    from sidecar.base.model import Standing, Token
     from sidecar.base.rooms import RoomSettings
     from sidecar.core.door import Door
     from sidecar.core.draw import Draws
@@ -77,6 +79,7 @@ class Room:
     _orphans: deque[tuple[str, Claim]] = field(default_factory=lambda: deque(maxlen=ORPHANS))
     _shield: Shield = field(default_factory=Shield)
     _fallback: Fallback = field(default_factory=Fallback)
+    _refreshes: Refreshes = field(default_factory=Refreshes)
     _telling: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -109,7 +112,7 @@ class Room:
             elif isinstance(token, Ticket):
                 token = await graded(token, claim_of(bearer), self.settings, self.store)
                 placed = with_lot(token, self.settings, self.draws)
-                answer = answer_of(await self.store.beat(placed), token)
+                answer = answer_of(self._noted(await self.store.beat(placed)), token)
             else:
                 answer = None
             if answer is None:
@@ -157,6 +160,7 @@ class Room:
         elif isinstance(token, Ticket):
             given = self._fallback.waiting(token, settings, now_ms) if may_enter else None
             if given is None:
+                self._refreshes.note(DEFAULT_REFRESH_MS, now_ms)
                 return Answer(
                     State.WAITING,
                     joined_ms=token.joined_ms,
@@ -168,6 +172,7 @@ class Room:
             is_new = True
         if given is None:
             return Answer(State.NOT_QUEUED, store_away=True)
+        self._fallback.keep(given)
         self.store.promises(now_ms)
         return Answer(State.ADMITTED, given, joined_ms=given.joined_ms, let_in_alone=is_new)
 
@@ -187,6 +192,7 @@ class Room:
         """Learns changed settings and revoked passes from the store; gives back the slots
         that nobody knows they have."""
         was_away = self.store.is_away
+        self.store.near(self._refreshes.longest(self.clock.now_ms()))
         if not was_away:
             await self._release_orphans()
         while True:
@@ -199,6 +205,7 @@ class Room:
         self._revoked_seen_ms = newest
         if was_away:
             await self._release_orphans()  # before those come whom we let in by ourselves
+        await self._tell_given()
         await self._remind(snapshot)
         pass_ms = int(self.settings.session_duration * 1000)
         self._revoked = snapshot.still_of_use(self._revoked, pass_ms)
@@ -221,6 +228,19 @@ class Room:
             self._revoked_seen_ms = 0
             known = self.snapshot
             await self.store.remind(self._revoked, known.overrides, epoch=known.epoch)
+
+    async def _tell_given(self) -> None:
+        """Redis hears at once of the passes that this replica gave or prolonged by itself, and not
+        when their visitors come back: so nobody is called into their slots."""
+        while given := self._fallback.take_given(self.clock.now_ms()):
+            told = (self.store.renew(pass_) for pass_ in given)
+            replies = await asyncio.gather(*told, return_exceptions=True)
+            for pass_, reply in zip(given, replies, strict=True):
+                if isinstance(reply, StoreError):
+                    self._fallback.keep(pass_)
+            failed = [reply for reply in replies if isinstance(reply, BaseException)]
+            if failed:
+                raise failed[0]
 
     async def _release_orphans(self) -> None:
         while self._orphans:
@@ -277,7 +297,14 @@ class Room:
         if not self._is_due(pass_, mark):
             settled = self._is_settled(pass_) and not self._is_due(pass_, mark, VERDICT_TTL_MS)
             return Answer(State.ADMITTED, is_settled=settled)
-        return answer_of(await self.store.renew(pass_), pass_)
+        return answer_of(self._noted(await self.store.renew(pass_)), pass_)
+
+    def _noted(self, standing: Standing) -> Standing:
+        """What those near the head are told is remembered."""
+        is_near = (standing.calls or 0) < self.settings.total_active_users
+        if standing.outcome is Outcome.WAITING and is_near:
+            self._refreshes.note(standing.refresh_ms, standing.now_ms)
+        return standing
 
     async def _newcomer(
         self, may_join: bool, is_asked: bool, bearer: Bearer, drawn: int | None
@@ -331,7 +358,7 @@ class Room:
         if standing.outcome is Outcome.ADMITTED:
             self._fallback.admitted()
         newcomer = ticket_of(visitor, standing, claim)
-        answer = answer_of(standing, newcomer)
+        answer = answer_of(self._noted(standing), newcomer)
         if answer is None:  # no script says GONE to somebody new
             return Answer(State.NOT_QUEUED)
         return answer

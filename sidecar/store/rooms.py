@@ -95,6 +95,7 @@ class RoomStore:
         self._breaker = Breaker()
         self._known_since_ms: int | None = None
         self._promised_since_ms: int | None = None
+        self._near_ms: int | None = None
         self._clock = clock
         self._observer = observer or Observer()
         self._now_ms = now_ms
@@ -132,8 +133,16 @@ class RoomStore:
             self._promised_since_ms = now_ms
             self._tell()
 
+    def near(self, refresh_ms: int | None) -> None:
+        """The longest refresh that visitors near the head were told lately, ms: after a loss they
+        come back within that. None: this replica cannot know."""
+        if refresh_ms != self._near_ms:
+            self._near_ms = refresh_ms
+            self._tell()
+
     def _tell(self) -> None:
         known = {
+            "near": self._near_ms,
             "known_since": self._known_since_ms,
             "promised_since": self._promised_since_ms,
         }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sidecar.base.clock import iso
 from sidecar.base.events import Phase
-from sidecar.base.model import Outcome, State
+from sidecar.base.model import DEFAULT_REFRESH_MS, Outcome, State
 from sidecar.core.door import is_resource
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from sidecar.core.answer import Answer
     from sidecar.core.door import Door
 
-#: When to look again while nothing better is known, seconds.
-DEFAULT_REFRESH_S = 5.0
 #: How long a closed room's page may rest, seconds: what is coming may be changed.
 CLOSED_REFRESH_S = 60.0
 #: Over how long those who wait for a beginning are spread, ms: at most so long, and a tenth of
@@ -124,7 +122,11 @@ def refresh_s(room: Door, answer: Answer | None) -> float:
     if moments.phase is Phase.CLOSED and shown_state(room, answer) is State.CLOSED:
         draw = random.random()  # noqa: S311 - spreads requests, and decides nothing
         return until_begins_s(moments.coming, _now_ms(room, answer), draw=draw)
-    return standing.refresh_ms / 1000 if standing and standing.refresh_ms else DEFAULT_REFRESH_S
+    return (
+        standing.refresh_ms / 1000
+        if standing and standing.refresh_ms
+        else DEFAULT_REFRESH_MS / 1000
+    )
 
 
 def until_begins_s(coming: RoomEvent | None, now_ms: int, *, draw: float) -> float:

@@ -26,7 +26,7 @@ from sidecar.base.rooms import RoomSettings
 from sidecar.core.estimate import Wait, estimate
 from sidecar.store import keys, rooms
 from sidecar.store.rooms import RoomStore
-from tests.conftest import new_room_name
+from tests.conftest import attended, new_room_name
 
 START_MS = 1_800_000_000_000
 #: Events of the same tick reach the store together, as they do from a busy replica. Ticks
@@ -164,7 +164,7 @@ class _Player:
         self._now_ms = START_MS
         self._tick_ms = 0
         self._store = RoomStore(
-            redis, room, settings=sale.settings.for_scripts(), clock=StoreClock(),
+            redis, room, settings=attended(sale.settings), clock=StoreClock(),
             now_ms=lambda: self._now_ms, timeout_s=10,
         )  # fmt: skip
         self._agenda: list[tuple[int, int, str, _Visitor | None]] = []

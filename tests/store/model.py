@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from sidecar.base.model import Pass, Ticket
     from sidecar.base.rooms import RoomSettings
 
+#: Within this a page asks again after an outage: 60 s, 5 % late, and the request itself.
+BACKOFF_MS = 65_000
+
 
 @dataclass
 class Place:
@@ -29,6 +32,8 @@ class Place:
     #: When its next heartbeat is expected; when it was taken, where nobody polled yet.
     due: int
     polled: bool
+    #: How many seconds they were told to wait for it, 63 at most; 0: nobody knows.
+    told_s: int = 0
     #: What is shown goes by, where places are shown by arrival; None: not noted yet.
     arrival: int | None = None
     joined: int = 0
@@ -74,6 +79,10 @@ class Model:
         #: let visitors in by itself.
         self.known: int | None = None
         self.promised = 0
+        #: The longest refresh near the head that it knows of, ms.
+        self.near_known: int | None = None
+        #: Without a script for longer, nobody could be heard.
+        self.outage_ms = 10**12
         self.lose()
 
     def lose(self) -> None:
@@ -91,6 +100,11 @@ class Model:
         self.last_end = 0
         self.born: int | None = None
         self.recovery = 0
+        self.near = -1
+        #: When the last script ran; when the last outage ended, and whether this step ended it.
+        self.measured: int | None = None
+        self.back: float = -math.inf
+        self.has_returned = False
         self.early: dict[str, int] = {}
         self.early_minute = -1
         self.epoch = self.last_order = self.tokens_at = 0
@@ -193,7 +207,7 @@ class Model:
         self._event("operator", "", "change")
 
     def reset(self, now: int) -> int:
-        self._begin(now)
+        self._begin(now, measures=False)
         removed = len(self.line)
         self.line.clear()
         self.early.clear()
@@ -303,29 +317,47 @@ class Model:
         """A poll's reply said when to come back."""
         if visitor in self.line:
             self.line[visitor].due = self.now + refresh_ms
+            self.line[visitor].told_s = min(63, math.ceil(refresh_ms / 1000))
 
     def moments(self) -> list[int]:
         """When a place is given up or a session ends."""
-        waits = [*map(self._ms, ("claim_window", "heartbeat_timeout"))]
-        ends = [place.due + wait for place in self.line.values() for wait in (0, *waits)]
+        timeout = self._ms("heartbeat_timeout")
+        ends = [place.due + wait for place in self.line.values() for wait in (0, timeout)]
+        ends += map(self._silent_from, self.line.values())
+        if self.back > 0:
+            ends += [int(self.back) + timeout, int(self._back_until)]
         return ends + [session.ends for session in self.inside.values()]
 
     def due_score(self, place: Place) -> float:
         """As it is stored: see lua/shared/due.lua."""
-        return place.due if place.polled else place.due + self._unpolled_offset + 0.5
+        if place.polled:
+            return place.due + place.told_s / 128
+        return place.due + self._unpolled_offset + 0.5
 
     # The rules -----------------------------------------------------------------------------
 
-    def _begin(self, now: int) -> None:
+    def _begin(self, now: int, *, measures: bool = True) -> None:
         self.now = now
+        self.has_returned = self.measured is not None and now - self.measured > self.outage_ms
+        if self.has_returned:
+            self.back = now
+        if measures:
+            self.measured = now
         self.settings = policy.during(self.configured, now)
         self.events = []
         self.born = now if self.born is None else self.born
+        before = self.recovery
         if self.known is not None and self.known < self.born:
             self.recovery = max(self.recovery, self.born)
         if self.promised > self.recovery:
             self.recovery = now
         self.promised = 0
+        is_older = self.known is not None and self.known < self.born
+        is_emptied = is_older and now - self.born < 2 * BACKOFF_MS
+        if self.recovery > before:
+            self.near = -1 if is_emptied else 0
+        if is_emptied and self.near_known is not None:
+            self.near = max(self.near, self.near_known)
 
     @property
     def recovery_stage(self) -> int:
@@ -337,17 +369,24 @@ class Model:
         longest = min(patience, 60_000 if fixed is None else self._ms("heartbeat_interval"))
         at_the_head = min(60_000, self._ms("session_duration") / 8)
         near = longest if fixed is not None else min(patience, at_the_head)
-        event = self._opening
+        event, told = self._opening, self.near
         if event and self.recovery < event.opens_at + 60_000:
             longest = min(60_000, patience)
             near = max(near, 0.525 * longest + 1000)
+            told = max(told, near) if told >= 0 else told
         window = self.settings.recovery_window
-        enough = max(SESSION_GRACE_MS + 1000, 2 * near)
+        chances = 2 * told if told >= 0 else 1.05 * max(60_000, near) + 2000
+        enough = max(SESSION_GRACE_MS + 1000, chances)
         if since < (enough if window is None else self._ms("recovery_window")):
             return 2
         return 1 if since < 1.05 * longest + 2000 else 0
 
     def _expire(self) -> int:
+        for session in self.inside.values():  # who could not come while nobody was there
+            was_short = self.has_returned and self.now < session.ends <= self._back_until
+            was_over = session.ends <= self.back and self.now < self._back_until
+            if session.started is None and (was_short or was_over):
+                session.ends = int(self._back_until)
         over = [v for v, session in self.inside.items() if session.ends <= self.now]
         for visitor in over:
             session = self.inside.pop(visitor)
@@ -366,7 +405,9 @@ class Model:
                 continue
             self._spend_token()
             self.weights.saved = saved
-            ends = max(place.due if place.polled else 0, self.now) + self._ms("claim_window")
+            claim = self._ms("claim_window")
+            least = self.now + (claim if self._patience(place) == claim else 1000)
+            ends = max(int(self._silent_from(place)), least)
             self.inside[visitor] = Session(ends, started=None)
             self._event("called", visitor, "head")
 
@@ -449,7 +490,7 @@ class Model:
                 place.order = ticket.joined_ms * 1000
                 self._show(place, ticket.joined_ms * 1000)
             is_early = place.polled and self.now < place.due
-            place.due, place.polled = self.now, True
+            place.due, place.polled, place.told_s = self.now, True, 0
             return self._count_early(ticket.visitor) if is_early else 0
         if ticket.visitor in self.revoked:
             return None
@@ -495,7 +536,8 @@ class Model:
             ends = min(pass_.expires_ms, self.now + self._ms("session_duration"))
             return self._admit(visitor, pass_.order, min(pass_.started_ms, self.now), ends)
         if visitor in self.line:
-            self.line[visitor].due, self.line[visitor].polled = self.now, True
+            place = self.line[visitor]
+            place.due, place.polled, place.told_s = self.now, True, 0
         else:
             self._rejoin(visitor, pass_.order, "pass", self.now)
             self.spent.pop(visitor, None)
@@ -601,11 +643,26 @@ class Model:
         return self.line[visitor].order, visitor
 
     def _is_silent(self, place: Place) -> bool:
-        return place.due + self._ms("claim_window") < self.now
+        return self._silent_from(place) < self.now
+
+    def _silent_from(self, place: Place) -> float:
+        """After three missed polls, 10 s at least; after an outage when pages had time to ask."""
+        due = place.due if place.polled else min(self.now, place.due)
+        return self._back_until if due <= self.back else due + self._patience(place)
+
+    def _patience(self, place: Place) -> int:
+        claim = self._ms("claim_window")
+        is_known = place.polled and place.told_s
+        return min(claim, max(10_000, 3000 * place.told_s)) if is_known else claim
+
+    @property
+    def _back_until(self) -> float:
+        return self.back + max(self._ms("claim_window"), BACKOFF_MS)
 
     def _is_overdue(self, place: Place) -> bool:
-        patience = "heartbeat_timeout" if place.polled else "claim_window"
-        return place.due + self._ms(patience) < self.now
+        timeout, score = self._ms("heartbeat_timeout"), self.due_score(place)
+        is_spared = self.now <= max(self.back + timeout, self._back_until)
+        return score < self.now - timeout and not (is_spared and score < self.back + 1)
 
     def _has_slot(self) -> bool:
         is_free = len(self.inside) < self.settings.total_active_users

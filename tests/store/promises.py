@@ -5,12 +5,14 @@ A step is one script. `before` and `after` are the sets as they were read around
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sidecar.base.events import Phase
 from sidecar.base.model import RELEASE_HOLD_MS, SESSION_GRACE_MS, Outcome
 from sidecar.store.keys import room_key
+from tests.store.model import BACKOFF_MS
 from tests.store.policy import is_by_arrival, is_drawn, is_weighted, line_of
 
 if TYPE_CHECKING:
@@ -77,6 +79,8 @@ class Step:
     #: The store was emptied a moment ago, or no event is on: nobody is called.
     is_held: bool = False
     is_open: bool = True
+    #: When the last outage ended, in which nobody could be heard.
+    back: float = -math.inf
 
     @property
     def entered(self) -> list[str]:
@@ -199,7 +203,7 @@ class Promises:
         assert not after.revoked.keys() & after.waiting.keys()
 
     def no_turn_lost(self, step: Step) -> None:
-        """Only who was late lost a place or a call."""
+        """Only who was late lost a place or a call, and nobody because of an outage."""
         patience = step.settings.claim_window, step.settings.heartbeat_timeout
         if patience != self.patience:
             self.patience = patience
@@ -207,6 +211,8 @@ class Promises:
         for kind, visitor, why in step.after.events:
             if kind == "expired" and why in _LOST_TURNS and visitor not in self.excused:
                 assert step.now > self.told.get(visitor, 0)
+                if self.told.get(visitor, 0) <= step.back:  # their pages had to try again
+                    assert step.now >= step.back + BACKOFF_MS
             if kind != "joined":
                 self.shown.pop(visitor, None)
 

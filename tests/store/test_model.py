@@ -25,12 +25,12 @@ from hypothesis.stateful import (
 
 from sidecar.base.clock import StoreClock
 from sidecar.base.events import Phase
-from sidecar.base.model import SESSION_GRACE_MS, Outcome, Pass, Ticket
+from sidecar.base.model import OUTAGE_MS, SESSION_GRACE_MS, Outcome, Pass, Ticket
 from sidecar.base.rooms import RoomSettings
 from sidecar.store.connect import close, connect
 from sidecar.store.keys import room_keys
 from sidecar.store.rooms import Claim, Lot, RoomStore
-from tests.conftest import new_room_name
+from tests.conftest import attended, new_room_name
 from tests.store.model import Model, Newcomer, Reply
 from tests.store.promises import Promises, Seen, Step, look
 
@@ -57,7 +57,7 @@ SETTINGS = {
     "max_waiting": st.none() | st.integers(0, 8),
     "heartbeat_interval": st.none() | st.integers(1, 12),
     "heartbeat_timeout": st.integers(24, 60),
-    "claim_window": st.integers(5, 10),
+    "claim_window": st.integers(5, 20),
     "poll_limit": st.integers(1, 4),
     "recovery_window": st.none() | st.sampled_from([0, 3, 20]),
     "display": st.sampled_from(["arrival", "order"]),
@@ -172,7 +172,7 @@ class RoomMachine(RuleBasedStateMachine):
         self.store = RoomStore(
             self.bench.redis,
             self.name,
-            settings=file.for_scripts(),
+            settings=attended(file),
             clock=StoreClock(),
             now_ms=lambda: self.now,
             timeout_s=5,
@@ -377,9 +377,46 @@ class RoomMachine(RuleBasedStateMachine):
         self.passes.append(given)
         self.renew([0])
 
+    @rule(refresh_ms=st.sampled_from([None, 0, 2000, 2000, 8000, 33_000]))
+    def know_the_refreshes(self, refresh_ms):
+        """A replica knows, or cannot know, what it told those near the head."""
+        self.store.near(refresh_ms)
+        self.model.near_known = refresh_ms
+
     @rule(ms=STEPS_MS)
     def let_time_pass(self, ms):
+        """Replicas are there all the while."""
         self.now += ms
+
+    @precondition(lambda self: self.seen.waiting or self.seen.active)
+    @rule(
+        really=SELDOM,
+        ms=st.integers(5001, 30_000) | st.sampled_from([45_000, 61_000, 150_000]),
+        first=st.sampled_from(["snapshot", "sweep", "enter", "poll", "renew"]),
+        chosen=SOME,
+    )
+    def outage(self, really, ms, first, chosen):
+        """Redis is unavailable or all replicas are down: for so long no script runs."""
+        if not really:
+            return
+        self.now += ms
+        self.attend(is_there=False)
+        if first == "enter":
+            self.enter(2, [])
+        elif first == "poll" and self.tickets:
+            self.poll(chosen)
+        elif first == "renew" and self.valid_passes:
+            self.renew(chosen)
+        elif first == "sweep":
+            self.sweep()
+        else:
+            self.snapshot()
+        self.attend(is_there=True)
+
+    def attend(self, *, is_there: bool) -> None:
+        outage_ms = 10**12 if is_there else OUTAGE_MS
+        self.store._file_settings["outage_ms"] = self.model.outage_ms = outage_ms
+        self.store._tell()
 
     @rule(which=st.integers(0, 99), off_ms=st.integers(-1, 1), sweeps=st.booleans())
     def go_to_the_moment(self, which, off_ms, sweeps):
@@ -481,7 +518,7 @@ class RoomMachine(RuleBasedStateMachine):
         assert sorted(seen.events) == sorted(model.events)
         is_open = model.phase is Phase.OPEN
         is_held = model.recovery_stage == 2 or not is_open
-        step = Step(self.now, model.settings, before, seen, is_held, is_open)
+        step = Step(self.now, model.settings, before, seen, is_held, is_open, model.back)
         for visitor in left:
             self.promises.left(visitor, step)
         self.promises.check(step)

@@ -81,21 +81,24 @@ async def test_a_cookie_from_long_ago_stops_nobody(make_room_store, turn):
 
 
 @pytest.mark.parametrize(
-    ("settings", "seconds"),
+    ("settings", "near_s", "seconds"),
     [
-        ({}, 75),  # 300 s sessions: those who could be called at once poll every 37.5 s at most
-        ({"session_duration": 10}, 5),
-        ({"session_duration": 3600}, 120),
-        ({"session_duration": 3600, "heartbeat_timeout": 40}, 40),
-        ({"heartbeat_interval": 7}, 14),
-        ({"heartbeat_interval": 1}, 5),  # nginx keeps verdicts for some seconds
-        ({"recovery_window": 0}, 0),
+        ({}, None, 65),  # no replica was there before: pages back off, for 60 s at most
+        ({"heartbeat_interval": 3}, None, 65),
+        ({"heartbeat_interval": 100, "heartbeat_timeout": 300}, None, 107),
+        ({}, 2, 5),  # nginx keeps verdicts for some seconds
+        ({}, 0, 5),
+        ({}, 7, 14),
+        ({"session_duration": 3600}, 45, 90),
+        ({"recovery_window": 0}, None, 0),
+        ({"recovery_window": 20}, 2, 20),
     ],
 )
-async def test_the_window_is_twice_the_longest_refresh_near_the_head(
-    redis, make_room_store, turn, settings, seconds
+async def test_the_window_is_twice_the_longest_refresh_that_was_told_near_the_head(
+    redis, make_room_store, turn, settings, near_s, seconds
 ):
     store = make_room_store(total_active_users=1, **settings)
+    store.near(None if near_s is None else near_s * 1000)
     await emptied(redis, store, turn)
     shot = await store.snapshot()
     assert shot.recovers_until_ms == shot.born_ms + seconds * 1000

@@ -21,7 +21,7 @@ from sidecar.store.connect import close, connect
 from sidecar.store.keys import room_key
 from sidecar.store.rooms import RoomStore
 from sidecar.store.transfer import PAGE, READ_ORDER, WRITE_ORDER, stats_rows
-from tests.conftest import new_room_name
+from tests.conftest import attended, new_room_name
 from tests.nginx.client import Visitor
 from tests.processes import Process, wait_until
 from tests.site import Site, make_folder, redis_command
@@ -48,7 +48,7 @@ async def stores(redis_socket, other_socket, turn):
 
     def make(**settings):
         name = new_room_name()
-        file = RoomSettings(**{"total_active_users": 1, **settings}).for_scripts()
+        file = attended(RoomSettings(**{"total_active_users": 1, **settings}))
         return [
             RoomStore(one, name, settings=file, clock=StoreClock(), now_ms=turn, timeout_s=5)
             for one in clients

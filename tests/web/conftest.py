@@ -9,7 +9,6 @@ import pytest
 from aiohttp.test_utils import TestClient
 from yarl import URL
 
-from sidecar.base.clock import StoreClock
 from sidecar.base.leases import LeaseSettings
 from sidecar.base.limits import LimitSettings
 from sidecar.base.metrics import Metrics
@@ -26,27 +25,13 @@ from sidecar.store.limits import LimitStore
 from sidecar.store.rooms import RoomStore
 from sidecar.web.page import find_static
 from sidecar.web.routes import edge_app, ops_app
-from tests.conftest import Time, new_room_name
+from tests.conftest import Time, TurnedClock, attended, new_room_name
 from tests.web.described import check_answer
 
 KEYS = ["k" * 32]
 ADMIN_TOKEN = "admin-token-for-tests"
 SERVICE_TOKEN = "service-token-for-tests"
 HTML = {"Accept": "text/html"}
-
-
-class TurnedClock(StoreClock):
-    """The replica's clock when it has just heard from the store."""
-
-    def __init__(self, turn: Time) -> None:
-        super().__init__()
-        self._turn = turn
-
-    def now_ms(self) -> int:
-        return self._turn.now_ms
-
-    def observe(self, store_ms: int) -> None:
-        pass
 
 
 @dataclass
@@ -88,7 +73,7 @@ async def replica(redis_socket, aiohttp_client, turn):
         name = beside.room.name if beside else new_room_name()
         clock = TurnedClock(turn)
         store = RoomStore(
-            redis, name, settings=file.for_scripts(), clock=clock, now_ms=turn,
+            redis, name, settings=attended(file), clock=clock, now_ms=turn,
             replica=new_room_name(),
         )  # fmt: skip
         draws = Draws(name, KEYS)

@@ -113,6 +113,27 @@ async def test_a_pass_kept_alive_meanwhile_is_a_session_again(replica):
     assert (await site.room.refresh()).active == 1
 
 
+async def test_redis_hears_of_passes_at_once_and_not_when_their_visitors_are_back(replica):
+    """So nobody is called into their slots, and the queue goes on after some seconds."""
+    site = await replica(session_duration=30)
+    inside = cookie_of(await site.check())
+    waiting = cookie_of(await site.check())
+    await site.room.refresh()
+    back = await take_away(site)
+    site.turn.forward(20)
+    inside = cookie_of(await site.check(inside))
+    site.turn.forward(22)
+    assert (await site.check(inside)).status == 204
+    back()
+    shot = await site.room.refresh()
+    assert shot.recovery_stage == 2
+    assert (await site.room.refresh()).active == 1
+    site.turn.forward(5)
+    assert (await site.room.refresh()).recovery_stage < 2
+    assert (await site.check(waiting)).status == 401
+    assert (await site.check(inside)).status == 204
+
+
 async def test_those_in_line_are_told_that_it_is_paused(replica):
     site = await replica(total_active_users=0)
     waits = await site.check()

@@ -39,7 +39,7 @@ from sidecar.store.stream import EventStream
 from sidecar.workers import caller as callers
 from sidecar.workers.caller import Caller
 from sidecar.workers.courier import Courier, new_session
-from tests.conftest import new_room_name
+from tests.conftest import attended, new_room_name
 from tests.processes import free_port
 from tests.workers.receiver import Receiver, until
 
@@ -117,7 +117,7 @@ class World:
     def replica(self, *webhooks: Webhook, sends: bool = True) -> Replica:
         file = RoomSettings(total_active_users=0, claim_window=30, **self.settings)
         clock = StoreClock()
-        store = RoomStore(self.redis, self.name, settings=file.for_scripts(), clock=clock,
+        store = RoomStore(self.redis, self.name, settings=attended(file), clock=clock,
                           now_ms=self.turn, timeout_s=5)  # fmt: skip
         room = Room(self.name, file, Tokens(self.name, ["k" * 32], clock), store, clock)
         metrics = Metrics()

@@ -25,7 +25,7 @@ from sidecar.workers import courier as couriers
 from sidecar.workers import notifier as notifiers
 from sidecar.workers.courier import FRESH_S, TRIES, Courier, new_session, send
 from sidecar.workers.notifier import Notifier, notify_forever
-from tests.conftest import new_room_name
+from tests.conftest import attended, new_room_name
 from tests.processes import free_port
 from tests.workers.receiver import Receiver, until
 
@@ -102,7 +102,7 @@ class World:
     def replica(self, *webhooks: Webhook, sends: bool = True, **settings) -> Replica:
         file = RoomSettings(**{"total_active_users": 1, **settings})
         clock = StoreClock()
-        store = RoomStore(self.redis, self.name, settings=file.for_scripts(), clock=clock,
+        store = RoomStore(self.redis, self.name, settings=attended(file), clock=clock,
                           now_ms=self.turn, timeout_s=5)  # fmt: skip
         room = Room(self.name, file, Tokens(self.name, ["k" * 32], clock), store, clock)
         metrics = Metrics()

@@ -15,7 +15,7 @@ from sidecar.core.rooms import Room, Rooms
 from sidecar.store.rooms import RoomStore
 from sidecar.workers.sweeper import sweep, sweep_forever
 from sidecar.workers.tasks import stop_workers
-from tests.conftest import new_room_name
+from tests.conftest import attended, new_room_name
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def make_room(redis, turn):
         file = RoomSettings(**{"total_active_users": 1, **settings})
         name, clock = name or new_room_name(), StoreClock()
         store = RoomStore(
-            redis, name, settings=file.for_scripts(), clock=clock,
+            redis, name, settings=attended(file), clock=clock,
             now_ms=None if real_time else turn, timeout_s=5,
         )  # fmt: skip
         return Room(name, file, Tokens(name, ["k" * 32], clock), store, clock)

@@ -21,7 +21,7 @@ local function arrive(visitor, score, order, ticket_epoch, joined)
       put_in_line(visitor, joined * 1000, joined * 1000) -- drawn for another one: behind this one
     end
     local due = tonumber(score)
-    if due_at(due) + claim_ms < now then redis_call('ZADD', DUE, int(now), visitor) end
+    if silent_from(due) < now then redis_call('ZADD', DUE, int(now), visitor) end
     return early_poll(visitor, due)
   end
   if redis_call('ZSCORE', REVOKED, visitor) then return nil end

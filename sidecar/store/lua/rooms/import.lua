@@ -67,13 +67,13 @@ function take.waiting(visitor, order, due)
     or redis_call('ZSCORE', SPENT, visitor) then return 0 end
   due = tonumber(due)
   local score = int(math.max(due, math.min(now, now - read_at + due))) -- a move is no silence
-  redis_call('ZADD', DUE, 'GT', due % 1 ~= 0 and unpolled_score() or score, visitor)
+  redis_call('ZADD', DUE, 'GT', due % 1 == UNPOLLED and unpolled_score() or score, visitor)
   return redis_call('ZADD', WAITING, 'NX', order, visitor)
 end
 
 measure_start()
 local step, added = (kind == 'active' or kind == 'waiting') and 3 or 2, 0
 for i = 6, #ARGV, step do added = added + take[kind](ARGV[i], ARGV[i + 1], ARGV[i + 2]) end
-if added >= 0 then stats.recovery = now end
+if added >= 0 then stats.recovery, stats.near = now, near_ms end -- they were told elsewhere
 finish()
 return {now, added}

@@ -16,14 +16,14 @@ local HOUR_MS, MINUTE_MS = 3600000, 60000
 measure_start()
 local limit = math.min(200, tonumber(ARGV[3]))
 
-local silent = redis_call('ZRANGEBYSCORE', DUE, '-inf', '(' .. int(now - timeout_ms),
-  'LIMIT', 0, limit)
+local low, high = overdue_range()
+local silent = redis_call('ZRANGEBYSCORE', DUE, low, high, 'LIMIT', 0, limit)
 if #silent > 0 then
   for _, visitor in ipairs(silent) do
     local position = (redis_call('ZRANK', WAITING, visitor) or 0) + 1
     event('expired', visitor, 'swept', unpack({'position', position}, phase == PREQUEUE and 3 or 1))
   end
-  redis_call('ZREMRANGEBYRANK', DUE, 0, #silent - 1)
+  redis_call('ZREM', DUE, unpack(silent))
   redis_call('ZREM', WAITING, unpack(silent))
   forget_arrivals(silent)
 end

@@ -5,21 +5,21 @@
 -- Gives the head of the line its provisional session if its heartbeat (its score in `due`)
 -- was in time; else drops it. Whether it was.
 local function call(visitor, score, order)
-  local due = due_at(tonumber(score or 0))
-  if due + claim_ms < now then
+  score = tonumber(score or 0)
+  if silent_from(score) < now then
     measure_drops(1)
     event('expired', visitor, 'silent', 'position', 1)
     return false
   end
-  put(ACTIVE, int(math.max(due, now) + claim_ms), visitor)
+  put(ACTIVE, int(called_until(score)), visitor)
   spend_token()
   event('called', visitor, 'head', 'position', 1, 'order', order)
   return true
 end
 
--- While a slot is free and the rate allows, calls the head of the line. A head whose
--- heartbeat is overdue by more than claim_window (or not in `due`: a store that evicts took
--- it) is dropped, and nobody waits for it. Returns how many left.
+-- While a slot is free and the rate allows, calls the head of the queue. A head whose heartbeat
+-- is overdue for too long (or not in `due`: a store that evicts took it) is dropped, and nobody
+-- waits for it. Returns how many left.
 local function call_next()
   flush()
   if room.queue_all or phase ~= OPEN or is_recovering() then return 0 end

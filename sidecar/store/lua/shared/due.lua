@@ -1,19 +1,58 @@
--- A waiting visitor's score in `due` is when its next heartbeat is expected (whole ms).
--- A place that nobody has polled for yet is marked by half a millisecond, and its score
--- is set so that the sweep's one rule (due + heartbeat_timeout) drops it after
--- claim_window. One sorted set thus answers both, and a poll needs no further command.
+-- A waiting visitor's score in `due` is when its next heartbeat is expected (whole ms), and in
+-- its fraction, in parts of 128, how many seconds the visitor was told to wait for that (63 at
+-- most; 0: not known). A place that nobody has polled for yet is marked by half a millisecond, and
+-- its score is set so that the sweep's one rule (due + heartbeat_timeout) drops it after
+-- claim_window. One sorted set thus answers all three, and a poll needs no further command.
+local UNPOLLED = 0.5
+
 local function unpolled_score()
-  return string.format('%.1f', now + claim_ms - timeout_ms + 0.5)
+  return string.format('%.1f', now + claim_ms - timeout_ms + UNPOLLED)
+end
+
+local function polled_score(refresh_ms)
+  local told_s = math.min(63, math.ceil(refresh_ms / 1000))
+  return string.format('%.7f', math.floor(now + refresh_ms) + told_s / 128)
 end
 
 -- A score, as a number, for when the heartbeat was due: for an unpolled place when it was
 -- taken, or about then where the two settings have changed since; in no case later than now.
-local function due_at(due)
-  if due % 1 ~= 0 then return math.min(now, due - 0.5 - claim_ms + timeout_ms) end
-  return due
+local function due_at(score)
+  if score % 1 == UNPOLLED then
+    return math.min(now, score - UNPOLLED - claim_ms + timeout_ms)
+  end
+  return math.floor(score)
+end
+
+-- How long after that the visitor counts as silent: after three missed polls, 10 s at least and
+-- claim_window at most. Their order stays theirs by their ticket, so passing them over costs them
+-- nothing. All of claim_window where a webhook brings the call to people who have no page open,
+-- and where nobody knows how often they poll.
+local function patience_ms(score)
+  local told_s = score % 1 * 128
+  if told_s == 0 or score % 1 == UNPOLLED or room.tells_called then return claim_ms end
+  return math.min(claim_ms, math.max(10000, 3000 * told_s))
+end
+
+-- From when on; not in an outage, and not before the page had time to ask after it.
+local function silent_from(score)
+  local due = due_at(score)
+  return due <= back and back_until or due + patience_ms(score)
+end
+
+-- Until when somebody who is called now has to come.
+local function called_until(score)
+  local patience = patience_ms(score)
+  return math.max(silent_from(score), now + (patience == claim_ms and claim_ms or 1000))
 end
 
 -- Whether a poll (a score as a number) comes before it is due.
-local function is_early(due)
-  return now < due and due % 1 == 0
+local function is_early(score)
+  return score % 1 ~= UNPOLLED and now < math.floor(score)
+end
+
+-- Whose score is below this is overdue by heartbeat_timeout; above `spared` (as text), nobody was
+-- to be heard at the time.
+local function overdue_range()
+  local is_spared = now <= math.max(back + timeout_ms, back_until)
+  return is_spared and int(back + 1) or '-inf', '(' .. int(now - timeout_ms)
 end

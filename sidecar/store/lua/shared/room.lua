@@ -54,4 +54,5 @@ local timeout_ms = whole_ms(room.heartbeat_timeout)
 -- @include "shared/events"
 -- @include "shared/later"
 -- @include "shared/stats"
+-- @include "shared/outage"
 -- @include "shared/recovery"

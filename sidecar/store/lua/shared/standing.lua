@@ -44,7 +44,7 @@ local function stand(visitor, order, limited, jitter, joined)
   local place = shown(visitor, tonumber(order), rank, joined)
   local wait = wait_ms(place[2])
   local refresh = math.max(limited, refresh_ms(place[2], wait, jitter))
-  put(DUE, int(now + refresh), visitor)
+  put(DUE, polled_score(refresh), visitor)
   return waiting_reply(order, place, refresh, wait, limited)
 end
 

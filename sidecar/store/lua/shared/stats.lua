@@ -1,6 +1,6 @@
 -- Counters and events: collected while the script runs, written once by finish().
 local NUMBERS = {'last_order', 'tokens', 'tokens_at', 'measured_at', 'ends', 'held_ms',
-  'drops', 'waited_ms', 'born', 'recovery', 'address_at', 'drawn_from',
+  'drops', 'waited_ms', 'born', 'recovery', 'back', 'near', 'address_at', 'drawn_from',
   'shown_lines', 'last_end', 'credit_1', 'credit_2', 'credit_3', 'credit_4'}
 local stats = {}
 -- Before anything is changed: where the store refuses to be written (full, read-only), that

@@ -21,7 +21,7 @@ end
 -- heartbeat itself comes up to half a timeout later.
 local function giving_up(memory_ms)
   local waiting = redis_call('ZCARD', WAITING)
-  local silent = redis_call('ZCOUNT', DUE, '-inf', '(' .. int(now - timeout_ms))
+  local silent = redis_call('ZCOUNT', DUE, overdue_range())
   local lag_ms = 1.25 * timeout_ms
   -- The latest waiting cannot have shown yet who gives up. It is at most half of all, or
   -- those seen at once would count for too much.

@@ -1,0 +1,10 @@
+-- An outage: no script ran for longer than `outage_ms`, because Redis was unavailable or all
+-- replicas were down. Nobody could be heard, so nobody was silent. `back`: when it ended. Who was
+-- due before then has until `back_until` to come.
+local has_just_returned = now - (stats.measured_at or now) > room.outage_ms
+if has_just_returned then stats.back = now end
+local back = math.min(stats.back or -math.huge, now)
+-- The longest that a page waits before it asks again where nothing answers (static/waiting.js):
+-- 60 s, 5 % late, and the request itself.
+local BACKOFF_MS = 65000
+local back_until = back + math.max(claim_ms, BACKOFF_MS)

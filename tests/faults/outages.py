@@ -1,0 +1,281 @@
+"""Outages on a turned clock: two replicas, a real store, and pages that poll and back off as ours.
+
+Minutes pass in seconds, and everybody's moments are drawn from a seed, so a run can be repeated.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from itertools import count
+from random import Random
+from typing import Any
+
+from sidecar.base.errors import StoreAwayError, StoreError
+from sidecar.base.model import Pass, State, Ticket
+from sidecar.base.rooms import RoomSettings
+from sidecar.base.tokens import Tokens
+from sidecar.core.rooms import Room
+from sidecar.store.breaker import TRIES
+from sidecar.store.keys import room_key, room_keys
+from sidecar.store.rooms import RoomStore
+from sidecar.web import told
+from tests.conftest import Time, TurnedClock, new_room_name
+
+CAP, WAITING = 10, 200
+#: How long somebody stays inside who came from the queue, seconds.
+STAY_S = 10.0
+
+
+@dataclass(frozen=True)
+class Outage:
+    """What is unavailable, for how long, and who is inside meanwhile."""
+
+    seconds: float
+    redis: bool = True
+    #: Redis comes back empty.
+    loses_data: bool = False
+    #: The replicas stay up, are replaced when Redis is back, or are down all the while.
+    replicas: str = "up"
+    insiders_stay: bool = False
+    #: Where the replicas are down nobody prolongs a pass.
+    session_s: float = 30
+
+    @property
+    def name(self) -> str:
+        what = "Redis stopped" if self.redis else "Redis healthy"
+        data = ", its data lost" if self.loses_data else ""
+        inside = ", insiders stay" if self.insiders_stay else ""
+        return f"{what} {self.seconds:g} s{data}, replicas {self.replicas}{inside}"
+
+
+#: Each was measured to cost places, or to be where that is to be feared.
+OUTAGES = (
+    Outage(60),
+    Outage(150),
+    Outage(150, replicas="restarted"),
+    Outage(150, replicas="down"),
+    Outage(60, redis=False, replicas="down"),
+    Outage(45, redis=False, replicas="down", insiders_stay=True, session_s=60),
+    Outage(60, insiders_stay=True),
+    Outage(150, insiders_stay=True),
+    Outage(60, loses_data=True),
+    Outage(150, loses_data=True, replicas="down"),
+)
+
+
+class _Store(RoomStore):
+    """One replica's, which can be cut off."""
+
+    is_cut_off = False
+
+    async def _run(self, name: str, args: list[Any], *, is_probe: bool = False) -> Any:
+        if self.is_cut_off:
+            for _ in range(TRIES):
+                self._breaker.failed()
+            raise StoreAwayError(f"{name}: cut off")
+        return await super()._run(name, args, is_probe=is_probe)
+
+
+@dataclass
+class Page:
+    """A visitor, and what their browser keeps."""
+
+    token: Any = None
+    failures: int = 0
+    tried: bool = False
+    leaves_s: float | None = None
+    stays: bool = False
+    gone: bool = False
+
+
+@dataclass
+class Result:
+    """`overtaken`: how many of those who waited, by how many each at most; by newcomers: how many.
+    `first_call_s`: from the end of the outage. `thrown_out`: insiders who were told to wait."""
+
+    overtaken: int = 0
+    worst: int = 0
+    by_newcomers: int = 0
+    first_call_s: float | None = None
+    called: int = 0
+    thrown_out: int = 0
+    peak: int = 0
+
+
+@dataclass
+class Scene:
+    """One room, its replicas and its visitors, on one clock."""
+
+    redis: Any
+    outage: Outage
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        self.time, self.random = Time(), Random(self.seed)
+        self.began_ms = self.time.now_ms
+        self.name = new_room_name()
+        self.file = RoomSettings(total_active_users=CAP, session_duration=self.outage.session_s)
+        self.replicas = [self._replica() for _ in range(2)]
+        self.pages: list[Page] = []
+        self.agenda: list[tuple[int, int, Callable[[], Awaitable[None]]]] = []
+        self.turns = count()
+        self.peak = 0
+        self.thrown_out = 0
+
+    def _replica(self) -> Room:
+        clock = TurnedClock(self.time)
+        store = _Store(
+            self.redis, self.name, settings=self.file.for_scripts(), clock=clock,
+            now_ms=self.time, timeout_s=5,
+        )  # fmt: skip
+        return Room(self.name, self.file, Tokens(self.name, ["k" * 32], clock), store, clock)
+
+    # The clock --------------------------------------------------------------------------------
+
+    @property
+    def now_s(self) -> float:
+        return (self.time.now_ms - self.began_ms) / 1000
+
+    def later(self, seconds: float, do: Callable[[], Awaitable[None]]) -> None:
+        at = self.time.now_ms + round(seconds * 1000)
+        heapq.heappush(self.agenda, (at, next(self.turns), do))
+
+    async def until(self, end_s: float) -> None:
+        end_ms = self.began_ms + round(end_s * 1000)
+        while self.agenda and self.agenda[0][0] <= end_ms:
+            self.time.now_ms, _, do = heapq.heappop(self.agenda)
+            await do()
+        self.time.now_ms = end_ms
+
+    # Replicas -----------------------------------------------------------------------------------
+
+    async def refresh(self) -> None:
+        for room in self.replicas:
+            try:
+                await room.refresh()
+                self.peak = max(self.peak, room.snapshot.active if room.snapshot else 0)
+            except StoreError:
+                continue
+        self.later(1, self.refresh)
+
+    async def sweep(self) -> None:
+        for room in self.replicas[:1]:
+            if not room.store.is_away:
+                await room.store.sweep()
+        self.later(self.file.sweep_interval, self.sweep)
+
+    # Visitors -----------------------------------------------------------------------------------
+
+    def come(self, page: Page, in_s: float = 0) -> Page:
+        self.pages.append(page)
+        self.later(in_s, lambda: self.look(page))
+        return page
+
+    async def look(self, page: Page) -> None:
+        """static/waiting.js, and whoever is inside asks for a page now and then."""
+        if page.gone:
+            return
+        if not self.replicas:
+            await self._try_later(page)
+            return
+        room = self.random.choice(self.replicas)
+        was_inside = isinstance(page.token, Pass)
+        if was_inside and page.leaves_s is not None and self.now_s >= page.leaves_s:
+            page.gone = True
+            try:
+                await room.leave(page.token)
+            except StoreError:
+                return
+            return
+        may_join = was_inside or page.token is None
+        answer = await room.check(page.token, may_join=may_join, is_asked=not was_inside)
+        page.token = answer.token or page.token
+        page.failures = 0
+        if answer.state is State.ADMITTED:
+            if not was_inside and not page.stays:
+                page.leaves_s = self.now_s + STAY_S
+            self.later(self.random.uniform(1, 4), lambda: self.look(page))
+        elif answer.store_away and answer.joined_ms is None:
+            await self._try_later(page)
+        else:
+            self.thrown_out += was_inside
+            if answer.state is State.NOT_QUEUED:
+                page.token = None
+            wait_s = told.refresh_s(room, answer) * self.random.uniform(1, 1.05)
+            self.later(wait_s, lambda: self.look(page))
+
+    async def _try_later(self, page: Page) -> None:
+        if isinstance(page.token, Pass):
+            wait_s = self.random.uniform(1, 4)
+        else:
+            page.failures += 1
+            wait_s = self.random.uniform(2, min(60, 2 ** (page.failures + 1)))
+        self.later(wait_s, lambda: self.look(page))
+
+    # The story ----------------------------------------------------------------------------------
+
+    async def play(self) -> Result:
+        await self.refresh()
+        self.later(self.file.sweep_interval, self.sweep)
+        for n in range(CAP):
+            self.come(Page(stays=True), in_s=n / 100)
+        await self.until(1)
+        crowd = [self.come(Page(), in_s=n / 10) for n in range(WAITING)]
+        await self.until(90)
+        begins_s = self.now_s
+        before = {p.token.visitor: p for p in crowd if isinstance(p.token, Ticket)}
+        if not self.outage.insiders_stay:
+            for page in self.pages:
+                page.gone = page.gone or page.stays
+        await self._break()
+        await self.until(begins_s + self.outage.seconds)
+        await self._mend()
+        ended_ms = self.time.now_ms
+        for n in range(200):
+            self.come(Page(), in_s=1 + n)
+        if self.outage.insiders_stay:  # else nobody would ever be called
+            for n, page in enumerate(self.pages[:CAP]):
+                page.leaves_s = self.now_s + 5 + 2 * n
+        await self.until(self.now_s + 240)
+        return await self._judge(before, ended_ms)
+
+    async def _break(self) -> None:
+        if self.outage.redis:
+            for room in self.replicas:
+                room.store.is_cut_off = True
+        if self.outage.replicas == "down":
+            self.replicas = []
+
+    async def _mend(self) -> None:
+        if self.outage.loses_data:
+            await self.redis.delete(*room_keys(self.name))
+        if self.outage.replicas != "up":
+            self.replicas = [self._replica() for _ in range(2)]
+        for room in self.replicas:
+            room.store.is_cut_off = False
+
+    async def _judge(self, before: dict[str, Page], ended_ms: int) -> Result:
+        orders = {v: page.token.order for v, page in before.items()}
+        called: dict[str, int] = {}  # the last call, which led inside
+        rows = await self.redis.xrange(room_key(self.name, "events"))
+        first = None
+        for turn, (_, fields) in enumerate(rows):
+            visitor, at = fields[b"visitor"].decode(), int(fields[b"at"])
+            kind, why = fields[b"kind"], fields[b"why"]
+            if (kind == b"called" or (kind, why) == (b"admitted", b"at_once")) and at >= ended_ms:
+                called[visitor] = turn
+                first = at if first is None else first
+        result = Result(peak=self.peak, thrown_out=self.thrown_out)
+        result.called = len(called.keys() & orders.keys())
+        if first is not None:
+            result.first_call_s = (first - ended_ms) / 1000
+        for visitor, order in orders.items():
+            turn = called.get(visitor, 2**60)
+            ahead = [v for v, at in called.items() if at < turn]
+            behind = sum(orders.get(v, 0) > order for v in ahead)
+            result.overtaken += behind > 0
+            result.worst = max(result.worst, behind)
+            result.by_newcomers += any(v not in orders for v in ahead)
+        return result
