@@ -9,6 +9,7 @@ import os
 import secrets
 import signal
 import stat
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from sidecar.base.limits import LimitSettings
     from sidecar.base.rooms import RoomSettings
     from sidecar.base.settings import Settings
+    from sidecar.core.jobs import Jobs
     from sidecar.jobs_app import Office
     from sidecar.store.history import History
 
@@ -133,7 +135,7 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
             )
         tasks = [asyncio.create_task(keep_at_work(*worker)) for worker in workers.items()]
         stack.push_async_callback(stop_workers, *tasks)
-        within = await _open_office(settings, redis, metrics, stack)
+        within = await _open_office(settings, redis, metrics, rooms, stack)
         static = settings.static_dir or find_static()
         if not (static / "waiting.html").is_file():
             raise ConfigError([f"static_dir: there is no waiting.html in {static}"])
@@ -174,7 +176,11 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
 
 
 async def _open_office(
-    settings: Settings, redis: Store, metrics: Metrics, stack: contextlib.AsyncExitStack
+    settings: Settings,
+    redis: Store,
+    metrics: Metrics,
+    rooms: Rooms,
+    stack: contextlib.AsyncExitStack,
 ) -> Office | None:
     """What jobs need, where there are targets."""
     if not settings.jobs_database:
@@ -183,9 +189,15 @@ async def _open_office(
     from sidecar.web import done_log  # noqa: PLC0415
 
     within = await stack.enter_async_context(office(settings, redis, metrics))
+    for room in rooms:
+        room.grants.has_namesake = partial(_is_target, within.jobs, room.name)
     if settings.done_listen:
         await stack.enter_async_context(done_log.listening(settings.done_listen, within.jobs))
     return within
+
+
+def _is_target(jobs: Jobs, name: str) -> bool:
+    return jobs.targets.find(name) is not None
 
 
 def _open_history(settings: Settings) -> History:

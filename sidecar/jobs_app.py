@@ -74,7 +74,7 @@ async def office(settings: Settings, redis: Store, metrics: Metrics) -> AsyncIte
             name,
             target,
             store,
-            Grants(name, settings.keys_of_grants),
+            Grants(name, settings.keys_of_grants, "target"),
             Permits(name, settings.secret_keys, clock),
             clock,
         )

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sidecar.app import make_leases, make_rooms, without_secrets
+from sidecar.app import make_leases, make_rooms, running, without_secrets
 from sidecar.base.metrics import Metrics
 from sidecar.base.settings import Settings
 from sidecar.store.connect import close, connect
@@ -108,3 +108,18 @@ async def test_workers_are_stopped_together():
     async with asyncio.timeout(20):
         await stop_workers(*tasks, again_s=60)
     assert all(task.cancelled() for task in tasks)
+
+
+async def test_a_room_knows_whether_a_target_has_its_name(tmp_path):
+    """It decides whether the room believes grants that were signed without their kind."""
+    settings = Settings.model_validate({
+        "secret_keys": ["k" * 32],
+        "jobs": f"sqlite:///{tmp_path}/jobs.db",
+        "edge_listen": f"unix:{tmp_path}/edge.sock",
+        "ops_listen": f"unix:{tmp_path}/ops.sock",
+        "rooms": {name: {"total_active_users": 1} for name in ("shop", "images")},
+        "targets": {"images": {"url": "https://images.example/"}},
+    })  # fmt: skip
+    async with running(settings, []) as rooms:
+        known = {room.name: room.grants.has_namesake() for room in rooms}
+    assert known == {"shop": False, "images": True}

@@ -103,3 +103,21 @@ def test_what_is_refused(run, words, said):
     assert isinstance(done.exception, SystemExit)
     assert said in done.stderr
     assert done.stdout == ""
+
+
+SHARED = {
+    "WAITROOM_TARGETS__SHOP__URL": "https://shop.example/",
+    "WAITROOM_TARGETS__SHOP__CLASSES": '{"vip": {"priority": 1}, "paid": {"priority": 2}}',
+}
+
+
+def test_a_room_and_a_target_of_one_name(run):
+    """Which one is meant must be said; each grant is of one alone."""
+    asked = run("shop", "vip", **SHARED)
+    assert (asked.exit_code, "--kind" in asked.stderr) == (2, True)
+    for kind in ("room", "target"):
+        text = run("shop", "vip", "--kind", kind, **SHARED).stdout.strip()
+        now_ms = int(time.time() * 1000)
+        assert Grants("shop", [SECRET], kind).read(text, now_ms).class_name == "vip"
+    assert run("shop", "paid", "--kind", "room", **SHARED).exit_code == 2
+    assert "no target is named 'shop'" in run("shop", "vip", "--kind", "target").stderr

@@ -1,9 +1,11 @@
-"""Grants: signed words that give their bearer a class of a room, for a while.
+"""Grants: signed words that give their bearer a class of a room, or of a target, for a while.
 
 A grant is `class.expires.id.signature`: the class's name; when it ends, in unix seconds; an id,
 with which it gives the class to one visitor only (empty: to whoever brings it); and the
-HMAC-SHA256 (RFC 2104) of "waitroom-grant:{room}:{class}:{expires}:{id}" in 64 hexadecimal digits,
-small letters. A site's own server makes one in a line (docs/who-is-next.md).
+HMAC-SHA256 (RFC 2104) of "waitroom-grant:{kind}:{name}:{class}:{expires}:{id}" in 64 hexadecimal
+digits, small letters; `kind` is room or target. A site's own server makes one in a line
+(docs/who-is-next.md). Earlier ones were signed without the kind; a room believes them as long as no
+target has its name, a target does not.
 
 Keys are listed oldest to newest: the last signs, all verify.
 """
@@ -15,10 +17,13 @@ import math
 import re
 import secrets
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sidecar.base.classes import is_class_name
 from sidecar.base.errors import ConfigError, WaitroomError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: An address's parameter that holds a grant.
 PARAMETER = "waitroom_grant"
@@ -30,8 +35,10 @@ _IN_ADDRESS = re.compile(rf"[?&]{PARAMETER}=([^?&#]+)")
 _GRANT = re.compile(r"([a-z0-9_-]+)\.([1-9][0-9]{0,10})\.([A-Za-z0-9_-]{0,64})\.([0-9a-f]{64})")
 _ID = re.compile(r"[A-Za-z0-9_-]{0,64}")
 
-#: Why a grant is not believed.
-Doubt: TypeAlias = Literal["forged", "expired", "malformed"]
+#: What a grant is for.
+Kind: TypeAlias = Literal["room", "target"]
+#: Why a grant is not believed. outdated: it was signed without its kind, and could be for either.
+Doubt: TypeAlias = Literal["forged", "expired", "malformed", "outdated"]
 
 
 class GrantError(WaitroomError):
@@ -51,32 +58,21 @@ class Grant:
     id: str = ""
 
 
-def sign(key: str, room: str, grant: Grant) -> str:
-    """Raises ConfigError for a class's name or an id that none may be."""
+def sign(key: str, name: str, grant: Grant, *, kind: Kind = "room") -> str:
+    """`name` is the room's or the target's. Raises ConfigError for a class's name or an id that
+    none may be."""
     if not is_class_name(grant.class_name):
         raise ConfigError([f"{grant.class_name[:40]!r} is no class's name"])
     if not _ID.fullmatch(grant.id):
         raise ConfigError(["id: letters, digits, - and _, 64 at most"])
-    return f"{grant.class_name}.{grant.expires_s}.{grant.id}.{_signature(key, room, grant)}"
+    signature = _signature(key, f"{kind}:{name}", grant)
+    return f"{grant.class_name}.{grant.expires_s}.{grant.id}.{signature}"
 
 
-def read(text: str, room: str, keys: list[str], now_ms: int) -> Grant:
-    """Raises GrantError."""
-    match = _GRANT.fullmatch(text) if len(text) <= MAX_LENGTH else None
-    if match is None or not is_class_name(match[1]):
-        raise GrantError("malformed")
-    grant = Grant(match[1], int(match[2]), match[3])
-    # Each compared in constant time, and with all keys, whichever fits.
-    fits = [hmac.compare_digest(_signature(key, room, grant), match[4]) for key in keys]
-    if not any(fits):
-        raise GrantError("forged")
-    if now_ms >= grant.expires_s * 1000:
-        raise GrantError("expired")
-    return grant
-
-
-def _signature(key: str, room: str, grant: Grant) -> str:
-    said = f"waitroom-grant:{room}:{grant.class_name}:{grant.expires_s}:{grant.id}"
+def _signature(key: str, about: str, grant: Grant) -> str:
+    """`about`: kind and name; of an earlier grant the name alone. The number of fields tells one
+    from the other, for none holds a colon."""
+    said = f"waitroom-grant:{about}:{grant.class_name}:{grant.expires_s}:{grant.id}"
     return hmac.digest(key.encode(), said.encode(), "sha256").hex()
 
 
@@ -102,16 +98,35 @@ def grant_in(address: str) -> str | None:
 
 
 class Grants:
-    """The grants of one room."""
+    """The grants of one room, or of one target."""
 
-    def __init__(self, room: str, keys: list[str]) -> None:
-        self._room = room
+    def __init__(self, name: str, keys: list[str], kind: Kind = "room") -> None:
+        self._name = name
         self._keys = keys
+        self._kind = kind
+        #: Of a room: whether a target is called so too.
+        self.has_namesake: Callable[[], bool] = lambda: False
 
     def read(self, text: str, now_ms: int) -> Grant:
         """Raises GrantError."""
-        return read(text, self._room, self._keys, now_ms)
+        match = _GRANT.fullmatch(text) if len(text) <= MAX_LENGTH else None
+        if match is None or not is_class_name(match[1]):
+            raise GrantError("malformed")
+        grant = Grant(match[1], int(match[2]), match[3])
+        if not self._fits(f"{self._kind}:{self._name}", grant, match[4]):
+            if not self._fits(self._name, grant, match[4]):
+                raise GrantError("forged")
+            if self._kind != "room" or self.has_namesake():
+                raise GrantError("outdated")
+        if now_ms >= grant.expires_s * 1000:
+            raise GrantError("expired")
+        return grant
 
     def sign(self, grant: Grant) -> str:
         """Raises ConfigError."""
-        return sign(self._keys[-1], self._room, grant)
+        return sign(self._keys[-1], self._name, grant, kind=self._kind)
+
+    def _fits(self, about: str, grant: Grant, signature: str) -> bool:
+        """Compared in constant time, and with all keys, whichever fits."""
+        fits = [hmac.compare_digest(_signature(key, about, grant), signature) for key in self._keys]
+        return any(fits)

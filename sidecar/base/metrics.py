@@ -151,7 +151,7 @@ class Metrics:
         self.grants = self._counter(
             "waitroom_grants",
             "Grants that requests brought, by what became of them: believed, forged, expired, "
-            "malformed, unknown_class.",
+            "outdated, malformed, unknown_class.",
             "result",
         )
         self.wait_seconds = Histogram(

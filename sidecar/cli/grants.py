@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
@@ -11,6 +12,14 @@ from sidecar.base.errors import ConfigError
 from sidecar.base.fields import parse_duration
 from sidecar.base.grants import PARAMETER, Grant, Grants, expiry, new_id
 from sidecar.cli.common import CONFIG, fail, load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from sidecar.base.grants import Kind
+    from sidecar.base.rooms import RoomSettings
+    from sidecar.base.settings import Settings
+    from sidecar.base.targets import TargetSettings
 
 MAX_COUNT = 1_000_000
 
@@ -45,9 +54,11 @@ def _page(_context: click.Context, _option: click.Parameter, url: str | None) ->
 @click.option("--count", default=1, show_default=True, type=click.IntRange(1, MAX_COUNT),
               help="How many; more than one only with --once.")  # fmt: skip
 @click.option("--url", callback=_page, metavar="URL", help="Print links to this page.")
+@click.option("--kind", type=click.Choice(["room", "target"]),
+              help="Where a room and a target have the same name.")  # fmt: skip
 def grant(  # noqa: PLR0913, PLR0917 - one for each option
     room: str, class_name: str, path: str | None, life_s: float, once: bool, id_: str | None,
-    count: int, url: str | None,
+    count: int, url: str | None, kind: Kind | None,
 ) -> None:  # fmt: skip
     """Print grants: whoever brings one gets a class of a room or a target, if they have to wait.
 
@@ -55,10 +66,7 @@ def grant(  # noqa: PLR0913, PLR0917 - one for each option
     Needs no replica: the settings name the class and the keys.
     """
     settings = load_settings(path)
-    found = settings.rooms.get(room) or settings.targets.get(room)
-    if found is None:
-        raise click.UsageError(f"no room and no target is named {room!r}")
-    classes = found.classes
+    kind, classes = _find(settings, room, kind)
     if class_name not in classes:
         raise click.UsageError(
             f"no class of {room} is named {class_name!r}; "
@@ -72,7 +80,7 @@ def grant(  # noqa: PLR0913, PLR0917 - one for each option
     if count > 1 and not once:
         raise click.UsageError("--count: all would be the same; say --once too")
     ids = [new_id() for _ in range(count)] if once else [id_ or ""]
-    grants = Grants(room, settings.keys_of_grants)
+    grants = Grants(room, settings.keys_of_grants, kind)
     try:
         expires_s = expiry(life_s, int(time.time() * 1000))
         for each in ids:
@@ -80,6 +88,20 @@ def grant(  # noqa: PLR0913, PLR0917 - one for each option
             click.echo(text if url is None else link(url, text))
     except ConfigError as error:
         fail(error.problems)
+
+
+def _find(settings: Settings, name: str, kind: Kind | None) -> tuple[Kind, Iterable[str]]:
+    """What is called so, and the names of its classes."""
+    tables: dict[Kind, Mapping[str, RoomSettings | TargetSettings]] = {
+        "room": settings.rooms, "target": settings.targets,
+    }  # fmt: skip
+    kinds = [each for each, table in tables.items() if name in table and kind in {None, each}]
+    if not kinds:
+        what = f"no {kind} is" if kind else "no room and no target is"
+        raise click.UsageError(f"{what} named {name!r}")
+    if len(kinds) > 1:
+        raise click.UsageError(f"a room and a target are named {name!r}: say --kind room or target")
+    return kinds[0], tables[kinds[0]][name].classes
 
 
 def link(url: str, grant: str) -> str:

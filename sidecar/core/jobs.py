@@ -327,7 +327,9 @@ def _class_of(order: Order, now_ms: int) -> tuple[str, str, int]:
     try:
         grant = target.grants.read(order.grant, now_ms)
     except GrantError as error:
-        raise RefusedError("forbidden", f"The grant is {error.word}.") from None
+        hint = " It was signed without its kind, target: sign a new one."
+        said = f"The grant is {error.word}.{hint if error.word == 'outdated' else ''}"
+        raise RefusedError("forbidden", said) from None
     if wanted and wanted != grant.class_name:
         raise RefusedError("forbidden", f"The grant is for {grant.class_name}, not for {wanted!r}.")
     if grant.class_name not in target.settings.classes:

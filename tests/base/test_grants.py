@@ -50,7 +50,7 @@ def test_what_was_signed_is_read(grant):
 
 def test_it_is_the_documented_hmac():
     """Written out here by itself: other people's servers sign so."""
-    said = f"waitroom-grant:shop:vip:{ENDS_S}:order-17"
+    said = f"waitroom-grant:room:shop:vip:{ENDS_S}:order-17"
     digest = hmac.new(KEY.encode(), said.encode(), hashlib.sha256).hexdigest()
     assert SHOP.sign(GRANT) == f"vip.{ENDS_S}.order-17.{digest}"
 
@@ -60,7 +60,10 @@ LINES = {
     "openssl": [
         "sh",
         "-c",
-        'printf %s "waitroom-grant:$2:$3:$4:$5" | openssl dgst -sha256 -hmac "$1" -r | cut -c-64',
+        (
+            'printf %s "waitroom-grant:room:$2:$3:$4:$5" |'
+            ' openssl dgst -sha256 -hmac "$1" -r | cut -c-64'
+        ),
         "sh",
     ],
     "python": [
@@ -69,7 +72,7 @@ LINES = {
         """
 import hashlib, hmac, sys
 key, room, name, ends, id = sys.argv[1:]
-said = f"waitroom-grant:{room}:{name}:{ends}:{id}"
+said = f"waitroom-grant:room:{room}:{name}:{ends}:{id}"
 print(hmac.new(key.encode(), said.encode(), hashlib.sha256).hexdigest())
 """,
     ],
@@ -131,6 +134,32 @@ def test_every_key_verifies_and_the_last_signs():
 def test_a_grant_is_of_one_room():
     """With the same keys."""
     assert doubt(SHOP.sign(GRANT), grants=Grants("tickets", [OLD, KEY])) == "forged"
+
+
+def test_a_grant_is_of_one_kind():
+    """A room and a target of one name, with the same keys."""
+    target = Grants("shop", [OLD, KEY], "target")
+    assert target.read(target.sign(GRANT), NOW_MS) == GRANT
+    assert doubt(target.sign(GRANT)) == "forged"
+    assert doubt(SHOP.sign(GRANT), grants=target) == "forged"
+
+
+def signed_before(key: str = KEY) -> str:
+    """As earlier versions signed: without the kind."""
+    said = f"waitroom-grant:shop:vip:{ENDS_S}:order-17"
+    return f"vip.{ENDS_S}.order-17.{hmac.new(key.encode(), said.encode(), 'sha256').hexdigest()}"
+
+
+def test_a_grant_of_before_is_a_rooms():
+    """Unless a target has its name, which it could be for; a target believes none."""
+    room = Grants("shop", [OLD, KEY])
+    assert room.read(signed_before(OLD), NOW_MS) == room.read(signed_before(), NOW_MS) == GRANT
+    assert doubt(signed_before(), grants=room, now_ms=ENDS_S * 1000) == "expired"
+    assert doubt(signed_before("x" * 32), grants=room) == "forged"
+    assert doubt(signed_before(), grants=Grants("shop", [OLD, KEY], "target")) == "outdated"
+    room.has_namesake = lambda: True
+    assert doubt(signed_before(), grants=room) == "outdated"
+    assert doubt(room.sign(GRANT), grants=room) == ""
 
 
 def test_it_ends_to_the_millisecond():

@@ -44,7 +44,7 @@ def is_permit(text: str) -> bool:
 
 def is_grant(text: str) -> bool:
     try:
-        grants.read(text, "shop", KEYS, NOW_MS)
+        grants.Grants("shop", KEYS).read(text, NOW_MS)
     except GrantError:
         return False
     return True

@@ -303,6 +303,8 @@ def test_an_unknown_target_is_refused(place):
         ({"class": "gold"}, "needs a grant"),
         ({"class": "gold", "grant": "gold.9999999999.." + "0" * 64}, "forged"),
         ({"class": "gold", "grant": grant("other", "gold")}, "forged"),
+        ({"class": "gold", "grant": grant("images", "gold", kind="room")}, "forged"),
+        ({"class": "gold", "grant": grant("images", "gold", kind="")}, "outdated"),
         ({"class": "gold", "grant": grant("images", "gold", life_s=-1)}, "expired"),
         ({"class": "gold", "grant": "please"}, "malformed"),
         ({"class": "gold", "grant": grant("images", "silver")}, "for silver"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 import http.client
 import json
 import re
@@ -268,8 +269,16 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
-def grant(target: str, class_name: str, *, life_s: int = 3600, id_: str = "") -> str:
-    return sign(SECRET, target, Grant(class_name, int(time.time()) + life_s, id_))
+def grant(
+    target: str, class_name: str, *, life_s: int = 3600, id_: str = "", kind: str = "target"
+) -> str:
+    """An empty `kind`: as earlier versions signed."""
+    given = Grant(class_name, int(time.time()) + life_s, id_)
+    if kind in {"room", "target"}:
+        return sign(SECRET, target, given, kind="room" if kind == "room" else "target")
+    said = f"waitroom-grant:{target}:{class_name}:{given.expires_s}:{id_}"
+    digest = hmac.digest(SECRET.encode(), said.encode(), "sha256").hex()
+    return f"{class_name}.{given.expires_s}.{id_}.{digest}"
 
 
 def together(*works: Callable[[], Result]) -> list[Result]:
