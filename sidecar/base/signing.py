@@ -7,9 +7,17 @@ the replicas' memory.
 
 from __future__ import annotations
 
-from itsdangerous import Signer, TimestampSigner
+import hmac
+from binascii import a2b_base64, b2a_base64
+from functools import lru_cache
+
+from itsdangerous import BadSignature, Signer
 from itsdangerous.encoding import base64_decode, base64_encode, want_bytes
 from itsdangerous.exc import BadData
+
+#: From the letters of base64 to those that an address may hold, and back.
+_SAFE = bytes.maketrans(b"+/", b"-_")
+_USUAL = bytes.maketrans(b"-_", b"+/")
 
 
 class StrictSigner(Signer):
@@ -24,5 +32,47 @@ class StrictSigner(Signer):
         return is_ours and super().verify_signature(value, sig)
 
 
-class StrictTimestampSigner(StrictSigner, TimestampSigner):
-    """The same, with the time of signing."""
+class TimeSigner:
+    """Text with the time of signing, `text.time.signature`: what itsdangerous' TimestampSigner
+    makes of it with SHA-256 and `key_derivation="hmac"`, for a fifth of the time. Each request is
+    signed or verified: so keys are derived once, and all of HMAC is done in C.
+
+    Keys are listed oldest to newest: the last signs, all verify.
+    """
+
+    def __init__(self, keys: list[str], *, salt: str) -> None:
+        self.keys = [hmac.digest(key.encode(), salt.encode(), "sha256") for key in keys]
+
+    def sign(self, text: str, now_s: int) -> str:
+        said = f"{text}.{_written(now_s)}"
+        return f"{said}.{_signature(self.keys[-1], said.encode('ascii')).decode('ascii')}"
+
+    def unsign(self, text: str) -> tuple[str, int]:
+        """What was signed, and when, unix seconds. Raises BadSignature or ValueError for whatever
+        we did not sign."""
+        said, _, given = text.encode("ascii").rpartition(b".")
+        # Compared as it is written, so that no other spelling is valid; the newest key first.
+        for key in reversed(self.keys):
+            if hmac.compare_digest(_signature(key, said), given):
+                break
+        else:
+            raise BadSignature("signed by somebody else, or not at all")
+        value, _, time = said.rpartition(b".")
+        return value.decode("ascii"), _read(time)
+
+
+def _signature(key: bytes, said: bytes) -> bytes:
+    written = b2a_base64(hmac.digest(key, said, "sha256"), newline=False)
+    return written.translate(_SAFE)[:-1]  # of 32 bytes there is one = at the end
+
+
+@lru_cache(64)
+def _written(seconds: int) -> str:
+    """Whoever signs does so now."""
+    number = seconds.to_bytes(8, "big").lstrip(b"\0")
+    return b2a_base64(number, newline=False).translate(_SAFE).rstrip(b"=").decode("ascii")
+
+
+def _read(time: bytes) -> int:
+    padded = time.translate(_USUAL) + b"=" * (-len(time) % 4)
+    return int.from_bytes(a2b_base64(padded), "big")

@@ -1,8 +1,8 @@
 """The one cookie of a room: a ticket, a pass, or the proof of being outside; signed. And claims:
 tickets for links, which no cookie may be.
 
-A token is `fields joined by ~` + `.timestamp.signature`, made by itsdangerous'
-TimestampSigner (HMAC-SHA-256; the key is derived per room and kind, so a ticket is no
+A token is `fields joined by ~` + `.timestamp.signature`, as itsdangerous'
+TimestampSigner makes it (HMAC-SHA-256; the key is derived per room and kind, so a ticket is no
 pass and a cookie of one room is none of another's). The fields are letters, digits,
 `-` and `_`, and their number is fixed, so they cannot run into each other. A token has one
 spelling that is valid (base/signing.py).
@@ -12,7 +12,6 @@ Keys are listed oldest to newest: the last signs, all verify.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import secrets
 from functools import lru_cache
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING
 from itsdangerous import BadSignature
 
 from sidecar.base.model import TICKET_LIFETIME_MS, Outside, Pass, Ticket
-from sidecar.base.signing import StrictTimestampSigner
+from sidecar.base.signing import TimeSigner
 
 if TYPE_CHECKING:
     from sidecar.base.clock import StoreClock
@@ -57,23 +56,6 @@ def is_visitor(text: str) -> bool:
     return _VISITOR.match(text) is not None
 
 
-class _Signer(StrictTimestampSigner):
-    def __init__(self, keys: list[str], *, salt: str, clock: StoreClock) -> None:
-        super().__init__(keys, salt=salt, key_derivation="hmac", digest_method=hashlib.sha256)
-        self._clock = clock
-        self._derived: dict[str | bytes | None, bytes] = {}
-
-    def derive_key(self, secret_key: str | bytes | None = None) -> bytes:
-        """Once for each key, not for each token."""
-        key = self._derived.get(secret_key)
-        if key is None:
-            key = self._derived[secret_key] = super().derive_key(secret_key)
-        return key
-
-    def get_timestamp(self) -> int:
-        return self._clock.now_ms() // 1000
-
-
 class Tokens:
     """Signs and verifies the cookie of one room."""
 
@@ -81,10 +63,8 @@ class Tokens:
         self.cookie_name = COOKIE_PREFIX + room
         self.lifetime_ms = TICKET_LIFETIME_MS
         self._clock = clock
-        self._signers = {
-            kind: _Signer(keys, salt=f"waitroom/{room}/{kind}", clock=clock) for kind in _KINDS
-        }
-        self._claims = _Signer(keys, salt=f"waitroom/{room}/{_KIND_CLAIM}", clock=clock)
+        self._signers = {kind: TimeSigner(keys, salt=f"waitroom/{room}/{kind}") for kind in _KINDS}
+        self._claims = TimeSigner(keys, salt=f"waitroom/{room}/{_KIND_CLAIM}")
         # The same cookie comes again with every request, and verifying is most of a verdict's
         # cost. What does not verify raises, and is not remembered.
         self._verified = lru_cache(REMEMBERED)(self._verify)
@@ -101,21 +81,21 @@ class Tokens:
 
     def _sign(self, kind: str, *fields: str | int) -> str:
         value = _SEPARATOR.join((kind, *map(str, fields)))
-        return self._signers[kind].sign(value).decode("ascii")
+        return self._signers[kind].sign(value, self._clock.now_ms() // 1000)
 
     def write_claim(self, ticket: Ticket) -> str:
         """For a link: whoever opens it may take the ticket to their browser."""
         value = _SEPARATOR.join((_KIND_CLAIM, *map(str, _fields(ticket))))
-        return self._claims.sign(value).decode("ascii")
+        return self._claims.sign(value, self._clock.now_ms() // 1000)
 
     def read_claim(self, text: str | None) -> Ticket | None:
         """The ticket in a link, or None for whatever we did not sign or is too old."""
         if not text or len(text) > MAX_TOKEN_LENGTH:
             return None
         try:
-            value, signed_at = self._claims.unsign(text.encode("ascii"), return_timestamp=True)
-            _, _, fields = value.decode("ascii").partition(_SEPARATOR)
-            ticket = _parse(fields, int(signed_at.timestamp()) * 1000)
+            value, signed_s = self._claims.unsign(text)
+            _, _, fields = value.partition(_SEPARATOR)
+            ticket = _parse(fields, signed_s * 1000)
         except (BadSignature, ValueError, TypeError, OverflowError):
             return None
         oldest_ms = self._clock.now_ms() - TICKET_LIFETIME_MS
@@ -139,9 +119,8 @@ class Tokens:
         return token
 
     def _verify(self, text: str) -> Token:
-        signer = self._signers[text[0]]
-        value, signed_at = signer.unsign(text.encode("ascii"), return_timestamp=True)
-        return _parse(value.decode("ascii"), int(signed_at.timestamp()) * 1000)
+        value, signed_s = self._signers[text[0]].unsign(text)
+        return _parse(value, signed_s * 1000)
 
 
 def _fields(ticket: Ticket) -> tuple[str, str | int, *tuple[str | int, ...]]:

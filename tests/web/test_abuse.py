@@ -216,7 +216,7 @@ def test_fields_of_another_version(extra):
     for kind, signer in tokens._signers.items():
         for count in range(9):
             fields = [kind, "v" * 22, *["1"] * count, *extra]
-            token = tokens.read(signer.sign("~".join(fields)).decode())
+            token = tokens.read(signer.sign("~".join(fields), 1_800_000_000))
             if token is None:
                 continue
             assert len(fields) - 2 == known[kind]
@@ -237,7 +237,7 @@ def test_signatures_are_compared_in_constant_time(monkeypatch):
 
     monkeypatch.setattr(hmac, "compare_digest", compare)
     assert tokens.read(bad) is None
-    assert compared == [(32, 32)] * 2
+    assert compared == [(43, 43)] * 2
     assert tokens.read(good) is None
     monkeypatch.setattr(hmac, "compare_digest", lambda _one, _other: True)
     assert tokens.read(bad) is not None
