@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
@@ -16,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 
 from sidecar.base.classes import Name, a_list, a_table, repeated
 from sidecar.base.fields import Count  # noqa: TC001 - pydantic reads it
+from sidecar.base.values import value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -196,7 +196,7 @@ def _ends_ms(event: RoomEvent) -> int:
     return event.opens_at + 1 if event.closes_at is None else event.closes_at
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Moments:
     """A room's phase, the event that it is about, and the event that comes next."""
 

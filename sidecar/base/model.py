@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import TypeAlias
 
 from sidecar.base.events import Phase
+from sidecar.base.values import value
 
 #: How long nginx may keep a verdict about a pass, at most.
 VERDICT_TTL_MS = 3_000
@@ -67,7 +67,7 @@ class State(StrEnum):
     NOT_QUEUED = "not_queued"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ticket:
     """Proof of a place in line."""
 
@@ -83,7 +83,7 @@ class Ticket:
     class_name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Pass:
     """Proof of admission."""
 
@@ -99,7 +99,7 @@ class Pass:
     mark: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Outside:
     """Proof of being none of those that the room is rolled out to (`rollout_percent`)."""
 
@@ -113,7 +113,7 @@ class Outside:
 Token: TypeAlias = Ticket | Pass | Outside
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Standing:
     """Where one visitor stands, as a script saw it."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sidecar.base.events import Phase
 from sidecar.base.model import RESIGN_MS, Outcome, Pass, State, Ticket
+from sidecar.base.values import value
 from sidecar.core.estimate import estimate
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sidecar.core.estimate import Wait
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Answer:
     """What a visitor is told, and the token to give them (None: keep what they have)."""
 

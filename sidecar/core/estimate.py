@@ -7,8 +7,9 @@ The point estimate is made by the scripts, which need it to say when to poll nex
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from sidecar.base.values import value
 
 if TYPE_CHECKING:
     from sidecar.base.model import Standing
@@ -19,7 +20,7 @@ Z_80 = 1.2816
 DRIFT = 0.03
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Wait:
     """Seconds; `low` to `high` holds the true wait four times in five."""
 

@@ -12,6 +12,7 @@ from sidecar.store.translated import text
 
 #: The field of `stats` that says until when the shield is up.
 SHIELD = "shield_until_ms"
+_OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 #: As the scripts number them (lua/shared/events.lua).
 _PHASES = (Phase.CLOSED, Phase.OPEN, Phase.PREQUEUE)
 
@@ -112,33 +113,35 @@ def read_snapshot(reply: Any) -> Snapshot:
 
 
 def read_standings(reply: Any) -> list[Standing]:
+    """One for each visitor; by position, since this is done for each poll."""
     now, waiting, _active, epoch, stage, spread, phase, visitors = reply
-
-    def read(row: Any) -> Standing:
-        outcome, order, started, expires, ahead, refresh, wait, limited, *place = row
-        calls, line, line_waiting, classed = place
-        return Standing(
-            outcome=Outcome(outcome),
-            now_ms=now,
-            order=int(order),
-            started_ms=started,
-            expires_ms=expires,
-            ahead=ahead,
-            waiting=waiting,
-            refresh_ms=refresh,
-            wait_ms=None if wait < 0 else wait,
-            spread=spread / 1000,
-            limited_ms=limited,
-            epoch=epoch,
-            recovery_stage=stage,
-            phase=_PHASES[phase],
-            calls=calls,
-            line=None if line < 0 else line,
-            line_waiting=None if line < 0 else line_waiting,
-            is_classed=classed == 1,
+    spread, phase = spread / 1000, _PHASES[phase]
+    return [
+        Standing(
+            _OUTCOMES[outcome],
+            now,
+            int(order),
+            started,
+            expires,
+            ahead,
+            waiting,
+            refresh,
+            None if wait < 0 else wait,
+            spread,
+            limited,
+            stage,
+            epoch,
+            phase,
+            calls,
+            None if line < 0 else line,
+            None if line < 0 else line_waiting,
+            classed == 1,
         )
-
-    return [read(row) for row in visitors]
+        for (
+            outcome, order, started, expires, ahead, refresh, wait, limited,
+            calls, line, line_waiting, classed,
+        ) in visitors
+    ]  # fmt: skip
 
 
 def _pairs(flat: list[Any]) -> list[tuple[str, str]]:
