@@ -12,6 +12,7 @@ from sidecar.store.topology import (
     POOL_SIZE,
     POOL_WAIT_S,
     Cluster,
+    Single,
     cluster_store,
     common_options,
     packed,
@@ -56,7 +57,7 @@ def _open(url: str, timeout_s: float) -> Store:
     options.update(max_connections=POOL_SIZE, timeout=POOL_WAIT_S)
     pool = BlockingConnectionPool.from_url(url, **options)
     pool.connection_class = packed(pool.connection_class)
-    return Redis(connection_pool=pool)
+    return Single(pool)
 
 
 async def close(redis: Store) -> None:
