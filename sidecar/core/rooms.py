@@ -161,8 +161,11 @@ class Room:
             given = self._fallback.waiting(token, settings, now_ms) if may_enter else None
             if given is None:
                 self._refreshes.note(DEFAULT_REFRESH_MS, now_ms)
+                # Signed anew: nginx chooses the replica by the ticket's text, and the next may
+                # reach the store.
                 return Answer(
                     State.WAITING,
+                    token,
                     joined_ms=token.joined_ms,
                     visitor=token.visitor,
                     store_away=True,

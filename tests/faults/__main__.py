@@ -36,6 +36,7 @@ Scenario = Callable[[Scale], Awaitable[Row]]
 
 ALL: dict[str, Scenario] = {
     "kill": scenarios_replicas.kill_one,
+    "hang": scenarios_replicas.hang_one,
     "rolling": scenarios_replicas.rolling_restart,
     "restart": scenarios_store.restarted,
     "flush": scenarios_store.emptied,

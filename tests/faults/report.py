@@ -56,8 +56,8 @@ is promised then:
 * **Whoever is inside stays inside**, whichever replica answers them, and stays when the replica is
   back. A pass that the replica gave, or made longer, says so, and Redis makes it a session although
   no slot is free.
-* **Those in the queue keep their places.** The replica tells them that it is paused; the others
-  serve them.
+* **Those in the queue keep their places.** The replica tells them that it is paused, with a ticket
+  that leads nginx to another; the others serve them.
 * **The cap may be exceeded**, by no more than the sum of two numbers: those whom the replica let
   in, which with `on_store_failure = "bounded"` is at most its share of the slots that were free
   when it last reached Redis (with 10 free and three replicas: three), and with `"wait"` nobody; and

@@ -13,6 +13,8 @@ from tests.faults.visitors import STAYS, Plan
 from tests.faults.world import REPLICAS, Scale, world
 from tests.processes import Process
 
+#: What is late. nginx gives a replica that says nothing 3 s.
+LATE_S = 2.5
 SHIFTED = Path(__file__).parent / "shifted.py"
 
 
@@ -26,6 +28,27 @@ async def kill_one(scale: Scale) -> Row:
         await run.start_replica(1)
         await asyncio.sleep(scale.after_s / 2)
         run.note("started again half-way")
+    return run.row
+
+
+async def hang_one(scale: Scale) -> Row:
+    """It takes requests and answers none: nginx waits 3 s, and asks another. The share of late
+    answers is not larger than the replica's share of the questions."""
+    async with world("one of three replicas hangs", cap=scale.cap) as run:
+        await run.fill(scale)
+        run.breaks()
+        run.site.replicas[1].signal(signal.SIGSTOP)
+        await asyncio.sleep(scale.after_s)
+        run.site.replicas[1].signal(signal.SIGCONT)
+        run.mends()
+        await asyncio.sleep(scale.after_s / 2)
+        for what in ("status", "page"):
+            seen = [e for d in run.crowd.diaries for e in d.entries
+                    if e.what == what and run.broken < e.sent < run.mended]  # fmt: skip
+            late = sum(e.seconds > LATE_S for e in seen)
+            run.must(f"{late} of {len(seen)} answers were late ({what})",
+                     late <= 0.4 * len(seen))  # fmt: skip
+            run.note(f"{what}: {late} of {len(seen)} answers took more than {LATE_S:g} s")
     return run.row
 
 

@@ -21,7 +21,7 @@ IN_LOCATION = ("errors.conf", "headers.conf", "release.conf", "proxy.conf")
 
 #: Each include at its level, with no more around it than it needs.
 ALONE = {
-    "settings.conf": "include waitroom/settings.conf;",
+    "settings.conf": "include waitroom/http.conf;",  # which includes it, and names what it says
     "http.conf": "include waitroom/http.conf;",
     "waiting.conf": "include waitroom/http.conf;",  # which includes it
     "server.conf": SERVER.format("include waitroom/server.conf;"),

@@ -143,6 +143,19 @@ async def test_those_in_line_are_told_that_it_is_paused(replica):
     assert status["joined_at"]
 
 
+async def test_a_paused_visitor_is_led_to_another_replica(replica):
+    """nginx chooses the replica by the ticket's text, and only one may be cut off from the store:
+    the same place, signed anew."""
+    site = await replica(total_active_users=0)
+    ticket = cookie_of(await site.check())
+    site.turn.forward(1)
+    assert "Set-Cookie" not in (await site.status(ticket)).headers
+    await take_away(site)
+    again = cookie_of(await site.status(ticket))
+    assert again != ticket
+    assert again.partition(".")[0] == ticket.partition(".")[0]
+
+
 async def test_a_pass_given_before_the_store_was_emptied_is_told_to_it_at_once(replica):
     """Not when it is next due: until then nobody would know of that session."""
     site = await replica(total_active_users=2, recovery_window=20)
