@@ -124,9 +124,9 @@ def turn():
     return Time()
 
 
-def attended(settings: RoomSettings) -> str:
+def attended(settings: RoomSettings, **more: int) -> str:
     """For a clock that a test turns: replicas are there all the time, running no script."""
-    return settings.for_scripts(outage_ms=10**12)
+    return settings.for_scripts(outage_ms=10**12, **more)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from sidecar.store.history import History
 from sidecar.store.rooms import RoomStore
 from sidecar.store.stream import EventStream
 from sidecar.workers.recorder import Recorder
-from tests.conftest import Time, new_room_name
+from tests.conftest import Time, attended, new_room_name
 from tests.history.databases import Mariadb, Postgresql, Sqlite
 
 PARTITIONS = 16
@@ -123,7 +123,7 @@ def record(redis, turn, open_history):
     async def make(url: str, *, name: str = "", owner: str = "one", **settings) -> Recorded:
         file = RoomSettings(**{"total_active_users": 1, **settings})
         name, clock = name or new_room_name(), TurnedClock(turn)
-        scripts = file.for_scripts(events_kept=BACKLOG)
+        scripts = attended(file, events_kept=BACKLOG)
         store = RoomStore(redis, name, settings=scripts, clock=clock, now_ms=turn, timeout_s=5)
         room = Room(name, file, Tokens(name, ["k" * 32], clock), store, clock)
         metrics, history = Metrics(), await open_history(url)

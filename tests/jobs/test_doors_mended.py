@@ -31,7 +31,7 @@ async def here(redis_socket, tmp_path):
 async def client(here, aiohttp_client):
     app = web.Application(middlewares=[problems])
     app[keys.SETTINGS] = SimpleNamespace(
-        admin_token="of-the-operator", service_token="of-the-service", tokens={}
+        admin_token="of-the-operator", service_token="of-the-service", tokens={}, scopes={}
     )
     app[keys.METRICS] = here.metrics
     _add_jobs(app, here.jobs)

@@ -90,7 +90,7 @@ def test_only_what_is_named_reaches_the_sidecar(site, relay):
     (check,) = relay.checks()
     assert set(check) - {""} == {
         "host", "accept", "x-real-ip", "x-forwarded-proto", "x-waitroom-room",
-        "x-original-uri", "x-original-method",
+        "x-original-uri", "x-original-method", "x-waitroom-msec",
     }  # fmt: skip
 
 

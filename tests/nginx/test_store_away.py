@@ -19,11 +19,12 @@ from tests.site import BY_DEFAULT, Site
 @pytest.fixture
 def site():
     # session_duration 30 s: a pass is due for renewal after 5 s.
-    # heartbeat_interval 1 s: all are back, and positions told, 5 s after the store is.
+    # Replicas as young as these cannot know what others told: they are given the window.
     room = {
         "total_active_users": 1,
         "session_duration": 30,
         "heartbeat_interval": 1,
+        "recovery_window": 5,
     }
     with Site(rooms={"shop": room}, replicas=2, settings=BY_DEFAULT) as site:
         yield site

@@ -1,7 +1,8 @@
 -- A store that was emptied recovers: no call is made until those who had a session or a place have
 -- had time to show their cookies. That it was emptied is known from a replica's memory or a cookie
 -- that is older than the room: `known_since`. So it is, for some seconds, where a replica let
--- visitors in, or kept them in, by itself: since `promised_since`. It tells of their passes at once.
+-- visitors in, or kept them in, by itself: since `promised_since`. It tells Redis of their passes
+-- at once.
 stats.born = math.min(stats.born, now) -- a clock may jump back
 local known, promised = room.known_since or stats.born, room.promised_since or 0
 local recovery = stats.recovery or 0
