@@ -130,7 +130,7 @@ class Waitroom(AbstractContextManager["Waitroom"]):
             return "site"
         if reply.status == 202 and b"<html" in reply.body:
             return "place" if "Set-Cookie" in reply.headers else "page"
-        if reply.status == 200 and b'"state": "waiting"' in reply.body:
+        if reply.status == 200 and b'"state":"waiting"' in reply.body:
             return "status"
         return f"status {reply.status}"
 

@@ -213,10 +213,13 @@ class Moments:
         return self.event.overrides if self.event is not None and is_on else {}
 
 
+_ALWAYS_OPEN = Moments(Phase.OPEN)
+
+
 def moments(events: Sequence[RoomEvent], now_ms: int, *, is_open_between: bool) -> Moments:
     """What holds at a time. The scripts decide by the same rule (lua/shared/events.lua)."""
     if not events:
-        return Moments(Phase.OPEN)
+        return _ALWAYS_OPEN
     begun = [event for event in events if event.begins_ms <= now_ms]
     yet = [event for event in events if event.begins_ms > now_ms]
     coming = min(yet, key=lambda event: event.begins_ms, default=None)

@@ -302,6 +302,7 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         self._children: dict[tuple[str, str, str], Counter] = {}
+        self._of_verbs: dict[str, tuple[Histogram, Histogram]] = {}
 
     def _make_jobs(self) -> None:
         self.jobs = self._of_rule(
@@ -356,8 +357,12 @@ class Metrics:
         child.inc()
 
     def observe_batch(self, _room: str, verb: str, size: int, seconds: float) -> None:
-        self.batch_size.labels(verb).observe(size)
-        self.batch_seconds.labels(verb).observe(seconds)
+        children = self._of_verbs.get(verb)
+        if children is None:
+            children = self.batch_size.labels(verb), self.batch_seconds.labels(verb)
+            self._of_verbs[verb] = children
+        children[0].observe(size)
+        children[1].observe(seconds)
 
     def count_store_error(self, room: str, script: str) -> None:
         self.store_errors.labels(room, script).inc()

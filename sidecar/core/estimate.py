@@ -43,5 +43,5 @@ def estimate(standing: Standing) -> Wait | None:
     variance = 1 / (calls + 1) + standing.spread**2 + DRIFT**2
     seconds = standing.wait_ms / 1000
     middle, side = 1 - variance / 9, Z_80 * math.sqrt(variance) / 3
-    low, high = (seconds * max(0.0, middle + way * side) ** 3 for way in (-1, 1))
+    low, high = seconds * max(0.0, middle - side) ** 3, seconds * max(0.0, middle + side) ** 3
     return Wait(round(seconds), math.floor(low), math.ceil(high))

@@ -78,7 +78,7 @@ def lot_of_newcomer(
 
 def with_lot(ticket: Ticket, settings: RoomSettings, draws: Draws | None) -> Ticket:
     """A ticket that does not say yet where its place was drawn, as the store knows it."""
-    if draws is None or ticket.order != hidden_order(ticket.joined_ms):
+    if not settings.events or draws is None or ticket.order != hidden_order(ticket.joined_ms):
         return ticket
     for event in settings.events:
         if event.prequeue_from is not None and (

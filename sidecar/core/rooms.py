@@ -72,6 +72,10 @@ class Room:
     draws: Draws | None = None
     #: The file's settings with those changed at run time laid over them.
     settings: RoomSettings = field(init=False)
+    #: Whether everybody passes, uncounted.
+    is_open: bool = field(init=False)
+    #: Whether it matters to this room who brings a cookie.
+    asks_who: bool = field(init=False)
     snapshot: Snapshot | None = None
     _revoked: dict[str, int] = field(default_factory=dict)
     _revoked_seen_ms: int = 0
@@ -83,7 +87,18 @@ class Room:
     _telling: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.settings = self.file_settings
+        self._learn(self.file_settings)
+
+    def _learn(self, settings: RoomSettings) -> None:
+        """What each request would ask of the settings is found out once."""
+        self.settings = settings
+        self.is_open = settings.suspended or settings.queueing_method == "passthrough"
+        self.asks_who = (
+            settings.bind_pass in {"user_agent", "ip"}
+            or settings.max_places_per_address is not None
+            or is_for_part(settings)
+            or exempts_some(settings)
+        )
 
     async def check(
         self,
@@ -100,19 +115,20 @@ class Room:
         """
         if self.is_open:
             return Answer(State.ADMITTED)
-        uncounted = self._uncounted(token, bearer)
-        if uncounted is not None:
-            return uncounted
-        drawn, token = (token.draw, None) if isinstance(token, Outside) else (None, token)
-        mark = bearer.mark(self.name, self.settings)
+        drawn, mark = None, ""
+        if self.asks_who or bearer is not NOBODY or isinstance(token, Outside):
+            uncounted = self._uncounted(token, bearer)
+            if uncounted is not None:
+                return uncounted
+            mark = bearer.mark(self.name, self.settings)
+            if isinstance(token, Outside):
+                drawn, token = token.draw, None
         token = self._accepted(token, mark)
         try:
             if isinstance(token, Pass):
                 answer = await self._by_pass(token, mark)
             elif isinstance(token, Ticket):
-                token = await graded(token, claim_of(bearer), self.settings, self.store)
-                placed = with_lot(token, self.settings, self.draws)
-                answer = answer_of(self._noted(await self.store.beat(placed)), token)
+                answer = await self._by_ticket(token, bearer)
             else:
                 answer = None
             if answer is None:
@@ -217,7 +233,7 @@ class Room:
         settings, problems = self.file_settings.overridden(snapshot.overrides)
         if problems:
             log.error("overrides_ignored", room=self.name, problems=problems)
-        self.settings = during(settings, settings.moments(snapshot.now_ms))
+        self._learn(during(settings, settings.moments(snapshot.now_ms)))
         self._fallback.learn(snapshot, self.settings)
         if self.draws is not None:
             await self.draws.refresh(self.store.draws, self.settings.events, snapshot)
@@ -254,22 +270,6 @@ class Room:
                 self._orphans.append((visitor, claim))
                 raise
 
-    @property
-    def is_open(self) -> bool:
-        """Whether everybody passes, uncounted."""
-        return self.settings.suspended or self.settings.queueing_method == "passthrough"
-
-    @property
-    def asks_who(self) -> bool:
-        """Whether it matters to this room who brings a cookie."""
-        settings = self.settings
-        return (
-            settings.bind_pass in {"user_agent", "ip"}
-            or settings.max_places_per_address is not None
-            or is_for_part(settings)
-            or exempts_some(settings)
-        )
-
     def _honours(self, token: Ticket | Pass) -> bool:
         """Whether it is worth something still: a pass is, for a moment after its release."""
         now_ms = self.clock.now_ms()
@@ -301,6 +301,12 @@ class Room:
             settled = self._is_settled(pass_) and not self._is_due(pass_, mark, VERDICT_TTL_MS)
             return Answer(State.ADMITTED, is_settled=settled)
         return answer_of(self._noted(await self.store.renew(pass_)), pass_)
+
+    async def _by_ticket(self, ticket: Ticket, bearer: Bearer) -> Answer | None:
+        if bearer is not NOBODY:
+            ticket = await graded(ticket, claim_of(bearer), self.settings, self.store)
+        placed = with_lot(ticket, self.settings, self.draws)
+        return answer_of(self._noted(await self.store.beat(placed)), ticket)
 
     def _noted(self, standing: Standing) -> Standing:
         """What those near the head are told is remembered."""

@@ -23,45 +23,49 @@ class Batcher(Generic[Item, Reply]):
     ) -> None:
         self._run = run
         self._limit = limit
-        self._waiting: list[tuple[Item, asyncio.Future[Reply]]] = []
+        self._waiting: list[Item] = []
+        self._futures: list[asyncio.Future[Reply]] = []
         self._flight: asyncio.Task[None] | None = None
 
     async def submit(self, item: Item) -> Reply:
         """The reply for this item. Raises whatever `run` raised for its batch."""
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._waiting.append((item, future))
+        self._waiting.append(item)
+        self._futures.append(future)
         if self._flight is None:
             self._flight = asyncio.create_task(self._fly())
         return await future
 
     async def _fly(self) -> None:
-        batch: list[tuple[Item, asyncio.Future[Reply]]] = []
+        futures: list[asyncio.Future[Reply]] = []
         try:
             while self._waiting:
-                batch = self._waiting[: self._limit]
-                del self._waiting[: self._limit]
-                await self._send(batch)
+                items, futures = self._waiting[: self._limit], self._futures[: self._limit]
+                del self._waiting[: self._limit], self._futures[: self._limit]
+                await self._send(items, futures)
         finally:
             self._flight = None
             # At a shutdown in flight: nobody waits on for an answer that will not come.
-            for _, future in (*batch, *self._waiting):
+            for future in (*futures, *self._futures):
                 future.cancel()
             self._waiting.clear()
+            self._futures.clear()
 
-    async def _send(self, batch: list[tuple[Item, asyncio.Future[Reply]]]) -> None:
+    async def _send(self, items: list[Item], futures: list[asyncio.Future[Reply]]) -> None:
         try:
-            replies = await self._run([item for item, _ in batch])
+            replies = await self._run(items)
         except Exception as error:  # noqa: BLE001 - whatever it is, each caller gets it
-            answers: list[Reply | Exception] = [error] * len(batch)
-        else:
-            answers = [*replies]
-            if len(answers) != len(batch):
-                wrong = RuntimeError(f"{len(batch)} items got {len(answers)} replies")
-                answers = [wrong] * len(batch)
-        for (_, future), answer in zip(batch, answers, strict=True):
-            if future.done():  # its caller is gone
-                continue
-            if isinstance(answer, Exception):
-                future.set_exception(answer)
-            else:
-                future.set_result(answer)
+            _fail(futures, error)
+            return
+        if len(replies) != len(items):
+            _fail(futures, RuntimeError(f"{len(items)} items got {len(replies)} replies"))
+            return
+        for future, reply in zip(futures, replies, strict=True):
+            if not future.done():  # else its caller is gone
+                future.set_result(reply)
+
+
+def _fail(futures: Sequence[asyncio.Future[Reply]], error: Exception) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_exception(error)

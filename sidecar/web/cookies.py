@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from multidict import istr
+
 from sidecar.base.grants import GrantError, grant_in
 from sidecar.base.model import Pass
 from sidecar.base.tokens import cookie_value
@@ -18,8 +20,12 @@ if TYPE_CHECKING:
     from sidecar.core.door import Door
 
 
+#: Looked up by itself, and not spelt anew for each request.
+_COOKIE = istr("Cookie")
+
+
 def read_token(headers: Mapping[str, str], room: Door) -> Token | None:
-    return room.tokens.read(cookie_value(headers.get("Cookie"), room.tokens.cookie_name))
+    return room.tokens.read(cookie_value(headers.get(_COOKIE), room.tokens.cookie_name))
 
 
 def read_given(headers: Mapping[str, str], room: Door) -> Token | None:

@@ -27,13 +27,14 @@ _SPREAD_AT_OPENING_MS = 2_000
 def document(room: Door, answer: Answer | None) -> dict[str, Any]:
     """The status document; `answer` None is somebody who has just left."""
     standing = answer.standing if answer else None
-    moments = moments_of(room, answer)
+    now_ms = _now_ms(room, answer)
+    moments = room.settings.moments(now_ms)
     position, above = shown_position(room, standing)
     wait = answer.wait if answer else None
-    line = _line(room, standing)
+    line = _line(room, standing) if room.settings.lines else None
     about = event(moments)
     told: dict[str, Any] = {
-        "state": shown_state(room, answer).value,
+        "state": _state_in(room, answer, moments).value,
         "visitor": answer.visitor if answer else None,
         "position": position,
         "position_above": above,
@@ -44,15 +45,15 @@ def document(room: Door, answer: Answer | None) -> dict[str, Any]:
         "wait_seconds_low": wait.low if wait else None,
         "wait_seconds_high": wait.high if wait else None,
         "joined_at": iso(answer.joined_ms) if answer and answer.joined_ms else None,
-        "updated_at": iso(_now_ms(room, answer)),
-        "refresh_after_seconds": refresh_s(room, answer),
+        "updated_at": iso(now_ms),
+        "refresh_after_seconds": _refresh_in(room, answer, moments, now_ms),
         "message": moments.overrides.get("message", room.settings.message),
         "room": room.name,
         "phase": moments.phase.value,
         "event": about.name if about else None,
-        "prequeue_from": _iso(about.prequeue_from if about else None),
-        "opens_at": _iso(about.opens_at if about else None),
-        "closes_at": _iso(about.closes_at if about else None),
+        "prequeue_from": _iso(about.prequeue_from) if about else None,
+        "opens_at": _iso(about.opens_at) if about else None,
+        "closes_at": _iso(about.closes_at) if about else None,
     }
     if answer and _is_paused(room, answer, moments):
         told["paused"] = True
@@ -104,24 +105,27 @@ def shown_position(room: Door, standing: Standing | None) -> tuple[int | None, i
     return (None, limit) if limit is not None and position > limit else (position, None)
 
 
-def shown_state(room: Door, answer: Answer | None) -> State:
+def _state_in(room: Door, answer: Answer | None, moments: Moments) -> State:
     """Whoever has no place in a closed room need not ask for one to be told that it is closed."""
     if answer is None:
         return State.NOT_QUEUED
     # Who is outside of a room that is rolled out in part passes, and is known when they join.
     if answer.state is not State.NOT_QUEUED or room.settings.rollout_percent < 100:
         return answer.state
-    is_closed = moments_of(room, answer).phase is Phase.CLOSED
-    return State.CLOSED if is_closed else answer.state
+    return State.CLOSED if moments.phase is Phase.CLOSED else answer.state
 
 
 def refresh_s(room: Door, answer: Answer | None) -> float:
     """When to ask again, seconds."""
+    now_ms = _now_ms(room, answer)
+    return _refresh_in(room, answer, room.settings.moments(now_ms), now_ms)
+
+
+def _refresh_in(room: Door, answer: Answer | None, moments: Moments, now_ms: int) -> float:
     standing = answer.standing if answer else None
-    moments = moments_of(room, answer)
-    if moments.phase is Phase.CLOSED and shown_state(room, answer) is State.CLOSED:
+    if moments.phase is Phase.CLOSED and _state_in(room, answer, moments) is State.CLOSED:
         draw = random.random()  # noqa: S311 - spreads requests, and decides nothing
-        return until_begins_s(moments.coming, _now_ms(room, answer), draw=draw)
+        return until_begins_s(moments.coming, now_ms, draw=draw)
     return (
         standing.refresh_ms / 1000
         if standing and standing.refresh_ms

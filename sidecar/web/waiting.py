@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from datetime import UTC, datetime
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from aiohttp import web
+from multidict import CIMultiDict, istr
 
 from sidecar.base.model import State, Ticket
 from sidecar.core.door import is_resource, label
@@ -24,6 +24,7 @@ from sidecar.web.check import (
     takes_place,
 )
 from sidecar.web.cookies import read_bearer, read_given, read_token, set_cookie
+from sidecar.web.documents import to_json
 from sidecar.web.keys import LEAVE_LIMIT, MEMORY, METRICS, PAGE
 from sidecar.web.page import CONTENT_SECURITY_POLICY, choose_language, opening_in_digits
 from sidecar.web.problems import STORE_RETRY_S, problem
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 
 _NO_STORE = {"Cache-Control": "no-store"}
 _JSON = {**_NO_STORE, "Content-Type": "application/json; charset=utf-8"}
+#: As aiohttp copies them soonest: it makes a dictionary of its own for each response.
+_OF_STATUS = CIMultiDict({istr(name): value for name, value in _JSON.items()})
+_OF_KEPT_STATUS = CIMultiDict({**_OF_STATUS, istr("X-Accel-Expires"): KEEP_BRIEFLY_S})
+_CLASS = istr("X-Waitroom-Class")
 
 
 async def status(request: web.Request) -> web.Response:
@@ -107,15 +112,17 @@ async def _answer(request: web.Request, door: str, *, may_join: bool) -> web.Res
             retry_after=math.ceil(limited_ms / 1000),
         )
     document = told.document(room, answer)
-    if "client" in request.query:
+    has_query = "?" in request.raw_path
+    if has_query and "client" in request.query:
         # Their own address, as nginx names it, and where the room is kept: `waitroom doctor` finds
         # a wrong address by it, and replicas that do not share a store.
         document["client"] = request.headers.get("X-Real-IP")
         document["store"] = told.store(room, memory=request.app[MEMORY])
-    response = web.Response(body=json.dumps(document).encode(), headers=_JSON)
+    is_kept = not has_query and _is_repeatable(request, room, answer)
+    response = web.Response(
+        body=to_json(document), headers=_OF_KEPT_STATUS if is_kept else _OF_STATUS
+    )
     _give_cookie(request, room, answer, response)
-    if _is_repeatable(request, room, answer):
-        response.headers["X-Accel-Expires"] = KEEP_BRIEFLY_S
     return response
 
 
@@ -124,7 +131,7 @@ async def _ask(
 ) -> Answer:
     """`asked` is the address that may hold a grant: the page's, or the one it leads to."""
     headers, metrics = request.headers, request.app[METRICS]
-    class_name = headers.get("X-Waitroom-Class", "")  # nginx's word here, as at /check
+    class_name = headers.get(_CLASS, "")  # nginx's word here, as at /check
     bearer = read_bearer(headers, room, asked=asked, class_name=class_name)
     count_grant(metrics, room, bearer)
     token = read_token(headers, room)
@@ -135,7 +142,7 @@ async def _ask(
 
 def _is_repeatable(request: web.Request, room: Door, answer: Answer) -> bool:
     """Whether nginx may answer the same question with the same words for a moment."""
-    if request.method != "GET" or answer.token is not None or request.query_string:
+    if request.method != "GET" or answer.token is not None:
         return False
     if answer.store_away or answer.uncounted:  # what an exempt one is told is not for others
         return False
