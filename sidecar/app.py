@@ -21,6 +21,7 @@ from sidecar.base.errors import ConfigError
 from sidecar.base.grants import Grants
 from sidecar.base.metrics import Metrics
 from sidecar.base.rooms import EVENTS_KEPT
+from sidecar.base.stamps import Stamps
 from sidecar.base.tokens import Tokens
 from sidecar.core.draw import Draws
 from sidecar.core.leases import Leases, Template
@@ -148,6 +149,7 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
             limits=limits,
             jobs=jobs,
             memory=secrets.token_urlsafe(9) if settings.is_in_memory else "",
+            stamps=Stamps(settings.secret_keys),
         )
         ops = ops_app(
             settings,

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sidecar.base.settings import Settings
+from sidecar.base.stamps import key_file
 from tests.processes import Process, free_port, wait_until
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -62,8 +63,9 @@ class Site(AbstractContextManager["Site"]):
     lines of an nginx that stands for the site instead of tests/origin.py: it costs little,
     so that a measurement is about what stands before it. `store` is the address of a store
     that somebody else runs; no redis-server is started then. `servers` are whole
-    configurations by server name, which a visitor chooses by the Host header. In all of
-    these lines @port@ is nginx's own port, @origin@ the origin's, @folder@ the site's folder.
+    configurations by server name, which a visitor chooses by the Host header. `stamps`: nginx
+    has its key, and knows for seconds who is inside. In all of these lines @port@ is nginx's own
+    port, @origin@ the origin's, @folder@ the site's folder.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Site(AbstractContextManager["Site"]):
         servers: dict[str, str] | None = None,
         origin: str = "",
         store: str = "",
+        stamps: bool = False,
     ) -> None:
         self.rooms = rooms or {"shop": {"total_active_users": 1}}
         self.leases, self.limits = leases or {}, limits or {}
@@ -90,6 +93,7 @@ class Site(AbstractContextManager["Site"]):
         self._servers = servers or {}
         self._origin = origin
         self.store = store
+        self._stamps = stamps
         self._settings = {**PATIENT, **(settings or {})}
         self._relay = relay
         self.relays: list[Any] = []
@@ -180,6 +184,8 @@ class Site(AbstractContextManager["Site"]):
         settings = settings.replace("/etc/nginx/waitroom/static", str(ROOT / "static"))
         settings = settings.replace("/dev/shm/waitroom", str(self.folder / "verdicts"))
         (includes / "settings.conf").write_text(settings)
+        if self._stamps:
+            (self.folder / "waitroom-stamp.conf").write_text(key_file([SECRET]))
         text = NGINX.format(
             user=user_line(), temporary=TEMPORARY.format(folder=self.folder),
             folder=self.folder, port=self.port, origin=self.origin_port,

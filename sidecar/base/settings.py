@@ -49,7 +49,8 @@ DEFAULT_OPS_LISTEN = "127.0.0.1:8401"
 DEMO_SECRET = "demo-secret-that-everybody-knows-0000"  # noqa: S105 - refused outside the demo
 MIN_SECRET_LENGTH = 32
 MIN_ADMIN_TOKEN_LENGTH = 16
-RESERVED_NAMES = {"internal", "static"}
+#: Two are ways of nginx's own; waitroom_now is the cookie of all rooms' stamps.
+RESERVED_NAMES = {"internal", "static", "now"}
 _TABLES = {"rooms", "leases", "limits", "targets", "webhooks", "tokens"}
 #: Whose jobs those are that come with service_token or admin_token.
 OWNERS = ("service", "operator")
@@ -63,7 +64,9 @@ def _room_name(value: str) -> str:
     if not ROOM_NAME.match(value):
         raise ValueError("a name has lower-case letters, digits, - and _, 48 at most")
     if value in RESERVED_NAMES:
-        raise ValueError("the name is taken: /_waitroom/ has doors of its own called so")
+        raise ValueError(
+            "the name is taken: an endpoint of /_waitroom/ or a cookie of our own is called so"
+        )
     return value
 
 

@@ -26,6 +26,7 @@ from sidecar.cli.history import history, migrate, report
 from sidecar.cli.jobs import jobs
 from sidecar.cli.leases import leases
 from sidecar.cli.limits import limits
+from sidecar.cli.nginx_key import nginx_key
 from sidecar.cli.rooms import rooms
 from sidecar.cli.targets import targets
 from sidecar.cli.webhooks import webhooks
@@ -61,6 +62,7 @@ for command in (rooms, leases, limits, jobs, targets, migrate, report, history):
     main.add_command(command)
 main.add_command(webhooks)
 main.add_command(grant)
+main.add_command(nginx_key)
 main.add_command(verify_draw)
 
 

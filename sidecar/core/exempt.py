@@ -48,6 +48,17 @@ def is_for_part(settings: RoomSettings) -> bool:
     return 0 < settings.rollout_percent < 100
 
 
+def may_stamp(settings: RoomSettings) -> bool:
+    """Whether one who is inside may pass for a moment by a stamp, which says no more than that:
+    neither who shows it nor why they would pass anyway."""
+    return not (
+        settings.bind_pass in {"user_agent", "ip"}
+        or settings.exempt_header
+        or is_for_part(settings)
+        or exempts_some(settings)
+    )
+
+
 def is_below(uri: str, prefixes: tuple[str, ...]) -> bool:
     """Whether an address leads to one of these paths or below it, without any doubt."""
     path = clean_path(uri)

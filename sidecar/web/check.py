@@ -18,8 +18,9 @@ from sidecar.base.clock import iso
 from sidecar.base.leases import SEPARATOR
 from sidecar.base.model import BRIEF_TTL_MS, VERDICT_TTL_MS, Pass, State
 from sidecar.core.door import is_resource, label
-from sidecar.web.cookies import read_bearer, read_given, read_token, set_cookie
-from sidecar.web.keys import METRICS, ROOMS
+from sidecar.core.exempt import may_stamp
+from sidecar.web.cookies import read_bearer, read_given, read_token, set_cookie, stamp_cookie
+from sidecar.web.keys import METRICS, ROOMS, STAMPS
 from sidecar.web.told import refresh_s, shown_position
 
 if TYPE_CHECKING:
@@ -86,7 +87,17 @@ async def check(request: web.Request) -> web.Response:
     said = answer_headers(room, answer, headers)
     if is_shared(answer, headers):
         said["X-Accel-Expires"] = _KEEP_S if answer.state is State.ADMITTED else KEEP_BRIEFLY_S
+        if "X-Waitroom-Stamp" in headers:
+            _give_stamp(request, room, answer, said)
     return close_if_body(request, web.Response(status=_STATUS[answer.state], headers=said))
+
+
+def _give_stamp(request: web.Request, room: Door, answer: Answer, said: dict[str, str]) -> None:
+    """For a verdict that may be kept: what lets nginx repeat it by itself, for no longer."""
+    if answer.state is State.ADMITTED and not answer.uncounted and may_stamp(room.settings):
+        stamp = request.app[STAMPS].sign(request.headers["X-Waitroom-Stamp"], room.name)
+        if stamp is not None:
+            said["X-Waitroom-Stamp"] = stamp_cookie(request.headers, stamp)
 
 
 def _hear_time(room: Door, said: str) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from multidict import istr
 
 from sidecar.base.grants import GrantError, grant_in
-from sidecar.base.model import Pass
+from sidecar.base.model import VERDICT_TTL_MS, Pass
+from sidecar.base.stamps import STAMP_COOKIE
 from sidecar.base.tokens import cookie_value
 from sidecar.core.bearer import NOBODY, Bearer
 
@@ -91,5 +92,13 @@ def set_cookie(headers: Mapping[str, str], room: Door, token: Token) -> str:
         life_s = room.tokens.lifetime_ms // 1000
     return (
         f"{room.tokens.cookie_name}={room.tokens.write(token)}; Max-Age={life_s}; "
+        f"Path=/; HttpOnly; SameSite=Lax{secure(headers)}"
+    )
+
+
+def stamp_cookie(headers: Mapping[str, str], stamp: str) -> str:
+    """The value of Set-Cookie for a stamp: one name for all rooms, gone when it is worthless."""
+    return (
+        f"{STAMP_COOKIE}={stamp}; Max-Age={VERDICT_TTL_MS // 1000}; "
         f"Path=/; HttpOnly; SameSite=Lax{secure(headers)}"
     )

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from sidecar.base.metrics import Metrics
 from sidecar.base.settings import Settings
+from sidecar.base.stamps import Stamps
 from sidecar.core.leases import Leases
 from sidecar.core.leaving import LeaveLimit
 from sidecar.core.limits import Limits
@@ -32,6 +33,7 @@ JOBS: web.AppKey[Jobs] = web.AppKey("jobs", object)  # type: ignore[arg-type] # 
 #: A name for the store of an edge listener's process, where it is in memory; empty: it is not.
 MEMORY = web.AppKey("memory", str)
 PAGE = web.AppKey("page", Page)
+STAMPS = web.AppKey("stamps", Stamps)
 LEAVE_LIMIT = web.AppKey("leave_limit", LeaveLimit)
 OPERATORS = web.AppKey("operators", Operators)
 LIVE = web.AppKey("live", Live)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from sidecar.base.stamps import Stamps
 from sidecar.core.leases import Leases
 from sidecar.core.leaving import LeaveLimit
 from sidecar.core.limits import Limits
@@ -64,6 +65,7 @@ def edge_app(  # noqa: PLR0913
     limits: Limits | None = None,
     jobs: Jobs | None = None,
     memory: str = "",
+    stamps: Stamps | None = None,
 ) -> web.Application:
     """`memory`: a name for this process' own store; empty: the store is shared."""
     app = web.Application(middlewares=[problems], client_max_size=MAX_BODY)
@@ -73,6 +75,7 @@ def edge_app(  # noqa: PLR0913
     app[keys.LIMITS] = limits or Limits()
     app[keys.METRICS] = metrics
     app[keys.MEMORY] = memory
+    app[keys.STAMPS] = stamps or Stamps([])
     app[keys.PAGE] = Page(static)
     app[keys.LEAVE_LIMIT] = LeaveLimit()
     app[claim.CLAIM_PAGE] = claim.ClaimPage(static)

@@ -14,7 +14,7 @@ from tests.site import Site, gated
 
 
 @pytest.fixture(scope="module")
-def site():
+def site(stamps):
     rooms = {
         "open": {"total_active_users": 1000},
         "other": {"total_active_users": 1000},
@@ -30,7 +30,7 @@ def site():
         + gated("/quiet", "proxy_pass_request_headers off;", room="open")
         + gated("/open-2", room="open-2")
     )
-    with Site(rooms=rooms, locations=locations, relay=Relay) as site:
+    with Site(rooms=rooms, locations=locations, relay=Relay, stamps=stamps) as site:
         yield site
 
 
@@ -52,12 +52,14 @@ def test_our_cookie_is_out_of_scripts_reach(site):
 
 
 def test_a_cookie_is_given_once(site):
-    """The next request brings it, and none is set again; the site's caching is left alone."""
+    """The next request brings it, and none is set again; the site's caching is left alone, but for
+    a page that brings a stamp."""
     visitor = Visitor(site.url)
     first, second = visitor.get("/"), visitor.get("/")
     assert (len(room_cookies(first, "open")), len(room_cookies(second, "open"))) == (1, 0)
     assert first.all("Cache-Control") == ["private"]
-    assert second.all("Cache-Control") == []
+    assert second.all("Cache-Control") == (["private"] if "waitroom_now" in visitor.cookies else [])
+    assert visitor.get("/", headers={"Accept": "image/*"}).all("Cache-Control") == []
 
 
 def test_eight_kilobytes_of_other_cookies(site):

@@ -8,9 +8,10 @@ import subprocess
 
 import pytest
 
+from sidecar.base.stamps import key_file
 from tests.nginx.client import JSON, Visitor, room_cookies
 from tests.processes import free_port, wait_until
-from tests.site import ROOT, Site, nginx_binary
+from tests.site import ROOT, SECRET, Site, nginx_binary
 
 EXAMPLE = (ROOT / "nginx" / "example.conf").read_text()
 INCLUDES = sorted(path.name for path in (ROOT / "nginx" / "waitroom").glob("*.conf"))
@@ -32,6 +33,7 @@ ALONE = {
     "permit.conf": SERVER.format(
         "location / { set $waitroom_target images; include waitroom/permit.conf; return 204; }"
     ),
+    "stamp.conf": SERVER.format(f"location / {{ {key_file([SECRET, SECRET[::-1]])} }}"),
     "page.conf": SERVER.format("location / { include waitroom/page.conf; }"),
     **{name: SERVER.format(LOCATION % f"include waitroom/{name};") for name in IN_LOCATION},
 }
@@ -129,6 +131,7 @@ def test_there_is_room_for_more_variables(check):
 def test_the_page_needs_no_other_file(check):
     """Every file is included by another one or by the reader."""
     everything = "".join((ROOT / "nginx" / "waitroom" / name).read_text() for name in INCLUDES)
+    everything += key_file([SECRET])
     docs = (ROOT / "docs" / "nginx.md").read_text()
     for name in INCLUDES:
         assert f"include waitroom/{name};" in everything + EXAMPLE, name
@@ -138,7 +141,8 @@ def test_the_page_needs_no_other_file(check):
 @pytest.mark.parametrize(
     "switch",
     ["room", "mode", "on_failure", "site_cookie", "static", "scheme",
-     "limit", "limit_key", "limit_on_failure", "fence", "target", "job"],
+     "limit", "limit_key", "limit_on_failure", "fence", "target", "job",
+     "stamp_binding"],
 )  # fmt: skip
 def test_every_switch_is_documented(switch):
     """What a reader may set or use stands in docs/nginx.md."""

@@ -72,9 +72,9 @@ SERVERS = {
 
 
 @pytest.fixture(scope="module")
-def site():
+def site(stamps):
     rooms = {"open": {"total_active_users": 1000}, "full": {"total_active_users": 0}}
-    with Site(rooms=rooms, servers=SERVERS, locations="") as site:
+    with Site(rooms=rooms, servers=SERVERS, locations="", stamps=stamps) as site:
         yield site
 
 

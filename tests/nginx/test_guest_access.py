@@ -50,7 +50,7 @@ def servers(folder):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
+def site(stamps, tmp_path_factory):
     folder = tmp_path_factory.mktemp("users")
     folder.chmod(0o755)
     (folder / "users").write_text("ann:{PLAIN}secret\n")
@@ -61,7 +61,7 @@ def site(tmp_path_factory):
         map $http_x_test $login { default 401; in 200; }
         upstream behind { server unix:@folder@/behind.sock; }
     """
-    with Site(rooms=ROOMS, servers=servers(folder), http=http, locations="") as site:
+    with Site(rooms=ROOMS, servers=servers(folder), http=http, locations="", stamps=stamps) as site:
         yield site
 
 

@@ -72,10 +72,12 @@ SERVERS = {
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
+def site(stamps, tmp_path_factory):
     cache = tmp_path_factory.mktemp("cache")
     http = f"proxy_cache_path {cache}/own keys_zone=own:1m;"
-    with Site(rooms=ROOMS, servers=SERVERS, http=http, locations="", relay=Relay) as site:
+    with Site(
+        rooms=ROOMS, servers=SERVERS, http=http, locations="", relay=Relay, stamps=stamps
+    ) as site:
         yield site
 
 

@@ -52,9 +52,11 @@ PICTURE = {"Accept": "image/*", "Sec-Fetch-Mode": "no-cors"}
 
 
 @pytest.fixture(scope="module")
-def site():
+def site(stamps):
     servers = {f"{room}.test": SERVER + gated("/", room=room) for room in ROOMS}
-    with Site(rooms=ROOMS, http=HTTP, servers=servers, relay=Relay, locations="") as site:
+    with Site(
+        rooms=ROOMS, http=HTTP, servers=servers, relay=Relay, locations="", stamps=stamps
+    ) as site:
         opens = iso(int(time.time() * 1000) + 3_600_000)
         for room in CLOSED:
             event = {"name": "sale", "opens_at": opens}

@@ -31,7 +31,7 @@ STAFF = ("satisfy any;", "allow 10.1.0.0/16;", "deny all;")
 
 
 @pytest.fixture(scope="module")
-def site():
+def site(stamps):
     locations = "".join(gated(f"/{room}/", room=room) for room in ROOMS)
     for room in ("one", "two", "idle", "released", *AHEAD):
         locations += gated(f"/{room}/done", "include waitroom/release.conf;", room=room)
@@ -43,7 +43,7 @@ def site():
     locations += gated("/staff/desk", *STAFF, room="staff")
     # The address comes from a header here, as behind a load balancer.
     server = "set_real_ip_from 127.0.0.1; real_ip_header X-Test-Address;"
-    with Site(rooms=ROOMS, locations=locations, server=server) as site:
+    with Site(rooms=ROOMS, locations=locations, server=server, stamps=stamps) as site:
         yield site
 
 

@@ -11,8 +11,8 @@ HTML = {"Accept": "text/html"}
 
 
 @pytest.fixture(scope="module")
-def site():
-    with Site(rooms={"shop": {"total_active_users": 1}}, replicas=2) as site:
+def site(stamps):
+    with Site(rooms={"shop": {"total_active_users": 1}}, replicas=2, stamps=stamps) as site:
         yield site
 
 

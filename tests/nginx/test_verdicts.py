@@ -26,8 +26,8 @@ LOCATIONS = "".join(gated(f"/{room}", room=room) for room in ROOMS)
 
 
 @pytest.fixture(scope="module")
-def site():
-    with Site(rooms=ROOMS, locations=LOCATIONS, relay=Relay) as site:
+def site(stamps):
+    with Site(rooms=ROOMS, locations=LOCATIONS, relay=Relay, stamps=stamps) as site:
         yield site
 
 
