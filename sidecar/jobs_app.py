@@ -14,7 +14,7 @@ import structlog
 from aiohttp import web
 
 from sidecar.base.clock import StoreClock
-from sidecar.base.errors import ConfigError, DatabaseError
+from sidecar.base.errors import ConfigError, DatabaseError, StoreError
 from sidecar.base.grants import Grants
 from sidecar.base.metrics import Metrics
 from sidecar.base.permits import Permits
@@ -22,6 +22,7 @@ from sidecar.core.jobs import Jobs
 from sidecar.core.targets import Target, Targets
 from sidecar.store.connect import close, connect
 from sidecar.store.jobs import JobStore
+from sidecar.store.news import announce
 from sidecar.store.rooms import Observer
 from sidecar.store.sql import open_database
 from sidecar.store.targets import TargetStore
@@ -30,7 +31,7 @@ from sidecar.web.keys import METRICS
 from sidecar.workers.callbacks import call_back_forever
 from sidecar.workers.egress import Egress
 from sidecar.workers.keeper import Keeper
-from sidecar.workers.news import News
+from sidecar.workers.news import SETTINGS, News
 from sidecar.workers.runner import Lane
 from sidecar.workers.tasks import keep_at_work, stop_workers
 
@@ -79,9 +80,16 @@ async def office(settings: Settings, redis: Store, metrics: Metrics) -> AsyncIte
             clock,
         )
 
+    async def tell(name: str) -> None:
+        """Whoever does not hear of it looks by themselves after a while."""
+        word = f"{SETTINGS}{name}"
+        news.tell(word)
+        with contextlib.suppress(StoreError):
+            await announce(redis, word, timeout_s=settings.store_timeout)
+
+    news = News(redis, timeout_s=settings.store_timeout)
     database = JobStore(open_database(settings.jobs_database, setting="jobs"))
-    jobs = Jobs(Targets(settings.targets, database, make), database, metrics)
-    news = News(redis)
+    jobs = Jobs(Targets(settings.targets, database, make, tell), database, metrics)
     keeper = Keeper(
         jobs, redis, metrics, news,
         replica=secrets.token_urlsafe(9), timeout_s=settings.store_timeout,
@@ -179,7 +187,7 @@ class Runner:
         #: Of targets that are gone, or others of the same name: their calls go on.
         self._ending: list[tuple[Lane, asyncio.Task[None]]] = []
 
-    async def run(self, stop: asyncio.Event, *, grace_s: float = 0.0, look_s: float = 0.5) -> None:
+    async def run(self, stop: asyncio.Event, *, grace_s: float = 0.0, look_s: float = 1.0) -> None:
         """Until `stop`; then until its calls are over, for so many seconds."""
         try:
             while not stop.is_set():

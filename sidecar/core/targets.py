@@ -13,7 +13,7 @@ from sidecar.base.errors import ConfigError, UnknownNameError
 from sidecar.base.targets import TargetSettings, read_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from sidecar.base.clock import StoreClock
     from sidecar.base.grants import Grants
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-#: A runner asks every 5 s at least, where it can take more.
+#: A runner asks every 10 s at least, where it can take more.
 RUNNER_AWAY_S = 15.0
 
 
@@ -43,17 +43,20 @@ class Target:
 
 
 class Targets:
-    """All targets. `make` makes what belongs to a name: its store, grants and permits."""
+    """All targets. `make` makes what belongs to a name: its store, grants and permits. `announce`
+    tells other processes that the settings of one were changed."""
 
     def __init__(
         self,
         of_file: Mapping[str, TargetSettings],
         jobs: JobStore,
         make: Callable[[str, TargetSettings], Target],
+        announce: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         self._of_file = dict(of_file)
         self._jobs = jobs
         self._make = make
+        self._announce = announce
         self._texts: dict[str, str] = {}
         self._targets = {name: make(name, settings) for name, settings in of_file.items()}
 
@@ -111,7 +114,7 @@ class Targets:
         names = json.loads(self._texts.get(name, "{}")).keys() | changes.keys()
         values = settings.model_dump(mode="json", include=set(names))
         await self._jobs.put_target(name, json.dumps(values), at_ms)
-        await self.refresh()
+        await self._was_changed(name)
         return self.get(name)
 
     async def restore(self, name: str) -> Target | None:
@@ -119,8 +122,13 @@ class Targets:
         UnknownNameError, DatabaseError."""
         self.get(name)
         await self._jobs.delete_target(name)
-        await self.refresh()
+        await self._was_changed(name)
         return self._targets.get(name)
+
+    async def _was_changed(self, name: str) -> None:
+        await self.refresh()
+        if self._announce is not None:
+            await self._announce(name)
 
 
 def wait_s(settings: TargetSettings, line: Line, position: int) -> float:

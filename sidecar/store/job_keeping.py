@@ -119,6 +119,14 @@ class JobKeeping(JobDatabase):
         rows = await self._read(found.group_by(jobs.c.target, jobs.c.state))
         return {(row["target"], row["state"]): row["number"] for row in rows}
 
+    async def unended(self, targets: Iterable[str]) -> set[str]:
+        """Those of these targets that have jobs which wait or run."""
+        if not (names := list(targets)):
+            return set()
+        of_some = (jobs.c.target.in_(names), is_any(jobs.c.state, WAITS + RUNS))
+        rows = await self._read(select(jobs.c.target).where(*of_some).distinct())
+        return {row["target"] for row in rows}
+
     # What is over -----------------------------------------------------------------------------
 
     async def expire(

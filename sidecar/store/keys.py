@@ -121,7 +121,8 @@ def resource_key(template: str, resource: str, name: str) -> str:
 ENDED_SESSIONS = "waitroom:dashboard:ended"
 
 #: What scripts tell each other's callers (store/news.py): a target's name, where somebody waits
-#: whom nobody may have seen; "abort NAME", where a runner is to cut a call off.
+#: whom nobody may have seen; "abort NAME", where a runner is to cut a call off; "settings
+#: NAME", where they were changed.
 JOBS_CHANNEL = "waitroom:jobs"
 
 #: In the order of KEYS in every script of a target (see lua/targets/parts/head.lua).

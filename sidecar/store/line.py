@@ -78,6 +78,11 @@ class Line:
     #: called, completed, failed, retried, lost, expired, since the store is new.
     counters: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def is_idle(self) -> bool:
+        """Nothing happens by itself."""
+        return not (self.waiting or self.later or self.active)
+
 
 @dataclass(frozen=True, slots=True)
 class Waiting:

@@ -1,4 +1,5 @@
-"""News of targets' lines, as the scripts tell them: somebody waits, somebody is to be cut off."""
+"""News of targets' lines, as the scripts tell them: somebody waits, somebody is to be cut off; and
+of their settings, as replicas tell them."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from redis.asyncio import ConnectionPool, Redis
 from redis.exceptions import RedisError
 
 from sidecar.store.keys import JOBS_CHANNEL
-from sidecar.store.translated import text
+from sidecar.store.translated import text, translated
 
 if TYPE_CHECKING:
     from sidecar.store.connect import Store
@@ -23,8 +24,16 @@ SILENCE_S = 5.0
 AGAIN_S = 0.5
 
 
+async def announce(redis: Store, word: str, *, timeout_s: float) -> None:
+    """Tells everybody. Raises StoreError when the store does not answer."""
+    sender: Any = redis
+    async with translated("announce", timeout_s):
+        await sender.publish(JOBS_CHANNEL, word)
+
+
 async def news(redis: Store, *, silence_s: float = SILENCE_S) -> AsyncGenerator[str, None]:
-    """Targets' names, and "abort NAME" for those who may have such a call; "" whenever anything may
+    """Targets' names, "settings NAME" where those were changed, and "abort NAME" for those who may
+    have such a call; "" whenever anything may
     have been missed: at first, and when a lost connection is back. Never ends, and raises nothing;
     close it, as `contextlib.aclosing` does.
     """

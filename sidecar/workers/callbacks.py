@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from sidecar.base.metrics import Metrics
     from sidecar.core.jobs import Jobs
 
-#: Between two looks, and for how long a callback is this worker's, seconds.
-LOOK_S = 1.0
+#: Between two looks, and where no target has callbacks by now; and for how long a callback is this
+#: worker's, seconds.
+LOOK_S, IDLE_S = 1.0, 10.0
 HOLD_S = 60
 TIMEOUT_S = 10.0
 #: Callbacks at a time: to one receiver, so that a slow one does not hold up the others, and to all.
@@ -67,7 +68,8 @@ async def call_back_forever(
             if due and len(under_way.tasks) < MOST:
                 continue  # there may be others behind those
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(look_s):
+                has_some = any(target.settings.callback_urls for target in jobs.targets)
+                async with asyncio.timeout(look_s if has_some else IDLE_S):
                     await under_way.has_room.wait()
                     await asyncio.sleep(PAUSE_S)
     finally:

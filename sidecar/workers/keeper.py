@@ -18,6 +18,7 @@ from sidecar.store.keys import target_key
 from sidecar.store.line import Held, Release, Waiting
 from sidecar.store.targets import LOCK_S
 from sidecar.store.turn import Turn
+from sidecar.workers.news import IDLE_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,10 +31,13 @@ if TYPE_CHECKING:
     from sidecar.store.connect import Store
     from sidecar.workers.news import News
 
-#: Between two looks at the settings, at the state of the lines, and at what is over, seconds.
-REFRESH_S = 1.0
+#: Between two looks at the settings, where there was no news of them; at the state of a line that
+#: has something to do, and of one of which only the metrics change by themselves; and at what is
+#: over, where something waits or runs and where nothing does, seconds.
+REFRESH_S = 10.0
 LOOK_S = 1.0
-CLEAN_S = 5.0
+GAUGES_S = 5.0
+CLEAN_S, IDLE_CLEAN_S = 5.0, 30.0
 #: A job that the database has and the line has not is put there after so long: who submitted it
 #: has died, or the store was away.
 RECONCILE_S = 20.0
@@ -67,6 +71,8 @@ class Keeper:
         self._replica = replica
         self._timeout_s = timeout_s
         self._lines: dict[str, tuple[Target, asyncio.Task[None]]] = {}
+        #: Targets of which nothing waits and nothing runs, as far as is known.
+        self._idle: set[str] = set()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -74,12 +80,14 @@ class Keeper:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._refresh_forever())
                 group.create_task(self._clean_forever())
+                group.create_task(self._reconcile_forever())
         finally:
             for _, task in self._lines.values():
                 task.cancel()
 
     async def _refresh_forever(self) -> None:
         while True:
+            self._news.changed.clear()
             with contextlib.suppress(DatabaseError):
                 for name in await self._jobs.targets.refresh():
                     self._news.tell(name)
@@ -87,29 +95,30 @@ class Keeper:
             for name, (target, task) in list(self._lines.items()):
                 if known.get(name) is not target or task.done():
                     task.cancel()
+                    self._idle.discard(name)
                     del self._lines[name]
             for name in known.keys() - self._lines.keys():
                 task = asyncio.create_task(self._keep_forever(known[name]))
                 self._lines[name] = known[name], task
-            await asyncio.sleep(REFRESH_S)
+            await _rest(self._news.changed, REFRESH_S)
 
     # One line ---------------------------------------------------------------------------------
 
     async def _keep_forever(self, target: Target) -> None:
         news = self._news.of(target.name)
-        reconciled = time.monotonic()
         while True:
             rest_s = LOOK_S
+            news.woken.clear()
             try:
                 rest_s = await self._keep(target)
-                if time.monotonic() - reconciled > RECONCILE_S:
-                    reconciled = time.monotonic()
-                    await self._reconcile(target)
             except (StoreError, DatabaseError) as error:
                 log.debug("line_not_kept", target=target.name, error=str(error))
             except Exception:
                 log.exception("keeper_failed", target=target.name)
-            await _rest(news.woken, rest_s)
+            if rest_s == LOOK_S and "online" not in target.settings.kinds:
+                await asyncio.sleep(rest_s)  # it is looked soon enough: runners make the calls
+            else:
+                await _rest(news.woken, rest_s)
 
     async def _keep(self, target: Target) -> float:
         """How long to rest."""
@@ -126,6 +135,10 @@ class Keeper:
         await target.store.forget(over)
         (line, _) = await target.store.look([], target.settings)
         self._metrics.targets.learn(target.name, target.settings, line)
+        if claimed.next_s is None and line.is_idle:
+            self._idle.add(target.name)
+            return GAUGES_S if line.calls_in_window or line.breaker == "open" else IDLE_S
+        self._idle.discard(target.name)
         if claimed.next_s is None or "online" not in target.settings.kinds:
             return LOOK_S
         return min(LOOK_S, max(0.005, claimed.next_s))
@@ -182,6 +195,21 @@ class Keeper:
         if over:
             await target.store.release(over, target.settings, wakes=True)
         return {job.id for job in jobs}
+
+    async def _reconcile_forever(self) -> None:
+        """All targets of which something waits or runs, for all that the line or the database
+        knows."""
+        while True:
+            await asyncio.sleep(RECONCILE_S)
+            try:
+                known = await self._jobs.store.unended(self._idle)
+                for target in self._jobs.targets:
+                    if target.name in known or target.name not in self._idle:
+                        await self._reconcile(target)
+            except (StoreError, DatabaseError) as error:
+                log.debug("lines_not_reconciled", error=str(error))
+            except Exception:
+                log.exception("keeper_failed")
 
     async def _reconcile(self, target: Target) -> None:
         """Puts into the line what the database has and the line has not."""
@@ -240,7 +268,11 @@ class Keeper:
 
     async def _clean_forever(self) -> None:
         while True:
-            await asyncio.sleep(CLEAN_S)
+            is_idle = all(
+                target.name in self._idle and not target.settings.delete_after_read
+                for target in self._jobs.targets
+            )
+            await asyncio.sleep(IDLE_CLEAN_S if is_idle else CLEAN_S)
             try:
                 await self.clean()
             except (StoreError, DatabaseError) as error:
@@ -285,7 +317,7 @@ def _held(job: Job, settings: TargetSettings, now_ms: int) -> Held:
 
 
 async def _rest(woken: asyncio.Event, seconds: float) -> None:
-    woken.clear()
+    """`woken` is cleared before what it may say is looked at, so that none of it is missed."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await woken.wait()

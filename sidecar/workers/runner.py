@@ -20,6 +20,7 @@ from sidecar.base.jobs import Outcome
 from sidecar.core.attempts import judge
 from sidecar.store.line import Release
 from sidecar.store.targets import LOCK_S
+from sidecar.workers.news import IDLE_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +39,8 @@ CLAIMS = 50
 #: renewed is given up.
 RENEW_S = 2.0
 MARGIN_S = 1.0
-#: Without news it is looked so often, seconds; and after something failed.
+#: While there is something to do it is looked so often without news, seconds; and after something
+#: failed.
 LOOK_S = 5.0
 REST_S = 1.0
 #: Between a claim and its calls the store may have been lost, if that took longer, seconds.
@@ -69,8 +71,9 @@ class Lane:
         self._egress = egress
         self._metrics = metrics
         self._most = most
-        self._news = news.of(target.name)
+        self._news = news.of(target.name, asks=True)
         self._running: dict[str, _Call] = {}
+        self._has_calls = asyncio.Event()
         self._is_stopping = False
 
     @property
@@ -150,7 +153,7 @@ class Lane:
         self._begin(offline, ready, until=until)
         if len(offline) == free:
             return 0.0
-        return LOOK_S if claimed.next_s is None else min(LOOK_S, max(0.001, claimed.next_s))
+        return IDLE_S if claimed.next_s is None else min(LOOK_S, max(0.001, claimed.next_s))
 
     async def _held(self, claims: Sequence[Claim], *, until: float) -> list[Claim]:
         """Those that are still this runner's. A store that is away is waited for: who gives them
@@ -181,6 +184,7 @@ class Lane:
                 work = self._work(job, call)
             call.task = asyncio.create_task(work)
             self._running[claim.id] = call
+            self._has_calls.set()
             call.task.add_done_callback(partial(self._end, call))
 
     def _end(self, call: _Call, _: asyncio.Task[None]) -> None:
@@ -281,17 +285,21 @@ class Lane:
 
     async def _renew_forever(self) -> None:
         while True:
+            await self._has_calls.wait()
             self._news.urgent.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(RENEW_S):
                     await self._news.urgent.wait()
             calls = list(self._running.values())
+            if not calls:
+                self._has_calls.clear()
+                continue
             told: Sequence[str]
             began = time.monotonic()
             try:
                 told = await self._target.store.renew(
                     [(call.claim.id, call.claim.fence) for call in calls]
-                ) if calls else []  # fmt: skip
+                )
             except StoreError as error:
                 log.warning("locks_not_renewed", target=self._target.name, error=str(error))
                 told = ["away"] * len(calls)

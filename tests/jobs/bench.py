@@ -110,13 +110,18 @@ class Bench:
     def __init__(self, redis: Store, database: Database) -> None:
         self.redis, self.store, self.metrics = redis, database, Metrics()
         self.time = Time()
-        self.jobs = Jobs(Targets({}, database, self._make), database, self.metrics)
+        #: Targets whose settings were changed, as other processes are told.
+        self.changed: list[str] = []
+        self.jobs = Jobs(Targets({}, database, self._make, self._announce), database, self.metrics)
         self.targets = self.jobs.targets
-        self.news = News(redis)
+        self.news = News(redis, timeout_s=5, now_us=lambda: self.time() * 1000)
         self.keeper = Keeper(
             self.jobs, redis, self.metrics, self.news, replica="one", timeout_s=5
         )  # fmt: skip
         self.egress = Egress()
+
+    async def _announce(self, name: str) -> None:
+        self.changed.append(name)
 
     def _make(self, name: str, settings: TargetSettings) -> Target:
         clock = StoreClock()

@@ -95,6 +95,8 @@ async def test_jobs_are_counted_by_target_and_state(store):
     assert await store.counts() == counts
     assert await store.counts("images", [State.PENDING]) == {("images", "pending"): 2}
     assert await store.counts("images", ENDED) == {("images", "failed"): 1}
+    assert await store.unended(["images", "none"]) == {"images"}
+    assert await store.unended([]) == set()
 
 
 # What is over ------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
 
 import aiohttp
 import pytest
@@ -31,6 +32,9 @@ class Hooks:
 
     def find(self, _: str) -> Hooks:
         return self
+
+    def __iter__(self) -> Iterator[Hooks]:
+        yield self
 
     async def ended(self, receiver: Receiver, count: int) -> None:
         """Jobs that have ended, whose callers wait there."""
