@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 from aiohttp import web
+from multidict import istr
 
 from sidecar.base.clock import iso
 from sidecar.base.leases import SEPARATOR
@@ -21,6 +22,7 @@ from sidecar.core.door import is_resource, label
 from sidecar.core.exempt import may_stamp
 from sidecar.web.cookies import read_bearer, read_given, read_token, set_cookie, stamp_cookie
 from sidecar.web.keys import METRICS, ROOMS, STAMPS
+from sidecar.web.quick import QuickResponse
 from sidecar.web.told import refresh_s, shown_position
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ _MSEC = re.compile(r"[0-9]{9,11}\.[0-9]{3}\Z")
 #: Unknown rooms and limits that were logged already; each is a mistake in somebody's nginx.
 _MAX_LOGGED = 100
 #: Where browsers, new and old, say that they fetch ahead.
-_PURPOSES = ("Sec-Purpose", "Purpose", "X-Moz")
+_PURPOSES = (istr("Sec-Purpose"), istr("Purpose"), istr("X-Moz"))
 
 #: What is said of a name in place of a visitor's state.
 UNKNOWN_ROOM = "unknown-room"
@@ -89,7 +91,7 @@ async def check(request: web.Request) -> web.Response:
         said["X-Accel-Expires"] = _KEEP_S if answer.state is State.ADMITTED else KEEP_BRIEFLY_S
         if "X-Waitroom-Stamp" in headers:
             _give_stamp(request, room, answer, said)
-    return close_if_body(request, web.Response(status=_STATUS[answer.state], headers=said))
+    return close_if_body(request, QuickResponse(status=_STATUS[answer.state], headers=said))
 
 
 def _give_stamp(request: web.Request, room: Door, answer: Answer, said: dict[str, str]) -> None:
@@ -142,8 +144,9 @@ def answer_headers(room: Door, answer: Answer, headers: Mapping[str, str]) -> di
     position, above = shown_position(room, answer.standing)
     if position is not None:
         said["X-Waitroom-Position"] = str(position)
-    if answer.wait is not None and (position or above):
-        said["X-Waitroom-Wait"] = str(answer.wait.seconds)
+    wait = answer.wait if position or above else None
+    if wait is not None:
+        said["X-Waitroom-Wait"] = str(wait.seconds)
     return said
 
 
@@ -186,8 +189,11 @@ def takes_place(headers: Mapping[str, str]) -> bool:
 def is_fetched_ahead(headers: Mapping[str, str]) -> bool:
     """Whether the browser asks before the visitor does (prefetch, prerender): they may never go
     there."""
-    purposes = (headers.get(name, "").lower() for name in _PURPOSES)
-    return any("prefetch" in purpose or "prerender" in purpose for purpose in purposes)
+    for name in _PURPOSES:
+        purpose = headers.get(name)
+        if purpose and ("prefetch" in purpose.lower() or "prerender" in purpose.lower()):
+            return True
+    return False
 
 
 def is_from_elsewhere(headers: Mapping[str, str]) -> bool:

@@ -28,6 +28,7 @@ from sidecar.web.documents import to_json
 from sidecar.web.keys import LEAVE_LIMIT, MEMORY, METRICS, PAGE
 from sidecar.web.page import CONTENT_SECURITY_POLICY, choose_language, opening_in_digits
 from sidecar.web.problems import STORE_RETRY_S, problem
+from sidecar.web.quick import QuickResponse
 
 if TYPE_CHECKING:
     from sidecar.core.answer import Answer
@@ -119,7 +120,7 @@ async def _answer(request: web.Request, door: str, *, may_join: bool) -> web.Res
         document["client"] = request.headers.get("X-Real-IP")
         document["store"] = told.store(room, memory=request.app[MEMORY])
     is_kept = not has_query and _is_repeatable(request, room, answer)
-    response = web.Response(
+    response = QuickResponse(
         body=to_json(document), headers=_OF_KEPT_STATUS if is_kept else _OF_STATUS
     )
     _give_cookie(request, room, answer, response)
