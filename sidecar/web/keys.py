@@ -12,6 +12,7 @@ from sidecar.base.stamps import Stamps
 from sidecar.core.leases import Leases
 from sidecar.core.leaving import LeaveLimit
 from sidecar.core.limits import Limits
+from sidecar.core.repeats import Repeats
 from sidecar.core.rooms import Rooms
 from sidecar.web.live import Live
 from sidecar.web.operators import Operators
@@ -33,6 +34,7 @@ JOBS: web.AppKey[Jobs] = web.AppKey("jobs", object)  # type: ignore[arg-type] # 
 #: A name for the store of an edge listener's process, where it is in memory; empty: it is not.
 MEMORY = web.AppKey("memory", str)
 PAGE = web.AppKey("page", Page)
+REPEATS = web.AppKey("repeats", Repeats)
 STAMPS = web.AppKey("stamps", Stamps)
 LEAVE_LIMIT = web.AppKey("leave_limit", LeaveLimit)
 OPERATORS = web.AppKey("operators", Operators)

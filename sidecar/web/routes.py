@@ -14,6 +14,7 @@ from sidecar.base.stamps import Stamps
 from sidecar.core.leases import Leases
 from sidecar.core.leaving import LeaveLimit
 from sidecar.core.limits import Limits
+from sidecar.core.repeats import Repeats
 from sidecar.web import (
     admin,
     check,
@@ -78,6 +79,7 @@ def edge_app(  # noqa: PLR0913
     app[keys.STAMPS] = stamps or Stamps([])
     app[keys.PAGE] = Page(static)
     app[keys.LEAVE_LIMIT] = LeaveLimit()
+    app[keys.REPEATS] = Repeats()
     app[claim.CLAIM_PAGE] = claim.ClaimPage(static)
     app[events.STREAMS] = events.Streams(event_streams, metrics)
     app[held.HELD] = held.Held()

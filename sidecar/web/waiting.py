@@ -25,7 +25,7 @@ from sidecar.web.check import (
 )
 from sidecar.web.cookies import read_bearer, read_given, read_token, set_cookie
 from sidecar.web.documents import to_json
-from sidecar.web.keys import LEAVE_LIMIT, MEMORY, METRICS, PAGE
+from sidecar.web.keys import LEAVE_LIMIT, MEMORY, METRICS, PAGE, REPEATS
 from sidecar.web.page import CONTENT_SECURITY_POLICY, choose_language, opening_in_digits
 from sidecar.web.problems import STORE_RETRY_S, problem
 from sidecar.web.quick import QuickResponse
@@ -142,7 +142,8 @@ async def _ask(
 
 
 def _is_repeatable(request: web.Request, room: Door, answer: Answer) -> bool:
-    """Whether nginx may answer the same question with the same words for a moment."""
+    """Whether nginx shall answer the same question with the same words for a moment: what nobody
+    will read again it need not keep. Of those who wait only some ask again so soon."""
     if request.method != "GET" or answer.token is not None:
         return False
     if answer.store_away or answer.uncounted:  # what an exempt one is told is not for others
@@ -150,7 +151,10 @@ def _is_repeatable(request: web.Request, room: Door, answer: Answer) -> bool:
     # An exempt address gets another response, and nginx' key does not say the address.
     if is_resource(room) or room.settings.exempt_addresses:
         return False
-    return answer.state is State.WAITING or "Cookie" not in request.headers
+    if answer.visitor is None:
+        return "Cookie" not in request.headers
+    is_early = request.app[REPEATS].is_repeated(answer.visitor, time.monotonic())
+    return is_early and answer.state is State.WAITING
 
 
 async def _shown(request: web.Request, door: str, *, may_join: bool) -> web.Response:
