@@ -55,6 +55,11 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     return sum(_ticks(pid) for pid in _families(pids)) / _TICKS_PER_S
 
 
+def peak_memory_mb(pid: int) -> float:
+    """The most resident memory that the process has had; 0 where it has ended."""
+    return int(_field(f"/proc/{pid}/status", "VmHWM").removesuffix(" kB") or 0) / 1024
+
+
 def _families(pids: Iterable[int]) -> set[int]:
     found: set[int] = set()
     left = list(pids)

@@ -26,6 +26,7 @@ from loadtest.bench.systems import (
     WAITING,
     is_site,
     mixed,
+    pictures,
     poll,
     spread,
     visit,
@@ -92,7 +93,8 @@ class Lua(AbstractContextManager["Lua"]):
     def prepare(self, workload: str) -> Load | None:
         """Nothing is left of the run before."""
         made: dict[str, Callable[[], Load]] = {
-            "admitted": self._admitted,
+            "admitted": lambda: Load(self._passes(VISITORS), pictures=pictures("/")),
+            "kept": lambda: Load(self._passes(VISITORS)),
             "newcomers": lambda: self._arriving(OPEN_CAP, visit("/", "site")),
             "full": lambda: self._arriving(1, visit("/", "place"), visit(_PAGE, "page")),
             "flood": lambda: self._arriving(1, visit("/", "place")),
@@ -102,9 +104,6 @@ class Lua(AbstractContextManager["Lua"]):
             "rush": self._rush,
         }
         return made[workload]() if workload in made else None
-
-    def _admitted(self) -> Load:
-        return Load(self._passes(VISITORS))
 
     def _arriving(self, cap: int, *requests: Request) -> Load:
         self._fill(cap, inside=1 if cap == 1 else 0)

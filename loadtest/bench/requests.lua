@@ -1,9 +1,11 @@
--- wrk sends the requests of a file in turn, again from its start, and says what became of
--- them in one line of JSON.
---   wrk … -s requests.lua URL -- FILE [count]
+-- wrk sends the requests of a file, and says what became of them in one line of JSON.
+--   wrk … -s requests.lua URL -- FILE [count | visits]
 -- A line of the file is METHOD, path and any headers ("Name: value"), with tabs between.
+-- Without a word: the lines in turn, again from the first.
 -- count: also count the answers with status 200; it costs wrk a little.
-local requests, at = {}, 0
+-- visits: each line is a visitor's page; below an empty line stand the pictures, which the visitor
+-- asks for next. A visitor keeps cookies, and has one request under way.
+local requests, pictures, at = {}, {}, 0
 local threads = {}
 ok = 0
 
@@ -11,16 +13,92 @@ function setup(thread)
   threads[#threads + 1] = thread
 end
 
-function init(args)
-  for line in io.lines(args[1]) do
+local function read_lines(path)
+  local into = requests
+  for line in io.lines(path) do
     local fields, headers = {}, {}
     for field in line:gmatch('[^\t]+') do fields[#fields + 1] = field end
     for i = 3, #fields do
       local name, value = fields[i]:match('^([^:]+): (.*)$')
       headers[name] = value
     end
-    requests[#requests + 1] = wrk.format(fields[1], fields[2], headers)
+    if #fields == 0 then
+      into = pictures
+    else
+      into[#into + 1] = { fields[1], fields[2], headers }
+    end
   end
+end
+
+local function format_all(lines)
+  for i, line in ipairs(lines) do lines[i] = wrk.format(unpack(line)) end
+end
+
+-- Visitors between two requests of theirs, the longest idle first.
+local idle, first, last = {}, 1, 0
+local visitors = {}
+
+local function begin_visit()
+  at = at % #requests + 1
+  local visitor = visitors[at]
+  if not visitor then
+    local method, path, headers = unpack(requests[at])
+    local jar = {}
+    for name, value in (headers.Cookie or ''):gmatch('([^=;%s]+)=([^;]*)') do jar[name] = value end
+    headers.Cookie = nil
+    -- Without the empty line at its end: cookies follow.
+    visitor = { page = wrk.format(method, path, headers):sub(1, -3), jar = jar }
+    visitor.number = 'X-Visitor: ' .. at .. '\r\n'
+    visitors[at] = visitor
+  end
+  visitor.asked = 0
+  return visitor
+end
+
+local function write_cookies(visitor)
+  local pairs_of = {}
+  for name, value in pairs(visitor.jar) do pairs_of[#pairs_of + 1] = name .. '=' .. value end
+  visitor.tail = visitor.number .. 'Cookie: ' .. table.concat(pairs_of, '; ') .. '\r\n\r\n'
+end
+
+local function next_of_visit()
+  local visitor = idle[first]
+  if visitor then
+    idle[first] = nil
+    first = first + 1
+  else
+    visitor = begin_visit()
+  end
+  if not visitor.tail then write_cookies(visitor) end
+  return (visitor.asked == 0 and visitor.page or pictures[visitor.asked]) .. visitor.tail
+end
+
+-- The site says who asked, because a connection does not.
+local function end_of_request(status, headers)
+  local visitor = visitors[tonumber(headers['X-Visitor'])]
+  if not visitor then return end
+  ok = ok + 1
+  local given = headers['Set-Cookie']
+  if given then
+    local name, value = given:match('^([^=]+)=([^;]*)')
+    visitor.jar[name] = value
+    visitor.tail = nil
+  end
+  visitor.asked = visitor.asked + 1
+  if visitor.asked <= #pictures then
+    last = last + 1
+    idle[last] = visitor
+  end
+end
+
+function init(args)
+  read_lines(args[1])
+  if args[2] == 'visits' then
+    for i, picture in ipairs(pictures) do pictures[i] = wrk.format(unpack(picture)):sub(1, -3) end
+    request, response = next_of_visit, end_of_request
+    return
+  end
+  format_all(requests)
   if args[2] == 'count' then
     response = function(status)
       if status == 200 then ok = ok + 1 end

@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from loadtest.machine import cpu_seconds
+from loadtest.machine import cpu_seconds, peak_memory_mb
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from email.message import Message
 
 SCRIPT = Path(__file__).with_name("requests.lua")
@@ -67,6 +67,9 @@ class Load:
     """What one run of a workload asks of one system."""
 
     requests: list[Request]
+    #: What each of these visitors asks for next, with the cookies that they were given; the
+    #: requests are visits then, and one visitor's come one after the other.
+    pictures: tuple[Request, ...] = ()
     #: Requests that make one arrival.
     each: int = 1
     #: Every arrival takes a place, or the run is spoiled.
@@ -81,6 +84,19 @@ class Load:
     #: How often a waiting visitor is told to ask, times a minute.
     polls_per_minute: float = 0.0
     connections: int = CONNECTIONS
+
+    def lines(self, requests: Sequence[Request]) -> Iterator[str]:
+        """The file that requests.lua reads."""
+        yield from (request.line for request in requests)
+        if self.pictures:
+            yield ""
+            yield from (request.line for request in self.pictures)
+
+    @property
+    def words(self) -> list[str]:
+        if self.pictures:
+            return ["visits"]
+        return ["count"] if self.count else []
 
 
 class System(Protocol):
@@ -136,6 +152,8 @@ class Run:
     inside: int = 0
     cap: int = 0
     polls_per_minute: float = 0.0
+    #: The most memory that any replica had until then, MB.
+    memory_mb: float = 0.0
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -149,6 +167,11 @@ class Run:
     def cpu_per_1000(self, *kinds: str) -> float:
         """CPU seconds per 1,000 arrivals, of these kinds of process; of all if none is named."""
         return 1000 * sum(self.cpu[k] for k in kinds or self.cpu if k in self.cpu) / self.arrivals
+
+    @property
+    def serving_us(self) -> float:
+        """CPU microseconds of nginx and the replicas for one arrival."""
+        return 1000 * self.cpu_per_1000("nginx", "replicas")
 
     @property
     def own_cpu(self) -> float:
@@ -191,10 +214,10 @@ def parse(output: str) -> Told:
 def ask(system: System, load: Load, requests: Sequence[Request], seconds: int) -> Told:
     """These requests in turn, as fast as they are answered."""
     path = system.folder / "requests.txt"
-    path.write_text("".join(f"{request.line}\n" for request in requests))
+    path.write_text("".join(f"{line}\n" for line in load.lines(requests)))
     command = [
         "wrk", "-t1", f"-c{load.connections}", f"-d{seconds}s", "--timeout", "10s",
-        "-s", str(SCRIPT), system.url, "--", str(path), *(["count"] if load.count else []),
+        "-s", str(SCRIPT), system.url, "--", str(path), *load.words,
     ]  # fmt: skip
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=seconds + 30
@@ -246,6 +269,8 @@ def measure(system: System, workload: str, number: int, *, warm_s: int, seconds:
         problems.append(f"{told.refused} of {told.requests} answers had a status above 399")
     if told.broken:
         problems.append(f"{told.broken} requests broke or timed out")
+    if load.pictures and told.requests - told.ok > SLACK:
+        problems.append(f"{told.requests - told.ok} of {told.requests} answers were not the site's")
     if load.distinct and 2 * told.requests / told.seconds > len(requests):
         problems.append(f"{len(requests)} visitors are too few: answers came from nginx's cache")
     joined = 0
@@ -259,7 +284,9 @@ def measure(system: System, workload: str, number: int, *, warm_s: int, seconds:
         cpu={kind: after[kind] - before[kind] for kind in after},
         each=load.each, joined=joined,
         inside=then.inside if then else 0, cap=then.cap if then else 0,
-        polls_per_minute=load.polls_per_minute, problems=problems,
+        polls_per_minute=load.polls_per_minute,
+        memory_mb=max(map(peak_memory_mb, system.pids.get("replicas", [])), default=0.0),
+        problems=problems,
     )  # fmt: skip
 
 

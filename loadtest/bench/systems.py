@@ -25,13 +25,17 @@ _T = TypeVar("_T")
 
 MARK = "the site itself"
 BODY = f"<!doctype html><title>Shop</title><p>{MARK}</p>".ljust(1024, ".")
-#: The site: a small page that costs next to nothing.
-ORIGIN = f"location / {{ default_type text/html; return 200 '{BODY}'; }}"
+#: The site: a small page that costs next to nothing, and says who asked (requests.lua).
+ORIGIN = (
+    "location / { default_type text/html; add_header X-Visitor $http_x_visitor; "
+    f"return 200 '{BODY}'; }}"
+)
 #: In every location that leads to the origin.
 TO_ORIGIN = ("proxy_http_version 1.1;", 'proxy_set_header Connection "";')
 
 #: Who admitted visitors are, in all systems alike.
 VISITORS = 2_000
+PICTURES = 20
 WAITING = 16_000
 MIX_WAITING = 5_000
 DEEP = 100_000
@@ -45,12 +49,23 @@ _BROWSER = (
     ("Sec-Fetch-Mode", "navigate"),
     ("User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"),
 )
+_PICTURE = (
+    ("Accept", "image/avif,image/webp,*/*;q=0.8"),
+    ("Accept-Language", "en"),
+    ("Sec-Fetch-Dest", "image"),
+)
 
 
 def visit(path: str, *serves: str, cookie: str = "") -> Request:
     """A browser asks for a page."""
     cookies = (("Cookie", cookie),) if cookie else ()
     return Request("GET", path, (*_BROWSER, *cookies), serves)
+
+
+def pictures(path: str) -> tuple[Request, ...]:
+    """What a page is made of, as the browser asks for it next."""
+    headers = (*_PICTURE, ("Sec-Fetch-Mode", "no-cors"), _BROWSER[-1])
+    return tuple(Request("GET", f"{path}{n}.webp", headers) for n in range(PICTURES))
 
 
 def poll(path: str, cookie: str) -> Request:
@@ -129,7 +144,10 @@ class Plain(AbstractContextManager["Plain"]):
         return {"nginx": [self._nginx.pid], "origin": [self._origin.pid]}
 
     def prepare(self, workload: str) -> Load | None:
-        return Load([visit("/admitted/", "site")]) if workload == "admitted" else None
+        page = [visit("/admitted/", "site")]
+        if workload == "admitted":
+            return Load(page * VISITORS, pictures=pictures("/admitted/"))
+        return Load(page) if workload == "kept" else None
 
     def room(self, workload: str) -> Room | None:  # noqa: ARG002 - there is none
         return None

@@ -31,6 +31,7 @@ from loadtest.bench.systems import (
     WAITING,
     is_site,
     mixed,
+    pictures,
     poll,
     spread,
     visit,
@@ -56,6 +57,7 @@ _AT_ONCE = 5_000
 
 _CAPS = {
     "admitted": VISITORS,
+    "kept": VISITORS,
     "newcomers": OPEN_CAP,
     "full": 1,
     "flood": 1,
@@ -140,7 +142,10 @@ class Waitroom(AbstractContextManager["Waitroom"]):
         return getattr(self, f"_{workload}")()  # type: ignore[no-any-return]
 
     def _admitted(self) -> Load:
-        return Load(self._passes("admitted", VISITORS))
+        return Load(self._passes("admitted", VISITORS), pictures=pictures("/admitted/"))
+
+    def _kept(self) -> Load:
+        return Load(self._passes("kept", VISITORS))
 
     def _newcomers(self) -> Load:
         return Load([visit("/newcomers/", "site")], joins=True)

@@ -19,8 +19,14 @@ class Workload:
 WORKLOADS = (
     Workload(
         "admitted", "visitors inside", "requests",
+        "64 admitted visitors at a time, 2,000 in all, ask for a page of the site and then for its "
+        "20 pictures, one after the other, and keep the cookies that they are given, as browsers "
+        "do. Passes are minutes from renewal.",
+    ),
+    Workload(
+        "kept", "visitors inside, kept verdicts", "requests",
         "2,000 admitted visitors in turn, each with a cookie of their own, ask for a page of the "
-        "site. Passes are minutes from renewal.",
+        "site and keep no cookie: no stamp serves them, only verdicts that nginx keeps.",
     ),
     Workload(
         "newcomers", "newcomers, room free", "arrivals",
