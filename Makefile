@@ -23,6 +23,7 @@ help:
 	@echo "make bench-jobs  jobs submitted and executed, beside the arq library (QUICK=1)"
 	@echo "make loadtest  load a room with up to 3,000 users (REPLICAS=, QUICK=1)"
 	@echo "make faults  break everything under load, write docs/reliability.md (QUICK=1)"
+	@echo "             (bench, loadtest: no report while other programs are busy, but with FORCE=1)"
 	@echo "make check   the tests, and ruff and mypy before them"
 
 install: $(STAMP)

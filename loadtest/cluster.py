@@ -1,4 +1,4 @@
-"""`make loadtest`: a room under up to 3,000 users, one replica first, then a cluster.
+"""`make loadtest`: a room under up to 3,000 users, before one replica, three, and a cluster.
 
 Everything runs on this machine, on loopback: replicas, Redis, nginx, the site behind it
 and the users. Each step has a site of its own, fresh.
@@ -16,15 +16,23 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from loadtest.figures import Plan, Step, write_reports
+from loadtest import quiet
+from loadtest.figures import TARGETS, Plan, Step, write_reports
 from loadtest.machine import cpu_seconds, describe
 from tests.processes import free_port
 from tests.site import ADMIN_TOKEN, BY_DEFAULT, ROOT, Site, gated
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 FULL = Plan(users=(500, 1000, 1500, 2000, 2500, 3000), cap=1500, warm_up_s=4, measured_s=12)
 QUICK = Plan(users=(500, 1000), cap=800, warm_up_s=4, measured_s=6)
+#: How often what has a target is measured, one after the other.
+ROUNDS = 5
+#: Of replicas, beside those of the cluster.
+COUNTS = (1, 3)
 #: Users that appear within a second.
 SPAWN = 600
 THINK_S = 0.25
@@ -42,12 +50,15 @@ def main() -> int:
     parser.add_argument("--replicas", type=int, default=10, help="of the cluster")
     parser.add_argument("--quick", action="store_true", help="two steps, two replicas at most")
     parser.add_argument("--users", type=int, nargs="+", help="other steps than the plan's")
-    parser.add_argument("--only", action="store_true", help="the cluster without the one replica")
+    parser.add_argument("--only", action="store_true", help="the cluster without fewer replicas")
     options = parser.parse_args()
     plan = QUICK if options.quick else FULL
     if options.users:
         plan = Plan(tuple(options.users), plan.cap, plan.warm_up_s, plan.measured_s)
     replicas = min(options.replicas, 2) if options.quick else options.replicas
+    counts = {replicas} if options.only else {*COUNTS[: 1 if options.quick else None], replicas}
+    whole = not (options.quick or options.users or options.only)
+    watch = quiet.begin(quiet.REPORTS if whole else quiet.PARTS)
     _raise_limits()
     if os.access(MEMORY, os.W_OK):
         tempfile.tempdir = str(MEMORY)
@@ -55,25 +66,29 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
     steps: list[Step] = []
     try:
-        for count in [replicas] if options.only else sorted({1, replicas}):
-            for users in plan.users:
-                steps.append(_run_step(plan, count, users))
-                print(steps[-1], flush=True)
+        for count, users in _order(sorted(counts), plan.users, ROUNDS if whole else 1):
+            steps.append(_run_step(plan, count, users))
+            print(steps[-1], flush=True)
     except KeyboardInterrupt:
         print("\ninterrupted; nothing is left running")
         return 130
-    whole = not (options.quick or options.users or options.only)
-    folder = ROOT / "loadtest" / "reports" if whole else ROOT / ".run" / "reports"
-    for file in write_reports(folder, plan, steps, describe()):
+    for file in write_reports(watch.folder(), plan, steps, describe()):
         print(f"written: {file.relative_to(ROOT)}")
     return 0 if all(step.kept for step in steps) else 1
+
+
+def _order(counts: list[int], users: Sequence[int], rounds: int) -> list[tuple[int, int]]:
+    """All steps, and those that have a target again in each further round."""
+    steps = [(count, each) for count in counts for each in users]
+    again = [(target.replicas, target.users) for target in TARGETS]
+    return steps + [step for step in again if step in steps] * (rounds - 1)
 
 
 def _run_step(plan: Plan, replicas: int, users: int) -> Step:
     room = {"total_active_users": plan.cap, "session_duration": 60}
     with Site(
         replicas=replicas, rooms={"shop": room}, origin=ORIGIN, locations=gated("/"),
-        settings={"log_level": "warning", **BY_DEFAULT},
+        settings={"log_level": "warning", **BY_DEFAULT}, stamps=True,
     ) as site:  # fmt: skip
         report = site.folder / "load.json"
         before, began = _cpu(site), time.monotonic()
@@ -157,4 +172,7 @@ def _raise_limits() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except quiet.NotQuietError as error:
+        sys.exit(f"{error}")

@@ -47,12 +47,16 @@ def describe() -> Machine:
     )
 
 
-def cpu_seconds(pids: Iterable[int]) -> float:
+def cpu_seconds(
+    pids: Iterable[int], *, with_children: bool = True, with_ended: bool = False
+) -> float:
     """User and system time of these processes and their living children, seconds.
 
-    A process that has ended counts nothing. Resolution: one tick, mostly 10 ms.
+    A process that has ended counts nothing, unless `with_ended` (and it was waited for).
+    Resolution: one tick, mostly 10 ms.
     """
-    return sum(_ticks(pid) for pid in _families(pids)) / _TICKS_PER_S
+    found = _families(pids) if with_children else pids
+    return sum(_ticks(pid, with_ended=with_ended) for pid in found) / _TICKS_PER_S
 
 
 def peak_memory_mb(pid: int) -> float:
@@ -82,13 +86,14 @@ def _children(pid: int) -> list[int]:
         return []
 
 
-def _ticks(pid: int) -> int:
+def _ticks(pid: int, *, with_ended: bool) -> int:
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return 0
-    fields = text.rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
+    # utime, stime, and the same of children that have ended
+    fields = text.rpartition(")")[2].split()[11 : 15 if with_ended else 13]
+    return sum(map(int, fields))
 
 
 def _field(path: str, name: str) -> str:

@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
-from loadtest import machine
+from loadtest import machine, quiet
 from loadtest.bench import report, scale
-from loadtest.bench.figures import Figures, targets
+from loadtest.bench.bare import Bare
+from loadtest.bench.figures import Figures
 from loadtest.bench.runs import MeasurementError, measure
 from loadtest.bench.systems import Plain, in_memory
+from loadtest.bench.targets import targets
 from loadtest.bench.waitroom import Waitroom
 from loadtest.bench.workloads import WORKLOADS, Workload
 from loadtest.jobs import measure as jobs
@@ -57,7 +59,7 @@ def main() -> int:
     is_partial = any(
         (options.quick, options.only, options.rounds, options.no_scale, options.no_jobs)
     )
-    folder = ROOT / (".run/reports" if is_partial else "loadtest/reports")
+    watch = quiet.begin(quiet.PARTS if is_partial else quiet.REPORTS)
     rounds = options.rounds or (1 if options.quick else ROUNDS)
     seconds = 1 if options.quick else SECONDS
     began = time.monotonic()
@@ -65,21 +67,23 @@ def main() -> int:
     how = f"{rounds} round{'s' * (rounds != 1)}, {seconds} s a run, after a second of warming."
     more = More()
 
-    def write() -> None:
+    def write() -> Path:
+        folder = watch.folder()
         report.write(
             figures, machine.describe(), folder, how=how, scale=more.scale, sections=more.sections
         )
+        return folder
 
-    write()
+    folder = write()
     # Only now: should one of these fail, the rest is written.
     if not options.no_scale:
         more.add_scale(folder, quick=options.quick)
-        write()
+        folder = write()
     if not options.no_jobs:
         more.add_jobs(folder, quick=options.quick or bool(options.rounds))
-        write()
+        folder = write()
     problems = figures.problems() + more.problems
-    for target in targets(figures):
+    for target in targets(figures, folder):
         print(f"{target.what}: {target.figure}, wanted {target.wanted}")
     for problem in problems:
         print(f"PROBLEM {problem}", file=sys.stderr)
@@ -124,6 +128,7 @@ def _start(stack: ExitStack) -> list[System]:
     ours = stack.enter_context(Waitroom())
     systems: list[System] = [ours]
     systems.append(stack.enter_context(Plain(ours.site.origin_port, ours.site.origin)))
+    systems.append(stack.enter_context(Bare()))
     try:
         lua = importlib.import_module("loadtest.bench.lua")
         systems.append(stack.enter_context(lua.Lua()))
@@ -157,5 +162,7 @@ class More:
 if __name__ == "__main__":
     try:
         sys.exit(main())
+    except quiet.NotQuietError as error:
+        sys.exit(f"{error}")
     except KeyboardInterrupt:
         sys.exit(130)

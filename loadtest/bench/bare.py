@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from loadtest.bench.runs import Load, Reply, Room
@@ -33,7 +34,7 @@ class Bare(AbstractContextManager["Bare"]):
             command = [sys.executable, "-m", "loadtest.bench.handler", port]
             process = Process(command, log=folder / f"{port}.log", cwd=ROOT)
             self._handlers.append(self._stack.enter_context(process))
-            wait_until(lambda edge=edge: answers(f"http://{edge}/"), "a handler", of=process)
+            wait_until(partial(answers, f"http://{edge}/"), "a handler", of=process)
         self.site = Site(replicas=0, edges=tuple(edges), origin=ORIGIN)
         self._stack.enter_context(self.site)
         return self

@@ -91,6 +91,7 @@ class Waitroom(AbstractContextManager["Waitroom"]):
             replicas=REPLICAS,
             origin=ORIGIN,
             settings=BY_DEFAULT,
+            stamps=True,
             locations="".join(gated(f"/{name}/", *TO_ORIGIN, room=name) for name in _CAPS),
         )
         self._stack.enter_context(self.site)

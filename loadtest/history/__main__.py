@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from loadtest import machine
+from loadtest import machine, quiet
 from loadtest.history import report
 from loadtest.history.measure import measure_all
 from loadtest.history.result import QUICK, WHOLE, Amount
@@ -29,7 +29,7 @@ def main() -> int:
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     amount = QUICK if options.quick else Amount(stays=options.stays or WHOLE.stays)
-    folder = ROOT / ("loadtest/reports" if amount == WHOLE else ".run/reports")
+    watch = quiet.begin(quiet.REPORTS if amount == WHOLE else quiet.PARTS)
     home = options.home or Path(tempfile.gettempdir())
     need_gb, free_gb = 3 + 0.7 * amount.stays / 1e6, shutil.disk_usage(home).free / 1e9
     if free_gb < need_gb:
@@ -37,6 +37,7 @@ def main() -> int:
         return 1
     began = time.monotonic()
     result = measure_all(amount, home)
+    folder = watch.folder()
     report.write(result, machine.describe(), folder)
     for problem in result.problems():
         print(f"PROBLEM {problem}", file=sys.stderr)
@@ -47,5 +48,7 @@ def main() -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
+    except quiet.NotQuietError as error:
+        sys.exit(f"{error}")
     except KeyboardInterrupt:
         sys.exit(130)

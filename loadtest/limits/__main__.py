@@ -14,7 +14,7 @@ from pathlib import Path
 
 import uvloop
 
-from loadtest import machine
+from loadtest import machine, quiet
 from loadtest.limits import report
 from loadtest.limits.measure import QUICK, WHOLE, measure
 
@@ -29,9 +29,10 @@ def main() -> int:
     amount = QUICK if options.quick else WHOLE
     if options.rounds:
         amount = replace(amount, rounds=options.rounds)
-    folder = ROOT / ("loadtest/reports" if amount == WHOLE else ".run/reports")
+    watch = quiet.begin(quiet.REPORTS if amount == WHOLE else quiet.PARTS)
     began = time.monotonic()
     figures = uvloop.run(measure(amount))
+    folder = watch.folder()
     report.write(figures, machine.describe(), folder)
     for problem in figures.problems:
         print(f"PROBLEM {problem}", file=sys.stderr)
@@ -44,5 +45,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         sys.exit(main())
+    except quiet.NotQuietError as error:
+        sys.exit(f"{error}")
     except KeyboardInterrupt:
         sys.exit(130)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import uvloop
 
-from loadtest import machine
+from loadtest import machine, quiet
 from loadtest.opening import report
 from loadtest.opening.measure import QUICK, WHOLE, measure
 
@@ -30,12 +30,13 @@ def main() -> int:
     amount = QUICK if options.quick else WHOLE
     if options.rounds:
         amount = replace(amount, rounds=options.rounds)
-    folder = ROOT / ("loadtest/reports" if amount == WHOLE else ".run/reports")
+    watch = quiet.begin(quiet.REPORTS if amount == WHOLE else quiet.PARTS)
     began, rounds = time.monotonic(), []
     for number in range(amount.rounds):
         rounds.append(uvloop.run(measure(amount)))
         print(f"round {number + 1}: {report.longest(rounds)[-1]:.1f} ms, all told after "
               f"{rounds[-1].told_s:.1f} s (load {rounds[-1].load:.1f})", flush=True)  # fmt: skip
+    folder = watch.folder()
     report.write(rounds, amount, machine.describe(), folder)
     for problem in report.problems(rounds):
         print(f"PROBLEM {problem}", file=sys.stderr)
@@ -48,5 +49,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         sys.exit(main())
+    except quiet.NotQuietError as error:
+        sys.exit(f"{error}")
     except KeyboardInterrupt:
         sys.exit(130)

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import shutil
+import threading
+from collections import defaultdict
+from pathlib import Path
 
 import pytest
 
 from loadtest.bench import report
-from loadtest.bench.figures import Figures, targets
-from loadtest.bench.runs import Load, MeasurementError, Request, Run, Told, measure, parse
-from loadtest.bench.systems import mixed, spread, visit
+from loadtest.bench.figures import Figures
+from loadtest.bench.runs import Load, MeasurementError, Request, Run, Told, ask, measure, parse
+from loadtest.bench.systems import mixed, pictures, spread, visit
+from loadtest.bench.targets import targets
 from loadtest.bench.workloads import WORKLOADS
 from loadtest.machine import Machine
 from sidecar.base.model import VERDICT_TTL_MS
 
+REPORTS = Path(report.__file__).resolve().parents[1] / "reports"
 MACHINE = Machine("a CPU", 2, 4.0, "Linux 6", "3.11", "1.22", "7.0")
 LINE = {
     "requests": 300, "seconds": 1.5, "bytes": 9, "p50_ms": 1.0, "p90_ms": 2.0, "p99_ms": 3.0,
     "refused": 0, "broken": 0, "ok": 0,
 }  # fmt: skip
+
+
+PARTS = {("plain", "admitted"), ("plain", "kept"), ("bare", "polls")}
 
 
 def run(workload="admitted", system="waitroom", number=0, *, requests=1000, **fields):
@@ -33,14 +42,14 @@ def all_runs(ours=1000, **fields):
         run(workload.name, system, number, requests=ours if system == "waitroom" else 1000,
             joined=1000, inside=500, cap=500, polls_per_minute=6, **fields)
         for workload in WORKLOADS
-        for system in ("plain", "waitroom", "lua")
-        if system != "plain" or workload.name == "admitted"
+        for system in ("plain", "bare", "waitroom", "lua")
+        if system in {"waitroom", "lua"} or (system, workload.name) in PARTS
         for number in range(3)
     ]  # fmt: skip
 
 
-def reached(runs, number):
-    return targets(Figures(runs))[number].reached
+def reached(runs, folder=None):
+    return [target.reached for target in targets(Figures(runs), folder)]
 
 
 def test_what_wrk_said_is_the_last_line_in_braces():
@@ -75,17 +84,33 @@ def test_ratios_are_paired_and_then_their_median_is_taken():
 
 
 def test_targets_are_reached_or_not():
-    even = [t.reached for t in targets(Figures(all_runs()))]
-    assert even == [False, True, False, False, True, True]
-    assert [t.reached for t in targets(Figures(all_runs(ours=2000)))] == [True] * 6
-    assert targets(Figures([]))[0].reached is None
+    """Even with the others: cheaper than the bound, dearer, and what others measure is open."""
+    cpu = {"nginx": 0.4, "replicas": 0.1, "redis": 0.25, "origin": 0.25}
+    even = reached(all_runs(cpu=cpu, memory_mb=100.0))
+    assert even == [True, False, True, False, False, True, True, True, *[None] * 5, True, True]
+    assert reached(all_runs(ours=3000, cpu=cpu))[:8] == [True] * 8
+    assert reached([]) == [None] * 15
+
+
+def test_targets_of_other_reports_are_read_beside_it(tmp_path):
+    """Medians of what `make loadtest`, `bench-limits` and `bench-jobs` wrote."""
+    assert reached([], REPORTS)[8:13] != [None] * 5
+    head = "replicas,users,requests/s,mean ms,peak sessions,peak at the origin,cap"
+    steps = ["10,2000,4100,300,1500,1500,1500", "10,2000,4200,300,1500,,1500",
+             "10,2000,100,900,1500,1500,1500", "3,3000,4100,700,1500,1501,1500"]  # fmt: skip
+    (tmp_path / "loadtest.csv").write_text("\n".join([head, *steps]))
+    found = targets(Figures([]), tmp_path)
+    assert [(each.reached, each.figure) for each in found[8:10]] == [
+        (True, "4,100/s, 0.300 s"), (False, "4,100/s, 0.700 s"),
+    ]  # fmt: skip
+    assert (found[13].reached, found[13].figure) == (False, "1")
 
 
 def test_a_visitor_above_the_cap_in_any_run_is_told():
     runs = [run(inside=500, cap=500), run(inside=501, cap=500, number=1)]
     runs.append(run(system="lua", inside=540, cap=500))
-    last = targets(Figures(runs))[-1]
-    assert (last.reached, last.figure) == (False, "1 (Lua design: 40)")
+    over = targets(Figures(runs))[-2]
+    assert (over.reached, over.figure) == (False, "1 (Lua design: 40)")
 
 
 def test_the_report_names_machine_targets_and_problems(tmp_path):
@@ -96,7 +121,7 @@ def test_the_report_names_machine_targets_and_problems(tmp_path):
     )
     for part in (
         "a CPU, 2 cores",
-        "**not reached**",
+        "**does not hold**",
         "what would reach it",
         "status 502",
         "lua, deep",
@@ -139,6 +164,50 @@ class Wrong:
 
     def prepare(self, _workload):
         return self._load
+
+
+class Site(http.server.BaseHTTPRequestHandler):
+    """Gives each page's visitor a cookie; writes down who asked for what, with which cookies."""
+
+    protocol_version = "HTTP/1.1"
+    asked: defaultdict[str, list[tuple[str, str]]]
+
+    def do_GET(self):
+        visitor = self.headers["X-Visitor"]
+        self.asked[visitor].append((self.path, self.headers["Cookie"]))
+        self.send_response(200)
+        self.send_header("X-Visitor", visitor)
+        self.send_header("Content-Length", "0")
+        if self.path == "/":
+            self.send_header("Set-Cookie", f"now={len(self.asked[visitor])}; Path=/; HttpOnly")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
+def test_visitors_ask_for_a_page_and_its_pictures_with_their_cookies(tmp_path):
+    """One after the other, each with a cookie of their own and the one that the page brought."""
+    Site.asked = defaultdict(list)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    Site.folder, Site.url = tmp_path, f"http://127.0.0.1:{server.server_port}"
+    pages = [visit("/", "site", cookie=f"pass={n}") for n in range(3)]
+    load = Load(pages, pictures=pictures("/")[:2], connections=2)
+    told = ask(Site, load, pages, 1)
+    server.shutdown()
+    server.server_close()
+    assert told.requests > 20
+    assert told.requests - told.ok <= 4
+    assert set(Site.asked) == {"1", "2", "3"}
+    for number, asked in Site.asked.items():
+        own = f"pass={int(number) - 1}"
+        for at in range(0, len(asked) - 3, 3):
+            assert [path for path, _ in asked[at : at + 3]] == ["/", "/0.webp", "/1.webp"]
+            for _, cookies in asked[at + 1 : at + 3]:
+                assert set(cookies.split("; ")) == {own, f"now={at + 1}"}
+        assert asked[0][1] == own
 
 
 @pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")

@@ -1,0 +1,56 @@
+"""Reports come from quiet minutes only."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from loadtest import quiet
+from loadtest.machine import cpu_seconds
+from loadtest.quiet import PARTS, REPORTS, NotQuietError, Watch
+
+
+@pytest.fixture
+def others(monkeypatch):
+    """Others use so many cores from now on, by a clock that says a second more at each look."""
+
+    def use(cores: float) -> None:
+        seconds = itertools.count()
+        now = itertools.count()
+        monkeypatch.setattr(quiet.time, "monotonic", lambda: float(next(now)))
+        monkeypatch.setattr(quiet, "_others_s", lambda: cores * next(seconds))
+
+    monkeypatch.delenv("FORCE", raising=False)
+    monkeypatch.setattr(quiet, "_busiest", lambda: ["a neighbour (7)"])
+    return use
+
+
+def test_beside_others_there_is_no_report(others, capsys):
+    """A fifth of a core is taken for quiet; more is said, and the figures go where parts go."""
+    others(0.2)
+    assert Watch(REPORTS).folder() == REPORTS
+    others(0.5)
+    watch = Watch(REPORTS)
+    assert [watch.folder(), watch.folder()] == [PARTS, PARTS]
+    said = capsys.readouterr().err
+    assert said.count("NO REPORT") == 1
+    assert "0.50 of a core" in said
+    assert "FORCE=1" in said
+
+
+def test_it_is_said_before_anything_is_measured(others, monkeypatch):
+    others(0.5)
+    with pytest.raises(NotQuietError, match="a neighbour"):
+        Watch(REPORTS).must_be_quiet()
+    Watch(PARTS).must_be_quiet()  # none of the reports
+    monkeypatch.setenv("FORCE", "1")
+    Watch(REPORTS).must_be_quiet()
+    assert Watch(REPORTS).folder() == REPORTS
+
+
+def test_what_a_measurement_does_itself_is_not_others():
+    """This process' time is counted among its own, with that of those who have ended."""
+    sum(range(3_000_000))
+    assert 0 < cpu_seconds([quiet.os.getpid()]) <= cpu_seconds([quiet.os.getpid()], with_ended=True)
+    assert quiet._others_s() >= 0
