@@ -10,6 +10,7 @@ import argparse
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -44,6 +45,7 @@ def main() -> None:
         studio = take_port(0)
         configs = [write_replica(folder, number, port, studio) for number, port in enumerate(ops)]
         write_nginx(folder, port, studio)
+        write_key(folder, configs[0])
         remember(configs[0])
         honcho.KILL_WAIT = STOP_S
         manager = honcho.Manager()
@@ -112,6 +114,15 @@ def write_nginx(folder: Path, port: int, studio_port: int) -> None:
     for name, value in values.items():
         text = text.replace(f"@{name}@", str(value))
     (folder / "nginx.conf").write_text(text)
+
+
+def write_key(folder: Path, config: Path) -> None:
+    """So that nginx knows for seconds who is inside, without asking."""
+    waitroom, file = Path(sys.executable).parent / "waitroom", folder / "waitroom-stamp.conf"
+    subprocess.run(
+        [waitroom, "nginx-key", file, "--config", config],
+        check=True, stderr=subprocess.DEVNULL, timeout=30,
+    )  # fmt: skip
 
 
 def remember(config: Path) -> None:

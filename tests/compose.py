@@ -20,6 +20,7 @@ from typing import Any
 
 import yaml
 
+from sidecar.base.stamps import key_file
 from tests.site import nginx_binary
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -125,6 +126,9 @@ def nginx_folder(folder: Path, ports: dict[str, list[int]], listen: int) -> Path
                 shutil.copytree(ROOT / source, place)
             else:
                 shutil.copy(ROOT / source, place)
+    (key,) = SERVICES["nginx"]["secrets"]
+    key_place = folder / key["target"].removeprefix("/etc/nginx/")
+    key_place.write_text(key_file(["a secret of the replicas"]))
     static = next(target for source, target, _ in mounts("nginx") if source == "./static")
     (folder / "tmp").mkdir(mode=0o777)
     for file in [folder / "nginx.conf", *folder.glob("waitroom/*.conf")]:

@@ -184,6 +184,7 @@ class Site(AbstractContextManager["Site"]):
         settings = settings.replace("/etc/nginx/waitroom/static", str(ROOT / "static"))
         settings = settings.replace("/dev/shm/waitroom", str(self.folder / "verdicts"))
         (includes / "settings.conf").write_text(settings)
+        shutil.copy(ROOT / "nginx" / "waitroom-files.conf", self.folder)
         if self._stamps:
             (self.folder / "waitroom-stamp.conf").write_text(key_file([SECRET]))
         text = NGINX.format(
@@ -277,6 +278,7 @@ daemon off;
 pid {folder}/nginx.pid;
 error_log {folder}/nginx.log warn;
 worker_processes 1;
+pcre_jit on;
 events {{ worker_connections 16384; }}
 http {{
     access_log off;

@@ -197,20 +197,25 @@ def test_ports_agree(tmp_path):
 
 
 def test_secrets_are_files_that_no_commit_takes(tmp_path):
-    """Both secrets come from ./secrets, which git and the image's build pass over."""
+    """All secrets come from ./secrets, which git and the image's build pass over. nginx has the one
+    that is made of another, and not that one."""
     secrets = COMPOSE["secrets"]
     assert {name: secret["file"] for name, secret in secrets.items()} == {
         "secret_keys": "./secrets/secret_keys",
         "admin_token": "./secrets/admin_token",
+        "nginx_key": "./secrets/nginx_key",
     }
-    assert sorted(SERVICES["sidecar"]["secrets"]) == sorted(secrets)
-    assert not any("secrets" in service for name, service in SERVICES.items() if name != "sidecar")
+    of_nginx = [{"source": "nginx_key", "target": "/etc/nginx/waitroom-stamp.conf"}]
+    assert SERVICES["nginx"]["secrets"] == of_nginx
+    assert SERVICES["sidecar"]["secrets"] == ["secret_keys", "admin_token"]
+    assert not {"redis", "origin"} & {n for n, service in SERVICES.items() if "secrets" in service}
+    assert "waitroom nginx-key - > secrets/nginx_key" in (ROOT / "docs/docker.md").read_text()
     assert "/secrets/" in (ROOT / ".gitignore").read_text().splitlines()
     assert is_ignored("secrets/secret_keys")
     # The page's command makes them: closed folder, files that the container's user reads.
     make_secrets(tmp_path)
     assert (tmp_path / "secrets").stat().st_mode & 0o777 == 0o700
-    for name in secrets:
+    for name in SERVICES["sidecar"]["secrets"]:
         file = tmp_path / "secrets" / name
         assert file.stat().st_mode & 0o777 == 0o644
         assert re.fullmatch(r"[0-9a-f]{64}\n", file.read_text())

@@ -20,6 +20,7 @@ import yaml
 from sidecar import __version__
 from sidecar.app import DRAIN_S
 from sidecar.base.settings import DEFAULT_FILE, ENV_PREFIX, load
+from sidecar.base.stamps import key_file
 from tests.compose import ROOT, SERVICES, image_env, last_stage, nginx_command, port_of
 from tests.processes import free_port
 
@@ -251,7 +252,10 @@ def test_nginx_takes_its_configuration(tmp_path):
         )  # fmt: skip
     assert python == "python"
     at = {m.get("subPath", m["name"]): m["mountPath"] for m in main["volumeMounts"]}
-    for name in ("nginx.conf", "settings.conf"):
+    (site / at["waitroom-stamp.conf"].removeprefix("/etc/nginx/")).write_text(
+        key_file(["a secret"])
+    )
+    for name in kustomization("nginx")["configMapGenerator"][0]["files"]:
         text = (FOLDER / "nginx" / name).read_text()
         # `resolve` is newer than many an installed nginx, and there is no such resolver.
         text = re.sub(r"server \S+ resolve( max_fails=0)?;", "server 127.0.0.1:9;", text)

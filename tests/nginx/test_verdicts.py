@@ -11,6 +11,7 @@ from tests.nginx.client import HTML, JSON, Visitor, room_cookies
 from tests.nginx.relay import Relay
 from tests.nginx.stub import Stub, answer
 from tests.nginx.tokens import signed_pass, signed_ticket
+from tests.processes import wait_until
 from tests.site import Site, gated
 
 ROOMS = {
@@ -260,6 +261,18 @@ def test_the_flood_does_not_touch_others(shielded, stub):
     assert Visitor(shielded.url).get("/other").status == 200
     preflight = Visitor(shielded.url, {"Access-Control-Request-Method": "PUT"})
     assert preflight.send("OPTIONS", "/full").status == 200
+
+
+def test_a_replaced_verdict_is_seen_though_its_file_is_open(shielded, stub):
+    """nginx keeps verdicts' files open (waitroom-files.conf): the new one counts at once, and is
+    kept in its turn."""
+    visitor = Visitor(shielded.url, {"Accept": HTML, "Cookie": "waitroom_open=b"})
+    for status, waits in [(204, False), (401, True)] * 3:
+        stub.reply = answer(status, "X-Waitroom-State: waiting", "X-Accel-Expires: 1")
+        wait_until(lambda waits=waits: visitor.get("/open").waits is waits, "the new verdict")
+        asked, began = len(stub.asked), time.monotonic()
+        assert [visitor.get("/open").waits for _ in range(20)] == [waits] * 20
+        assert len(stub.asked) - asked <= 1 + (time.monotonic() - began)
 
 
 @pytest.mark.parametrize(
