@@ -16,7 +16,7 @@ from itsdangerous.encoding import base64_decode, base64_encode, want_bytes
 from itsdangerous.exc import BadData
 
 #: From the letters of base64 to those that an address may hold, and back.
-_SAFE = bytes.maketrans(b"+/", b"-_")
+SAFE = bytes.maketrans(b"+/", b"-_")
 _USUAL = bytes.maketrans(b"-_", b"+/")
 
 
@@ -63,14 +63,14 @@ class TimeSigner:
 
 def _signature(key: bytes, said: bytes) -> bytes:
     written = b2a_base64(hmac.digest(key, said, "sha256"), newline=False)
-    return written.translate(_SAFE)[:-1]  # of 32 bytes there is one = at the end
+    return written.translate(SAFE)[:-1]  # of 32 bytes there is one = at the end
 
 
 @lru_cache(64)
 def _written(seconds: int) -> str:
     """Whoever signs does so now."""
     number = seconds.to_bytes(8, "big").lstrip(b"\0")
-    return b2a_base64(number, newline=False).translate(_SAFE).rstrip(b"=").decode("ascii")
+    return b2a_base64(number, newline=False).translate(SAFE).rstrip(b"=").decode("ascii")
 
 
 def _read(time: bytes) -> int:

@@ -5,6 +5,7 @@ The edge listener is for nginx, and through it for visitors. The ops listener is
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -86,6 +87,11 @@ def edge_app(  # noqa: PLR0913
     app[check_permit.TELLING] = check_permit.Telling()
     app.on_shutdown.extend([events.close, held.close, check_permit.close])
     app[draw.DRAW_PAGE] = draw.load_page(static)
+    # What is asked most has addresses of its own, which are found without a pattern.
+    for room in rooms:
+        at = f"/_waitroom/{room.name}"
+        app.add_routes([web.get(f"{at}/status", partial(waiting.status, room=room)),
+                        web.post(f"{at}/join", partial(waiting.join, room=room))])  # fmt: skip
     app.add_routes(
         [
             web.route("*", "/check", check.check),

@@ -42,17 +42,19 @@ _OF_KEPT_STATUS = CIMultiDict({**_OF_STATUS, istr("X-Accel-Expires"): KEEP_BRIEF
 _CLASS = istr("X-Waitroom-Class")
 
 
-async def status(request: web.Request) -> web.Response:
-    """Where the visitor stands. Asking is the heartbeat; it takes no place."""
-    return await _answer(request, "status", may_join=False)
+async def status(request: web.Request, room: Door | None = None) -> web.Response:
+    """Where the visitor stands. Asking is the heartbeat; it takes no place. `room`: the one that
+    the address names, where that is known already."""
+    return await _answer(request, room or door_of(request), "status", may_join=False)
 
 
-async def join(request: web.Request) -> web.Response:
+async def join(request: web.Request, room: Door | None = None) -> web.Response:
     """Takes a place; a visitor who has one keeps it."""
     may_join = not is_from_elsewhere(request.headers)
+    room = room or door_of(request)
     if _wants_page(request):
-        return await _shown(request, "join", may_join=may_join)
-    return await _answer(request, "join", may_join=may_join)
+        return await _shown(request, room, "join", may_join=may_join)
+    return await _answer(request, room, "join", may_join=may_join)
 
 
 async def leave(request: web.Request) -> web.Response:
@@ -86,7 +88,8 @@ async def leave(request: web.Request) -> web.Response:
 
 async def page(request: web.Request) -> web.Response:
     """The waiting page with its numbers; enters by itself when the turn comes."""
-    return await _shown(request, "page", may_join=takes_place(request.headers))
+    room = door_of(request)
+    return await _shown(request, room, "page", may_join=takes_place(request.headers))
 
 
 def safe_next(value: str) -> str:
@@ -99,8 +102,7 @@ def safe_next(value: str) -> str:
     return "/" if any("\ud800" <= c <= "\udfff" for c in value) else value
 
 
-async def _answer(request: web.Request, door: str, *, may_join: bool) -> web.Response:
-    room = door_of(request)
+async def _answer(request: web.Request, room: Door, door: str, *, may_join: bool) -> web.Response:
     answer = await _ask(request, room, door, may_join=may_join, asked=request.raw_path)
     if answer.store_away and answer.joined_ms is None:
         return problem(503, "The store does not answer", retry_after=STORE_RETRY_S)
@@ -157,8 +159,7 @@ def _is_repeatable(request: web.Request, room: Door, answer: Answer) -> bool:
     return is_early and answer.state is State.WAITING
 
 
-async def _shown(request: web.Request, door: str, *, may_join: bool) -> web.Response:
-    room = door_of(request)
+async def _shown(request: web.Request, room: Door, door: str, *, may_join: bool) -> web.Response:
     following = await _form_next(request) if request.method == "POST" else _query_next(request)
     asked = following if request.method == "POST" else request.raw_path
     answer = await _ask(request, room, door, may_join=may_join, asked=asked)
