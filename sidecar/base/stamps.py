@@ -61,8 +61,8 @@ class Stamps:
 
     def __init__(self, secret_keys: Sequence[str]) -> None:
         self._keys = {key.proof: key for key in map(NginxKey.of, secret_keys)}
-        #: Whether an nginx asked with a key that is none of ours.
-        self.met_unknown_key = False
+        #: Whether nginx's key is one of ours: known, unknown; None: none was shown yet.
+        self.nginx_key: str | None = None
 
     def sign(self, asked: str, room: str) -> str | None:
         """The value of the cookie, for what nginx asks with; None: it cannot be given one."""
@@ -71,8 +71,8 @@ class Stamps:
             return None
         proof, second, binding = match.groups()
         key = self._keys.get(proof)
+        self.nginx_key = "known" if key else "unknown"
         if key is None:
-            self.met_unknown_key = True
             return None
         until = int(second) + _MORE_S
         return f"{stamp_md5(until, room, binding, key.secret)}.{until}.{key.id}"

@@ -1,7 +1,7 @@
 """Visits an installation from outside, as a browser would, and says which line is missing.
 
     visit.py         asks, and keeps what came
-    gate.py  cookie.py  surroundings.py
+    gate.py  cookie.py  stamps.py  surroundings.py
                      one function a finding: looks at what came and says something or nothing
     report.py        prints
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from yarl import URL
 
-from sidecar.doctor import cookie, gate, surroundings
+from sidecar.doctor import cookie, gate, stamps, surroundings
 from sidecar.doctor.visit import Options, Visit, visit
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ FINDINGS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
     cookie.cached,
     cookie.heartbeat,
     cookie.comes_back,
+    stamps.stamps,
     surroundings.encryption,
     surroundings.ops_port,
     surroundings.edge_port,

@@ -9,6 +9,7 @@ from typing import Any
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from sidecar.base.stamps import STAMP_COOKIE
 from sidecar.base.tokens import COOKIE_PREFIX
 
 
@@ -56,9 +57,15 @@ class Reply:
         """The cookie of a room, if it gave one."""
         for line in self.headers.getall("Set-Cookie", []):
             given = Given.read(line)
-            if given.name.startswith(COOKIE_PREFIX):
+            if given.name.startswith(COOKIE_PREFIX) and given.name != STAMP_COOKIE:
                 return given
         return None
+
+    @cached_property
+    def stamp(self) -> Given | None:
+        """What lets nginx pass the next requests by itself, if it brought that."""
+        given = (Given.read(line) for line in self.headers.getall("Set-Cookie", []))
+        return next((one for one in given if one.name == STAMP_COOKIE), None)
 
     @property
     def is_waiting_page(self) -> bool:

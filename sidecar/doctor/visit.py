@@ -100,6 +100,9 @@ class Visit:
     beats: list[Reply] = field(default_factory=list)
     #: The first visitor once more, with the cookie.
     back: Reply = field(default_factory=Reply)
+    #: At once again, with the stamp that came with it; and what replicas say of nginx's key.
+    stamped: Reply = field(default_factory=Reply)
+    nginx_keys: set[str] = field(default_factory=set)
     ops: Reply = field(default_factory=Reply)
     edge: Reply = field(default_factory=Reply)
     through_site: dict[str, Reply] = field(default_factory=dict)
@@ -266,9 +269,22 @@ async def _enter(client: _Client, seen: Visit) -> None:
             status = _at(seen, f"{seen.room}/status")
             seen.beats.append(await client.get(status, _JSON, cookie=seen.cookie))
     seen.back = await client.get(seen.page, _BROWSER, cookie=seen.cookie)
+    await _look_at_stamps(client, seen)
     for path in OPS_PATHS:
         address = seen.page.join(URL(path))
         seen.through_site[path] = await client.get(address, _AHEAD, cookie=seen.cookie)
+
+
+async def _look_at_stamps(client: _Client, seen: Visit) -> None:
+    stamp = seen.back.stamp
+    if stamp is not None:
+        cookies = f"{seen.cookie}; {stamp.name}={stamp.value}"
+        seen.stamped = await client.get(seen.page, _BROWSER, cookie=cookies)
+        return
+    status = _at(seen, f"{seen.room or NO_ROOM}/status").with_query(client="1")
+    for _ in range(BEATS):
+        said = (await client.get(status, _JSON)).document.get("nginx_key")
+        seen.nginx_keys |= {said} if isinstance(said, str) else set()
 
 
 async def _look_round(client: _Client, seen: Visit) -> None:

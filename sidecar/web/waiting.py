@@ -25,7 +25,7 @@ from sidecar.web.check import (
 )
 from sidecar.web.cookies import read_bearer, read_given, read_token, set_cookie
 from sidecar.web.documents import to_json
-from sidecar.web.keys import LEAVE_LIMIT, MEMORY, METRICS, PAGE, REPEATS
+from sidecar.web.keys import LEAVE_LIMIT, MEMORY, METRICS, PAGE, REPEATS, STAMPS
 from sidecar.web.page import CONTENT_SECURITY_POLICY, choose_language, opening_in_digits
 from sidecar.web.problems import STORE_RETRY_S, problem
 from sidecar.web.quick import QuickResponse
@@ -117,10 +117,11 @@ async def _answer(request: web.Request, room: Door, door: str, *, may_join: bool
     document = told.document(room, answer)
     has_query = "?" in request.raw_path
     if has_query and "client" in request.query:
-        # Their own address, as nginx names it, and where the room is kept: `waitroom doctor` finds
-        # a wrong address by it, and replicas that do not share a store.
+        # Their own address, as nginx names it, where the room is kept, and whether nginx's key is
+        # ours: `waitroom doctor` finds a wrong address, store or key by it.
         document["client"] = request.headers.get("X-Real-IP")
         document["store"] = told.store(room, memory=request.app[MEMORY])
+        document["nginx_key"] = request.app[STAMPS].nginx_key
     is_kept = not has_query and _is_repeatable(request, room, answer)
     response = QuickResponse(
         body=to_json(document), headers=_OF_KEPT_STATUS if is_kept else _OF_STATUS

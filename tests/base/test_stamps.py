@@ -35,7 +35,7 @@ def test_an_nginx_is_given_stamps_by_the_key_it_has():
     stamps = Stamps([OLD, NEW])
     for key in (OLDER, NEWER):
         assert stamps.sign(key.proof + ASKED, "shop").endswith(f".{key.id}")
-    assert not stamps.met_unknown_key
+    assert stamps.nginx_key == "known"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_an_odd_question_gets_none(asked):
 def test_another_key_gets_none_and_is_noted():
     stamps = Stamps([NEW])
     assert stamps.sign(OLDER.proof + ASKED, "shop") is None
-    assert stamps.met_unknown_key
+    assert stamps.nginx_key == "unknown"
 
 
 def test_keys_say_nothing_of_each_other():

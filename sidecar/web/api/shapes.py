@@ -96,8 +96,11 @@ _STATUS = thing(
         "store": or_null(text("Which store the replica has, the same for all that share one: "
                               "`memory` or `redis`, and what tells it from others; if `client` "
                               "was asked for.")),
+        "nginx_key": or_null(words("known", "unknown", description="Whether the key that nginx "
+                                   "showed last is one of the replica's; if `client` was asked "
+                                   "for. null: none was shown.")),
     },
-    optional=("paused", "expires_at", "client", "store"),
+    optional=("paused", "expires_at", "client", "store", "nginx_key"),
 )  # fmt: skip
 _ROOM_STATE = thing(
     {
