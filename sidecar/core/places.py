@@ -70,7 +70,7 @@ def lot_of_newcomer(
     visitor: str, settings: RoomSettings, draws: Draws | None, now_ms: int
 ) -> Lot | None:
     """None where no pre-queue is on or coming, or all replicas do not know its draw yet."""
-    event = _next(settings, now_ms)
+    event = _next(settings, now_ms) if settings.events else None
     if event is None or draws is None or not draws.is_agreed(event):
         return None
     return Lot(draws.lot(event, visitor) / (1 << LOT_BITS), event.begins_ms)

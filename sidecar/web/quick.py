@@ -17,6 +17,8 @@ from aiohttp import HttpVersion11, web
 from aiohttp.http import SERVER_SOFTWARE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aiohttp.abc import AbstractStreamWriter
 
 _FIRST_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus}
@@ -27,39 +29,45 @@ _FORBIDDEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class QuickResponse(web.Response):
-    """With a body of bytes, or none. Sent by itself where nothing is special, and by aiohttp where
-    something is: HEAD, another version of HTTP, a connection that ends or is slow to read."""
+    """Sent by itself where nothing is special, and by aiohttp where something is: HEAD, another
+    version of HTTP, a connection that ends or is slow to read."""
+
+    def __init__(self, *, status: int = 200, headers: Mapping[str, str], body: bytes = b"") -> None:
+        """aiohttp's own, which costs as much as the whole, is left until it is needed."""
+        self._made = status, headers, body
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        status, headers, body = self._made
         transport: Any = request.transport
         is_special = (
             transport is None
             or self.prepared
             or self.keep_alive is False
-            or (self.status in _BARE and self.body)
             or not request.keep_alive
             or request.version != HttpVersion11
             or request.method == "HEAD"
             or transport.get_write_buffer_size()
         )
         if is_special:
+            super().__init__(status=status, headers=headers, body=body or None)
             return await super().prepare(request)
-        transport.write(self._written())
+        transport.write(_written(status, headers, body))
         self._keep_alive = True
         self._eof_sent = True  # aiohttp ends it without another write
         return None
 
-    def _written(self) -> bytes:
-        lines = [f"{name}: {value}" for name, value in self.headers.items()]
-        if _FORBIDDEN.search("".join(lines)):
-            raise ValueError("a header with a control character")
-        body = self.body
-        assert body is None or isinstance(body, bytes), "nothing but bytes"  # noqa: S101 - a mistake here, and for mypy
-        if self.status not in _BARE:
-            lines.append(f"Content-Length: {len(body) if body else 0}")
-        date = _date(int(time.time()))
-        head = "\r\n".join((_FIRST_LINES[self.status], *lines, date, _SERVER, "", ""))
-        return head.encode() + body if body else head.encode()
+
+def _written(status: int, headers: Mapping[str, str], body: bytes) -> bytes:
+    lines = [f"{name}: {value}" for name, value in headers.items()]
+    if _FORBIDDEN.search("".join(lines)):
+        raise ValueError("a header with a control character")
+    if status in _BARE:
+        body = b""
+    else:
+        lines.append(f"Content-Length: {len(body)}")
+    date = _date(int(time.time()))
+    head = "\r\n".join((_FIRST_LINES[status], *lines, date, _SERVER, "", ""))
+    return head.encode() + body
 
 
 _SERVER = f"Server: {SERVER_SOFTWARE}"

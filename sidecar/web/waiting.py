@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from aiohttp import web
-from multidict import CIMultiDict, istr
+from multidict import istr
 
 from sidecar.base.model import State, Ticket
 from sidecar.core.door import is_resource, label
@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 
 _NO_STORE = {"Cache-Control": "no-store"}
 _JSON = {**_NO_STORE, "Content-Type": "application/json; charset=utf-8"}
-#: As aiohttp copies them soonest: it makes a dictionary of its own for each response.
-_OF_STATUS = CIMultiDict({istr(name): value for name, value in _JSON.items()})
-_OF_KEPT_STATUS = CIMultiDict({**_OF_STATUS, istr("X-Accel-Expires"): KEEP_BRIEFLY_S})
+_KEPT_JSON = {**_JSON, "X-Accel-Expires": KEEP_BRIEFLY_S}
 _CLASS = istr("X-Waitroom-Class")
 
 
@@ -123,11 +121,10 @@ async def _answer(request: web.Request, room: Door, door: str, *, may_join: bool
         document["store"] = told.store(room, memory=request.app[MEMORY])
         document["nginx_key"] = request.app[STAMPS].nginx_key
     is_kept = not has_query and _is_repeatable(request, room, answer)
-    response = QuickResponse(
-        body=to_json(document), headers=_OF_KEPT_STATUS if is_kept else _OF_STATUS
-    )
-    _give_cookie(request, room, answer, response)
-    return response
+    headers = _KEPT_JSON if is_kept else _JSON
+    if answer.token is not None:
+        headers = {**headers, "Set-Cookie": set_cookie(request.headers, room, answer.token)}
+    return QuickResponse(headers=headers, body=to_json(document))
 
 
 async def _ask(

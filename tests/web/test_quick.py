@@ -99,7 +99,7 @@ def request(method: str = "GET", version: str = "1.1", more: str = "", body: str
     [
         {"body": b'{"a": "\xc3\xa9"}', "headers": HEADERS},
         {"status": 401, "headers": {"X-Waitroom-State": "waiting"}},
-        {"status": 403},
+        {"status": 403, "headers": {}},
         {"status": 204, "headers": {"Set-Cookie": "a=b; Path=/"}},
         {"body": b"x" * 300_000, "headers": HEADERS},
     ],
