@@ -1,0 +1,85 @@
+"""System calls of nginx for the request of a visitor inside, as strace counts them."""
+
+from __future__ import annotations
+
+import http.client
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.nginx.client import Visitor
+from tests.processes import wait_until
+from tests.site import Site, gated
+
+REQUESTS, TRIES = 50, 4
+#: More than nginx needs for a request that nobody gates: with a stamp none, with a kept verdict
+#: that which reads its file.
+STAMPED, KEPT = 0, 1
+#: Of a page that is open still, on a connection that is kept.
+PICTURE = {"Accept": "image/*", "Sec-Fetch-Mode": "no-cors"}
+
+pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+
+
+@pytest.fixture(scope="module")
+def site(stamps):
+    lines = ("proxy_http_version 1.1;", 'proxy_set_header Connection "";')
+    plain = f"location /plain {{ {' '.join(lines)} proxy_pass http://origin; }}"
+    rooms = {"shop": {"total_active_users": 1000}}
+    origin = "location / { return 200 'the site'; }"
+    with Site(
+        rooms=rooms, locations=gated("/", *lines) + plain, origin=origin, stamps=stamps
+    ) as site:
+        yield site
+
+
+def worker(master: int) -> int:
+    found = [int(pid) for pid in Path(f"/proc/{master}/task/{master}/children").read_text().split()]
+    names = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in found}
+    return next(pid for pid, name in names.items() if b"worker process" in name)
+
+
+def count(site, path: str, tmp_path: Path) -> float:
+    """System calls for a request, of a visitor who has just been let in: the least of some tries,
+    since verdicts and stamps may end meanwhile."""
+    tmp_path.mkdir()
+    return min(_count(site, path, tmp_path / str(number)) for number in range(TRIES))
+
+
+def _count(site, path: str, log: Path) -> float:
+    visitor = Visitor(site.url)
+    for _ in range(3):  # the pass, the stamp, and what is kept
+        assert visitor.get("/").status == 200
+    cookies = "; ".join(f"{name}={value}" for name, value in visitor.cookies.items())
+    headers = {**PICTURE, "Cookie": cookies}
+    connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=10)
+
+    def ask() -> None:
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()) == (200, b"the site")
+
+    ask()
+    command = ["strace", "-p", str(worker(site.nginx.pid)), "-o", str(log)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as strace:
+        assert strace.stderr is not None
+        said = strace.stderr.readline()
+        if b"attached" not in said:
+            pytest.skip(f"strace may not look at nginx: {said.decode().strip()}")
+        for _ in range(REQUESTS):
+            ask()
+        strace.send_signal(signal.SIGINT)
+    connection.close()
+    return log.read_text().count("(") / REQUESTS
+
+
+def test_a_visitor_inside_costs_few_calls(site, stamps, tmp_path):
+    """Asked beside a location without a room, whose calls are the site's and the client's."""
+    wait_until(lambda: Visitor(site.url).get("/").status == 200, "the site")
+    plain = count(site, "/plain", tmp_path / "plain")
+    inside = count(site, "/picture", tmp_path / "inside")
+    bound = STAMPED if stamps else KEPT
+    assert inside - plain <= bound + 0.5, (inside, plain)

@@ -1,0 +1,123 @@
+"""How much Python runs in a replica for one request, and what it leaves behind.
+
+Calls are those of functions and of methods in C, as the interpreter's profiler sees them: they grow
+with what is done, not with how busy the machine is. Blocks are what the allocator has given and not
+got back (sys.getallocatedblocks): what a request leaves until the collector comes, or for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import http.client
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice, repeat
+
+import pytest
+
+from tests.web.conftest import HTML, Replica, cookie_of
+
+POLL, JOIN, VERDICT = 620, 650, 285
+#: Blocks that a hundred polls may leave; some are of Python's own free lists.
+LEFT = 100
+TIMES, POLLS = 20, 100
+
+Headers = Iterator[dict[str, str]]
+
+
+@pytest.fixture
+async def site(replica):
+    """One slot that is taken."""
+    return await replica(total_active_users=1)
+
+
+async def ask(site: Replica, path: str, headers: Headers, times: int) -> None:
+    """On one connection, from a thread of its own, which the profiler does not see."""
+
+    def send() -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", site.edge.port, timeout=10)
+        for _ in range(times):
+            connection.request("GET", path, headers=next(headers))
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status < 500
+        connection.close()
+
+    await asyncio.to_thread(send)
+
+
+async def calls(site: Replica, path: str, headers: Headers) -> float:
+    """Calls for one request: of many in a row without those of one, the least of some tries."""
+    return min([await _calls(site, path, headers) for _ in range(3)])
+
+
+async def _calls(site: Replica, path: str, headers: Headers) -> float:
+    one, many = [await _called(site, path, headers, times) for times in (1, 1 + TIMES)]
+    return (many - one) / TIMES
+
+
+async def _called(site: Replica, path: str, headers: Headers, times: int) -> int:
+    seen: Counter[str] = Counter()
+
+    def note(_frame: object, event: str, _what: object) -> None:
+        seen[event] += 1
+
+    sys.setprofile(note)
+    try:
+        await ask(site, path, headers, times)
+    finally:
+        sys.setprofile(None)
+    return seen["call"] + seen["c_call"]
+
+
+def status_of(site: Replica) -> str:
+    return f"/_waitroom/{site.room.name}/status"
+
+
+@pytest.fixture
+async def tickets(site):
+    """The headers of others who wait, one after the other; each has been told to ask by now."""
+    await site.check()
+    cookies = [cookie_of(await site.check()) for _ in range(2 * POLLS)]
+    for cookie in cookies:
+        await site.status(cookie)  # so that the ticket is known
+    site.turn.forward(20)
+    return iter([{"Cookie": cookie} for cookie in cookies])
+
+
+async def test_a_poll(site, tickets):
+    """Of somebody who waits, whose ticket was seen before, when they were told to ask."""
+    found = await calls(site, status_of(site), tickets)
+    assert found <= POLL, found
+
+
+async def test_a_join(site):
+    """Of a newcomer, into a full room."""
+    await site.check()
+    newcomer = {"X-Waitroom-Room": site.room.name, **HTML}
+    found = await calls(site, "/check", repeat(newcomer))
+    assert found <= JOIN, found
+
+
+async def test_a_verdict(site):
+    """About a pass that is not due for renewal: Redis is not asked."""
+    inside = cookie_of(await site.check())
+    headers = {"X-Waitroom-Room": site.room.name, "Cookie": inside, **HTML}
+    found = await calls(site, "/check", repeat(headers))
+    assert found <= VERDICT, found
+
+
+async def test_a_poll_leaves_nothing(site, tickets):
+    """Neither for good nor for the garbage collector, whose rounds are paid by others."""
+    gc.collect()
+    gc.disable()
+    try:
+        await ask(site, status_of(site), islice(tickets, POLLS), POLLS)
+        before = sys.getallocatedblocks()
+        await ask(site, status_of(site), tickets, POLLS)
+        left = sys.getallocatedblocks() - before
+    finally:
+        gc.enable()
+    assert left <= LEFT, left

@@ -1,0 +1,110 @@
+"""How often a script asks Redis for something, and how many scripts a crowd takes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sidecar.base.clock import StoreClock
+from sidecar.base.model import Outcome, Ticket
+from sidecar.base.rooms import RoomSettings
+from sidecar.base.tokens import new_visitor
+from sidecar.store.connect import close, connect
+from sidecar.store.rooms import RoomStore
+from tests.conftest import attended, new_room_name
+
+#: redis.call's of one script, of the most common kind of room.
+POLL, POLL_IN_BATCH, JOIN, ARRIVAL = 18, 2, 24, 20
+#: Those who ask at the same moment, whose polls are one script.
+TOGETHER = 64
+
+
+class Redis:
+    """Counts the commands that others than this send and call."""
+
+    def __init__(self, client) -> None:
+        self._client = client
+
+    async def _calls(self) -> dict[str, int]:
+        found = await self._client.info("commandstats")
+        return {name.removeprefix("cmdstat_"): each["calls"] for name, each in found.items()}
+
+    async def count(self, asked) -> tuple[int, int]:
+        """Scripts that were sent meanwhile, and what they called."""
+        before = await self._calls()
+        await asked
+        after = await self._calls()
+        took = {name: calls - before.get(name, 0) for name, calls in after.items()}
+        scripts = sum(took.pop(name, 0) for name in ("evalsha", "fcall"))
+        took.pop("info")
+        return scripts, sum(took.values())
+
+
+@pytest.fixture
+async def client(redis_socket):
+    client = connect(f"unix://{redis_socket}", timeout_s=5)
+    yield client
+    await close(client)
+
+
+@pytest.fixture
+def redis(client):
+    return Redis(client)
+
+
+@pytest.fixture
+def store(client, turn):
+    """A plain room with so many slots; Redis is asked for the time by a replica's own clock."""
+
+    def make(slots: int) -> RoomStore:
+        settings = attended(RoomSettings(total_active_users=slots))
+        return RoomStore(
+            client, new_room_name(), settings=settings, clock=StoreClock(), now_ms=turn
+        )
+
+    return make
+
+
+async def arrive(store, number: int) -> list[Ticket]:
+    """So many, in a queue; those who have a slot are left out."""
+    visitors = [new_visitor() for _ in range(number)]
+    standings = await asyncio.gather(*(store.enter(visitor) for visitor in visitors))
+    return [
+        Ticket(visitor, standing.order, standing.now_ms, standing.epoch)
+        for visitor, standing in zip(visitors, standings, strict=True)
+        if standing.outcome is Outcome.WAITING
+    ]
+
+
+async def test_a_poll(store, redis, turn):
+    """Of somebody who waits and asks when they were told to."""
+    full = store(1)
+    tickets = await arrive(full, 10)
+    turn.forward(20)
+    await full.beat(tickets[0])  # what had to be done by the clock is done
+    scripts, calls = await redis.count(full.beat(tickets[5]))
+    assert scripts == 1
+    assert calls <= POLL, calls
+
+
+async def test_polls_together(store, redis, turn):
+    """64 at once are one script, whose fixed part is theirs together."""
+    full = store(1)
+    tickets = await arrive(full, 1 + TOGETHER)
+    turn.forward(20)
+    await full.beat(tickets[0])
+    polls = asyncio.gather(*(full.beat(ticket) for ticket in tickets))
+    scripts, calls = await redis.count(polls)
+    assert scripts == 1
+    assert calls <= POLL + POLL_IN_BATCH * TOGETHER, calls / TOGETHER
+
+
+@pytest.mark.parametrize(("slots", "bound"), [(1, JOIN), (1_000, ARRIVAL)])
+async def test_a_join(store, redis, slots, bound):
+    """Of a newcomer, into a full room and into one with a free slot."""
+    room = store(slots)
+    await arrive(room, 10)
+    scripts, calls = await redis.count(room.enter(new_visitor()))
+    assert scripts == 1
+    assert calls <= bound, calls
