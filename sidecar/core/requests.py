@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import isfinite
 from typing import TYPE_CHECKING, Protocol
 from unicodedata import category
@@ -102,15 +103,20 @@ def check_again(settings: TargetSettings, asked: Asked) -> tuple[Call, URL]:
 def url_of(settings: TargetSettings, asked: Asked) -> URL:
     """The address, of which nothing is decoded or normalised on the way. Raises ConfigError where
     it would not lie below the target's."""
-    base = URL(settings.url or "", encoded=True)
-    text = f"{settings.url}{asked.path}" + (f"?{asked.query}" if asked.query else "")
+    return _url_below(settings.url or "", asked.path, asked.query)
+
+
+@lru_cache(1024)
+def _url_below(target: str, path: str, query: str) -> URL:
+    base = URL(target, encoded=True)
+    text = f"{target}{path}" + (f"?{query}" if query else "")
     try:
         url = URL(text, encoded=True)
         is_below = (
             (url.scheme, url.raw_host, url.port) == (base.scheme, base.raw_host, base.port)
             and url.raw_authority == base.raw_authority
-            and url.raw_path == base.raw_path + asked.path
-            and url.raw_query_string == asked.query
+            and url.raw_path == base.raw_path + path
+            and url.raw_query_string == query
             and not (url.raw_user or url.raw_password or url.raw_fragment)
         )
     except ValueError:

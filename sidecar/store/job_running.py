@@ -4,10 +4,10 @@ its latest `fence` writes.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, and_, bindparam, case, delete, literal, or_, select, update
+from sqlalchemy import BigInteger, and_, bindparam, case, delete, or_, select, update
 
 from sidecar.base.jobs import ENDED, Ending, Job, State
 from sidecar.store.batch import Batcher
@@ -30,6 +30,9 @@ _WRITTEN = (
     "state", "expires_ms", "not_before_ms", "ended_ms", "failures", "error", "status",
     "result_headers", "result_size", "callback_ms",
 )  # fmt: skip
+_IDS = jobs.c.id.in_(bindparam("ids", expanding=True))
+_LOCK_WHOLE = FIND_WHOLE.where(_IDS).order_by(jobs.c.id).with_for_update()
+_LOCK_STANDS = select(*_STANDS).where(_IDS).order_by(jobs.c.id).with_for_update()
 _WRITE_ENDING = update(jobs).where(jobs.c.id == bindparam("which"))
 _DELETE_STALE = delete(chunks).where(
     chunks.c.job == bindparam("which"), chunks.c.fence != bindparam("mine")
@@ -51,8 +54,7 @@ class JobRunning(JobDatabase):
             return []
 
         async def work(connection: AsyncConnection) -> list[Job]:
-            found = FIND_WHOLE.where(jobs.c.id.in_(list(fences))).order_by(jobs.c.id)
-            rows = await connection.execute(found.with_for_update())
+            rows = await connection.execute(_LOCK_WHOLE, {"ids": list(fences)})
             told, begun, lost = list[Job](), list[Job](), list[str]()
             for job in map(job_of, rows.mappings()):
                 fence = fences[job.id]
@@ -67,19 +69,10 @@ class JobRunning(JobDatabase):
                 if job.state is State.PROCESSING and job.fence == fence:
                     told.append(job)
             if begun:
-                ids = {job.id: literal(job.fence, BigInteger) for job in begun}
-                await connection.execute(
-                    update(jobs)
-                    .where(jobs.c.id.in_(list(ids)))
-                    .values(
-                        state=State.PROCESSING.value,
-                        fence=case(ids, value=jobs.c.id),
-                        started_ms=at_ms,
-                        attempts=jobs.c.attempts + 1,
-                        failures=jobs.c.failures + case((jobs.c.id.in_(lost), 1), else_=0),
-                        not_before_ms=None,
-                    )
-                )
+                values: dict[str, Any] = {"at_ms": at_ms, "lost": lost}
+                for n, job in enumerate(begun):
+                    values |= {f"id{n}": job.id, f"fence{n}": job.fence}
+                await connection.execute(_begin(len(begun)), values)
             return told
 
         return await self._write(work)
@@ -93,8 +86,7 @@ class JobRunning(JobDatabase):
         ids = [ending.id for ending in batch]
 
         async def work(connection: AsyncConnection) -> list[bool]:
-            found = select(*_STANDS).where(jobs.c.id.in_(ids)).order_by(jobs.c.id)
-            rows = (await connection.execute(found.with_for_update())).mappings()
+            rows = (await connection.execute(_LOCK_STANDS, {"ids": ids})).mappings()
             stands = {row["id"]: dict(row) for row in rows}
             told, written, bodies, stale = [], [], [], []
             for ending in batch:
@@ -163,6 +155,26 @@ class JobRunning(JobDatabase):
             return True
         mine = (jobs.c.state == State.PROCESSING.value, jobs.c.fence == fence)
         return bool(await self._read(select(jobs.c.id).where(jobs.c.id == id_, *mine)))
+
+
+@cache
+def _begin(number: int) -> Any:
+    """Begins so many jobs. To make it takes longer than to send it."""
+    ids = [bindparam(f"id{n}", type_=jobs.c.id.type) for n in range(number)]
+    fences = [bindparam(f"fence{n}", type_=BigInteger) for n in range(number)]
+    is_lost = jobs.c.id.in_(bindparam("lost", expanding=True))
+    return (
+        update(jobs)
+        .where(jobs.c.id.in_(ids))
+        .values(
+            state=State.PROCESSING.value,
+            fence=case(*((jobs.c.id == id_, f) for id_, f in zip(ids, fences, strict=True))),
+            started_ms=bindparam("at_ms"),
+            attempts=jobs.c.attempts + 1,
+            failures=jobs.c.failures + case((is_lost, 1), else_=0),
+            not_before_ms=None,
+        )
+    )
 
 
 def _ended(ending: Ending, row: Mapping[str, Any]) -> dict[str, Any]:

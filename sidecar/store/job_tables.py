@@ -117,7 +117,7 @@ def job_of(row: Any) -> Job:
     values = dict(row)
     values["state"] = State(values["state"])
     for name in _MAPS:
-        values[name] = json.loads(values[name])
+        values[name] = json.loads(values[name]) if values[name] != "{}" else {}
     return Job(**values)
 
 

@@ -318,6 +318,8 @@ class TargetStore:
 
     async def _each(self, verb: str, batcher: Batcher[Any, Any], items: Sequence[Any]) -> list[Any]:
         self._stop_if_away(verb)
+        if len(items) == 1:
+            return [await batcher.submit(items[0])]
         return await asyncio.gather(*map(batcher.submit, items))
 
     async def _says(self, name: str, *args: Any) -> bool:

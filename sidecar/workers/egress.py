@@ -38,6 +38,7 @@ _NOT_TOLD = frozenset({
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
     "te", "trailer", "transfer-encoding", "upgrade", "set-cookie", "set-cookie2",
 })  # fmt: skip
+_NOT_TOLD_WITH_BODY = _NOT_TOLD | {"content-length"}
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]{1,128}\Z")
 _CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
@@ -173,7 +174,7 @@ def _headers(settings: TargetSettings, call: Call, job: Job) -> dict[str, str]:
 
 def _told(reply: aiohttp.ClientResponse) -> dict[str, str]:
     """What of an answer's headers is told to the caller: what fits, and breaks no line."""
-    hidden = set(_NOT_TOLD) if reply.method == "HEAD" else {*_NOT_TOLD, "content-length"}
+    hidden = _NOT_TOLD if reply.method == "HEAD" else _NOT_TOLD_WITH_BODY
     for named in reply.headers.getall("Connection", ()):
         hidden |= {name.strip().lower() for name in named.split(",")}
     told: dict[str, str] = {}
