@@ -146,8 +146,8 @@ class Bench:
         job, _ = await self.jobs.submit("service", Order(target, **order))
         return job.id
 
-    def lane(self, target: Target) -> Lane:
-        return Lane(target, self.jobs, self.egress, self.metrics, self.news, most=5)  # type: ignore[arg-type]
+    def lane(self, target: Target, *, most: int = 5) -> Lane:
+        return Lane(target, self.jobs, self.egress, self.metrics, self.news, most=most)  # type: ignore[arg-type]
 
     async def lose_line(self, target: Target) -> None:
         """As if Redis had been emptied, and the keeper had built the line again."""

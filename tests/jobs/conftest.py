@@ -71,3 +71,17 @@ def statements_of(store) -> list[str]:
 async def chunk_count(store) -> int:
     async with sql.begin(store._engine) as connection:
         return (await connection.execute(select(func.count()).select_from(chunks))).scalar()
+
+
+@pytest.fixture
+def sent(here, monkeypatch):
+    """The commands that were sent to Redis."""
+    commands: list[str] = []
+    execute = here.redis.execute_command
+
+    async def count(*args, **options):
+        commands.append(str(args[0]))
+        return await execute(*args, **options)
+
+    monkeypatch.setattr(here.redis, "execute_command", count)
+    return commands

@@ -23,20 +23,6 @@ async def here(redis_socket, tmp_path, monkeypatch):
         yield made
 
 
-@pytest.fixture
-def sent(here, monkeypatch):
-    """The commands that were sent to Redis."""
-    commands: list[str] = []
-    execute = here.redis.execute_command
-
-    async def count(*args, **options):
-        commands.append(str(args[0]))
-        return await execute(*args, **options)
-
-    monkeypatch.setattr(here.redis, "execute_command", count)
-    return commands
-
-
 def runner(here):
     return Runner(Office(here.jobs, here.keeper, here.news, here.metrics), here.egress, most=5)
 

@@ -1,0 +1,44 @@
+"""What a job costs, counted and not timed: commands to Redis and statements to SQL, with bounds a
+little above what they are now."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.jobs.bench import bench, running, until
+from tests.jobs.conftest import statements_of
+
+JOBS = 100
+
+
+@pytest.fixture
+async def here(redis_socket, tmp_path):
+    async with bench(redis_socket, tmp_path) as made:
+        yield made
+
+
+async def test_many_submissions_share_scripts_and_statements(here, sent):
+    """A place and a row for each, and into the line: 100 at once take six script calls, the first of
+    which are loaded, and one statement."""
+    target = await here.target()
+    statements = statements_of(here.store)
+    await asyncio.gather(*(here.submit(target) for _ in range(JOBS)))
+    assert len(sent) <= 12
+    assert len(statements) <= 3
+
+
+async def test_calls_under_way_share_scripts_and_statements(here, sent):
+    """Fifty at a time: claimed together, begun together, and those that end at the same time are
+    written and released together: 100 jobs take seven script calls and ten statements."""
+    target = await here.target(concurrency=50)
+    await asyncio.gather(*(here.submit(target) for _ in range(JOBS)))
+    here.egress.over.set()
+    lane = here.lane(target, most=50)
+    statements = statements_of(here.store)
+    sent.clear()
+    async with running(lane.run()):
+        await until(lambda: len(here.egress.called) == JOBS and not len(lane))
+    assert len(sent) <= 16
+    assert len(statements) <= 20
