@@ -61,7 +61,11 @@ class Batcher(Generic[Item, Reply]):
             _fail(futures, RuntimeError(f"{len(items)} items got {len(replies)} replies"))
             return
         for future, reply in zip(futures, replies, strict=True):
-            if not future.done():  # else its caller is gone
+            if future.done():  # its caller is gone
+                continue
+            if isinstance(reply, Exception):  # of this item alone
+                future.set_exception(reply)
+            else:
                 future.set_result(reply)
 
 

@@ -20,8 +20,8 @@ async def here(redis_socket, tmp_path):
 
 
 async def test_many_submissions_share_scripts_and_statements(here, sent):
-    """A place and a row for each, and into the line: 100 at once take six script calls, the first of
-    which are loaded, and one statement."""
+    """A place and a row for each, and into the line: 100 at once take six script calls, of which
+    some are loaded first, and one statement."""
     target = await here.target()
     statements = statements_of(here.store)
     await asyncio.gather(*(here.submit(target) for _ in range(JOBS)))

@@ -169,6 +169,15 @@ async def test_the_wrong_number_of_replies_is_everybodys_error(store, submit, re
             await caller
 
 
+async def test_an_error_in_place_of_a_reply_is_its_items_alone(store, submit):
+    """The batch was answered, and one of it refused."""
+    first, second = await submit(1, 2)
+    await store.answer([ValueError("no"), 20])
+    with pytest.raises(ValueError, match="no"):
+        await first
+    assert await second == 20
+
+
 async def test_a_flight_that_is_cancelled_leaves_nobody_waiting(store, submit):
     """At a shutdown those in flight and those behind it are all let go."""
     callers = await submit(1)
