@@ -97,9 +97,15 @@ async def check(request: web.Request) -> web.Response:
 def _give_stamp(request: web.Request, room: Door, answer: Answer, said: dict[str, str]) -> None:
     """For a verdict that may be kept: what lets nginx repeat it by itself, for no longer."""
     if answer.state is State.ADMITTED and not answer.uncounted and may_stamp(room.settings):
-        stamp = request.app[STAMPS].sign(request.headers["X-Waitroom-Stamp"], room.name)
+        stamps = request.app[STAMPS]
+        stamp = stamps.sign(request.headers["X-Waitroom-Stamp"], room.name)
         if stamp is not None:
             said["X-Waitroom-Stamp"] = stamp_cookie(request.headers, stamp)
+        elif stamps.nginx_key == "unknown" and ("nginx", "key") not in _logged:
+            _logged.add(("nginx", "key"))
+            log.error(
+                "unknown_nginx_key", hint="stamps are off: `waitroom nginx-key`, reload nginx"
+            )
 
 
 def _hear_time(room: Door, said: str) -> None:

@@ -288,3 +288,4 @@ def test_without_a_key_in_common_everything_is_as_without_stamps(widened):
         reply = visitor.get("/open", headers=PAGE)
         assert (reply.status, stamps_of(reply)) == (200, [])
     assert len(widened.relays[0].checks()) <= 1 + (time.monotonic() - began)
+    assert widened.replicas[0].output.count("unknown_nginx_key") == 1
