@@ -38,12 +38,14 @@ BRIEF = Plan(stay_s=(4, 16))
 
 
 class Visitor:
-    """One browser with one cookie, which it keeps and forgets as it is told."""
+    """One browser with the room's cookie and a stamp, which it keeps and forgets as it is told."""
 
     def __init__(self, url: str, room: str, plan: Plan, diary: Diary, random: Random) -> None:
         self._wire = Wire(url)
         self._room, self._plan, self._random = room, plan, random
-        self._cookie, self._cookie_ends = "", 0.0
+        self._own = f"waitroom_{room}"
+        #: Value and end of each cookie, by its name.
+        self._jar: dict[str, tuple[str, float]] = {}
         self.diary = diary
 
     async def live(self) -> None:
@@ -104,34 +106,37 @@ class Visitor:
 
     async def _send(self, what: str, method: str, path: str, headers: Any) -> Entry:
         entry = Entry(what, time.time(), 0.0)
-        cookie = self._cookie if time.monotonic() < self._cookie_ends else ""
-        if cookie:
-            headers = (*headers, ("Cookie", f"waitroom_{self._room}={cookie}"))
+        cookies = [f"{name}={value}" for name in self._jar if (value := self._cookie(name))]
+        if cookies:
+            headers = (*headers, ("Cookie", "; ".join(cookies)))
         try:
             reply = await self._wire.send(method, path, headers)
         except (OSError, EOFError, ValueError) as error:
             entry.error = repr(error)
         else:
-            self._keep_cookie(reply)
+            self._keep_cookies(reply)
             self._read(entry, reply)
         entry.received = time.time()
-        entry.token = read_token(self._cookie) if time.monotonic() < self._cookie_ends else None
+        own = self._cookie(self._own)
+        entry.token = read_token(own) if own else None
         if entry.what == "page" and entry.status == 202:
             has_ticket = entry.token is not None and entry.token.kind == TICKET
             entry.state = "waiting" if has_ticket else "not_queued"
         self.diary.add(entry)
         return entry
 
-    def _keep_cookie(self, reply: Reply) -> None:
+    def _cookie(self, name: str) -> str:
+        value, ends = self._jar.get(name, ("", 0.0))
+        return value if time.monotonic() < ends else ""
+
+    def _keep_cookies(self, reply: Reply) -> None:
         for line in reply.all("set-cookie"):
             name, _, rest = line.partition("=")
-            if name != f"waitroom_{self._room}":
-                continue
-            self._cookie, *attributes = rest.split(";")
+            value, *attributes = rest.split(";")
             for attribute in attributes:
-                key, _, value = attribute.strip().partition("=")
+                key, _, life_s = attribute.strip().partition("=")
                 if key.lower() == "max-age":
-                    self._cookie_ends = time.monotonic() + float(value)
+                    self._jar[name] = value, time.monotonic() + float(life_s)
 
     @staticmethod
     def _read(entry: Entry, reply: Reply) -> None:

@@ -273,7 +273,7 @@ async def world(
     site = Site(
         rooms={ROOM: {**room, **(settings or {})}},
         replicas=REPLICAS, locations=_LOCATIONS, http=_HTTP, origin=_ORIGIN, store=store,
-        settings={"shutdown_delay": 0.5, **BY_DEFAULT},
+        settings={"shutdown_delay": 0.5, **BY_DEFAULT}, stamps=True,
     )  # fmt: skip
     async with AsyncExitStack() as stack:
         stack.enter_context(site)
