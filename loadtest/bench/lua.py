@@ -115,7 +115,8 @@ class Lua(AbstractContextManager["Lua"]):
 
     def _mix(self) -> Load:
         passes = self._passes(VISITORS)
-        return Load(mixed(passes, self._polling(MIX_WAITING, MIX_WAITING), visit("/", "place")))
+        requests = mixed(passes, self._polling(MIX_WAITING, MIX_WAITING), visit("/", "place"))
+        return Load(requests, pictures=pictures("/"), pages=passes)
 
     def _deep(self) -> Load:
         self._fill(1, inside=1)

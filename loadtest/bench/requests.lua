@@ -4,8 +4,9 @@
 -- Without a word: the lines in turn, again from the first.
 -- count: also count the answers with status 200; it costs wrk a little.
 -- visits: each line is a visitor's page; below an empty line stand the pictures, which the visitor
--- asks for next. A visitor keeps cookies, and has one request under way.
-local requests, pictures, at = {}, {}, 0
+-- asks for next. A visitor keeps cookies, and has one request under way. Below another empty line
+-- may stand what comes in turn: a request of nobody inside, or - for the next of a visitor.
+local requests, pictures, turns, at, turn = {}, {}, {}, 0, 0
 local threads = {}
 ok = 0
 
@@ -15,6 +16,7 @@ end
 
 local function read_lines(path)
   local into = requests
+  local after = { [requests] = pictures, [pictures] = turns }
   for line in io.lines(path) do
     local fields, headers = {}, {}
     for field in line:gmatch('[^\t]+') do fields[#fields + 1] = field end
@@ -23,7 +25,7 @@ local function read_lines(path)
       headers[name] = value
     end
     if #fields == 0 then
-      into = pictures
+      into = after[into]
     else
       into[#into + 1] = { fields[1], fields[2], headers }
     end
@@ -31,7 +33,9 @@ local function read_lines(path)
 end
 
 local function format_all(lines)
-  for i, line in ipairs(lines) do lines[i] = wrk.format(unpack(line)) end
+  for i, line in ipairs(lines) do
+    lines[i] = line[1] ~= '-' and wrk.format(unpack(line))
+  end
 end
 
 -- Visitors between two requests of theirs, the longest idle first.
@@ -73,6 +77,11 @@ local function next_of_visit()
   return (visitor.asked == 0 and visitor.page or pictures[visitor.asked]) .. visitor.tail
 end
 
+local function next_in_turn()
+  turn = turn % #turns + 1
+  return turns[turn] or next_of_visit()
+end
+
 -- The site says who asked, because a connection does not.
 local function end_of_request(status, headers)
   local visitor = visitors[tonumber(headers['X-Visitor'])]
@@ -95,7 +104,8 @@ function init(args)
   read_lines(args[1])
   if args[2] == 'visits' then
     for i, picture in ipairs(pictures) do pictures[i] = wrk.format(unpack(picture)):sub(1, -3) end
-    request, response = next_of_visit, end_of_request
+    format_all(turns)
+    request, response = #turns > 0 and next_in_turn or next_of_visit, end_of_request
     return
   end
   format_all(requests)

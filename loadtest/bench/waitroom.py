@@ -166,7 +166,8 @@ class Waitroom(AbstractContextManager["Waitroom"]):
     def _mix(self) -> Load:
         passes = self._passes("mix", VISITORS)
         polls = self._polling("mix", MIX_WAITING)
-        return Load(mixed(passes, polls, visit("/mix/", "place")))
+        requests = mixed(passes, polls, visit("/mix/", "place"))
+        return Load(requests, pictures=pictures("/mix/"), pages=passes)
 
     def _deep(self) -> Load:
         self._passes("deep", DEEP_CAP)

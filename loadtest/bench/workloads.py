@@ -48,8 +48,9 @@ WORKLOADS = (
     ),
     Workload(
         "mix", "a mix, room full", "requests",
-        "70 % requests of 2,000 visitors inside, 25 % polls of 5,000 waiting, 5 % newcomers "
-        "(in the Lua design without their second request).",
+        "70 % requests of visitors inside, for pages and their pictures, with the cookies they "
+        "keep; 25 % polls of 5,000 waiting; 5 % newcomers (in the Lua design without their second "
+        "request).",
     ),
     Workload(
         "deep", "polls, 100,000 waiting", "polls",
