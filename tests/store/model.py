@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 #: Within this a page asks again after an outage: 60 s, 5 % late, and the request itself.
 BACKOFF_MS = 65_000
+TELLING_MS = 2000
 
 
 @dataclass
@@ -387,6 +388,8 @@ class Model:
             was_over = session.ends <= self.back and self.now < self._back_until
             if session.started is None and (was_short or was_over):
                 session.ends = int(self._back_until)
+        if self.now < self.back + TELLING_MS:
+            return 0
         over = [v for v, session in self.inside.items() if session.ends <= self.now]
         for visitor in over:
             session = self.inside.pop(visitor)

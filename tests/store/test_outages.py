@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +17,8 @@ from tests.store.visitors import beat_all, go_in, queue
 WAITING, ADMITTED = Outcome.WAITING, Outcome.ADMITTED
 #: Within this a page asks again that found nobody there: 60 s, 5 % late, and the request.
 BACKOFF_S = 65
+#: So long no session is over after an outage: replicas tell whom they kept inside.
+TELLING_S = 2
 LONGEST_GAP_S = OUTAGE_MS / 1000
 
 
@@ -46,9 +49,28 @@ async def test_the_head_is_called_after_an_outage_and_nobody_behind_it(make_stor
     store = make_store()
     first, second, third = await full_room(store, 3)
     turn.forward(150)
+    assert (await store.beat(third)).ahead == 2
+    turn.forward(TELLING_S)
     assert (await store.beat(third)).ahead == 1
     assert (await store.beat(first)).outcome is ADMITTED
     assert (await store.beat(second)).outcome is WAITING
+
+
+async def test_who_was_kept_inside_stays_whatever_comes_first(make_store, turn):
+    """Redis hung, and the first command that it answers was sent before a replica made the pass
+    longer: it knows nothing of that."""
+    store = make_store()
+    inside = await go_in(store)
+    (behind,) = await queue(store, 1)
+    turn.forward(60)
+    assert (await store.snapshot()).provisional == 0
+    turn.forward(TELLING_S - 0.001)
+    assert (await store.beat(behind)).outcome is WAITING
+    kept = replace(inside, renewed_ms=0, expires_ms=turn.now_ms + 10_000)
+    assert (await store.renew(kept)).outcome is ADMITTED
+    turn.forward(1)
+    snapshot = await store.snapshot()
+    assert (snapshot.active, snapshot.provisional) == (1, 0)
 
 
 async def test_the_head_has_until_its_page_has_asked_again(make_store, turn):

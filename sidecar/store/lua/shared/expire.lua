@@ -39,7 +39,7 @@ local function expire()
       overdue_ms = overdue_ms + now - tonumber(ended[i + 1])
     end
   end
-  if #visitors == 0 then return 0 end
+  if #visitors == 0 or now < back + TELLING_MS then return 0 end
   local admitted = redis_call('ZMSCORE', ADMITTED, unpack(visitors))
   local revoked = redis_call('ZMSCORE', REVOKED, unpack(visitors))
   redis_call('ZREM', ACTIVE, unpack(visitors))

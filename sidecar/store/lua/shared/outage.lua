@@ -8,3 +8,7 @@ local back = math.min(stats.back or -math.huge, now)
 -- 60 s, 5 % late, and the request itself.
 local BACKOFF_MS = 65000
 local back_until = back + math.max(claim_ms, BACKOFF_MS)
+-- Within this time replicas tell of the passes that they made longer meanwhile, and until then no
+-- session is over: the first script may have been sent before all of that, by one that waited in
+-- the connection while Redis hung, or by a replica that has nothing to tell.
+local TELLING_MS = 2000
