@@ -22,6 +22,7 @@ from tests.faults import (
     scenarios_clusters,
     scenarios_garbled,
     scenarios_model,
+    scenarios_outages,
     scenarios_replicas,
     scenarios_store,
 )
@@ -31,8 +32,12 @@ from tests.faults.world import FULL, QUICK, Scale
 ROOT = Path(__file__).resolve().parents[2]
 #: A run that takes longer hangs.
 LIMIT_S = 300.0
+#: Outages last longer, and are in two shifts.
+LIMITS_S = dict.fromkeys(scenarios_outages.EACH, scenarios_outages.LIMIT_S) | {
+    "outages": 2 * scenarios_outages.LIMIT_S
+}
 
-Scenario = Callable[[Scale], Awaitable[Row]]
+Scenario = Callable[[Scale], Awaitable[Row | list[Row]]]
 
 ALL: dict[str, Scenario] = {
     "kill": scenarios_replicas.kill_one,
@@ -50,7 +55,10 @@ ALL: dict[str, Scenario] = {
     "clock": scenarios_replicas.wrong_clock,
     "garbled": scenarios_garbled.garbled,
     "model": scenarios_model.churn,
+    "outages": scenarios_outages.all_outages,
 }
+#: Also one of the outages by itself.
+BY_NAME: dict[str, Scenario] = {**ALL, **scenarios_outages.EACH}
 #: What tests/faults/test_quick.py runs too.
 SUBSET = ["kill", "flush", "stop", "down", "reload", "garbled"]
 
@@ -58,36 +66,40 @@ SUBSET = ["kill", "flush", "stop", "down", "reload", "garbled"]
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a short subset, into .run/reports")
-    parser.add_argument("--only", nargs="+", choices=list(ALL), help="these, into .run/reports")
+    parser.add_argument("--only", nargs="+", choices=list(BY_NAME), help="these, into .run/reports")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     names = options.only or (SUBSET if options.quick else list(ALL))
     scale = QUICK if options.quick else FULL
     began, rows = time.monotonic(), []
     for name in names:
-        rows.append(run(name, scale))
-        print(report.line(rows[-1]), flush=True)
+        for row in run(name, scale):
+            rows.append(row)
+            print(report.line(row), flush=True)
+    seconds = time.monotonic() - began
     partial = options.quick or options.only
     path = ROOT / (".run/reports/reliability.md" if partial else "docs/reliability.md")
-    report.write(rows, machine.describe(), path, quick=scale.quick)
-    print(f"{path.relative_to(ROOT)}, after {time.monotonic() - began:.0f} s")
+    report.write(rows, machine.describe(), path, seconds=seconds, quick=scale.quick)
+    print(f"{path.relative_to(ROOT)}, after {seconds:.0f} s")
     return 0 if all(row.held for row in rows) else 1
 
 
-def run(name: str, scale: Scale) -> Row:
+def run(name: str, scale: Scale) -> list[Row]:
     """A scenario that breaks down does not hold, and the next one runs."""
     began = time.monotonic()
     try:
-        row = uvloop.run(_limited(ALL[name], scale))
+        found = uvloop.run(_limited(name, scale))
     except Exception as error:  # noqa: BLE001
-        row = Row(name, broken=[f"{type(error).__name__}: {error}"])
-    row.seconds = time.monotonic() - began
-    return row
+        found = Row(name, broken=[f"{type(error).__name__}: {error}"])
+    if isinstance(found, list):
+        return found
+    found.seconds = time.monotonic() - began
+    return [found]
 
 
-async def _limited(scenario: Scenario, scale: Scale) -> Row:
-    async with asyncio.timeout(LIMIT_S):
-        return await scenario(scale)
+async def _limited(name: str, scale: Scale) -> Row | list[Row]:
+    async with asyncio.timeout(LIMITS_S.get(name, LIMIT_S)):
+        return await BY_NAME[name](scale)
 
 
 if __name__ == "__main__":

@@ -50,6 +50,8 @@ class Entry:
     ours: bool = False
     #: When to ask again, as told.
     refresh_s: float | None = None
+    #: The header Retry-After, seconds; 0: none.
+    retry_after_s: float = 0
     token: Token | None = None
 
     @property

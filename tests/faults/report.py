@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from loadtest.machine import Machine
-from tests.faults.verdict import Row
+from tests.faults.outages import CAP, WAITING
+from tests.faults.verdict import Overtaking, Row
 
 HEAD = """\
 # What breaks, and what it does to visitors
@@ -21,6 +22,32 @@ Three settings are not the default: `session_duration` is 30 s, so that sessions
 run; `queueing_status_code` is 202, so that every 5xx is a failure; `shutdown_delay` is 0.5 s.
 
 {machine}. {date}.
+"""
+
+OUTAGES = """\
+## Outages
+
+{waiting} wait before a room with {cap} slots, all taken. Their pages poll, and back off where
+nothing answers, as the waiting page does: for 2 to 60 s. Redis hangs in the outages of 60 s
+(SIGSTOP); in those of 150 s it ends and starts again with its data (AOF), or without them where
+they are lost. Those inside are gone when the outage is over, unless they stay. From its end on a
+newcomer comes every second.
+
+{table}
+* **overtaken by people behind (worst)**: how many of those who waited before the outage saw
+  somebody called who stood behind them; in brackets, by how many the worst off was overtaken. The
+  order is that of their signed cookies, and no delay is excused.
+* **by newcomers**: how many of them saw somebody called, or let in at once, who came after it.
+* **first call after**: seconds from the end of the outage, when Redis and all replicas answer, to
+  the first call. In the first 2 s no session is over, as replicas tell whom they kept inside. Where
+  those inside stay, no slot is free for some 15 s. Where the data are lost nobody is called before
+  those near the head could come back: within two of their polls where a replica knows how often
+  they poll, within the 60 s of the longest back-off where all replicas are new too.
+* **holds**: both are 0, somebody is called, no more than the cap are inside, nobody inside is told
+  to wait, and nobody loses a place.
+
+With the data lost *and* all replicas down, nobody is left who knows of the queue: a newcomer who
+comes before the first of those who waited finds a free room and is let in.
 """
 
 WORDS = """\
@@ -75,32 +102,40 @@ is promised then:
 """
 
 FIGURES = "scenario | requests | failures | places lost | inversions | peak/cap | recovered | holds"
+OVERTAKEN = "outage | overtaken by people behind (worst) | by newcomers | first call after | holds"
 
 
-def render(rows: Sequence[Row], machine: Machine, *, quick: bool) -> str:
+def render(rows: Sequence[Row], machine: Machine, *, seconds: float, quick: bool) -> str:
     now = dt.datetime.now(dt.UTC)
-    date = f"{now:%Y-%m-%d}, {sum(row.seconds for row in rows) / 60:.0f} minutes"
+    date = f"{now:%Y-%m-%d}, {seconds / 60:.0f} minutes"
     held = sum(row.held for row in rows)
     parts = [
         HEAD.format(machine=machine, date=date + (", the quick subset" if quick else "")),
         f"**{held} of {len(rows)} hold.**\n",
-        _table(rows),
+        _table([row for row in rows if not row.overtaking]),
         WORDS,
+        _outages([row for row in rows if row.overtaking]),
         CUT_OFF,
         "## Run by run\n",
         *(_details(row) for row in rows),
     ]
-    return "\n".join(parts)
+    return "\n".join(filter(None, parts))
 
 
-def write(rows: Sequence[Row], machine: Machine, path: Path, *, quick: bool) -> None:
+def write(
+    rows: Sequence[Row], machine: Machine, path: Path, *, seconds: float, quick: bool
+) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render(rows, machine, quick=quick))
+    path.write_text(render(rows, machine, seconds=seconds, quick=quick))
 
 
 def line(row: Row) -> str:
     """For the terminal."""
     said = "held" if row.held else f"NOT HELD: {'; '.join(row.broken)}"
+    if row.overtaking:
+        cells = dict(zip(OVERTAKEN.split(" | ")[1:-1], _overtaken(row.overtaking), strict=True))
+        figures = ", ".join(f"{name} {cell}" for name, cell in cells.items())
+        return f"{row.scenario}: {figures}, peak {row.peak}, {row.seconds:.0f} s: {said}"
     return (
         f"{row.scenario}: {row.requests:,} requests, {row.failures} failures, {row.lost} lost,"
         f" {row.inversions} inversions, peak {row.peak}, recovered {_recovered(row)},"
@@ -109,14 +144,38 @@ def line(row: Row) -> str:
 
 
 def _table(rows: Sequence[Row]) -> str:
-    columns = FIGURES.split(" | ")
-    lines = [f"| {FIGURES} |", "|---|" + "--:|" * (len(columns) - 2) + "---|"]
+    lines = _head(FIGURES)
     for row in rows:
-        holds = "held" if row.held else f"**not held**: {_short('; '.join(row.broken))}"
         cells = [row.scenario, f"{row.requests:,}", row.failures, row.lost, row.inversions,
-                 row.peak, _recovered(row), holds]  # fmt: skip
+                 row.peak, _recovered(row), _holds(row)]  # fmt: skip
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines) + "\n"
+
+
+def _outages(rows: Sequence[Row]) -> str:
+    if not rows:
+        return ""
+    lines = _head(OVERTAKEN)
+    for row in rows:
+        figures = _overtaken(row.overtaking or Overtaking())
+        lines.append(f"| {' | '.join([row.scenario, *figures, _holds(row)])} |")
+    table = "\n".join(lines) + "\n"
+    return OUTAGES.format(cap=CAP, waiting=WAITING, table=table)
+
+
+def _overtaken(found: Overtaking) -> list[str]:
+    first = "none" if found.first_call_s is None else f"{found.first_call_s:.1f} s"
+    worst = f" ({found.worst})" if found.people else ""
+    return [f"{found.people}{worst}", str(found.by_newcomers), first]
+
+
+def _head(columns: str) -> list[str]:
+    figures = columns.count(" | ") - 1
+    return [f"| {columns} |", "|---|" + "--:|" * figures + "---|"]
+
+
+def _holds(row: Row) -> str:
+    return "held" if row.held else f"**not held**: {_short('; '.join(row.broken))}"
 
 
 def _details(row: Row) -> str:

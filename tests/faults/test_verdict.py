@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import pytest
+
 from tests.faults.diary import PASS, TICKET, Diary, Entry, Token, read_token
-from tests.faults.verdict import Call, Evidence, Excuse, inversions, judge
+from tests.faults.verdict import Call, Evidence, Excuse, inversions, judge, overtaking
+from tests.faults.visitors import Plan, Visitor
 from tests.nginx.tokens import signed_pass, signed_ticket
 
 
@@ -92,6 +97,61 @@ def test_who_was_silent_is_not_overtaken():
     a = line("a", 1, waits=(0, 2, 60, 62), called=63)
     b = line("b", 2, waits=(1, 3), called=20)
     assert inversions([a, b], [Call(62.5, "a"), Call(19, "b")]) == []
+
+
+def of_an_outage(*called, newcomers=()):
+    """a, b and c wait in this order; the outage lasts from 10 to 70."""
+    diaries = [line(name, n, waits=(0, 2, 80)) for n, name in enumerate("abc", 1)]
+    diaries += [line(name, 9, waits=(72,)) for name in newcomers]
+    calls = [Call(70.5 + n, name) for n, name in enumerate(called)]
+    return overtaking(diaries, [Call(5, "z"), *calls], broken=10, mended=70)
+
+
+def test_an_outage_that_cost_nobody_a_place():
+    found = of_an_outage("a", "b", "c", "d", newcomers="d")
+    assert found.problems() == []
+    assert (found.called, found.first_call_s) == (3, 0.5)
+    assert of_an_outage("a").problems() == []
+
+
+def test_overtaken_by_people_behind():
+    found = of_an_outage("c", "b", "a")
+    assert (found.people, found.worst, found.by_newcomers) == (2, 2, 0)
+    assert found.problems() == ["2 overtaken by people behind, by 2 at worst"]
+    never_called = of_an_outage("b")
+    assert (never_called.people, never_called.worst) == (1, 1)
+
+
+def test_overtaken_by_newcomers():
+    found = of_an_outage("a", "d", "b", newcomers="d")
+    assert (found.people, found.by_newcomers) == (0, 2)
+    assert found.problems() == ["2 overtaken by newcomers"]
+
+
+def test_who_was_called_in_vain_is_overtaken():
+    """The last call counts: it led inside."""
+    assert of_an_outage("a", "b", "a").people == 1
+
+
+def test_nobody_called_after_an_outage():
+    found = of_an_outage()
+    assert found.first_call_s is None
+    assert found.problems() == ["nobody who had waited was called after the outage"]
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after_s", "failures", "low", "high"),
+    [
+        (503, 0, 1, 2, 4), (0, 0, 3, 2, 16), (503, 0, 9, 2, 60),
+        (503, 30, 1, 30, 30), (429, 7, 0, 7, 7.35), (429, 0, 0, 10, 10.5),
+    ],
+)  # fmt: skip
+def test_a_page_backs_off_as_the_script_does(status, retry_after_s, failures, low, high):
+    failed = Entry("status", 0, 1, status=status, retry_after_s=retry_after_s)
+    visitor = Visitor("http://127.0.0.1", "shop", Plan(backs_off=True), Diary("v"), Random(1))
+    waits = [visitor._back_off_s(failed, failures) for _ in range(1000)]
+    assert low <= min(waits) <= low + 0.2
+    assert high - 0.2 <= max(waits) <= high
 
 
 def test_an_overshoot():

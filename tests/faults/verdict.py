@@ -11,6 +11,8 @@ The words, as docs/reliability.md says them:
   while X was in line, and more than one refresh of X before X was called. Orders are read
   from the cookies; calls from the store's own stream of events. Whom a replica lets in by
   itself while the store is away (`on_store_failure`) is not called by anybody.
+* Whom an *outage* cost their place in the queue (`overtaking`) is stricter: there is no
+  tolerance, and nobody who waited before it was silent.
 * A *holder* is inside from the first request that the site itself answered to the last, by
   the site's own log; where Waitroom told the holder to wait in between, they were outside
   from the last answer before that to the first after it. The *peak* is the most holders
@@ -196,6 +198,53 @@ def inversions(
     return found
 
 
+@dataclass(slots=True)
+class Overtaking:
+    """What an outage cost those who waited before it."""
+
+    #: How many of them were overtaken by people who stood behind them, and by how many at most.
+    people: int = 0
+    worst: int = 0
+    #: How many of them were overtaken by somebody who came after it.
+    by_newcomers: int = 0
+    #: How many of them were called after it.
+    called: int = 0
+    #: From its end to the first call of anybody.
+    first_call_s: float | None = None
+
+    def problems(self) -> list[str]:
+        found = []
+        if self.people:
+            found.append(f"{self.people} overtaken by people behind, by {self.worst} at worst")
+        if self.by_newcomers:
+            found.append(f"{self.by_newcomers} overtaken by newcomers")
+        if not self.called:
+            found.append("nobody who had waited was called after the outage")
+        return found
+
+
+def overtaking(
+    diaries: Iterable[Diary], calls: Iterable[Call], *, broken: float, mended: float
+) -> Overtaking:
+    """`calls` are in the store's order. Who was called and did not come in time is called again:
+    the last call counts."""
+    held = [diary.held_at(broken) for diary in diaries]
+    orders = {token.visitor: token.order for token in held if token and token.kind == TICKET}
+    after = [call for call in calls if call.at > broken]
+    turns = {call.visitor: turn for turn, call in enumerate(after)}
+    found = Overtaking(called=len(turns.keys() & orders.keys()))
+    if after:
+        found.first_call_s = max(0.0, min(call.at for call in after) - mended)
+    for visitor, order in orders.items():
+        own = turns.get(visitor, len(after))
+        ahead = [other for other, turn in turns.items() if turn < own]
+        behind = sum(orders.get(other, 0) > order for other in ahead)
+        found.people += behind > 0
+        found.worst = max(found.worst, behind)
+        found.by_newcomers += any(other not in orders for other in ahead)
+    return found
+
+
 def _let_in(diary: Diary) -> list[float]:
     """Seen from outside, where the store's events are gone."""
     first = next((e for e in diary.entries if e.state == "admitted" and e.token), None)
@@ -292,6 +341,8 @@ class Row:
     #: What was done, and figures of its own.
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    #: Of an outage's row only.
+    overtaking: Overtaking | None = None
 
     @property
     def held(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from tests.faults.diary import PASS, TICKET, Diary, Entry, read_token
 from tests.faults.wire import Reply, Wire
 
-#: The page tries again after 2 to 60 s when nothing answers; a run has no time for that.
+#: The page tries again after 2 to 60 s when nothing answers; a short run has no time for that.
 RETRY_S = 0.5, 2.0
 _BROWSER = ("User-Agent", "Mozilla/5.0 (harness)")
 _PAGE = (_BROWSER, ("Accept", "text/html,*/*;q=0.8"), ("Sec-Fetch-Mode", "navigate"))
@@ -30,6 +30,8 @@ class Plan:
     think_s: tuple[float, float] = (0.2, 1.0)
     #: The share that says goodbye; the others stop coming, and their session runs out.
     says_goodbye: float = 0.8
+    #: Whether the waiting page backs off as static/waiting.js does, or after RETRY_S.
+    backs_off: bool = False
     path: str = "/page"
 
 
@@ -81,11 +83,12 @@ class Visitor:
 
     async def _wait(self) -> None:
         """static/waiting.js: `call`, `receive`."""
-        what, tried = "status", False
+        what, tried, failures = "status", False, 0
         while True:
             entry = await self._call(what)
+            failures = 0 if entry.status == 200 else failures + (entry.status != 429)
             if entry.status != 200:
-                await self._rest(*RETRY_S)
+                await asyncio.sleep(self._back_off_s(entry, failures))
             elif entry.state == "admitted":
                 await asyncio.sleep(0.5)
                 return
@@ -96,6 +99,14 @@ class Visitor:
                 tried = entry.state == "waiting"
                 what = "status" if tried else "join"
                 await asyncio.sleep((entry.refresh_s or 5) * self._random.uniform(1, 1.05))
+
+    def _back_off_s(self, entry: Entry, failures: int) -> float:
+        if not self._plan.backs_off:
+            return self._random.uniform(*RETRY_S)
+        if entry.status == 429:
+            return (entry.retry_after_s or 10) * self._random.uniform(1, 1.05)
+        random_s = self._random.uniform(2, min(60, 2 ** (failures + 1)))
+        return max(entry.retry_after_s, random_s)
 
     async def _call(self, what: str) -> Entry:
         method = "GET" if what == "status" else "POST"
@@ -141,6 +152,8 @@ class Visitor:
     @staticmethod
     def _read(entry: Entry, reply: Reply) -> None:
         entry.status = reply.status
+        retry_after = reply.header("retry-after")
+        entry.retry_after_s = float(retry_after) if retry_after.isdecimal() else 0
         is_problem = "problem+json" in reply.header("content-type")
         entry.ours = is_problem or b"data-room=" in reply.body
         if entry.what == "page":

@@ -7,6 +7,7 @@ import json
 import re
 import resource
 import signal
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -179,8 +180,8 @@ class World:
         """As the first replica that answers describes it."""
         for number in range(len(self._ops)):
             status, text = await self._ask(number, f"/admin/rooms/{ROOM}")
-            if status == 200:
-                document: dict[str, Any] = json.loads(text)
+            with suppress(ValueError):  # another program may listen there while it is down
+                document: dict[str, Any] = json.loads(text if status == 200 else "")
                 return document
         return None
 
@@ -276,7 +277,7 @@ async def world(
         settings={"shutdown_delay": 0.5, **BY_DEFAULT}, stamps=True,
     )  # fmt: skip
     async with AsyncExitStack() as stack:
-        stack.enter_context(site)
+        await _enter(site, stack)
         found = World(name, site, cap)
         watching = asyncio.create_task(found.watch())
         try:
@@ -292,6 +293,27 @@ async def world(
         for replica in site.replicas:  # all at once; the site then waits for each
             if replica.running:
                 replica.signal(signal.SIGTERM)
+
+
+#: Sites start one after the other: all at once would take each of them too long.
+_STARTS = threading.Lock()
+
+
+def _start(site: Site) -> None:
+    with _STARTS:
+        site.__enter__()
+
+
+async def _enter(site: Site, stack: AsyncExitStack) -> None:
+    """It starts and stops in threads: another world may be under way. It stops also where the
+    start is cancelled meanwhile."""
+    stack.push_async_callback(asyncio.to_thread, site.__exit__, None, None, None)
+    starting = asyncio.ensure_future(asyncio.to_thread(_start, site))
+    try:
+        await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await starting
+        raise
 
 
 def _allow_many_files() -> None:

@@ -1,0 +1,136 @@
+"""Outages in real time: those of outages.py, each with servers, a room and a crowd of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from tests.faults.diary import PASS, TICKET
+from tests.faults.outages import CAP, OUTAGES, STAY_S, WAITING, Outage
+from tests.faults.scenarios_store import placeless
+from tests.faults.stores import RedisServer
+from tests.faults.verdict import Overtaking, Row, is_let_in_alone, overtaking
+from tests.faults.visitors import Plan
+from tests.faults.world import Scale, World, world
+
+#: A replica knows what was told near the head when it is older than the longest refresh.
+BEFORE_S = 75.0
+AFTER_S = 100.0
+#: Mostly sleep: so many at a time do not disturb each other.
+AT_A_TIME = 5
+LIMIT_S = 600.0
+#: What replicas take to start is part of the outage.
+START_S = 3.0
+#: A shorter outage of Redis is a hang, a longer one an end and a new start.
+HANGS_S = 60.0
+
+WAITS = Plan(stay_s=(STAY_S, STAY_S), think_s=(1, 4), says_goodbye=1, backs_off=True)
+
+
+async def all_outages(scale: Scale) -> list[Row]:
+    """The longest first, so that the others fit beside them."""
+    free = asyncio.Semaphore(AT_A_TIME)
+
+    async def one(outage: Outage) -> Row:
+        async with free:
+            return await alone(outage, scale)
+
+    longest = sorted(OUTAGES, key=lambda outage: -outage.seconds)
+    rows = dict(zip(longest, await asyncio.gather(*map(one, longest)), strict=True))
+    return [rows[outage] for outage in OUTAGES]
+
+
+async def alone(outage: Outage, _: Scale) -> Row:
+    """One that breaks down does not hold, and the others go on."""
+    began = time.monotonic()
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            return await _play(outage)
+    except Exception as error:  # noqa: BLE001
+        said = f"{type(error).__name__}: {error}"
+        return Row(
+            outage.name, broken=[said], seconds=time.monotonic() - began, overtaking=Overtaking()
+        )
+
+
+#: By the number of its row.
+EACH: dict[str, Callable[[Scale], Awaitable[Row]]] = {
+    f"outage-{number}": partial(alone, outage) for number, outage in enumerate(OUTAGES, 1)
+}
+
+
+async def _play(outage: Outage) -> Row:
+    settings = {"session_duration": outage.session_s}
+    # A crowded disk is not what is tried here; a server that ends writes all it has.
+    with RedisServer("--appendfsync", "everysec", aof=not outage.loses_data) as redis:
+        async with world(outage.name, cap=CAP, store=redis.url, settings=settings) as run:
+            await _fill(run, outage)
+            run.breaks()
+            waited = [d for d in run.crowd.diaries if (t := d.held_at(run.broken))
+                      and t.kind == TICKET]  # fmt: skip
+            run.must(f"{len(waited)} waited before", len(waited) == WAITING)
+            if not outage.insiders_stay:
+                run.crowd.dismiss(run.crowd.diaries[:CAP])
+            await _outage(run, redis, outage)
+            run.mends()
+            is_known = placeless if outage.replicas == "up" else lambda _: True
+            run.expect_status(503, until=run.mended + 3, whom=is_known)
+            await asyncio.sleep(1)
+            run.crowd.keep_coming(1, WAITS)
+            await asyncio.sleep(AFTER_S)
+    _judge(run)
+    return run.row
+
+
+async def _fill(run: World, outage: Outage) -> None:
+    """Those inside who stay go one after the other when the outage is over for some seconds:
+    until then nobody is called."""
+    for number in range(CAP):
+        stay_s = BEFORE_S + outage.seconds + 15 + 2 * number
+        run.crowd.add(Plan(stay_s=(stay_s, stay_s), think_s=(1, 4), says_goodbye=1))
+    began = time.monotonic()
+    await run.until(lambda: run.crowd.inside >= CAP, "a full room")
+    await run.crowd.arrive(WAITING, WAITS, per_second=20)
+    await asyncio.sleep(began + BEFORE_S - time.monotonic())
+
+
+async def _outage(run: World, redis: RedisServer, outage: Outage) -> None:
+    hangs = outage.seconds <= HANGS_S and not outage.loses_data
+    if outage.redis:
+        await asyncio.to_thread(redis.pause if hangs else redis.process.stop)
+    if outage.replicas == "down":
+        await _kill_replicas(run)
+    start_s = 0.0 if outage.replicas == "up" else START_S
+    await asyncio.sleep(run.broken + outage.seconds - start_s - time.time())
+    if outage.replicas == "restarted":
+        await _kill_replicas(run)
+    if outage.redis:
+        await asyncio.to_thread(redis.resume if hangs else redis.start)
+    if outage.replicas != "up":
+        for replica in run.site.replicas:
+            replica.start()
+        await run.until_ready()
+
+
+async def _kill_replicas(run: World) -> None:
+    for replica in run.site.replicas:
+        await asyncio.to_thread(replica.kill)
+
+
+def _judge(run: World) -> None:
+    run.row.overtaking = Overtaking()
+    if not run.mended:
+        return  # it did not come so far, and says so
+    diaries = run.crowd.diaries
+    found = overtaking(diaries, run.calls, broken=run.broken, mended=run.mended)
+    run.row.overtaking = found
+    run.row.broken += found.problems()
+    alone_in = sum(any(map(is_let_in_alone, diary.entries)) for diary in diaries[CAP:])
+    run.must(f"{alone_in} were let in by a replica alone", not alone_in)
+    inside = sum(bool((t := d.held_at(run.broken)) and t.kind == PASS) for d in diaries)
+    run.must(f"{inside} inside before", inside == CAP)
+    newcomers = len(diaries) - CAP - WAITING
+    run.note(f"{run.row.requests:,} requests, {newcomers} newcomers; {found.called} of {WAITING}"
+             f" were called in {AFTER_S:.0f} s; peak {run.row.peak}")  # fmt: skip
