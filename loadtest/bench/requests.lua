@@ -43,7 +43,12 @@ local idle, first, last = {}, 1, 0
 local visitors = {}
 
 local function begin_visit()
-  at = at % #requests + 1
+  for _ = 1, #requests do -- who is in the middle of a visit is passed over once
+    at = at % #requests + 1
+    local known = visitors[at]
+    if not (known and known.is_asking) then break end
+    known.is_asking = false -- wrk throws its first request away, and some get no response
+  end
   local visitor = visitors[at]
   if not visitor then
     local method, path, headers = unpack(requests[at])
@@ -55,7 +60,7 @@ local function begin_visit()
     visitor.number = 'X-Visitor: ' .. at .. '\r\n'
     visitors[at] = visitor
   end
-  visitor.asked = 0
+  visitor.asked, visitor.is_asking = 0, true
   return visitor
 end
 
@@ -94,7 +99,8 @@ local function end_of_request(status, headers)
     visitor.tail = nil
   end
   visitor.asked = visitor.asked + 1
-  if visitor.asked <= #pictures then
+  visitor.is_asking = visitor.asked <= #pictures
+  if visitor.is_asking then
     last = last + 1
     idle[last] = visitor
   end
