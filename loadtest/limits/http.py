@@ -118,7 +118,7 @@ def _by_lists(connections: list[Connection], length: int) -> Asking:
         connection = free.pop()
         answer = await connection.ask(next(requests))
         free.append(connection)
-        return length, answer.count(b'"allowed": true')
+        return length, answer.count(b'"allowed":true')
 
     return ask
 
@@ -131,7 +131,7 @@ def _singly(connections: list[Connection]) -> Asking:
         connection = free.pop()
         answer = await connection.ask(next(requests))
         free.append(connection)
-        return 1, answer.count(b'"allowed": true')
+        return 1, answer.count(b'"allowed":true')
 
     return ask
 

@@ -364,6 +364,14 @@ class Metrics:
         children[0].observe(size)
         children[1].observe(seconds)
 
+    def count_decisions(self, limit: str, outcome: str, number: int) -> None:
+        """What a rate limit said, by the word for it."""
+        key = (limit, "", outcome)
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = self.limit_decisions.labels(limit, outcome)
+        child.inc(number)
+
     def count_store_error(self, room: str, script: str) -> None:
         self.store_errors.labels(room, script).inc()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -83,10 +84,8 @@ class Limit:
             self._alone(told) if isinstance(told, StoreError) else told
             for told in await self.store.acquire_each(asks)
         ]
-        return [
-            self._counted(ask, decision, is_single=False)
-            for ask, decision in zip(asks, decisions, strict=True)
-        ]
+        self._count(decisions)
+        return decisions
 
     async def release(self, key: str, permit: str) -> bool:
         """Whether there was something to give back: a moment to come, or a permit of a concurrency
@@ -114,16 +113,23 @@ class Limit:
         admits = self.settings.on_store_failure == "admit"
         return Decision(Outcome.ADMITTED_ALONE if admits else Outcome.REFUSED_ALONE)
 
-    def _counted(self, ask: Ask, decision: Decision, *, is_single: bool = True) -> Decision:
+    def _counted(self, ask: Ask, decision: Decision) -> Decision:
         is_never = decision.outcome is Outcome.REFUSED and decision.at_us == 0
-        if is_single and is_never and decision.limit > 0:
+        if is_never and decision.limit > 0:
             raise ConfigError(
                 [f"cost: {ask.cost} is more than is ever granted at once (limit {decision.limit})"]
             )
-        self.metrics.limit_decisions.labels(self.name, decision.outcome).inc()
-        if decision.outcome is Outcome.PACED:
-            self.metrics.limit_wait_seconds.labels(self.name).observe(decision.wait_s)
+        self._count([decision])
         return decision
+
+    def _count(self, decisions: Sequence[Decision]) -> None:
+        for outcome, number in Counter(decision.outcome for decision in decisions).items():
+            self.metrics.count_decisions(self.name, outcome, number)
+            if outcome is Outcome.PACED:
+                waits = self.metrics.limit_wait_seconds.labels(self.name)
+                for decision in decisions:
+                    if decision.outcome is outcome:
+                        waits.observe(decision.wait_s)
 
 
 class Limits:
@@ -147,6 +153,8 @@ class Limits:
 
 
 def check(ask: Ask) -> None:
+    if 1 <= ask.cost <= MAX_COST and not ask.id and is_key(ask.key):
+        return
     problems = []
     if not 1 <= ask.cost <= MAX_COST:
         problems.append(f"cost: a whole number from 1 to {MAX_COST} (got {ask.cost})")

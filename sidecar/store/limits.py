@@ -31,6 +31,9 @@ UNITS_LIMIT = 1_000
 #: Permits whose reply was lost, that are given back when the store is there again.
 UNSEEN_LIMIT = 1_000
 
+#: Looked up once: a member of an enumeration takes longer.
+_GRANTED, _PACED = Outcome.GRANTED, Outcome.PACED
+_REFUSED, _UNLIMITED = Outcome.REFUSED, Outcome.UNLIMITED
 _BUCKETS = {"token_bucket", "leaky_bucket"}
 _LISTED = {"sliding_window", "concurrency"}
 #: An id that begins with ~ was made here.
@@ -67,6 +70,8 @@ class LimitStore:
         self._release_script = redis.register_script(source("limits/release"))
         self._value_script = redis.register_script(source("limits/value"))
         self._values_key = keys.limit_values_key(name)
+        self._limit = UNLIMITED if settings.limit is None else settings.limit
+        self._values = settings.values
         self._is_paced = settings.on_exceed == "pace"
         self._makes_ids = self._is_paced or settings.algorithm == "concurrency"
         replica = secrets.token_hex(6)
@@ -168,14 +173,18 @@ class LimitStore:
         has_ids = any(ids)
         by_key: dict[str, list[int]] = {}
         for n, ask in enumerate(asks):
-            by_key.setdefault(ask.key, []).append(n)
+            places = by_key.get(ask.key)
+            if places is None:
+                by_key[ask.key] = [n]
+            else:
+                places.append(n)
         calls: list[Any] = []
         for key, places in by_key.items():
             calls += (self._file_limit(key), len(places))
-            for n in places:
-                calls.append(asks[n].cost)
-                if has_ids:
-                    calls.append(ids[n])
+            if has_ids:
+                calls += [word for n in places for word in (asks[n].cost, ids[n])]
+            else:
+                calls += [asks[n].cost for n in places]
         args = [*self._args, "look" if looks else ""]
         try:
             reply = await self._run(
@@ -197,33 +206,32 @@ class LimitStore:
         self, reply: list[int], asks: Sequence[Ask], ids: list[str], by_key: dict[str, list[int]]
     ) -> list[Decision]:
         """The decisions in the order of the asks; the reply is in that of the keys."""
-        numbers = iter(reply)
-        now = next(numbers)
-        decisions: dict[int, Decision] = {}
+        now, place = reply[0], 1
+        decisions: list[Any] = [None] * len(asks)
         for places in by_key.values():
-            limit = next(numbers)
+            limit = reply[place]
+            place += 1
             for n in places:
-                at, left, reset = next(numbers), next(numbers), next(numbers)
+                at, left, reset = reply[place : place + 3]
+                place += 3
                 if limit == UNLIMITED:
-                    decisions[n] = Decision(Outcome.UNLIMITED, now, now, reset_us=now)
+                    decisions[n] = Decision(_UNLIMITED, now, now, limit, 0, now)
                 elif left < 0:
-                    decisions[n] = Decision(Outcome.REFUSED, now, at, limit, 0, reset)
+                    decisions[n] = Decision(_REFUSED, now, at, limit, 0, reset)
                 else:
-                    outcome = Outcome.PACED if at > now else Outcome.GRANTED
-                    permit = f"{asks[n].cost}~{ids[n]}" if self._names(ids[n], outcome) else ""
+                    outcome, id_ = _PACED if at > now else _GRANTED, ids[n]
+                    has_permit = id_ and self._names(id_, outcome)
+                    permit = f"{asks[n].cost}~{id_}" if has_permit else ""
                     decisions[n] = Decision(outcome, now, at, limit, left, reset, permit)
-        return [decisions[n] for n in range(len(asks))]
+        return decisions
 
     def _names(self, id_: str, outcome: Outcome) -> bool:
-        """Whether there is a permit: a call that goes now by an id made here has nothing to give
+        """Whether an id is of a permit: a call that goes now by an id made here has nothing to give
         back, but for concurrency."""
-        if id_.startswith("~"):
-            return outcome is Outcome.PACED or not self._is_paced
-        return id_ != ""
+        return not id_.startswith("~") or outcome is _PACED or not self._is_paced
 
     def _file_limit(self, key: str) -> int:
-        limit = self._settings.values.get(key, self._settings.limit)
-        return UNLIMITED if limit is None else limit
+        return self._values.get(key, self._limit)
 
     def _keys(self, by_key: dict[str, list[int]], has_ids: bool) -> list[str]:
         """What the calls need of each key."""
@@ -233,6 +241,9 @@ class LimitStore:
             names += [f"{state}.permits", f"{state}.free", f"{state}.booked"]
         elif has_ids and state != "concurrency":
             names.append(f"{state}.permits")
+        if len(names) == 1:
+            begins = keys.limit_key(self._name, "", state)
+            return [begins + key for key in by_key]
         return [keys.limit_key(self._name, key, name) for key in by_key for name in names]
 
     async def _release_batch(self, items: Sequence[_Permit]) -> list[bool]:

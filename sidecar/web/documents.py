@@ -10,7 +10,7 @@ import msgspec
 _encode = msgspec.json.Encoder().encode
 
 
-def to_json(document: dict[str, Any]) -> bytes:
+def to_json(document: dict[str, Any] | list[Any]) -> bytes:
     """What json.dumps says, for a seventh of the time; without spaces."""
     try:
         return _encode(document)

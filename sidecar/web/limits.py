@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from sidecar.base.errors import ConfigError
 from sidecar.base.limits import MAX_COST, MAX_LIMIT, UNLIMITED, Ask, Decision
 from sidecar.core.limits import check, headers, retry_after_s
 from sidecar.web.asked import json_of, object_of, whole_of
+from sidecar.web.documents import to_json
 from sidecar.web.held import HELD, is_gone
 from sidecar.web.keys import LIMITS
 from sidecar.web.problems import problem
@@ -27,6 +27,7 @@ MAX_CALLS = 1_000
 MAX_PERMIT = 128
 _NAMED = frozenset({"fields", "key"})
 _MEMBERS = _NAMED | {"cost", "id"}
+_FIELDS = {"fields"}
 _NO_STORE = {"Cache-Control": "no-store"}
 
 log = structlog.get_logger()
@@ -177,6 +178,8 @@ def _ask(body: Any, limit: Limit, *, members: frozenset[str] = _MEMBERS) -> Ask:
     """Raises ConfigError naming all that is wrong with it."""
     if not isinstance(body, dict):
         raise ConfigError(["a call is a JSON object"])
+    if body.keys() == _FIELDS and isinstance(fields := body["fields"], dict) and _are_texts(fields):
+        return Ask(limit.settings.key_of(fields))  # as nearly all are
     problems, key = _unknown(body, members), ""
     given = {name: value for name, value in body.items() if value is not None}
     cost, id_ = whole_of(given.get("cost", 1)), given.get("id")
@@ -195,7 +198,13 @@ def _ask(body: Any, limit: Limit, *, members: frozenset[str] = _MEMBERS) -> Ask:
     return ask
 
 
+def _are_texts(fields: dict[str, Any]) -> bool:
+    return all(type(value) is str for value in fields.values())
+
+
 def _unknown(body: dict[str, Any], known: frozenset[str]) -> list[str]:
+    if body.keys() <= known:
+        return []
     return [f"{name[:40]}: there is no such member" for name in sorted(body.keys() - known)]
 
 
@@ -206,7 +215,7 @@ def _key(given: dict[str, Any], limit: Limit) -> str:
         if not isinstance(key, str) or "fields" in given:
             raise ConfigError(["key: a text, in place of fields"])
         return key
-    if not isinstance(fields, dict) or not all(isinstance(value, str) for value in fields.values()):
+    if not isinstance(fields, dict) or not _are_texts(fields):
         raise ConfigError(["fields: an object of texts"])
     return limit.settings.key_of(fields)
 
@@ -223,12 +232,12 @@ def _rule(limit: Limit) -> dict[str, Any]:
 
 def _told(limit: Limit, ask: Ask, decision: Decision) -> dict[str, Any]:
     settings = limit.settings
-    holds = settings.algorithm == "concurrency"
-    is_limited = decision.limit != UNLIMITED
-    is_never = not decision.is_allowed and not decision.at_us
+    holds = decision.permit and settings.algorithm == "concurrency"
+    is_limited, is_allowed = decision.limit != UNLIMITED, decision.is_allowed
+    is_never = not is_allowed and not decision.at_us
     reset_us = max(0, decision.reset_us - decision.now_us)
     return {
-        "allowed": decision.is_allowed,
+        "allowed": is_allowed,
         "outcome": decision.outcome,
         "permit": decision.permit or None,
         "key": ask.key,
@@ -237,7 +246,7 @@ def _told(limit: Limit, ask: Ask, decision: Decision) -> dict[str, Any]:
         "wait_seconds": None if is_never else decision.wait_s,
         "at": iso_us(decision.at_us) if decision.at_us else None,
         "reset_seconds": reset_us / 1_000_000 if is_limited else None,
-        "expires_in_seconds": settings.lease if holds and decision.permit else None,
+        "expires_in_seconds": settings.lease if holds else None,
     }
 
 
@@ -259,7 +268,7 @@ def _refusal(limit: Limit, ask: Ask, decision: Decision, said: dict[str, str]) -
 
 def _json(document: Any, said: dict[str, str] | None = None) -> web.Response:
     return web.Response(
-        body=json.dumps(document).encode(),
+        body=to_json(document),
         content_type="application/json",
         headers={**_NO_STORE, **(said or {})},
     )
