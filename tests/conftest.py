@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import shutil
 import subprocess
 import tempfile
@@ -13,6 +14,7 @@ import pytest
 
 from sidecar.base.clock import StoreClock
 from sidecar.base.rooms import RoomSettings
+from sidecar.store import functions
 from sidecar.store.connect import close, connect
 from sidecar.store.rooms import RoomStore
 from tests.processes import Process, wait_until
@@ -145,6 +147,11 @@ def make_room_store(redis, turn):
         )
 
     return make
+
+
+def refuse_functions(redis) -> None:
+    """As if the client's store took none: its scripts go by EVALSHA."""
+    functions.known_of(redis).refused_until = math.inf
 
 
 def new_room_name() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sidecar.store.scripts import LUA_ROOT, source
+from sidecar.store.scripts import library
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -25,15 +25,12 @@ async def watch(redis: Redis) -> None:
 async def take(redis: Redis) -> dict[str, list[float]]:
     """How long each took that was noted since the last time, ms; by the names of scripts and
     commands."""
-    names = {
-        await redis.script_load(source(f"rooms/{file.stem}")): f"{file.stem}.lua"
-        for file in (LUA_ROOT / "rooms").glob("*.lua")
-    }
+    names = {function: f"{verb}.lua" for verb, function in library("rooms").functions.items()}
     found: dict[str, list[float]] = {}
     entries: list[dict[str, Any]] = await redis.slowlog_get(_KEPT)
     for entry in entries:
         verb, _, rest = entry["command"].decode(errors="replace").partition(" ")
-        name = names.get(rest.partition(" ")[0], verb) if verb.startswith("EVAL") else verb
+        name = names.get(rest.partition(" ")[0], verb) if verb == "FCALL" else verb
         if verb not in ("SLOWLOG", "SCRIPT", "CONFIG"):
             found.setdefault(name, []).append(entry["duration"] / 1000)
     await redis.slowlog_reset()

@@ -113,35 +113,49 @@ def read_snapshot(reply: Any) -> Snapshot:
 
 
 def read_standings(reply: Any) -> list[Standing]:
-    """One for each visitor; by position, since this is done for each poll."""
+    """One for each visitor, as lua/shared/standing.lua says; by position, since this is done for
+    each poll."""
     now, waiting, _active, epoch, stage, spread, phase, visitors = reply
     spread, phase = spread / 1000, _PHASES[phase]
-    return [
-        Standing(
-            _OUTCOMES[outcome],
-            now,
-            int(order),
-            started,
-            expires,
-            ahead,
-            waiting,
-            refresh,
-            None if wait < 0 else wait,
-            spread,
-            limited,
-            stage,
-            epoch,
-            phase,
-            calls,
-            None if line < 0 else line,
-            None if line < 0 else line_waiting,
-            classed == 1,
+    standings = []
+    for row in visitors:
+        outcome = _OUTCOMES[row[0]]
+        order = started = expires = ahead = refresh = wait = limited = classed = 0
+        line = line_waiting = -1
+        calls = 0
+        if outcome is Outcome.WAITING:
+            order, ahead, refresh, wait = row[1:5]
+            calls = ahead
+            if len(row) > 5:
+                limited, calls, line, line_waiting, classed = row[5:]
+        elif outcome is Outcome.ADMITTED:
+            order, started, expires = row[1:]
+        else:
+            refresh, wait = row[1], -1
+            order = row[2] if len(row) > 2 else 0
+        standings.append(
+            Standing(
+                outcome,
+                now,
+                int(order),
+                started,
+                expires,
+                ahead,
+                waiting,
+                refresh,
+                None if wait < 0 else wait,
+                spread,
+                limited,
+                stage,
+                epoch,
+                phase,
+                calls,
+                None if line < 0 else line,
+                None if line < 0 else line_waiting,
+                classed == 1,
+            )
         )
-        for (
-            outcome, order, started, expires, ahead, refresh, wait, limited,
-            calls, line, line_waiting, classed,
-        ) in visitors
-    ]  # fmt: skip
+    return standings
 
 
 def _pairs(flat: list[Any]) -> list[tuple[str, str]]:

@@ -16,9 +16,9 @@ from sidecar.store import keys
 from sidecar.store.batch import Batcher
 from sidecar.store.breaker import Breaker
 from sidecar.store.draws import DrawsStore
+from sidecar.store.functions import Scripts
 from sidecar.store.lists import Lists
 from sidecar.store.replies import SHIELD, Snapshot, Swept, read_snapshot, read_standings
-from sidecar.store.scripts import source
 from sidecar.store.transfer import Transfer
 from sidecar.store.translated import translated
 
@@ -90,7 +90,7 @@ class RoomStore:
         self._redis = redis
         self._room = room
         self._file_settings: dict[str, Any] = json.loads(settings)
-        self._settings = settings
+        self._tell()
         self._replica = replica
         self._breaker = Breaker()
         self._known_since_ms: int | None = None
@@ -107,8 +107,7 @@ class RoomStore:
         #: What is published of the room's draws.
         self.draws = DrawsStore(redis, room, timeout_s=timeout_s)
         self._keys = keys.room_keys(room)
-        names = (*_VERBS, "sweep", "snapshot", "configure", "reset", "move", "grade", "import")
-        self._scripts = {n: redis.register_script(source(f"rooms/{n}")) for n in names}
+        self._scripts = Scripts(redis, "rooms")
         is_plain = not self._file_settings.keys() & {"classes", "lines"}
         limit = BATCH_LIMIT if is_plain else LINES_BATCH_LIMIT
         self._enter, self._beat, self._renew, self._leave = (
@@ -124,30 +123,20 @@ class RoomStore:
         """The room was there at that time. A store that was made later was emptied."""
         if self._known_since_ms is None or since_ms < self._known_since_ms:
             self._known_since_ms = since_ms
-            self._tell()
 
     def promises(self, now_ms: int) -> None:
         """Somebody was let in, or kept in, whom the store knows nothing of. It hears of it with
         the first script that it answers."""
         if self._promised_since_ms is None:
             self._promised_since_ms = now_ms
-            self._tell()
 
     def near(self, refresh_ms: int | None) -> None:
         """The longest refresh that visitors near the head were told lately, ms: after a loss they
         come back within that. None: this replica cannot know."""
-        if refresh_ms != self._near_ms:
-            self._near_ms = refresh_ms
-            self._tell()
+        self._near_ms = refresh_ms
 
     def _tell(self) -> None:
-        known = {
-            "near": self._near_ms,
-            "known_since": self._known_since_ms,
-            "promised_since": self._promised_since_ms,
-        }
-        told = {name: ms for name, ms in known.items() if ms is not None}
-        self._settings = json.dumps(self._file_settings | told)
+        self._settings = json.dumps(self._file_settings)
 
     async def enter(
         self,
@@ -172,7 +161,7 @@ class RoomStore:
 
     async def beat(self, ticket: Ticket) -> Standing:
         """A heartbeat; claims where called, puts back in line where lost."""
-        jitter = random.random()  # noqa: S311 - spreads polls, and decides nothing
+        jitter = round(random.random(), 3)  # noqa: S311 - spreads polls, and decides nothing
         return await self._beat.submit(
             (ticket.visitor, ticket.order, ticket.epoch, jitter, ticket.joined_ms)
         )
@@ -290,6 +279,13 @@ class RoomStore:
 
         return run
 
+    def _known(self) -> list[Any]:
+        """What every script is told first (lua/shared/room.lua)."""
+        now = None if self._now_ms is None else self._now_ms()
+        told = now, self._near_ms, self._known_since_ms, self._promised_since_ms
+        now_ms, *others = ("" if ms is None else ms for ms in told)
+        return [now_ms, self._settings, *others]
+
     def _store_ms(self) -> int:
         return self._clock.now_ms() if self._now_ms is None else self._now_ms()
 
@@ -301,13 +297,10 @@ class RoomStore:
     async def _run(self, name: str, args: list[Any], *, is_probe: bool = False) -> Any:
         if self.is_away and not is_probe:
             raise StoreAwayError(f"{name}: the store is away")
-        now = "" if self._now_ms is None else self._now_ms()
         promised_ms = self._promised_since_ms
         try:
             async with translated(name, self._timeout_s):
-                reply = await self._scripts[name](
-                    keys=self._keys, args=[now, self._settings, *args]
-                )
+                reply = await self._scripts.run(name, self._keys, [*self._known(), *args])
         except StoreError:
             self._observer.error(self._room, name)
             self._breaker.failed()
@@ -315,7 +308,6 @@ class RoomStore:
         self._breaker.succeeded()
         if promised_ms is not None and promised_ms == self._promised_since_ms:
             self._promised_since_ms = None
-            self._tell()
         self._clock.observe(reply[0])
         return reply
 

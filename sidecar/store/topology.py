@@ -259,6 +259,10 @@ class Cluster(RedisCluster):
             self.nodes_manager.set_nodes(self.nodes_manager.nodes_cache, {node.name: node})
         return node
 
+    async def _determine_slot(self, command: str, *args: Any) -> int:
+        # Of EVALSHA the driver knows where the keys are. Of FCALL it would ask a server each time.
+        return await super()._determine_slot("EVALSHA" if command == "FCALL" else command, *args)
+
     def register_script(self, script: Any) -> AsyncScript:  # type: ignore[override] # the driver's own does so too
         return _ClusterScript(self, script)
 

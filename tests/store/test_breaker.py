@@ -12,6 +12,7 @@ from sidecar.base.rooms import RoomSettings
 from sidecar.base.tokens import new_visitor
 from sidecar.store.breaker import TRIES
 from sidecar.store.connect import close, connect
+from sidecar.store.functions import Scripts
 from sidecar.store.rooms import RoomStore
 from tests.conftest import new_room_name
 from tests.processes import free_port
@@ -27,8 +28,7 @@ async def fails(redis_socket):
     store = RoomStore(nobody, new_room_name(), settings=SETTINGS, clock=StoreClock())
 
     def back():
-        for script in store._scripts.values():
-            script.registered_client = there
+        store._scripts = Scripts(there, "rooms")
 
     yield store, back
     await close(nobody)
@@ -64,11 +64,10 @@ async def test_a_success_between_failures_keeps_it_closed(fails, redis_socket):
     for _ in range(TRIES - 1):
         with pytest.raises(StoreError):
             await store.snapshot()
-    away = [script.registered_client for script in store._scripts.values()]
+    away = store._scripts
     back()
     await store.snapshot()
-    for script, client in zip(store._scripts.values(), away, strict=True):
-        script.registered_client = client
+    store._scripts = away
     with pytest.raises(StoreError):
         await store.snapshot()
     assert not store.is_away
@@ -93,4 +92,4 @@ async def test_what_was_promised_is_told_until_it_is_heard(fails):
     first = await store.snapshot()
     assert first.recovery_stage == 2
     assert (await store.snapshot()).recovers_until_ms == first.recovers_until_ms
-    assert "promised_since" not in store._settings
+    assert store._promised_since_ms is None

@@ -30,7 +30,7 @@ from sidecar.base.rooms import RoomSettings
 from sidecar.store.connect import close, connect
 from sidecar.store.keys import room_keys
 from sidecar.store.rooms import Claim, Lot, RoomStore
-from tests.conftest import attended, new_room_name
+from tests.conftest import attended, new_room_name, refuse_functions
 from tests.store.model import Model, Newcomer, Reply
 from tests.store.promises import Promises, Seen, Step, look
 
@@ -559,4 +559,15 @@ def test_a_room_does_what_the_model_says_and_keeps_every_promise(store_url):
     with closing(Bench(store_url)) as bench:
         run_state_machine_as_test(
             lambda: RoomMachine(bench), settings=settings(THOROUGH, max_examples=count)
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_same_where_redis_takes_no_functions(redis_socket):
+    """By EVALSHA, as on Redis 6.2."""
+    with closing(Bench(f"unix://{redis_socket}")) as bench:
+        refuse_functions(bench.redis)
+        run_state_machine_as_test(
+            lambda: RoomMachine(bench), settings=settings(THOROUGH, max_examples=EXAMPLES // 4)
         )

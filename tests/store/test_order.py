@@ -48,15 +48,15 @@ WEIGHTED = tuple({**line, "weight": n} for n, line in enumerate(LINES, 1))
 #: ARGV: settings, last order, now in ms, how many in each ms, classes by letter, a letter for each
 #: visitor, how many came before.
 _HARNESS = """\
-local room, now = cjson.decode(ARGV[1]), tonumber(ARGV[3])
+local now = tonumber(ARGV[3])
 local stats, redis_call, WAITING = {last_order = tonumber(ARGV[2])}, redis.call, KEYS[1]
 local function int(number)
   return string.format('%.0f', number)
 end
-local function whole_ms(seconds)
-  return math.floor(seconds * 1000 + 0.5)
-end
+-- @include "shared/settings"
 -- @include "shared/order"
+local room = derive(cjson.decode(ARGV[1]))
+lines, classes, is_random = room.lines, room.classes, room.is_random
 local names, before = cjson.decode(ARGV[5]), tonumber(ARGV[7])
 local found, adds, places = {}, {}, {}
 local function read_again()

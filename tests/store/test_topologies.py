@@ -17,7 +17,7 @@ from sidecar.base.tokens import new_visitor
 from sidecar.store.connect import close, connect
 from sidecar.store.keys import room_key
 from sidecar.store.rooms import RoomStore
-from tests.conftest import new_room_name
+from tests.conftest import new_room_name, refuse_functions
 from tests.faults.stores import SERVICE, ClusterStore, RedisServer, SentinelStore
 from tests.processes import wait_until
 from tests.store.visitors import beat_all, go_in, queue
@@ -137,8 +137,25 @@ async def test_every_call_works(topology, open_room):
 
 
 async def test_rooms_of_a_cluster_are_on_different_servers(cluster, open_store):
-    """Many at once, by one client; the servers do not hear of each other's scripts."""
+    """Many at once, by one client; the servers do not hear of each other's functions. Where they
+    are, the client knows without asking."""
     redis = open_store(cluster.url)
+    stores = rooms_of(redis, *names_apart(cluster))
+    await asyncio.gather(*(all_calls(store) for store in stores))
+    for server in cluster.servers:
+        stats = server.info("commandstats")
+        assert "cmdstat_command|getkeys" not in stats
+        if server.info("replication")["role"] == "master":
+            assert "cmdstat_fcall" in stats
+            assert "cmdstat_eval" not in stats
+            server.cli("function", "flush")
+    await asyncio.gather(*(store.snapshot() for store in stores))
+
+
+async def test_rooms_of_a_cluster_without_functions(cluster, open_store):
+    """By EVALSHA; the servers do not hear of each other's scripts."""
+    redis = open_store(cluster.url)
+    refuse_functions(redis)
     stores = rooms_of(redis, *names_apart(cluster))
     await asyncio.gather(*(all_calls(store) for store in stores))
     for server in cluster.servers:
@@ -234,6 +251,8 @@ async def survive(topology, store, name, fail) -> float:
     seconds = await live_through(store, broken)
     stop.set()
     errors = await coming
+    # As if the library had not been copied yet.
+    await asyncio.to_thread(topology.primary_of(key).cli, "function", "flush")
     replies = await beat_all(store, tickets)
     assert [one.outcome for one in replies] == [Outcome.WAITING] * 3
     assert [one.order for one in replies] == [ticket.order for ticket in tickets]

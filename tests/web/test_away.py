@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,17 +16,17 @@ from tests.web.conftest import ADMIN_TOKEN, cookie_of
 
 async def take_away(site):
     """Every script fails from now on; gives back how to bring it back."""
-    scripts = dict(site.room.store._scripts)
+    scripts = site.room.store._scripts
 
-    async def fail(**_):
+    async def fail(*_):
         raise OSError("no store")
 
-    site.room.store._scripts.update(dict.fromkeys(scripts, fail))
+    site.room.store._scripts = SimpleNamespace(run=fail)
     for _ in range(TRIES):
         with pytest.raises(StoreError):
             await site.room.refresh()
     assert site.room.store.is_away
-    return lambda: site.room.store._scripts.update(scripts)
+    return lambda: setattr(site.room.store, "_scripts", scripts)
 
 
 async def empty(site):

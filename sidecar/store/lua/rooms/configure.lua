@@ -1,24 +1,28 @@
 -- Changes settings; the caller has checked them. A raised cap calls at once.
--- ARGV    3 the operator who says so, or ''
---         4 the changes as one JSON object, for the history
---         from 5 on, for each setting: name, value as JSON or '' to go back to the file's
+-- ARGV    6 the operator who says so, or ''
+--         7 the changes as one JSON object, for the history
+--         from 8 on, for each setting: name, value as JSON or '' to go back to the file's
 -- RETURNS {now, revision}
 -- EVENTS  called, expired, operator
-for i = 5, #ARGV, 2 do
-  if ARGV[i + 1] == '' then
-    redis.call('HDEL', KEYS[10], ARGV[i])
-  else
-    redis.call('HSET', KEYS[10], ARGV[i], ARGV[i + 1])
-  end
-end
-redis.call('HINCRBY', KEYS[10], 'revision', 1)
 -- @include "shared/room"
 -- @include "shared/expire"
 -- @include "shared/call"
-measure_start()
-note(ARGV[3], 'change', '', ARGV[4])
-expire()
-call_next()
-check_arrivals()
-finish()
-return {now, revision}
+-- @include "shared/shown"
+local function run(KEYS, ARGV)
+  redis.call('HINCRBY', KEYS[10], 'revision', 1)
+  for i = 8, #ARGV, 2 do
+    if ARGV[i + 1] == '' then
+      redis.call('HDEL', KEYS[10], ARGV[i])
+    else
+      redis.call('HSET', KEYS[10], ARGV[i], ARGV[i + 1])
+    end
+  end
+  begin(KEYS, ARGV)
+  measure_start()
+  note(ARGV[6], 'change', '', ARGV[7])
+  expire()
+  call_next()
+  check_arrivals()
+  finish()
+  return {now, revision}
+end

@@ -1,7 +1,7 @@
 -- Gives somebody in line another class, and so the order that they would have had with it.
--- ARGV    3 visitor  4 class, '' for none  5 id of a grant that gives it once, or ''  6 when that
---         expires, ms  7 the operator who says so; '' by a grant, which may take nobody back
---         8 why, or ''
+-- ARGV    6 visitor  7 class, '' for none  8 id of a grant that gives it once, or ''  9 when that
+--         expires, ms  10 the operator who says so; '' by a grant, which may take nobody back
+--         11 why, or ''
 -- RETURNS {now, position in line, new or as it was; 0: the visitor is not in line; -1: the grant
 --          was used; -2: the place is drawn, which has no class}
 -- EVENTS  graded, operator, called, expired
@@ -9,9 +9,6 @@
 -- @include "shared/expire"
 -- @include "shared/call"
 -- @include "shared/moved"
-measure_start()
-expire()
-local visitor, class, by = ARGV[3], ARGV[4], ARGV[7]
 
 -- The arrival that an order was made of, which nobody moved: by its class's number.
 local function arrival_of(order)
@@ -25,7 +22,7 @@ local function arrival_of(order)
   return math.floor(arrival / STEP) * STEP
 end
 
-local function grade()
+local function grade(visitor, class, grant, expires, by, why)
   local from = tonumber(redis_call('ZSCORE', WAITING, visitor) or nil)
   if not from then return 0 end
   if phase == PREQUEUE or is_drawn(from) then return -2 end
@@ -33,19 +30,24 @@ local function grade()
   local order = order_of(arrival_of(by_rules), class)
   if by == '' then
     if order >= from then return position_of(visitor) end
-    if ARGV[5] ~= '' and redis_call('ZADD', GRANTS, 'NX', ARGV[6], ARGV[5]) == 0 then return -1 end
+    if grant ~= '' and redis_call('ZADD', GRANTS, 'NX', expires, grant) == 0 then return -1 end
   end
   if order == from then return position_of(visitor) end
   for _ = 1, STEP do -- somebody who was moved may stand right there
     if redis_call('ZCOUNT', WAITING, int(order), int(order)) == 0 then break end
     order = order - 1
   end
-  local position = put_at(order, visitor, by, 'grade', from, ARGV[8])
+  local position = put_at(order, visitor, by, 'grade', from, why)
   event('graded', visitor, by == '' and 'grant' or 'operator', 'order', int(order), 'class', class)
   return position
 end
 
-local graded = grade()
-call_next()
-finish()
-return {now, graded}
+local function run(KEYS, ARGV)
+  begin(KEYS, ARGV)
+  measure_start()
+  expire()
+  local graded = grade(ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11])
+  call_next()
+  finish()
+  return {now, graded}
+end

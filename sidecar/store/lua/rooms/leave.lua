@@ -1,15 +1,14 @@
 -- Gives up places and sessions. Doing it twice equals once.
--- ARGV    from 3 on, for each visitor: id, the operator who says so or '', and 'left' (by the
+-- ARGV    from 6 on, for each visitor: id, the operator who says so or '', and 'left' (by the
 --         visitor), 'released', or 'unseen' (never told that they have it: no pass is honoured,
 --         so the slot is free at once; where there is an operator's name it is the id of a grant,
 --         which is given back if it gave this place its class)
--- RETURNS shared/standing; every outcome is GONE, `order` is 1 where something was given up
+-- RETURNS shared/standing; every outcome is GONE
 -- EVENTS  left, released, called, expired, operator
 -- @include "shared/room"
 -- @include "shared/expire"
 -- @include "shared/call"
 -- @include "shared/standing"
-measure_start()
 
 -- A pass is worth nothing by `revoked`, and that for as long as one lives; a ticket by `spent`.
 -- Of a session that began in this store `spent` knows already whether there was a ticket.
@@ -32,6 +31,7 @@ local function leave(visitor, why, grant)
       redis_call('ZREM', GRANTS, grant)
     end
     redis_call('ZREM', WAITING, visitor)
+    resized(WAITING)
     redis_call('ZREM', DUE, visitor)
     forget_arrivals({visitor})
     measure_drops(1)
@@ -46,6 +46,7 @@ local function leave(visitor, why, grant)
       event(why, visitor, 'session')
     else
       redis_call('ZREM', ACTIVE, visitor)
+      resized(ACTIVE)
       redis_call('ZREM', ADMITTED, visitor)
       measure_ends(1, 0)
       event(why, visitor, is_unseen and 'unseen' or 'called')
@@ -54,15 +55,19 @@ local function leave(visitor, why, grant)
   return true
 end
 
-local replies = {}
-for i = 3, #ARGV, 3 do
-  local reply = refused_reply(GONE, 0)
-  if leave(ARGV[i], ARGV[i + 2], ARGV[i + 1]) then
-    reply[2] = '1'
-    note(ARGV[i + 2] == 'unseen' and '' or ARGV[i + 1], 'release', ARGV[i], '')
+local function run(KEYS, ARGV)
+  begin(KEYS, ARGV)
+  measure_start()
+  local replies = {}
+  for i = 6, #ARGV, 3 do
+    local reply = refused_reply(GONE, 0)
+    if leave(ARGV[i], ARGV[i + 2], ARGV[i + 1]) then
+      reply[3] = 1
+      note(ARGV[i + 2] == 'unseen' and '' or ARGV[i + 1], 'release', ARGV[i], '')
+    end
+    replies[#replies + 1] = reply
   end
-  replies[#replies + 1] = reply
+  expire()
+  call_next()
+  return headed(replies)
 end
-expire()
-call_next()
-return headed(replies)

@@ -1,5 +1,5 @@
 -- Passes that are due for renewal; a session that the store lost comes back from its pass.
--- ARGV    from 3 on, for each visitor: id, order, when its session began, when the pass ends, and
+-- ARGV    from 6 on, for each visitor: id, order, when its session began, when the pass ends, and
 --         '' (a script gave the pass), or of one that a replica gave or made longer while it could
 --         not ask: 'new', or 'waited' (its visitor had a place in the queue)
 -- RETURNS shared/standing
@@ -8,7 +8,6 @@
 -- @include "shared/expire"
 -- @include "shared/call"
 -- @include "shared/standing"
-measure_start()
 
 -- The reply to a revoked pass, and to one whose session is there; else nil.
 local function keep(visitor, order, started)
@@ -27,11 +26,12 @@ end
 -- believed.
 local function restore(visitor, order, started, ends, alone)
   started, ends = math.min(started, now), math.min(ends, now + session_ms)
-  local is_over = redis_call('ZCARD', ACTIVE) >= room.total_active_users
+  local is_over = size(ACTIVE) >= cap
   local waits = redis_call('ZSCORE', WAITING, visitor)
   if alone ~= '' or not (waits or is_over) then
     if waits then
       redis_call('ZREM', WAITING, visitor)
+      resized(WAITING)
       redis_call('ZREM', DUE, visitor)
       forget_arrivals({visitor})
     end
@@ -47,19 +47,32 @@ local function restore(visitor, order, started, ends, alone)
   redis_call('ZADD', DUE, int(now), visitor)
 end
 
-local replies = {}
-local function each(answer)
+local function keep_or_restore(...)
+  return keep(...) or restore(...)
+end
+
+local function wait(visitor, order)
+  return stand(visitor, order, 0, 0)
+end
+
+-- Replies to those who have none yet.
+local function each(ARGV, replies, answer)
   local n = 0
-  for i = 3, #ARGV, 5 do
+  for i = 6, #ARGV, 5 do
     n = n + 1
     replies[n] = replies[n] or answer(ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]),
       tonumber(ARGV[i + 3]), ARGV[i + 4])
   end
 end
 
-each(keep) -- before anything expires: a pass that still verifies must find its session
-expire()
-each(function(...) return keep(...) or restore(...) end)
-call_next()
-each(function(visitor, order) return stand(visitor, int(order), 0, 0) end)
-return headed(replies)
+local function run(KEYS, ARGV)
+  begin(KEYS, ARGV)
+  measure_start()
+  local replies = {}
+  each(ARGV, replies, keep) -- before anything expires: a pass that verifies must find its session
+  expire()
+  each(ARGV, replies, keep_or_restore)
+  call_next()
+  each(ARGV, replies, wait)
+  return headed(replies)
+end

@@ -1,14 +1,17 @@
 -- Empties the line. A new epoch voids the tickets; who is inside or called stays.
--- ARGV    3 the operator who says so
+-- ARGV    6 the operator who says so
 -- RETURNS {now, places removed, epoch}
 -- EVENTS  operator
 -- @include "shared/room"
-local removed = redis_call('ZCARD', WAITING)
-redis_call('UNLINK', WAITING, DUE, POLLS, ARRIVALS, MOVED)
-epoch = math.max(epoch + 1, now)
-redis_call('HSET', CONFIG, 'epoch', int(epoch))
-redis_call('HINCRBY', CONFIG, 'revision', 1)
-count('resets')
-note(ARGV[3], 'reset', '', int(removed))
-finish()
-return {now, removed, epoch}
+local function run(KEYS, ARGV)
+  begin(KEYS, ARGV)
+  redis_call('HINCRBY', STATS, 'resets', 1)
+  local removed = size(WAITING)
+  redis_call('UNLINK', WAITING, DUE, POLLS, ARRIVALS, MOVED)
+  epoch = math.max(epoch + 1, now)
+  redis_call('HSET', CONFIG, 'epoch', int(epoch))
+  redis_call('HINCRBY', CONFIG, 'revision', 1)
+  note(ARGV[6], 'reset', '', int(removed))
+  finish()
+  return {now, removed, epoch}
+end

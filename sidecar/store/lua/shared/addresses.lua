@@ -11,8 +11,9 @@ end
 
 -- How many places and sessions an address has; counted once in a batch. Forgets those that
 -- are over.
-local counts = {}
 local function places_of(address)
+  local counts = found.counts or {}
+  found.counts = counts
   if counts[address] then return counts[address] end
   flush()
   local places = 0
@@ -36,7 +37,8 @@ end
 
 local function note_address(address, visitor)
   if not room.max_places_per_address or address == '' then return end
-  counts[address] = places_of(address) + 1
+  local places = places_of(address)
+  found.counts[address] = places + 1
   redis_call('ZADD', ADDRESSES, 0, address .. '~' .. visitor)
 end
 

@@ -13,7 +13,7 @@ end
 local function admit(visitor, started, promised)
   local ends = math.max(pass_ends(started), promised or 0)
   stats.last_end = math.max(stats.last_end or 0, ends)
-  put(ACTIVE, int(ends + room.session_grace_ms), visitor)
-  put(ADMITTED, int(started), visitor)
+  put(ACTIVE, ends + room.session_grace_ms, visitor)
+  put(ADMITTED, started, visitor)
   return ends
 end

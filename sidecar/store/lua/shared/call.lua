@@ -22,8 +22,8 @@ end
 -- waits for it. Returns how many left.
 local function call_next()
   flush()
-  if room.queue_all or phase ~= OPEN or is_recovering() then return 0 end
-  local free = room.total_active_users - redis_call('ZCARD', ACTIVE)
+  if room.queue_all or phase ~= OPEN or stage == 2 then return 0 end
+  local free = cap - size(ACTIVE)
   if free <= 0 then return 0 end
   local tokens = rate_tokens()
   local popped = 0

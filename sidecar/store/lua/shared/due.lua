@@ -6,12 +6,14 @@
 local UNPOLLED = 0.5
 
 local function unpolled_score()
-  return string.format('%.1f', now + claim_ms - timeout_ms + UNPOLLED)
+  return now + claim_ms - timeout_ms + UNPOLLED
 end
 
+-- Told in whole ms.
 local function polled_score(refresh_ms)
-  local told_s = math.min(63, math.ceil(refresh_ms / 1000))
-  return string.format('%.7f', math.floor(now + refresh_ms) + told_s / 128)
+  local told_s = (refresh_ms + -refresh_ms % 1000) / 1000
+  if told_s > 63 then told_s = 63 end
+  return now + refresh_ms + told_s / 128
 end
 
 -- A score, as a number, for when the heartbeat was due: for an unpolled place when it was

@@ -43,6 +43,7 @@ local function expire()
   local admitted = redis_call('ZMSCORE', ADMITTED, unpack(visitors))
   local revoked = redis_call('ZMSCORE', REVOKED, unpack(visitors))
   redis_call('ZREM', ACTIVE, unpack(visitors))
+  resized(ACTIVE)
   redis_call('ZREM', ADMITTED, unpack(visitors))
   for i, visitor in ipairs(visitors) do
     if not admitted[i] then

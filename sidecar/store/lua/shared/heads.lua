@@ -49,7 +49,7 @@ local function pop_from_line()
   local head = redis_call('ZRANGEBYSCORE', WAITING, line == 1 and '-inf' or int(low),
     line == #lines and '+inf' or '(' .. int(high), 'WITHSCORES', 'LIMIT', 0, 1)
   redis_call('ZREM', WAITING, head[1])
-  lengths[line] = lengths[line] - 1
+  found.lengths[line] = found.lengths[line] - 1
   return head
 end
 
@@ -60,6 +60,7 @@ local function pop_heads(most)
   local drawn_first = is_weighted and count_drawn()
   if drawn_first then most = math.max(1, math.min(most, drawn_first)) end
   local heads = drawn_first == 0 and pop_from_line() or redis_call('ZPOPMIN', WAITING, most)
+  resized(WAITING)
   local visitors, orders = {}, {}
   for i = 1, #heads, 2 do
     visitors[#visitors + 1], orders[#orders + 1] = heads[i], heads[i + 1]

@@ -7,22 +7,33 @@ local function put(key, score, member)
     add = {}
     pending[key] = add
   end
-  add[#add + 1] = score
-  add[#add + 1] = member
+  local n = #add
+  add[n + 1] = score
+  add[n + 2] = member
+end
+
+-- How many members sets have: counted once, until they are changed. Whoever changes one other
+-- than by put() says so.
+local sizes = {}
+local function resized(key)
+  sizes[key] = nil
 end
 
 local function flush()
+  if next(pending) == nil then return end
   for key, members in pairs(pending) do
     redis_call('ZADD', key, unpack(members))
+    sizes[key] = nil
   end
   pending = {}
 end
 
--- Every `step`th argument from the third on: the visitors of a batch.
-local function batch(step)
-  local visitors = {}
-  for i = 3, #ARGV, step do
-    visitors[#visitors + 1] = ARGV[i]
+local function size(key)
+  if pending[key] then flush() end
+  local known = sizes[key]
+  if not known then
+    known = redis_call('ZCARD', key)
+    sizes[key] = known
   end
-  return visitors
+  return known
 end

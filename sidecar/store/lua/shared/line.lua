@@ -19,7 +19,7 @@ local function note_drawn(visitor, order)
     stats.drawn_from = event_begins
   end
   redis_call('ZADD', DRAWN, 'NX', int(order), visitor)
-  drawn = nil
+  found.drawn = nil
 end
 
 -- Somebody is back at a place that was taken at `joined` (ms; nil where unknown). The caller
@@ -39,34 +39,34 @@ local NEAR_THE_DOOR = 5
 -- A tenth of the wait (ms, nil if unknown), 2 s to 60 s, or as the room fixes it; up to a
 -- quarter is added at random so that those who came together do not poll together.
 local function refresh_ms(ahead, wait, jitter)
-  local refresh
-  -- All in a pre-queue want to know their place when it opens: so many at a time as replicas bear.
-  local till_opening = phase == PREQUEUE and event_on.opens_at - now
-  if till_opening and till_opening < math.min(48000, timeout_ms / 4) then
-    local spread = math.min(20000, timeout_ms / 4, 2000 + redis_call('ZCARD', WAITING) / 5)
-    return math.floor(math.max(1000, till_opening + jitter * spread))
+  if phase == PREQUEUE then
+    -- All of them want to know their place when it opens: so many at a time as replicas bear.
+    local till_opening = event_on.opens_at - now
+    if till_opening < math.min(48000, timeout_ms / 4) then
+      local spread = math.min(20000, timeout_ms / 4, 2000 + size(WAITING) / 5)
+      return math.floor(math.max(1000, till_opening + jitter * spread))
+    end
+    ahead = NEAR_THE_DOOR -- nobody is to learn from it where they stand
   end
-  -- In a pre-queue nobody is to learn from it where they stand.
-  if phase == PREQUEUE then ahead = NEAR_THE_DOOR end
-  if room.heartbeat_interval then
-    refresh = room.heartbeat_interval * 1000
-  else
-    refresh = 2000
+  local refresh = (room.heartbeat_interval or 2) * 1000
+  if not room.heartbeat_interval then
     if ahead >= NEAR_THE_DOOR then
-      refresh = math.min(48000, math.max(2000, (wait or 600000) / 10))
+      local tenth = (wait or 600000) / 10
+      if tenth > 2000 then refresh = tenth < 48000 and tenth or 48000 end
     end
     refresh = refresh * (1 + jitter / 4)
   end
-  return math.floor(math.min(refresh, timeout_ms / 2))
+  if refresh > timeout_ms / 2 then refresh = timeout_ms / 2 end
+  return refresh - refresh % 1
 end
 
 -- A poll that comes before it is due is counted; one that comes as advised costs nothing.
 -- Returns the ms until the count starts anew where it is over poll_limit, else 0.
-local minute
 local function early_poll(visitor, due)
   if not is_early(due) then return 0 end
-  if not minute then
-    minute = int(math.floor(now / 60000))
+  if not found.minute then
+    local minute = int(math.floor(now / 60000))
+    found.minute = minute
     if redis_call('HGET', POLLS, 'minute') ~= minute then
       redis_call('UNLINK', POLLS)
       redis_call('HSET', POLLS, 'minute', minute)

@@ -2,11 +2,11 @@
 -- The room's lines, each a band of `waiting`.
 
 -- How many wait in each line. Counted once in a script, by whoever asks first.
-local lengths
 local function line_lengths()
-  if lengths then return lengths end
+  if found.lengths then return found.lengths end
   flush()
-  lengths = {}
+  local lengths = {}
+  found.lengths = lengths
   for line = 1, #lines do
     local low, high = bounds(line)
     lengths[line] = redis_call('ZCOUNT', WAITING, line == 1 and int(bottom(FRONT - 1)) or int(low),
@@ -16,10 +16,9 @@ local function line_lengths()
 end
 
 -- How many were drawn; counted once in a script too, after the call.
-local drawn
 local function drawn_people()
-  drawn = drawn or count_drawn()
-  return drawn
+  found.drawn = found.drawn or count_drawn()
+  return found.drawn
 end
 
 -- How many are called before somebody with so many ahead in their line, and so many in all.

@@ -3,27 +3,32 @@
 -- waited_ms). Every end fades all four a little, so they remember about two full rooms and
 -- twenty ends more, however long those took, and nothing fades while nothing happens.
 local function memory_ends()
-  return 2 * room.total_active_users + 20
+  return 2 * cap + 20
 end
 
 -- Ends and held_ms. Before anything was measured, a third of the room (one slot at least)
 -- is taken to have been held for session_duration.
 local function held()
   if stats.ends then return stats.ends, stats.held_ms end
-  local ends = math.max(1, room.total_active_users / 3)
+  local ends = math.max(1, cap / 3)
   return ends, ends * session_ms
 end
 
+-- Also the write that a script begins with: where the store refuses to be written (full,
+-- read-only), that is found out here, and nobody is taken out of the line for nothing.
 local function measure_start()
   local since = now - (stats.measured_at or now)
   stats.measured_at = now
-  if since <= 0 then return end
-  local active = redis_call('ZCARD', ACTIVE)
-  if active > 0 then
-    local ends, held_ms = held()
-    stats.ends, stats.held_ms = ends, held_ms + since * active
+  if since > 0 then
+    local active = size(ACTIVE)
+    if active > 0 then
+      local ends, held_ms = held()
+      if not stats.ends then stats.ends = ends end
+      stats.held_ms = held_ms + since * active
+    end
+    stats.waited_ms = (stats.waited_ms or 0) + since * size(WAITING)
   end
-  stats.waited_ms = (stats.waited_ms or 0) + since * redis_call('ZCARD', WAITING)
+  save()
 end
 
 -- overdue_ms: for how long, in all, slots were counted as held that had run out, because

@@ -11,8 +11,8 @@ local function sample(wait)
     totals[flat[i]] = tonumber(flat[i + 1])
   end
   redis_call('LPUSH', MINUTES, cjson.encode({
-    minute = minute, waiting = redis_call('ZCARD', WAITING), active = redis_call('ZCARD', ACTIVE),
-    cap = room.total_active_users, wait_ms = math.floor(wait), totals = totals,
+    minute = minute, waiting = size(WAITING), active = size(ACTIVE),
+    cap = cap, wait_ms = math.floor(wait), totals = totals,
   }))
   redis_call('LTRIM', MINUTES, 0, MINUTES_KEPT - 1)
 end

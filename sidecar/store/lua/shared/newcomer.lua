@@ -1,10 +1,11 @@
 -- @include "shared/standing"
 -- @include "shared/addresses"
--- Newcomers, after the call.
-
--- How many wait and are inside, and the last order in line, as the newcomers change them.
-local waiting, active = redis_call('ZCARD', WAITING), redis_call('ZCARD', ACTIVE)
-local last = tonumber(redis_call('ZRANGE', WAITING, -1, -1, 'WITHSCORES')[2] or -2 ^ 60)
+-- Newcomers, after the call. How many wait and are inside, and the last order, as they change it.
+local waiting, active, last
+local function begin_newcomers()
+  waiting, active = size(WAITING), size(ACTIVE)
+  last = tonumber(redis_call('ZRANGE', WAITING, -1, -1, 'WITHSCORES')[2] or -2 ^ 60)
+end
 
 -- How many are ahead of a newcomer who has just taken this place.
 local function newcomer_rank(visitor, order)
@@ -20,10 +21,10 @@ end
 -- Without a poll a place is held for claim_window: ask in half of it. A lot's last digits spread
 -- the polls, and say nothing of it.
 local function wait_here(visitor, order, rank, draw, class)
-  local place = shown(visitor, tonumber(order), rank)
-  local wait = wait_ms(place[2])
-  local refresh = math.min(refresh_ms(place[2], wait, draw * 2 ^ 25 % 1), math.floor(claim_ms / 2))
-  return waiting_reply(int(order), place, refresh, wait, 0, class), place[1]
+  local ahead, calls, line, length = shown(visitor, order, rank)
+  local wait = wait_ms(calls)
+  local refresh = math.min(refresh_ms(calls, wait, draw * 2 ^ 25 % 1), math.floor(claim_ms / 2))
+  return waiting_reply(order, ahead, calls, refresh, wait, 0, line, length, class), ahead
 end
 
 -- The class to give: none that is unknown, none in a pre-queue; what is granted once is given once.
@@ -45,11 +46,11 @@ local function enter(visitor, draw, lot_of, address, class, grant, expires)
     count('refused_address')
     return refused_reply(FULL, refresh_ms(waiting, wait_ms(waiting), draw))
   end
-  if waiting == 0 and phase == OPEN and not room.queue_all and not is_recovering()
-    and active < room.total_active_users and rate_tokens() >= 1 then
+  if waiting == 0 and phase == OPEN and not room.queue_all and stage < 2
+    and active < cap and rate_tokens() >= 1 then
     spend_token()
     active = active + 1
-    pace = nil
+    found.pace = nil
     note_address(address, visitor)
     local order = next_order(draw, '')
     event('admitted', visitor, 'at_once', 'order', int(order))
@@ -72,7 +73,7 @@ local function enter(visitor, draw, lot_of, address, class, grant, expires)
   local reply, ahead = wait_here(visitor, order, newcomer_rank(visitor, order), draw, class)
   local said = {'order', int(order), 'position', ahead + 1, 'class', class}
   -- A lot is told to nobody before the opening.
-  local first, last_one = phase == PREQUEUE and 7 or 1, class == '' and 4 or 6
-  event('joined', visitor, 'new', unpack(said, first, last_one))
+  local first = phase == PREQUEUE and 7 or 1
+  event('joined', visitor, 'new', unpack(said, first, class == '' and 4 or 6))
   return reply
 end

@@ -2,11 +2,6 @@
 -- The orders of a room (shared/arrival). band: the class's priority, or that of its line, the last
 -- line's being 0. A pre-queue's places are drawn into the FRONT band.
 local DRAWS, FRONT = 2 ^ 50, 4
-local lines, classes = room.lines or {}, room.classes or {}
-local is_random = room.queueing_method == 'random'
-local is_weighted = #lines > 0 and lines[1].weight ~= nil
--- Whether shown places go by arrival (in `arrivals`), not by order.
-local is_by_arrival = next(classes) ~= nil and room.display ~= 'order' and not is_random
 
 local function arrive_now()
   stats.last_order = arrive_after(stats.last_order, now * 1000)

@@ -1,22 +1,22 @@
 -- new_users_per_minute is a token bucket: it fills evenly and holds two seconds' worth
 -- (at least one), so a minute never sees more than the limit and a thirtieth.
 local function rate_tokens()
-  if not room.new_users_per_minute then return math.huge end
-  local most = math.max(1, room.new_users_per_minute / 30)
+  if not per_minute then return math.huge end
+  local most = math.max(1, per_minute / 30)
   local since = math.max(0, now - (stats.tokens_at or 0)) -- a new primary's clock may be behind
-  local filled = (stats.tokens or most) + since * room.new_users_per_minute / 60000
+  local filled = (stats.tokens or most) + since * per_minute / 60000
   stats.tokens = math.min(most, filled)
   stats.tokens_at = now
   return stats.tokens
 end
 
 local function spend_token()
-  if room.new_users_per_minute then stats.tokens = stats.tokens - 1 end
+  if per_minute then stats.tokens = stats.tokens - 1 end
 end
 
 -- How many the next script calls, or lets in: they wait for nobody to leave. With a rate limit
 -- it may be the part of one that the limit has saved up.
 local function at_once()
-  local free = room.total_active_users - redis_call('ZCARD', ACTIVE)
+  local free = cap - size(ACTIVE)
   return math.max(0, math.min(free, rate_tokens()))
 end

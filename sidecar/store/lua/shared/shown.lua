@@ -11,8 +11,8 @@ end
 -- Takes a place in both sets.
 local function put_in_line(visitor, order, arrival)
   put(WAITING, int(order), visitor)
-  local line = lengths and line_of(order)
-  if line then lengths[line] = lengths[line] + 1 end
+  local line = found.lengths and line_of(order)
+  if line then found.lengths[line] = found.lengths[line] + 1 end
   if is_by_arrival and not is_drawn(order) then note_arrival(visitor, arrival, order) end
 end
 
@@ -28,11 +28,12 @@ local function forget_arrivals(visitors)
   if is_by_arrival and #visitors > 0 then redis_call('ZREM', ARRIVALS, unpack(visitors)) end
 end
 
--- For somebody with that rank in `waiting`: {ahead, calls, line or -1, length of the line}; the
--- first two alone where the other two say nothing.
-local are_noted = false
+-- For somebody with that rank in `waiting`: ahead, calls, line, length of the line; the first two
+-- alone where the other two say nothing.
 local function shown(visitor, order, rank, joined)
-  if #lines == 0 and not is_by_arrival or is_drawn(order) then return {rank, rank} end
+  if room.is_plain then return rank, rank end
+  order = tonumber(order)
+  if is_drawn(order) then return rank, rank end
   flush()
   local line, before_line = line_of(order), 0
   for n = 1, (line or 1) - 1 do before_line = before_line + line_lengths()[n] end
@@ -45,13 +46,15 @@ local function shown(visitor, order, rank, joined)
       flush()
       place = redis_call('ZRANK', ARRIVALS, visitor)
     end
+    local are_noted = found.are_noted
     if not are_noted then
-      are_noted = redis_call('ZCARD', ARRIVALS) >= redis_call('ZCARD', WAITING) - drawn_people()
+      are_noted = redis_call('ZCARD', ARRIVALS) >= size(WAITING) - drawn_people()
+      found.are_noted = are_noted
       if line and not are_noted then before_line = before(ARRIVALS, bounds(line)) end
     end
     place = line and place - before_line or place + drawn_people()
     -- Until all are noted who came before this was set, nobody is told too little.
     ahead = are_noted and place or math.max(place, ahead)
   end
-  return {ahead, calls, line and line - 1 or -1, line and line_lengths()[line] or -1}
+  return ahead, calls, line and line - 1, line and line_lengths()[line]
 end

@@ -1,12 +1,14 @@
 -- @include "shared/line"
 -- @include "shared/admit"
 -- The replies about one visitor, as store/rooms.py reads them:
--- {outcome, order, started, expires, ahead, refresh, wait (-1 unknown), limited, calls, line (-1:
--- there are none), length of the line, whether the class was given}
+-- {ADMITTED_NOW, order, started, expires}
+-- {WAITS, order, ahead, refresh, wait (-1: unknown)}, and where one of these says something:
+--   limited, calls, line (-1: there are none), length of the line, whether the class was given
+-- {one of the others, refresh}, and of leave.lua 1 where something was given up
 local ADMITTED_NOW, WAITS, GONE, FULL, REJECTED = 1, 0, -1, -2, -3
 
 local function admitted_reply(order, started, ends)
-  return {ADMITTED_NOW, int(order), started, ends, 0, 0, 0, 0, 0, -1, -1, 0}
+  return {ADMITTED_NOW, tonumber(order), started, ends}
 end
 
 -- Makes a provisional session a full one. Where another tab was first, or the reply to
@@ -18,22 +20,28 @@ local function claim(visitor, order, ends, joined)
   end
   if joined then count_wait(now - joined) end
   event('admitted', visitor, 'claimed', 'order', int(order), 'joined', int(joined or now))
-  put(SPENT, int(now), visitor)
+  put(SPENT, now, visitor)
   return admitted_reply(order, now, admit(visitor, now))
 end
 
--- The order as text; `place` as shown() says. While places come back, nobody knows the wait.
-local function waiting_reply(order, place, refresh, wait, limited, class)
-  if recovery_stage() > 0 then wait = nil end
-  return {WAITS, order, 0, 0, place[1], refresh, math.floor(wait or -1), limited,
-    math.floor(place[2]), place[3] or -1, place[4] or -1, class and class ~= '' and 1 or 0}
+-- `ahead`, `calls`, `line` and `length` as shown() says. While places come back, nobody knows the
+-- wait.
+local function waiting_reply(order, ahead, calls, refresh, wait, limited, line, length, class)
+  wait = stage == 0 and wait or -1
+  local is_classed = class and class ~= ''
+  if calls == ahead and limited == 0 and not line and not is_classed then
+    return {WAITS, order, ahead, refresh, wait}
+  end
+  return {WAITS, order, ahead, refresh, wait, limited, calls, line or -1, length or -1,
+    is_classed and 1 or 0}
 end
 
--- For somebody just heard of (the order is text), who is in line or called: says when to
+-- For somebody just heard of, who is in line or called: says when to
 -- come back, and notes it.
 local function stand(visitor, order, limited, jitter, joined)
   local rank = redis_call('ZRANK', WAITING, visitor)
   if not rank then
+    joined = tonumber(joined)
     flush()
     local ends = redis_call('ZSCORE', ACTIVE, visitor)
     if ends then return claim(visitor, order, ends, joined) end
@@ -41,21 +49,23 @@ local function stand(visitor, order, limited, jitter, joined)
     flush()
     return stand(visitor, order, limited, jitter, joined)
   end
-  local place = shown(visitor, tonumber(order), rank, joined)
-  local wait = wait_ms(place[2])
-  local refresh = math.max(limited, refresh_ms(place[2], wait, jitter))
+  local ahead, calls, line, length = rank, rank, nil, nil
+  if not room.is_plain then ahead, calls, line, length = shown(visitor, order, rank, joined) end
+  local wait = wait_ms(calls)
+  local refresh = refresh_ms(calls, wait, jitter)
+  if refresh < limited then refresh = limited end
   put(DUE, polled_score(refresh), visitor)
-  return waiting_reply(order, place, refresh, wait, limited)
+  return waiting_reply(order, ahead, calls, refresh, wait, limited, line, length)
 end
 
 local function refused_reply(outcome, refresh)
-  return {outcome, '0', 0, 0, 0, refresh, -1, 0, 0, -1, -1, 0}
+  return {outcome, refresh}
 end
 
 -- The head of every reply: now, waiting, active, epoch, stage of the recovery, spread of the
 -- rate in thousandths, phase.
 local function headed(replies)
   finish()
-  return {now, redis_call('ZCARD', WAITING), redis_call('ZCARD', ACTIVE), epoch, recovery_stage(),
-    math.floor(1000 * spread()), phase, replies}
+  return {now, size(WAITING), size(ACTIVE), epoch, stage, math.floor(1000 * spread()), phase,
+    replies}
 end

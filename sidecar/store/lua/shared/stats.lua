@@ -1,25 +1,19 @@
--- Counters and events: collected while the script runs, written once by finish().
-local NUMBERS = {'last_order', 'tokens', 'tokens_at', 'measured_at', 'ends', 'held_ms',
-  'drops', 'waited_ms', 'born', 'recovery', 'back', 'near', 'address_at', 'drawn_from',
-  'shown_lines', 'last_end', 'credit_1', 'credit_2', 'credit_3', 'credit_4'}
-local stats = {}
--- Before anything is changed: where the store refuses to be written (full, read-only), that
--- is found out here, and nobody is taken out of the line for nothing.
-redis_call('HSETNX', STATS, 'born', int(now))
-local loaded = redis_call('HMGET', STATS, unpack(NUMBERS))
-for i, name in ipairs(NUMBERS) do
-  stats[name] = tonumber(loaded[i] or nil)
+-- @include "shared/numbers"
+-- Counters and events. Counters are collected while the script runs, and written by finish().
+local counted
+
+local function begin_stats()
+  counted = {}
+  begin_numbers()
 end
 
-local counted = {}
 local function count(name, by)
   counted[name] = (counted[name] or 0) + (by or 1)
 end
 
-local at = int(now)
 local function append(kind, visitor, why, ...)
   redis_call('XADD', EVENTS, 'MAXLEN', '~', room.events_kept, '*',
-    'kind', kind, 'visitor', visitor, 'why', why, 'at', at, ...)
+    'kind', kind, 'visitor', visitor, 'why', why, 'at', int(now), ...)
 end
 
 -- kind: joined called admitted expired left released; why: how it came about; then names and
@@ -49,14 +43,7 @@ end
 
 local function finish()
   flush()
-  local fields = {}
-  for _, name in ipairs(NUMBERS) do
-    if stats[name] then
-      fields[#fields + 1] = name
-      fields[#fields + 1] = string.format('%.17g', stats[name])
-    end
-  end
-  if #fields > 0 then redis_call('HSET', STATS, unpack(fields)) end
+  save()
   for name, by in pairs(counted) do
     redis_call('HINCRBY', STATS, name, by)
   end

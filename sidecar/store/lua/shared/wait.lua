@@ -20,7 +20,7 @@ end
 -- Giving up is seen when a heartbeat has been overdue for heartbeat_timeout, and the
 -- heartbeat itself comes up to half a timeout later.
 local function giving_up(memory_ms)
-  local waiting = redis_call('ZCARD', WAITING)
+  local waiting = size(WAITING)
   local silent = redis_call('ZCOUNT', DUE, overdue_range())
   local lag_ms = 1.25 * timeout_ms
   -- The latest waiting cannot have shown yet who gives up. It is at most half of all, or
@@ -39,7 +39,7 @@ end
 -- empty first; one that new_users_per_minute keeps from filling at once fills at that
 -- rate. Returns how long that takes, and the rate meanwhile.
 local function opening(hold_ms, limit)
-  local cap, active = room.total_active_users, redis_call('ZCARD', ACTIVE)
+  local active = size(ACTIVE)
   if active > cap then return hold_ms * math.log(active / cap), 0 end
   local most = limit * hold_ms
   if active == cap or most <= cap or most == math.huge then return 0, 0 end
@@ -47,31 +47,33 @@ local function opening(hold_ms, limit)
 end
 
 -- The same for everybody in a batch, so found once; anew after a newcomer took a free slot.
-local pace
 local function find_pace()
+  found.pace = {is_known = phase == OPEN and cap >= 1 and not room.queue_all}
+  if not found.pace.is_known then return found.pace end
   flush()
   local ends, held_ms = held()
   local hold_ms = held_ms / ends
-  local rate = room.total_active_users / hold_ms
-  local limit = (room.new_users_per_minute or math.huge) / 60000
-  pace = {rate = math.min(rate, limit)}
+  local rate = cap / hold_ms
+  local limit = (per_minute or math.huge) / 60000
+  local pace = {is_known = true, rate = math.min(rate, limit)}
   pace.leaving, pace.alive = giving_up(memory_ends() / pace.rate)
   pace.opening_ms, pace.opening_rate = opening(hold_ms, limit)
   pace.at_once = at_once()
+  found.pace = pace
+  return pace
 end
 
 -- The wait of somebody with `ahead` people before them, ms; nil if it cannot be known.
 local function wait_ms(ahead)
-  if room.queue_all or phase ~= OPEN or room.total_active_users < 1 then return nil end
-  if not pace then find_pace() end
+  local pace = found.pace or find_pace()
+  if not pace.is_known then return nil end
   local calls, first_ms = ahead * pace.alive + 1 - pace.at_once, pace.opening_ms
   if calls <= 0 then return 0 end
-  if first_ms > 0 then
-    if pace.opening_rate > 0 then
-      local wait = drained_ms(calls, pace.opening_rate, pace.leaving)
-      if wait <= first_ms then return wait end
-    end
-    calls = left_after(calls, first_ms, pace.opening_rate, pace.leaving)
+  if first_ms == 0 then return drained_ms(calls, pace.rate, pace.leaving) end
+  if pace.opening_rate > 0 then
+    local wait = drained_ms(calls, pace.opening_rate, pace.leaving)
+    if wait <= first_ms then return wait end
   end
+  calls = left_after(calls, first_ms, pace.opening_rate, pace.leaving)
   return first_ms + drained_ms(math.max(calls, 0), pace.rate, pace.leaving)
 end

@@ -1,0 +1,64 @@
+-- The room's settings: the file's, and over them those of the config hash. Decoded once by a
+-- library, and again where either was changed: the text of both is compared, whatever changed them.
+local room, epoch, revision
+local session_ms, claim_ms, timeout_ms
+local lines, classes
+-- Whether who is next is drawn; whether lines have weights; whether shown places go by arrival
+-- (in `arrivals`), not by order.
+local is_random, is_weighted, is_by_arrival
+
+local function whole_ms(seconds)
+  return math.floor(seconds * 1000 + 0.5)
+end
+
+-- What follows from the settings alone.
+local function derive(settings)
+  settings.session_ms = whole_ms(settings.session_duration)
+  settings.claim_ms = whole_ms(settings.claim_window)
+  settings.timeout_ms = whole_ms(settings.heartbeat_timeout)
+  settings.lines, settings.classes = settings.lines or {}, settings.classes or {}
+  settings.is_random = settings.queueing_method == 'random'
+  settings.is_weighted = #settings.lines > 0 and settings.lines[1].weight ~= nil
+  settings.is_by_arrival = next(settings.classes) ~= nil and settings.display ~= 'order'
+    and not settings.is_random
+  settings.is_plain = #settings.lines == 0 and not settings.is_by_arrival
+  return settings
+end
+
+local function decode(text, overrides)
+  local settings = cjson.decode(text)
+  settings.epoch, settings.revision = 0, 0
+  for i = 1, #overrides, 2 do
+    local name, value = overrides[i], cjson.decode(overrides[i + 1])
+    if value == cjson.null then value = nil end
+    settings[name] = value
+  end
+  return derive(settings)
+end
+
+-- Of each room, by the file's text: replicas may have different files for a while.
+local DECODED_MOST = 500
+local decoded, decoded_number = {}, 0
+local function settings_of(text)
+  local overrides = redis_call('HGETALL', CONFIG)
+  local said = table.concat(overrides, '\n')
+  local of_room = decoded[CONFIG]
+  local known = of_room and of_room[text]
+  if known and known.said == said then return known.settings end
+  local settings = decode(text, overrides)
+  if decoded_number >= DECODED_MOST then
+    decoded, decoded_number = {}, 0
+  end
+  decoded[CONFIG] = decoded[CONFIG] or {}
+  decoded[CONFIG][text] = {said = said, settings = settings}
+  decoded_number = decoded_number + 1
+  return settings
+end
+
+local function begin_settings(text)
+  room = settings_of(text)
+  epoch, revision = room.epoch, room.revision
+  session_ms, claim_ms, timeout_ms = room.session_ms, room.claim_ms, room.timeout_ms
+  lines, classes = room.lines, room.classes
+  is_random, is_weighted, is_by_arrival = room.is_random, room.is_weighted, room.is_by_arrival
+end
