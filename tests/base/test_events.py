@@ -358,7 +358,7 @@ def script():
     lua = lua51.LuaRuntime()
     text = (folder / "events.lua").read_text()
     says = "phase == OPEN and 'open' or phase == CLOSED and 'closed' or 'prequeue'"
-    run = lua.eval(f"function(room, now) {text}\n return {says}, room.total_active_users end")
+    run = lua.eval(f"function(room, now) {text}\n begin_events() return {says}, cap end")
 
     def ask(settings: RoomSettings, now_ms: int) -> tuple[str, int]:
         values = json.loads(settings.for_scripts())
