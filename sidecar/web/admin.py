@@ -282,5 +282,5 @@ def _describe(room: Room, snapshot: Snapshot) -> dict[str, Any]:
 #: What the scripts remember for themselves, beside the counters.
 _INTERNAL = {
     "last_order", "tokens", "tokens_at", "measured_at", "ends", "held_ms", "drops", "waited_ms",
-    "born", "recovery", "address_at", "drawn_from", "shown_lines",
+    "born", "recovery", "back", "near", "address_at", "drawn_from", "shown_lines", "last_end",
 }  # fmt: skip

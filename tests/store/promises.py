@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from sidecar.base.model import Standing
     from sidecar.base.rooms import RoomSettings
 
+#: In the fraction of a score in `due`: nobody polled for this place (shared/due.lua).
+UNPOLLED = 0.5
 _LOST_TURNS = {"silent", "swept", "no_show"}
 
 
@@ -207,12 +209,13 @@ class Promises:
         patience = step.settings.claim_window, step.settings.heartbeat_timeout
         if patience != self.patience:
             self.patience = patience
-            self.excused |= {v for v, score in step.before.due.items() if score % 1}
+            self.excused |= {v for v, score in step.before.due.items() if score % 1 == UNPOLLED}
         for kind, visitor, why in step.after.events:
             if kind == "expired" and why in _LOST_TURNS and visitor not in self.excused:
                 assert step.now > self.told.get(visitor, 0)
                 if self.told.get(visitor, 0) <= step.back:  # their pages had to try again
                     assert step.now >= step.back + BACKOFF_MS
+                self.excused.add(visitor)  # nothing is promised before they poll again
             if kind != "joined":
                 self.shown.pop(visitor, None)
 

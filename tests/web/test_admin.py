@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from sidecar.base.classes import Line
 from sidecar.base.model import ORDER_BAND
 from sidecar.core.draw import Draws
 from sidecar.core.places import line_of
+from sidecar.store.scripts import LUA_ROOT
+from sidecar.web.admin import _INTERNAL
 from tests.web.conftest import ADMIN_TOKEN, KEYS, cookie_of
 
 TOKEN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
@@ -466,3 +470,12 @@ def test_an_order_is_of_a_line(order, line):
     lines = [Line(name=name) for name in "abc"]
     assert line_of(order, lines) == line
     assert line_of(order, []) is None
+
+
+def test_what_scripts_remember_for_themselves_is_no_counter():
+    """Each name that lua/shared/numbers.lua reads is left out of what operators are shown."""
+    text = (LUA_ROOT / "shared" / "numbers.lua").read_text()
+    lists = re.findall(r"^local (?:OFTEN|SELDOM) = {(.*?)}", text, re.DOTALL | re.MULTILINE)
+    names = {name for found in lists for name in re.findall(r"'(\w+)'", found)}
+    assert len(names) > 15
+    assert {name for name in names if not name.startswith("credit_")} == _INTERNAL
