@@ -88,7 +88,7 @@ def _run_step(plan: Plan, replicas: int, users: int) -> Step:
     room = {"total_active_users": plan.cap, "session_duration": 60}
     with Site(
         replicas=replicas, rooms={"shop": room}, origin=ORIGIN, locations=gated("/"),
-        settings={"log_level": "warning", **BY_DEFAULT}, stamps=True,
+        settings={"log_level": "warning", **BY_DEFAULT}, stamps=True, sockets=True,
     ) as site:  # fmt: skip
         report = site.folder / "load.json"
         before, began = _cpu(site), time.monotonic()

@@ -59,7 +59,8 @@ class Site(AbstractContextManager["Site"]):
     `locations` are nginx lines at those levels; `server` comes before the include,
     `locations` after it. `relay` stands between nginx and the replicas, given an edge's
     host:port; see `relays`.
-    `edges` are further host:port that nginx takes for replicas. `origin` are server-level
+    `sockets`: the replicas listen on unix sockets, as installed ones do, and have no `edges`.
+    `edges` are further addresses that nginx takes for replicas. `origin` are server-level
     lines of an nginx that stands for the site instead of tests/origin.py: it costs little,
     so that a measurement is about what stands before it. `store` is the address of a store
     that somebody else runs; no redis-server is started then. `servers` are whole
@@ -85,6 +86,7 @@ class Site(AbstractContextManager["Site"]):
         origin: str = "",
         store: str = "",
         stamps: bool = False,
+        sockets: bool = False,
     ) -> None:
         self.rooms = rooms or {"shop": {"total_active_users": 1}}
         self.leases, self.limits = leases or {}, limits or {}
@@ -94,6 +96,7 @@ class Site(AbstractContextManager["Site"]):
         self._origin = origin
         self.store = store
         self._stamps = stamps
+        self._sockets = sockets
         self._settings = {**PATIENT, **(settings or {})}
         self._relay = relay
         self.relays: list[Any] = []
@@ -145,12 +148,15 @@ class Site(AbstractContextManager["Site"]):
         wait_until(self.redis_socket.exists, "redis-server")
 
     def _start_replica(self, number: int) -> None:
-        edge, ops = free_port(), free_port()
+        ops = free_port()
+        edge = f"127.0.0.1:{free_port()}"
+        if self._sockets:
+            edge = f"unix:{self.folder}/edge-{number}.sock"
         lines = [
             f"store = {json.dumps(self.store)}",
             f"secret_keys = [{json.dumps(SECRET)}]",
             f"admin_token = {json.dumps(ADMIN_TOKEN)}",
-            f'edge_listen = "127.0.0.1:{edge}"',
+            f'edge_listen = "{edge}"',
             f'ops_listen = "127.0.0.1:{ops}"',
         ]
         lines += [f"{name} = {json.dumps(value)}" for name, value in self._settings.items()]
@@ -163,11 +169,12 @@ class Site(AbstractContextManager["Site"]):
         config.write_text("\n".join(lines) + "\n")
         command = [str(Path(sys.executable).parent / "waitroom"), "serve", "--config", str(config)]
         self.replicas.append(self._run(f"replica-{number}", command))
-        self.edges.append(f"http://127.0.0.1:{edge}")
+        if not self._sockets:
+            self.edges.append(f"http://{edge}")
         if self._relay is not None:
-            self.relays.append(self._stack.enter_context(self._relay(f"127.0.0.1:{edge}")))
-            edge = self.relays[-1].port
-        self._upstreams.append(f"127.0.0.1:{edge}")
+            self.relays.append(self._stack.enter_context(self._relay(edge)))
+            edge = f"127.0.0.1:{self.relays[-1].port}"
+        self._upstreams.append(edge)
         self.ops.append(f"http://127.0.0.1:{ops}")
 
     def _origin_command(self) -> list[str]:

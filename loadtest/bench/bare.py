@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager, ExitStack
-from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from loadtest.bench.runs import Load, Reply, Room
 from loadtest.bench.systems import ORIGIN, WAITING, poll
 from loadtest.bench.waitroom import REPLICAS
-from tests.processes import Process, free_port, wait_until
-from tests.site import ROOT, Site, answers, make_folder
+from tests.processes import Process, wait_until
+from tests.site import ROOT, Site, make_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,14 +27,14 @@ class Bare(AbstractContextManager["Bare"]):
 
     def __enter__(self) -> Self:
         folder = make_folder(self._stack)
-        edges = [f"127.0.0.1:{free_port()}" for _ in range(REPLICAS)]
-        for edge in edges:
-            port = edge.rpartition(":")[2]
-            command = [sys.executable, "-m", "loadtest.bench.handler", port]
-            process = Process(command, log=folder / f"{port}.log", cwd=ROOT)
+        sockets = [folder / f"handler-{number}.sock" for number in range(REPLICAS)]
+        for socket in sockets:
+            command = [sys.executable, "-m", "loadtest.bench.handler", str(socket)]
+            process = Process(command, log=socket.with_suffix(".log"), cwd=ROOT)
             self._handlers.append(self._stack.enter_context(process))
-            wait_until(partial(answers, f"http://{edge}/"), "a handler", of=process)
-        self.site = Site(replicas=0, edges=tuple(edges), origin=ORIGIN)
+            wait_until(socket.exists, "a handler", of=process)
+        edges = tuple(f"unix:{socket}" for socket in sockets)
+        self.site = Site(replicas=0, edges=edges, origin=ORIGIN)
         self._stack.enter_context(self.site)
         return self
 

@@ -1,4 +1,4 @@
-"""`python -m loadtest.bench.handler PORT`: an aiohttp handler that only answers, as uvloop runs it.
+"""`python -m loadtest.bench.handler SOCKET`: an aiohttp handler that only answers, with uvloop.
 
 What a poll costs in a replica is compared with it: the same server, a document of the same size.
 """
@@ -31,9 +31,7 @@ def main() -> None:
     app = web.Application()
     app.router.add_get("/_waitroom/{room}/status", answer)
     uvloop.install()
-    web.run_app(
-        app, host="127.0.0.1", port=int(sys.argv[1]), print=None, access_log=None, backlog=4096
-    )
+    web.run_app(app, path=sys.argv[1], print=None, access_log=None, backlog=4096)
 
 
 if __name__ == "__main__":

@@ -92,6 +92,7 @@ class Waitroom(AbstractContextManager["Waitroom"]):
             origin=ORIGIN,
             settings=BY_DEFAULT,
             stamps=True,
+            sockets=True,
             locations="".join(gated(f"/{name}/", *TO_ORIGIN, room=name) for name in _CAPS),
         )
         self._stack.enter_context(self.site)
