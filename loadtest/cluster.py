@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loadtest import quiet
+from loadtest.bench.systems import TO_ORIGIN
 from loadtest.figures import TARGETS, Plan, Step, write_reports
 from loadtest.machine import cpu_seconds, describe
 from tests.processes import free_port
@@ -87,7 +88,7 @@ def _order(counts: list[int], users: Sequence[int], rounds: int) -> list[tuple[i
 def _run_step(plan: Plan, replicas: int, users: int) -> Step:
     room = {"total_active_users": plan.cap, "session_duration": 60}
     with Site(
-        replicas=replicas, rooms={"shop": room}, origin=ORIGIN, locations=gated("/"),
+        replicas=replicas, rooms={"shop": room}, origin=ORIGIN, locations=gated("/", *TO_ORIGIN),
         settings={"log_level": "warning", **BY_DEFAULT}, stamps=True, sockets=True,
     ) as site:  # fmt: skip
         report = site.folder / "load.json"
