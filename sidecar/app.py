@@ -34,6 +34,7 @@ from sidecar.store.leases import LeaseStore
 from sidecar.store.limits import LimitStore
 from sidecar.store.rooms import Observer, RoomStore
 from sidecar.store.stream import EventStream
+from sidecar.web.fast_path import FastRunner
 from sidecar.web.operators import Operators
 from sidecar.web.page import find_static
 from sidecar.web.routes import edge_app, ops_app
@@ -162,8 +163,11 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
             jobs=jobs,
             operators=operators,
         )
-        for app, address in ((ops, settings.ops_listen), (edge, settings.edge_listen)):
-            runner = web.AppRunner(
+        for app, kind, address in (
+            (ops, web.AppRunner, settings.ops_listen),
+            (edge, FastRunner, settings.edge_listen),
+        ):
+            runner = kind(
                 app,
                 access_log=None,
                 shutdown_timeout=DRAIN_S,

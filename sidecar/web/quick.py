@@ -51,10 +51,14 @@ class QuickResponse(web.Response):
         if is_special:
             super().__init__(status=status, headers=headers, body=body or None)
             return await super().prepare(request)
-        transport.write(_written(status, headers, body))
+        transport.write(self.written())
         self._keep_alive = True
         self._eof_sent = True  # aiohttp ends it without another write
         return None
+
+    def written(self) -> bytes:
+        """All of it, as it goes out. Raises ValueError for a header that would be two."""
+        return _written(*self._made)
 
 
 def _written(status: int, headers: Mapping[str, str], body: bytes) -> bytes:

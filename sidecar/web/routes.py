@@ -40,12 +40,15 @@ from sidecar.web import (
 from sidecar.web import leases as service_leases
 from sidecar.web import limits as service_limits
 from sidecar.web.access import authorised
+from sidecar.web.fast_path import FAST
 from sidecar.web.live import Live
 from sidecar.web.operators import Operators
 from sidecar.web.page import Page
 from sidecar.web.problems import problems
 
 if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler
+
     from sidecar.base.metrics import Metrics
     from sidecar.base.settings import Settings
     from sidecar.core.jobs import Jobs
@@ -87,11 +90,18 @@ def edge_app(  # noqa: PLR0913
     app[check_permit.TELLING] = check_permit.Telling()
     app.on_shutdown.extend([events.close, held.close, check_permit.close])
     app[draw.DRAW_PAGE] = draw.load_page(static)
+    fast: dict[tuple[str, str], Handler] = {
+        ("GET", "/check"): check.check,
+        ("GET", "/check-limit"): check_limit.check_limit,
+        ("GET", "/check-permit"): check_permit.check_permit,
+    }
     # What is asked most has addresses of its own, which are found without a pattern.
     for room in rooms:
         at = f"/_waitroom/{room.name}"
-        app.add_routes([web.get(f"{at}/status", partial(waiting.status, room=room)),
-                        web.post(f"{at}/join", partial(waiting.join, room=room))])  # fmt: skip
+        status, join = partial(waiting.status, room=room), partial(waiting.join, room=room)
+        app.add_routes([web.get(f"{at}/status", status), web.post(f"{at}/join", join)])
+        fast |= {("GET", f"{at}/status"): status, ("POST", f"{at}/join"): join}
+    app[FAST] = fast
     app.add_routes(
         [
             web.route("*", "/check", check.check),

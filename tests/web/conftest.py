@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from aiohttp.test_utils import TestClient
+from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
 from sidecar.base.leases import LeaseSettings
@@ -23,6 +23,7 @@ from sidecar.store.connect import close, connect
 from sidecar.store.leases import LeaseStore
 from sidecar.store.limits import LimitStore
 from sidecar.store.rooms import RoomStore
+from sidecar.web.fast_path import FastRunner
 from sidecar.web.page import find_static
 from sidecar.web.routes import edge_app, ops_app
 from tests.conftest import Time, TurnedClock, attended, new_room_name
@@ -32,6 +33,13 @@ KEYS = ["k" * 32]
 ADMIN_TOKEN = "admin-token-for-tests"
 SERVICE_TOKEN = "service-token-for-tests"
 HTML = {"Accept": "text/html"}
+
+
+class FastServer(TestServer):
+    """As a replica serves its edge."""
+
+    async def _make_runner(self, **options: Any) -> FastRunner:
+        return FastRunner(self.app, **options)
 
 
 @dataclass
@@ -84,7 +92,7 @@ async def replica(redis_socket, aiohttp_client, turn):
         whole = Settings(secret_keys=KEYS, admin_token=ADMIN_TOKEN, rooms={name: file})
         # A cookie jar would get in the way: tests say which cookie is sent.
         app = edge_app(rooms, metrics, find_static(), event_streams=event_streams)
-        edge = await aiohttp_client(app, cookie_jar=Jar())
+        edge = await aiohttp_client(FastServer(app), cookie_jar=Jar())
         ops = await aiohttp_client(ops_app(whole, rooms, metrics, []))
         return Replica(edge, ops, room, metrics, turn)
 
