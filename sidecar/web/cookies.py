@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from multidict import istr
 
 from sidecar.base.grants import GrantError, grant_in
-from sidecar.base.model import VERDICT_TTL_MS, Pass
+from sidecar.base.model import Pass
 from sidecar.base.stamps import STAMP_COOKIE
 from sidecar.base.tokens import cookie_value
 from sidecar.core.bearer import NOBODY, Bearer
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Looked up by itself, and not spelt anew for each request.
 _COOKIE = istr("Cookie")
+#: As long as most visitors take from one page to the next.
+_STAMP_STAYS_S = 600
 
 
 def read_token(headers: Mapping[str, str], room: Door) -> Token | None:
@@ -97,8 +99,9 @@ def set_cookie(headers: Mapping[str, str], room: Door, token: Token) -> str:
 
 
 def stamp_cookie(headers: Mapping[str, str], stamp: str) -> str:
-    """The value of Set-Cookie for a stamp: one name for all rooms, gone when it is worthless."""
+    """The value of Set-Cookie for a stamp: one name for all rooms. What is worthless stays: by it
+    nginx knows who keeps cookies."""
     return (
-        f"{STAMP_COOKIE}={stamp}; Max-Age={VERDICT_TTL_MS // 1000}; "
+        f"{STAMP_COOKIE}={stamp}; Max-Age={_STAMP_STAYS_S}; "
         f"Path=/; HttpOnly; SameSite=Lax{secure(headers)}"
     )

@@ -24,10 +24,14 @@ if TYPE_CHECKING:
     from sidecar.core.estimate import Wait
 
 _ECHO = re.compile(r'<!--# echo var="(\w+)"(?: encoding="\w+")? default="([^"]*)" -->')
-#: What nginx fills in: as a variable where it cannot hold anything of the visitor's, and
-#: else as server-side include, which escapes.
-_OF_NGINX = {"waitroom_room", "waitroom_method", "waitroom_state", "waitroom_position"}
-_ESCAPED_BY_NGINX = {"waitroom_next"}
+#: What nginx fills in, by a variable of its own that cannot break out of the page.
+_OF_NGINX = {
+    "waitroom_room": "$waitroom_room",
+    "waitroom_method": "$waitroom_method",
+    "waitroom_state": "$waitroom_state",
+    "waitroom_position": "$waitroom_position",
+    "waitroom_next": "$waitroom_next_shown",
+}
 #: nginx takes no parameter above 4,096 bytes.
 _MAX_PARAMETER = 3_000
 _QUALITY = re.compile(r"\s*;\s*q\s*=\s*([01](?:\.\d{0,3})?)\s*\Z")
@@ -77,9 +81,7 @@ def for_nginx(template: str) -> str:
 
     def fill(match: re.Match[str]) -> str:
         name, default = match.groups()
-        if name in _ESCAPED_BY_NGINX:
-            return match[0]
-        return f"${name}" if name in _OF_NGINX else default
+        return _OF_NGINX.get(name, default)
 
     quoted = template.replace("\\", "\\\\").replace("'", "\\'").replace("$", "&#36;")
     parts = [""]

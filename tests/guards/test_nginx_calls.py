@@ -11,15 +11,18 @@ from pathlib import Path
 import pytest
 
 from tests.nginx.client import Visitor
+from tests.nginx.tokens import stamp
 from tests.processes import wait_until
 from tests.site import Site, gated
 
 REQUESTS, TRIES = 50, 4
 #: More than nginx needs for a request that nobody gates: with a stamp none, with a kept verdict
 #: that which reads its file.
-STAMPED, KEPT = 0, 1
+#: And for a page that brings a new stamp: the question, and nothing on any disk.
+STAMPED, KEPT, PAGE = 0, 1, 4
 #: Of a page that is open still, on a connection that is kept.
 PICTURE = {"Accept": "image/*", "Sec-Fetch-Mode": "no-cors"}
+NAVIGATION = {"Accept": "text/html", "Sec-Fetch-Mode": "navigate"}
 
 pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 
@@ -42,19 +45,19 @@ def worker(master: int) -> int:
     return next(pid for pid, name in names.items() if b"worker process" in name)
 
 
-def count(site, path: str, tmp_path: Path) -> float:
+def count(site, path: str, tmp_path: Path, kind=PICTURE, **given: str) -> float:
     """System calls for a request, of a visitor who has just been let in: the least of some tries,
     since verdicts and stamps may end meanwhile."""
     tmp_path.mkdir()
-    return min(_count(site, path, tmp_path / str(number)) for number in range(TRIES))
+    return min(_count(site, path, tmp_path / str(number), kind, given) for number in range(TRIES))
 
 
-def _count(site, path: str, log: Path) -> float:
+def _count(site, path: str, log: Path, kind: dict[str, str], given: dict[str, str]) -> float:
     visitor = Visitor(site.url)
     for _ in range(3):  # the pass, the stamp, and what is kept
         assert visitor.get("/").status == 200
-    cookies = "; ".join(f"{name}={value}" for name, value in visitor.cookies.items())
-    headers = {**PICTURE, "Cookie": cookies}
+    cookies = "; ".join(f"{name}={value}" for name, value in (visitor.cookies | given).items())
+    headers = {**kind, "Cookie": cookies}
     connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=10)
 
     def ask() -> None:
@@ -83,3 +86,13 @@ def test_a_visitor_inside_costs_few_calls(site, stamps, tmp_path):
     inside = count(site, "/picture", tmp_path / "inside")
     bound = STAMPED if stamps else KEPT
     assert inside - plain <= bound + 0.5, (inside, plain)
+
+
+def test_a_page_leaves_no_file(site, stamps, tmp_path):
+    """Of a visitor who shows the stamp before, and gets the next: nobody would read what nginx
+    keeps of that."""
+    if not stamps:
+        pytest.skip("without stamps nginx keeps the verdict")
+    plain = count(site, "/plain", tmp_path / "plain")
+    page = count(site, "/page", tmp_path / "page", NAVIGATION, waitroom_now=stamp("shop", in_s=-5))
+    assert page - plain <= PAGE + 0.5, (page, plain)

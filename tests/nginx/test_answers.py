@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import time
 from urllib.parse import urljoin, urlsplit
@@ -107,6 +108,21 @@ def test_a_deep_link_is_kept(site):
     )
     assert reply.data("room") == "s503"
     assert reply.data("method") == "GET"
+
+
+@pytest.mark.parametrize("sign", [*(chr(n) for n in range(0x21, 0x7F) if chr(n) != "%"), "%3C"])
+def test_an_address_stays_within_its_place(site, sign):
+    """Whichever sign is in it: the page holds the address that was asked for three times, and is
+    else as for any other. Some signs are escaped, and most addresses have none of them."""
+
+    def show(address):
+        page = Visitor(site.url).get(address).text
+        places = re.findall(r'data-next="([^"]*)"|\?next=([^"]*)"|"next" value="([^"]*)"', page)
+        shown = ["".join(place) for place in places]
+        assert [html.unescape(each) for each in shown] == [address] * 3
+        return page.replace(shown[0], "")
+
+    assert show(f"/shut/a{sign}b?c{sign}/{sign}") == show("/shut/plain")
 
 
 def test_the_page_in_place_shows_the_position(site):

@@ -6,7 +6,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import socket
 import time
 
 import pytest
@@ -15,7 +14,7 @@ from sidecar.base.model import VERDICT_TTL_MS
 from sidecar.base.stamps import NginxKey, key_file, stamp_md5
 from tests.nginx.client import JSON, Visitor
 from tests.nginx.relay import Relay
-from tests.nginx.tokens import signed_pass
+from tests.nginx.tokens import KEY, signed_pass, stamp
 from tests.processes import wait_until
 from tests.site import SECRET, Site, gated
 
@@ -33,9 +32,6 @@ ROOMS = {
 }
 PAGE = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
 ASSET = {"Accept": "*/*", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
-KEY = NginxKey.of(SECRET)
-#: $hostname is written small.
-HOST = socket.gethostname().lower()
 #: Of the site's own: a link that it signs by the same module as nginx verifies stamps by.
 LINK = "secure_link $arg_md5; secure_link_md5 site;"
 LOCATIONS = "".join(
@@ -75,11 +71,6 @@ def inside(site):
     return Visitor(site.url, cookies={"waitroom_open": signed_pass("open")})
 
 
-def stamp(room, *, secret=KEY.secret, host=HOST, in_s=1):
-    until = int(time.time()) + in_s
-    return f"{stamp_md5(until, room, host, secret)}.{until}.{KEY.id}"
-
-
 def stamps_of(reply):
     return [line for line in reply.all("Set-Cookie") if line.startswith("waitroom_now=")]
 
@@ -87,7 +78,7 @@ def stamps_of(reply):
 def test_a_page_brings_a_stamp_and_its_pictures_ask_nobody(site, inside, relay):
     page = inside.get("/open", headers=PAGE)
     (given,) = stamps_of(page)
-    assert given.endswith("; Max-Age=3; Path=/; HttpOnly; SameSite=Lax")
+    assert given.endswith("; Max-Age=600; Path=/; HttpOnly; SameSite=Lax")
     assert "private" in page.all("Cache-Control")
     assert len(relay.checks()) == 1
     own = {"Cookie": "; ".join(f"{k}={v}" for k, v in inside.cookies.items())}
@@ -120,6 +111,35 @@ def test_who_loses_stamps_passes_by_what_nginx_keeps(site, relay):
     for _ in range(20):
         reply = Visitor(site.url).get("/open", headers=PAGE | {"Cookie": f"waitroom_open={good}"})
         assert len(stamps_of(reply)) == 1
+    assert len(relay.checks()) <= 1 + (time.monotonic() - began)
+
+
+def kept_verdicts(site):
+    files = [path.read_bytes() for path in (site.folder / "verdicts").rglob("*") if path.is_file()]
+    return sum(b"KEY: open;waitroom_open=" in text for text in files)
+
+
+def test_what_comes_with_a_stamp_is_kept_for_those_without(site, inside):
+    """Who shows the last stamp will show the next, and asks for no verdict that nginx keeps; a
+    forged one shows nothing."""
+    kept = kept_verdicts(site)
+    inside.cookies["waitroom_now"] = stamp("open", in_s=-5)
+    assert len(stamps_of(inside.get("/open", headers=PAGE))) == 1
+    assert kept_verdicts(site) <= kept
+    forged = stamp("open", in_s=-5)[1:]
+    for cookies in ({"waitroom_now": "x" + forged}, {"waitroom_now": stamp("other")}, {}):
+        kept = kept_verdicts(site)
+        visitor = Visitor(site.url, cookies=cookies | {"waitroom_open": signed_pass("open")})
+        visitor.get("/open", headers=PAGE)
+        assert kept_verdicts(site) == kept + 1
+
+
+def test_an_old_stamp_does_not_keep_a_verdict_from_its_pictures(site, inside, relay):
+    """They bring no new one."""
+    inside.cookies["waitroom_now"] = stamp("open", in_s=-5)
+    began = time.monotonic()
+    for _ in range(20):
+        assert inside.get("/open", headers=ASSET).status == 200
     assert len(relay.checks()) <= 1 + (time.monotonic() - began)
 
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import socket
+import time
+
 from sidecar.base.clock import StoreClock
 from sidecar.base.model import Pass, Ticket
+from sidecar.base.stamps import NginxKey, stamp_md5
 from sidecar.base.tokens import Tokens, new_visitor
 from tests.site import SECRET
 
 SESSION_S = 300
+KEY = NginxKey.of(SECRET)
+#: $hostname is written small.
+HOST = socket.gethostname().lower()
 
 
 def signed_pass(room: str, *, secret: str = SECRET, age_s: int = 0) -> str:
@@ -28,3 +35,9 @@ def _signer(room: str, secret: str, age_s: int) -> tuple[Tokens, int]:
     clock = StoreClock()
     clock.observe(clock.now_ms() - age_s * 1000)
     return Tokens(room, [secret], clock), clock.now_ms()
+
+
+def stamp(room: str, *, secret: str = KEY.secret, host: str = HOST, in_s: int = 1) -> str:
+    """One that ends in so many seconds, of a room in a Site with `stamps`."""
+    until = int(time.time()) + in_s
+    return f"{stamp_md5(until, room, host, secret)}.{until}.{KEY.id}"
