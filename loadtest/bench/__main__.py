@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from loadtest import machine, quiet
-from loadtest.bench import report, scale
+from loadtest.bench import long_line, report, scale
 from loadtest.bench.bare import Bare
 from loadtest.bench.figures import Figures
 from loadtest.bench.runs import MeasurementError, measure
@@ -148,8 +148,8 @@ class More:
     def add_scale(self, folder: Path, *, quick: bool) -> None:
         """What a long line costs the store."""
         self.scale = scale.measure(quick)
-        scale.draw(self.scale, folder)
-        self.sections.append(scale.section(self.scale))
+        long_line.draw(self.scale, folder)
+        self.sections.append(long_line.section(self.scale))
 
     def add_jobs(self, folder: Path, *, quick: bool) -> None:
         """Jobs a second, with a report of their own."""

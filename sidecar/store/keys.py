@@ -13,18 +13,18 @@ ROOM_KEYS = (
     "admitted",  # zset    visitor -> when its session began, ms; not the provisional ones
     "revoked",   # zset    visitor -> when it left or was released, ms; for as long as a pass
     "spent",     # zset    visitor whose ticket is worth nothing: let in, or left -> when, ms
-    "addresses", # zset    address~visitor, all of score 0, while max_places_per_address is set
-    "replicas",  # zset    replica -> when it was last here, ms
     "polls",     # hash    visitor -> early polls in this minute
     "config",    # hash    settings changed at run time (JSON), epoch, revision
     "stats",     # hash    counters, and what the estimate and the rate need
     "events",    # stream  joined, called, admitted, expired, left, released, operator
-    "log",       # list    what operators did, latest first (JSON)
-    "minutes",   # list    the room once a minute, latest first (JSON)
     "arrivals",  # zset    waiting visitor -> what is shown goes by, where that is not the order
     "drawn",     # zset    visitor who joined the last pre-queue -> order
+    "addresses", # zset    address~visitor, all of score 0, while max_places_per_address is set
     "grants",    # zset    id of a grant that was used and gives its class once -> its expiry, ms
     "moved",     # zset    waiting visitor whom an operator moved -> order before
+    "replicas",  # zset    replica -> when it was last here, ms
+    "log",       # list    what operators did, latest first (JSON)
+    "minutes",   # list    the room once a minute, latest first (JSON)
 )  # fmt: skip
 
 

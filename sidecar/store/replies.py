@@ -12,7 +12,13 @@ from sidecar.store.translated import text
 
 #: The field of `stats` that says until when the shield is up.
 SHIELD = "shield_until_ms"
-_OUTCOMES = {outcome.value: outcome for outcome in Outcome}
+#: What a reply about a visitor begins with -> the outcome, and how many words it has.
+_WAITS, _WAITS_SO, _ADMITTED, _GIVEN_UP = 0, 2, 1, -4
+_WIDTHS = {_WAITS: 5, _WAITS_SO: 10, _ADMITTED: 4}
+_OUTCOMES = {outcome.value: outcome for outcome in Outcome} | {
+    _WAITS_SO: Outcome.WAITING,
+    _GIVEN_UP: Outcome.GONE,
+}
 #: As the scripts number them (lua/shared/events.lua).
 _PHASES = (Phase.CLOSED, Phase.OPEN, Phase.PREQUEUE)
 
@@ -115,27 +121,32 @@ def read_snapshot(reply: Any) -> Snapshot:
 def read_standings(reply: Any) -> list[Standing]:
     """One for each visitor, as lua/shared/standing.lua says; by position, since this is done for
     each poll."""
-    now, waiting, _active, epoch, stage, spread, phase, visitors = reply
+    now, waiting, _active, epoch, stage, spread, phase = reply[:7]
     spread, phase = spread / 1000, _PHASES[phase]
     standings = []
-    for row in visitors:
-        outcome = _OUTCOMES[row[0]]
+    at, end = 7, len(reply)
+    while at < end:
+        kind = reply[at]
         order = started = expires = ahead = refresh = wait = limited = classed = 0
         line = line_waiting = -1
         calls = 0
-        if outcome is Outcome.WAITING:
-            order, ahead, refresh, wait = row[1:5]
+        width = 5 if kind == _WAITS else _WIDTHS.get(kind, 2)
+        if kind == _WAITS:
+            _, order, ahead, refresh, wait = reply[at : at + 5]
             calls = ahead
-            if len(row) > 5:
-                limited, calls, line, line_waiting, classed = row[5:]
-        elif outcome is Outcome.ADMITTED:
-            order, started, expires = row[1:]
+        elif kind == _WAITS_SO:
+            _, order, ahead, refresh, wait, limited, calls, line, line_waiting, classed = reply[
+                at : at + 10
+            ]
+        elif kind == _ADMITTED:
+            _, order, started, expires = reply[at : at + 4]
         else:
-            refresh, wait = row[1], -1
-            order = row[2] if len(row) > 2 else 0
+            refresh, wait = reply[at + 1], -1
+            order = int(kind == _GIVEN_UP)
+        at += width
         standings.append(
             Standing(
-                outcome,
+                _OUTCOMES[kind],
                 now,
                 int(order),
                 started,

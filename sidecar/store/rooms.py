@@ -37,6 +37,8 @@ LATE_MS = 500
 REVOCATIONS_LIMIT = 1000
 
 _VERBS = ("enter", "beat", "renew", "leave")
+#: Those that are sent most are told no more keys than they need (lua/shared/room.lua).
+_KEYS_OF = {"enter": 14, "beat": 12, "renew": 12}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ class RoomStore:
         #: What is published of the room's draws.
         self.draws = DrawsStore(redis, room, timeout_s=timeout_s)
         self._keys = keys.room_keys(room)
+        self._keys_of = {verb: self._keys[:number] for verb, number in _KEYS_OF.items()}
         self._scripts = Scripts(redis, "rooms")
         is_plain = not self._file_settings.keys() & {"classes", "lines"}
         limit = BATCH_LIMIT if is_plain else LINES_BATCH_LIMIT
@@ -300,7 +303,8 @@ class RoomStore:
         promised_ms = self._promised_since_ms
         try:
             async with translated(name, self._timeout_s):
-                reply = await self._scripts.run(name, self._keys, [*self._known(), *args])
+                named = self._keys_of.get(name, self._keys)
+                reply = await self._scripts.run(name, named, [*self._known(), *args])
         except StoreError:
             self._observer.error(self._room, name)
             self._breaker.failed()

@@ -15,7 +15,7 @@ from sidecar.store.rooms import RoomStore
 from tests.conftest import attended, new_room_name
 
 #: redis.call's of one script, of the most common kind of room.
-POLL, POLL_IN_BATCH, JOIN, ARRIVAL = 18, 2, 24, 20
+POLL, POLL_IN_BATCH, JOIN, ARRIVAL = 10, 1.2, 20, 19
 #: Those who ask at the same moment, whose polls are one script.
 TOGETHER = 64
 

@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 from sidecar.base.errors import DatabaseError
 from sidecar.base.settings import Settings
 from sidecar.store import sql
-from sidecar.store.keys import room_keys
+from sidecar.store.keys import room_key
 from sidecar.store.tables import entries, entries_archive, events, events_archive
 from sidecar.workers import archivist
 from sidecar.workers.archivist import close_stuck, tidy
@@ -115,8 +115,8 @@ async def test_a_stay_whose_end_was_lost_is_closed(record, database, redis, turn
         turn.forward(3600)
         await it.room.store.beat(waits)
         await it.room.store.renew(inside)
-        await redis.zrem(room_keys(it.room.name)[0], lost.visitor)
-    await redis.delete(room_keys(it.room.name)[11])  # the events that would tell
+        await redis.zrem(room_key(it.room.name, "waiting"), lost.visitor)
+    await redis.delete(room_key(it.room.name, "events"))  # the events that would tell
     assert await close_stuck(it.room, it.history, 3600) == 1
     assert (await it.history.entry(it.room.name, lost.visitor)).end_reason == "stuck"
     for visitor in (inside.visitor, waits.visitor):

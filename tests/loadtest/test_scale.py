@@ -6,15 +6,15 @@ import asyncio
 
 import pytest
 
+from loadtest.bench.long_line import draw, section
 from loadtest.bench.scale import (
+    ALONE,
     Now,
-    draw,
     enters,
     fill_line,
     measure_size,
     redis_server,
     room_store,
-    section,
 )
 from sidecar.base.model import Outcome
 
@@ -23,7 +23,7 @@ async def _join(server, room, now):
     store = room_store(server.redis, room, now, total_active_users=0)
     for _ in range(10):
         now.ms += 1000
-        standings = await enters(store, 100)
+        standings = await enters([store], 100)
         assert {standing.outcome for standing in standings} == {Outcome.WAITING}
 
 
@@ -51,7 +51,8 @@ async def test_polls_sweeps_and_calls_are_what_they_are_named(tmp_path):
     scripts = large["scripts"]
     assert scripts["poll, 64 a batch"]["scripts"] == 10
     assert scripts["poll, 64 a batch"]["visitors"] == 640
-    joined = scripts["join, full room, 64 a batch"]["visitors"] + 200
+    assert scripts["poll, 1 a batch"]["scripts"] == scripts["poll, 1 a batch"]["visitors"] == 64
+    joined = scripts["join, full room, 64 a batch"]["visitors"] + 7 * ALONE
     assert scripts["raised cap"]["visitors"] == 2000 + joined - 200
     assert all(cost["cpu_us"] > 0 for cost in scripts.values())
     text = section({"sizes": [small, large]})

@@ -249,6 +249,39 @@ async def test_rooms_and_replicas_know_nothing_of_each_other(server, open_rooms)
     assert (await two.snapshot()).active == 1
 
 
+async def test_numbers_are_those_of_the_store(server, turn):
+    """Polls that change nothing keep them; another's script, or a store that was emptied in the
+    same millisecond, is noticed."""
+    redis = connect(server.url, timeout_s=5)
+    store = RoomStore(
+        redis, new_room_name(), settings=attended(RoomSettings(total_active_users=1)),
+        clock=StoreClock(), timeout_s=5, now_ms=turn,
+    )  # fmt: skip
+    born_ms = turn()
+    await store.enter(new_visitor())
+    joined = [new_visitor() for _ in range(5)]
+    standings = [await store.enter(visitor) for visitor in joined]
+    tickets = [
+        Ticket(visitor, one.order, one.now_ms, one.epoch)
+        for visitor, one in zip(joined, standings, strict=True)
+    ]
+    turn.forward(20)
+    for ticket in tickets[:3]:
+        assert (await store.beat(ticket)).recovery_stage == 0
+    stats = room_key(store._room, "stats")
+    changed = {"recovery": turn(), "measured_at": turn() + 0.5}
+    await redis.hset(stats, mapping=changed)
+    assert (await store.beat(tickets[3])).recovery_stage == 2
+    await redis.hset(stats, mapping={"recovery": born_ms - 10**7, "measured_at": turn() + 0.25})
+    turn.forward(3)
+    for ticket in tickets[:3]:
+        assert (await store.beat(ticket)).recovery_stage == 0
+    await redis.delete(*room_keys(store._room))
+    store.knows(born_ms)
+    assert (await store.beat(tickets[4])).recovery_stage == 2
+    await close(redis)
+
+
 async def test_nothing_is_left_of_a_call_that_failed(server, open_rooms):
     """Halfway, with places that were not written yet."""
     store, other = open_rooms(server.url, 2)

@@ -10,7 +10,7 @@ import pytest
 from sidecar.base.clock import iso
 from sidecar.base.errors import StoreError
 from sidecar.store.breaker import TRIES
-from sidecar.store.keys import room_keys
+from sidecar.store.keys import room_key, room_keys
 from tests.web.conftest import ADMIN_TOKEN, cookie_of
 
 
@@ -218,7 +218,7 @@ async def test_what_was_changed_at_run_time_is_told_to_an_emptied_store(replica)
     await site.room.refresh()
     await site.room.refresh()
     assert site.room.settings.total_active_users == 1
-    stored = await site.room.store._redis.hgetall(site.room.store._keys[9])
+    stored = await site.room.store._redis.hgetall(room_key(site.room.name, "config"))
     assert json.loads(stored[b"total_active_users"]) == 1
 
 

@@ -7,32 +7,40 @@
 -- @include "shared/expire"
 -- @include "shared/call"
 -- @include "shared/heartbeat"
-local function run(KEYS, ARGV)
-  begin(KEYS, ARGV)
+
+-- How long each polled too often (ms), -1: no place and no session in a closed room, nil: the
+-- ticket is worth nothing.
+local function hear(visitors, dues, ARGV)
   measure_start()
   expire()
-  local visitors, limits, present = batch(ARGV, 5), {}, {}
-  local scores = redis_call('ZMSCORE', DUE, unpack(visitors))
+  local limits, present = {}, {}
   for n = 1, #visitors do
-    local visitor, score, i = visitors[n], scores[n], 5 * n + 1
+    local visitor, due, i = visitors[n], dues[n], 5 * n + 1
     if phase == CLOSED then
       limits[n] = redis_call('ZSCORE', ACTIVE, visitor) and 0 or -1
     elseif present[visitor] then -- a second tab
       limits[n] = 0
-    elseif score then
-      limits[n] = arrive(visitor, score + 0, ARGV[i + 1], ARGV[i + 4])
+    elseif due then
+      limits[n] = arrive(visitor, due + 0, ARGV[i + 1], ARGV[i + 4])
     else
       limits[n] = come_back(visitor, ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 4]))
     end
     present[visitor] = limits[n] ~= nil
   end
   call_next()
-  flush()
+  return limits
+end
+
+local function run(KEYS, ARGV)
+  begin(KEYS, ARGV)
+  local visitors = batch(ARGV, 5)
+  local dues = scores_of(DUE, visitors)
+  local limits = not is_quiet(dues) and hear(visitors, dues, ARGV)
   -- A ticket may say another: of who was moved, given a class, drawn, or lost a place and took one.
-  local orders, replies = redis_call('ZMSCORE', WAITING, unpack(visitors)), {}
+  local orders, replies = scores_of(WAITING, visitors), {}
   for n = 1, #visitors do
-    local limited, i = limits[n], 5 * n + 1
-    if not limited then
+    local limited, i = limits and limits[n] or 0, 5 * n + 1
+    if limits and not limits[n] then
       replies[n] = refused_reply(GONE, 0)
     elseif limited < 0 then
       replies[n] = refused_reply(REJECTED, 60000)

@@ -9,12 +9,12 @@
 -- @include "shared/call"
 -- @include "shared/shown"
 local function run(KEYS, ARGV)
-  redis.call('HINCRBY', KEYS[10], 'revision', 1)
+  redis.call('HINCRBY', KEYS[8], 'revision', 1)
   for i = 8, #ARGV, 2 do
     if ARGV[i + 1] == '' then
-      redis.call('HDEL', KEYS[10], ARGV[i])
+      redis.call('HDEL', KEYS[8], ARGV[i])
     else
-      redis.call('HSET', KEYS[10], ARGV[i], ARGV[i + 1])
+      redis.call('HSET', KEYS[8], ARGV[i], ARGV[i + 1])
     end
   end
   begin(KEYS, ARGV)

@@ -15,11 +15,10 @@ local function run(KEYS, ARGV)
   measure_start()
   expire()
   call_next()
-  begin_newcomers()
   local visitors = batch(ARGV, 8)
-  local revoked = redis_call('ZMSCORE', REVOKED, unpack(visitors))
-  local sessions = redis_call('ZMSCORE', ACTIVE, unpack(visitors))
-  local places = redis_call('ZMSCORE', WAITING, unpack(visitors))
+  begin_newcomers(#visitors)
+  local revoked, sessions = scores_of(REVOKED, visitors), scores_of(ACTIVE, visitors)
+  local places = scores_of(WAITING, visitors)
   local met, replies = {}, {}
   for n, visitor in ipairs(visitors) do
     local i = 8 * n - 2 -- where its arguments begin

@@ -24,7 +24,7 @@ function take.stats(name, value)
   elseif name == 'drawn_from' and other > (mine or 0) then
     redis_call('UNLINK', DRAWN) -- of an earlier pre-queue
     stats.drawn_from = other
-  elseif IS_OFTEN[name] or IS_SELDOM[name] then
+  elseif IS_NUMBER[name] then
     stats[name] = mine or other
   elseif other > tonumber(redis_call('HGET', STATS, name) or 0) then
     redis_call('HSET', STATS, name, int(other))

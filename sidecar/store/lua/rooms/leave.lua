@@ -62,7 +62,7 @@ local function run(KEYS, ARGV)
   for i = 6, #ARGV, 3 do
     local reply = refused_reply(GONE, 0)
     if leave(ARGV[i], ARGV[i + 2], ARGV[i + 1]) then
-      reply[3] = 1
+      reply[1] = GIVEN_UP
       note(ARGV[i + 2] == 'unseen' and '' or ARGV[i + 1], 'release', ARGV[i], '')
     end
     replies[#replies + 1] = reply

@@ -3,9 +3,11 @@
 -- RETURNS {now, places removed, epoch}
 -- EVENTS  operator
 -- @include "shared/room"
+-- @include "shared/measure"
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
-  redis_call('HINCRBY', STATS, 'resets', 1)
+  measure_start()
+  count('resets')
   local removed = size(WAITING)
   redis_call('UNLINK', WAITING, DUE, POLLS, ARRIVALS, MOVED)
   epoch = math.max(epoch + 1, now)

@@ -1,4 +1,9 @@
 -- @include "shared/standing"
+-- Nobody is silent so soon: it takes claim_window, and that is 5 s at least.
+local function is_passed_over(due)
+  return due < now - 5000 and silent_from(due) < now
+end
+
 -- Heartbeats. First everybody is noted as present, so that the call passes over none of them: its
 -- `due` is moved at once only where the call would drop it; else once, by stand().
 -- Returns how long it polled too often (ms).
@@ -10,8 +15,7 @@ local function arrive(visitor, due, order, joined)
     end
   end
   if due >= now then return early_poll(visitor, due) end
-  -- Nobody is silent so soon: it takes claim_window, and that is 5 s at least.
-  if due < now - 5000 and silent_from(due) < now then redis_call('ZADD', DUE, now, visitor) end
+  if is_passed_over(due) then redis_call('ZADD', DUE, now, visitor) end
   return 0
 end
 
@@ -33,4 +37,21 @@ local function come_back(visitor, order, ticket_epoch, joined)
   join(visitor, order, 'ticket', joined)
   redis_call('ZADD', DUE, now, visitor)
   return 0
+end
+
+-- Whether these polls come as they were told to, no session has run out, nobody can be called, and
+-- time was measured a moment ago: then nobody's place or session changes, so there is nothing to
+-- measure either.
+local MOMENT_MS = 100
+local function is_quiet(dues)
+  local since = now - (stats.measured_at or 0)
+  if since < 0 or since >= MOMENT_MS or phase ~= OPEN or stage ~= 0 or has_just_returned then
+    return false
+  end
+  for n = 1, #dues do
+    local due = dues[n] and dues[n] + 0
+    if not due or due >= now or is_passed_over(due) then return false end
+  end
+  return (room.queue_all or size(ACTIVE) >= cap)
+    and redis_call('ZCOUNT', ACTIVE, '-inf', int(now)) == 0
 end

@@ -17,8 +17,10 @@ end
 -- Also the write that a script begins with: where the store refuses to be written (full,
 -- read-only), that is found out here, and nobody is taken out of the line for nothing.
 local function measure_start()
-  local since = now - (stats.measured_at or now)
-  stats.measured_at = now
+  local before = stats.measured_at or 0
+  local since = before > 0 and now - before or 0
+  -- Another number than any before, so that whoever knows it knows the others.
+  stats.measured_at = math.floor(before) == now and before + 1 / 1024 or now
   if since > 0 then
     local active = size(ACTIVE)
     if active > 0 then

@@ -2,9 +2,10 @@
 -- @include "shared/addresses"
 -- Newcomers, after the call. How many wait and are inside, and the last order, as they change it.
 local waiting, active, last
-local function begin_newcomers()
-  waiting, active = size(WAITING), size(ACTIVE)
-  last = tonumber(redis_call('ZRANGE', WAITING, -1, -1, 'WITHSCORES')[2] or -2 ^ 60)
+local function begin_newcomers(number)
+  waiting, active, last = size(WAITING), size(ACTIVE), math.huge
+  if number == 1 then return end
+  last = tonumber(redis_call('ZRANGE', WAITING, '-1', '-1', 'WITHSCORES')[2] or -2 ^ 60)
 end
 
 -- How many are ahead of a newcomer who has just taken this place.
@@ -17,7 +18,6 @@ local function newcomer_rank(visitor, order)
   flush()
   return redis_call('ZRANK', WAITING, visitor)
 end
-
 -- Without a poll a place is held for claim_window: ask in half of it. A lot's last digits spread
 -- the polls, and say nothing of it.
 local function wait_here(visitor, order, rank, draw, class)
@@ -34,6 +34,11 @@ local function granted(class, grant, expires)
   return class
 end
 
+local function refused_full(counted, draw)
+  count(counted)
+  return refused_reply(FULL, refresh_ms(waiting, wait_ms(waiting), draw))
+end
+
 -- Whoever waits after a call could not be called, so a newcomer is admitted at once only
 -- where nobody does.
 local function enter(visitor, draw, lot_of, address, class, grant, expires)
@@ -42,10 +47,7 @@ local function enter(visitor, draw, lot_of, address, class, grant, expires)
   if phase == PREQUEUE and tonumber(lot_of) ~= event_begins then
     return refused_reply(REJECTED, 2000)
   end
-  if is_hoarding(address) then
-    count('refused_address')
-    return refused_reply(FULL, refresh_ms(waiting, wait_ms(waiting), draw))
-  end
+  if is_hoarding(address) then return refused_full('refused_address', draw) end
   if waiting == 0 and phase == OPEN and not room.queue_all and stage < 2
     and active < cap and rate_tokens() >= 1 then
     spend_token()
@@ -61,8 +63,7 @@ local function enter(visitor, draw, lot_of, address, class, grant, expires)
     return refused_reply(REJECTED, refresh_ms(0, nil, draw))
   end
   if room.max_waiting and waiting >= room.max_waiting then
-    count('refused_full')
-    return refused_reply(FULL, refresh_ms(waiting, wait_ms(waiting), draw))
+    return refused_full('refused_full', draw)
   end
   class = granted(class, grant, expires)
   local order, arrival = next_order(draw, class)
@@ -72,8 +73,7 @@ local function enter(visitor, draw, lot_of, address, class, grant, expires)
   put(DUE, unpolled_score(), visitor)
   local reply, ahead = wait_here(visitor, order, newcomer_rank(visitor, order), draw, class)
   local said = {'order', int(order), 'position', ahead + 1, 'class', class}
-  -- A lot is told to nobody before the opening.
-  local first = phase == PREQUEUE and 7 or 1
+  local first = phase == PREQUEUE and 7 or 1 -- nobody is told a lot before the opening
   event('joined', visitor, 'new', unpack(said, first, class == '' and 4 or 6))
   return reply
 end

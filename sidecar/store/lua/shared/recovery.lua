@@ -36,7 +36,8 @@ local function begin_recovery(near, known, promised)
   end
   if promised and promised > recovery then recovery = now end
   stage, recovers_until = 0, -math.huge
-  if recovery == 0 then return end
+  local is_over = recovery == before and now - recovery > room.recovery_over_ms
+  if recovery == 0 or is_over then return end
   if recovery > before then stats.near = is_emptied and -1 or 0 end
   recovery = math.min(recovery, now)
   if recovery ~= before then stats.recovery = recovery end

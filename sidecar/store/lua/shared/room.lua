@@ -1,9 +1,9 @@
 -- What every room script starts with. What a call knows is in locals out here, which begin() sets
 -- anew for each: as a library of Redis Functions all of this is loaded once and called often, and
 -- nothing may be left of one call to the next, which may be of another room.
--- KEYS  1 waiting  2 due  3 active  4 admitted  5 revoked  6 spent  7 addresses
---       8 replicas  9 polls  10 config  11 stats  12 events  13 log  14 minutes
---       15 arrivals  16 drawn  17 grants  18 moved
+-- KEYS  1 waiting  2 due  3 active  4 admitted  5 revoked  6 spent  7 polls  8 config  9 stats
+--       10 events  11 arrivals  12 drawn; enter has also 13 addresses  14 grants, and all but
+--       enter, beat and renew 15 moved  16 replicas  17 log  18 minutes
 --       (names and types: store/keys.py)
 -- ARGV  1 now in ms, or '' for the store's own time (tests override it)
 --       2 the room's settings from the file, JSON; the config hash overrides them
@@ -17,9 +17,10 @@ local redis_call
 -- The most members that one loop of a script touches; what is left is the next script's.
 local BOUND = 150
 
--- tostring() would round a number of more than 14 digits. An argument of redis.call needs it not.
+-- A whole number as text; tostring() would round one of more than 14 digits. An argument of
+-- redis.call needs it not.
 local function int(number)
-  return string.format('%.0f', number)
+  return string.format('%d', number)
 end
 
 -- Every `step`th argument from the sixth on: the visitors of a batch.
@@ -29,6 +30,12 @@ local function batch(ARGV, step)
     visitors[#visitors + 1] = ARGV[i]
   end
   return visitors
+end
+
+-- Their scores as text, false where there is none.
+local function scores_of(key, members)
+  if #members == 1 then return {redis_call('ZSCORE', key, members[1])} end
+  return redis_call('ZMSCORE', key, unpack(members))
 end
 
 local now
@@ -43,11 +50,8 @@ local found
 -- @include "shared/recovery"
 local function begin(KEYS, ARGV)
   redis_call = redis.call
-  WAITING, DUE, ACTIVE, ADMITTED, REVOKED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-  SPENT, ADDRESSES, REPLICAS, POLLS = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-  CONFIG, STATS, EVENTS = KEYS[10], KEYS[11], KEYS[12]
-  LOG, MINUTES = KEYS[13], KEYS[14]
-  ARRIVALS, DRAWN, GRANTS, MOVED = KEYS[15], KEYS[16], KEYS[17], KEYS[18]
+  WAITING, DUE, ACTIVE, ADMITTED, REVOKED, SPENT, POLLS, CONFIG, STATS, EVENTS, ARRIVALS, DRAWN,
+    ADDRESSES, GRANTS, MOVED, REPLICAS, LOG, MINUTES = unpack(KEYS)
   if ARGV[1] == '' then
     local time = redis_call('TIME')
     now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)

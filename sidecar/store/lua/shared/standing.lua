@@ -1,15 +1,18 @@
 -- @include "shared/line"
 -- @include "shared/admit"
--- The replies about one visitor, as store/rooms.py reads them:
+-- The replies about one visitor, as store/replies.py reads them:
 -- {ADMITTED_NOW, order, started, expires}
--- {WAITS, order, ahead, refresh, wait (-1: unknown)}, and where one of these says something:
---   limited, calls, line (-1: there are none), length of the line, whether the class was given
--- {one of the others, refresh}, and of leave.lua 1 where something was given up
-local ADMITTED_NOW, WAITS, GONE, FULL, REJECTED = 1, 0, -1, -2, -3
+-- {WAITS, order, ahead, refresh, wait (-1: unknown)}
+-- {WAITS_SO, the same, limited, calls, line (-1: there are none), length of the line, whether the
+--   class was given}, where one of these says something
+-- {one of the others, refresh}; GIVEN_UP by leave.lua alone: GONE, and something was there
+local ADMITTED_NOW, WAITS, WAITS_SO, GONE, FULL, REJECTED, GIVEN_UP = 1, 0, 2, -1, -2, -3, -4
 
 local function admitted_reply(order, started, ends)
   return {ADMITTED_NOW, tonumber(order), started, ends}
 end
+
+local function refused_reply(outcome, refresh) return {outcome, refresh} end
 
 -- Makes a provisional session a full one. Where another tab was first, or the reply to
 -- this claim was lost, the session is there already and stays as it is.
@@ -32,7 +35,7 @@ local function waiting_reply(order, ahead, calls, refresh, wait, limited, line, 
   if calls == ahead and limited == 0 and not line and not is_classed then
     return {WAITS, order, ahead, refresh, wait}
   end
-  return {WAITS, order, ahead, refresh, wait, limited, calls, line or -1, length or -1,
+  return {WAITS_SO, order, ahead, refresh, wait, limited, calls, line or -1, length or -1,
     is_classed and 1 or 0}
 end
 
@@ -43,6 +46,7 @@ local function stand(visitor, order, limited, jitter, joined)
   if not rank then
     joined = tonumber(joined)
     flush()
+    measure_start() -- where a poll has not: now something changes
     local ends = redis_call('ZSCORE', ACTIVE, visitor)
     if ends then return claim(visitor, order, ends, joined) end
     join(visitor, order, 'ticket', joined) -- a store that evicts took `waiting`: nobody slips in
@@ -58,14 +62,17 @@ local function stand(visitor, order, limited, jitter, joined)
   return waiting_reply(order, ahead, calls, refresh, wait, limited, line, length)
 end
 
-local function refused_reply(outcome, refresh)
-  return {outcome, refresh}
-end
-
--- The head of every reply: now, waiting, active, epoch, stage of the recovery, spread of the
--- rate in thousandths, phase.
+-- The whole reply: now, waiting, active, epoch, stage of the recovery, spread of the rate in
+-- thousandths, phase; then what is said about each visitor, in one row, for each table in a reply
+-- costs Redis as much as a command.
 local function headed(replies)
   finish()
-  return {now, size(WAITING), size(ACTIVE), epoch, stage, math.floor(1000 * spread()), phase,
-    replies}
+  local row = {now, size(WAITING), size(ACTIVE), epoch, stage, math.floor(1000 * spread()), phase}
+  local n = 7
+  for i = 1, #replies do
+    local reply = replies[i]
+    for j = 1, #reply do row[n + j] = reply[j] end
+    n = n + #reply
+  end
+  return row
 end

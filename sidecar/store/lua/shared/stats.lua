@@ -44,6 +44,7 @@ end
 local function finish()
   flush()
   save()
+  keep_numbers()
   for name, by in pairs(counted) do
     redis_call('HINCRBY', STATS, name, by)
   end
