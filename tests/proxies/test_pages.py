@@ -64,8 +64,10 @@ def test_haproxy_passes_on_what_is_looked_at():
 
 
 def test_the_sidecar_looks_at_these_headers():
-    """proxy.conf, which nginx goes by, has the same list."""
-    text = (ROOT / "nginx" / "waitroom" / "proxy.conf").read_text()
+    """proxy.conf and visitor.conf, which nginx goes by, have the same list; the language is for
+    pages, which nginx has of its own."""
+    includes = ROOT / "nginx" / "waitroom"
+    text = "".join((includes / f"{name}.conf").read_text() for name in ("proxy", "visitor"))
     named = {name.lower() for name in re.findall(r"proxy_set_header ([\w-]+) \$", text)}
     own = {"x-real-ip", "x-forwarded-proto"}
-    assert named - own == ASKED_ABOUT - {"access-control-request-method"}
+    assert named - own == ASKED_ABOUT - {"access-control-request-method", "accept-language"}
