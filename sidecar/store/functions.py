@@ -13,13 +13,14 @@ import contextlib
 import math
 import time
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import structlog
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
 
-from sidecar.store.scripts import library, source
+from sidecar.store.scripts import Library, library, source
 from sidecar.store.topology import Cluster
 
 if TYPE_CHECKING:
@@ -54,12 +55,13 @@ def known_of(redis: Store) -> Known:
 
 
 class Scripts:
-    """The scripts of one folder of lua/, by name."""
+    """The scripts of one folder of lua/, by name: one library, or each one its own, where they take
+    in other fragments that define the same names."""
 
-    def __init__(self, redis: Store, folder: str) -> None:
+    def __init__(self, redis: Store, folder: str, *, is_one: bool = True) -> None:
         self._redis: Any = redis
         self._folder = folder
-        self._library = library(folder)
+        self._library = library(folder) if is_one else None
         self._known = known_of(redis)
         self._scripts: dict[str, AsyncScript] = {}
 
@@ -78,7 +80,7 @@ class Scripts:
         return await self._eval(name, keys, args)
 
     async def _call(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        function = self._library.functions[name]
+        function = self._library_of(name).functions[PurePath(name).name]
         return await self._redis.execute_command("FCALL", function, len(keys), *keys, *args)
 
     async def _eval(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
@@ -94,7 +96,7 @@ class Scripts:
             with contextlib.suppress(_Missing):
                 return await self._call_if_there(name, keys, args)
             try:
-                await self._load(keys[0])
+                await self._load(self._library_of(name), keys[0])
             except (ReadOnlyError, OutOfMemoryError):
                 raise  # which says nothing of functions
             except ResponseError as error:
@@ -112,13 +114,15 @@ class Scripts:
                 raise _Missing from None
             raise
 
-    async def _load(self, key: str) -> None:
+    def _library_of(self, name: str) -> Library:
+        return self._library or library(f"{self._folder}/{name}")
+
+    async def _load(self, needed: Library, key: str) -> None:
         """Gives the library to the server that has the key."""
         where: dict[str, Any] = {}
         if isinstance(self._redis, Cluster):
             where["target_nodes"] = self._redis.get_node_from_key(key)
-        text = self._library.text
-        await self._redis.execute_command("FUNCTION LOAD", "REPLACE", text, **where)
+        await self._redis.execute_command("FUNCTION LOAD", "REPLACE", needed.text, **where)
 
     def _refused(self, error: ResponseError) -> None:
         self._known.refused_until = time.monotonic() + RETRY_S

@@ -16,8 +16,8 @@ from sidecar.base.limits import MAX_COST, UNLIMITED, Ask, Decision, LimitSetting
 from sidecar.store import keys
 from sidecar.store.batch import Batcher
 from sidecar.store.breaker import Breaker
+from sidecar.store.functions import Scripts
 from sidecar.store.rooms import Observer
-from sidecar.store.scripts import source
 from sidecar.store.translated import text, translated
 
 if TYPE_CHECKING:
@@ -66,9 +66,7 @@ class LimitStore:
         self._now_us = now_us
         self._timeout_s = timeout_s
         self._breaker = Breaker(timeout_s)
-        self._script = redis.register_script(source(f"limits/{settings.algorithm}"))
-        self._release_script = redis.register_script(source("limits/release"))
-        self._value_script = redis.register_script(source("limits/value"))
+        self._scripts = Scripts(redis, "limits", is_one=False)
         self._values_key = keys.limit_values_key(name)
         self._limit = UNLIMITED if settings.limit is None else settings.limit
         self._values = settings.values
@@ -152,7 +150,7 @@ class LimitStore:
             self._args[0] if self._settings.algorithm in _BUCKETS else 0,
             int(self._settings.algorithm in _LISTED),
         ]
-        await self._run("set_value", self._value_script, [self._values_key, *of_key], args)
+        await self._run_script("set_value", "value", [self._values_key, *of_key], args)
 
     def _parts(self, asks: Sequence[Ask]) -> Iterator[Sequence[Ask]]:
         """As much as one script call should do."""
@@ -187,9 +185,9 @@ class LimitStore:
                 calls += [asks[n].cost for n in places]
         args = [*self._args, "look" if looks else ""]
         try:
-            reply = await self._run(
+            reply = await self._run_script(
                 "look" if looks else "acquire",
-                self._script,
+                self._settings.algorithm,
                 [self._values_key, *self._keys(by_key, has_ids)],
                 [self._now(), *args, 1 + has_ids, len(by_key), *by_key, *calls],
             )
@@ -256,7 +254,7 @@ class LimitStore:
             sets = ("", "", "") if holds else (kept_in, ".free", ".booked")
             names += [keys.limit_key(self._name, key, state + name) for name in sets]
             args += (permit, cost if holds else 0)
-        reply = await self._run("release", self._release_script, names, args)
+        reply = await self._run_script("release", "release", names, args)
         return [given_back == 1 for given_back in reply]
 
     def _now(self) -> int | str:
@@ -266,6 +264,9 @@ class LimitStore:
         """Before waiting behind a probe that may take long."""
         if self._breaker.refuses:
             raise StoreAwayError(f"{verb}: the store is away")
+
+    async def _run_script(self, verb: str, *script: Any) -> Any:
+        return await self._run(verb, self._scripts.run, *script)
 
     async def _run(self, verb: str, call: Callable[..., Any], *args: Any) -> Any:
         self._stop_if_away(verb)

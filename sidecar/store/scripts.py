@@ -51,12 +51,15 @@ def source(name: str, root: Path = LUA_ROOT) -> str:
 
 
 @cache
-def library(folder: str, root: Path = LUA_ROOT) -> Library:
-    """All scripts of a folder, such as "rooms"."""
+def library(name: str, root: Path = LUA_ROOT) -> Library:
+    """All scripts of a folder, such as "rooms", or one alone, such as "limits/release"."""
     taken: set[Path] = set()
     fragments: list[str] = []
     scripts: dict[str, str] = {}
-    for file in sorted((root / folder).glob("*.lua")):
+    alone = root / f"{name}.lua"
+    if alone.exists():
+        scripts[alone.stem] = "\n".join(_flatten(alone, root, taken, ()))
+    for file in sorted((root / name).glob("*.lua")):
         own = []
         for line in _lines(file, root, ()):
             if isinstance(line, str):
@@ -66,13 +69,15 @@ def library(folder: str, root: Path = LUA_ROOT) -> Library:
         scripts[file.stem] = "\n".join(own)
     shared = "\n".join(fragments)
     digest = hashlib.sha256("\n".join([shared, *scripts.values()]).encode()).hexdigest()[:16]
-    name = f"waitroom_{folder}_{digest}"
+    own_name = f"waitroom_{name.replace('/', '_')}_{digest}"
     functions = {verb: f"waitroom_{verb}_{digest}" for verb in scripts}
     blocks = [
         f"do\n{text}\nredis.register_function('{functions[verb]}', run)\nend"
         for verb, text in scripts.items()
     ]
-    return Library(name, "\n".join([f"#!lua name={name}", shared, *blocks]) + "\n", functions)
+    return Library(
+        own_name, "\n".join([f"#!lua name={own_name}", shared, *blocks]) + "\n", functions
+    )
 
 
 def _flatten(file: Path, root: Path, taken: set[Path], above: tuple[Path, ...]) -> list[str]:

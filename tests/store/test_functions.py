@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from sidecar.base.clock import StoreClock
 from sidecar.base.errors import StoreError
+from sidecar.base.limits import Ask
 from sidecar.base.model import Outcome, Ticket
 from sidecar.base.rooms import RoomSettings
 from sidecar.base.tokens import new_visitor
@@ -23,6 +24,7 @@ from sidecar.store.rooms import Claim, RoomStore
 from sidecar.store.scripts import LUA_ROOT, library
 from tests.conftest import attended, new_room_name, refuse_functions
 from tests.faults.stores import RedisServer
+from tests.store.limits import ALL, TurnedClock, make_limit
 from tests.store.visitors import beat_all, go_in, queue
 
 VERBS = [
@@ -106,6 +108,24 @@ async def test_a_flushed_library_is_loaded_again(server, open_rooms):
     server.cli("function", "flush")
     assert [one.ahead for one in await beat_all(store, tickets)] == [0, 1, 2]
     assert library("rooms").name in server.cli("function", "list")
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_limits_scripts_are_libraries_too(server, algorithm):
+    """One each, for their fragments name the same things; loaded again after FUNCTION FLUSH."""
+    redis = connect(server.url, timeout_s=5)
+    server.cli("function", "flush")
+    server.cli("config", "resetstat")
+    store = make_limit(redis, TurnedClock(), algorithm, limit=5)
+    for _ in range(2):
+        permit = (await store.acquire(Ask("a", id="b"))).permit
+        await store.look("a")
+        await store.release("a", permit)
+        await store.set_value("a", 7)
+        server.cli("function", "flush")
+    assert calls(server, "evalsha") + calls(server, "eval") == 0
+    assert calls(server, "function|load") == 6
+    await close(redis)
 
 
 async def test_two_versions_share_a_server(server, open_rooms, monkeypatch, tmp_path):

@@ -45,10 +45,10 @@ async def test_a_batch_is_one_script_and_few_commands(redis, algorithm):
     asks = [Ask(f"customer-{n}") for n in range(128)]
     await store.acquire_all(asks)
     made = await counted(redis, lambda: store.acquire_all(asks))
-    assert made.pop("evalsha") == 1
+    assert made.pop("fcall") == 1
     assert sum(made.values()) <= 2 + 128 * COMMANDS[algorithm]
     made = await counted(redis, lambda: asyncio.gather(*map(store.acquire, asks)))
-    assert made["evalsha"] <= 2
+    assert made["fcall"] <= 2
 
 
 async def test_calls_of_one_key_share_its_commands(redis):

@@ -10,6 +10,7 @@ from math import ceil, floor
 import pytest
 
 from sidecar.base.limits import Ask, Decision, Outcome
+from tests.conftest import refuse_functions
 from tests.store.limits import WINDOWS, S, TurnedClock, make_limit
 
 W = S
@@ -132,12 +133,15 @@ class Key:
             self.free, self.lowered_until = [], self.last()
 
 
+@pytest.mark.parametrize("by", ["fcall", "evalsha"])
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("on_exceed", ["refuse", "pace"])
 @pytest.mark.parametrize("algorithm", WINDOWS)
-async def test_the_scripts_say_what_the_model_says(redis, algorithm, on_exceed, seed):
+async def test_the_scripts_say_what_the_model_says(redis, algorithm, on_exceed, seed, by):
     """Every outcome, moment, rest and reset of a random run: calls in batches, with ids and
     without, given back, looked at, under limits and a clock that change."""
+    if by == "evalsha":
+        refuse_functions(redis)
     numbers, clock = random.Random(f"{algorithm} {on_exceed} {seed}"), TurnedClock()
     store = make_limit(redis, clock, algorithm, on_exceed=on_exceed, **SETTINGS)
     keys = {name: Key(algorithm, on_exceed == "pace") for name in "ab"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,7 @@ from sidecar.base.errors import StoreAwayError, StoreError
 from sidecar.base.limits import Ask, Decision, LimitSettings, Outcome
 from sidecar.store.breaker import TRIES, Breaker
 from sidecar.store.connect import close, connect
+from sidecar.store.functions import Scripts
 from sidecar.store.keys import limit_key
 from sidecar.store.limits import BATCH_LIMIT, LimitStore
 from tests.conftest import new_room_name
@@ -155,15 +157,15 @@ async def test_a_full_store_counts_nothing(full, clock, algorithm, on_exceed):
 
 def lose(store, *, replies, error=OSError("lost")):  # noqa: B008
     """Of the next script calls these replies, by their numbers, are lost."""
-    script, numbers = store._script, itertools.count()
+    scripts, numbers = store._scripts, itertools.count()
 
-    async def call(*args):
-        reply = await script(*args)
-        if next(numbers) in replies:
+    async def run(name, *args):
+        reply = await scripts.run(name, *args)
+        if name != "release" and next(numbers) in replies:
             raise error
         return reply
 
-    store._script = call
+    store._scripts = SimpleNamespace(run=run)
 
 
 LOST = [
@@ -184,13 +186,15 @@ async def test_what_nobody_was_told_of_is_given_back(make, kind, rule, error):
     with pytest.raises((StoreError, asyncio.CancelledError)):
         await store.acquire_all([Ask("a"), Ask("a"), Ask("b")])
     assert await store._redis.zcard(key) >= 2
-    release, store._release_script = store._release_script, None
+    scripts = store._scripts
 
-    async def fails(*_):
-        store._release_script = release
-        raise OSError
+    async def fail_once(name, *args):
+        if name == "release":
+            store._scripts = scripts
+            raise OSError
+        return await scripts.run(name, *args)
 
-    store._release_script = fails
+    store._scripts = SimpleNamespace(run=fail_once)
     for _ in range(2):
         await store.look("a")
         await store._giving_back
@@ -253,7 +257,7 @@ async def test_a_store_that_is_away_is_asked_once_a_second(redis_socket):
         with pytest.raises(StoreError, match="acquire: "):
             await store.acquire(Ask())
     assert store.is_away
-    store._script.registered_client = there
+    store._scripts = Scripts(there, "limits", is_one=False)
     calls = [
         store.acquire(Ask()),
         store.look(""),

@@ -36,7 +36,7 @@ def named(path):
 def header(path):
     """The comment that a script begins with."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    code = next(i for i, line in enumerate(lines) if not line.startswith("-- "))
+    code = next((i for i, line in enumerate(lines) if not line.startswith("-- ")), len(lines))
     return "\n".join(line for line in lines[:code] if "@include" not in line)
 
 

@@ -7,6 +7,7 @@ import itertools
 import json
 import random
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -252,14 +253,14 @@ async def test_calls_that_were_answered_keep_their_answers(service):
     rule = {"algorithm": "concurrency", "limit": 200, "on_store_failure": "refuse"}
     site = await service(limit=rule)
     store = site.ops.server.app[LIMITS].get(site.name).store
-    script, numbers = store._script, itertools.count()
+    scripts, numbers = store._scripts, itertools.count()
 
-    async def call(*args):
+    async def run(*args):
         if next(numbers):
             raise OSError
-        return await script(*args)
+        return await scripts.run(*args)
 
-    store._script = call
+    store._scripts = SimpleNamespace(run=run)
     told, _ = await acquire(site, [{}] * 200)
     assert [each["outcome"] for each in told] == ["granted"] * 128 + ["refused_alone"] * 72
     assert outcomes(site) == {"granted": 128, "refused_alone": 72}

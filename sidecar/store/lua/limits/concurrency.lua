@@ -33,4 +33,3 @@ local function save(ends)
 end
 
 -- @include "limits/parts/calls"
-return answers()

@@ -3,4 +3,3 @@
 -- @include "limits/parts/batch"
 -- @include "limits/parts/fixed_window"
 -- @include "limits/parts/calls"
-return answers()

@@ -12,19 +12,22 @@ local function offer(free, permit, score)
   keep(free, tonumber(score))
 end
 
-local replies = {}
-for n = 1, #KEYS / 3 do
-  local key, free, booked = KEYS[3 * n - 2], KEYS[3 * n - 1], KEYS[3 * n]
-  local permit, units = ARGV[2 * n], tonumber(ARGV[2 * n + 1])
-  local score = redis_call('ZSCORE', key, units > 0 and permit .. '~1' or permit)
-  local is_open = score and tonumber(score) > now
-  if is_open and units > 0 then
-    for unit = 1, units do redis_call('ZREM', key, permit .. '~' .. unit) end
-  elseif is_open then
-    redis_call('ZREM', key, permit)
-    local lowered = tonumber(redis_call('ZSCORE', booked, 'lowered') or 0)
-    if tonumber(score) > lowered then offer(free, permit, score) end
+local function run(KEYS, ARGV)
+  begin(ARGV)
+  local replies = {}
+  for n = 1, #KEYS / 3 do
+    local key, free, booked = KEYS[3 * n - 2], KEYS[3 * n - 1], KEYS[3 * n]
+    local permit, units = ARGV[2 * n], tonumber(ARGV[2 * n + 1])
+    local score = redis_call('ZSCORE', key, units > 0 and permit .. '~1' or permit)
+    local is_open = score and tonumber(score) > now
+    if is_open and units > 0 then
+      for unit = 1, units do redis_call('ZREM', key, permit .. '~' .. unit) end
+    elseif is_open then
+      redis_call('ZREM', key, permit)
+      local lowered = tonumber(redis_call('ZSCORE', booked, 'lowered') or 0)
+      if tonumber(score) > lowered then offer(free, permit, score) end
+    end
+    replies[n] = is_open and 1 or 0
   end
-  replies[n] = is_open and 1 or 0
+  return replies
 end
-return replies

@@ -3,4 +3,3 @@
 -- @include "limits/parts/batch"
 -- @include "limits/parts/token_bucket"
 -- @include "limits/parts/calls"
-return answers()

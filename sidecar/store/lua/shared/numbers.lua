@@ -1,12 +1,11 @@
 -- The room's numbers. All scripts need the first; of the others, which most scripts do not need,
 -- each is read when it is asked for.
 local OFTEN = {'measured_at', 'born', 'ends', 'held_ms', 'drops', 'waited_ms', 'recovery', 'back'}
-local IS_NUMBER = {
-  last_order = true, tokens = true, tokens_at = true, near = true, address_at = true,
-  drawn_from = true, shown_lines = true, last_end = true, credit_1 = true, credit_2 = true,
-  credit_3 = true, credit_4 = true,
-}
-for i = 1, #OFTEN do IS_NUMBER[OFTEN[i]] = true end
+local SELDOM = {'last_order', 'tokens', 'tokens_at', 'near', 'address_at', 'drawn_from',
+  'shown_lines', 'last_end', 'credit_1', 'credit_2', 'credit_3', 'credit_4'}
+local IS_NUMBER = {}
+for _, name in ipairs(OFTEN) do IS_NUMBER[name] = true end
+for _, name in ipairs(SELDOM) do IS_NUMBER[name] = true end
 -- As the script changes them; false where there is none.
 local stats
 local begin_numbers, save, keep_numbers

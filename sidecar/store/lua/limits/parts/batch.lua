@@ -9,10 +9,15 @@
 -- RETURNS now; then for each key its limit (-1: none), and for each of its calls: the moment (when
 --         to ask again if refused; 0: never), what could go at once after it (-1: refused), when
 --         all is free again
-local VALUES = KEYS[1]
-local LENGTH, BURST, MAX_WAIT = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local REMEMBERED, LOOKS, WORDS = tonumber(ARGV[5]), ARGV[6] ~= '', tonumber(ARGV[7])
-local COUNT = tonumber(ARGV[8])
-local WIDTH = (#KEYS - 1) / COUNT
+local VALUES
+local LENGTH, BURST, MAX_WAIT, REMEMBERED, LOOKS, WORDS, COUNT, WIDTH
+local function begin_batch(KEYS, ARGV)
+  begin(ARGV)
+  VALUES = KEYS[1]
+  LENGTH, BURST, MAX_WAIT = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+  REMEMBERED, LOOKS, WORDS = tonumber(ARGV[5]), ARGV[6] ~= '', tonumber(ARGV[7])
+  COUNT = tonumber(ARGV[8])
+  WIDTH = (#KEYS - 1) / COUNT
+end
 -- Of the key whose calls are being answered.
 local state, permits, free, booked

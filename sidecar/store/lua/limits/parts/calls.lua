@@ -49,7 +49,8 @@ local function answer(cost, id, limit)
   return at, left, ends
 end
 
-local function answers()
+local function run(KEYS, ARGV)
+  begin_batch(KEYS, ARGV)
   local limits = redis_call('HMGET', VALUES, unpack(ARGV, 9, 8 + COUNT))
   local replies, word = {now}, 9 + COUNT
   for n = 1, COUNT do

@@ -2,14 +2,17 @@
 -- takes.
 -- KEYS  names and types: store/keys.py
 -- ARGV  1 now, or '' for the store's own time (tests override it)
+-- As Redis Functions all of this is loaded once: what a call knows is in locals that begin() and
+-- those who follow it set anew.
 -- Where the store is full or read-only, the first write of a script fails, and nothing was changed;
 -- those that follow never do.
-local redis_call = redis.call
+-- Not to be had while a library is loaded: taken by each call.
+local redis_call
 -- How long a key stays when it has said all, ms: a clock may go back a little.
 local STAYS_MS = 9000
 
 -- tostring() would round a number of more than 14 digits. In a batch many are the same.
-local texts = {}
+local texts
 local function int(number)
   local text = texts[number]
   if not text then
@@ -20,11 +23,14 @@ local function int(number)
 end
 
 local now
-if ARGV[1] == '' then
-  local time = redis_call('TIME')
-  now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-else
-  now = tonumber(ARGV[1])
+local function begin(ARGV)
+  redis_call, texts = redis.call, {}
+  if ARGV[1] == '' then
+    local time = redis_call('TIME')
+    now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+  else
+    now = tonumber(ARGV[1])
+  end
 end
 
 -- Until `ends`, ms from now, in quarters of a second.

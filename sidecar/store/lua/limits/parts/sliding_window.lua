@@ -3,12 +3,12 @@
 -- @include "limits/parts/units"
 local FIRST = 100000000000000 -- as long as all that follow: equal moments are sorted by their text
 -- Between two looks at what is over: a part of the window, and of what a key stays after it.
-local STEP = math.min(1000000, LENGTH / 4)
+local step
 local is_due
 
 local function load()
   load_top()
-  is_due = false
+  step, is_due = math.min(1000000, LENGTH / 4), false
   return top_score, top and top >= 2 * FIRST
 end
 
@@ -17,7 +17,7 @@ local function find(cost, limit, base)
 end
 
 local function take(at, after, cost)
-  is_due = is_due or math.floor(at / STEP) > math.floor(top_score / STEP)
+  is_due = is_due or math.floor(at / step) > math.floor(top_score / step)
   local is_behind = top and top >= 2 * FIRST and at == top_score
   top = (free or is_behind) and 2 * FIRST + (top or 0) % FIRST or FIRST + (top or 0) % FIRST
   for n = 1, cost do add_unit(int(at), int(top + n)) end

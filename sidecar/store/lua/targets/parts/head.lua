@@ -4,6 +4,7 @@
 --          10 aborts (names and types: store/keys.py)
 -- ARGV     2 the channel of the news  3 the target's name; the script's own from 4 on
 -- RETURNS  now, and what the script says
+begin(ARGV)
 local STATE, LINE, LATER, ORDERS, ACTIVE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local FACTS, ONLINE, ENDED, RESERVED, ABORTS = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 -- The most members that one loop of a script touches; what is left is the next script's.
