@@ -1,15 +1,15 @@
--- The room's numbers. All scripts need the first; of the others, which most scripts do not need,
+-- The room's numbers as the script changes them, false where there is none; and their names.
+local stats, IS_NUMBER
+local begin_numbers, save, keep_numbers
+do
+-- All scripts need the first; of the others, which most scripts do not need,
 -- each is read when it is asked for.
 local OFTEN = {'measured_at', 'born', 'ends', 'held_ms', 'drops', 'waited_ms', 'recovery', 'back'}
 local SELDOM = {'last_order', 'tokens', 'tokens_at', 'near', 'address_at', 'drawn_from',
   'shown_lines', 'last_end', 'credit_1', 'credit_2', 'credit_3', 'credit_4'}
-local IS_NUMBER = {}
-for _, name in ipairs(OFTEN) do IS_NUMBER[name] = true end
-for _, name in ipairs(SELDOM) do IS_NUMBER[name] = true end
--- As the script changes them; false where there is none.
-local stats
-local begin_numbers, save, keep_numbers
-do
+IS_NUMBER = {} -- made without ipairs, which is not to be had while a library is loaded
+for i = 1, #OFTEN do IS_NUMBER[OFTEN[i]] = true end
+for i = 1, #SELDOM do IS_NUMBER[SELDOM[i]] = true end
 local stored, kept -- as the store has them
 local function put_number(name, value)
   if value then value = value + 0 end
