@@ -23,6 +23,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from sidecar import __version__
+from sidecar.base.request_metrics import Requests
 from sidecar.base.target_metrics import TargetGauges
 
 if TYPE_CHECKING:
@@ -134,12 +135,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.requests = self._counter(
-            "waitroom_requests",
-            "Requests at the edge, by what they asked and what they were told.",
-            "door",
-            "state",
-        )
+        self.requests = Requests(self.registry)
         self.let_in_alone = self._counter(
             "waitroom_let_in_alone",
             "Newcomers that this replica let in while the store was away.",
@@ -301,7 +297,7 @@ class Metrics:
         build.labels(__version__).set(1)
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
-        self._children: dict[tuple[str, str, str], Counter] = {}
+        self._decisions: dict[tuple[str, str], Counter] = {}
         self._of_verbs: dict[str, tuple[Histogram, Histogram]] = {}
 
     def _make_jobs(self) -> None:
@@ -349,12 +345,7 @@ class Metrics:
             self.job_responses.labels(target, str(status)).inc()
 
     def count_request(self, room: str, door: str, state: str) -> None:
-        """A label child is looked up once: that costs more than counting."""
-        key = (room, door, state)
-        child = self._children.get(key)
-        if child is None:
-            child = self._children[key] = self.requests.labels(room, door, state)
-        child.inc()
+        self.requests.count(room, door, state)
 
     def observe_batch(self, _room: str, verb: str, size: int, seconds: float) -> None:
         children = self._of_verbs.get(verb)
@@ -366,10 +357,10 @@ class Metrics:
 
     def count_decisions(self, limit: str, outcome: str, number: int) -> None:
         """What a rate limit said, by the word for it."""
-        key = (limit, "", outcome)
-        child = self._children.get(key)
+        key = (limit, outcome)
+        child = self._decisions.get(key)
         if child is None:
-            child = self._children[key] = self.limit_decisions.labels(limit, outcome)
+            child = self._decisions[key] = self.limit_decisions.labels(limit, outcome)
         child.inc(number)
 
     def count_store_error(self, room: str, script: str) -> None:

@@ -60,6 +60,8 @@ class Outcome(IntEnum):
 class State(StrEnum):
     """What a visitor is told."""
 
+    __hash__ = str.__hash__  # enum's own is written in Python, and asked for each request
+
     WAITING = "waiting"
     ADMITTED = "admitted"
     FULL = "full"

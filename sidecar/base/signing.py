@@ -7,6 +7,7 @@ the replicas' memory.
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from binascii import a2b_base64, b2a_base64
 from functools import lru_cache
@@ -42,18 +43,19 @@ class TimeSigner:
 
     def __init__(self, keys: list[str], *, salt: str) -> None:
         self.keys = [hmac.digest(key.encode(), salt.encode(), "sha256") for key in keys]
+        self._macs = [_Mac(key) for key in self.keys]
 
     def sign(self, text: str, now_s: int) -> str:
         said = f"{text}.{_written(now_s)}"
-        return f"{said}.{_signature(self.keys[-1], said.encode('ascii')).decode('ascii')}"
+        return f"{said}.{_signature(self._macs[-1], said.encode('ascii')).decode('ascii')}"
 
     def unsign(self, text: str) -> tuple[str, int]:
         """What was signed, and when, unix seconds. Raises BadSignature or ValueError for whatever
         we did not sign."""
         said, _, given = text.encode("ascii").rpartition(b".")
         # Compared as it is written, so that no other spelling is valid; the newest key first.
-        for key in reversed(self.keys):
-            if hmac.compare_digest(_signature(key, said), given):
+        for mac in reversed(self._macs):
+            if hmac.compare_digest(_signature(mac, said), given):
                 break
         else:
             raise BadSignature("signed by somebody else, or not at all")
@@ -61,8 +63,26 @@ class TimeSigner:
         return value.decode("ascii"), _read(time)
 
 
-def _signature(key: bytes, said: bytes) -> bytes:
-    written = b2a_base64(hmac.digest(key, said, "sha256"), newline=False)
+class _Mac:
+    """HMAC-SHA-256 by a key that is taken in once (RFC 2104), for half the time."""
+
+    __slots__ = ("_inner", "_outer")
+
+    def __init__(self, key: bytes) -> None:
+        """`key`: a block of SHA-256 at most, 64 bytes."""
+        padded = key.ljust(64, b"\0")
+        self._inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in padded))
+        self._outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in padded))
+
+    def digest(self, said: bytes) -> bytes:
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(said)
+        outer.update(inner.digest())
+        return outer.digest()
+
+
+def _signature(mac: _Mac, said: bytes) -> bytes:
+    written = b2a_base64(mac.digest(said), newline=False)
     return written.translate(SAFE)[:-1]  # of 32 bytes there is one = at the end
 
 

@@ -53,20 +53,17 @@ def answer_of(standing: Standing, token: Ticket | Pass) -> Answer | None:
             )  # fmt: skip
             return Answer(State.ADMITTED, given, standing, token.joined_ms, token.visitor)
         case Outcome.WAITING:
-            is_drawn_yet = standing.phase is not Phase.PREQUEUE
-            ticket = Ticket(
-                token.visitor,
-                standing.order if is_drawn_yet else token.order,
-                token.joined_ms,
-                standing.epoch,
-                class_name=token.class_name if isinstance(token, Ticket) else "",
-            )
+            order = token.order if standing.phase is Phase.PREQUEUE else standing.order
             keeps = (
                 isinstance(token, Ticket)
-                and (token.epoch, token.order) == (ticket.epoch, ticket.order)
+                and token.epoch == standing.epoch
+                and token.order == order
                 and token.signed_ms > standing.now_ms - RESIGN_MS
             )
-            given_ticket = None if keeps else ticket
+            given_ticket = None if keeps else Ticket(
+                token.visitor, order, token.joined_ms, standing.epoch,
+                class_name=token.class_name if isinstance(token, Ticket) else "",
+            )  # fmt: skip
             return Answer(State.WAITING, given_ticket, standing, token.joined_ms, token.visitor)
         case Outcome.FULL:
             return Answer(State.FULL, standing=standing)

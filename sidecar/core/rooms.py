@@ -100,7 +100,7 @@ class Room:
             or exempts_some(settings)
         )
 
-    async def check(
+    async def check(  # noqa: C901 - in one piece: each coroutine more is paid with each poll
         self,
         token: Token | None,
         *,
@@ -128,7 +128,10 @@ class Room:
             if isinstance(token, Pass):
                 answer = await self._by_pass(token, mark)
             elif isinstance(token, Ticket):
-                answer = await self._by_ticket(token, bearer)
+                if bearer is not NOBODY:
+                    token = await graded(token, claim_of(bearer), self.settings, self.store)
+                placed = with_lot(token, self.settings, self.draws)
+                answer = answer_of(self._noted(await self.store.beat(placed)), token)
             else:
                 answer = None
             if answer is None:
@@ -280,15 +283,14 @@ class Room:
             return False
         return now_ms < token.expires_ms
 
-    def _is_due(self, pass_: Pass, mark: str = "", in_ms: int = 0) -> bool:
-        """A store that knows nothing of a session, because it was emptied or because a replica
-        gave the pass by itself, is told as soon as its pass is seen."""
+    def _due_ms(self, pass_: Pass, mark: str) -> int:
+        """When it is to be renewed; 0: now. A store that knows nothing of a session, because it was
+        emptied or because a replica gave the pass by itself, is told as soon as its pass is
+        seen."""
         emptied_ms = self.snapshot.recovery_ms if self.snapshot else 0
-        return (
-            self.clock.now_ms() + in_ms >= renewal_due_ms(pass_, self.settings)
-            or pass_.renewed_ms < max(1, emptied_ms)
-            or pass_.mark != mark
-        )
+        if pass_.renewed_ms < max(1, emptied_ms) or pass_.mark != mark:
+            return 0
+        return renewal_due_ms(pass_, self.settings)
 
     def _is_settled(self, pass_: Pass, in_ms: int = VERDICT_TTL_MS) -> bool:
         """Whether nginx may keep the verdict: it knows a cookie, and not who brings it."""
@@ -297,16 +299,11 @@ class Room:
     async def _by_pass(self, pass_: Pass, mark: str) -> Answer | None:
         if not self._honours(pass_):
             return None
-        if not self._is_due(pass_, mark):
-            settled = self._is_settled(pass_) and not self._is_due(pass_, mark, VERDICT_TTL_MS)
+        due_ms, now_ms = self._due_ms(pass_, mark), self.clock.now_ms()
+        if now_ms < due_ms:
+            settled = self._is_settled(pass_) and now_ms + VERDICT_TTL_MS < due_ms
             return Answer(State.ADMITTED, is_settled=settled)
         return answer_of(self._noted(await self.store.renew(pass_)), pass_)
-
-    async def _by_ticket(self, ticket: Ticket, bearer: Bearer) -> Answer | None:
-        if bearer is not NOBODY:
-            ticket = await graded(ticket, claim_of(bearer), self.settings, self.store)
-        placed = with_lot(ticket, self.settings, self.draws)
-        return answer_of(self._noted(await self.store.beat(placed)), ticket)
 
     def _noted(self, standing: Standing) -> Standing:
         """What those near the head are told is remembered."""

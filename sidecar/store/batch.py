@@ -27,14 +27,14 @@ class Batcher(Generic[Item, Reply]):
         self._futures: list[asyncio.Future[Reply]] = []
         self._flight: asyncio.Task[None] | None = None
 
-    async def submit(self, item: Item) -> Reply:
-        """The reply for this item. Raises whatever `run` raised for its batch."""
+    def submit(self, item: Item) -> asyncio.Future[Reply]:
+        """Of the reply for this item; or of whatever `run` raised for its batch."""
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting.append(item)
         self._futures.append(future)
         if self._flight is None:
             self._flight = asyncio.create_task(self._fly())
-        return await future
+        return future
 
     async def _fly(self) -> None:
         futures: list[asyncio.Future[Reply]] = []

@@ -162,19 +162,19 @@ class RoomStore:
             raise StoreError("enter: the reply came when no client waited for it any more")
         return standing
 
-    async def beat(self, ticket: Ticket) -> Standing:
+    def beat(self, ticket: Ticket) -> Awaitable[Standing]:
         """A heartbeat; claims where called, puts back in line where lost."""
         jitter = round(random.random(), 3)  # noqa: S311 - spreads polls, and decides nothing
-        return await self._beat.submit(
+        return self._beat.submit(
             (ticket.visitor, ticket.order, ticket.epoch, jitter, ticket.joined_ms)
         )
 
-    async def renew(self, pass_: Pass) -> Standing:
+    def renew(self, pass_: Pass) -> Awaitable[Standing]:
         """A session's next stretch; brings it back where the store lost it, or never knew of it."""
         alone = ""
         if not pass_.renewed_ms:
             alone = "waited" if pass_.joined_ms < pass_.started_ms else "new"
-        return await self._renew.submit(
+        return self._renew.submit(
             (pass_.visitor, pass_.order, pass_.started_ms, pass_.expires_ms, alone)
         )
 

@@ -8,7 +8,7 @@ odd, go on through aiohttp: tasks, routes, middlewares, a response with all it c
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from aiohttp import HttpVersion11, web
 from aiohttp.http import RawRequestMessage, StreamWriter
@@ -18,6 +18,9 @@ from multidict import istr
 
 from sidecar.web.problems import problems
 from sidecar.web.quick import QuickResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 #: Handlers by method and target, such as ("GET", "/check"): exact, without a query.
 FAST = web.AppKey("fast", dict[tuple[str, str], Handler])
@@ -53,7 +56,7 @@ class FastRequest:
     can_read_body = False
 
     def __init__(
-        self, message: RawRequestMessage, app: web.Application, protocol: Connection
+        self, message: RawRequestMessage, app: Mapping[Any, Any], protocol: Connection
     ) -> None:
         self.app = app
         self.headers = message.headers
@@ -88,7 +91,8 @@ class Connection(web.RequestHandler):
 
     def __init__(self, manager: _Server, **options: Any) -> None:
         super().__init__(manager, **options)
-        self._app = manager.app
+        #: What handlers look up in the application, which is frozen, without its detours.
+        self._app: Mapping[Any, Any] = dict(manager.app.items())
         self._fast = manager.app[FAST]
         self._make_request = manager.request_factory
         #: Of newer parsers, which count what they have read ahead.
@@ -134,7 +138,10 @@ class Connection(web.RequestHandler):
 
     async def _answer(self, request: FastRequest, handler: Handler) -> None:
         try:
-            response = await problems(cast("web.Request", request), handler)
+            try:
+                response = await handler(cast("web.Request", request))
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is told in one way
+                response = await _explained(request.whole, error)
             if self.transport is None:
                 return  # the client is gone
             if isinstance(response, QuickResponse) and not self._paused:
@@ -181,6 +188,16 @@ class Connection(web.RequestHandler):
         await super().shutdown(timeout)
         if self._answering is not None:
             self._answering.cancel()
+
+
+async def _explained(request: web.Request, error: Exception) -> web.StreamResponse:
+    async def fail(_request: web.Request) -> web.StreamResponse:
+        raise error
+
+    try:
+        return await problems(request, fail)
+    except web.HTTPException as response:  # none of an error
+        return response
 
 
 def _nothing() -> None: ...

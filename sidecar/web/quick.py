@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from aiohttp.abc import AbstractStreamWriter
 
-_FIRST_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus}
+_FIRST_LINES = {each.value: f"HTTP/1.1 {each.value} {each.phrase}\r\n" for each in HTTPStatus}
 #: Those that have no body, and say no length.
 _BARE = {100, 101, 102, 103, 204, 304}
 #: In a header they would begin another one.
@@ -63,20 +63,16 @@ class QuickResponse(web.Response):
 
 def _written(status: int, headers: Mapping[str, str], body: bytes) -> bytes:
     lines = [f"{name}: {value}" for name, value in headers.items()]
-    if _FORBIDDEN.search("".join(lines)):
+    said = "".join(lines)
+    if not said.isprintable() and _FORBIDDEN.search(said):  # the first is the quicker look
         raise ValueError("a header with a control character")
+    lines.append(_end(int(time.time())))
     if status in _BARE:
-        body = b""
-    else:
-        lines.append(f"Content-Length: {len(body)}")
-    date = _date(int(time.time()))
-    head = "\r\n".join((_FIRST_LINES[status], *lines, date, _SERVER, "", ""))
-    return head.encode() + body
-
-
-_SERVER = f"Server: {SERVER_SOFTWARE}"
+        return (_FIRST_LINES[status] + "\r\n".join(lines)).encode()
+    first = f"{_FIRST_LINES[status]}Content-Length: {len(body)}\r\n"
+    return (first + "\r\n".join(lines)).encode() + body
 
 
 @lru_cache(1)
-def _date(seconds: int) -> str:
-    return f"Date: {formatdate(seconds, usegmt=True)}"
+def _end(seconds: int) -> str:
+    return f"Date: {formatdate(seconds, usegmt=True)}\r\nServer: {SERVER_SOFTWARE}\r\n\r\n"

@@ -98,7 +98,7 @@ def edge_app(  # noqa: PLR0913
     # What is asked most has addresses of its own, which are found without a pattern.
     for room in rooms:
         at = f"/_waitroom/{room.name}"
-        status, join = partial(waiting.status, room=room), partial(waiting.join, room=room)
+        status, join = partial(waiting.answer_status, room=room), partial(waiting.join, room=room)
         app.add_routes([web.get(f"{at}/status", status), web.post(f"{at}/join", join)])
         fast |= {("GET", f"{at}/status"): status, ("POST", f"{at}/join"): join}
     app[FAST] = fast

@@ -26,15 +26,15 @@ _SPREAD_AT_OPENING_MS = 2_000
 
 def document(room: Door, answer: Answer | None) -> dict[str, Any]:
     """The status document; `answer` None is somebody who has just left."""
-    standing = answer.standing if answer else None
-    now_ms = _now_ms(room, answer)
-    moments = room.settings.moments(now_ms)
+    standing, settings = answer.standing if answer else None, room.settings
+    now_ms = standing.now_ms if standing else room.clock.now_ms()
+    moments = settings.moments(now_ms)
+    overrides = moments.overrides
     position, above = shown_position(room, standing)
     wait = answer.wait if answer else None
-    line = _line(room, standing) if room.settings.lines else None
-    about = event(moments)
+    line = _line(room, standing) if settings.lines else None
     told: dict[str, Any] = {
-        "state": _state_in(room, answer, moments).value,
+        "state": _state_in(room, answer, moments),
         "visitor": answer.visitor if answer else None,
         "position": position,
         "position_above": above,
@@ -47,19 +47,30 @@ def document(room: Door, answer: Answer | None) -> dict[str, Any]:
         "joined_at": iso(answer.joined_ms) if answer and answer.joined_ms else None,
         "updated_at": iso(now_ms),
         "refresh_after_seconds": _refresh_in(room, answer, moments, now_ms),
-        "message": moments.overrides.get("message", room.settings.message),
+        "message": overrides.get("message", settings.message),
         "room": room.name,
-        "phase": moments.phase.value,
-        "event": about.name if about else None,
-        "prequeue_from": _iso(about.prequeue_from) if about else None,
-        "opens_at": _iso(about.opens_at) if about else None,
-        "closes_at": _iso(about.closes_at) if about else None,
+        "phase": moments.phase,
+        **_of_event(event(moments)),
     }
     if answer and _is_paused(room, answer, moments):
         told["paused"] = True
     if standing and standing.expires_ms and is_resource(room):
         told["expires_at"] = iso(standing.expires_ms)
     return told
+
+
+_NO_EVENT = dict.fromkeys(("event", "prequeue_from", "opens_at", "closes_at"))
+
+
+def _of_event(about: RoomEvent | None) -> dict[str, str | None]:
+    if about is None:
+        return _NO_EVENT
+    return {
+        "event": about.name,
+        "prequeue_from": _iso(about.prequeue_from),
+        "opens_at": _iso(about.opens_at),
+        "closes_at": _iso(about.closes_at),
+    }
 
 
 def store(room: Door, *, memory: str) -> str | None:
@@ -151,9 +162,8 @@ def _is_paused(room: Door, answer: Answer, moments: Moments) -> bool:
     standing = answer.standing
     if answer.store_away or (standing is not None and standing.recovery_stage == 2):
         return True
-    if answer.state is not State.WAITING or moments.phase is not Phase.OPEN:
-        return False
-    return bool(moments.overrides.get("queue_all", room.settings.queue_all))
+    is_paused = room.settings.queue_all
+    return is_paused and answer.state is State.WAITING and moments.phase is Phase.OPEN
 
 
 def moments_of(room: Door, answer: Answer | None) -> Moments:

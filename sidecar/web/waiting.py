@@ -31,6 +31,8 @@ from sidecar.web.problems import STORE_RETRY_S, problem
 from sidecar.web.quick import QuickResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from sidecar.core.answer import Answer
     from sidecar.core.door import Door
 
@@ -40,19 +42,19 @@ _KEPT_JSON = {**_JSON, "X-Accel-Expires": KEEP_BRIEFLY_S}
 _CLASS = istr("X-Waitroom-Class")
 
 
-async def status(request: web.Request, room: Door | None = None) -> web.Response:
-    """Where the visitor stands. Asking is the heartbeat; it takes no place. `room`: the one that
-    the address names, where that is known already."""
-    return await _answer(request, room or door_of(request), "status", may_join=False)
+async def status(request: web.Request) -> web.Response:
+    """Where the visitor stands. Asking is the heartbeat; it takes no place."""
+    return await answer_status(request, door_of(request))
 
 
 async def join(request: web.Request, room: Door | None = None) -> web.Response:
-    """Takes a place; a visitor who has one keeps it."""
+    """Takes a place; a visitor who has one keeps it. `room`: the one that the address names, where
+    that is known already."""
     may_join = not is_from_elsewhere(request.headers)
     room = room or door_of(request)
     if _wants_page(request):
         return await _shown(request, room, "join", may_join=may_join)
-    return await _answer(request, room, "join", may_join=may_join)
+    return await answer_status(request, room, "join", may_join=may_join)
 
 
 async def leave(request: web.Request) -> web.Response:
@@ -100,8 +102,11 @@ def safe_next(value: str) -> str:
     return "/" if any("\ud800" <= c <= "\udfff" for c in value) else value
 
 
-async def _answer(request: web.Request, room: Door, door: str, *, may_join: bool) -> web.Response:
-    answer = await _ask(request, room, door, may_join=may_join, asked=request.raw_path)
+async def answer_status(
+    request: web.Request, room: Door, door: str = "status", *, may_join: bool = False
+) -> web.Response:
+    answer = await _ask(request, room, may_join=may_join, asked=request.raw_path)
+    count_answer(request.app[METRICS], room, door, answer)
     if answer.store_away and answer.joined_ms is None:
         return problem(503, "The store does not answer", retry_after=STORE_RETRY_S)
     limited_ms = answer.standing.limited_ms if answer.standing else 0
@@ -127,18 +132,14 @@ async def _answer(request: web.Request, room: Door, door: str, *, may_join: bool
     return QuickResponse(headers=headers, body=to_json(document))
 
 
-async def _ask(
-    request: web.Request, room: Door, door: str, *, may_join: bool, asked: str
-) -> Answer:
+def _ask(request: web.Request, room: Door, *, may_join: bool, asked: str) -> Awaitable[Answer]:
     """`asked` is the address that may hold a grant: the page's, or the one it leads to."""
-    headers, metrics = request.headers, request.app[METRICS]
+    headers = request.headers
     class_name = headers.get(_CLASS, "")  # nginx's word here, as at /check
     bearer = read_bearer(headers, room, asked=asked, class_name=class_name)
-    count_grant(metrics, room, bearer)
+    count_grant(request.app[METRICS], room, bearer)
     token = read_token(headers, room)
-    answer = await room.check(token, may_join=may_join, is_asked=True, bearer=bearer)
-    count_answer(metrics, room, door, answer)
-    return answer
+    return room.check(token, may_join=may_join, is_asked=True, bearer=bearer)
 
 
 def _is_repeatable(request: web.Request, room: Door, answer: Answer) -> bool:
@@ -160,7 +161,8 @@ def _is_repeatable(request: web.Request, room: Door, answer: Answer) -> bool:
 async def _shown(request: web.Request, room: Door, door: str, *, may_join: bool) -> web.Response:
     following = await _form_next(request) if request.method == "POST" else _query_next(request)
     asked = following if request.method == "POST" else request.raw_path
-    answer = await _ask(request, room, door, may_join=may_join, asked=asked)
+    answer = await _ask(request, room, may_join=may_join, asked=asked)
+    count_answer(request.app[METRICS], room, door, answer)
     response: web.Response
     if answer.state is State.ADMITTED:
         response = web.Response(status=303, headers={"Location": following, **_NO_STORE})

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import pairwise
 
@@ -27,6 +27,7 @@ END = b"GET /end HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 #: test failed.
 QUIET_S, HUNG_S = 0.5, 20
 READ = 1_000_000
+TRIES = 5
 
 
 async def echo(request: web.Request) -> web.Response:
@@ -48,9 +49,9 @@ async def echo(request: web.Request) -> web.Response:
     return QuickResponse(headers=headers, body=json.dumps(seen).encode())
 
 
-def raises(error: BaseException):
+def raises(error: Callable[..., BaseException], *args: object):
     async def handler(_request: web.Request) -> web.Response:
-        raise error
+        raise error(*args)
 
     return handler
 
@@ -101,13 +102,13 @@ HANDLERS = {
     "/large": large,
     "/garbled": garbled,
     "/refused": refused,
-    "/unknown": raises(UnknownNameError("room", "no")),
-    "/away": raises(StoreError("beat: the store is away")),
-    "/denied": raises(RefusedError("forbidden", "not you")),
-    "/gone": raises(web.HTTPGone()),
-    "/moved": raises(web.HTTPFound("/echo")),
-    "/broken": raises(ZeroDivisionError()),
-    "/cancelled": raises(asyncio.CancelledError()),
+    "/unknown": raises(UnknownNameError, "room", "no"),
+    "/away": raises(StoreError, "beat: the store is away"),
+    "/denied": raises(RefusedError, "forbidden", "not you"),
+    "/gone": raises(web.HTTPGone),
+    "/moved": raises(web.HTTPFound, "/echo"),
+    "/broken": raises(ZeroDivisionError),
+    "/cancelled": raises(asyncio.CancelledError),
 }
 
 
@@ -179,9 +180,16 @@ async def compare(sent: list[bytes]) -> list[bool]:
         served(FastRunner, make_app(seen)) as (_, fast),
         served(web.AppRunner, make_app()) as (_, slow),
     ):
-        found, wanted = await answers(fast, sent), await answers(slow, sent)
-    if b"(reset)" not in found[-1] + wanted[-1]:
-        assert found == wanted
+        # What was written before a connection is reset may come or not.
+        for _ in range(TRIES):
+            seen.clear()
+            found, wanted = await answers(fast, sent), await answers(slow, sent)
+            if found == wanted or b"(reset)" not in found[-1] + wanted[-1]:
+                break
+        else:
+            assert found[-1][-7:] == wanted[-1][-7:]
+            return seen
+    assert found == wanted
     return seen
 
 

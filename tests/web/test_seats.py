@@ -170,8 +170,7 @@ async def test_beside_other_proxies_too_a_resource_that_there_is_not_is_not_foun
     assert reply.headers["X-Waitroom-State"] == "unknown-resource"
     assert "Set-Cookie" not in reply.headers
     assert "Retry-After" not in reply.headers
-    counted = site.template.metrics.requests.labels(name, "gate", "unknown-resource")
-    assert counted._value.get() == 1
+    assert site.template.metrics.requests.counts[name, "gate", "unknown-resource"] == 1
 
 
 async def test_a_renewable_lease_is_renewed_by_use(seats):
