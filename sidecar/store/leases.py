@@ -16,8 +16,8 @@ from sidecar.base.model import RESPONSE_MS
 from sidecar.store import keys
 from sidecar.store.batch import Batcher
 from sidecar.store.breaker import Breaker
+from sidecar.store.functions import Scripts
 from sidecar.store.rooms import LATE_MS, Observer
-from sidecar.store.scripts import source
 from sidecar.store.translated import text, translated
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ BATCH_LIMIT = 64
 SWEEP_LIMIT = 50
 #: Holders in one script of a listing, where they are as many as may be.
 LIST_LIMIT = 2000
-
-_SCRIPTS = ("ask", "renew", "release", "sweep", "due", "list")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,7 @@ class LeaseStore:
         self._state, self._resources, self._ends = (
             keys.lease_key(template, name) for name in names
         )
-        self._scripts = {n: redis.register_script(source(f"leases/{n}")) for n in _SCRIPTS}
+        self._scripts = Scripts(redis, "leases")
         self._ask, self._renew, self._release = (
             Batcher(self._batch_runner(verb), limit=BATCH_LIMIT)
             for verb in ("ask", "renew", "release")
@@ -198,9 +196,10 @@ class LeaseStore:
         parts = ("holders", "facts", "line", "due")
         named = [keys.resource_key(self._template, r, part) for r in resources for part in parts]
         async with self._asking(name):
-            reply = await self._scripts[name](
-                keys=[self._state, self._resources, self._ends, *named],
-                args=[now, self._settings, known, last, *resources, *args],
+            reply = await self._scripts.run(
+                name,
+                [self._state, self._resources, self._ends, *named],
+                [now, self._settings, known, last, *resources, *args],
             )
         self._clock.observe(reply[0])
         if name not in {"due", "list"}:

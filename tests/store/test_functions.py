@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from sidecar.base.clock import StoreClock
 from sidecar.base.errors import StoreError
 from sidecar.base.limits import Ask
+from sidecar.base.limits import Outcome as Decided
 from sidecar.base.model import Outcome, Ticket
 from sidecar.base.rooms import RoomSettings
 from sidecar.base.tokens import new_visitor
@@ -125,6 +126,22 @@ async def test_limits_scripts_are_libraries_too(server, algorithm):
         server.cli("function", "flush")
     assert calls(server, "evalsha") + calls(server, "eval") == 0
     assert calls(server, "function|load") == 6
+    await close(redis)
+
+
+async def test_a_full_store_lets_through_what_makes_room(server):
+    """It runs no function that may write; by EVALSHA it refuses what takes room, and that alone."""
+    redis = connect(server.url, timeout_s=5)
+    store = make_limit(redis, TurnedClock(), "concurrency", limit=1)
+    permit = (await store.acquire(Ask("a", id="b"))).permit
+    server.config_set("maxmemory", 1)
+    try:
+        assert (await store.acquire(Ask("a"))).outcome is Decided.REFUSED
+        assert await store.release("a", permit)
+        with pytest.raises(StoreError, match="maxmemory"):
+            await store.acquire(Ask("a"))
+    finally:
+        server.config_set("maxmemory", 0)
     await close(redis)
 
 

@@ -13,6 +13,7 @@ from sidecar.base.leases import LeaseOutcome, LeaseSettings
 from sidecar.store import leases as store_leases
 from sidecar.store.breaker import TRIES
 from sidecar.store.connect import close, connect
+from sidecar.store.functions import Scripts
 from sidecar.store.keys import lease_key, resource_key
 from sidecar.store.leases import Holder, LeaseStore
 from sidecar.store.rooms import LATE_MS, Observer
@@ -1054,8 +1055,7 @@ async def test_a_store_that_is_away_is_asked_once_a_second(away, redis_socket, m
     with pytest.raises(StoreAwayError, match=r"^count: the store is away$"):
         await store.count()
     there = connect(f"unix://{redis_socket}", timeout_s=1)
-    for script in store._scripts.values():
-        script.registered_client = there
+    store._scripts = Scripts(there, "leases")
     now_s = 1002.5
     assert (await store.ask("A", "one")).outcome is GRANTED
     assert not store.is_away

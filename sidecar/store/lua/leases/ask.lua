@@ -6,7 +6,6 @@
 --         frozen store, must not give anything to a client that is gone
 -- RETURNS {now, born, whether it recovers, a row as in parts/people for each}
 -- @include "leases/parts/place"
-local items = read_items(named + 1, 6)
 
 -- First everybody is noted as present, so that the call passes over none of them.
 local function note_present(r)
@@ -63,14 +62,18 @@ local function answer(r, p, may_join, order, jitter, deadline)
   return wait_here(r, p, ahead, tonumber(jitter))
 end
 
-for _, r in ipairs(resources) do
-  note_present(r)
-  settle(r)
-  look_up(r)
-  claim(r)
+local function run(KEYS, ARGV)
+  begin(KEYS, ARGV)
+  local items = read_items(ARGV, named + 1, 6)
+  for _, r in ipairs(resources) do
+    note_present(r)
+    settle(r)
+    look_up(r)
+    claim(r)
+  end
+  local replies = {}
+  for i, item in ipairs(items) do
+    replies[i] = answer(unpack(item))
+  end
+  return headed(replies)
 end
-local replies = {}
-for i, item in ipairs(items) do
-  replies[i] = answer(unpack(item))
-end
-return headed(replies)

@@ -4,7 +4,6 @@
 -- RETURNS {now, born, whether it recovers, a row as in parts/people for each: GRANTED where
 --         something was given up}
 -- @include "leases/parts/people"
-local items = read_items(named + 1, 3)
 
 local function answer(r, p, fence)
   if fence ~= '' then
@@ -21,14 +20,18 @@ local function answer(r, p, fence)
   return refused(GRANTED)
 end
 
-for _, r in ipairs(resources) do
-  look_up(r)
+local function run(KEYS, ARGV)
+  begin(KEYS, ARGV)
+  local items = read_items(ARGV, named + 1, 3)
+  for _, r in ipairs(resources) do
+    look_up(r)
+  end
+  local replies = {}
+  for i, item in ipairs(items) do
+    replies[i] = answer(unpack(item))
+  end
+  for _, r in ipairs(resources) do
+    settle(r)
+  end
+  return headed(replies)
 end
-local replies = {}
-for i, item in ipairs(items) do
-  replies[i] = answer(unpack(item))
-end
-for _, r in ipairs(resources) do
-  settle(r)
-end
-return headed(replies)

@@ -2,7 +2,6 @@
 -- ARGV    after the names, for each: number of the resource, holder, fencing number
 -- RETURNS {now, born, whether it recovers, a row as in parts/people for each}
 -- @include "leases/parts/people"
-local items = read_items(named + 1, 3)
 
 -- When a lease that began then ends if it is renewed now.
 local function renewed(started)
@@ -40,12 +39,16 @@ local function answer(r, p, fence)
   return holds(GRANTED, p)
 end
 
-for _, r in ipairs(resources) do
-  settle(r)
-  look_up(r)
+local function run(KEYS, ARGV)
+  begin(KEYS, ARGV)
+  local items = read_items(ARGV, named + 1, 3)
+  for _, r in ipairs(resources) do
+    settle(r)
+    look_up(r)
+  end
+  local replies = {}
+  for i, item in ipairs(items) do
+    replies[i] = answer(unpack(item))
+  end
+  return headed(replies)
 end
-local replies = {}
-for i, item in ipairs(items) do
-  replies[i] = answer(unpack(item))
-end
-return headed(replies)

@@ -4,7 +4,7 @@
 
 -- The items of the batch, each of so many fields from that argument on: the number of a resource
 -- first, then the holder. Sets r.names, the holders that a resource is asked about.
-local function read_items(from, fields)
+local function read_items(ARGV, from, fields)
   local items = {}
   for i = from, #ARGV, fields do
     local r = resources[tonumber(ARGV[i])]

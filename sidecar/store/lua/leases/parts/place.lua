@@ -55,7 +55,8 @@ local function wait_here(r, p, ahead, jitter)
 end
 
 -- A place that was lost comes back as long as somebody who was told to ask may still be on the way.
-local longest_ms = math.min(template.interval_ms or 30000, timeout_ms / 2) + claim_ms
 local function is_believed(order)
-  return order and is_of_before(order) and now < state.born + math.max(term_ms, longest_ms)
+  if not order or not is_of_before(order) then return false end
+  local longest_ms = math.min(template.interval_ms or 30000, timeout_ms / 2) + claim_ms
+  return now < state.born + math.max(term_ms, longest_ms)
 end

@@ -3,18 +3,21 @@
 -- The resources that this script is about, as tables: the names of their keys, how many hold it
 -- (`held`, those whose turn it is too) and wait for it (`waiting`), `ends` as it is kept (nil: not)
 -- and `soonest`, the next moment that this script brought about.
-local resources = {}
-if named > 4 then
-  local ends = redis_call('ZMSCORE', ENDS, unpack(ARGV, 5, named))
-  for i = 1, named - 4 do
-    local key = 4 * i
-    local r = {
-      name = ARGV[4 + i], ends = tonumber(ends[i] or nil), soonest = math.huge,
-      holders = KEYS[key], facts = KEYS[key + 1], line = KEYS[key + 2], due = KEYS[key + 3],
-      held = redis_call('ZCARD', KEYS[key]), waiting = redis_call('ZCARD', KEYS[key + 2]),
-    }
-    r.is_new = r.held + r.waiting == 0
-    resources[i] = r
+local resources
+local function begin_resources(KEYS, ARGV)
+  resources, pending, sizes = {}, {}, {}
+  if named > 4 then
+    local ends = redis_call('ZMSCORE', ENDS, unpack(ARGV, 5, named))
+    for i = 1, named - 4 do
+      local key = 4 * i
+      local r = {
+        name = ARGV[4 + i], ends = tonumber(ends[i] or nil), soonest = math.huge,
+        holders = KEYS[key], facts = KEYS[key + 1], line = KEYS[key + 2], due = KEYS[key + 3],
+        held = redis_call('ZCARD', KEYS[key]), waiting = redis_call('ZCARD', KEYS[key + 2]),
+      }
+      r.is_new = r.held + r.waiting == 0
+      resources[i] = r
+    end
   end
 end
 
@@ -24,7 +27,6 @@ local function is_due(r)
   return (r.ends or 0) <= now
 end
 
--- Something happens there then.
 local function expect(r, at)
   r.soonest = math.min(r.soonest, at)
 end
@@ -65,4 +67,13 @@ end
 local function headed(replies)
   finish()
   return {now, state.born, is_recovering() and 1 or 0, replies}
+end
+
+-- The most members that all loops of this script may touch still.
+local budget
+local function begin(KEYS, ARGV)
+  begin_template(KEYS, ARGV)
+  begin_state(ARGV)
+  begin_resources(KEYS, ARGV)
+  budget = 1000
 end

@@ -2,8 +2,6 @@
 -- What happened by itself at a resource since a script looked: leases and turns that ended, people
 -- who fell silent, and whose turn it is.
 
--- The most members that all loops of this script touch.
-local budget = 1000
 local function bound(most)
   return math.min(BOUND, budget, most or BOUND)
 end

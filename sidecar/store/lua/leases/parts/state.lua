@@ -9,25 +9,32 @@
 local NUMBERS = {'born', 'last', 'recovers', 'seen', 'back', 'ends', 'held_ms'}
 -- Not written here: a full store refuses a script's first write if that may take room, and what
 -- ends leases must be able to begin with a removal.
-local loaded, state = redis_call('HMGET', STATE, unpack(NUMBERS)), {}
-for i, name in ipairs(NUMBERS) do
-  state[name] = tonumber(loaded[i] or nil)
-end
-
--- A store is emptied if somebody knows the template from before it was made: whoever held a
--- lease then may hold it still, so nothing is granted until every such term is over.
-state.born = math.min(state.born or now, now) -- a clock may jump back
-if not state.recovers and (tonumber(ARGV[3]) or state.born) < state.born then
-  state.recovers = state.born + term_ms
-end
-if state.recovers then state.recovers = math.min(state.recovers, now + term_ms) end
-local recovers_until = state.recovers or 0
-
+local loaded, state
+local recovers_until
 -- No replica was there, or the store was away, for longer than whoever is next has to come.
 local AWAY_MS = 5000
-if state.seen and now - state.seen > math.max(AWAY_MS, claim_ms) then
-  state.back, state.seen = now, now
+
+local function begin_state(ARGV)
+  loaded, state = redis_call('HMGET', STATE, unpack(NUMBERS)), {}
+  for i, name in ipairs(NUMBERS) do
+    state[name] = tonumber(loaded[i] or nil)
+  end
+  -- A store is emptied if somebody knows the template from before it was made: whoever held a
+  -- lease then may hold it still, so nothing is granted until every such term is over.
+  state.born = math.min(state.born or now, now) -- a clock may jump back
+  if not state.recovers and (tonumber(ARGV[3]) or state.born) < state.born then
+    state.recovers = state.born + term_ms
+  end
+  if state.recovers then state.recovers = math.min(state.recovers, now + term_ms) end
+  recovers_until = state.recovers or 0
+  if state.seen and now - state.seen > math.max(AWAY_MS, claim_ms) then
+    state.back, state.seen = now, now
+  end
+  -- Orders and fencing numbers are of one row, so that both only grow, whatever the clock does. The
+  -- replica may know of one that was lost when another server became the store.
+  if ARGV[4] ~= '' then state.last = math.max(state.last or 0, tonumber(ARGV[4])) end
 end
+
 -- When somebody was to be heard of.
 local function due_at(due)
   return math.max(due, state.back or 0)
@@ -37,9 +44,6 @@ local function is_recovering()
   return now < recovers_until
 end
 
--- Orders and fencing numbers are of one row, so that both only grow, whatever the clock does. The
--- replica may know of one that was lost when another server became the store.
-if ARGV[4] ~= '' then state.last = math.max(state.last or 0, tonumber(ARGV[4])) end
 local function next_number()
   state.last = math.max(now_us, (state.last or 0) + 1)
   return state.last
