@@ -19,7 +19,7 @@ import pytest
 
 from tests.web.conftest import HTML, Replica, cookie_of
 
-POLL, JOIN, VERDICT = 470, 525, 180
+POLL, JOIN, VERDICT = 490, 545, 185
 #: Blocks that a hundred polls may leave; some are of Python's own free lists.
 LEFT = 100
 TIMES, POLLS = 20, 100
