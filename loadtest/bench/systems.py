@@ -36,10 +36,10 @@ TO_ORIGIN = ("proxy_http_version 1.1;", 'proxy_set_header Connection "";')
 #: Who admitted visitors are, in all systems alike.
 VISITORS = 2_000
 PICTURES = 20
-WAITING = 16_000
-MIX_WAITING = 5_000
+WAITING = 40_000
+MIX_WAITING = 16_000
 DEEP = 100_000
-DEEP_POLLED = 16_000
+DEEP_POLLED = 40_000
 RUSH_CAP = 500
 OPEN_CAP = 1_000_000
 

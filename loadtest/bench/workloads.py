@@ -43,18 +43,18 @@ WORKLOADS = (
         "shield is up.",
     ),
     Workload(
-        "polls", "polls, 16,000 waiting", "polls",
-        "16,000 waiting visitors in turn ask how things stand.",
+        "polls", "polls, 40,000 waiting", "polls",
+        "40,000 waiting visitors in turn ask how things stand.",
     ),
     Workload(
         "mix", "a mix, room full", "requests",
         "70 % requests of visitors inside, for pages and their pictures, with the cookies they "
-        "keep; 25 % polls of 5,000 waiting; 5 % newcomers (in the Lua design without their second "
+        "keep; 25 % polls of 16,000 waiting; 5 % newcomers (in the Lua design without their second "
         "request).",
     ),
     Workload(
         "deep", "polls, 100,000 waiting", "polls",
-        "16,000 visitors, evenly from a line of 100,000, ask how things stand.",
+        "40,000 visitors, evenly from a line of 100,000, ask how things stand.",
     ),
     Workload(
         "rush", "rush", "arrivals",
