@@ -49,8 +49,11 @@ def submit(store):
     """Starts a caller for each item and returns the callers."""
     batcher = Batcher(store.run, limit=3)
 
+    async def call(item):
+        return await batcher.submit(item)
+
     async def start(*items):
-        callers = [asyncio.create_task(batcher.submit(item)) for item in items]
+        callers = [asyncio.create_task(call(item)) for item in items]
         await settle()
         return callers
 
