@@ -214,20 +214,22 @@ def _rush(figures: Figures) -> str:
 
 def draw_throughput(figures: Figures, path: Path) -> None:
     """Requests, arrivals or polls a second, by workload and system."""
-    figure = new_figure(9, 4.2)
+    figure = new_figure(11, 4.2)
     axes = figure.subplots()
-    systems = [name for name in NAMES if any(run.system == name for run in figures.runs)]
-    width = 0.8 / max(1, len(systems))
-    top = 0.0
-    for number, system in enumerate(systems):
-        values = [figures.median(w.name, system, per_second) or 0 for w in _STEADY]
-        top = max(top, *values)
-        offset = (number - (len(systems) - 1) / 2) * width
+    found = [
+        {name: value for name in NAMES if (value := figures.median(w.name, name, per_second))}
+        for w in _STEADY
+    ]
+    width = 0.8 / max(1, *map(len, found))
+    top = max((value for of in found for value in of.values()), default=1)
+    for system in (name for name in NAMES if any(name in of for of in found)):
         bars = axes.bar(
-            [i + offset for i in range(len(_STEADY))], values, width * 0.92,
+            [i + (list(of).index(system) - (len(of) - 1) / 2) * width
+             for i, of in enumerate(found) if system in of],
+            values := [of[system] for of in found if system in of], width * 0.92,
             color=_COLOURS[system], label=NAMES[system],
         )  # fmt: skip
-        labels = [f"{value / 1000:.1f}k" if value else "" for value in values]
+        labels = [f"{value / 1000:.1f}k" for value in values]
         axes.bar_label(bars, labels=labels, fontsize=7, padding=1)
     axes.set_xticks(range(len(_STEADY)), [w.title.replace(", ", ",\n") for w in _STEADY])
     axes.tick_params(axis="x", length=0)
@@ -235,7 +237,7 @@ def draw_throughput(figures: Figures, path: Path) -> None:
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.set_ylabel("per second")
     axes.set_title("Throughput (more is better)", loc="left", fontweight="bold")
-    figure.legend(loc="outside upper right", ncols=3)
+    figure.legend(loc="outside upper right", ncols=4)
     save(figure, path)
 
 
