@@ -22,8 +22,8 @@ from loadtest import quiet
 from loadtest.bench.systems import TO_ORIGIN
 from loadtest.figures import TARGETS, Plan, Step, write_reports
 from loadtest.machine import cpu_seconds, describe
-from tests.processes import free_port
-from tests.site import ADMIN_TOKEN, BY_DEFAULT, ROOT, Site, gated
+from tests.support.processes import free_port
+from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, ROOT, Site, gated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

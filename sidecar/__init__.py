@@ -1,19 +1,32 @@
-"""Waitroom's sidecar, floor by floor.
+"""Waitroom's sidecar: one folder per product, and one for the machinery that they share.
 
-A floor imports only from the floors above it in this list:
+    kit/         knows no product: errors, clock, signing, metrics, egress; redis/, sql/, http/
+    client/      talks to a replica from outside; the public client, in Python
+    queue/       what all stand on: tickets, passes, classes, grants, the estimate; lua/
+    settings.py  the configuration file and WAITROOM_*; each product brings its own section
+    rooms/       the waiting room: sessions, openings, shield, fail-open, exemptions
+    lottery/     the draw of a pre-queue: commitment, secret, places
+    leases/      leases on named resources
+    limits/      rate limits
+    jobs/        calls that wait for their turn: targets, workers, callbacks, permits
+    history/     stays and events in SQL: recorder, look-ups, reports
+    webhooks/    who is told about rooms and calls
+    gate/        what proxies ask and visitors see: check, status, page, cookies, nginx's stamps
+    dashboard/   the operators' page, and the way in to it
+    doctor/      looks at an installation from outside
+    api/         all endpoints on one page (routes.py), who may ask (access.py), health, OpenAPI
+    app.py       the only wiring: what starts, in order, and stops, in reverse
+    cli/         the command, which has each product's commands
 
-    base/      words, no I/O: model, errors, settings, tokens, clock, metrics
-    store/     the only code that talks to a database
-    core/      rules: rooms, leases, limits, jobs, estimate, history, notify
-    workers/   loops: refresher, sweeper, recorder, archivist, notifier, caller, runner, watchdog
-    web/       doors: routes, check, waiting, claim, events, draw, leases, limits, jobs, admin, ops
-    jobs_app.py  the wiring of jobs: what a replica has of them, and a runner
-    app.py     the only wiring: what starts, in order, and stops, in reverse
-    client/    talks to a replica from outside; knows base/ only
-    doctor/    looks at an installation from outside
-    cli/       commands
+In a product the same names mean the same: settings.py (what may be configured), model.py (types),
+service.py (rules), store.py and lua/ (Redis), redis_keys.py, endpoints.py (HTTP) and openapi.py,
+worker.py (loops), commands.py (CLI), app_keys.py (where handlers find it). A large one has a folder
+of that name.
 
-`tests/test_floors.py` holds it.
+Who may import whom: kit <- client, queue <- products <- gate <- dashboard, doctor <- api <- app <-
+cli. Products do not import each other, but for the few that tests/test_layout.py lists with their
+reasons; it holds all of this. settings.py knows the products' settings.py alone, and whoever is
+above queue/ may know it. A product's commands stand beside cli/.
 """
 
 __version__ = "0.1.0"

@@ -16,48 +16,50 @@ from typing import TYPE_CHECKING
 import structlog
 from aiohttp import web
 
-from sidecar.base.clock import StoreClock
-from sidecar.base.errors import ConfigError
-from sidecar.base.grants import Grants
-from sidecar.base.metrics import Metrics
-from sidecar.base.rooms import EVENTS_KEPT
-from sidecar.base.stamps import Stamps
-from sidecar.base.tokens import Tokens
-from sidecar.core.draw import Draws
-from sidecar.core.leases import Leases, Template
-from sidecar.core.limits import Limit, Limits
-from sidecar.core.resource import Resources
-from sidecar.core.rooms import Room, Rooms
-from sidecar.store.connect import Store, close, connect
-from sidecar.store.desk import EndedSessions
-from sidecar.store.leases import LeaseStore
-from sidecar.store.limits import LimitStore
-from sidecar.store.rooms import Observer, RoomStore
-from sidecar.store.stream import EventStream
-from sidecar.web.fast_path import FastRunner
-from sidecar.web.operators import Operators
-from sidecar.web.page import find_static
-from sidecar.web.routes import edge_app, ops_app
-from sidecar.workers.archivist import tidy_forever
-from sidecar.workers.caller import call_forever
-from sidecar.workers.notifier import notify_forever
-from sidecar.workers.recorder import record_forever
-from sidecar.workers.refresher import refresh_forever, refresh_once
-from sidecar.workers.sessions import share_forever, share_once
-from sidecar.workers.sweeper import sweep_forever, sweep_leases_forever
-from sidecar.workers.tasks import Worker, keep_at_work, stop_workers
-from sidecar.workers.watchdog import watched
+from sidecar.api.routes import edge_app, ops_app
+from sidecar.dashboard.worker import share_forever, share_once
+from sidecar.gate.nginx_stamps import Stamps
+from sidecar.history.store.event_stream import EventStream
+from sidecar.history.worker.archivist import tidy_forever
+from sidecar.history.worker.recorder import record_forever
+from sidecar.kit.clock import StoreClock
+from sidecar.kit.errors import ConfigError
+from sidecar.kit.http.auth.ended_sessions import EndedSessions
+from sidecar.kit.http.auth.operators import Operators
+from sidecar.kit.http.fast_path import FastRunner
+from sidecar.kit.http.static_pages import find_static
+from sidecar.kit.metrics import Metrics
+from sidecar.kit.redis.connect import Store, close, connect
+from sidecar.kit.redis.observer import Observer
+from sidecar.kit.systemd import watched
+from sidecar.kit.tasks import Worker, keep_at_work, stop_workers
+from sidecar.leases.resource import Resources
+from sidecar.leases.service import Leases, Template
+from sidecar.leases.store import LeaseStore
+from sidecar.leases.worker import sweep_leases_forever
+from sidecar.limits.service import Limit, Limits
+from sidecar.limits.store import LimitStore
+from sidecar.lottery.service import Draws
+from sidecar.queue.grants import Grants
+from sidecar.queue.tokens import Tokens
+from sidecar.rooms.service import Room, Rooms
+from sidecar.rooms.settings import EVENTS_KEPT
+from sidecar.rooms.store.scripts import RoomStore
+from sidecar.rooms.worker.refresher import refresh_forever, refresh_once
+from sidecar.rooms.worker.sweeper import sweep_forever
+from sidecar.webhooks.worker.call_notifier import call_forever
+from sidecar.webhooks.worker.room_notifier import notify_forever
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from sidecar.base.leases import LeaseSettings
-    from sidecar.base.limits import LimitSettings
-    from sidecar.base.rooms import RoomSettings
-    from sidecar.base.settings import Settings
-    from sidecar.core.jobs import Jobs
-    from sidecar.jobs_app import Office
-    from sidecar.store.history import History
+    from sidecar.history.store.stays import History
+    from sidecar.jobs.service import Jobs
+    from sidecar.jobs.wiring import Office
+    from sidecar.leases.settings import LeaseSettings
+    from sidecar.limits.settings import LimitSettings
+    from sidecar.rooms.settings import RoomSettings
+    from sidecar.settings import Settings
 
 BACKLOG = 4096
 #: nginx passes addresses of up to 32 KB on as one header.
@@ -191,8 +193,8 @@ async def _open_office(
     """What jobs need, where there are targets."""
     if not settings.jobs_database:
         return None
-    from sidecar.jobs_app import office  # noqa: PLC0415 - as with the history
-    from sidecar.web import done_log  # noqa: PLC0415
+    from sidecar.jobs.endpoints import nginx_done_log as done_log  # noqa: PLC0415
+    from sidecar.jobs.wiring import office  # noqa: PLC0415 - as with the history
 
     within = await stack.enter_async_context(office(settings, redis, metrics))
     for room in rooms:
@@ -208,8 +210,8 @@ def _is_target(jobs: Jobs, name: str) -> bool:
 
 def _open_history(settings: Settings) -> History:
     # Without one a replica starts in two thirds of the time.
-    from sidecar.store.history import History  # noqa: PLC0415
-    from sidecar.store.sql import open_database  # noqa: PLC0415
+    from sidecar.history.store.stays import History  # noqa: PLC0415
+    from sidecar.kit.sql.database import open_database  # noqa: PLC0415
 
     return History(open_database(settings.history), partitions=settings.history_partitions)
 

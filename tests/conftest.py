@@ -10,23 +10,31 @@ import tempfile
 import time
 from pathlib import Path
 
+import hypothesis
 import pytest
 
-from sidecar.base.clock import StoreClock
-from sidecar.base.rooms import RoomSettings
-from sidecar.store import functions
-from sidecar.store.connect import close, connect
-from sidecar.store.rooms import RoomStore
-from tests.processes import Process, wait_until
+pytest.register_assert_rewrite("tests.support")
+
+
+from sidecar.kit.clock import StoreClock
+from sidecar.kit.redis import functions
+from sidecar.kit.redis.connect import close, connect
+from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.store.scripts import RoomStore
+from tests.support.processes import Process, wait_until
+
+# Hypothesis looks at answers, not at the time they take on a busy machine.
+hypothesis.settings.register_profile("unhurried", deadline=None)
+hypothesis.settings.load_profile("unhurried")
 
 _numbers = itertools.count()
 
 #: Files that take longest. They are begun first, so that no worker is left alone with one.
 LONGEST = (
-    "core/test_simulation.py",
-    "store/test_model.py",
+    "queue/test_simulation.py",
+    "support/room_machine.py",
     "browser/test_gate.py",
-    "web/test_openapi.py",
+    "api/test_openapi.py",
     "jobs/test_story.py",
     "jobs/test_faults.py",
     "history/test_recorder.py",

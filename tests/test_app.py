@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from sidecar.app import make_leases, make_rooms, running, without_secrets
-from sidecar.base.metrics import Metrics
-from sidecar.base.settings import Settings
-from sidecar.store.connect import close, connect
-from sidecar.workers.tasks import keep_at_work, stop_workers
+from sidecar.kit.metrics import Metrics
+from sidecar.kit.redis.connect import close, connect
+from sidecar.kit.tasks import keep_at_work, stop_workers
+from sidecar.settings import Settings
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.markdown import problems
-from tests.site import ROOT
+from tests.support.markdown import problems
+from tests.support.site import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 TABLE = "| a | b |\n|---|---|\n| 1 | 2 |\n"

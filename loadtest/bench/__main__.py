@@ -30,7 +30,7 @@ from loadtest.bench.waitroom import Waitroom
 from loadtest.bench.workloads import WORKLOADS, Workload
 from loadtest.jobs import measure as jobs
 from loadtest.jobs import report as jobs_report
-from sidecar.base.errors import StoreError
+from sidecar.kit.errors import StoreError
 
 if TYPE_CHECKING:
     from loadtest.bench.runs import Run, System

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Self
 from loadtest.bench.runs import Load, Reply, Room
 from loadtest.bench.systems import ORIGIN, WAITING, poll
 from loadtest.bench.waitroom import REPLICAS
-from tests.processes import Process, wait_until
-from tests.site import ROOT, Site, make_folder
+from tests.support.processes import Process, wait_until
+from tests.support.site import ROOT, Site, make_folder
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,15 +24,15 @@ from typing import Any, TypeVar
 
 from redis.asyncio import Redis
 
-from sidecar.base.clock import StoreClock
-from sidecar.base.model import Standing, Ticket
-from sidecar.base.rooms import RoomSettings
-from sidecar.base.tokens import new_visitor
-from sidecar.store.connect import close, connect
-from sidecar.store.keys import room_key
-from sidecar.store.rooms import RoomStore
-from sidecar.store.scripts import library
-from tests.processes import Process, wait_until
+from sidecar.kit.clock import StoreClock
+from sidecar.kit.redis.connect import close, connect
+from sidecar.kit.redis.scripts import library
+from sidecar.queue.model import Standing, Ticket
+from sidecar.queue.tokens import new_visitor
+from sidecar.rooms.redis_keys import room_key
+from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.store.scripts import RoomStore
+from tests.support.processes import Process, wait_until
 
 BATCH = 64
 CAP = 1_000
@@ -42,7 +42,7 @@ ALONE = 32
 
 POLLS, JOINS = f"poll, {BATCH} a batch", f"join, full room, {BATCH} a batch"
 _NOW_MS = 1_800_000_000_000
-_EVENTS_KEPT = 100_000  # lua/shared/room.lua
+_EVENTS_KEPT = 100_000  # rooms/lua/parts/room.lua
 _SLOW_US = 100
 
 Reply = TypeVar("Reply")

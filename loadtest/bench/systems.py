@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from loadtest.bench.runs import Load, Reply, Request, Room
-from tests.processes import Process, free_port, wait_until
-from tests.site import TEMPORARY, nginx_binary
+from tests.support.processes import Process, free_port, wait_until
+from tests.support.site import TEMPORARY, nginx_binary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

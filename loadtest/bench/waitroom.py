@@ -36,13 +36,13 @@ from loadtest.bench.systems import (
     spread,
     visit,
 )
-from sidecar.base.clock import StoreClock
-from sidecar.base.model import Outcome, Pass, Standing, Ticket
-from sidecar.base.rooms import RoomSettings
-from sidecar.base.tokens import Tokens, new_visitor
-from sidecar.store.keys import room_key, room_keys
-from sidecar.store.rooms import RoomStore
-from tests.site import BY_DEFAULT, SECRET, Site, gated
+from sidecar.kit.clock import StoreClock
+from sidecar.queue.model import Outcome, Pass, Standing, Ticket
+from sidecar.queue.tokens import Tokens, new_visitor
+from sidecar.rooms.redis_keys import room_key, room_keys
+from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.store.scripts import RoomStore
+from tests.support.site import BY_DEFAULT, SECRET, Site, gated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from loadtest.bench.scale import fill_line, fill_sessions, redis_server
-from sidecar.store.lists import Lists
+from sidecar.rooms.store.lists import Lists
 
 
 async def measure_live(waiting: int, number: int) -> list[float]:

@@ -11,14 +11,14 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from loadtest.history.stays import Size, events_of, make_stays
-from sidecar.store.tables import entries, events
+from sidecar.history.store.tables import entries, events
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from loadtest.history.servers import Mariadb
-    from sidecar.base.history import Entry
+    from sidecar.history.model import Entry
 
 #: Stays in one file: some 20 MB, one transaction.
 CHUNK = 100_000

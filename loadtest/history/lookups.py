@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import event
 
-from sidecar.core.history import places
-from sidecar.core.lookups import AHEAD_LIMIT, EVENTS_LIMIT, tell_visitor
-from sidecar.store import sql
-from sidecar.store.history import History
+from sidecar.history.lookups import AHEAD_LIMIT, EVENTS_LIMIT, tell_visitor
+from sidecar.history.service import places
+from sidecar.history.store.stays import History
+from sidecar.kit.sql import database as sql
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

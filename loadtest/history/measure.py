@@ -19,7 +19,7 @@ from loadtest.history.recording import STARTED, bytes_per_event, run
 from loadtest.history.result import Result
 from loadtest.history.servers import Mariadb, Postgresql, RedisServer, Server, Sqlite
 from loadtest.history.stays import sizes
-from tests.processes import Process, wait_until
+from tests.support.processes import Process, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

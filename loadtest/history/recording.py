@@ -24,21 +24,21 @@ import uvloop
 from sqlalchemy import func, select
 
 from loadtest.history.lookups import Times, open_history, times
-from sidecar.base.clock import StoreClock
-from sidecar.base.metrics import Metrics
-from sidecar.base.rooms import RoomSettings
-from sidecar.base.tokens import Tokens, new_visitor
-from sidecar.core.rooms import Room
-from sidecar.store import sql
-from sidecar.store.connect import close, connect
-from sidecar.store.keys import room_key
-from sidecar.store.rooms import RoomStore
-from sidecar.store.stream import EventStream
-from sidecar.store.tables import entries
-from sidecar.workers.recorder import BATCH, REST_S, Recorder
+from sidecar.history.store.event_stream import EventStream
+from sidecar.history.store.tables import entries
+from sidecar.history.worker.recorder import BATCH, REST_S, Recorder
+from sidecar.kit.clock import StoreClock
+from sidecar.kit.metrics import Metrics
+from sidecar.kit.redis.connect import close, connect
+from sidecar.kit.sql import database as sql
+from sidecar.queue.tokens import Tokens, new_visitor
+from sidecar.rooms.redis_keys import room_key
+from sidecar.rooms.service import Room
+from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.store.scripts import RoomStore
 
 if TYPE_CHECKING:
-    from sidecar.store.history import History
+    from sidecar.history.store.stays import History
 
 #: Events of one stay, as a room's scripts write them.
 _STEPS = (("joined", "new"), ("called", "head"), ("admitted", "claimed"), ("expired", "session"))

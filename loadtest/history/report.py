@@ -25,7 +25,8 @@ _SHARED = (
     "and as durable as they are by default: each commit is on the disk."
 )
 _LOOKUPS = (
-    "Through `sidecar/store/history.py`, ms, connection and transaction included; the rooms in "
+    "Through `sidecar/history/store/stays.py`, ms, connection and transaction included; the "
+    "rooms in "
     "turn, visitor after visitor. Half of the visitors are of any age, half of the latest. "
     "*Place over time* is the stay, and all who stood before it; *all three* is `waitroom history "
     "visitor`."

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from tests.processes import Process, wait_until
+from tests.support.processes import Process, wait_until
 
 #: What the measured MariaDB is given; all else is its default: each commit is on the disk.
 SETTINGS = (

@@ -16,7 +16,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sidecar.base.history import Entry
+from sidecar.history.model import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from loadtest.jobs.target import Redis
-from tests.processes import Process, wait_until
-from tests.site import SECRET
+from tests.support.processes import Process, wait_until
+from tests.support.site import SECRET
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGETS = (1, 20)

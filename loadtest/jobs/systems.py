@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 from urllib.parse import urlsplit
 
-from tests.processes import Process
-from tests.stories.service import TOKEN, Service
+from tests.support.processes import Process
+from tests.support.service import TOKEN, Service
 
 if TYPE_CHECKING:
     from loadtest.history.servers import Server

@@ -11,8 +11,8 @@ import time
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
-from tests.processes import Process, free_port, wait_until
-from tests.site import answers, make_folder, redis_command
+from tests.support.processes import Process, free_port, wait_until
+from tests.support.site import answers, make_folder, redis_command
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -31,8 +31,9 @@ from limits.strategies import (
     SlidingWindowCounterRateLimiter,
 )
 
-from sidecar.base.limits import Ask, LimitSettings
-from sidecar.store.limits import LimitStore
+from sidecar.limits.model import Ask
+from sidecar.limits.settings import LimitSettings
+from sidecar.limits.store import LimitStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

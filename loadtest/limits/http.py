@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from loadtest.limits.cases import KEYS, LIST, LISTS, TASKS, Case, Counts, keep_asking
 from sidecar.client import AsyncWaitroom
-from tests.stories.service import TOKEN, Service
+from tests.support.service import TOKEN, Service
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

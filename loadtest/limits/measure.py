@@ -16,8 +16,8 @@ from loadtest import machine
 from loadtest.bench.scale import redis_server
 from loadtest.limits import cases, race
 from loadtest.limits.http import of_replica, single
-from sidecar.base.limits import Ask
-from sidecar.store.limits import LimitStore
+from sidecar.limits.model import Ask
+from sidecar.limits.store import LimitStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

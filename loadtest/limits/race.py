@@ -20,9 +20,10 @@ from limits import RateLimitItemPerSecond
 from limits.aio.storage.redis import redispy
 
 from loadtest.limits.cases import async_limiter
-from sidecar.base.limits import Ask, LimitSettings
-from sidecar.store.connect import connect
-from sidecar.store.limits import LimitStore
+from sidecar.kit.redis.connect import connect
+from sidecar.limits.model import Ask
+from sidecar.limits.settings import LimitSettings
+from sidecar.limits.store import LimitStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sidecar.store.scripts import library
+from sidecar.kit.redis.scripts import library
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis

@@ -1,6 +1,6 @@
 """An opening: a full pre-queue, replicas that refresh and sweep, everybody's first poll after it.
 
-The room's code is the product's, from core/rooms.py on; HTTP is left out. The store's time is
+The room's code is the product's, from rooms/service.py on; HTTP is left out. The store's time is
 turned by hand until the opening, and from then on runs.
 """
 
@@ -16,24 +16,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from loadtest.bench.scale import redis_server
 from loadtest.opening import held
-from sidecar.base.clock import StoreClock
-from sidecar.base.draw import by_lot
-from sidecar.base.model import REFRESH_MS, State, Ticket
-from sidecar.base.rooms import RoomSettings
-from sidecar.base.tokens import Tokens
-from sidecar.core.bearer import Bearer
-from sidecar.core.draw import Draws
-from sidecar.core.rooms import Room
-from sidecar.store.keys import room_key
-from sidecar.store.rooms import RoomStore
-from sidecar.store.translated import text
+from sidecar.kit.clock import StoreClock
+from sidecar.kit.redis.driver_errors import text
+from sidecar.lottery.commitment import by_lot
+from sidecar.lottery.service import Draws
+from sidecar.queue.model import State, Ticket
+from sidecar.queue.tokens import Tokens
+from sidecar.queue.verdict_lifetime import REFRESH_MS
+from sidecar.rooms.bearer import Bearer
+from sidecar.rooms.redis_keys import room_key
+from sidecar.rooms.service import Room
+from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.store.scripts import RoomStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from redis.asyncio import Redis
 
-    from sidecar.core.answer import Answer
+    from sidecar.queue.answer import Answer
 
 NAME = "sale"
 OPENS_MS = 1_800_000_000_000

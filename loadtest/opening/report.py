@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 GOAL_MS = 10
 _HOW = (
     "{amount.visitors:,} in the pre-queue of a redis-server (unix socket), joined and polling "
-    "through the room's code (`sidecar/core/rooms.py`); HTTP is left out. Then the opening: "
+    "through the room's code (`sidecar/rooms/service.py`); HTTP is left out. Then the opening: "
     "{amount.replicas} replicas refresh every second, one sweeps every second, "
     "{amount.latecomers:,} latecomers of all classes join, and all of the pre-queue poll through "
     "one replica, as fast as that can. The room has two lines with weights, two classes and "

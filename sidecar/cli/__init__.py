@@ -16,26 +16,27 @@ import click
 import structlog
 
 from sidecar import __version__
-from sidecar.base.errors import ConfigError
 from sidecar.cli.common import CONFIG, ask, fail, load_settings
 from sidecar.cli.connection import ReplicaCommand
-from sidecar.cli.draw import verify_draw
-from sidecar.cli.events import summary
 from sidecar.cli.grants import grant
-from sidecar.cli.history import history, migrate, report
-from sidecar.cli.jobs import jobs
-from sidecar.cli.leases import leases
-from sidecar.cli.limits import limits
-from sidecar.cli.nginx_key import nginx_key
-from sidecar.cli.rooms import rooms
-from sidecar.cli.targets import targets
-from sidecar.cli.webhooks import webhooks
+from sidecar.cli.migrate import migrate
+from sidecar.gate.commands import nginx_key
+from sidecar.history.commands import history, report
+from sidecar.jobs.commands.jobs import jobs
+from sidecar.jobs.commands.targets import targets
+from sidecar.kit.errors import ConfigError
+from sidecar.leases.commands import leases
+from sidecar.limits.commands import limits
+from sidecar.lottery.commands import verify_draw
+from sidecar.rooms.commands.openings import summary
+from sidecar.rooms.commands.rooms import rooms
+from sidecar.webhooks.commands import webhooks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sidecar.base.settings import Settings
     from sidecar.cli.connection import Connection
+    from sidecar.settings import Settings
 
 
 class _Commands(click.Group):
@@ -116,7 +117,7 @@ def run_jobs(path: str | None, most: int, grace: float, listen: str) -> None:
     """Run one runner: it makes the calls of jobs. As many as you like, on any machines."""
     import uvloop  # noqa: PLC0415
 
-    from sidecar.jobs_app import run_jobs as run  # noqa: PLC0415
+    from sidecar.jobs.wiring import run_jobs as run  # noqa: PLC0415
 
     settings = load_settings(path)
     _start_logging(settings)
@@ -198,7 +199,8 @@ def page(file: str | None) -> None:
 
     To be made again, and nginx to be reloaded, when you have changed waiting.html.
     """
-    from sidecar.web.page import find_static, for_nginx  # noqa: PLC0415
+    from sidecar.gate.waiting_page import for_nginx  # noqa: PLC0415
+    from sidecar.kit.http.static_pages import find_static  # noqa: PLC0415
 
     path = Path(file) if file else find_static() / "waiting.html"
     try:

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sidecar.base.errors import ConfigError
-from sidecar.base.settings import DEFAULT_FILE, load
+from sidecar.kit.errors import ConfigError
+from sidecar.settings import DEFAULT_FILE, load
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from aiohttp import ClientResponse
 
-    from sidecar.base.settings import Settings
     from sidecar.cli.connection import Connection
+    from sidecar.settings import Settings
 
 CONFIG = click.option(
     "--config", "-c", "path", default=None, metavar="FILE",

@@ -12,9 +12,9 @@ import click
 from pydantic import BaseModel, ValidationError
 from yarl import URL
 
-from sidecar.base.errors import ConfigError
-from sidecar.base.fields import Listen, problems_in
-from sidecar.base.settings import DEFAULT_FILE, DEFAULT_OPS_LISTEN, ENV_PREFIX, read_values
+from sidecar.kit.errors import ConfigError
+from sidecar.kit.setting_types import Listen, problems_in
+from sidecar.settings import DEFAULT_FILE, DEFAULT_OPS_LISTEN, ENV_PREFIX, read_values
 
 _UNIX = "unix:"
 

@@ -8,18 +8,18 @@ from urllib.parse import urlsplit
 
 import click
 
-from sidecar.base.errors import ConfigError
-from sidecar.base.fields import parse_duration
-from sidecar.base.grants import PARAMETER, Grant, Grants, expiry, new_id
 from sidecar.cli.common import CONFIG, fail, load_settings
+from sidecar.kit.errors import ConfigError
+from sidecar.kit.setting_types import parse_duration
+from sidecar.queue.grants import PARAMETER, Grant, Grants, expiry, new_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from sidecar.base.grants import Kind
-    from sidecar.base.rooms import RoomSettings
-    from sidecar.base.settings import Settings
-    from sidecar.base.targets import TargetSettings
+    from sidecar.jobs.settings import TargetSettings
+    from sidecar.queue.grants import Kind
+    from sidecar.rooms.settings import RoomSettings
+    from sidecar.settings import Settings
 
 MAX_COUNT = 1_000_000
 

@@ -13,11 +13,11 @@ try:
 except ImportError:
     raise ImportError('the client needs httpx: pip install "waitroom[client]"') from None
 
-from sidecar.base.errors import ConfigError, WaitroomError
 from sidecar.client.aio import AsyncLease, AsyncWaitroom
 from sidecar.client.answers import Permit
 from sidecar.client.errors import AwayError, LeaseLost, Queued, Refused, RejectedError
 from sidecar.client.sync import Lease, Waitroom
+from sidecar.kit.errors import ConfigError, WaitroomError
 
 __all__ = [
     "AsyncLease",

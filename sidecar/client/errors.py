@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sidecar.base.errors import WaitroomError
+from sidecar.kit.errors import WaitroomError
 
 #: For whoever is refused and not told for how long, such as by a limit of 0.
 DEFAULT_RETRY_S = 60.0

@@ -16,7 +16,6 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sidecar.base.errors import WaitroomError
 from sidecar.client.answers import DECISION, Held, Permit
 from sidecar.client.errors import (
     DEFAULT_RETRY_S,
@@ -27,6 +26,7 @@ from sidecar.client.errors import (
     RejectedError,
 )
 from sidecar.client.wire import Answer, Call, path
+from sidecar.kit.errors import WaitroomError
 
 log = logging.getLogger("sidecar.client")
 

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 import httpx
 
-from sidecar.base.errors import ConfigError
 from sidecar.client.errors import AwayError, RejectedError
+from sidecar.kit.errors import ConfigError
 
 _ADDRESS = re.compile(r"https?://[^\s/?#@]+/?\Z")
 #: Replies that say something of the call itself; the caller reads them.

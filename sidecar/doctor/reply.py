@@ -9,8 +9,8 @@ from typing import Any
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from sidecar.base.stamps import STAMP_COOKIE
-from sidecar.base.tokens import COOKIE_PREFIX
+from sidecar.gate.nginx_stamps import STAMP_COOKIE
+from sidecar.queue.tokens import COOKIE_PREFIX
 
 
 @dataclass(frozen=True)

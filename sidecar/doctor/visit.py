@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 from yarl import URL
 
-from sidecar.base.leases import SEPARATOR
-from sidecar.base.tokens import COOKIE_PREFIX
 from sidecar.doctor.reply import Reply
+from sidecar.kit.names import SEPARATOR
+from sidecar.queue.tokens import COOKIE_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -16,8 +16,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from playwright.sync_api import expect
 
-from tests.processes import wait_until
-from tests.site import ADMIN_TOKEN, SECRET, Site, answers, make_folder
+from tests.support.processes import wait_until
+from tests.support.site import ADMIN_TOKEN, SECRET, Site, answers, make_folder
 
 QUICK = {"total_active_users": 1, "heartbeat_interval": 1, "claim_window": 30}
 #: In a pre-queue that opens in some five hours.

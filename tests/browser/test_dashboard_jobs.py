@@ -11,10 +11,10 @@ import sqlite3
 import pytest
 from playwright.sync_api import expect
 
-from sidecar.store.keys import target_key
-from tests.jobs.works import Works
-from tests.processes import wait_until
-from tests.site import ADMIN_TOKEN
+from sidecar.jobs.redis_keys import target_key
+from tests.support.processes import wait_until
+from tests.support.site import ADMIN_TOKEN
+from tests.support.works import Works
 
 TARGETS = {"images": {"concurrency": 2}, "reports": {"retries": 0}, "films": {"abort": True}}
 HOSTILE = "<img src=x onerror=alert(1)>"

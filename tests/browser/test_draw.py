@@ -11,11 +11,11 @@ import pytest
 import redis
 from playwright.sync_api import expect
 
-from sidecar.base.draw import by_lot, commitment_to, lot, secret_of
-from sidecar.store.keys import room_key
-from tests.draws import HOUR, an_event, ids_of
-from tests.processes import wait_until
-from tests.site import SECRET, Site
+from sidecar.lottery.commitment import by_lot, commitment_to, lot, secret_of
+from sidecar.rooms.redis_keys import room_key
+from tests.support.draws import HOUR, an_event, ids_of
+from tests.support.processes import wait_until
+from tests.support.site import SECRET, Site
 
 NOW = int(time.time() * 1000)
 #: In the pre-queue, which opens in an hour.

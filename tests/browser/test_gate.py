@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser import story
-from tests.browser.story import go_in, position
-from tests.site import Site, gated
+from tests.support import story
+from tests.support.site import Site, gated
+from tests.support.story import go_in, position
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import pytest
 import redis
 from playwright.sync_api import expect
 
-from sidecar.base.grants import Grant, sign
-from sidecar.store.keys import room_key
-from tests.browser.story import go_in, position
-from tests.processes import wait_until
-from tests.site import SECRET, Site, gated
+from sidecar.queue.grants import Grant, sign
+from sidecar.rooms.redis_keys import room_key
+from tests.support.processes import wait_until
+from tests.support.site import SECRET, Site, gated
+from tests.support.story import go_in, position
 
 ROOMS = {
     "vip": {

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from playwright.sync_api import expect
 
-from sidecar.web.page import LANGUAGES
-from tests.site import ROOT
+from sidecar.gate.waiting_page import LANGUAGES
+from tests.support.site import ROOT
 
 URL = "http://site.test"
 #: The server's time when a page is opened. The browser's own clock is years behind.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.story import go_in, position
-from tests.site import Site, gated
+from tests.support.site import Site, gated
+from tests.support.story import go_in, position
 
 MESSAGE = "Somebody is choosing seat {resource}. It is theirs for five minutes at most."
 

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from sidecar.client import AsyncWaitroom, Waitroom
-from tests.stories.service import TOKEN, Api, Service
+from tests.support.service import TOKEN, Api, Service
 
 RULES = """
 [limits.few]

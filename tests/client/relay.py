@@ -7,7 +7,7 @@ import select
 import socket
 import threading
 
-from tests.nginx.relay import Relay
+from tests.support.relay import Relay
 
 AWAY = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\n"

@@ -27,9 +27,9 @@ from sidecar.client import (
     Waitroom,
 )
 from tests.client.relay import Faulty
-from tests.processes import free_port, wait_until
-from tests.stories.service import TOKEN
-from tests.test_floors import ROOT, find_imports, find_modules
+from tests.support.imports import ROOT, find_imports, find_modules
+from tests.support.processes import free_port, wait_until
+from tests.support.service import TOKEN
 
 
 async def until(true, what):
@@ -45,12 +45,12 @@ def now(room):
 
 
 def test_it_knows_nothing_of_a_replica():
-    """The client imports from base/ and itself only, so that a program carries no server along."""
+    """The client imports from kit/ and itself only, so that a program carries no server along."""
     modules = find_modules(ROOT / "sidecar")
     own = [module for module in modules if module.startswith("sidecar.client")]
     assert len(own) > 5
     known = set().union(*(find_imports(module, modules) for module in own))
-    assert {module.split(".")[1] for module in known} == {"base", "client"}
+    assert {module.split(".")[1] for module in known} == {"kit", "client"}
 
 
 def test_without_httpx_it_says_what_to_install():

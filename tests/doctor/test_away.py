@@ -5,8 +5,8 @@ from __future__ import annotations
 import urllib.request
 
 from tests.doctor.ward import bad, examine, read, said
-from tests.processes import wait_until
-from tests.site import PLAIN_LOCATION, SECRET, Site
+from tests.support.processes import wait_until
+from tests.support.site import PLAIN_LOCATION, SECRET, Site
 
 ADMITTING = """
 location /admitting {

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from sidecar.cli import main
 from sidecar.doctor.finding import ok, problem, warning
 from sidecar.doctor.report import as_text
-from tests.processes import free_port
-from tests.site import PLAIN_LOCATION, Site
+from tests.support.processes import free_port
+from tests.support.site import PLAIN_LOCATION, Site
 
 
 @pytest.fixture(scope="module")

@@ -2,45 +2,16 @@
 
 from __future__ import annotations
 
-import ipaddress
-import json
 from datetime import UTC, datetime
 from email.utils import format_datetime
 
 import pytest
-from multidict import CIMultiDict, CIMultiDictProxy
-from yarl import URL
 
 from sidecar.doctor import cookie, gate, surroundings
-from sidecar.doctor.finding import Finding, Level
-from sidecar.doctor.reply import Given, Reply
-from sidecar.doctor.visit import FALSE_ADDRESS, Options, Visit
-
-NOW_S = 1_800_000_000.0
-PAGE = '<html data-room="shop" data-state="{}"><script src="/_waitroom/static/waiting.js">'
-
-
-def reply(status: int = 200, body: object = "", **headers: str) -> Reply:
-    named = CIMultiDict({name.replace("_", "-"): value for name, value in headers.items()})
-    if not isinstance(body, str):
-        body = json.dumps(body)
-        named["Content-Type"] = "application/json"
-    return Reply(status, CIMultiDictProxy(named), body, at_s=NOW_S)
-
-
-def visit(**seen) -> Visit:
-    url = URL(seen.pop("url", "https://shop.example/"))
-    made = Visit(url, Options(), url)
-    made.addresses = [ipaddress.ip_address("198.41.30.198")]
-    made.own_address = "10.1.2.3"
-    for name, value in seen.items():
-        setattr(made, name, value)
-    return made
-
-
-def only(found) -> Finding:
-    (finding,) = list(found)
-    return finding
+from sidecar.doctor.finding import Level
+from sidecar.doctor.reply import Given
+from sidecar.doctor.visit import FALSE_ADDRESS
+from tests.doctor.ward import NOW_S, PAGE, only, reply, visit
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.base.stamps import key_file
 from sidecar.doctor import stamps
 from sidecar.doctor.finding import Level
-from tests.doctor.test_findings import only, reply, visit
-from tests.doctor.ward import bad, examine, said
-from tests.site import Site, gated
+from sidecar.gate.nginx_stamps import key_file
+from tests.doctor.ward import bad, examine, only, reply, said, visit
+from tests.support.site import Site, gated
 
 INSIDE = [reply(200, {"state": "admitted", "refresh_after_seconds": 5})]
 

@@ -10,8 +10,8 @@ import pytest
 
 from sidecar.doctor.finding import Level
 from tests.doctor.ward import bad, examine, said
-from tests.processes import Process, wait_until
-from tests.site import Site, redis_command
+from tests.support.processes import Process, wait_until
+from tests.support.site import Site, redis_command
 
 
 def get(url: str) -> dict:

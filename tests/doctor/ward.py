@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import ipaddress
+import json
 import socket
 import subprocess
 import urllib.error
 import urllib.request
 
 import pytest
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
 
 from sidecar.doctor import Options, diagnose
 from sidecar.doctor.finding import Finding, Level
-from tests.processes import free_port
-from tests.site import Site
+from sidecar.doctor.reply import Reply
+from sidecar.doctor.visit import Visit
+from tests.support.processes import free_port
+from tests.support.site import Site
 
 GATED = "set $waitroom_room shop; include waitroom/location.conf; proxy_pass http://origin;"
 RIGHT = f"include waitroom/server.conf; location / {{ {GATED} }}"
@@ -162,3 +168,30 @@ def read(address: str, headers: dict[str, str] | None = None) -> bytes:
             return error.read()
     except OSError:
         return b""
+
+
+NOW_S = 1_800_000_000.0
+PAGE = '<html data-room="shop" data-state="{}"><script src="/_waitroom/static/waiting.js">'
+
+
+def reply(status: int = 200, body: object = "", **headers: str) -> Reply:
+    named = CIMultiDict({name.replace("_", "-"): value for name, value in headers.items()})
+    if not isinstance(body, str):
+        body = json.dumps(body)
+        named["Content-Type"] = "application/json"
+    return Reply(status, CIMultiDictProxy(named), body, at_s=NOW_S)
+
+
+def visit(**seen) -> Visit:
+    url = URL(seen.pop("url", "https://shop.example/"))
+    made = Visit(url, Options(), url)
+    made.addresses = [ipaddress.ip_address("198.41.30.198")]
+    made.own_address = "10.1.2.3"
+    for name, value in seen.items():
+        setattr(made, name, value)
+    return made
+
+
+def only(found) -> Finding:
+    (finding,) = list(found)
+    return finding

@@ -12,9 +12,9 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from sidecar.base.rooms import RoomSettings
-from tests.nginx.tokens import signed_pass, signed_ticket
-from tests.site import ADMIN_TOKEN
+from sidecar.rooms.settings import RoomSettings
+from tests.support.site import ADMIN_TOKEN
+from tests.support.tokens import signed_pass, signed_ticket
 
 #: Settings of this room are changed at will; nobody waits in it.
 TOYED_WITH = "other"

@@ -12,15 +12,15 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from sidecar.base.errors import StoreAwayError, StoreError
-from sidecar.base.model import Pass, State, Ticket
-from sidecar.base.rooms import RoomSettings
-from sidecar.base.tokens import Tokens
-from sidecar.core.rooms import Room
-from sidecar.store.breaker import TRIES
-from sidecar.store.keys import room_key, room_keys
-from sidecar.store.rooms import RoomStore
-from sidecar.web import told
+from sidecar.gate import status_document as told
+from sidecar.kit.errors import StoreAwayError, StoreError
+from sidecar.kit.redis.breaker import TRIES
+from sidecar.queue.model import Pass, State, Ticket
+from sidecar.queue.tokens import Tokens
+from sidecar.rooms.redis_keys import room_key, room_keys
+from sidecar.rooms.service import Room
+from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.store.scripts import RoomStore
 from tests.conftest import Time, TurnedClock, new_room_name
 
 CAP, WAITING = 10, 200

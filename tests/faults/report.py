@@ -97,7 +97,7 @@ is promised then:
 * **What is done meanwhile** (a release, a changed setting) this replica hears of when it is back;
   until then it honours a released pass, and Redis ends it with the first request after.
 
-`tests/web/test_away.py` plays it with two replicas. Where the cap matters more than newcomers, set
+`tests/gate/test_away.py` plays it with two replicas. Where the cap matters more than newcomers, set
 `on_store_failure = "wait"`.
 """
 

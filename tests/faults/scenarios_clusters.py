@@ -6,11 +6,11 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from sidecar.store.keys import room_key
+from sidecar.rooms.redis_keys import room_key
 from tests.faults.scenarios_store import back_again, must_know_all
-from tests.faults.stores import ClusterStore, SentinelStore
 from tests.faults.verdict import Row
 from tests.faults.world import ROOM, Scale, world
+from tests.support.redis_servers import ClusterStore, SentinelStore
 
 KEY = room_key(ROOM, "stats")
 

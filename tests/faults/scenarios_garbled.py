@@ -15,7 +15,7 @@ from tests.faults.garbage import EDGE, NGINX, OPS, TOYED_WITH, Garbled, mixture
 from tests.faults.verdict import Row
 from tests.faults.wire import Reply, read_reply
 from tests.faults.world import REPLICAS, Scale
-from tests.site import BY_DEFAULT, Site
+from tests.support.site import BY_DEFAULT, Site
 
 WORKERS = 32
 #: nginx's own right answers to what it does not know: a transfer coding, a version of HTTP.

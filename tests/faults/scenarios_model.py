@@ -10,10 +10,10 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.faults.stores import RedisServer
 from tests.faults.verdict import Row
 from tests.faults.world import Scale
-from tests.store.test_model import Bench, RoomMachine
+from tests.support.redis_servers import RedisServer
+from tests.support.room_machine import Bench, RoomMachine
 
 SEEDS, STORIES, STEPS = 40, 5, 50
 START_MS = 1_800_000_000_000
@@ -34,7 +34,7 @@ def _churn(seeds: int) -> Row:
     with (
         RedisServer() as redis,
         closing(Bench(redis.url)) as bench,
-        patch("sidecar.store.rooms._random", bench.draw),
+        patch("sidecar.rooms.store.scripts._random", bench.draw),
     ):
         for number in range(seeds):
             try:
@@ -48,7 +48,7 @@ def _churn(seeds: int) -> Row:
     row.notes.append(
         f"{seeds} seeds, an hour or more by the injected clock each, {hours:.0f} in all: {stories}"
         f" stories of up to {STEPS} steps; after every step the store equals the model and the"
-        " promises are checked (tests/store/test_model.py)"
+        " promises are checked (tests/support/room_machine.py)"
     )
     return row
 

@@ -10,10 +10,10 @@ from functools import partial
 from tests.faults.diary import PASS, TICKET
 from tests.faults.outages import CAP, OUTAGES, STAY_S, WAITING, Outage
 from tests.faults.scenarios_store import placeless
-from tests.faults.stores import RedisServer
 from tests.faults.verdict import Overtaking, Row, is_let_in_alone, overtaking
 from tests.faults.visitors import Plan
 from tests.faults.world import Scale, World, world
+from tests.support.redis_servers import RedisServer
 
 #: A replica knows what was told near the head when it is older than the longest refresh.
 BEFORE_S = 75.0

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.faults.verdict import Row
 from tests.faults.visitors import STAYS, Plan
 from tests.faults.world import REPLICAS, Scale, world
-from tests.processes import Process
+from tests.support.processes import Process
 
 #: What is late. nginx gives a replica that says nothing 3 s.
 LATE_S = 2.5

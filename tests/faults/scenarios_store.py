@@ -8,10 +8,10 @@ import time
 from dataclasses import replace
 
 from tests.faults.diary import PASS, TICKET, Diary, Entry
-from tests.faults.stores import RedisServer
 from tests.faults.verdict import FINE, Row, is_let_in_alone
 from tests.faults.visitors import STAYS
 from tests.faults.world import REPLICAS, Scale, World, world
+from tests.support.redis_servers import RedisServer
 
 #: The claims that were under way when the store went.
 UNDER_WAY_S = 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.store.connect import close, connect
+from sidecar.kit.redis.connect import close, connect
 from tests.faults.outages import CAP, Outage, Scene
 
 

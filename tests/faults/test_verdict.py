@@ -9,7 +9,7 @@ import pytest
 from tests.faults.diary import PASS, TICKET, Diary, Entry, Token, read_token
 from tests.faults.verdict import Call, Evidence, Excuse, inversions, judge, overtaking
 from tests.faults.visitors import Plan, Visitor
-from tests.nginx.tokens import signed_pass, signed_ticket
+from tests.support.tokens import signed_pass, signed_ticket
 
 
 def entry(at, state, token=None, *, what="status", status=200, **more):

@@ -14,12 +14,12 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from sidecar.store.connect import close, connect
-from sidecar.store.keys import room_key
+from sidecar.kit.redis.connect import close, connect
+from sidecar.rooms.redis_keys import room_key
 from tests.faults.verdict import Call, Evidence, Excuse, Row, Verdict, inversions, judge
 from tests.faults.visitors import BRIEF, STAYS, Crowd
 from tests.faults.wire import Wire
-from tests.site import ADMIN_TOKEN, BY_DEFAULT, Site, gated
+from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, Site, gated
 
 ROOM = "shop"
 REPLICAS = 3

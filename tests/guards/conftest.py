@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from tests.nginx.conftest import stamps
-from tests.web.conftest import replica
+from tests.support.replica import replica
 
 __all__ = ["replica", "stamps"]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.nginx.client import Visitor
-from tests.nginx.tokens import stamp
-from tests.processes import wait_until
-from tests.site import Site, gated
+from tests.support.nginx_client import Visitor
+from tests.support.processes import wait_until
+from tests.support.site import Site, gated
+from tests.support.tokens import stamp
 
 REQUESTS, TRIES = 50, 4
 #: More than nginx needs for a request that nobody gates: with a stamp none, with a kept verdict

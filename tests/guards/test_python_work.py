@@ -17,7 +17,7 @@ from itertools import islice, repeat
 
 import pytest
 
-from tests.web.conftest import HTML, Replica, cookie_of
+from tests.support.replica import HTML, Replica, cookie_of
 
 POLL, JOIN, VERDICT = 490, 545, 185
 #: Blocks that a hundred polls may leave; some are of Python's own free lists.

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from sidecar.base.clock import StoreClock
-from sidecar.base.model import Outcome, Ticket
-from sidecar.base.rooms import RoomSettings
-from sidecar.base.tokens import new_visitor
-from sidecar.store.connect import close, connect
-from sidecar.store.rooms import RoomStore
+from sidecar.kit.clock import StoreClock
+from sidecar.kit.redis.connect import close, connect
+from sidecar.queue.model import Outcome, Ticket
+from sidecar.queue.tokens import new_visitor
+from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.store.scripts import RoomStore
 from tests.conftest import attended, new_room_name
 
 #: redis.call's of one script, of the most common kind of room.

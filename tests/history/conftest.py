@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.base.clock import StoreClock
-from sidecar.base.metrics import Metrics
-from sidecar.base.rooms import RoomSettings
-from sidecar.base.tokens import Tokens
-from sidecar.core.rooms import Room
-from sidecar.store import sql
-from sidecar.store.connect import close, connect
-from sidecar.store.history import History
-from sidecar.store.rooms import RoomStore
-from sidecar.store.stream import EventStream
-from sidecar.workers.recorder import Recorder
+from sidecar.history.store.event_stream import EventStream
+from sidecar.history.store.stays import History
+from sidecar.history.worker.recorder import Recorder
+from sidecar.kit.clock import StoreClock
+from sidecar.kit.metrics import Metrics
+from sidecar.kit.redis.connect import close, connect
+from sidecar.kit.sql import database as sql
+from sidecar.queue.tokens import Tokens
+from sidecar.rooms.service import Room
+from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.store.scripts import RoomStore
 from tests.conftest import Time, attended, new_room_name
-from tests.history.databases import Mariadb, Postgresql, Sqlite
+from tests.support.databases import Mariadb, Postgresql, Sqlite
 
 PARTITIONS = 16
 BACKLOG = 10_000_000

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import func, select
 
-from sidecar.base.errors import DatabaseError
-from sidecar.base.settings import Settings
-from sidecar.store import sql
-from sidecar.store.keys import room_key
-from sidecar.store.tables import entries, entries_archive, events, events_archive
-from sidecar.workers import archivist
-from sidecar.workers.archivist import close_stuck, tidy
-from tests.store.visitors import go_in, queue
+from sidecar.history.store.tables import entries, entries_archive, events, events_archive
+from sidecar.history.worker import archivist
+from sidecar.history.worker.archivist import close_stuck, tidy
+from sidecar.kit.errors import DatabaseError
+from sidecar.kit.sql import database as sql
+from sidecar.rooms.redis_keys import room_key
+from sidecar.settings import Settings
+from tests.support.visitors import go_in, queue
 
 
 async def count(it, table) -> int:

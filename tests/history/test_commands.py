@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from sidecar.cli import main
-from tests.history.databases import Sqlite
-from tests.store.visitors import queue
+from tests.support.databases import Sqlite
+from tests.support.visitors import queue
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ import json
 import pytest
 from sqlalchemy import text
 
-from sidecar.base.errors import ConfigError
-from sidecar.core import lookups
-from sidecar.core.lookups import Period, read_period
-from sidecar.store import sql
-from tests.store.visitors import go_in, queue
+from sidecar.history import lookups
+from sidecar.history.lookups import Period, read_period
+from sidecar.kit.errors import ConfigError
+from sidecar.kit.sql import database as sql
+from tests.support.visitors import go_in, queue
 
 HOUR = 3_600_000
 
@@ -101,7 +101,7 @@ async def test_stays_are_listed_a_page_at_a_time(busy):
 
 async def test_a_look_up_takes_one_partition(record, servers):
     """On MariaDB: whatever the number of rooms, the others' rows are not looked at."""
-    from tests.history.databases import Mariadb
+    from tests.support.databases import Mariadb
 
     it = await record(servers(Mariadb).url, total_active_users=0)
     [ticket] = await queue(it.room.store, 1)
@@ -163,9 +163,9 @@ def test_csv_has_a_header_and_no_formulas():
 
 async def test_the_ops_listener_answers(record, sqlite, turn, aiohttp_client):
     """JSON and CSV, for the token's bearer; what is wrong is named; without a history too."""
-    from sidecar.base.settings import Settings
-    from sidecar.core.rooms import Rooms
-    from sidecar.web.routes import ops_app
+    from sidecar.api.routes import ops_app
+    from sidecar.rooms.service import Rooms
+    from sidecar.settings import Settings
 
     token = {"Authorization": "Bearer admin-token-for-tests"}
     it = await record(sqlite.url, total_active_users=0)

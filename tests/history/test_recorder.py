@@ -11,17 +11,18 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import func, select, text
 
-from sidecar.base.errors import DatabaseError, StoreError
-from sidecar.base.history import Event
-from sidecar.base.tokens import new_visitor
-from sidecar.core.history import fold
-from sidecar.store import sql
-from sidecar.store.history import History
-from sidecar.store.keys import room_key, room_keys
-from sidecar.store.tables import entries, events, metadata
-from sidecar.workers.recorder import BATCH
-from tests.history.databases import Mariadb, Postgresql
-from tests.store.visitors import go_in, queue
+from sidecar.history.model import Event
+from sidecar.history.service import fold
+from sidecar.history.store import stays
+from sidecar.history.store.stays import History
+from sidecar.history.store.tables import HISTORY, entries, events, metadata
+from sidecar.history.worker.recorder import BATCH
+from sidecar.kit.errors import DatabaseError, StoreError
+from sidecar.kit.sql import database as sql
+from sidecar.queue.tokens import new_visitor
+from sidecar.rooms.redis_keys import room_key, room_keys
+from tests.support.databases import Mariadb, Postgresql
+from tests.support.visitors import go_in, queue
 
 
 async def count(recorded, table) -> int:
@@ -124,11 +125,11 @@ async def test_a_database_that_stops_loses_nothing(record, database, monkeypatch
 
 KILLED = """
 import asyncio, os, signal, sys
-from sidecar.core.history import fold
-from sidecar.store.connect import connect
-from sidecar.store.history import History
-from sidecar.store.sql import open_database
-from sidecar.store.stream import EventStream
+from sidecar.history.service import fold
+from sidecar.kit.redis.connect import connect
+from sidecar.history.store.stays import History
+from sidecar.kit.sql.database import open_database
+from sidecar.history.store.event_stream import EventStream
 
 async def main(redis, url, room):
     stream = EventStream(connect(redis, timeout_s=5), room, owner="other", timeout_s=5)
@@ -242,7 +243,7 @@ async def test_a_migration_that_was_killed_can_be_repeated(servers):
             await connection.execute(text("DELETE FROM waitroom_version"))
             await connection.execute(text("DROP TABLE waitroom_changes"))
         await history.migrate()
-        assert await sql.revision(engine, sql.HISTORY) == sql.HISTORY.revision
+        assert await sql.revision(engine, HISTORY) == HISTORY.revision
         await history.write("shop", [Event(1, 0, "joined", "v" * 22, "new", 1)], fold)
         async with sql.begin(engine) as connection:
             await connection.execute(text("DELETE FROM waitroom_version"))
@@ -252,7 +253,7 @@ async def test_a_migration_that_was_killed_can_be_repeated(servers):
         async with sql.begin(engine) as connection:
             await connection.execute(text("DELETE FROM waitroom_version"))
             await connection.execute(
-                text(f"INSERT INTO waitroom_version VALUES ('{sql.HISTORY.revision}')")
+                text(f"INSERT INTO waitroom_version VALUES ('{HISTORY.revision}')")
             )
         await history.close()
 
@@ -311,7 +312,7 @@ async def test_tables_of_another_version_are_not_written(record, sqlite, monkeyp
     """The error says what to run; a file's tables make themselves."""
     it = await record(sqlite.url, total_active_users=0)
     await queue(it.room.store, 1)
-    monkeypatch.setattr(sql, "HISTORY", replace(sql.HISTORY, revision="9999"))
+    monkeypatch.setattr(stays, "HISTORY", replace(HISTORY, revision="9999"))
     with pytest.raises(DatabaseError, match="revision 0001: run waitroom migrate"):
         await it.recorder.record(it.room, it.stream)
     monkeypatch.undo()
@@ -353,7 +354,7 @@ async def test_a_files_tables_are_made_once(sqlite):
     histories = [History(sql.open_database(sqlite.url), partitions=1) for _ in range(2)]
     try:
         await asyncio.gather(*(history.check() for history in histories for _ in range(5)))
-        assert await sql.revision(histories[0]._engine, sql.HISTORY) == sql.HISTORY.revision
+        assert await sql.revision(histories[0]._engine, HISTORY) == HISTORY.revision
         assert await histories[0].entry("shop", "a" * 22) is None
     finally:
         for history in histories:
@@ -362,8 +363,8 @@ async def test_a_files_tables_are_made_once(sqlite):
 
 async def test_the_recorder_runs_by_itself(record, sqlite, monkeypatch):
     """It goes on after a store and a database that did not answer, and counts what it does."""
-    monkeypatch.setattr("sidecar.workers.recorder.LOOK_S", 0.01)
-    monkeypatch.setattr("sidecar.workers.recorder.RETRY_S", 0.01)
+    monkeypatch.setattr("sidecar.history.worker.recorder.LOOK_S", 0.01)
+    monkeypatch.setattr("sidecar.history.worker.recorder.RETRY_S", 0.01)
     it = await record(sqlite.url, total_active_users=0)
     await queue(it.room.store, 2)
     await it.room.refresh()

@@ -19,10 +19,10 @@ import yaml
 
 from sidecar import __version__
 from sidecar.app import DRAIN_S
-from sidecar.base.settings import DEFAULT_FILE, ENV_PREFIX, load
-from sidecar.base.stamps import key_file
-from tests.compose import ROOT, SERVICES, image_env, last_stage, nginx_command, port_of
-from tests.processes import free_port
+from sidecar.gate.nginx_stamps import key_file
+from sidecar.settings import DEFAULT_FILE, ENV_PREFIX, load
+from tests.support.compose import ROOT, SERVICES, image_env, last_stage, nginx_command, port_of
+from tests.support.processes import free_port
 
 FOLDER = ROOT / "kubernetes"
 PAGE = (ROOT / "docs" / "kubernetes.md").read_text()
@@ -161,7 +161,7 @@ def test_ports_agree(settings):
 
 def test_probes_ask_doors_that_are_there():
     """Liveness and readiness need no store; a start does."""
-    doors = set(re.findall(r'web\.get\("(/[^"]*)"', (ROOT / "sidecar/web/routes.py").read_text()))
+    doors = set(re.findall(r'web\.get\("(/[^"]*)"', (ROOT / "sidecar/api/routes.py").read_text()))
     asked = {
         name: SIDECAR[f"{name}Probe"]["httpGet"] for name in ("startup", "readiness", "liveness")
     }

@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 
 from sidecar.app import DRAIN_S
-from sidecar.base.model import RESPONSE_MS
-from sidecar.base.settings import ENV_PREFIX, Settings, load
 from sidecar.cli import run_jobs
-from tests.compose import BIN, ROOT, port_of
-from tests.processes import Process, free_port, wait_until
-from tests.site import make_folder
+from sidecar.queue.verdict_lifetime import RESPONSE_MS
+from sidecar.settings import ENV_PREFIX, Settings, load
+from tests.support.compose import BIN, ROOT, port_of
+from tests.support.processes import Process, free_port, wait_until
+from tests.support.site import make_folder
 
 UNITS = ROOT / "systemd"
 PAGE = (ROOT / "docs" / "install.md").read_text()

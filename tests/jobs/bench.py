@@ -10,21 +10,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from sidecar.base.clock import StoreClock
-from sidecar.base.grants import Grants
-from sidecar.base.jobs import Job, Outcome
-from sidecar.base.metrics import Metrics
-from sidecar.base.permits import Permits
-from sidecar.base.targets import TargetSettings
-from sidecar.core.jobs import Jobs, Order
-from sidecar.core.targets import Target, Targets
-from sidecar.store import sql
-from sidecar.store.connect import Store, close, connect
-from sidecar.store.jobs import JobStore
-from sidecar.store.targets import TargetStore
-from sidecar.workers.keeper import Keeper
-from sidecar.workers.news import News
-from sidecar.workers.runner import Lane
+from sidecar.jobs.model import Job, Outcome
+from sidecar.jobs.permits import Permits
+from sidecar.jobs.service import Jobs, Order
+from sidecar.jobs.settings import TargetSettings
+from sidecar.jobs.store.jobs import JobStore
+from sidecar.jobs.store.target_queue import TargetStore
+from sidecar.jobs.targets import Target, Targets
+from sidecar.jobs.worker.reconciler import Keeper
+from sidecar.jobs.worker.target_worker import Lane
+from sidecar.jobs.worker.wake_ups import News
+from sidecar.kit.clock import StoreClock
+from sidecar.kit.metrics import Metrics
+from sidecar.kit.redis.connect import Store, close, connect
+from sidecar.kit.sql import database as sql
+from sidecar.queue.grants import Grants
 from tests.conftest import Time, new_room_name
 
 Hook = Callable[..., Awaitable[None]]

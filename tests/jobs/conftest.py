@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import delete, event, func, select
 
-from sidecar.base.jobs import Job, new_job_id
-from sidecar.store import sql
-from sidecar.store.job_tables import chunks, metadata
-from sidecar.store.jobs import JobStore
+from sidecar.jobs.model import Job, new_job_id
+from sidecar.jobs.store.jobs import JobStore
+from sidecar.jobs.store.tables import JOBS, chunks, metadata
+from sidecar.kit.sql import database as sql
 from tests.history.conftest import servers  # noqa: F401 - a fixture
-from tests.history.databases import Mariadb, Postgresql, Sqlite
+from tests.support.databases import Mariadb, Postgresql, Sqlite
 
 NOW_MS = 1_800_000_000_000
 
@@ -28,7 +28,7 @@ async def open_store():
     async def make(url: str) -> JobStore:
         store = JobStore(sql.open_database(url))
         opened.append(store)
-        if await sql.revision(store._engine, sql.JOBS) is None:
+        if await sql.revision(store._engine, JOBS) is None:
             await store.migrate()
         return store
 

@@ -9,12 +9,15 @@ from types import SimpleNamespace
 import pytest
 from aiohttp import web
 
-from sidecar.base.errors import DatabaseError, StoreError
-from sidecar.base.jobs import CHUNK, Ending, State
-from sidecar.core.jobs import Seen
-from sidecar.web import job_waiters, keys
-from sidecar.web.problems import problems
-from sidecar.web.routes import _add_jobs
+from sidecar.api.access import find_owner
+from sidecar.api.routes import _add_jobs
+from sidecar.jobs.endpoints import long_poll as job_waiters
+from sidecar.jobs.model import CHUNK, Ending, State
+from sidecar.jobs.service import Seen
+from sidecar.kit.errors import DatabaseError, StoreError
+from sidecar.kit.http import app_keys as keys
+from sidecar.kit.http.auth.owner import FIND_OWNER
+from sidecar.kit.http.problems import problems
 from tests.jobs.bench import bench, until
 
 SERVICE = {"Authorization": "Bearer of-the-service"}
@@ -33,6 +36,7 @@ async def client(here, aiohttp_client):
     app[keys.SETTINGS] = SimpleNamespace(
         admin_token="of-the-operator", service_token="of-the-service", tokens={}, scopes={}
     )
+    app[FIND_OWNER] = find_owner
     app[keys.METRICS] = here.metrics
     _add_jobs(app, here.jobs)
     return await aiohttp_client(app)

@@ -20,13 +20,13 @@ from aiohttp.abc import AbstractResolver
 from aiohttp.test_utils import TestServer
 
 from sidecar import __version__
-from sidecar.base.errors import DatabaseError
-from sidecar.base.jobs import CHUNK, Job
-from sidecar.base.targets import TargetSettings, read_target
-from sidecar.workers import connections
-from sidecar.workers.egress import Egress, Outcome
-from tests.jobs.target import PART, Target, bad_target
-from tests.processes import free_port
+from sidecar.jobs.model import CHUNK, Job
+from sidecar.jobs.settings import TargetSettings, read_target
+from sidecar.jobs.worker.target_call import Egress, Outcome
+from sidecar.kit import egress as connections
+from sidecar.kit.errors import DatabaseError
+from tests.support.processes import free_port
+from tests.support.target import PART, Target, bad_target
 
 ALL = ["GET", "HEAD", "POST", "PUT", "DELETE"]
 _numbers = itertools.count()

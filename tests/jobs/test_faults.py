@@ -17,26 +17,26 @@ from typing import Any
 
 import pytest
 
-from sidecar.base.clock import StoreClock
-from sidecar.base.errors import StoreError
-from sidecar.base.grants import Grants
-from sidecar.base.jobs import Job, State
-from sidecar.base.metrics import Metrics
-from sidecar.base.permits import Permits
-from sidecar.base.targets import TargetSettings
-from sidecar.core.jobs import Jobs
-from sidecar.core.targets import Target, Targets
-from sidecar.store.connect import close, connect
-from sidecar.store.targets import TargetStore
-from sidecar.workers import keeper as keepers
-from sidecar.workers import runner as runners
-from sidecar.workers.keeper import Keeper
-from sidecar.workers.news import News
+from sidecar.jobs.model import Job, State
+from sidecar.jobs.permits import Permits
+from sidecar.jobs.service import Jobs
+from sidecar.jobs.settings import TargetSettings
+from sidecar.jobs.store.target_queue import TargetStore
+from sidecar.jobs.targets import Target, Targets
+from sidecar.jobs.worker import reconciler as keepers
+from sidecar.jobs.worker import target_worker as runners
+from sidecar.jobs.worker.reconciler import Keeper
+from sidecar.jobs.worker.wake_ups import News
+from sidecar.kit.clock import StoreClock
+from sidecar.kit.errors import StoreError
+from sidecar.kit.metrics import Metrics
+from sidecar.kit.redis.connect import close, connect
+from sidecar.queue.grants import Grants
 from tests.conftest import new_room_name
-from tests.history.databases import Sqlite
 from tests.jobs.conftest import job as make_job
-from tests.jobs.works import Sent, Works, most_open, most_within, overtaken
-from tests.processes import wait_until
+from tests.support.databases import Sqlite
+from tests.support.processes import wait_until
+from tests.support.works import Sent, Works, most_open, most_within, overtaken
 
 IS_FULL = os.environ.get("JOBS_FULL") == "1"
 DOWN_S = 60 if IS_FULL else 4

@@ -7,10 +7,10 @@ import asyncio
 
 import pytest
 
-from sidecar.base.jobs import State
-from sidecar.jobs_app import Office, Runner
-from sidecar.store.news import announce
-from sidecar.workers import keeper
+from sidecar.jobs.model import State
+from sidecar.jobs.store.pubsub import announce
+from sidecar.jobs.wiring import Office, Runner
+from sidecar.jobs.worker import reconciler as keeper
 from tests.jobs.bench import bench, running, until
 
 TARGETS = 20

@@ -7,12 +7,13 @@ import asyncio
 
 import pytest
 
-from sidecar.base.errors import StoreError
-from sidecar.base.jobs import Ending, Job, State, new_job_id
-from sidecar.jobs_app import Office, Runner
-from sidecar.store.job_keeping import BYTES_AT_ONCE
-from sidecar.store.targets import LOCK_S
-from sidecar.workers import keeper, runner
+from sidecar.jobs.model import Ending, Job, State, new_job_id
+from sidecar.jobs.store.reconciling import BYTES_AT_ONCE
+from sidecar.jobs.store.target_queue import LOCK_S
+from sidecar.jobs.wiring import Office, Runner
+from sidecar.jobs.worker import reconciler as keeper
+from sidecar.jobs.worker import target_worker as runner
+from sidecar.kit.errors import StoreError
 from tests.jobs.bench import bench, running, until
 
 MIB = 1 << 20

@@ -11,14 +11,14 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import event, select, text, update
 
-from sidecar.base.errors import DatabaseError
-from sidecar.base.jobs import Ending, State
-from sidecar.store import sql
-from sidecar.store.history import History
-from sidecar.store.job_tables import jobs, metadata
-from sidecar.store.jobs import JobQuery, JobStore
-from tests.history.databases import Mariadb, Postgresql, Sqlite
+from sidecar.history.store.stays import History
+from sidecar.jobs.model import Ending, State
+from sidecar.jobs.store.jobs import JobQuery, JobStore
+from sidecar.jobs.store.tables import jobs, metadata
+from sidecar.kit.errors import DatabaseError
+from sidecar.kit.sql import database as sql
 from tests.jobs.conftest import NOW_MS, job
+from tests.support.databases import Mariadb, Postgresql, Sqlite
 
 LATER_MS = NOW_MS + 5000
 

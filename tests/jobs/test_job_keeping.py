@@ -6,10 +6,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from sidecar.base.jobs import ENDED, Ending, State
-from sidecar.store import job_keeping
-from sidecar.store.job_keeping import DEFAULT_TTL_MS, PERMIT_MS, Step, Waits
-from sidecar.store.jobs import JobQuery
+from sidecar.jobs.model import ENDED, Ending, State
+from sidecar.jobs.store import reconciling as job_keeping
+from sidecar.jobs.store.jobs import JobQuery
+from sidecar.jobs.store.reconciling import DEFAULT_TTL_MS, PERMIT_MS, Step, Waits
 from tests.jobs.conftest import NOW_MS, chunk_count, job, statements_of
 
 LATER_MS = NOW_MS + 5000

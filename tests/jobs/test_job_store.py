@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import fields, replace
 
-from sidecar.base.errors import DatabaseError
-from sidecar.base.jobs import Ending, Job, State, new_job_id
-from sidecar.store.jobs import JobQuery
+from sidecar.jobs.model import Ending, Job, State, new_job_id
+from sidecar.jobs.store.jobs import JobQuery
+from sidecar.kit.errors import DatabaseError
 from tests.jobs.conftest import NOW_MS, chunk_count, job, statements_of
 
 HOUR_MS = 3_600_000

@@ -9,10 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from sidecar.base.addresses import is_public
-from sidecar.base.errors import ConfigError
-from sidecar.base.targets import TargetSettings, read_target
-from sidecar.core.requests import (
+from sidecar.jobs.request import (
     MAX_HEADERS,
     MAX_PATH,
     MAX_QUERY,
@@ -21,6 +18,9 @@ from sidecar.core.requests import (
     read_request,
     url_of,
 )
+from sidecar.jobs.settings import TargetSettings, read_target
+from sidecar.kit.addresses import is_public
+from sidecar.kit.errors import ConfigError
 
 IMAGES = read_target({"url": "https://images.example/v1/", "methods": ["GET", "HEAD", "POST"]})
 REPORT = read_target({"url": "https://images.example:8443/report"})

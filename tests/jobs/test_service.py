@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.jobs.target import PART
-from tests.jobs.works import Answer, Caller, Sent, Works, grant, now_us, together
-from tests.processes import free_port, wait_until
+from tests.support.processes import free_port, wait_until
+from tests.support.target import PART
+from tests.support.works import Answer, Caller, Sent, Works, grant, now_us, together
 
 SECRET = "a-secret-for-callbacks"
 #: Bytes of an answer that a job's document holds.

@@ -18,10 +18,11 @@ from typing import Any
 
 import pytest
 
-from sidecar.base.jobs import Job
-from tests.history.databases import Mariadb, Postgresql, Sqlite
-from tests.jobs.target import PART
-from tests.jobs.works import (
+from sidecar.jobs.model import Job
+from tests.support.databases import Mariadb, Postgresql, Sqlite
+from tests.support.processes import wait_until
+from tests.support.target import PART
+from tests.support.works import (
     Answer,
     Claim,
     Held,
@@ -36,7 +37,6 @@ from tests.jobs.works import (
     overtaken,
     together,
 )
-from tests.processes import wait_until
 
 IS_FULL = os.environ.get("JOBS_FULL") == "1"
 #: Those that take longest first.

@@ -17,11 +17,10 @@ from loadtest.bench.runs import Load, MeasurementError, Request, Run, Told, ask,
 from loadtest.bench.systems import mixed, pictures, spread, visit
 from loadtest.bench.targets import targets
 from loadtest.bench.workloads import WORKLOADS
-from loadtest.machine import Machine
-from sidecar.base.model import VERDICT_TTL_MS
+from sidecar.queue.verdict_lifetime import VERDICT_TTL_MS
+from tests.support.reports import MACHINE
 
 REPORTS = Path(report.__file__).resolve().parents[1] / "reports"
-MACHINE = Machine("a CPU", 2, 4.0, "Linux 6", "3.11", "1.22", "7.0")
 LINE = {
     "requests": 300, "seconds": 1.5, "bytes": 9, "p50_ms": 1.0, "p90_ms": 2.0, "p99_ms": 3.0,
     "refused": 0, "broken": 0, "ok": 0,

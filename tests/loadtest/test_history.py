@@ -14,11 +14,11 @@ from loadtest.history.lookups import open_history
 from loadtest.history.measure import measure_all
 from loadtest.history.result import Amount
 from loadtest.history.stays import DAY_MS, DAYS, events_of, make_stays, sizes
-from sidecar.base.history import Event
-from sidecar.core.history import fold, places
-from sidecar.core.lookups import state_of
-from sidecar.store import sql
-from sidecar.store.tables import entries
+from sidecar.history.lookups import state_of
+from sidecar.history.model import Event
+from sidecar.history.service import fold, places
+from sidecar.history.store.tables import entries
+from sidecar.kit.sql import database as sql
 
 NOW_MS = 1_800_000_000_000
 TINY = Amount(

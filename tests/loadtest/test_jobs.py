@@ -16,8 +16,8 @@ from loadtest.jobs.idle import Idle
 from loadtest.jobs.measure import CALLERS, QUICK, Figures, Rate, Single, cpu_ns
 from loadtest.jobs.systems import Waitroom
 from loadtest.jobs.target import Bell, Redis, Target
-from tests.loadtest.test_bench import MACHINE
-from tests.site import ROOT
+from tests.support.reports import MACHINE
+from tests.support.site import ROOT
 
 OURS = "Waitroom, SQLite"
 

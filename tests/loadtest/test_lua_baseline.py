@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from loadtest.baselines.lua.site import LuaSite
-from tests.nginx.client import Visitor
+from tests.support.nginx_client import Visitor
 
 POLLS_A_MINUTE = 30
 

@@ -16,7 +16,7 @@ from loadtest.bench.scale import (
     redis_server,
     room_store,
 )
-from sidecar.base.model import Outcome
+from sidecar.queue.model import Outcome
 
 
 async def _join(server, room, now):

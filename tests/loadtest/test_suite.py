@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import free_port
-from tests.site import ADMIN_TOKEN, PLAIN_LOCATION, ROOT, Site
+from tests.support.processes import free_port
+from tests.support.site import ADMIN_TOKEN, PLAIN_LOCATION, ROOT, Site
 
 ORIGIN = "location / { access_log @folder@/hits.log load; return 200 'Welcome.'; }"
 CAP = 3

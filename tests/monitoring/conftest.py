@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.web.conftest import replica  # noqa: F401 - a fixture
+from tests.support.replica import replica  # noqa: F401 - a fixture
 
 ROOT = Path(__file__).resolve().parents[2]
 MONITORING = ROOT / "monitoring"

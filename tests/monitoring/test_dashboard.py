@@ -1,6 +1,6 @@
 """The Grafana dashboard: what an import expects of it, and that Prometheus takes its questions.
 
-That its metrics exist is tests/base/test_metrics_documented.py's.
+That its metrics exist is tests/kit/test_metrics_documented.py's.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import re
 import pytest
 import yaml
 
-from tests.base.test_metrics_documented import QUESTIONS
 from tests.monitoring.conftest import MONITORING, run
+from tests.support.metrics import QUESTIONS
 
 TEXT = (MONITORING / "grafana" / "waitroom.json").read_text()
 DASHBOARD = json.loads(TEXT)

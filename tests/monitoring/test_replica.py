@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sidecar.base.errors import StoreAwayError
-from sidecar.core.rooms import Rooms
-from sidecar.workers.refresher import refresh_once
-from tests.base.test_metrics_documented import DECLARED
+from sidecar.kit.errors import StoreAwayError
+from sidecar.rooms.service import Rooms
+from sidecar.rooms.worker.refresher import refresh_once
 from tests.monitoring.conftest import run
-from tests.web.conftest import cookie_of
+from tests.support.metrics import DECLARED
+from tests.support.replica import cookie_of
 
 GONE_WITH_THE_STORE = {
     "waitroom_waiting", "waitroom_active", "waitroom_provisional", "waitroom_replicas",

@@ -1,6 +1,6 @@
 """Those who want in sooner, or others out: docs/security.md lists what they try.
 
-What is tried with the cookie alone, and takes time to pass, is in tests/web/test_abuse.py.
+What is tried with the cookie alone, and takes time to pass, is in tests/gate/test_abuse.py.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import socket
 
 import pytest
 
-from tests.nginx.client import JSON, Visitor, room_cookies
-from tests.nginx.relay import Relay
-from tests.nginx.tokens import signed_pass
-from tests.site import ADMIN_TOKEN, Site, gated
+from tests.support.nginx_client import JSON, Visitor, room_cookies
+from tests.support.relay import Relay
+from tests.support.site import ADMIN_TOKEN, Site, gated
+from tests.support.tokens import signed_pass
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 CHROME = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 Chrome/140.0.0.0 Safari/537.36"

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from tests.nginx.client import HTML, JSON, Visitor
-from tests.site import Site
+from tests.support.nginx_client import HTML, JSON, Visitor
+from tests.support.site import Site
 
 LONG = "/x?" + "a" * 7900
 

@@ -9,8 +9,8 @@ from urllib.parse import urljoin, urlsplit
 
 import pytest
 
-from tests.nginx.client import JSON, Visitor
-from tests.site import Site, gated
+from tests.support.nginx_client import JSON, Visitor
+from tests.support.site import Site, gated
 
 CODES = (200, 202, 429, 503)
 REDIRECT = "set $waitroom_mode redirect;"

@@ -8,8 +8,8 @@ import socket
 import aiohttp
 import pytest
 
-from tests.nginx.client import JSON, Visitor
-from tests.site import Site, gated
+from tests.support.nginx_client import JSON, Visitor
+from tests.support.site import Site, gated
 
 MB = 1 << 20
 UPLOAD = b"u" * (50 * MB)

@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from sidecar.base.grants import Grant, sign
-from tests.nginx.client import Visitor
-from tests.nginx.relay import Relay
-from tests.processes import wait_until
-from tests.site import SECRET, Site, gated
+from sidecar.queue.grants import Grant, sign
+from tests.support.nginx_client import Visitor
+from tests.support.processes import wait_until
+from tests.support.relay import Relay
+from tests.support.site import SECRET, Site, gated
 
 ROOMS = {
     "full": {"total_active_users": 0},

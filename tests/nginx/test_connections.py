@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from tests.nginx.client import JSON, Visitor
-from tests.nginx.relay import Relay
-from tests.site import ADMIN_TOKEN, ROOT, Site, gated
+from tests.support.nginx_client import JSON, Visitor
+from tests.support.relay import Relay
+from tests.support.site import ADMIN_TOKEN, ROOT, Site, gated
 
 DOORS = ("", "status", "join", "leave")
 

@@ -7,10 +7,10 @@ import re
 
 import pytest
 
-from tests.nginx.client import Visitor, room_cookies
-from tests.nginx.relay import Relay
-from tests.nginx.tokens import signed_pass, signed_ticket
-from tests.site import Site, gated
+from tests.support.nginx_client import Visitor, room_cookies
+from tests.support.relay import Relay
+from tests.support.site import Site, gated
+from tests.support.tokens import signed_pass, signed_ticket
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,11 @@ from http.client import HTTPResponse
 
 import pytest
 
-from sidecar.base.clock import StoreClock
-from sidecar.base.tokens import Tokens
-from tests.nginx.client import Visitor, room_cookies
-from tests.processes import wait_until
-from tests.site import SECRET, Site, gated
+from sidecar.kit.clock import StoreClock
+from sidecar.queue.tokens import Tokens
+from tests.support.nginx_client import Visitor, room_cookies
+from tests.support.processes import wait_until
+from tests.support.site import SECRET, Site, gated
 
 #: In `slow` a poll comes after more than the doors' usual read timeout, which is 3 s.
 ROOMS = {

@@ -8,10 +8,10 @@ import subprocess
 
 import pytest
 
-from sidecar.base.stamps import key_file
-from tests.nginx.client import JSON, Visitor, room_cookies
-from tests.processes import free_port, wait_until
-from tests.site import ROOT, SECRET, Site, nginx_binary
+from sidecar.gate.nginx_stamps import key_file
+from tests.support.nginx_client import JSON, Visitor, room_cookies
+from tests.support.processes import free_port, wait_until
+from tests.support.site import ROOT, SECRET, Site, nginx_binary
 
 EXAMPLE = (ROOT / "nginx" / "example.conf").read_text()
 INCLUDES = sorted(path.name for path in (ROOT / "nginx" / "waitroom").glob("*.conf"))

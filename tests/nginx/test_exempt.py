@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.nginx.client import Visitor, room_cookies
-from tests.nginx.relay import Relay
-from tests.processes import wait_until
-from tests.site import Site, gated
+from tests.support.nginx_client import Visitor, room_cookies
+from tests.support.processes import wait_until
+from tests.support.relay import Relay
+from tests.support.site import Site, gated
 
 ROOMS = {
     "full": {"total_active_users": 0, "exempt_paths": ["/full/feed/"], "exempt_header": True},

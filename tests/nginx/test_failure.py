@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from tests.nginx.client import JSON, Visitor
-from tests.nginx.stub import Stub, answer
-from tests.nginx.tokens import signed_pass
-from tests.processes import wait_until
-from tests.site import BY_DEFAULT, Site, gated
+from tests.support.nginx_client import JSON, Visitor
+from tests.support.processes import wait_until
+from tests.support.site import BY_DEFAULT, Site, gated
+from tests.support.stub import Stub, answer
+from tests.support.tokens import signed_pass
 
 ADMIT = gated("/admit", "set $waitroom_on_failure admit;", room="open")
 

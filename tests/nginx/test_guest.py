@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.nginx.client import HTML, JSON, Visitor, room_cookies
-from tests.site import Site, gated
+from tests.support.nginx_client import HTML, JSON, Visitor, room_cookies
+from tests.support.site import Site, gated
 
 HSTS = 'add_header Strict-Transport-Security "max-age=63072000" always;'
 INCLUDE = "include waitroom/server.conf;\n"

@@ -6,8 +6,8 @@ import base64
 
 import pytest
 
-from tests.nginx.client import JSON, Visitor, room_cookies
-from tests.site import Site, gated
+from tests.support.nginx_client import JSON, Visitor, room_cookies
+from tests.support.site import Site, gated
 
 INCLUDE = "include waitroom/server.conf;\n"
 ROOMS = {"open": {"total_active_users": 1000}, "full": {"total_active_users": 0}}

@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from sidecar.base.model import VERDICT_TTL_MS
-from tests.nginx.client import JSON, Visitor, room_cookies
-from tests.nginx.relay import Relay
-from tests.processes import wait_until
-from tests.site import Site, gated
+from sidecar.queue.verdict_lifetime import VERDICT_TTL_MS
+from tests.support.nginx_client import JSON, Visitor, room_cookies
+from tests.support.processes import wait_until
+from tests.support.relay import Relay
+from tests.support.site import Site, gated
 
 INCLUDE = "include waitroom/server.conf;\n"
 ROOMS = {"open": {"total_active_users": 1000}, "full": {"total_active_users": 0}}

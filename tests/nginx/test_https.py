@@ -8,9 +8,9 @@ import subprocess
 
 import pytest
 
-from tests.nginx.client import Visitor, room_cookies
-from tests.processes import free_port
-from tests.site import Site, gated
+from tests.support.nginx_client import Visitor, room_cookies
+from tests.support.processes import free_port
+from tests.support.site import Site, gated
 
 pytestmark = pytest.mark.skipif(
     shutil.which("curl") is None or shutil.which("openssl") is None,

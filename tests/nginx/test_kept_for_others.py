@@ -7,13 +7,13 @@ from itertools import count
 
 import pytest
 
-from sidecar.base.clock import iso
-from sidecar.base.rooms import RoomSettings
-from sidecar.core.exempt import draw, is_outside
-from tests.nginx.client import JSON, Visitor
-from tests.nginx.relay import Relay
-from tests.processes import wait_until
-from tests.site import Site, gated
+from sidecar.kit.clock import iso
+from sidecar.rooms.exemptions import draw, is_outside
+from sidecar.rooms.settings import RoomSettings
+from tests.support.nginx_client import JSON, Visitor
+from tests.support.processes import wait_until
+from tests.support.relay import Relay
+from tests.support.site import Site, gated
 
 STAFF = "192.0.2.7"
 #: What a room exempts, and how a request looks that is exempt there.

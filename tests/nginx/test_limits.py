@@ -14,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.nginx.client import HTML, JSON, Visitor
-from tests.nginx.stub import Stub, answer
-from tests.processes import wait_until
-from tests.site import ADMIN_TOKEN, BY_DEFAULT, Site, gated
+from tests.support.nginx_client import HTML, JSON, Visitor
+from tests.support.processes import wait_until
+from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, Site, gated
+from tests.support.stub import Stub, answer
 
 #: Nothing of these is free again while the tests run.
 HOUR = {"algorithm": "sliding_window", "window": 3600}

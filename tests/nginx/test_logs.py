@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from tests.nginx.client import Visitor
-from tests.processes import wait_until
-from tests.site import ROOT, Site
+from tests.support.nginx_client import Visitor
+from tests.support.processes import wait_until
+from tests.support.site import ROOT, Site
 
 CONFIGURATIONS = {
     str(path.relative_to(ROOT)): path.read_text()

@@ -7,8 +7,8 @@ import asyncio
 import aiohttp
 import pytest
 
-from tests.nginx.client import HTML, JSON, Visitor, room_cookies
-from tests.site import Site, gated
+from tests.support.nginx_client import HTML, JSON, Visitor, room_cookies
+from tests.support.site import Site, gated
 
 FILES = """
     location /files {{

@@ -14,10 +14,10 @@ import redis
 from click.testing import CliRunner
 
 from sidecar.cli import main
-from sidecar.store.keys import room_key
-from tests.nginx.client import JSON, Visitor
-from tests.processes import wait_until
-from tests.site import ROOT, Site, gated
+from sidecar.rooms.redis_keys import room_key
+from tests.support.nginx_client import JSON, Visitor
+from tests.support.processes import wait_until
+from tests.support.site import ROOT, Site, gated
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 

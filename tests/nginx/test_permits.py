@@ -18,16 +18,16 @@ from typing import Any
 
 import pytest
 
-from sidecar.base.clock import StoreClock
-from sidecar.base.errors import ConfigError, DatabaseError, StoreError
-from sidecar.base.jobs import new_job_id
-from sidecar.base.permits import Permits
-from sidecar.web import done_log
-from sidecar.web.done_log import Ended, listening, parse
-from tests.nginx.client import HTML, JSON, Visitor
-from tests.nginx.stub import Stub, answer
-from tests.processes import free_port, wait_until
-from tests.site import ADMIN_TOKEN, BY_DEFAULT, SECRET, Site
+from sidecar.jobs.endpoints import nginx_done_log as done_log
+from sidecar.jobs.endpoints.nginx_done_log import Ended, listening, parse
+from sidecar.jobs.model import new_job_id
+from sidecar.jobs.permits import Permits
+from sidecar.kit.clock import StoreClock
+from sidecar.kit.errors import ConfigError, DatabaseError, StoreError
+from tests.support.nginx_client import HTML, JSON, Visitor
+from tests.support.processes import free_port, wait_until
+from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, SECRET, Site
+from tests.support.stub import Stub, answer
 
 PERMIT = "X-Waitroom-Permit"
 JOB = "abcdefghijklmnopqrstu_"

@@ -6,9 +6,9 @@ import http.client
 
 import pytest
 
-from tests.nginx.relay import Relay
-from tests.nginx.tokens import signed_pass, signed_ticket
-from tests.site import Site, gated
+from tests.support.relay import Relay
+from tests.support.site import Site, gated
+from tests.support.tokens import signed_pass, signed_ticket
 
 ROOM = "shop"
 STATUS = f"/_waitroom/{ROOM}/status?a"  # with a query nginx keeps no answer

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 import pytest
 import redis
 
-from sidecar.store.keys import room_key
-from tests.nginx.client import JSON, Visitor, room_cookies
-from tests.processes import wait_until
-from tests.site import Site, gated
+from sidecar.rooms.redis_keys import room_key
+from tests.support.nginx_client import JSON, Visitor, room_cookies
+from tests.support.processes import wait_until
+from tests.support.site import Site, gated
 
 AHEAD = [f"ahead-{number}" for number in range(4)]
 ROOMS = {

@@ -8,7 +8,7 @@ import time
 import aiohttp
 import pytest
 
-from tests.site import Site
+from tests.support.site import Site
 
 CAP, CLIENTS, ROUNDS = 50, 500, 20
 #: Connections at a time, so that many requests are sent after others were answered.

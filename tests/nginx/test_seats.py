@@ -12,12 +12,12 @@ from http.client import HTTPResponse
 import pytest
 import redis
 
-from sidecar.base.errors import ConfigError
-from sidecar.base.settings import load
-from tests.nginx.client import JSON, Visitor, room_cookies
-from tests.nginx.stub import Stub, answer
-from tests.processes import wait_until
-from tests.site import ADMIN_TOKEN, BY_DEFAULT, SECRET, Site, gated
+from sidecar.kit.errors import ConfigError
+from sidecar.settings import load
+from tests.support.nginx_client import JSON, Visitor, room_cookies
+from tests.support.processes import wait_until
+from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, SECRET, Site, gated
+from tests.support.stub import Stub, answer
 
 LEASES = {
     "seat": {"term": 600, "message": "Seat {resource} is being looked at."},

@@ -9,11 +9,11 @@ import aiohttp
 import pytest
 import redis
 
-from sidecar.base.model import REFRESH_MS
-from sidecar.core.shield import PERIOD_MS
-from tests.nginx.client import HTML, JSON, Visitor
-from tests.nginx.relay import Relay
-from tests.site import Site
+from sidecar.queue.verdict_lifetime import REFRESH_MS
+from sidecar.rooms.shield import PERIOD_MS
+from tests.support.nginx_client import HTML, JSON, Visitor
+from tests.support.relay import Relay
+from tests.support.site import Site
 
 FLOOD = 20_000
 ABOVE = 20

@@ -10,13 +10,13 @@ import time
 
 import pytest
 
-from sidecar.base.model import VERDICT_TTL_MS
-from sidecar.base.stamps import NginxKey, key_file, stamp_md5
-from tests.nginx.client import JSON, Visitor
-from tests.nginx.relay import Relay
-from tests.nginx.tokens import KEY, signed_pass, stamp
-from tests.processes import wait_until
-from tests.site import SECRET, Site, gated
+from sidecar.gate.nginx_stamps import NginxKey, key_file, stamp_md5
+from sidecar.queue.verdict_lifetime import VERDICT_TTL_MS
+from tests.support.nginx_client import JSON, Visitor
+from tests.support.processes import wait_until
+from tests.support.relay import Relay
+from tests.support.site import SECRET, Site, gated
+from tests.support.tokens import KEY, signed_pass, stamp
 
 ROOMS = {
     "open": {"total_active_users": 1000},

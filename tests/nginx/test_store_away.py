@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 
 from tests.faults.scenarios_replicas import SHIFTED
-from tests.processes import Process, wait_until
-from tests.site import BY_DEFAULT, Site
+from tests.support.processes import Process, wait_until
+from tests.support.site import BY_DEFAULT, Site
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import aiohttp
 import pytest
 
-from tests.site import Site
+from tests.support.site import Site
 
 HTML = {"Accept": "text/html"}
 

@@ -6,13 +6,14 @@ import time
 
 import pytest
 
-from sidecar.base.model import HEARTBEAT_MIN_MS, VERDICT_TTL_MS
-from tests.nginx.client import HTML, JSON, Visitor, room_cookies
-from tests.nginx.relay import Relay
-from tests.nginx.stub import Stub, answer
-from tests.nginx.tokens import signed_pass, signed_ticket
-from tests.processes import wait_until
-from tests.site import Site, gated
+from sidecar.queue.model import HEARTBEAT_MIN_MS
+from sidecar.queue.verdict_lifetime import VERDICT_TTL_MS
+from tests.support.nginx_client import HTML, JSON, Visitor, room_cookies
+from tests.support.processes import wait_until
+from tests.support.relay import Relay
+from tests.support.site import Site, gated
+from tests.support.stub import Stub, answer
+from tests.support.tokens import signed_pass, signed_ticket
 
 ROOMS = {
     "open": {"total_active_users": 1000},

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import shutil
 
-from tests.processes import Process, free_port
-from tests.site import ROOT, Site
+from tests.support.processes import Process, free_port
+from tests.support.site import ROOT, Site
 
 EXAMPLES = ROOT / "proxies"
 

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import aiohttp
 
-from tests.nginx.client import JSON, Visitor, room_cookies
-from tests.processes import wait_until
-from tests.site import answers
+from tests.support.nginx_client import JSON, Visitor, room_cookies
+from tests.support.processes import wait_until
+from tests.support.site import answers
 
 #: What a visitor may try to say in the proxy's name.
 FORGED = {

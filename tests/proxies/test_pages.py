@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.proxies.site import EXAMPLES
-from tests.site import ROOT
+from tests.support.site import ROOT
 
 BLOCK = re.compile(r"^( *)```yaml\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 #: The visitor's headers that /gate and /check look at, and nobody else's.

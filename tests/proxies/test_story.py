@@ -5,8 +5,8 @@ A slot that was given back is held for some seconds: no test may count slots aft
 
 from __future__ import annotations
 
-from tests.browser import story
-from tests.nginx.client import Visitor
+from tests.support import story
+from tests.support.nginx_client import Visitor
 
 
 def test_in_wait_enter(site, one_free, visitor):

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from typing import Any
 
-from tests.stories.service import Api, tell
+from tests.support.service import Api, tell
 
 PAYMENT = {"fields": {"biz": "pay", "channel": "wx"}}
 

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.stories.service import Api, tell
+from tests.support.service import Api, tell
 
 #: A permit may be given back long before its lease ends: so often is it asked for.
 ASK_S = 0.05

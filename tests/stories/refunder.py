@@ -9,8 +9,8 @@ from __future__ import annotations
 import select
 import sys
 
-from tests.processes import wait_until
-from tests.stories.service import Api, ms, tell
+from tests.support.processes import wait_until
+from tests.support.service import Api, ms, tell
 
 REFUND = {"biz": "refund", "channel": "wx"}
 GONE = 2

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.processes import free_port, wait_until
-from tests.site import answers
 from tests.stories.refunder import GONE
-from tests.stories.service import Api, Service, us
+from tests.support.processes import free_port, wait_until
+from tests.support.service import Api, Service, us
+from tests.support.site import answers
 
 IS_FULL = os.environ.get("PAYMENTS_FULL") == "1"
 WORKERS = 4

@@ -9,7 +9,7 @@ import pytest
 
 from tests.stories import fenced
 from tests.stories.preparer import PREPARES_S
-from tests.stories.service import Api, Service, ms, us
+from tests.support.service import Api, Service, ms, us
 
 TERM_MS = 3000
 RULES = """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 
-from tests.stories.service import Api, tell
+from tests.support.service import Api, tell
 
 
 def main(url: str, resource: str, holder: str) -> None:

@@ -12,8 +12,8 @@ from typing import Any, Self
 
 import redis
 
-from tests.processes import Process, free_port, wait_until
-from tests.site import (
+from tests.support.processes import Process, free_port, wait_until
+from tests.support.site import (
     TEMPORARY,
     answers,
     fill,
@@ -34,7 +34,7 @@ REDIS_BACKLOG = 4096
 class LuaSite(AbstractContextManager["LuaSite"]):
     """Starts everything on entry; `url` is nginx.
 
-    `origin` are server-level lines of the origin's nginx, as for tests.site.Site.
+    `origin` are server-level lines of the origin's nginx, as for tests.support.site.Site.
     """
 
     def __init__(self, *, max_active: int, origin: str) -> None:

@@ -1,0 +1,172 @@
+"""Who may: operators at /admin/, programs at /v1/. By bearer token, or for operators by the
+dashboard's session. And whose the jobs are that a request submits or asks for."""
+
+from __future__ import annotations
+
+import hmac
+from typing import TYPE_CHECKING
+
+import structlog
+from aiohttp import web
+
+from sidecar.api.rights import needed
+from sidecar.dashboard.app_keys import LIVE
+from sidecar.kit.http.app_keys import OPERATORS, SETTINGS
+from sidecar.kit.http.auth.owner import OPERATOR, Owner
+from sidecar.kit.http.auth.scopes import OWNERS, SCOPES
+from sidecar.kit.http.auth.session import operator_of, refusal
+from sidecar.kit.http.problems import problem
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler
+
+    from sidecar.kit.http.auth.throttle import Throttle
+    from sidecar.settings import Settings
+
+#: Doors of /v1/ that the dashboard calls too, by its session.
+_OF_THE_DASHBOARD = ("/v1/jobs", "/v1/targets")
+
+log = structlog.get_logger()
+
+
+@web.middleware
+async def authorised(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Lets nobody at /admin/ without the admin token, or a session that was begun with it; nobody
+    at /v1/ without one of the tokens for programs or the admin token, but at jobs and targets also
+    with that session."""
+    if request.path.startswith("/admin/"):
+        return await _operator(request, handler)
+    if request.path.startswith("/v1/"):
+        return await _program(request, handler)
+    return await handler(request)
+
+
+async def _operator(request: web.Request, handler: Handler) -> web.StreamResponse:
+    token = request.app[SETTINGS].admin_token
+    if not token:
+        return problem(
+            403, "Administration is off", detail="Set admin_token (WAITROOM_ADMIN_TOKEN) first."
+        )
+    if "Authorization" in request.headers:
+        refused = _by_admin_token(request, token)
+    else:
+        refused = _by_session(request)
+    if refused is not None:
+        return refused
+    response = await handler(request)
+    if request.method not in {"GET", "HEAD"}:
+        request.app[LIVE].stir()
+    return response
+
+
+async def _program(request: web.Request, handler: Handler) -> web.StreamResponse:
+    if not _tokens(request.app[SETTINGS]):
+        return problem(
+            403,
+            "The service API is off",
+            detail="Set service_token (WAITROOM_SERVICE_TOKEN) first.",
+        )
+    guesses = request.app[OPERATORS].guesses_of_programs
+    owner = find_owner(request, is_refused=guesses.refused_s(request.remote) > 0)
+    if owner is None:
+        return _wrong(request, guesses)
+    refused = None if "Authorization" in request.headers else _by_session(request)
+    refused = refused or _beyond(owner, request)
+    return await handler(request) if refused is None else refused
+
+
+def _beyond(owner: Owner, request: web.Request) -> web.Response | None:
+    """Why this token is not for what it asks; None: it is."""
+    scopes = needed(request)
+    if owner.is_operator or owner.scopes & scopes:
+        return None
+    if not scopes:
+        return problem(
+            403, "For operators", detail="Programs may not change this: send the admin_token."
+        )
+    one_of, has = (" or ".join(sorted(each)) for each in (scopes, owner.scopes))
+    detail = f"This needs the scope {one_of}; the token {owner.name} has {has} (scopes)."
+    return problem(403, "Not in the token's scopes", detail=detail)
+
+
+def find_owner(request: web.Request, *, is_refused: bool = False) -> Owner | None:
+    """By its token, or by the session where that counts; None: nobody we know. `is_refused`: the
+    admin token is not looked at, because somebody at this address guesses. Programs' tokens are,
+    so that one with an old token stops none of the others."""
+    if "Authorization" in request.headers:
+        return _by_token(request, _tokens(request.app[SETTINGS], is_refused=is_refused))
+    is_known = _is_below(request.path, _OF_THE_DASHBOARD) and operator_of(request) is not None
+    return OPERATOR if is_known else None
+
+
+def _tokens(settings: Settings, *, is_refused: bool = False) -> list[tuple[str, Owner]]:
+    """Each with whose it is. Where two are the same, the first says who it is."""
+    named = {OWNERS[0]: settings.service_token, **settings.tokens}
+    programs = [
+        (token, Owner(name, settings.scopes.get(name, SCOPES))) for name, token in named.items()
+    ]
+    operators = [] if is_refused else [(settings.admin_token, OPERATOR)]
+    return [(token, owner) for token, owner in operators + programs if token]
+
+
+def _by_token(request: web.Request, tokens: list[tuple[str, Owner]]) -> Owner | None:
+    scheme, _, given = request.headers["Authorization"].partition(" ")
+    said = given.strip().encode(errors="surrogateescape")
+    # All are compared, so that the time tells nothing of which was nearly right.
+    are_right = [
+        hmac.compare_digest(said, token.encode(errors="surrogateescape"))
+        for token, _owner in tokens
+    ]
+    if scheme.lower() != "bearer" or not any(are_right):
+        return None
+    return tokens[are_right.index(True)][1]
+
+
+def _by_admin_token(request: web.Request, token: str) -> web.Response | None:
+    """Why a bearer is not let in at /admin/; while too many were wrong, none is looked at."""
+    guesses = request.app[OPERATORS].guesses
+    refused_s = guesses.refused_s(request.remote)
+    if refused_s:
+        detail = (
+            f"They came from your address, {request.remote or 'a unix socket'}; perhaps a program "
+            f"has an old token. Try again in {refused_s} s. Sessions of the dashboard go on."
+        )
+        return problem(429, "Too many wrong tokens", detail=detail, retry_after=refused_s)
+    return None if _by_token(request, [(token, OPERATOR)]) else _wrong(request, guesses)
+
+
+def _wrong(request: web.Request, guesses: Throttle) -> web.Response:
+    refused_s = 0
+    if request.headers.get("Authorization"):
+        refused_s = guesses.refused_s(request.remote)
+        if not refused_s:  # beyond it would flood the log
+            log.warning("token_refused", remote=request.remote, path=request.path)
+        guesses.note_wrong(request.remote)
+    return _unknown(request, refused_s)
+
+
+def _by_session(request: web.Request) -> web.Response | None:
+    who = operator_of(request)
+    return _unknown(request) if who is None else refusal(request, who)
+
+
+def _is_below(path: str, doors: tuple[str, ...]) -> bool:
+    return any(path == door or path.startswith(f"{door}/") for door in doors)
+
+
+def _unknown(request: web.Request, refused_s: int = 0) -> web.Response:
+    """`refused_s`: for how long the admin token is not looked at."""
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    title, detail = "A token is needed", "Send Authorization: Bearer <token>."
+    if scheme.lower() == "bearer" and given.strip():
+        title, detail = "The token is wrong", "It is not this replica's admin_token."
+        if request.path.startswith("/v1/"):
+            detail = "It is none of this replica's admin_token, service_token and tokens."
+        if refused_s:
+            detail = (
+                "It is no program's token. Too many wrong ones came from your address: the "
+                f"admin_token is not looked at for {refused_s} s."
+            )
+    response = problem(401, title, detail=detail)
+    response.headers["WWW-Authenticate"] = 'Bearer realm="waitroom"'
+    return response

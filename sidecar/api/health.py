@@ -1,0 +1,39 @@
+"""Health and metrics, for those who run it."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from sidecar.jobs.app_keys import JOBS
+from sidecar.kit.errors import StoreError
+from sidecar.kit.http.app_keys import SETTINGS, STOPPING
+from sidecar.kit.http.problems import problem
+from sidecar.leases.app_keys import LEASES
+from sidecar.limits.app_keys import LIMITS
+from sidecar.rooms.app_keys import ROOMS
+
+
+async def readyz(request: web.Request) -> web.Response:
+    """The process answers, its store too, and it is not about to stop."""
+    if request.app[STOPPING]:
+        return problem(503, "Stopping", retry_after=5)
+    try:
+        for room in request.app[ROOMS]:
+            await room.store.snapshot(revoked_since_ms=room.clock.now_ms())
+        for template in request.app[LEASES]:
+            await template.store.count()
+        for limit in request.app[LIMITS]:
+            await limit.store.values()
+        if JOBS in request.app:
+            for target in request.app[JOBS].targets:
+                await target.store.is_ready()
+    except StoreError as error:
+        return problem(503, "The store does not answer", detail=str(error), retry_after=5)
+    store = "memory" if request.app[SETTINGS].is_in_memory else "redis"
+    return web.json_response({"status": "ready", "store": store})
+
+
+async def no_jobs(_request: web.Request) -> web.Response:
+    return problem(
+        404, "Jobs are off", detail="There are no targets: write [targets.NAME] in the settings."
+    )

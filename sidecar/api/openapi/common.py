@@ -1,0 +1,253 @@
+"""What operations share: parameters, refusals, headers, and the ways to say who asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sidecar.kit.http.auth.operators import COOKIE
+from sidecar.kit.http.auth.session import CSRF_HEADER
+from sidecar.kit.http.openapi import ROOM, Json, shape, text, whole
+from sidecar.kit.http.request_parameters import LIST_LIMIT, MAX_OFFSET
+from sidecar.leases.openapi import NAME_OF_RESOURCE
+from sidecar.limits.settings import MAX_KEY_LENGTH
+
+_AGO = r"[0-9]{1,5}(\.[0-9]+)?(ms|s|m|h|d)"
+_DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{3})?)?(Z|[+-][0-9]{2}:[0-9]{2})?"
+_MOMENT = text(pattern=f"^(|now|{_AGO}|{_DATE}(T{_TIME})?)$")
+
+
+def _query(name: str, description: str, schema: Json, **more: Any) -> Json:
+    return {"name": name, "in": "query", "description": description, "schema": schema, **more}
+
+
+def _in_path(name: str, description: str, schema: Json, example: str) -> Json:
+    return {
+        "name": name, "in": "path", "required": True, "description": description,
+        "schema": schema, "example": example,
+    }  # fmt: skip
+
+
+def _header(name: str, description: str, schema: Json, *, required: bool = False) -> Json:
+    return {
+        "name": name, "in": "header", "description": description, "schema": schema,
+        "required": required,
+    }  # fmt: skip
+
+
+def parameters() -> Json:
+    return {
+        "Room": _in_path("room", "A room that is configured.", shape("Room"), "shop"),
+        "Visitor": _in_path("visitor", "The visitor's id, as lists and the log tell it.",
+                            shape("VisitorId"), "hQmVzkXy3c1tA9bWn0Lr-Q"),
+        "Template": _in_path("template", "A template that is configured.", text(pattern=ROOM),
+                             "seat"),
+        "Resource": _in_path("resource", "It is there as soon as somebody names it.",
+                             text(pattern=NAME_OF_RESOURCE), "17"),
+        "LimitName": _in_path("name", "A limit that is configured.", text(pattern=ROOM), "pay"),
+        "LimitKey": _in_path("key", "The whole key, as a call is told it, percent-encoded once "
+                             "more. Of a limit whose key has no fields: nothing, as in "
+                             "`/v1/limits/pay/values/`.",
+                             text(pattern=f"^[!-~]{{1,{MAX_KEY_LENGTH}}}$"), "refund:wx"),
+        "Offset": _query("offset", "How many to leave out.", whole(maximum=MAX_OFFSET, default=0)),
+        "Limit": _query("limit", "How many to tell, at most.",
+                        whole(maximum=LIST_LIMIT, default=100)),
+        "From": _query("from", "The period's beginning: a date or a time (ISO 8601; UTC where no "
+                       "zone is said), or how long ago. Otherwise a day ago.", _MOMENT,
+                       examples=_values("24h", "2026-11-27T18:00Z")),
+        "To": _query("to", "The period's end, which is no part of it. Otherwise now.", _MOMENT,
+                     examples=_values("now", "2026-11-28T00:00Z")),
+        "Format": _query("format", "json, or csv for a spreadsheet.",
+                         {"type": "string", "enum": ["json", "csv"], "default": "json"}),
+        "Operator": _header("X-Waitroom-Operator", "Who says so, for the log: 64 characters at "
+                            "most. Ignored with a session of the dashboard.", text()),
+        "Site": _header("Sec-Fetch-Site", "Browsers send it. What another site made the browser "
+                        "POST takes no place.", text()),
+    }  # fmt: skip
+
+
+def _values(*shown: str) -> Json:
+    return {f"example {number}": {"value": value} for number, value in enumerate(shown, start=1)}
+
+
+def headers() -> Json:
+    return {
+        "RetryAfter": {"description": "Seconds.", "required": True, "schema": whole(minimum=1)},
+        "Cookie": {
+            "description": "The visitor's ticket or pass, `waitroom_<room>`: signed, opaque, to be "
+            "sent back. Only when it is new or was changed.",
+            "schema": text(pattern="^waitroom_"),
+        },
+        "RateLimitPolicy": {
+            "description": "As in draft-ietf-httpapi-ratelimit-headers: `q`, the key's limit; `w`, "
+            "its window, where that has whole seconds. Not where nothing is limited.",
+            "schema": text(
+                pattern='^"[a-z0-9_-]+";q=[0-9]+(;w=[0-9]+|;qu="concurrent-requests")?$'
+            ),
+            "example": '"pay";q=20;w=1',
+        },
+        "RateLimit": {
+            "description": "From the same draft: `r`, how much may go now; `t`, in how many "
+            "seconds all of it may again; for whoever was refused, when to ask again.",
+            "schema": text(pattern='^"[a-z0-9_-]+";r=[0-9]+(;t=[0-9]+)?$'),
+            "example": '"pay";r=3;t=1',
+        },
+        "Authenticate": {"required": True, "schema": text(pattern="^Bearer ")},
+        "NoStore": {"required": True, "schema": {"const": "no-store"}},
+    }
+
+
+def _refusal(description: str, example: Json, **more: str) -> Json:
+    """A problem document; `more` are headers by name."""
+    refs = {name: {"$ref": f"#/components/headers/{header}"} for name, header in more.items()}
+    content = {"schema": shape("Problem"), "example": {"type": "about:blank", **example}}
+    return {
+        "description": description,
+        "headers": {"Cache-Control": {"$ref": "#/components/headers/NoStore"}, **refs},
+        "content": {"application/problem+json": content},
+    }
+
+
+def responses() -> Json:
+    wait = {"Retry-After": "RetryAfter"}
+    return {
+        "NoToken": _refusal(
+            "No token, or a wrong one.",
+            {"title": "The token is wrong", "status": 401,
+             "detail": "It is not this replica's admin_token."},
+            **{"WWW-Authenticate": "Authenticate"},
+        ),
+        "TooManyGuesses": _refusal(
+            "Ten wrong tokens came from this address within a minute: for the rest of it none is "
+            "looked at. Sessions of the dashboard go on.",
+            {"title": "Too many wrong tokens", "status": 429, "retry_after": 42,
+             "detail": "They came from your address, 192.0.2.7; perhaps a program has an old "
+             "token. Try again in 42 s. Sessions of the dashboard go on."}, **wait,
+        ),
+        "Forbidden": _refusal(
+            "No `admin_token` is set, or a session's request is not the dashboard's own.",
+            {"title": "Administration is off", "status": 403,
+             "detail": "Set admin_token (WAITROOM_ADMIN_TOKEN) first."},
+        ),
+        "ServiceOff": _refusal(
+            "No token is set: neither `service_token` nor `admin_token` nor any of `tokens`. Or "
+            "the token's `scopes` are for something else, or it is the operator's to change.",
+            {"title": "The service API is off", "status": 403,
+             "detail": "Set service_token (WAITROOM_SERVICE_TOKEN) first."},
+        ),
+        "UnknownLimit": _refusal(
+            "No such limit.",
+            {"title": "Unknown limit", "status": 404, "detail": "no limit is named 'pai'"},
+        ),
+        "UnknownLease": _refusal(
+            "No such template.",
+            {"title": "Unknown lease", "status": 404, "detail": "no lease is named 'sead'"},
+        ),
+        "LeaseOver": _refusal(
+            "The lease is over, or the fencing number is that of another one; nothing was changed.",
+            {"title": "The lease is over", "status": 409,
+             "detail": "1795802400000000 is not the fencing number of this holder's lease of 17: "
+             "it ended, or there is a newer one. Stop, and take it anew."},
+        ),
+        "UnknownJob": _refusal(
+            "No such job of this token's; or there are no targets.",
+            {"title": "Unknown job", "status": 404,
+             "detail": "no job is named 'x0m3yQ8qS7mVt1cJr2nW4A'"},
+        ),
+        "UnknownTarget": _refusal(
+            "No such target; or there are none.",
+            {"title": "Unknown target", "status": 404, "detail": "no target is named 'imagse'"},
+        ),
+        "JobForbidden": _refusal(
+            "No token is set; a class without a grant that covers it; a session's request that is "
+            "not the dashboard's own; the token's `scopes` are for something else; or it is the "
+            "operator's to say.",
+            {"title": "That is not allowed", "status": 403,
+             "detail": "A class needs a grant: send one for 'vip', signed for images."},
+        ),
+        "JobState": _refusal(
+            "The job's state does not allow it.",
+            {"title": "The job's state does not allow it", "status": 409,
+             "detail": "The job has ended: it is completed."},
+        ),
+        "LineFull": _refusal(
+            "So many jobs wait that no more are taken (`max_pending`).",
+            {"title": "The line is full", "status": 429, "retry_after": 60,
+             "detail": "10000 jobs wait for images (max_pending), and no more are taken."}, **wait,
+        ),
+        "JobsAway": _refusal(
+            "The database or the store does not answer. Jobs that were taken are kept.",
+            {"title": "The database does not answer", "status": 503, "retry_after": 5,
+             "detail": "Nothing was changed. Jobs that were taken are kept. Try again in a "
+             "moment."}, **wait,
+        ),
+        "UnknownRoom": _refusal(
+            "No such room.",
+            {"title": "Unknown room", "status": 404, "detail": "no room is named 'shoop'"},
+        ),
+        "UnknownVisitor": _refusal(
+            "No such room, or no such visitor in it.",
+            {"title": "Unknown visitor", "status": 404,
+             "detail": "hQmVzkXy3c1tA9bWn0Lr-Q is not in line"},
+        ),
+        "Conflict": _refusal(
+            "The line is not as the call supposes: nobody fits between those who joined at once, "
+            "nobody moved the visitor before, the pre-queue is not drawn yet, or the line was "
+            "reset after the file was made.",
+            {"title": "No place is free there", "status": 409,
+             "detail": "Those who stand there joined at once; try 1."},
+        ),
+        "UnknownHistory": _refusal(
+            "No such room, nothing recorded of that visitor, or no history is kept.",
+            {"title": "No history is kept: set history to a database", "status": 404},
+        ),
+        "Unreadable": _refusal(
+            "The body is not of its Content-Encoding.",
+            {"title": "The body cannot be read", "status": 400},
+        ),
+        "TooLarge": _refusal(
+            "A body of more than 256 KB; on the edge listener, of more than 64 KB.",
+            {"title": "Request Entity Too Large", "status": 413}
+        ),
+        "NotAllowed": _refusal(
+            "Something in the request is not allowed; `errors` names each such thing.",
+            {"title": "The request is not allowed", "status": 422, "detail": "Nothing was changed.",
+             "errors": ["poll_limit: Input should be greater than or equal to 1 (got 0)"]},
+        ),
+        "TooMany": _refusal(
+            "More polls than `poll_limit`. The place is kept.",
+            {"title": "Too many polls", "status": 429, "retry_after": 12}, **wait,
+        ),
+        "StoreAway": _refusal(
+            "The store does not answer.",
+            {"title": "The store does not answer", "status": 503, "retry_after": 5}, **wait,
+        ),
+        "NotReady": _refusal(
+            "The store does not answer, or the replica is about to stop.",
+            {"title": "Stopping", "status": 503, "retry_after": 5}, **wait,
+        ),
+        "HistoryAway": _refusal(
+            "The history's database or the store does not answer.",
+            {"title": "The database does not answer", "status": 503, "retry_after": 5},
+            **wait,
+        ),
+    }  # fmt: skip
+
+
+def security_schemes() -> Json:
+    return {
+        "token": {"type": "http", "scheme": "bearer", "description": "The `admin_token`."},
+        "service": {
+            "type": "http", "scheme": "bearer",
+            "description": "The `service_token` or one of `tokens`, for programs, as far as its "
+            "`scopes` go. The `admin_token` will do too.",
+        },
+        "session": {
+            "type": "apiKey", "in": "cookie", "name": COOKIE,
+            "description": "Of somebody who logged in at /dashboard.",
+        },
+        "csrf": {
+            "type": "apiKey", "in": "header", "name": CSRF_HEADER,
+            "description": "With a session's changes; /dashboard/session tells it.",
+        },
+    }  # fmt: skip

@@ -1,0 +1,59 @@
+"""What a program's token may do, by its scopes: the table that docs/security.md shows.
+
+What is not here is the operator's: changes of settings, of limits' values, of anybody's leases.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sidecar.kit.http.auth.scopes import SCOPES
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from sidecar.kit.http.auth.scopes import Scope
+
+_JOBS: frozenset[Scope] = frozenset({"jobs"})
+_LEASES: frozenset[Scope] = frozenset({"leases"})
+_LIMITS: frozenset[Scope] = frozenset({"limits"})
+_READ: frozenset[Scope] = frozenset({"read"})
+_LEASE = "/v1/leases/{template}/{resource}"
+
+#: One of these scopes is needed, by method and path.
+RIGHTS: dict[tuple[str, str], frozenset[Scope]] = {
+    ("POST", "/v1/jobs"): _JOBS,
+    ("GET", "/v1/jobs"): _JOBS | _READ,
+    ("GET", "/v1/jobs/{id}"): _JOBS | _READ,
+    ("GET", "/v1/jobs/{id}/body"): _JOBS | _READ,
+    ("DELETE", "/v1/jobs/{id}"): _JOBS,
+    ("POST", "/v1/jobs/{id}/retry"): _JOBS,
+    ("POST", "/v1/jobs/{id}/done"): _JOBS,
+    ("GET", "/v1/targets"): _JOBS | _READ,
+    ("GET", "/v1/targets/{name}"): _JOBS | _READ,
+    ("GET", "/v1/targets/{name}/history"): _JOBS | _READ,
+    ("GET", "/v1/leases"): _LEASES | _READ,
+    ("GET", "/v1/leases/{template}"): _LEASES | _READ,
+    # It is a heartbeat, and takes the lease when it is the holder's turn.
+    ("GET", _LEASE): _LEASES,
+    ("POST", _LEASE): _LEASES,
+    ("PUT", _LEASE): _LEASES,
+    ("DELETE", _LEASE): _LEASES,
+    ("GET", "/v1/limits"): _LIMITS | _READ,
+    ("GET", "/v1/limits/{name}"): _LIMITS | _READ,
+    ("GET", "/v1/limits/{name}/values"): _LIMITS | _READ,
+    ("POST", "/v1/limits/{name}/acquire"): _LIMITS,
+    ("POST", "/v1/limits/{name}/release"): _LIMITS,
+}
+#: Where there are no targets: says so, to any token.
+NO_JOBS = "/v1/{_}"
+
+
+def needed(request: web.Request) -> frozenset[Scope]:
+    """The scopes of which one opens this endpoint; none: it is the operator's. An address at which
+    nothing is, is anybody's to find out."""
+    resource = request.match_info.route.resource
+    if resource is None or resource.canonical == NO_JOBS:
+        return SCOPES
+    method = "GET" if request.method == "HEAD" else request.method
+    return RIGHTS.get((method, resource.canonical), frozenset())

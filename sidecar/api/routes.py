@@ -1,0 +1,236 @@
+"""Every door, on one page.
+
+The edge listener is for nginx, and through it for visitors. The ops listener is private.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from sidecar.api import health as ops
+from sidecar.api.access import authorised, find_owner
+from sidecar.api.openapi import document as openapi
+from sidecar.dashboard import endpoints as dashboard
+from sidecar.dashboard import login
+from sidecar.dashboard.app_keys import LIVE
+from sidecar.dashboard.live import Live
+from sidecar.gate import check
+from sidecar.gate import claim_link as claim
+from sidecar.gate import event_stream as events
+from sidecar.gate import forward_auth as gate
+from sidecar.gate import status as waiting
+from sidecar.gate.app_keys import LEAVE_LIMIT, MEMORY, PAGE, REPEATS, STAMPS
+from sidecar.gate.leave_limit import LeaveLimit
+from sidecar.gate.nginx_stamps import Stamps
+from sidecar.gate.repeated_polls import Repeats
+from sidecar.gate.waiting_page import Page
+from sidecar.history import endpoints as history
+from sidecar.history.app_keys import HISTORY
+from sidecar.jobs.app_keys import JOBS
+from sidecar.jobs.endpoints import check_permit
+from sidecar.kit.http import app_keys as keys
+from sidecar.kit.http import health as http_health
+from sidecar.kit.http import long_poll as held
+from sidecar.kit.http.auth.operators import Operators
+from sidecar.kit.http.auth.owner import FIND_OWNER
+from sidecar.kit.http.fast_path import FAST
+from sidecar.kit.http.problems import problems
+from sidecar.leases import endpoints as service_leases
+from sidecar.leases.app_keys import LEASES
+from sidecar.leases.service import Leases
+from sidecar.limits import endpoints as service_limits
+from sidecar.limits import nginx_check as check_limit
+from sidecar.limits.app_keys import LIMITS
+from sidecar.limits.service import Limits
+from sidecar.lottery import endpoints as draw
+from sidecar.rooms.app_keys import ROOMS
+from sidecar.rooms.endpoints import grants, transfer
+from sidecar.rooms.endpoints import openings_preview as events_preview
+from sidecar.rooms.endpoints import operator as admin
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler
+
+    from sidecar.history.store.stays import History
+    from sidecar.jobs.service import Jobs
+    from sidecar.kit.metrics import Metrics
+    from sidecar.rooms.service import Rooms
+    from sidecar.settings import Settings
+
+#: No door reads more than a form with one address in it.
+MAX_BODY = 65_536
+#: Nor a service's more than a list of calls.
+MAX_OPS_BODY = 262_144
+
+
+def edge_app(  # noqa: PLR0913
+    rooms: Rooms,
+    metrics: Metrics,
+    static: Path,
+    *,
+    event_streams: int = 0,
+    limits: Limits | None = None,
+    jobs: Jobs | None = None,
+    memory: str = "",
+    stamps: Stamps | None = None,
+) -> web.Application:
+    """`memory`: a name for this process' own store; empty: the store is shared."""
+    app = web.Application(middlewares=[problems], client_max_size=MAX_BODY)
+    if jobs is not None:
+        app[JOBS] = jobs
+    app[ROOMS] = rooms
+    app[LIMITS] = limits or Limits()
+    app[keys.METRICS] = metrics
+    app[MEMORY] = memory
+    app[STAMPS] = stamps or Stamps([])
+    app[PAGE] = Page(static)
+    app[LEAVE_LIMIT] = LeaveLimit()
+    app[REPEATS] = Repeats()
+    app[claim.CLAIM_PAGE] = claim.ClaimPage(static)
+    app[events.STREAMS] = events.Streams(event_streams, metrics)
+    app[held.HELD] = held.Held()
+    app[check_permit.TELLING] = check_permit.Telling()
+    app.on_shutdown.extend([events.close, held.close, check_permit.close])
+    app[draw.DRAW_PAGE] = draw.load_page(static)
+    fast: dict[tuple[str, str], Handler] = {
+        ("GET", "/check"): check.check,
+        ("GET", "/check-limit"): check_limit.check_limit,
+        ("GET", "/check-permit"): check_permit.check_permit,
+    }
+    # What is asked most has addresses of its own, which are found without a pattern.
+    for room in rooms:
+        at = f"/_waitroom/{room.name}"
+        status, join = partial(waiting.answer_status, room=room), partial(waiting.join, room=room)
+        app.add_routes([web.get(f"{at}/status", status), web.post(f"{at}/join", join)])
+        fast |= {("GET", f"{at}/status"): status, ("POST", f"{at}/join"): join}
+    app[FAST] = fast
+    app.add_routes(
+        [
+            web.route("*", "/check", check.check),
+            web.get("/check-limit", check_limit.check_limit),
+            web.get("/check-permit", check_permit.check_permit),
+            web.route("*", r"/gate/{room}{asked:(?:/.*)?}", gate.gate),
+            web.get("/_waitroom/{room}/status", waiting.status),
+            web.post("/_waitroom/{room}/join", waiting.join),
+            web.post("/_waitroom/{room}/leave", waiting.leave),
+            web.get("/_waitroom/{room}/events", events.events, allow_head=False),
+            web.get("/_waitroom/{room}/claim", claim.show),
+            web.post("/_waitroom/{room}/claim", claim.take),
+            web.get("/_waitroom/{room}/draw", draw.show),
+            web.get("/_waitroom/{room}/draw/places", draw.places),
+            web.static("/_waitroom/static", static),
+            web.get("/_waitroom/{room}/", waiting.page),
+        ]
+    )
+    return app
+
+
+def ops_app(  # noqa: PLR0913 - one for each thing that it serves
+    settings: Settings,
+    rooms: Rooms,
+    metrics: Metrics,
+    stopping: list[bool],
+    past: History | None = None,
+    *,
+    leases: Leases | None = None,
+    limits: Limits | None = None,
+    jobs: Jobs | None = None,
+    operators: Operators | None = None,
+) -> web.Application:
+    """`past`: the history, where one is kept."""
+    app = web.Application(middlewares=[problems, authorised], client_max_size=MAX_OPS_BODY)
+    app[LEASES] = leases or Leases()
+    app[LIMITS] = limits or Limits()
+    app[keys.SETTINGS] = settings
+    app[ROOMS] = rooms
+    app[keys.METRICS] = metrics
+    app[keys.STOPPING] = stopping
+    if past is not None:
+        app[HISTORY] = past
+    app[keys.OPERATORS] = operators or Operators(settings.secret_keys, settings.admin_token)
+    app[LIVE] = Live(rooms)
+    app[FIND_OWNER] = find_owner
+    app[held.HELD] = held.Held()
+    app.on_shutdown.extend([dashboard.close, held.close])
+    app.add_routes(
+        [
+            web.get("/healthz", http_health.healthz),
+            web.get("/readyz", ops.readyz),
+            web.get("/metrics", http_health.metrics),
+            web.get("/openapi.json", openapi.show),
+            web.get("/dashboard{slash:/?}", dashboard.page),
+            web.get("/dashboard/session", dashboard.session),
+            web.get("/dashboard/events", dashboard.events, allow_head=False),
+            web.post("/dashboard/login", login.log_in),
+            web.post("/dashboard/logout", login.log_out),
+            web.get("/dashboard/static/{name}", dashboard.asset),
+            web.get("/admin/rooms", admin.list_rooms),
+            web.get("/admin/rooms/{room}", admin.show_room),
+            web.patch("/admin/rooms/{room}", admin.change_room),
+            web.post("/admin/rooms/{room}/{act:pause|drain|resume}", admin.act_on_room),
+            web.post("/admin/rooms/{room}/reset", admin.reset_room),
+            web.post("/admin/rooms/{room}/grants", grants.issue),
+            web.get("/admin/rooms/{room}/events", events_preview.show),
+            web.get("/admin/rooms/{room}/export", transfer.export_room),
+            web.post("/admin/rooms/{room}/import", transfer.import_room),
+            web.get("/admin/rooms/{room}/waiting", admin.list_waiting),
+            web.get("/admin/rooms/{room}/sessions", admin.list_sessions),
+            web.get("/admin/rooms/{room}/log", admin.show_log),
+            web.get("/admin/rooms/{room}/visitors/{visitor}", admin.find_visitor),
+            web.get("/admin/rooms/{room}/visitors/{visitor}/history", history.show_visitor),
+            web.get("/admin/rooms/{room}/stays", history.list_stays),
+            web.get("/admin/rooms/{room}/report", history.show_report),
+            web.get("/admin/rooms/{room}/changes", history.list_changes),
+            web.post("/admin/rooms/{room}/visitors/{visitor}/release", admin.release_visitor),
+            web.post("/admin/rooms/{room}/visitors/{visitor}/move", admin.move_visitor),
+            web.get("/v1/leases", service_leases.list_templates),
+            web.get("/v1/leases/{template}", service_leases.list_resources),
+            web.get("/v1/leases/{template}/{resource}", service_leases.look),
+            web.post("/v1/leases/{template}/{resource}", service_leases.take),
+            web.put("/v1/leases/{template}/{resource}", service_leases.renew),
+            web.delete("/v1/leases/{template}/{resource}", service_leases.release),
+            web.get("/v1/limits", service_limits.list_limits),
+            web.get("/v1/limits/{name}", service_limits.look),
+            web.post("/v1/limits/{name}/acquire", service_limits.acquire),
+            web.post("/v1/limits/{name}/release", service_limits.release),
+            web.get("/v1/limits/{name}/values", service_limits.list_values),
+            web.put("/v1/limits/{name}/values/{key:.*}", service_limits.set_value),
+            web.delete("/v1/limits/{name}/values/{key:.*}", service_limits.delete_value),
+        ]
+    )
+    if jobs is None:
+        app.add_routes([web.route("*", r"/v1/{_:(?:jobs|targets)(?:/.*)?}", ops.no_jobs)])
+    else:
+        _add_jobs(app, jobs)
+    return app
+
+
+def _add_jobs(app: web.Application, jobs: Jobs) -> None:
+    # Without targets a replica starts sooner.
+    from sidecar.jobs.endpoints import jobs as service_jobs  # noqa: PLC0415
+    from sidecar.jobs.endpoints import long_poll as job_waiters  # noqa: PLC0415
+    from sidecar.jobs.endpoints import targets as service_targets  # noqa: PLC0415
+
+    app[JOBS] = jobs
+    app[job_waiters.WAITERS] = job_waiters.Waiters()
+    app.on_shutdown.append(job_waiters.close)
+    app.add_routes(
+        [
+            web.post("/v1/jobs", service_jobs.submit),
+            web.get("/v1/jobs", service_jobs.list_jobs),
+            web.get("/v1/jobs/{id}", service_jobs.look),
+            web.get("/v1/jobs/{id}/body", service_jobs.body),
+            web.delete("/v1/jobs/{id}", service_jobs.cancel),
+            web.post("/v1/jobs/{id}/retry", service_jobs.retry),
+            web.post("/v1/jobs/{id}/done", service_jobs.done),
+            web.get("/v1/targets", service_targets.list_targets),
+            web.get("/v1/targets/{name}", service_targets.show_target),
+            web.patch("/v1/targets/{name}", service_targets.change_target),
+            web.delete("/v1/targets/{name}", service_targets.restore_target),
+            web.get("/v1/targets/{name}/history", service_targets.show_history),
+        ]
+    )

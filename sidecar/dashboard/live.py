@@ -1,0 +1,265 @@
+"""What the dashboard shows, made once a second for all who watch, while anybody does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from sidecar.kit.errors import StoreError
+from sidecar.queue.model import Phase
+from sidecar.rooms.modes import mode
+from sidecar.rooms.places import line_of
+from sidecar.rooms.statistics import ABANDONED, difference, lines_of, minutes, wait_percentiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sidecar.rooms.openings import RoomEvent
+    from sidecar.rooms.service import Room, Rooms
+    from sidecar.rooms.statistics import Minute
+
+TICK_S = 1.0
+#: Between two looks at what costs the store more than a number: curves, log, head of the line.
+STUDY_S = 5.0
+HEAD = 10
+LOG_SHOWN = 60
+#: Over how long a figure "a minute" is measured, where it is known for that long.
+RATE_MS = 60_000
+RATE_LEAST_MS = 5_000
+HOUR_MS = 3_600_000
+#: A snapshot that is older says that the store does not answer: it is asked every second.
+OLD_MS = 3_000
+
+log = structlog.get_logger()
+
+
+class Live:
+    """`watched` starts and ends the work; `text` is what a viewer has not seen yet."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        self._viewers = 0
+        self._tasks: list[asyncio.Task[None]] = []
+        self._news = asyncio.Event()
+        self._stirred = asyncio.Event()
+        self._now = b""
+        #: What each room's last study found, as it is sent.
+        self._studies: dict[str, bytes] = {}
+        self._points: dict[str, deque[tuple[int, dict[str, float]]]] = {}
+        self._revisions: dict[str, int] = {}
+        self.is_closed = False
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Somebody watches within the block."""
+        self._viewers += 1
+        if self._viewers == 1:
+            self._look()
+            self._tasks = [asyncio.create_task(self._tick()), asyncio.create_task(self._study())]
+        try:
+            yield
+        finally:
+            self._viewers -= 1
+            if self._viewers == 0:
+                for task in self._tasks:
+                    task.cancel()
+                self._studies.clear()
+                self._points.clear()
+
+    async def news(self) -> None:
+        """Returns when there is something new, a second later at most."""
+        await self._news.wait()
+
+    def text(self, seen: dict[str, bytes]) -> bytes:
+        """The events for a viewer who has seen the studies in `seen`, which is brought up to
+        date. One who reads slowly misses what is in between, and nothing else."""
+        fresh = [made for room, made in self._studies.items() if seen.get(room) is not made]
+        seen.update(self._studies)
+        return b"".join([self._now, *fresh])
+
+    def stir(self) -> None:
+        """Something was done to a room: look again at once."""
+        self._stirred.set()
+
+    def close(self) -> None:
+        """Sends the viewers away."""
+        self.is_closed = True
+        self._tell()
+
+    def _tell(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._look()
+            self._tell()
+
+    def _look(self) -> None:
+        """Costs the store nothing: the refresher asks it every second anyway."""
+        try:
+            self._now = _event("now", {"rooms": [self._describe(room) for room in self._rooms]})
+        except Exception:  # the next second may do better, and the viewers stay
+            log.exception("dashboard")
+        revisions = {r.name: r.snapshot.revision for r in self._rooms if r.snapshot}
+        if revisions != self._revisions:
+            self._revisions = revisions
+            self.stir()
+
+    async def _study(self) -> None:
+        while True:
+            self._stirred.clear()
+            await asyncio.gather(*(self._study_room(room) for room in self._rooms))
+            self._look()
+            self._tell()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stirred.wait(), STUDY_S)
+
+    async def _study_room(self, room: Room) -> None:
+        lists = room.store.lists
+        if room.store.is_away:
+            return
+        try:
+            samples, acts = await lists.minutes(), await lists.log()
+            line = await self._head(room)
+            self._remember(room, samples)
+            study = {
+                "room": room.name,
+                "minutes": _columns(minutes(samples)),
+                "waits": _waits(room, samples),
+                "line": line,
+                "log": acts[:LOG_SHOWN],
+            }
+        except StoreError as error:
+            log.debug("dashboard", room=room.name, error=str(error))
+            return
+        except Exception:
+            log.exception("dashboard", room=room.name)
+            return
+        made = _event("study", study)
+        if self._studies.get(room.name) != made:
+            self._studies[room.name] = made
+
+    async def _head(self, room: Room) -> list[tuple[str, str | None]]:
+        """Who is at the head, and each one's line. In a pre-queue nobody is to know a lot."""
+        if room.settings.moments(room.clock.now_ms()).phase is Phase.PREQUEUE:
+            return []
+        rows = await room.store.lists.line(offset=0, limit=HEAD)
+        return [(visitor, line_of(order, room.settings.lines)) for visitor, order in rows]
+
+    def _describe(self, room: Room) -> dict[str, Any]:
+        snapshot, settings, now_ms = room.snapshot, room.settings, room.clock.now_ms()
+        moments = settings.moments(now_ms)
+        known: dict[str, Any] = {}
+        if snapshot is not None:
+            known = {
+                "waiting": snapshot.waiting,
+                "active": snapshot.active,
+                "provisional": snapshot.provisional,
+                "wait_seconds": None if snapshot.wait_ms is None else snapshot.wait_ms // 1000,
+                "lines": lines_of(settings, snapshot),
+                "replicas": snapshot.replicas,
+                "recovery_stage": snapshot.recovery_stage,
+                "recovers_until_ms": snapshot.recovers_until_ms,
+                "shield_until_ms": snapshot.shield_until_ms,
+                "as_of_ms": snapshot.now_ms,
+                "changed": snapshot.overrides,
+                "a_minute": self._rates(room),
+            }
+        return {
+            "room": room.name,
+            "now_ms": now_ms,
+            "mode": mode(settings),
+            "phase": moments.phase,
+            "event": _event_of(moments.event),
+            "coming": _event_of(moments.coming),
+            "classes": list(settings.classes),
+            "away": room.store.is_away or snapshot is None or now_ms - snapshot.now_ms > OLD_MS,
+            "on_store_failure": settings.on_store_failure,
+            "settings": _shown(settings),
+            "file": _shown(room.file_settings) | _in_file(room),
+            **known,
+        }
+
+    def _rates(self, room: Room) -> dict[str, float] | None:
+        """How many joined, came in and gave up a minute; None while it is not known."""
+        snapshot = room.snapshot
+        if snapshot is None:
+            return None
+        now_ms, counters = snapshot.now_ms, snapshot.counters
+        points = self._points.setdefault(room.name, deque())
+        if not points or points[-1][0] < now_ms:
+            points.append((now_ms, counters))
+        while len(points) > 1 and points[1][0] <= now_ms - RATE_MS:
+            points.popleft()
+        since_ms, before = points[0]
+        if now_ms - since_ms < RATE_LEAST_MS:
+            return None
+        happened = difference(counters, before)
+        scale = 60_000 / (now_ms - since_ms)
+        return {
+            "joined": scale * happened.get("joined", 0),
+            "admitted": scale * happened.get("admitted", 0),
+            "abandoned": scale * sum(happened.get(name, 0) for name in ABANDONED),
+        }
+
+    def _remember(self, room: Room, samples: list[dict[str, Any]]) -> None:
+        """Puts what the store knows of the last two minutes before what was seen from here."""
+        points = self._points.setdefault(room.name, deque())
+        if room.snapshot is None or (points and points[0][0] <= room.snapshot.now_ms - RATE_MS):
+            return
+        oldest_ms = points[0][0] if points else room.snapshot.now_ms
+        for sample in samples[:2]:
+            # A sample is made at the beginning of its minute.
+            at_ms = sample["minute"] * 60_000
+            if oldest_ms - 2 * RATE_MS < at_ms < oldest_ms:
+                points.appendleft((at_ms, sample["totals"]))
+
+
+def _event(kind: str, data: object) -> bytes:
+    return f"event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
+
+
+def _event_of(event: RoomEvent | None) -> dict[str, Any] | None:
+    """Its times (ms), and which of the room's settings it replaces while it is open."""
+    if event is None:
+        return None
+    times = event.model_dump(include={"name", "prequeue_from", "opens_at", "closes_at"})
+    return {**times, "replaces": list(event.overrides)}
+
+
+def _shown(settings: Any) -> dict[str, Any]:
+    """The settings that the page has controls for."""
+    names = ("total_active_users", "new_users_per_minute", "message", "max_waiting", "queue_all",
+             "suspended")  # fmt: skip
+    return {name: getattr(settings, name) for name in names}
+
+
+def _in_file(room: Room) -> dict[str, Any]:
+    """What the file says of those that were changed."""
+    changed = room.snapshot.overrides if room.snapshot else {}
+    return {name: getattr(room.file_settings, name, None) for name in changed}
+
+
+def _columns(hour: list[Minute]) -> dict[str, list[int]]:
+    names = ("ends_ms", "waiting", "active", "cap", "joined", "admitted", "abandoned")
+    return {name: [getattr(minute, name) for minute in hour] for name in names}
+
+
+def _waits(room: Room, samples: list[dict[str, Any]]) -> dict[str, float | None]:
+    """Seconds that those waited who came in during the last hour, the median and nine of ten."""
+    if room.snapshot is None:
+        return {"half": None, "most": None}
+    since_ms = room.snapshot.now_ms - HOUR_MS
+    before: dict[str, float] = {}
+    if room.snapshot.born_ms < since_ms:
+        known = [sample for sample in samples if sample["minute"] * 60_000 >= since_ms]
+        before = known[-1]["totals"] if known else room.snapshot.counters
+    found = wait_percentiles(room.snapshot.counters, before, (0.5, 0.9))
+    return {"half": found[0.5], "most": found[0.9]}

@@ -1,0 +1,31 @@
+"""Every second learns which of the dashboard's sessions were logged out of at other replicas, and
+tells the store of those that ended here while it was unavailable."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from sidecar.kit.errors import StoreError
+from sidecar.queue.verdict_lifetime import REFRESH_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+log = structlog.get_logger()
+
+
+async def share_forever(share: Callable[[], Awaitable[None]]) -> None:
+    """Runs until cancelled."""
+    while True:
+        await share_once(share)
+        await asyncio.sleep(REFRESH_MS / 1000)
+
+
+async def share_once(share: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await share()
+    except StoreError as error:
+        log.debug("sessions_not_shared", error=str(error))

@@ -1,0 +1,17 @@
+"""What the gate's handlers find in their application."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from sidecar.gate.leave_limit import LeaveLimit
+from sidecar.gate.nginx_stamps import Stamps
+from sidecar.gate.repeated_polls import Repeats
+from sidecar.gate.waiting_page import Page
+
+#: A name for the store of an edge listener's process, where it is in memory; empty: it is not.
+MEMORY = web.AppKey("memory", str)
+PAGE = web.AppKey("page", Page)
+REPEATS = web.AppKey("repeats", Repeats)
+STAMPS = web.AppKey("stamps", Stamps)
+LEAVE_LIMIT = web.AppKey("leave_limit", LeaveLimit)

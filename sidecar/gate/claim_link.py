@@ -1,0 +1,159 @@
+"""A link that takes a place in line, or a turn, to another browser. Webhooks bring it to the site,
+which may send it on to its visitor.
+
+Opening it changes nothing and sets no cookie, because programs open links in mail before people
+do. The page's button takes the ticket; the verdict about the next request claims the turn.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from string import Template
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+import structlog
+from aiohttp import web
+
+from sidecar.gate.check import is_from_elsewhere
+from sidecar.gate.cookies import set_cookie
+from sidecar.gate.status import safe_next
+from sidecar.gate.waiting_page import choose_language
+from sidecar.kit.errors import StoreAwayError, StoreError
+from sidecar.kit.http.app_keys import METRICS
+from sidecar.kit.http.problems import STORE_RETRY_S
+from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY, find_static
+from sidecar.rooms.endpoints.request_parameters import room_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sidecar.queue.model import Ticket
+    from sidecar.rooms.service import Room
+
+#: What the page says, and its status.
+_STATUS = {"called": 200, "waiting": 200, "begun": 410, "gone": 410, "unknown": 400, "away": 503}
+_OPEN = {"called", "waiting"}
+_SITE = re.compile(r'<span id="site">([^<]*)</span>')
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    # The address is a key.
+    "Referrer-Policy": "no-referrer",
+}
+
+log = structlog.get_logger()
+
+
+class ClaimPage:
+    """Renders the page from the static files; where those are of an older version, from ours."""
+
+    def __init__(self, static: Path) -> None:
+        def read(name: str) -> str:
+            file = static / name
+            file = file if file.exists() else find_static() / name
+            return file.read_text(encoding="utf-8")
+
+        self._template = Template(read("claim.html"))
+        self._texts: dict[str, dict[str, str]] = json.loads(read("claim.json"))
+        self._site = _site_name(read("waiting.html"))
+
+    def render(self, *, language: str, view: str, following: str) -> str:
+        texts = self._texts.get(language, {})
+        texts = self._texts["en"] | texts
+        may_take = view in _OPEN
+        values = {
+            "lang": language,
+            "dir": "rtl" if language == "ar" else "ltr",
+            "site": self._site,
+            "heading": texts[view],
+            "intro": texts[f"{view}_intro"],
+            "go": texts["go"],
+            "back": texts["back"],
+            "next": following,
+        }
+        escaped = {name: html.escape(value) for name, value in values.items()}
+        hidden = {"off": "" if may_take else "hidden", "on": "hidden" if may_take else ""}
+        return self._template.safe_substitute(escaped | hidden)
+
+
+def _site_name(waiting: str) -> str:
+    """As the waiting page has it, which is where people write their own."""
+    match = _SITE.search(waiting)
+    return html.unescape(match[1]).strip() if match else ""
+
+
+CLAIM_PAGE = web.AppKey("claim_page", ClaimPage)
+
+
+async def show(request: web.Request) -> web.Response:
+    """The page."""
+    room = room_of(request)
+    view, _ = await _look(request, room)
+    return _page(request, room, view)
+
+
+async def take(request: web.Request) -> web.Response:
+    """The page's button: the cookie, and on to the site."""
+    room = room_of(request)
+    view, ticket = await _look(request, room)
+    # What another site posts here would put its own visitor's place in the stead of theirs.
+    if view not in _OPEN or ticket is None or is_from_elsewhere(request.headers):
+        return _page(request, room, view)
+    request.app[METRICS].count_request(room.name, "claim", "taken")
+    headers = {**_HEADERS, "Location": _next(request)}
+    headers["Set-Cookie"] = set_cookie(request.headers, room, ticket)
+    return web.Response(status=303, headers=headers)
+
+
+async def _look(request: web.Request, room: Room) -> tuple[str, Ticket | None]:
+    """What there is to say, and the ticket of the link."""
+    ticket = room.tokens.read_claim(request.query.get("token"))
+    if ticket is None:
+        return "unknown", None
+    try:
+        if room.store.is_away:
+            raise StoreAwayError("claim: the store is away")
+        found = await room.store.lists.find(ticket.visitor)
+    except StoreError as error:
+        log.debug("store_away", room=room.name, error=str(error))
+        return "away", ticket
+    if found.revoked_ms is not None:
+        return "gone", ticket
+    if found.position is not None:
+        return "waiting", ticket
+    if found.ends_ms is not None:
+        # One that has run out is there until the next script runs.
+        is_over = found.ends_ms <= room.clock.now_ms()
+        if found.started_ms is not None:
+            return "gone" if is_over else "begun", ticket
+        return "gone" if is_over else "called", ticket
+    # After the store was emptied places come back by their tickets, so this one does too.
+    is_recovering = room.snapshot is not None and room.snapshot.recovery_stage > 0
+    return "waiting" if is_recovering else "gone", ticket
+
+
+def _page(request: web.Request, room: Room, view: str) -> web.Response:
+    request.app[METRICS].count_request(room.name, "claim", view)
+    language = choose_language(request.headers.get("Accept-Language"))
+    text = request.app[CLAIM_PAGE].render(language=language, view=view, following=_next(request))
+    headers = {**_HEADERS, "Content-Language": language}
+    if view == "away":
+        headers["Retry-After"] = str(STORE_RETRY_S)
+    return web.Response(
+        text=text,
+        status=_STATUS[view],
+        content_type="text/html",
+        charset="utf-8",
+        headers=headers,
+    )
+
+
+def _next(request: web.Request) -> str:
+    """`next` is the last parameter and goes to the end, encoded or not."""
+    _, found, value = request.rel_url.raw_query_string.partition("next=")
+    if value[:3].lower() == "%2f":
+        return quote(safe_next(unquote(value)), safe="/?#[]@!$&'()*+,;=:~%")
+    return safe_next(value) if found else "/"

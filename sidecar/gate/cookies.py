@@ -1,0 +1,100 @@
+"""Reading and writing the one cookie of a room, or of a template of leases."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from multidict import istr
+
+from sidecar.gate.nginx_stamps import STAMP_COOKIE
+from sidecar.kit.http.cookies import cookie_value, secure
+from sidecar.queue.grants import GrantError, grant_in
+from sidecar.queue.model import Pass
+from sidecar.rooms.bearer import NOBODY, Bearer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sidecar.queue.grants import Grant
+    from sidecar.queue.model import Token
+    from sidecar.rooms.contract import Door
+
+
+#: Looked up by itself, and not spelt anew for each request.
+_COOKIE = istr("Cookie")
+#: As long as most visitors take from one page to the next.
+_STAMP_STAYS_S = 600
+
+
+def read_token(headers: Mapping[str, str], room: Door) -> Token | None:
+    return room.tokens.read(cookie_value(headers.get(_COOKIE), room.tokens.cookie_name))
+
+
+def read_given(headers: Mapping[str, str], room: Door) -> Token | None:
+    """The token of a Set-Cookie that this very request was given already.
+
+    An internal redirect in nginx (index, rewrite) asks about one request twice, the
+    second time still with the cookies that the browser sent.
+    """
+    return room.tokens.read(cookie_value(headers.get("X-Waitroom-Given"), room.tokens.cookie_name))
+
+
+def read_bearer(  # noqa: PLR0913 - one for each thing that is said
+    headers: Mapping[str, str],
+    room: Door,
+    *,
+    uri: str = "",
+    exempt: str = "",
+    asked: str = "",
+    class_name: str = "",
+) -> Bearer:
+    """Only where the room asks: most do not, and this is done for every request. `uri`, `exempt`
+    and `class_name` are nginx's; whoever reads them knows that no visitor can have said them.
+    `asked` is the address to look for a grant in, whoever says it: a grant is signed."""
+    grant, result = None, ""
+    settings = room.settings
+    if not (settings.class_header and class_name in settings.classes):
+        class_name = ""
+    if settings.classes and not class_name:
+        grant, result = _read_grant(asked, room)
+    if not (room.asks_who or exempt or class_name or result):
+        return NOBODY
+    address, user_agent = headers.get("X-Real-IP", ""), headers.get("User-Agent", "")
+    return Bearer(address, user_agent, uri, exempt, class_name, grant, result)
+
+
+def _read_grant(asked: str, room: Door) -> tuple[Grant | None, str]:
+    """The grant in an address, if it is believed, and what became of it ("" where there is
+    none)."""
+    text = grant_in(asked)
+    if text is None:
+        return None, ""
+    try:
+        grant = room.grants.read(text, room.clock.now_ms())
+    except GrantError as error:
+        return None, error.word
+    if grant.class_name not in room.settings.classes:
+        return None, "unknown_class"
+    return grant, "believed"
+
+
+def set_cookie(headers: Mapping[str, str], room: Door, token: Token) -> str:
+    """The value of Set-Cookie. It lives as long as the token is worth something."""
+    if isinstance(token, Pass):
+        life_s = max(1, math.ceil((token.expires_ms - room.clock.now_ms()) / 1000))
+    else:
+        life_s = room.tokens.lifetime_ms // 1000
+    return (
+        f"{room.tokens.cookie_name}={room.tokens.write(token)}; Max-Age={life_s}; "
+        f"Path=/; HttpOnly; SameSite=Lax{secure(headers)}"
+    )
+
+
+def stamp_cookie(headers: Mapping[str, str], stamp: str) -> str:
+    """The value of Set-Cookie for a stamp: one name for all rooms. What is worthless stays: by it
+    nginx knows who keeps cookies."""
+    return (
+        f"{STAMP_COOKIE}={stamp}; Max-Age={_STAMP_STAYS_S}; "
+        f"Path=/; HttpOnly; SameSite=Lax{secure(headers)}"
+    )

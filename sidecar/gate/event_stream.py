@@ -1,0 +1,235 @@
+"""Server-sent events for whoever waits: where they stand, and that it is their turn.
+
+A stream is a browser that polls, without the requests: each `status` is a heartbeat. The turn is
+claimed by it. A cookie cannot be given in mid-stream, so the browser gets the pass with its next
+request, which has the ticket still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import math
+import random
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from aiohttp import web
+
+from sidecar.gate import status_document as told
+from sidecar.gate.check import count_answer
+from sidecar.gate.cookies import read_bearer, read_token, set_cookie
+from sidecar.gate.request_parameters import door_of
+from sidecar.kit.http.app_keys import METRICS
+from sidecar.kit.http.problems import STORE_RETRY_S, problem
+from sidecar.queue.model import State, Ticket
+from sidecar.rooms.contract import label
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sidecar.kit.metrics import Metrics
+    from sidecar.queue.answer import Answer
+    from sidecar.queue.model import Token
+    from sidecar.rooms.contract import Door
+
+#: A comment is sent after so long a silence, so that nobody between takes it for a dead line.
+KEEP_ALIVE_S = 15.0
+#: How often it is looked whether somebody has hung up.
+LOOK_S = 1.0
+#: When to try again where there are as many streams as there may be, seconds.
+RETRY_S = 10
+#: A visitor's tabs and devices. With a stream more the oldest ends: nobody can take them all.
+MAX_PER_VISITOR = 4
+_KEEP_ALIVE = b":\n\n"
+#: A browser whose stream broke opens another after so many ms: not all at once.
+_RETRY_MS = (2_000, 5_000)
+_HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-store",
+    "X-Accel-Buffering": "no",  # another nginx in front passes each event on at once
+}
+#: A place is kept, and there is more to tell.
+_GOES_ON = {State.WAITING, State.CLOSED}
+
+log = structlog.get_logger()
+
+
+class Streams:
+    """Those of this replica; `limit` at most."""
+
+    def __init__(self, limit: int, metrics: Metrics) -> None:
+        self.limit = limit
+        self.is_closed = False
+        self._metrics = metrics
+        self._open: dict[asyncio.Event, web.Request] = {}
+        #: By visitor, the oldest first.
+        self._of: dict[str, list[asyncio.Event]] = {}
+        self._watch: asyncio.Task[None] | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._open) >= self.limit
+
+    @contextlib.contextmanager
+    def opened(self, request: web.Request, room: str) -> Iterator[asyncio.Event]:
+        """A stream within the block. The event is set when it has to end: the browser has hung up,
+        the visitor has opened too many others, or the replica stops."""
+        over = asyncio.Event()
+        self._open[over] = request
+        gauge = self._metrics.event_streams.labels(room)
+        gauge.inc()
+        if self._watch is None:
+            self._watch = asyncio.create_task(self._look())
+        try:
+            yield over
+        finally:
+            del self._open[over]
+            gauge.dec()
+            if not self._open and self._watch is not None:
+                self._watch.cancel()
+                self._watch = None
+
+    @contextlib.contextmanager
+    def one_of(self, visitor: str, over: asyncio.Event) -> Iterator[None]:
+        """Within the block the stream is the visitor's newest."""
+        theirs = self._of.setdefault(visitor, [])
+        theirs.append(over)
+        if len(theirs) > MAX_PER_VISITOR:
+            theirs.pop(0).set()
+        try:
+            yield
+        finally:
+            if over in theirs:
+                theirs.remove(over)
+                if not theirs:
+                    del self._of[visitor]
+
+    def close(self) -> None:
+        self.is_closed = True
+        for over in self._open:
+            over.set()
+
+    async def _look(self) -> None:
+        # One for all: a handler is not told when its browser goes, and may rest for a minute.
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for over, request in self._open.items():
+                if has_hung_up(request):
+                    over.set()
+
+
+STREAMS = web.AppKey("streams", Streams)
+
+
+def has_hung_up(request: web.Request) -> bool:
+    return request.transport is None or request.transport.is_closing()
+
+
+async def close(app: web.Application) -> None:
+    """Before the application waits for its handlers: a stream would not end by itself."""
+    app[STREAMS].close()
+
+
+async def events(request: web.Request) -> web.StreamResponse:
+    """`status` whenever a poll would be due, and at last `called`."""
+    room = door_of(request)
+    streams, metrics = request.app[STREAMS], request.app[METRICS]
+    if streams.limit == 0:
+        detail = "Set event_streams, how many a replica serves at a time. Polling status works."
+        return problem(404, "There are no event streams", detail=detail)
+    if streams.is_closed:
+        return problem(503, "Stopping", retry_after=STORE_RETRY_S)
+    if streams.is_full:
+        metrics.count_request(label(room), "events", "too-many")
+        return problem(503, "Too many event streams", detail="Poll status.", retry_after=RETRY_S)
+    with streams.opened(request, label(room)) as over:
+        token = read_token(request.headers, room)
+        answer = await _beat(request, room, token)
+        refusal = _refusal(answer)
+        if refusal is not None:
+            return refusal
+        response = web.StreamResponse(headers=_HEADERS)
+        if answer.token is not None:
+            response.headers["Set-Cookie"] = set_cookie(request.headers, room, answer.token)
+            token = answer.token
+        visitor = token.visitor if isinstance(token, Ticket) else ""  # "": one answer is all
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionResetError), streams.one_of(visitor, over):
+            try:
+                retry_ms = random.randint(*_RETRY_MS)  # noqa: S311 - spreads, and decides nothing
+                await response.write(f"retry: {retry_ms}\n\n".encode())
+                await _tell(request, response, room, token, answer, over)
+            except Exception as error:
+                if isinstance(error, ConnectionResetError):
+                    raise
+                log.exception("events")  # too late for another answer
+    return response
+
+
+async def _beat(request: web.Request, room: Door, token: Token | None) -> Answer:
+    class_name = request.headers.get("X-Waitroom-Class", "")  # nginx's word, as at /check
+    bearer = read_bearer(request.headers, room, class_name=class_name)
+    answer = await room.check(token, may_join=False, is_asked=True, bearer=bearer)
+    count_answer(request.app[METRICS], room, "events", answer)
+    return answer
+
+
+def _refusal(answer: Answer) -> web.Response | None:
+    """As the status door refuses."""
+    if answer.store_away and answer.joined_ms is None:
+        return problem(503, "The store does not answer", retry_after=STORE_RETRY_S)
+    limited_ms = answer.standing.limited_ms if answer.standing else 0
+    if limited_ms and answer.state is State.WAITING:
+        return problem(429, "Too many polls", retry_after=math.ceil(limited_ms / 1000))
+    return None
+
+
+async def _tell(  # noqa: PLR0913, PLR0917 - what one stream is
+    request: web.Request,
+    response: web.StreamResponse,
+    room: Door,
+    token: Token | None,
+    answer: Answer,
+    over: asyncio.Event,
+) -> None:
+    """From the first answer until there is nothing more to tell."""
+    while True:
+        document = told.document(room, answer)
+        await response.write(_event("status", document))
+        if answer.state is State.ADMITTED:
+            # The waiting page's address, which hands the pass over and leads on.
+            path = f"/_waitroom/{room.name}/"
+            said = {"room": room.name, "visitor": answer.visitor, "path": path}
+            await response.write(_event("called", said))
+            return
+        if answer.state not in _GOES_ON or not isinstance(token, Ticket):
+            return
+        if not await _rest(response, document["refresh_after_seconds"], over):
+            return
+        if has_hung_up(request):  # whoever is not there has no heartbeat
+            return
+        answer = await _beat(request, room, token)
+        if isinstance(answer.token, Ticket):
+            # Signed anew, which the browser gets as a cookie when it opens the next stream.
+            await response.write(_event("status", told.document(room, answer)))
+            return
+
+
+async def _rest(response: web.StreamResponse, seconds: float, over: asyncio.Event) -> bool:
+    """Until the next heartbeat is due; whether there is to be one."""
+    while seconds > 0:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(seconds, KEEP_ALIVE_S)):
+                await over.wait()
+        if over.is_set():
+            return False
+        seconds -= KEEP_ALIVE_S
+        if seconds > 0:
+            await response.write(_KEEP_ALIVE)
+    return True
+
+
+def _event(kind: str, data: dict[str, Any]) -> bytes:
+    return f"event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()

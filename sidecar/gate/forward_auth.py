@@ -1,0 +1,139 @@
+"""/check for proxies that hand a refusal on as it is: here it is the waiting page itself.
+
+The room is named in the address, so that no header can name another. What is admitted is a
+200 (Envoy takes no other), and what is refused never a 2xx.
+"""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from sidecar.gate.check import (
+    UNKNOWN_ROOM,
+    answer_headers,
+    count_answer,
+    count_grant,
+    find_unknown,
+    is_posted_from_elsewhere,
+    takes_place,
+)
+from sidecar.gate.cookies import read_bearer, read_token
+from sidecar.gate.status import render_page, safe_next
+from sidecar.kit.http.app_keys import METRICS
+from sidecar.kit.http.auth_request import close_if_body, is_preflight, original_method
+from sidecar.kit.http.problems import problem
+from sidecar.queue.model import State
+from sidecar.rooms.app_keys import ROOMS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sidecar.queue.answer import Answer
+    from sidecar.rooms.contract import Door
+
+#: As HTML. The page says it three times, and a proxy may have to hold all of it in a buffer.
+_MAX_NEXT = 2_048
+_DEFAULT_STATUS = 503
+#: Where a template has no such resource. In English, and with no file that it needs.
+_NOT_FOUND = """<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="robots" content="noindex">
+<title>Page not found</title>
+<h1>Page not found</h1>
+<p>There is nothing at this address. <a href="/">Go to the home page.</a></p>
+</html>
+"""
+
+
+async def gate(request: web.Request) -> web.Response:
+    """200, or the waiting page; a problem document for programs, and for an unknown room."""
+    headers = request.headers
+    name = request.match_info["room"]
+    room = request.app[ROOMS].find(name)
+    metrics = request.app[METRICS]
+    if room is None:
+        return close_if_body(request, _unknown(request, name))
+    asked, method = _original(request, room)
+    if is_preflight(headers, method):
+        said = {"X-Waitroom-State": State.ADMITTED.value}
+        return close_if_body(request, web.Response(headers=said))
+    bearer = read_bearer(headers, room, asked=asked)
+    count_grant(metrics, room, bearer)
+    answer = await room.check(
+        read_token(headers, room),
+        may_join=takes_place(headers) and not is_posted_from_elsewhere(headers, method),
+        bearer=bearer,
+    )
+    count_answer(metrics, room, "gate", answer)
+    said = answer_headers(room, answer, headers)
+    if answer.state is State.ADMITTED:
+        return close_if_body(request, web.Response(headers=said))
+    if _wants_problem(headers):
+        response = _numbers(room, answer, said)
+    else:
+        response = render_page(request, room, answer, asked, method=method)
+        response.set_status(_refusal(said["X-Waitroom-Status"]))
+    response.headers.update(said)
+    return close_if_body(request, response)
+
+
+def _unknown(request: web.Request, name: str) -> web.Response:
+    state = find_unknown(request, name, "gate")
+    if state == UNKNOWN_ROOM:
+        detail = f"No room is called {name[:64]!r}. Compare the proxy's configuration."
+        response = problem(503, "Unknown waiting room", detail=detail)
+    elif _wants_problem(request.headers):
+        response = problem(404, "Not found")
+    else:
+        response = web.Response(status=404, text=_NOT_FOUND, content_type="text/html")
+        response.headers["Cache-Control"] = "no-store"
+    response.headers["X-Waitroom-State"] = state
+    return response
+
+
+def _wants_problem(headers: Mapping[str, str]) -> bool:
+    accept = headers.get("Accept", "").lower()
+    return "json" in accept and "html" not in accept
+
+
+def _original(request: web.Request, room: Door) -> tuple[str, str]:
+    """The address and the method that the visitor asked with.
+
+    Envoy asks with both itself, the address behind the room's name; others say them in headers.
+    """
+    headers = request.headers
+    if request.match_info["asked"]:
+        asked = request.raw_path.partition(f"/gate/{room.name}")[2]
+        method = request.method
+    else:
+        asked = headers.get("X-Original-URI") or headers.get("X-Forwarded-Uri") or "/"
+        method = original_method(headers)
+    asked = safe_next(asked if len(html.escape(asked)) <= _MAX_NEXT else "/")
+    return asked, method.encode("ascii", "replace").decode()
+
+
+def _refusal(status: str) -> int:
+    """A proxy would take 200 and 202 for a yes."""
+    return int(status) if int(status) >= 400 else _DEFAULT_STATUS
+
+
+def _numbers(room: Door, answer: Answer, said: dict[str, str]) -> web.Response:
+    """What nginx tells a program: its numbers, and where to ask for them again."""
+    status = _refusal(said["X-Waitroom-Status"])
+    said["X-Waitroom-Status"] = str(status)
+    position, wait = said.get("X-Waitroom-Position"), said.get("X-Waitroom-Wait")
+    members = {
+        "room": room.name,
+        "state": answer.state.value,
+        "position": int(position) if position else None,
+        "wait_seconds": int(wait) if wait else None,
+        "retry_after_seconds": int(said["Retry-After"]),
+        "status_url": f"/_waitroom/{room.name}/status",
+        "join_url": f"/_waitroom/{room.name}/join",
+    }
+    return problem(status, "Waiting room", **members)

@@ -1,0 +1,28 @@
+"""Who asks again within a moment: only then is it worth keeping what they were told."""
+
+from __future__ import annotations
+
+from sidecar.queue.verdict_lifetime import BRIEF_TTL_MS
+
+#: nginx keeps such an answer for no longer than this.
+MOMENT_S = BRIEF_TTL_MS / 1000
+
+
+class Repeats:
+    """Remembers visitors for a moment, in two halves, so that forgetting costs nothing."""
+
+    def __init__(self) -> None:
+        self._recent: dict[str, float] = {}
+        self._older: dict[str, float] = {}
+        self._since_s = 0.0
+
+    def is_repeated(self, visitor: str, now_s: float) -> bool:
+        """Whether they asked a moment ago. `now_s`: of any clock that only goes forward."""
+        if now_s - self._since_s >= MOMENT_S:
+            self._older, self._recent, self._since_s = self._recent, {}, now_s
+        last_s = self._recent.get(visitor) or self._older.get(visitor, -MOMENT_S)
+        self._recent[visitor] = now_s
+        return now_s - last_s < MOMENT_S
+
+    def __len__(self) -> int:
+        return len(self._recent) + len(self._older)

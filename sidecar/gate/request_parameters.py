@@ -1,0 +1,22 @@
+"""The room, or the leased resource, that a request names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sidecar.kit.errors import UnknownNameError
+from sidecar.rooms.app_keys import ROOMS
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from sidecar.rooms.contract import Door
+
+
+def door_of(request: web.Request) -> Door:
+    """The room, or the resource that is leased. Raises UnknownNameError."""
+    name = request.match_info["room"]
+    door = request.app[ROOMS].find(name)
+    if door is None:
+        raise UnknownNameError("room", name)
+    return door

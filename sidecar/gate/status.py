@@ -1,0 +1,253 @@
+"""The waiting side: status (a heartbeat), join, leave, and the page itself."""
+
+from __future__ import annotations
+
+import math
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+
+from aiohttp import web
+from multidict import istr
+
+from sidecar.gate import status_document as told
+from sidecar.gate.app_keys import LEAVE_LIMIT, MEMORY, PAGE, REPEATS, STAMPS
+from sidecar.gate.check import (
+    KEEP_BRIEFLY_S,
+    count_answer,
+    count_grant,
+    is_fetched_ahead,
+    is_from_elsewhere,
+    takes_place,
+)
+from sidecar.gate.cookies import read_bearer, read_given, read_token, set_cookie
+from sidecar.gate.request_parameters import door_of
+from sidecar.gate.waiting_page import choose_language, opening_in_digits
+from sidecar.kit.http.app_keys import METRICS
+from sidecar.kit.http.json_text import to_json
+from sidecar.kit.http.problems import STORE_RETRY_S, problem
+from sidecar.kit.http.quick_response import QuickResponse
+from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY
+from sidecar.queue.model import State, Ticket
+from sidecar.rooms.contract import is_resource, label
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from sidecar.queue.answer import Answer
+    from sidecar.rooms.contract import Door
+
+_NO_STORE = {"Cache-Control": "no-store"}
+_JSON = {**_NO_STORE, "Content-Type": "application/json; charset=utf-8"}
+_KEPT_JSON = {**_JSON, "X-Accel-Expires": KEEP_BRIEFLY_S}
+_CLASS = istr("X-Waitroom-Class")
+
+
+async def status(request: web.Request) -> web.Response:
+    """Where the visitor stands. Asking is the heartbeat; it takes no place."""
+    return await answer_status(request, door_of(request))
+
+
+async def join(request: web.Request, room: Door | None = None) -> web.Response:
+    """Takes a place; a visitor who has one keeps it. `room`: the one that the address names, where
+    that is known already."""
+    may_join = not is_from_elsewhere(request.headers)
+    room = room or door_of(request)
+    if _wants_page(request):
+        return await _shown(request, room, "join", may_join=may_join)
+    return await answer_status(request, room, "join", may_join=may_join)
+
+
+async def leave(request: web.Request) -> web.Response:
+    """Gives up the place or the session."""
+    room = door_of(request)
+    if is_fetched_ahead(request.headers):
+        return web.Response(status=204, headers=_NO_STORE)
+    # Only nginx can say so: it passes no header of the visitor's on but those it names.
+    by_site = request.headers.get("X-Waitroom-Release") == "site"
+    why = "released" if by_site else "left"
+    token = read_given(request.headers, room) or read_token(request.headers, room)
+    # A session that ends had a slot, of which there are so many; a place in the queue had nothing.
+    if isinstance(token, Ticket) and not (by_site or is_resource(room)):
+        address = request.headers.get("X-Real-IP", "")
+        wait_s = request.app[LEAVE_LIMIT].wait_s(address, time.monotonic())
+        if wait_s:
+            request.app[METRICS].refused_leaves.labels(room.name).inc()
+            return problem(
+                429,
+                "Too many places given up",
+                detail="Your network gave up too many places at once. Without your polls this one "
+                "ends by itself.",
+                retry_after=math.ceil(wait_s),
+            )
+    await room.leave(token, why=why)
+    request.app[METRICS].count_request(label(room), "leave", State.NOT_QUEUED)
+    if _wants_page(request):
+        return render_page(request, room, None, await _form_next(request))
+    return web.json_response(told.document(room, None), headers=_NO_STORE)
+
+
+async def page(request: web.Request) -> web.Response:
+    """The waiting page with its numbers; enters by itself when the turn comes."""
+    room = door_of(request)
+    return await _shown(request, room, "page", may_join=takes_place(request.headers))
+
+
+def safe_next(value: str) -> str:
+    """A path on this site, or "/" for whatever could lead elsewhere."""
+    if not value.startswith("/") or value[1:2] in {"/", "\\"}:
+        return "/"
+    if any(ord(c) <= 32 or ord(c) == 127 or c == "\\" for c in value):
+        return "/"
+    # A header's bytes that are no UTF-8 could not be said again.
+    return "/" if any("\ud800" <= c <= "\udfff" for c in value) else value
+
+
+async def answer_status(
+    request: web.Request, room: Door, door: str = "status", *, may_join: bool = False
+) -> web.Response:
+    answer = await _ask(request, room, may_join=may_join, asked=request.raw_path)
+    count_answer(request.app[METRICS], room, door, answer)
+    if answer.store_away and answer.joined_ms is None:
+        return problem(503, "The store does not answer", retry_after=STORE_RETRY_S)
+    limited_ms = answer.standing.limited_ms if answer.standing else 0
+    if limited_ms and answer.state is State.WAITING:
+        return problem(
+            429,
+            "Too many polls",
+            detail="Your place is kept. Ask again after Retry-After seconds.",
+            retry_after=math.ceil(limited_ms / 1000),
+        )
+    document = told.document(room, answer)
+    has_query = "?" in request.raw_path
+    if has_query and "client" in request.query:
+        # Their own address, as nginx names it, where the room is kept, and whether nginx's key is
+        # ours: `waitroom doctor` finds a wrong address, store or key by it.
+        document["client"] = request.headers.get("X-Real-IP")
+        document["store"] = told.store(room, memory=request.app[MEMORY])
+        document["nginx_key"] = request.app[STAMPS].nginx_key
+    is_kept = not has_query and _is_repeatable(request, room, answer)
+    headers = _KEPT_JSON if is_kept else _JSON
+    if answer.token is not None:
+        headers = {**headers, "Set-Cookie": set_cookie(request.headers, room, answer.token)}
+    return QuickResponse(headers=headers, body=to_json(document))
+
+
+def _ask(request: web.Request, room: Door, *, may_join: bool, asked: str) -> Awaitable[Answer]:
+    """`asked` is the address that may hold a grant: the page's, or the one it leads to."""
+    headers = request.headers
+    class_name = headers.get(_CLASS, "")  # nginx's word here, as at /check
+    bearer = read_bearer(headers, room, asked=asked, class_name=class_name)
+    count_grant(request.app[METRICS], room, bearer)
+    token = read_token(headers, room)
+    return room.check(token, may_join=may_join, is_asked=True, bearer=bearer)
+
+
+def _is_repeatable(request: web.Request, room: Door, answer: Answer) -> bool:
+    """Whether nginx shall answer the same question with the same words for a moment: what nobody
+    will read again it need not keep. Of those who wait only some ask again so soon."""
+    if request.method != "GET" or answer.token is not None:
+        return False
+    if answer.store_away or answer.uncounted:  # what an exempt one is told is not for others
+        return False
+    # An exempt address gets another response, and nginx' key does not say the address.
+    if is_resource(room) or room.settings.exempt_addresses:
+        return False
+    if answer.visitor is None:
+        return "Cookie" not in request.headers
+    is_early = request.app[REPEATS].is_repeated(answer.visitor, time.monotonic())
+    return is_early and answer.state is State.WAITING
+
+
+async def _shown(request: web.Request, room: Door, door: str, *, may_join: bool) -> web.Response:
+    following = await _form_next(request) if request.method == "POST" else _query_next(request)
+    asked = following if request.method == "POST" else request.raw_path
+    answer = await _ask(request, room, may_join=may_join, asked=asked)
+    count_answer(request.app[METRICS], room, door, answer)
+    response: web.Response
+    if answer.state is State.ADMITTED:
+        response = web.Response(status=303, headers={"Location": following, **_NO_STORE})
+    else:
+        response = render_page(request, room, answer, following)
+    _give_cookie(request, room, answer, response)
+    return response
+
+
+def render_page(
+    request: web.Request,
+    room: Door,
+    answer: Answer | None,
+    following: str,
+    *,
+    method: str | None = None,
+) -> web.Response:
+    """The page for somebody who waits, or has just left (`answer` is None), with the way to
+    `following`. `method` is theirs, where the page stands in place of what they asked for."""
+    language = choose_language(request.headers.get("Accept-Language"))
+    document = told.document(room, answer)
+    shown = request.app[PAGE]
+    view = told.view(document) if answer else "left"
+    # Who left, or has no place, is not brought back by the page's own refresh; in place, it is
+    # the way to a place for who has none yet.
+    is_without = document["state"] == State.NOT_QUEUED
+    stays = is_without and method is None
+    if is_without and not stays:
+        view = State.WAITING.value
+    refresh = "" if stays else str(max(1, math.ceil(document["refresh_after_seconds"])))
+    values = {
+        "room": room.name,
+        "method": method or "",
+        "state": document["state"],
+        "phase": document["phase"],
+        "next": following,
+        "position": told.position_in_digits(document),
+        "line": shown.line_in_words(language, document["line"]),
+        "waiting": str(document["waiting"] if document["waiting"] is not None else ""),
+        "wait": shown.wait_in_words(language, answer.wait if answer else None),
+        "message": document["message"] or "",
+        "updated": datetime.now(UTC).strftime("%H:%M:%S UTC"),
+        "refresh": refresh,
+    }
+    event = told.event(told.moments_of(room, answer))
+    opens = opening_in_digits(event) if event else ""
+    headers = {
+        **_NO_STORE,
+        "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+        "Content-Language": language,
+        "Referrer-Policy": "same-origin",
+    }
+    return web.Response(
+        text=shown.render(language=language, view=view, values=values, opens=opens),
+        content_type="text/html",
+        charset="utf-8",
+        headers=headers,
+    )
+
+
+def _give_cookie(request: web.Request, room: Door, answer: Answer, response: web.Response) -> None:
+    if answer.token is not None:
+        response.headers["Set-Cookie"] = set_cookie(request.headers, room, answer.token)
+
+
+def _wants_page(request: web.Request) -> bool:
+    accept = request.headers.get("Accept", "").lower()
+    return "text/html" in accept and "json" not in accept
+
+
+def _query_next(request: web.Request) -> str:
+    """`next` is the last parameter and goes to the end: nginx cannot encode it."""
+    _, found, value = request.rel_url.raw_query_string.partition("next=")
+    return safe_next(value) if found else "/"
+
+
+async def _form_next(request: web.Request) -> str:
+    """Of the page's own form and no other kind: urlencoded, in UTF-8."""
+    if request.content_type != "application/x-www-form-urlencoded":
+        return "/"
+    try:
+        text = (await request.read()).decode(errors="replace")
+        fields = parse_qs(text, keep_blank_values=True)
+    except (ValueError, web.HTTPException):
+        return "/"
+    return safe_next(fields.get("next", ["/"])[0])

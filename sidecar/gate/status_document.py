@@ -1,0 +1,194 @@
+"""What visitors are told of where they stand: the status document, and the numbers in it."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+from sidecar.kit.clock import iso
+from sidecar.queue.model import DEFAULT_REFRESH_MS, Outcome, Phase, State
+from sidecar.rooms.contract import is_resource
+
+if TYPE_CHECKING:
+    from sidecar.queue.answer import Answer
+    from sidecar.queue.model import Standing
+    from sidecar.rooms.contract import Door
+    from sidecar.rooms.openings import Moments, RoomEvent
+
+#: How long a closed room's page may rest, seconds: what is coming may be changed.
+CLOSED_REFRESH_S = 60.0
+#: Over how long those who wait for a beginning are spread, ms: at most so long, and a tenth of
+#: the pre-queue, in which it makes no difference. Where there is none, who is sooner is first.
+_MAX_SPREAD_MS = 30_000
+_SPREAD_AT_OPENING_MS = 2_000
+
+
+def document(room: Door, answer: Answer | None) -> dict[str, Any]:
+    """The status document; `answer` None is somebody who has just left."""
+    standing, settings = answer.standing if answer else None, room.settings
+    now_ms = standing.now_ms if standing else room.clock.now_ms()
+    moments = settings.moments(now_ms)
+    overrides = moments.overrides
+    position, above = shown_position(room, standing)
+    wait = answer.wait if answer else None
+    line = _line(room, standing) if settings.lines else None
+    told: dict[str, Any] = {
+        "state": _state_in(room, answer, moments),
+        "visitor": answer.visitor if answer else None,
+        "position": position,
+        "position_above": above,
+        "line": line,
+        "waiting": _waiting(room, standing, line),
+        "ahead": position - 1 if position else None,
+        "wait_seconds": wait.seconds if wait else None,
+        "wait_seconds_low": wait.low if wait else None,
+        "wait_seconds_high": wait.high if wait else None,
+        "joined_at": iso(answer.joined_ms) if answer and answer.joined_ms else None,
+        "updated_at": iso(now_ms),
+        "refresh_after_seconds": _refresh_in(room, answer, moments, now_ms),
+        "message": overrides.get("message", settings.message),
+        "room": room.name,
+        "phase": moments.phase,
+        **_of_event(event(moments)),
+    }
+    if answer and _is_paused(room, answer, moments):
+        told["paused"] = True
+    if standing and standing.expires_ms and is_resource(room):
+        told["expires_at"] = iso(standing.expires_ms)
+    return told
+
+
+_NO_EVENT = dict.fromkeys(("event", "prequeue_from", "opens_at", "closes_at"))
+
+
+def _of_event(about: RoomEvent | None) -> dict[str, str | None]:
+    if about is None:
+        return _NO_EVENT
+    return {
+        "event": about.name,
+        "prequeue_from": _iso(about.prequeue_from),
+        "opens_at": _iso(about.opens_at),
+        "closes_at": _iso(about.closes_at),
+    }
+
+
+def store(room: Door, *, memory: str) -> str | None:
+    """Which store the room is kept in: the same for all replicas that share one. None: unknown."""
+    if memory:
+        return f"memory {memory}"
+    return f"redis {room.snapshot.born_ms}" if room.snapshot else None
+
+
+def view(document: dict[str, Any]) -> str:
+    """What the page shows to whoever is told this (static/waiting.js has the same rule)."""
+    state, phase = document["state"], document["phase"]
+    if state == State.CLOSED and phase == Phase.CLOSED and document["opens_at"]:
+        return "opens"
+    if state == State.WAITING and phase == Phase.PREQUEUE:
+        return "prequeue"
+    return str(state)
+
+
+def position_in_digits(document: dict[str, Any]) -> str:
+    """Such as 7 or 2000+, or nothing."""
+    above = document["position_above"]
+    return f"{above}+" if above is not None else str(document["position"] or "")
+
+
+def event(moments: Moments) -> RoomEvent | None:
+    """The event that it is about: the current one, or else the next."""
+    return moments.event or moments.coming
+
+
+def shown_position(room: Door, standing: Standing | None) -> tuple[int | None, int | None]:
+    """The position from 1 on; or None, and the number that it is above (`rank_limit`), if that is
+    the reason.
+
+    While places come back somebody ahead may be missing, and a number told now might grow. In a
+    pre-queue nobody has a position yet: what the store knows is the lot, and a secret.
+    """
+    if standing is None or standing.outcome is not Outcome.WAITING or standing.recovery_stage:
+        return None, None
+    if standing.phase is not Phase.OPEN:
+        return None, None
+    position, limit = standing.ahead + 1, room.settings.rank_limit
+    return (None, limit) if limit is not None and position > limit else (position, None)
+
+
+def _state_in(room: Door, answer: Answer | None, moments: Moments) -> State:
+    """Whoever has no place in a closed room need not ask for one to be told that it is closed."""
+    if answer is None:
+        return State.NOT_QUEUED
+    # Who is outside of a room that is rolled out in part passes, and is known when they join.
+    if answer.state is not State.NOT_QUEUED or room.settings.rollout_percent < 100:
+        return answer.state
+    return State.CLOSED if moments.phase is Phase.CLOSED else answer.state
+
+
+def refresh_s(room: Door, answer: Answer | None) -> float:
+    """When to ask again, seconds."""
+    now_ms = _now_ms(room, answer)
+    return _refresh_in(room, answer, room.settings.moments(now_ms), now_ms)
+
+
+def _refresh_in(room: Door, answer: Answer | None, moments: Moments, now_ms: int) -> float:
+    standing = answer.standing if answer else None
+    if moments.phase is Phase.CLOSED and _state_in(room, answer, moments) is State.CLOSED:
+        draw = random.random()  # noqa: S311 - spreads requests, and decides nothing
+        return until_begins_s(moments.coming, now_ms, draw=draw)
+    return (
+        standing.refresh_ms / 1000
+        if standing and standing.refresh_ms
+        else DEFAULT_REFRESH_MS / 1000
+    )
+
+
+def until_begins_s(coming: RoomEvent | None, now_ms: int, *, draw: float) -> float:
+    """When to ask a closed room again, seconds: when its next event begins, and somewhat later, so
+    that not all ask at once. `draw` is in [0, 1)."""
+    if coming is None:
+        return CLOSED_REFRESH_S
+    spread_ms: float = _SPREAD_AT_OPENING_MS
+    if coming.prequeue_from is not None:
+        spread_ms = min(_MAX_SPREAD_MS, (coming.opens_at - coming.prequeue_from) / 10)
+    seconds = (coming.begins_ms - now_ms + draw * spread_ms) / 1000
+    return round(min(max(1.0, seconds), CLOSED_REFRESH_S), 3)
+
+
+def _is_paused(room: Door, answer: Answer, moments: Moments) -> bool:
+    """Whether nobody is called for a reason that the page cannot show otherwise: Redis is
+    unavailable, places come back, or an operator paused the room."""
+    standing = answer.standing
+    if answer.store_away or (standing is not None and standing.recovery_stage == 2):
+        return True
+    is_paused = room.settings.queue_all
+    return is_paused and answer.state is State.WAITING and moments.phase is Phase.OPEN
+
+
+def moments_of(room: Door, answer: Answer | None) -> Moments:
+    return room.settings.moments(_now_ms(room, answer))
+
+
+def _now_ms(room: Door, answer: Answer | None) -> int:
+    """When it was answered, by the store's clock."""
+    return answer.standing.now_ms if answer and answer.standing else room.clock.now_ms()
+
+
+def _line(room: Door, standing: Standing | None) -> str | None:
+    lines = room.settings.lines
+    number = standing.line if standing else None
+    # Lines may have been changed a second ago, and be known to the store only.
+    return lines[number].name if number is not None and number < len(lines) else None
+
+
+def _waiting(room: Door, standing: Standing | None, line: str | None) -> int | None:
+    """How many wait in the visitor's line, or in all."""
+    if standing is None:
+        return room.snapshot.waiting if room.snapshot else None
+    if line is not None and standing.line_waiting is not None:
+        return standing.line_waiting
+    return standing.waiting
+
+
+def _iso(moment_ms: int | None) -> str | None:
+    return None if moment_ms is None else iso(moment_ms)

@@ -1,0 +1,155 @@
+"""The sidecar's own version of the waiting page, for browsers without JavaScript and for
+visitors who are sent to it.
+
+The page's one source is static/waiting.html. This module fills its `<!--# echo … -->` places
+in the visitor's language, and makes of it what nginx answers by itself.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import re
+from datetime import datetime
+from functools import cache
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from sidecar.queue.estimate import Wait
+    from sidecar.rooms.openings import RoomEvent
+
+_ECHO = re.compile(r'<!--# echo var="(\w+)"(?: encoding="\w+")? default="([^"]*)" -->')
+#: What nginx fills in, by a variable of its own that cannot break out of the page.
+_OF_NGINX = {
+    "waitroom_room": "$waitroom_room",
+    "waitroom_method": "$waitroom_method",
+    "waitroom_state": "$waitroom_state",
+    "waitroom_position": "$waitroom_position",
+    "waitroom_next": "$waitroom_next_shown",
+}
+#: nginx takes no parameter above 4,096 bytes.
+_MAX_PARAMETER = 3_000
+_QUALITY = re.compile(r"\s*;\s*q\s*=\s*([01](?:\.\d{0,3})?)\s*\Z")
+LANGUAGES = ("en", "zh-CN", "ja", "ko", "es", "fr", "de", "ar")
+_RIGHT_TO_LEFT = {"ar"}
+_BY_BASE = {language.split("-")[0].lower(): language for language in LANGUAGES}
+
+
+def choose_language(accept: str | None) -> str:
+    """The first of the visitor's languages that the page has, English otherwise."""
+    ranked: list[tuple[float, int, str]] = []
+    for index, part in enumerate((accept or "")[:500].split(",")):
+        tag, semicolon, rest = part.partition(";")
+        match = _QUALITY.match(";" + rest) if semicolon else None
+        quality = float(match[1]) if match else 1.0
+        language = _BY_BASE.get(tag.strip().lower().split("-")[0])
+        if language and quality > 0:
+            ranked.append((-quality, index, language))
+    return min(ranked)[2] if ranked else "en"
+
+
+def opening_in_digits(event: RoomEvent) -> str:
+    """By the event's own time zone: the visitor's is not known here."""
+    opens = datetime.fromtimestamp(event.opens_at / 1000, ZoneInfo(event.timezone))
+    return f"{opens:%Y-%m-%d %H:%M} ({event.timezone})"
+
+
+def for_nginx(template: str) -> str:
+    """The page as `$waitroom_page`, for nginx to include: it answers from memory then, at half
+    the price of a file.
+
+    Raises ValueError for a line that nginx could not take.
+    """
+
+    def fill(match: re.Match[str]) -> str:
+        name, default = match.groups()
+        return _OF_NGINX.get(name, default)
+
+    quoted = template.replace("\\", "\\\\").replace("'", "\\'").replace("$", "&#36;")
+    parts = [""]
+    for number, line in enumerate(_ECHO.sub(fill, quoted).splitlines(keepends=True), start=1):
+        if len(line.encode()) > _MAX_PARAMETER:
+            raise ValueError(f"line {number} is longer than {_MAX_PARAMETER:,} bytes: break it")
+        if len((parts[-1] + line).encode()) > _MAX_PARAMETER:
+            parts.append("")
+        parts[-1] += line
+    names = [f"waitroom_page_{number}" for number in range(1, len(parts) + 1)]
+    maps = [
+        f"map \"\" ${name} {{\n    default '{part}';\n}}\n"
+        for name, part in zip(names, parts, strict=True)
+    ]
+    whole = "".join(f"${{{name}}}" for name in names)
+    return (
+        "# Made from static/waiting.html by `waitroom page`. Edit that, make this again, and\n"
+        "# reload nginx.\n"
+        f'{"".join(maps)}map "" $waitroom_page {{\n    default "{whole}";\n}}\n'
+    )
+
+
+class Page:
+    """Renders the page from the static files."""
+
+    def __init__(self, static: Path) -> None:
+        self._static = static
+        self._template = (static / "waiting.html").read_text(encoding="utf-8")
+        self._texts = cache(self._load)
+
+    def render(
+        self, *, language: str, view: str, values: Mapping[str, str], opens: str = ""
+    ) -> str:
+        """`view` names the heading's text; `values` fill the waitroom_… places. `opens` says when
+        an event opens, for the views that say so."""
+        texts = self._texts(language)
+        filled = {f"t_{key}": text for key, text in texts.items()}
+        heading, intro = (texts.get(key, "").replace("{t}", opens) for key in _VIEWS[view])
+        filled["t_heading"], filled["t_intro"] = heading, intro
+        filled |= {f"waitroom_{key}": value for key, value in values.items()}
+        filled["waitroom_lang"] = language
+        filled["waitroom_dir"] = "rtl" if language in _RIGHT_TO_LEFT else "ltr"
+
+        def fill(match: re.Match[str]) -> str:
+            return html.escape(filled.get(match[1], match[2]))
+
+        return _ECHO.sub(fill, self._template)
+
+    def wait_in_words(self, language: str, wait: Wait | None) -> str:
+        """The estimate as the page's script words it."""
+        texts = self._texts(language)
+        if wait is None:
+            return texts["wait_unknown"]
+        low_s, high_s = wait.low, wait.high
+        if high_s <= 60:
+            return texts["wait_less"]
+        if low_s >= 7200:
+            return texts["wait_more"]
+        step = 60 * (1 if high_s <= 1200 else 5 if high_s <= 3600 else 10)
+        low = low_s // step * step // 60
+        high = math.ceil(high_s / step) * step // 60
+        span = f"{low}–{high}" if 1 <= low < high else str(high)  # noqa: RUF001 - as in print
+        return texts["wait_under" if low < 1 else "wait_about"].format(n=span)
+
+    def line_in_words(self, language: str, line: str | None) -> str:
+        return self._texts(language)["line"].replace("{n}", line) if line else ""
+
+    def _load(self, language: str) -> dict[str, str]:
+        file = self._static / "i18n" / f"{language}.json"
+        texts: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
+        return texts
+
+
+#: view -> the texts of its heading and its first paragraph
+_VIEWS = {
+    "waiting": ("heading", "intro"),
+    "admitted": ("turn", "turn_intro"),
+    "full": ("full", "stay"),
+    "closed": ("closed", "stay"),
+    "opens": ("opens_on", "opens_intro"),
+    "prequeue": ("prequeue", "equal"),
+    "not_queued": ("lost", "lost_intro"),
+    "left": ("left", ""),
+}

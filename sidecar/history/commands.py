@@ -1,0 +1,206 @@
+"""waitroom report and history: they read the database themselves, and need no replica."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from sidecar.cli.common import CONFIG, fail, load_settings
+from sidecar.cli.connection import SettingsGroup
+from sidecar.history import lookups
+from sidecar.kit.errors import ConfigError, DatabaseError
+from sidecar.queue.tokens import is_visitor
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from sidecar.cli.connection import Connection
+    from sidecar.history.lookups import Period
+    from sidecar.history.store.stays import History
+    from sidecar.settings import Settings
+
+T = TypeVar("T")
+
+_FROM = click.option(
+    "--from", "start", metavar="TIME", help="2026-11-27T18:00Z, or how long ago: 24h (default)."
+)
+_TO = click.option("--to", "end", metavar="TIME", help="Now, if not said.")
+_FORMAT = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "csv"]),
+    default="text",
+    show_default=True,
+)
+
+
+@click.command()
+@CONFIG
+@click.argument("room")
+@_FROM
+@_TO
+@_FORMAT
+def report(path: str | None, room: str, start: str | None, end: str | None, form: str) -> None:
+    """How a room did in a period: waits, giving up, no-shows, time inside, fairness."""
+    settings = _load(path, room)
+    period = _period(start, end)
+    told = _with_history(settings, lambda history: lookups.tell_report(history, room, period))
+    if form == "json":
+        click.echo(json.dumps(told, indent=2))
+    elif form == "csv":
+        click.echo(lookups.as_csv([told or {}]), nl=False)
+    else:
+        click.echo(_as_text(told or {}))
+
+
+@click.group(cls=SettingsGroup)
+def history() -> None:
+    """Look up what happened: one visitor, a period's stays, what operators did."""
+
+
+@history.command()
+@click.argument("room")
+@click.argument("visitor")
+@click.pass_obj
+def visitor(connection: Connection, room: str, visitor: str) -> None:
+    """One visitor's stay, place over time and events, as JSON."""
+    settings = _load(connection.config, room)
+    if not is_visitor(visitor):
+        fail([f"{visitor}: that is no visitor's id: it has 22 letters, digits, - and _"])
+    told = _with_history(settings, lambda history: lookups.tell_visitor(history, room, visitor))
+    if told is None:
+        fail([f"nothing was recorded of {visitor} in {room}"])
+    click.echo(json.dumps(told, indent=2))
+
+
+@history.command()
+@click.argument("room")
+@_FROM
+@_TO
+@click.option("--json", "as_json", is_flag=True, help="A JSON object a line, instead of CSV.")
+@click.pass_obj
+def stays(
+    connection: Connection, room: str, start: str | None, end: str | None, as_json: bool
+) -> None:
+    """The stays that began in a period, oldest first: CSV."""
+    settings, period = _load(connection.config, room), _period(start, end)
+
+    async def write(history: History) -> None:
+        is_first = True
+        async for stay in lookups.tell_stays(history, room, period):
+            if as_json:
+                click.echo(json.dumps(stay))
+            else:
+                text = lookups.as_csv([stay])
+                click.echo(text if is_first else text.partition("\n")[2], nl=False)
+            is_first = False
+
+    _with_history(settings, write)
+
+
+@history.command()
+@click.argument("room")
+@_FROM
+@_TO
+@click.option("--limit", default=1000, show_default=True, type=click.IntRange(1))
+@click.pass_obj
+def changes(
+    connection: Connection, room: str, start: str | None, end: str | None, limit: int
+) -> None:
+    """What operators did in a period, latest first."""
+    settings, period = _load(connection.config, room), _period(start, end)
+    acts: list[dict[str, Any]] = _with_history(
+        settings, lambda history: lookups.tell_changes(history, room, period, limit=limit)
+    )
+    for act in acts:
+        what = " ".join(part for part in (act["what"], act["visitor"], act["detail"]) if part)
+        click.echo(f"{act['at']}  {act['by']}  {what}")
+
+
+def _load(path: str | None, room: str) -> Settings:
+    settings = load_settings(path)
+    if room not in settings.rooms:
+        fail([f"no room is named {room!r}; there are {', '.join(sorted(settings.rooms))}"])
+    return settings
+
+
+def _period(start: str | None, end: str | None) -> Period:
+    try:
+        return lookups.read_period(start, end, now_ms=int(time.time() * 1000))
+    except ConfigError as error:
+        fail([f"--{problem}" for problem in error.problems])
+        raise  # never reached
+
+
+def _with_history(settings: Settings, work: Callable[[History], Awaitable[T]]) -> T:
+    from sidecar.history.store.stays import History  # noqa: PLC0415 - the other commands start faster
+    from sidecar.kit.sql.database import open_database  # noqa: PLC0415
+
+    if not settings.history:
+        fail(['history: names no database; set it, such as history = "sqlite:///history.db"'])
+
+    async def run() -> T:
+        history = History(open_database(settings.history), partitions=settings.history_partitions)
+        try:
+            await history.check()
+            return await work(history)
+        finally:
+            await history.close()
+
+    try:
+        return asyncio.run(run())
+    except ConfigError as error:
+        fail(error.problems)
+        raise  # never reached
+    except DatabaseError as error:
+        raise click.ClickException(f"the history's database: {error}") from None
+
+
+_LINES = (
+    ("stays", "Stays that began", ""),
+    ("admitted_at_once", "  let in at once", ""),
+    ("admitted_after_wait", "  let in after a wait", ""),
+    ("abandoned", "  gave up in line", "abandonment"),
+    ("no_shows", "  called, did not come", "no_show_share"),
+    ("released", "  released by an operator", ""),
+    ("reset", "  in line at a reset", ""),
+    ("stuck", "  closed as stuck", ""),
+    ("waiting", "  wait still", ""),
+    ("inside", "  are inside still", ""),
+)
+_TIMES = (
+    ("Wait of those let in", ("wait_p50", "wait_p90", "wait_p99", "wait_max")),
+    ("Gave up after", ("gave_up_after_p50",)),
+    ("Time inside", ("inside_p50", "inside_p90")),
+)
+
+
+def _as_text(told: dict[str, Any]) -> str:
+    lines = [f"{told['room']}, {told['from']} to {told['to']}", ""]
+    for name, title, share in _LINES:
+        part = f"  {told[share]:.1%} of those who joined the line" if told.get(share) else ""
+        lines.append(f"{title:<28}{told[name]:>10,}{part}")
+    lines.append("")
+    for title, names in _TIMES:
+        known = [
+            f"{name.rpartition('_')[2]} {_duration(told[name])}"
+            for name in names
+            if told[name] is not None
+        ]
+        lines.append(f"{title:<28}{', '.join(known) or 'nobody to say it of'}")
+    fair = "all were called in order"
+    if told["inversions"]:
+        fair = f"{told['inversions']:,} called after somebody who stood behind them"
+    lines += ["", f"{'Fairness':<28}{fair}", f"{'Moved by an operator':<28}{told['moved']:,}"]
+    return "\n".join(lines)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

@@ -1,0 +1,279 @@
+"""How events make up stays, and what stays say of a room: pure rules."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sidecar.history.model import Entry, Event
+from sidecar.queue.model import ORDER_BAND
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+#: How those ended who gave up in line, and those who were called and did not come.
+GAVE_UP = frozenset({"left", "silent", "swept"})
+NO_SHOW = "no_show"
+
+
+def fold(entry: Entry | None, event: Event) -> Entry:
+    """The visitor's stay after one more event. A stay that had ended goes on where its visitor
+    came back with the same ticket or pass."""
+    entry = Entry(event.visitor) if entry is None else entry
+    entry.changed_ms = event.at_ms
+    position = event.number("position")
+    if position is not None:
+        entry.last_position = position
+    match event.kind:
+        case "joined":
+            _join(entry, event)
+        case "called":
+            entry.called_ms = event.at_ms
+            entry.ended_ms = entry.end_reason = None
+        case "admitted":
+            _admit(entry, event)
+        case "expired" | "left" | "released":
+            entry.ended_ms = event.at_ms
+            ends_by_itself = event.kind == "expired" or event.why == "unseen"
+            entry.end_reason = event.why if ends_by_itself else event.kind
+        case "graded":
+            entry.class_name = event.more.get("class", "")
+            _move(entry, event)
+        case "operator" if event.why in {"move", "back"}:
+            _move(entry, event)
+    return entry
+
+
+def _move(entry: Entry, event: Event) -> None:
+    entry.queue_order = event.number("order")
+    entry.moved_ms = event.at_ms
+
+
+def _join(entry: Entry, event: Event) -> None:
+    if entry.queued_ms is None:
+        entry.first_position = entry.last_position
+    else:
+        entry.returns += 1
+    if entry.joined_ms is None:
+        entry.joined_ms = _joined_ms(event)
+    entry.class_name = event.more.get("class", entry.class_name)
+    entry.queue_order = event.number("order")
+    entry.queued_ms = event.at_ms
+    entry.called_ms = entry.admitted_ms = entry.ended_ms = entry.end_reason = None
+
+
+def _joined_ms(event: Event) -> int:
+    """Of somebody new it is not said: it is when it happened."""
+    joined_ms = event.number("joined")
+    return event.at_ms if joined_ms is None else joined_ms
+
+
+def _admit(entry: Entry, event: Event) -> None:
+    entry.ended_ms = entry.end_reason = None
+    if entry.joined_ms is None:
+        entry.joined_ms = _joined_ms(event)
+    if event.why == "claimed" and entry.queued_ms is None:
+        entry.queued_ms = entry.joined_ms  # it waited; its joining was not recorded
+    if entry.queue_order is None:
+        entry.queue_order = event.number("order")
+    if event.why == "restored":
+        entry.returns += 1
+    if entry.admitted_ms is None:
+        entry.admitted_ms = event.at_ms
+
+
+# What a period was like ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A room over a period: the stays that began in it. Times are seconds; None: nobody to say it
+    of."""
+
+    stays: int
+    #: Let in without waiting, let in after waiting, and those who still wait or are inside.
+    admitted_at_once: int
+    admitted_after_wait: int
+    waiting: int
+    inside: int
+    #: Gave up in line; were called and did not come; and both as a share of those who joined it.
+    abandoned: int
+    no_shows: int
+    abandonment: float | None
+    no_show_share: float | None
+    #: Removed by an operator, by a reset of the line; closed by the safety net.
+    released: int
+    reset: int
+    stuck: int
+    #: Of those let in after waiting: from joining to being let in.
+    wait_p50: float | None
+    wait_p90: float | None
+    wait_p99: float | None
+    wait_max: float | None
+    #: Of those who gave up: how long they had waited.
+    gave_up_after_p50: float | None
+    #: Of those inside whose stay has ended.
+    inside_p50: float | None
+    inside_p90: float | None
+    #: Called later than somebody behind them while both stood in line; those whom an operator
+    #: moved, or who came back to their place, are not counted.
+    inversions: int
+    #: How often an operator moved somebody.
+    moved: int
+
+
+def report(entries: Iterable[Entry]) -> Report:
+    """Whatever their order."""
+    tally = Tally()
+    for entry in entries:
+        tally.add(entry)
+    return tally.report()
+
+
+class Tally:
+    """Stays as they come, whatever their order. It keeps numbers of them, some 250 bytes each."""
+
+    def __init__(self) -> None:
+        self.counts = dict.fromkeys(
+            ("stays", "at_once", "after_wait", "waiting", "inside", "abandoned", "no_shows",
+             "released", "reset", "stuck", "joined", "moved"), 0,
+        )  # fmt: skip
+        self.waits = array("q")
+        self.patience = array("q")
+        self.stays = array("q")
+        self.calls: list[tuple[int, int, int]] = []
+
+    def add(self, entry: Entry) -> None:
+        counts = self.counts
+        counts["stays"] += 1
+        counts["moved"] += entry.moved_ms is not None
+        began_ms = entry.joined_ms or entry.queued_ms or 0
+        has_queued = entry.queued_ms is not None
+        counts["joined"] += has_queued
+        if entry.admitted_ms is not None:
+            counts["after_wait" if has_queued else "at_once"] += 1
+            if has_queued:
+                self.waits.append(entry.admitted_ms - began_ms)
+            if entry.ended_ms is None:
+                counts["inside"] += 1
+            else:
+                self.stays.append(entry.ended_ms - entry.admitted_ms)
+        elif entry.end_reason in GAVE_UP:
+            counts["abandoned"] += 1
+            self.patience.append((entry.ended_ms or 0) - began_ms)
+        elif entry.end_reason == NO_SHOW:
+            counts["no_shows"] += 1
+        elif entry.ended_ms is None:
+            counts["waiting"] += 1
+        if entry.end_reason in {"released", "reset", "stuck"}:
+            counts[entry.end_reason] += 1
+        is_plain = has_queued and entry.moved_ms is None and entry.returns == 0
+        if is_plain and entry.called_ms is not None and entry.queue_order is not None:
+            self.calls.append((entry.called_ms, entry.queue_order, entry.queued_ms or 0))
+
+    def _by_band(self) -> Iterable[list[tuple[int, int, int]]]:
+        """Lines with weights are called side by side: in each it goes by order."""
+        bands: dict[int, list[tuple[int, int, int]]] = {}
+        for call in self.calls:
+            bands.setdefault(call[1] // ORDER_BAND, []).append(call)
+        return bands.values()
+
+    def report(self) -> Report:
+        counts = self.counts
+        joined = counts["joined"]
+        wait_p50, wait_p90, wait_p99, wait_max = seconds(self.waits, (0.5, 0.9, 0.99, 1.0))
+        inside_p50, inside_p90 = seconds(self.stays, (0.5, 0.9))
+        return Report(
+            stays=counts["stays"],
+            admitted_at_once=counts["at_once"],
+            admitted_after_wait=counts["after_wait"],
+            waiting=counts["waiting"],
+            inside=counts["inside"],
+            abandoned=counts["abandoned"],
+            no_shows=counts["no_shows"],
+            abandonment=round(counts["abandoned"] / joined, 4) if joined else None,
+            no_show_share=round(counts["no_shows"] / joined, 4) if joined else None,
+            released=counts["released"],
+            reset=counts["reset"],
+            stuck=counts["stuck"],
+            wait_p50=wait_p50,
+            wait_p90=wait_p90,
+            wait_p99=wait_p99,
+            wait_max=wait_max,
+            gave_up_after_p50=seconds(self.patience, (0.5,))[0],
+            inside_p50=inside_p50,
+            inside_p90=inside_p90,
+            inversions=sum(map(inversions, self._by_band())),
+            moved=counts["moved"],
+        )
+
+
+def seconds(values_ms: Sequence[int], shares: Sequence[float]) -> list[float | None]:
+    """Percentiles by nearest rank, of values in ms."""
+    if not values_ms:
+        return [None] * len(shares)
+    ranked = sorted(values_ms)
+    ranks = (max(0, math.ceil(share * len(ranked)) - 1) for share in shares)
+    return [ranked[rank] / 1000 for rank in ranks]
+
+
+def inversions(calls: list[tuple[int, int, int]]) -> int:
+    """Of calls (when, order, in line since): how many came later than that of somebody of a higher
+    order who was called while both stood in line. What happens in one millisecond is in order."""
+    calls.sort()
+    times = [called_ms for called_ms, _, _ in calls]
+    size = len(calls)
+    tree = [0] * size + [order for _, order, _ in calls]  # of maxima, for any stretch of calls
+    for i in range(size - 1, 0, -1):
+        tree[i] = max(tree[2 * i], tree[2 * i + 1])
+    return sum(
+        _highest(tree, bisect_right(times, queued_ms), bisect_left(times, called_ms)) > order
+        for called_ms, order, queued_ms in calls
+    )
+
+
+def _highest(tree: list[int], start: int, end: int) -> float:
+    """Of the calls from the first number to before the second."""
+    found = -math.inf
+    size = len(tree) // 2
+    start, end = start + size, end + size
+    while start < end:
+        if start & 1:
+            found = max(found, tree[start])
+            start += 1
+        if end & 1:
+            end -= 1
+            found = max(found, tree[end])
+        start, end = start // 2, end // 2
+    return found
+
+
+# One visitor ------------------------------------------------------------------------------------
+
+
+def places(entry: Entry, ahead: Iterable[tuple[int, int | None]]) -> list[tuple[int, int]]:
+    """(when in ms, position) at each change of somebody's place in line, from those of a lower
+    order: since when they stood in line, and when they left it (None: they still do)."""
+    if entry.queued_ms is None:
+        return []
+    until = entry.called_ms or entry.ended_ms or math.inf
+    start, position = entry.queued_ms, 1
+    steps: dict[int, int] = {}
+    for joined_ms, gone_ms in ahead:
+        if joined_ms > until or (gone_ms is not None and gone_ms <= start):
+            continue
+        if joined_ms <= start:
+            position += 1
+        else:
+            steps[joined_ms] = steps.get(joined_ms, 0) + 1
+        if gone_ms is not None and gone_ms <= until:
+            steps[gone_ms] = steps.get(gone_ms, 0) - 1
+    curve = [(start, position)]
+    for at_ms in sorted(steps):
+        if steps[at_ms]:
+            position += steps[at_ms]
+            curve.append((at_ms, position))
+    return curve

@@ -1,0 +1,138 @@
+"""A room's event stream as the recorder reads it: by a consumer group with one consumer.
+
+Whoever records is "the" consumer, so what another replica had read and not acknowledged is read
+again. The stream is trimmed when the events were written, and not before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from redis.exceptions import ResponseError
+
+from sidecar.history.model import Event
+from sidecar.kit.errors import StoreError
+from sidecar.kit.redis.driver_errors import text, translated
+from sidecar.kit.redis.leader_lease import Turn
+from sidecar.rooms.redis_keys import called_key, record_turn_key, room_key
+
+if TYPE_CHECKING:
+    from sidecar.kit.redis.connect import Store
+
+_GROUP = _CONSUMER = "recorder"
+#: KEYS  events, how far the calls were read  ARGV  the group, the last event that may go, events to
+#: acknowledge. What the reader of calls has not read yet stays.
+_DONE = """
+if ARGV[3] then redis.call('XACK', KEYS[1], ARGV[1], unpack(ARGV, 3)) end
+local function parts(id)
+  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+  return tonumber(ms), tonumber(seq)
+end
+local ms, seq = parts(ARGV[2])
+local read = redis.call('GET', KEYS[2])
+if read then
+  local read_ms, read_seq = parts(read)
+  if read_ms < ms or (read_ms == ms and read_seq < seq) then ms, seq = read_ms, read_seq end
+end
+return redis.call('XTRIM', KEYS[1], 'MINID', string.format('%.0f-%.0f', ms, seq + 1))
+"""
+_KNOWN = {"kind", "visitor", "why", "at"}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    events: list[Event]
+    #: Events that were given away before they could be written: the stream was full.
+    lost: int
+
+
+class EventStream:
+    """Every method raises StoreError when the store does not answer."""
+
+    def __init__(self, redis: Store, room: str, *, owner: str, timeout_s: float) -> None:
+        self._redis: Any = redis
+        self._key = room_key(room, "events")
+        self._keys = [self._key, called_key(room)]
+        self._turn = Turn(redis, record_turn_key(room), owner=owner, timeout_s=timeout_s)
+        self._timeout_s = timeout_s
+        self._has_group = False
+
+    async def hold(self, *, seconds: float) -> bool:
+        """Whether this replica records now, and for so long. Where two do for a moment, what is
+        written twice is found in the database."""
+        return await self._turn.hold(milliseconds=int(seconds * 1000))
+
+    async def give_up(self) -> None:
+        """So that another replica need not wait until the turn has run out."""
+        await self._turn.give_up()
+
+    async def read(self, limit: int) -> Batch:
+        """Events that nobody has acknowledged, oldest first: those read before come again."""
+        rows = await self._read("0", limit)
+        if not rows:
+            await self._read(">", limit)
+            # With what another replica, which has lost its turn, had taken just before.
+            rows = await self._read("0", limit)
+        if not rows:
+            await self._trim_rest()
+        events = [_event(event_id, fields) for event_id, fields in rows if fields]
+        lost = [event_id for event_id, fields in rows if not fields]
+        if lost:
+            async with translated("record", self._timeout_s):
+                await self._redis.xack(self._key, _GROUP, *lost)
+        return Batch(events, len(lost))
+
+    async def _read(self, start: str, limit: int) -> list[tuple[Any, Any]]:
+        if not self._has_group:
+            await self._make_group()
+        try:
+            async with translated("record", self._timeout_s):
+                reply = await self._redis.xreadgroup(
+                    _GROUP, _CONSUMER, {self._key: start}, count=limit
+                )
+        except StoreError as error:
+            if isinstance(error.__cause__, ResponseError) and "NOGROUP" in str(error):
+                self._has_group = False  # the store was emptied
+                return []
+            raise
+        if not reply:
+            return []
+        rows = reply[0][1] if isinstance(reply, list) else next(iter(reply.values()))[0]
+        return list(rows)
+
+    async def _make_group(self) -> None:
+        async with translated("record", self._timeout_s):
+            try:
+                await self._redis.xgroup_create(self._key, _GROUP, id="0", mkstream=True)
+            except ResponseError as error:
+                if "BUSYGROUP" not in str(error):
+                    raise
+        self._has_group = True
+
+    async def done(self, events: list[Event]) -> None:
+        """They were written. Doing it twice equals once."""
+        ids = [f"{event.ms}-{event.seq}" for event in events]
+        async with translated("record", self._timeout_s):
+            await self._redis.eval(_DONE, 2, *self._keys, _GROUP, ids[-1], *ids)
+
+    async def _trim_rest(self) -> None:
+        """Events that were written, and stayed until their calls were read."""
+        async with translated("record", self._timeout_s):
+            try:
+                groups = await self._redis.xinfo_groups(self._key)
+            except ResponseError:  # there is no stream: the store was emptied
+                return
+            for group in groups:
+                if text(group["name"]) == _GROUP and group["pending"] == 0:
+                    last = text(group["last-delivered-id"])
+                    await self._redis.eval(_DONE, 2, *self._keys, _GROUP, last)
+
+
+def _event(event_id: bytes | str, fields: dict[Any, Any]) -> Event:
+    ms, _, seq = text(event_id).partition("-")
+    said = {text(name): text(value) for name, value in fields.items()}
+    more = {name: value for name, value in said.items() if name not in _KNOWN}
+    return Event(
+        int(ms), int(seq), said["kind"], said["visitor"], said["why"], int(said["at"]), more
+    )

@@ -1,0 +1,375 @@
+"""The history in SQL: what is written, and what is looked up.
+
+Every method raises DatabaseError when the database does not answer, or refuses.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import and_, bindparam, delete, func, insert, or_, select, text, update
+from sqlalchemy.dialects import mysql, sqlite
+
+from sidecar.history.model import Change, Entry, Event
+from sidecar.history.store.tables import (
+    HISTORY,
+    changes,
+    entries,
+    entries_archive,
+    events,
+    events_archive,
+)
+from sidecar.kit.sql import database as sql
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from sqlalchemy import Table
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+    Fold = Callable[[Entry | None, Event], Entry]
+
+#: Names in one IN (…).
+_AT_ONCE = 500
+#: Rows fetched at a time by a look-up that may bring many.
+_PAGE = 2000
+#: How much earlier than a visitor those ahead joined, ms, and the share of them that is enough
+#: not to look further back: some of those who came back since count as having joined later.
+_BACK = ((3_600_000, 1.0), (86_400_000, 0.9), (1 << 62, 0.0))
+_FIELDS = tuple(field.name for field in fields(Entry))
+_COLUMNS = [entries.c[name] for name in _FIELDS]
+_RESET = "reset"
+
+
+class History:
+    """The history of all rooms."""
+
+    def __init__(self, engine: AsyncEngine, *, partitions: int) -> None:
+        self._engine = engine
+        self._partitions = partitions
+        self._insert = _insert(engine.dialect.name)
+        self._upsert = _upsert(engine.dialect.name)
+
+    async def check(self) -> None:
+        """Raises DatabaseError unless the tables are what this version reads and writes."""
+        await sql.check(self._engine, HISTORY, self.migrate)
+
+    async def migrate(self) -> tuple[str | None, str]:
+        """The revisions of the tables before and after."""
+        return await sql.migrate(self._engine, HISTORY, partitions=self._partitions)
+
+    async def close(self) -> None:
+        await self._engine.dispose()
+
+    # Writing ----------------------------------------------------------------------------------
+
+    async def write(self, room: str, batch: Sequence[Event], fold: Fold) -> int:
+        """Events of one room in their order, and the stays that they change (`fold`), all or
+        nothing. What was written before is passed over. How many were new."""
+        async with sql.begin(self._engine) as connection:
+            new = await _unknown(connection, room, batch)
+            if not new:
+                return 0
+            await _many(connection, self._insert, [_event_row(room, e) for e in new])
+            acts = [event for event in new if event.kind == "operator"]
+            if acts:
+                await connection.execute(insert(changes), [_change_row(room, e) for e in acts])
+            for run in _runs(new):
+                await self._fold(connection, room, run, fold)
+        return len(new)
+
+    async def _fold(
+        self, connection: AsyncConnection, room: str, run: list[Event], fold: Fold
+    ) -> None:
+        """Events up to a reset of the line, which ends every stay that waits."""
+        known = await _load(connection, room, list({e.visitor for e in run if e.visitor}))
+        for event in run:
+            if event.visitor:
+                known[event.visitor] = fold(known.get(event.visitor), event)
+        if known:
+            rows = [_entry_row(room, entry) for entry in known.values()]
+            await _many(connection, self._upsert, rows)
+        if _is_reset(run[-1]):
+            waits = and_(entries.c.called_ms.is_(None), entries.c.admitted_ms.is_(None))
+            await connection.execute(
+                update(entries)
+                .where(entries.c.room == room, entries.c.ended_ms.is_(None), waits)
+                .values(ended_ms=run[-1].at_ms, end_reason=_RESET, changed_ms=run[-1].at_ms)
+            )
+
+    # Keeping it small -------------------------------------------------------------------------
+
+    async def silent(self, room: str, *, before_ms: int, limit: int) -> list[str]:
+        """Visitors whose stay has no end, and of whom nothing was heard since."""
+        found = (
+            select(entries.c.visitor)
+            .where(
+                entries.c.room == room,
+                entries.c.ended_ms.is_(None),
+                entries.c.changed_ms < before_ms,
+            )
+            .order_by(entries.c.changed_ms)
+            .limit(limit)
+        )
+        async with sql.begin(self._engine) as connection:
+            return list((await connection.execute(found)).scalars())
+
+    async def settle(
+        self, room: str, *, stuck: Sequence[str], here: Sequence[str], now_ms: int, before_ms: int
+    ) -> int:
+        """Closes stays that nobody knows of any more, unless something was heard of them since;
+        notes of the others that they are there. How many were closed."""
+        still = (
+            entries.c.room == room,
+            entries.c.ended_ms.is_(None),
+            entries.c.changed_ms < before_ms,
+        )
+        async with sql.begin(self._engine) as connection:
+            if here:
+                there = update(entries).where(*still, entries.c.visitor.in_(here))
+                await connection.execute(there.values(changed_ms=now_ms))
+            if not stuck:
+                return 0
+            closed = await connection.execute(
+                update(entries)
+                .where(*still, entries.c.visitor.in_(stuck))
+                .values(ended_ms=now_ms, end_reason="stuck", changed_ms=now_ms)
+            )
+            return int(closed.rowcount)
+
+    async def retire(self, room: str, *, before_ms: int, limit: int, keep: bool) -> int:
+        """Takes out, oldest first, stays that ended and events that happened before; `keep`:
+        moves them to the archive. At most `limit` of each; how many went. What another replica
+        moves at the same time is moved once."""
+        old_entries = (
+            select(entries.c.visitor)
+            .where(entries.c.room == room, entries.c.ended_ms < before_ms)
+            .order_by(entries.c.ended_ms)
+            .limit(limit)
+        )
+        old_events = (
+            select(events.c.ms, events.c.seq)
+            .where(events.c.room == room, events.c.ms < before_ms)
+            .order_by(events.c.ms, events.c.seq)
+            .limit(limit)
+        )
+        async with sql.begin(self._engine) as connection:
+            visitors = list((await connection.execute(old_entries)).scalars())
+            ids = [(ms, seq) for ms, seq in await connection.execute(old_events)]
+            if visitors:
+                still = entries.c.ended_ms < before_ms  # nobody came back meanwhile
+                which = (entries.c.room == room, entries.c.visitor.in_(visitors), still)
+                if keep:  # one that was moved before, and whose visitor came back since
+                    again = entries_archive.c.visitor.in_(visitors)
+                    await connection.execute(
+                        delete(entries_archive).where(entries_archive.c.room == room, again)
+                    )
+                await _take_out(connection, entries, entries_archive, which, keep=keep)
+            if ids:
+                # They are the oldest, so they are all up to the last of them.
+                ms, seq = ids[-1]
+                until = or_(events.c.ms < ms, and_(events.c.ms == ms, events.c.seq <= seq))
+                await _take_out(
+                    connection, events, events_archive, (events.c.room == room, until), keep=keep
+                )
+        return len(visitors) + len(ids)
+
+    # Looking up -------------------------------------------------------------------------------
+
+    async def entry(self, room: str, visitor: str) -> Entry | None:
+        async with sql.begin(self._engine) as connection:
+            return (await _load(connection, room, [visitor])).get(visitor)
+
+    async def events_of(self, room: str, visitor: str, *, limit: int) -> list[Event]:
+        """The latest events of one visitor, oldest first."""
+        found = (
+            select(events)
+            .where(events.c.room == room, events.c.visitor == visitor)
+            .order_by(events.c.ms.desc(), events.c.seq.desc())
+            .limit(limit)
+        )
+        async with sql.begin(self._engine) as connection:
+            rows = (await connection.execute(found)).mappings().all()
+        return [_event_of(row) for row in reversed(rows)]
+
+    async def ahead_of(
+        self, room: str, entry: Entry, *, most: int
+    ) -> list[tuple[int, int | None]] | None:
+        """Of those of a lower order who may have stood in line with it: since when, and until
+        when (None: still); None where they are more than `most`. Those who joined long before
+        it are looked for only where its first position tells of more than were found."""
+        if entry.queued_ms is None or entry.queue_order is None:
+            return []
+        gone_ms = func.coalesce(entries.c.called_ms, entries.c.ended_ms)
+        found = select(entries.c.queued_ms, gone_ms).where(
+            entries.c.room == room,
+            entries.c.visitor != entry.visitor,
+            entries.c.queue_order < entry.queue_order,
+            entries.c.queued_ms.is_not(None),
+            or_(gone_ms.is_(None), gone_ms >= entry.queued_ms),
+            # This follows from the line before, and there is an index of it, as of joined_ms.
+            or_(entries.c.ended_ms.is_(None), entries.c.ended_ms >= entry.queued_ms),
+        )
+        until_ms = entry.called_ms or entry.ended_ms
+        if until_ms is not None:
+            found = found.where(entries.c.joined_ms <= until_ms, entries.c.queued_ms <= until_ms)
+        joined_ms = entry.joined_ms or entry.queued_ms
+        is_known = entry.returns == 0 and entry.moved_ms is None
+        ahead = entry.first_position - 1 if entry.first_position and is_known else None
+        async with sql.begin(self._engine) as connection:
+            for back_ms, share in _BACK[1:] if ahead is None else _BACK:
+                recent = found.where(entries.c.joined_ms >= joined_ms - back_ms)
+                rows = (await connection.execute(recent.limit(most + 1))).all()
+                if len(rows) > most:
+                    return None
+                if ahead is None or len(rows) >= share * ahead:
+                    break
+        return [(queued, gone) for queued, gone in rows]
+
+    async def entries(
+        self, room: str, *, from_ms: int, to_ms: int, limit: int | None = None, offset: int = 0
+    ) -> AsyncIterator[Entry]:
+        """Stays that began in a period, by when they began."""
+        found = (
+            select(*_COLUMNS)
+            .where(
+                entries.c.room == room, entries.c.joined_ms >= from_ms, entries.c.joined_ms < to_ms
+            )
+            .order_by(entries.c.joined_ms, entries.c.visitor)
+            .offset(offset)
+        )
+        if limit is not None:
+            found = found.limit(limit)
+        async with sql.begin(self._engine, is_long=True) as connection:
+            rows = await connection.stream(found.execution_options(yield_per=_PAGE))
+            async for row in rows:
+                yield Entry(*row)
+
+    async def changes(self, room: str, *, from_ms: int, to_ms: int, limit: int) -> list[Change]:
+        """What operators did in a period, latest first."""
+        found = (
+            select(changes)
+            .where(changes.c.room == room, changes.c.ms >= from_ms, changes.c.ms < to_ms)
+            .order_by(changes.c.ms.desc(), changes.c.seq.desc())
+            .limit(limit)
+        )
+        async with sql.begin(self._engine) as connection:
+            rows = (await connection.execute(found)).mappings().all()
+        names = [field.name for field in fields(Change)]
+        return [Change(**{name: row[name] for name in names}) for row in rows]
+
+
+def _upsert(dialect: str) -> Any:
+    """Inserts a stay, or lays it over the one that is there."""
+    names = ["room", *_FIELDS]
+    changed = [name for name in _FIELDS if name != "visitor"]
+    if dialect == "postgresql":
+        said = ", ".join(names)
+        laid = ", ".join(f"{name} = EXCLUDED.{name}" for name in changed)
+        return text(
+            f"INSERT INTO waitroom_entries ({said}) SELECT {said} "  # noqa: S608 - our own names
+            "FROM json_populate_recordset(NULL::waitroom_entries, CAST(:rows AS json)) "
+            f"ON CONFLICT (room, visitor) DO UPDATE SET {laid}"
+        )
+    values: dict[str, Any] = {name: bindparam(name) for name in names}
+    if dialect == "mysql":
+        statement = mysql.insert(entries).values(values)
+        return statement.on_duplicate_key_update({n: statement.inserted[n] for n in changed})
+    made = sqlite.insert(entries).values(values)
+    return made.on_conflict_do_update(
+        index_elements=["room", "visitor"], set_={n: made.excluded[n] for n in changed}
+    )
+
+
+def _insert(dialect: str) -> Any:
+    if dialect == "postgresql":
+        return text(
+            "INSERT INTO waitroom_events SELECT * "
+            "FROM json_populate_recordset(NULL::waitroom_events, CAST(:rows AS json))"
+        )
+    return insert(events)
+
+
+async def _many(connection: AsyncConnection, statement: Any, rows: list[dict[str, Any]]) -> None:
+    """Executes it for all rows at once. PostgreSQL's driver would send them one by one, and takes
+    them ten times as fast as one document."""
+    if connection.dialect.name == "postgresql":
+        await connection.execute(statement, {"rows": json.dumps(rows)})
+    else:
+        await connection.execute(statement, rows)
+
+
+async def _unknown(connection: AsyncConnection, room: str, batch: Sequence[Event]) -> list[Event]:
+    first, last = batch[0], batch[-1]
+    written = await connection.execute(
+        select(events.c.ms, events.c.seq).where(
+            events.c.room == room, events.c.ms >= first.ms, events.c.ms <= last.ms
+        )
+    )
+    known = {(ms, seq) for ms, seq in written}
+    return [event for event in batch if (event.ms, event.seq) not in known]
+
+
+async def _load(connection: AsyncConnection, room: str, visitors: list[str]) -> dict[str, Entry]:
+    found: dict[str, Entry] = {}
+    for start in range(0, len(visitors), _AT_ONCE):
+        part = visitors[start : start + _AT_ONCE]
+        rows = await connection.execute(
+            select(*_COLUMNS).where(entries.c.room == room, entries.c.visitor.in_(part))
+        )
+        found.update((row.visitor, Entry(*row)) for row in rows)
+    return found
+
+
+async def _take_out(
+    connection: AsyncConnection, table: Table, archive: Table, which: Any, *, keep: bool
+) -> None:
+    if keep:
+        columns = [column.name for column in table.columns]
+        await connection.execute(
+            archive.insert().from_select(columns, select(table).where(*which).with_for_update())
+        )
+    await connection.execute(delete(table).where(*which))
+
+
+def _runs(batch: Sequence[Event]) -> list[list[Event]]:
+    """The events, cut after each reset."""
+    runs: list[list[Event]] = [[]]
+    for event in batch:
+        runs[-1].append(event)
+        if _is_reset(event):
+            runs.append([])
+    return [run for run in runs if run]
+
+
+def _is_reset(event: Event) -> bool:
+    return event.kind == "operator" and event.why == _RESET
+
+
+def _event_row(room: str, event: Event) -> dict[str, Any]:
+    return {
+        "room": room, "ms": event.ms, "seq": event.seq, "kind": event.kind,
+        "visitor": event.visitor, "why": event.why, "at_ms": event.at_ms,
+        "more": json.dumps(event.more, separators=(",", ":")),
+    }  # fmt: skip
+
+
+def _event_of(row: Any) -> Event:
+    return Event(
+        row["ms"], row["seq"], row["kind"], row["visitor"], row["why"], row["at_ms"],
+        json.loads(row["more"]),
+    )  # fmt: skip
+
+
+def _change_row(room: str, event: Event) -> dict[str, Any]:
+    return {
+        "room": room, "ms": event.ms, "seq": event.seq, "at_ms": event.at_ms,
+        "operator": event.more.get("by", ""), "action": event.why, "visitor": event.visitor,
+        "detail": event.more.get("detail", ""),
+    }  # fmt: skip
+
+
+def _entry_row(room: str, entry: Entry) -> dict[str, Any]:
+    return {"room": room, **{name: getattr(entry, name) for name in _FIELDS}}

@@ -1,0 +1,93 @@
+"""The tables of the history. Times are milliseconds since 1970, UTC.
+
+MariaDB and MySQL compare text without regard to case unless told otherwise, and a visitor's id
+has both cases: ids and names there are of a binary collation.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+)
+
+from sidecar.kit.sql.columns import long_text, word
+from sidecar.kit.sql.database import Tables
+
+HISTORY = Tables("history", "0001", "waitroom_version")
+
+
+metadata = MetaData()
+
+
+def _entries(name: str) -> Table:
+    return Table(
+        name,
+        metadata,
+        Column("room", word(48), nullable=False),
+        Column("visitor", word(22), nullable=False),
+        Column("class_name", word(48), nullable=False, server_default=""),
+        Column("queue_order", BigInteger),
+        Column("joined_ms", BigInteger),
+        Column("queued_ms", BigInteger),
+        Column("called_ms", BigInteger),
+        Column("admitted_ms", BigInteger),
+        Column("ended_ms", BigInteger),
+        Column("end_reason", word(16)),
+        Column("first_position", BigInteger),
+        Column("last_position", BigInteger),
+        Column("returns", Integer, nullable=False, server_default="0"),
+        Column("moved_ms", BigInteger),
+        Column("changed_ms", BigInteger, nullable=False),
+        PrimaryKeyConstraint("room", "visitor"),
+        Index(f"ix_{name}_joined", "room", "joined_ms"),
+        Index(f"ix_{name}_ended", "room", "ended_ms", "changed_ms"),
+    )
+
+
+def _events(name: str) -> Table:
+    return Table(
+        name,
+        metadata,
+        Column("room", word(48), nullable=False),
+        #: The event's id in the stream.
+        Column("ms", BigInteger, nullable=False, autoincrement=False),
+        Column("seq", BigInteger, nullable=False, autoincrement=False),
+        Column("kind", word(16), nullable=False),
+        Column("visitor", word(22), nullable=False),
+        Column("why", word(16), nullable=False),
+        Column("at_ms", BigInteger, nullable=False),
+        Column("more", long_text(), nullable=False),
+        PrimaryKeyConstraint("room", "ms", "seq"),
+        Index(f"ix_{name}_visitor", "room", "visitor"),
+    )
+
+
+#: One row a stay, and every event. Partitioned by room where the database can.
+entries = _entries("waitroom_entries")
+events = _events("waitroom_events")
+PARTITIONED = (entries, events)
+
+#: What became too old, where it is kept.
+entries_archive = _entries("waitroom_entries_archive")
+events_archive = _events("waitroom_events_archive")
+
+#: What operators did: changed settings with their new values, moves, releases, resets.
+changes = Table(
+    "waitroom_changes",
+    metadata,
+    Column("room", word(48), nullable=False),
+    Column("ms", BigInteger, nullable=False, autoincrement=False),
+    Column("seq", BigInteger, nullable=False, autoincrement=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("operator", long_text(), nullable=False),
+    Column("action", word(16), nullable=False),
+    Column("visitor", word(22), nullable=False),
+    Column("detail", long_text(), nullable=False),
+    PrimaryKeyConstraint("room", "ms", "seq"),
+)

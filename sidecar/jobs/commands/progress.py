@@ -1,0 +1,169 @@
+"""How jobs stand, in words; and waiting for them with a line that says so."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections import Counter
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+import click
+
+from sidecar.cli.common import RefusedError, call
+from sidecar.jobs.model import ENDED, State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sidecar.cli.connection import Connection
+
+PAGE = 1000
+BAR = 20
+#: With more jobs than this, they are counted and not told one by one.
+MOST_LINES = 8
+
+
+def ask_of(id_: str) -> str:
+    return f"/v1/jobs/{quote(id_, safe='')}"
+
+
+def standing(job: dict[str, Any]) -> str:
+    """A job's document in a few words."""
+    state, words = job["state"], [job["state"]]
+    if state == State.PENDING:
+        if job["position"] is not None:
+            words.append(f"position {job['position']:,}")
+        if job["retry_at"]:
+            words.append(f"tries again at {job['retry_at']}")
+        elif job["wait_seconds"] is not None:
+            words.append(f"about {seconds(job['wait_seconds'])}")
+    elif state == State.CALLED:
+        words.append(f"the permit {job['permit']} is good until {job['permit_expires_at']}")
+    elif state == State.PROCESSING and job["attempts"] > 1:
+        words.append(f"attempt {job['attempts']}")
+    elif result := job["result"]:
+        words.append(f"{result['status']}, {result['size']:,} bytes")
+    elif job["status"] and state == State.COMPLETED:
+        words.append(str(job["status"]))
+    if state in ENDED | {State.PENDING} and job["error"]:
+        words.append(job["error"])
+    return ", ".join(words)
+
+
+def seconds(wait_s: float) -> str:
+    return f"{wait_s:.0f} s" if wait_s < 120 else f"{wait_s / 60:.0f} min"
+
+
+def page_of(connection: Connection, limit: int, after: str, **asked: str | None) -> dict[str, Any]:
+    """Some jobs, newest first. `after`: what the page before said is next; empty: the first."""
+    query = {**asked, "limit": str(limit), "after": after}
+    given = {name: value for name, value in query.items() if value}
+    page: dict[str, Any] = call(connection, "GET", f"/v1/jobs?{urlencode(given)}")
+    return page
+
+
+def under_way(connection: Connection, target: str) -> dict[str, dict[str, Any]]:
+    """All jobs of a target that have not ended."""
+    found: dict[str, dict[str, Any]] = {}
+    for state in [state for state in State if state not in ENDED]:
+        after: str | None = ""
+        while after is not None:
+            page = page_of(connection, PAGE, after, target=target, state=state)
+            found |= {job["id"]: job for job in page["jobs"]}
+            after = page["next"]
+    return found
+
+
+def watch(
+    connection: Connection,
+    ids: Iterable[str],
+    *,
+    every_s: float,
+    target: str | None = None,
+    until_called: bool = False,
+) -> bool:
+    """Until all have ended; whether all were completed. `target`: that of all of them, which makes
+    looking at many cheaper. `until_called`: an online job that was called has come as far as it
+    can by itself."""
+    line, left = _Line(), list(ids)
+    is_many = len(left) > MOST_LINES
+    over = ENDED | {State.CALLED} if until_called else ENDED
+    found: dict[str, dict[str, Any]] = {}
+    first: dict[str, int] = {}
+    while left:
+        for id_, job in _look(connection, left, target, is_first=not found).items():
+            found[id_] = job
+            first.setdefault(id_, job["position"] or 1)
+            is_over = job["state"] in over
+            shows_all = not is_many and not line.is_terminal
+            if shows_all or (is_over and not (is_many and job["state"] == State.COMPLETED)):
+                counts = job["state"], job["position"], job["attempts"], job["error"]
+                line.say(id_, standing(job), counts)
+        left = [id_ for id_ in left if id_ not in found or found[id_]["state"] not in over]
+        if line.is_terminal and left:
+            line.draw(_summary(found), _share(found, first))
+        elif is_many:
+            line.say("", _summary(found), Counter(job["state"] for job in found.values()))
+        if left:
+            time.sleep(every_s)
+    return all(job["state"] not in ENDED - {State.COMPLETED} for job in found.values())
+
+
+def _look(
+    connection: Connection, ids: list[str], target: str | None, *, is_first: bool
+) -> dict[str, dict[str, Any]]:
+    """Those jobs; none where nobody answers just now, unless that is so from the first."""
+    try:
+        known = under_way(connection, target) if target else {}
+        return {id_: known.get(id_) or call(connection, "GET", ask_of(id_)) for id_ in ids}
+    except click.ClickException as error:
+        if is_first or (isinstance(error, RefusedError) and error.status < 500):
+            raise
+        click.echo(error.format_message(), err=True)
+        return {}
+
+
+def _summary(found: dict[str, dict[str, Any]]) -> str:
+    if len(found) == 1:
+        [job] = found.values()
+        return f"{job['target']}: {standing(job)}"
+    counts = Counter(job["state"] for job in found.values())
+    text = ", ".join(f"{counts[state]:,} {state}" for state in State if counts[state])
+    waits = [job["wait_seconds"] for job in found.values() if job["wait_seconds"] is not None]
+    return f"{text}; the last is called in about {seconds(max(waits))}" if waits else text
+
+
+def _share(found: dict[str, dict[str, Any]], first: dict[str, int]) -> float:
+    """How much of the way lies behind them, 0 to 1; the line is half of it."""
+    shares = []
+    for id_, job in found.items():
+        share = 0.5
+        if job["state"] == State.PENDING:
+            share = 0.5 * max(0, 1 - (job["position"] or first[id_]) / max(2, first[id_]))
+        shares.append(1.0 if job["state"] in ENDED else share)
+    return sum(shares) / max(1, len(shares))
+
+
+class _Line:
+    """On a terminal a line that is written over; else a line each time that something is new."""
+
+    def __init__(self) -> None:
+        self.is_terminal = sys.stdout.isatty()
+        self._said: dict[str, object] = {}
+
+    def draw(self, text: str, share: float) -> None:
+        full = round(BAR * share)
+        bar = "█" * full + "░" * (BAR - full)
+        columns = shutil.get_terminal_size().columns
+        click.echo(f"\r\x1b[K{f'{bar} {text}'[: columns - 1]}", nl=False)
+
+    def say(self, about: str, text: str, what_counts: object) -> None:
+        """Nothing when `what_counts` is what it was when this was said before."""
+        if self._said.get(about) == what_counts:
+            return
+        self._said[about] = what_counts
+        begin = "\r\x1b[K" if self.is_terminal else f"{datetime.now():%H:%M:%S} "  # noqa: DTZ005 - the clock on the wall
+        click.echo(f"{begin}{about} {text}" if about else f"{begin}{text}")

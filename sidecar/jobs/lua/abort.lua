@@ -1,0 +1,11 @@
+-- Has the runner of a job cut it off: it learns of it when it renews its lock.
+-- KEYS     jobs/parts/head
+-- ARGV     4 the job
+-- RETURNS  now, 1 if a runner has it
+-- @include "jobs/parts/head"
+local _, word = read_fact(redis_call('HGET', FACTS, ARGV[4]))
+if word ~= 'r' then return {now, 0} end
+begin_with_removal()
+redis_call('SADD', ABORTS, ARGV[4])
+publish('abort ' .. ARGV[3])
+return {now, 1}

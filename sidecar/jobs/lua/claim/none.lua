@@ -1,0 +1,3 @@
+-- See jobs/parts/claim. The target has no rate.
+-- @include "jobs/parts/no_rate"
+-- @include "jobs/parts/claim"

@@ -1,0 +1,58 @@
+-- @include "limits/parts/head"
+-- What every script of a target starts with, beside limits/parts/head.
+-- KEYS     1 state  2 line  3 later  4 orders  5 active  6 facts  7 online  8 ended  9 reserved
+--          10 aborts (names and types: jobs/redis_keys.py)
+-- ARGV     2 the channel of the news  3 the target's name; the script's own from 4 on
+-- RETURNS  now, and what the script says
+begin(ARGV)
+local STATE, LINE, LATER, ORDERS, ACTIVE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local FACTS, ONLINE, ENDED, RESERVED, ABORTS = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+-- The most members that one loop of a script touches; what is left is the next script's.
+local BOUND = 200
+
+-- A full store refuses a script's first write if that may take room, and none that follows. What
+-- goes on or ends in a full store too begins with this.
+local function begin_with_removal()
+  redis_call('ZREM', RESERVED, '')
+end
+
+local function publish(text)
+  redis_call('PUBLISH', ARGV[2], text)
+end
+
+local function tell_if_waiting()
+  if redis_call('ZCARD', LINE) > 0 then publish(ARGV[3]) end
+end
+
+-- What is known of an active job: the number of its lock or permit, r (a runner has it), c (called,
+-- the permit is unused) or u (used), since when, whether it is a trial, and which request used the
+-- permit. A missing one: nothing.
+local function read_fact(text)
+  local fence, word, began, trial, by = string.match(text or '', '^(%d+)~(%l)~(%d+)~(%d)~?(.*)$')
+  return tonumber(fence or nil), word, tonumber(began or nil), trial == '1', by
+end
+
+local function fact(fence, word, began, is_trial, by)
+  return int(fence) .. '~' .. word .. '~' .. int(began) .. (is_trial and '~1' or '~0')
+    .. (by and '~' .. by or '')
+end
+
+local function scores(key, jobs)
+  return redis_call('ZMSCORE', key, unpack(jobs))
+end
+
+local function write_all(command, key, words)
+  if #words > 0 then redis_call(command, key, unpack(words)) end
+end
+
+-- Active jobs that are no more; those that go back to the line, or wait, keep what they are.
+local function drop(jobs)
+  write_all('ZREM', ACTIVE, jobs)
+  write_all('HDEL', FACTS, jobs)
+end
+
+local function forget(jobs)
+  write_all('HDEL', ORDERS, jobs)
+  write_all('SREM', ONLINE, jobs)
+  write_all('SREM', ABORTS, jobs)
+end

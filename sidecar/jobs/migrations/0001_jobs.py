@@ -1,0 +1,115 @@
+"""Jobs, the bodies of their answers, and the targets that were changed at run time.
+
+The columns stand here as they were at this revision, whatever job_tables.py says later.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects import mysql
+
+from sidecar.kit.sql.database import UnversionedError
+
+revision = "0001"
+down_revision = None
+
+BIG = sa.BigInteger
+TABLES = {"waitroom_jobs", "waitroom_job_chunks", "waitroom_targets"}
+INDEXES = {
+    "line": ["target", "state", "queue_order", "id"],
+    "expires": ["state", "expires_ms"],
+    "owner": ["owner", "created_ms", "id"],
+    "created": ["created_ms", "id"],
+    "target": ["target", "created_ms", "id"],
+    "ended": ["target", "ended_ms", "state", "created_ms", "started_ms"],
+    "callback": ["callback_ms"],
+}
+
+
+def upgrade() -> None:
+    # MariaDB and MySQL keep what a migration made that was killed.
+    connection = op.get_bind()
+    there = set(sa.inspect(connection).get_table_names()) & TABLES
+    for name in there:
+        if connection.execute(sa.select(1).select_from(sa.table(name)).limit(1)).first():
+            raise UnversionedError(f"{name} is there and has rows, but nothing says its revision")
+    for name in there:
+        op.drop_table(name)
+    op.create_table("waitroom_jobs", *_jobs(), sa.PrimaryKeyConstraint("id"))
+    for name, columns in INDEXES.items():
+        op.create_index(f"ix_waitroom_jobs_{name}", "waitroom_jobs", columns)
+    key = ["owner", "idempotency_key"]
+    op.create_index("ux_waitroom_jobs_key", "waitroom_jobs", key, unique=True)
+    op.create_table(
+        "waitroom_job_chunks", *_chunks(), sa.PrimaryKeyConstraint("job", "fence", "number")
+    )
+    op.create_table("waitroom_targets", *_targets(), sa.PrimaryKeyConstraint("name"))
+
+
+def _word(length: int) -> sa.String:
+    binary = mysql.VARCHAR(length, charset="ascii", collation="ascii_bin")
+    return sa.String(length).with_variant(binary, "mysql", "mariadb")
+
+
+def _text() -> sa.Text:
+    return sa.Text().with_variant(mysql.MEDIUMTEXT(charset="utf8mb4"), "mysql", "mariadb")
+
+
+def _octets() -> sa.LargeBinary:
+    return sa.LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mysql", "mariadb")
+
+
+def _jobs() -> list[sa.Column[Any]]:
+    return [
+        sa.Column("id", _word(22), nullable=False),
+        sa.Column("owner", _word(48), nullable=False),
+        sa.Column("target", _word(48), nullable=False),
+        sa.Column("kind", _word(8), nullable=False),
+        sa.Column("created_ms", BIG, nullable=False),
+        sa.Column("expires_ms", BIG, nullable=False),
+        sa.Column("queue_order", BIG, nullable=False),
+        sa.Column("state", _word(16), nullable=False),
+        sa.Column("class_name", _word(48), nullable=False),
+        sa.Column("idempotency_key", _word(128)),
+        sa.Column("fingerprint", _word(64), nullable=False),
+        sa.Column("method", _word(16), nullable=False),
+        sa.Column("path", _text(), nullable=False),
+        sa.Column("query", _text(), nullable=False),
+        sa.Column("headers", _text(), nullable=False),
+        sa.Column("callback_url", _text()),
+        sa.Column("not_before_ms", BIG),
+        sa.Column("called_ms", BIG),
+        sa.Column("started_ms", BIG),
+        sa.Column("ended_ms", BIG),
+        sa.Column("attempts", sa.Integer, nullable=False),
+        sa.Column("failures", sa.Integer, nullable=False),
+        sa.Column("fence", BIG, nullable=False),
+        sa.Column("error", _text(), nullable=False),
+        sa.Column("status", sa.Integer),
+        sa.Column("result_headers", _text(), nullable=False),
+        sa.Column("result_size", BIG, nullable=False),
+        sa.Column("read_ms", BIG),
+        sa.Column("callback_ms", BIG),
+        sa.Column("callback_tries", sa.Integer, nullable=False),
+        sa.Column("body", _octets(), nullable=False),
+    ]
+
+
+def _chunks() -> list[sa.Column[Any]]:
+    return [
+        sa.Column("job", _word(22), nullable=False),
+        sa.Column("fence", BIG, nullable=False, autoincrement=False),
+        sa.Column("number", sa.Integer, nullable=False, autoincrement=False),
+        sa.Column("data", _octets(), nullable=False),
+    ]
+
+
+def _targets() -> list[sa.Column[Any]]:
+    return [
+        sa.Column("name", _word(48), nullable=False),
+        sa.Column("settings", _text(), nullable=False),
+        sa.Column("changed_ms", BIG, nullable=False),
+    ]

@@ -1,0 +1,103 @@
+"""Permits: signed words with which an online job's caller may call its target, once.
+
+A permit is `target~job~fence~expires` and `.signature`, made by itsdangerous' Signer
+(HMAC-SHA-256; the key is derived per target, so a permit of one target is none of another's).
+`fence` is the number of the call that it is for, `expires` when it ends, ms since 1970 by the
+store's clock. It is made of letters, digits and `- _ ~ .`, which neither an address nor a header
+changes. That it is used once is the store's business.
+
+Keys are listed oldest to newest: the last signs, all verify.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from itsdangerous import BadSignature
+
+from sidecar.kit.errors import ConfigError, WaitroomError
+from sidecar.kit.signing import StrictSigner
+
+if TYPE_CHECKING:
+    from sidecar.kit.clock import StoreClock
+
+#: What is longer was not signed by us, and is not looked at.
+MAX_LENGTH = 512
+
+_FIELDS = (
+    r"([a-z0-9][a-z0-9_-]{0,47})~([A-Za-z0-9_-]{1,64})~(0|[1-9][0-9]{0,18})~([1-9][0-9]{0,15})"
+)
+_SAID = re.compile(_FIELDS, re.ASCII)
+_PERMIT = re.compile(_FIELDS + r"\.[A-Za-z0-9_-]{43}", re.ASCII)
+
+#: Why a permit is not believed.
+Doubt: TypeAlias = Literal["forged", "expired", "malformed"]
+
+
+class PermitError(WaitroomError):
+    """A permit that is not believed; `word` says why."""
+
+    def __init__(self, word: Doubt) -> None:
+        super().__init__(f"the permit is {word}")
+        self.word: Doubt = word
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    target: str
+    job: str
+    #: Of the call that it is for: a job that is called again has a greater one.
+    fence: int
+    #: ms since 1970: from then on it cannot be used.
+    expires_ms: int
+
+
+class Permits:
+    """The permits of one target."""
+
+    def __init__(self, target: str, keys: list[str], clock: StoreClock) -> None:
+        self._target = target
+        self._clock = clock
+        self._signer = StrictSigner(
+            list(keys),
+            salt=f"waitroom/permit/{target}",
+            key_derivation="hmac",
+            digest_method=hashlib.sha256,
+        )
+
+    def write(self, job: str, fence: int, expires_ms: int) -> str:
+        """Raises ConfigError for what no permit can name."""
+        said = f"{self._target}~{job}~{fence}~{expires_ms}"
+        if not _SAID.fullmatch(said):
+            raise ConfigError([f"{said[:150]!r} can be no permit"])
+        return self._signer.sign(said).decode("ascii")
+
+    def read(self, text: str) -> Permit:
+        """A permit that can be used now, if it was not before. Raises PermitError."""
+        permit = self.verify(text)
+        if self._clock.now_ms() >= permit.expires_ms:
+            raise PermitError("expired")
+        return permit
+
+    def verify(self, text: str) -> Permit:
+        """A permit that we signed, also when it has expired. Raises PermitError."""
+        match = _PERMIT.fullmatch(text) if len(text) <= MAX_LENGTH else None
+        if match is None:
+            raise PermitError("malformed")
+        try:
+            self._signer.unsign(text)
+        except BadSignature:
+            raise PermitError("forged") from None
+        target, job, fence, expires_ms = match.groups()
+        if target != self._target:  # the key says so too
+            raise PermitError("forged")
+        return Permit(target, job, int(fence), int(expires_ms))
+
+
+def target_of(text: str) -> str:
+    """The target that a permit names, whoever signed it; "" where it is malformed."""
+    match = _PERMIT.fullmatch(text) if len(text) <= MAX_LENGTH else None
+    return match[1] if match else ""

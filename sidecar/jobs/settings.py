@@ -1,0 +1,361 @@
+"""The settings of targets: what jobs may call, and how much of it a target bears."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_address
+from typing import Annotated, Any, Literal
+from urllib.parse import unquote
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+from yarl import URL
+
+from sidecar.kit.addresses import is_public
+from sidecar.kit.errors import ConfigError
+from sidecar.kit.setting_types import Count, Seconds, listed, problems_in
+from sidecar.kit.signing import MIN_WEBHOOK_SECRET_LENGTH
+from sidecar.limits.settings import MAX_LIMIT, burst_of
+from sidecar.queue.classes import Classes, a_table, problems_of_classes
+
+DEFAULT_DATABASE = "sqlite:///waitroom-jobs.db"
+#: In place of what is secret: the values of headers, and callback_secret.
+HIDDEN = "***"
+#: Requests that carry a body, and those that do not.
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+#: Headers that are the runner's own: how the message is framed, who is asked, and what the job is.
+RESERVED_HEADERS = frozenset({
+    "host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade",
+    "keep-alive", "expect", "proxy-connection", "proxy-authorization", "proxy-authenticate",
+    "idempotency-key", "accept-encoding",
+})  # fmt: skip
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}\Z")
+#: Visible characters, spaces and tabs within. ASCII: what else there is, some read as Latin-1 and
+#: some as UTF-8.
+_VALUE = re.compile(r"(?:[!-~](?:[ \t!-~]{0,8190}[!-~])?)?\Z")
+#: In retry_on and fail_on: that no whole answer came; and an answer's status, or a hundred of them.
+CONNECTION = "connection"
+_STATUS = re.compile(r"[345](?:[0-9]{2}|xx)\Z")
+#: A host whose last part is a number is an IPv4 address, however it is written.
+_NUMERIC = re.compile(r"(?:.*\.)?(?:\d+|0[xX][0-9a-fA-F]*)\.?\Z")
+
+
+def same_header(name: str) -> str:
+    """A header's name as those compare it that take _ for -, as CGI does."""
+    return name.lower().replace("_", "-")
+
+
+def problems_of_headers(headers: dict[str, str]) -> list[str]:
+    """What no request may carry: names and values that HTTP does not allow, and such as belong to
+    the runner."""
+    problems = []
+    for name, value in headers.items():
+        if not _TOKEN.match(name):
+            problems.append(f"headers: {name[:40]!r} is no header's name")
+        elif same_header(name) in RESERVED_HEADERS or same_header(name).startswith("x-waitroom-"):
+            problems.append(f"headers: {name} is written by the runner")
+        elif not _VALUE.match(value):
+            problems.append(f"headers: the value of {name} has characters that no header may have")
+    if len({same_header(name) for name in headers}) < len(headers):
+        problems.append("headers: a name is there twice")
+    return problems
+
+
+def _address(value: str) -> str:
+    """Scheme, host and path; no user, no query, no fragment, nothing that two would read in two
+    ways."""
+    try:
+        url = URL(value)
+    except (ValueError, IndexError):  # the latter of yarl, for [] before a @
+        raise ValueError("the address cannot be read: a port is a number up to 65535") from None
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise ValueError("write an address such as https://images.example/v1/")
+    if any(not "!" <= c <= "~" or c in "\\?#@" for c in value):
+        raise ValueError("write it without a user, a query, a fragment, spaces and \\")
+    if not _is_plain(url.host, is_bracketed="[" in value):
+        raise ValueError("write its host as a name, as 192.0.2.7 or as [2001:db8::7]")
+    path = "/" + value.partition("://")[2].partition("/")[2]
+    if "//" in path or not {".", ".."}.isdisjoint(unquote(path).split("/")):
+        raise ValueError("its path may not have ., .. or //")
+    return value
+
+
+def _is_plain(host: str, *, is_bracketed: bool) -> bool:
+    """Not one that some take for another: 2130706433, 0x7f.1, 127.1., ex%61mple."""
+    if not (is_bracketed or _NUMERIC.match(host)):
+        return "%" not in host
+    try:
+        return "%" not in str(ip_address(host))
+    except ValueError:
+        return False
+
+
+def _is_private(host: str) -> bool:
+    """Where that can be told without looking the name up."""
+    name = host.lower().rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return not is_public(name)
+
+
+def _methods(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not value or not set(value) <= set(METHODS):
+        raise ValueError(f"write some of {', '.join(METHODS)}")
+    return tuple(dict.fromkeys(value))
+
+
+def _prefixes(value: tuple[str, ...]) -> tuple[str, ...]:
+    for prefix in value:
+        _address(prefix)
+        if not URL(prefix).path.startswith("/") or prefix.count("/") < 3:
+            raise ValueError(
+                "write where callbacks may go with a path: https://shop.example/hooks/"
+            )
+    return value
+
+
+def _is_below(asked: URL, prefix: URL) -> bool:
+    where = (asked.scheme, asked.raw_host, asked.port)
+    return where == (prefix.scheme, prefix.raw_host, prefix.port) and asked.raw_path.startswith(
+        prefix.raw_path
+    )
+
+
+def _tuple(value: object) -> object:
+    found = listed(value)
+    return tuple(found) if isinstance(found, list) else found
+
+
+def _upper(value: object) -> object:
+    found = _tuple(value)
+    if isinstance(found, tuple):
+        return tuple(part.upper() if isinstance(part, str) else part for part in found)
+    return found
+
+
+def _statuses(value: object) -> object:
+    """As they are told: a status is a number."""
+    found = _tuple(value)
+    if not isinstance(found, tuple):
+        return found
+    words = [str(part).lower() for part in found]
+    return tuple(dict.fromkeys(int(word) if word.isdecimal() else word for word in words))
+
+
+def _retried(value: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    if not all(part == CONNECTION or _STATUS.match(str(part)) for part in value):
+        raise ValueError(f"write statuses from 300 to 599, 3xx, 4xx, 5xx, or {CONNECTION}")
+    return value
+
+
+def _failed(value: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    if not all(_STATUS.match(str(part)) for part in value):
+        raise ValueError(
+            "write statuses from 300 to 599, 3xx, 4xx or 5xx (where no answer comes the job fails "
+            "in any case)"
+        )
+    return value
+
+
+class TargetSettings(BaseModel):
+    """One target, `[targets.NAME]`. Durations are in seconds; text such as "5m" is understood."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: Ends with /: jobs name a path below it. Else it is all that is ever called.
+    url: Annotated[str, AfterValidator(_address)] | None = None
+    #: online: the caller gets a permit and calls by itself; offline: a runner makes the call.
+    kinds: Annotated[tuple[Literal["offline", "online"], ...], BeforeValidator(_tuple)] = Field(
+        default=("offline", "online"), validate_default=True
+    )
+    methods: Annotated[tuple[str, ...], BeforeValidator(_upper), AfterValidator(_methods)] = (
+        "GET", "POST",
+    )  # fmt: skip
+    #: Added to every call by a runner, over what the job says.
+    headers: Annotated[dict[str, str], a_table('{"Authorization": "Bearer ..."}')] = Field(
+        default={}, repr=False
+    )
+    #: Whether its addresses may be private ones, of this machine or its network.
+    private: bool = False
+    #: Nothing is called.
+    paused: bool = False
+    #: Calls at a time, and calls in each window (None: no rate).
+    concurrency: Count = Field(default=10, ge=1, le=100_000)
+    rate: Count | None = Field(default=None, ge=1, le=MAX_LIMIT)
+    window: Seconds = Field(default=1, ge=0.001, le=86_400)
+    algorithm: Literal["fixed_window", "sliding_window", "token_bucket", "leaky_bucket"] = (
+        "sliding_window"
+    )
+    #: token_bucket: how many calls it holds; None: as many as the rate.
+    burst: Count | None = Field(default=None, ge=1, le=MAX_LIMIT)
+    #: How long a call may take; online: how long a permit that was used counts as a call.
+    timeout: Seconds = Field(default=60, ge=0.1, le=86_400)
+    #: How long a call takes as long as none was measured.
+    expected_seconds: Seconds = Field(default=1, gt=0, le=86_400)
+    #: After which answers a call is made again, and whether it is where no whole answer came; after
+    #: the last try the job has failed.
+    retry_on: Annotated[
+        tuple[int | str, ...], BeforeValidator(_statuses), AfterValidator(_retried)
+    ] = (429, 502, 503, 504, CONNECTION)
+    #: After which answers a job has failed at once; what is in retry_on too is tried again first.
+    fail_on: Annotated[
+        tuple[int | str, ...], BeforeValidator(_statuses), AfterValidator(_failed)
+    ] = ()
+    #: Tries after the first.
+    retries: Count = Field(default=3, ge=0, le=100)
+    #: Before the first of them; twice as long before each further one, five minutes at most.
+    retry_delay: Seconds = Field(default=1, ge=0.01, le=3600)
+    #: After so many failures in a row nothing is called for a while.
+    break_after: Count = Field(default=3, ge=1, le=1000)
+    #: online: how long somebody who is called has to use the permit.
+    claim_window: Seconds = Field(default=30, ge=1, le=3600)
+    #: Whether a call that was begun may be cut off.
+    abort: bool = False
+    pending_ttl: Seconds = Field(default=3 * 3600, ge=1, le=86_400 * 30)
+    result_ttl: Seconds = Field(default=3 * 86_400, ge=1, le=86_400 * 366)
+    delete_after_read: bool = False
+    #: Jobs that wait, at most.
+    max_pending: Count | None = Field(default=None, ge=0, le=100_000_000)
+    #: Bytes of a request's body, and of an answer's.
+    max_body: Count = Field(default=131_072, ge=0, le=131_072)
+    max_result: Count = Field(default=1_048_576, ge=0, le=104_857_600)
+    classes: Classes = {}
+    #: Where callbacks may go: addresses that these begin.
+    callback_urls: Annotated[
+        tuple[str, ...], BeforeValidator(_tuple), AfterValidator(_prefixes)
+    ] = ()
+    #: Signs them.
+    callback_secret: str = Field(default="", repr=False, validate_default=True)
+
+    @field_validator("kinds")
+    @classmethod
+    def _can_be_called(cls, kinds: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if not kinds:
+            raise ValueError("write offline, online or both")
+        if "offline" in kinds and info.data.get("url", "") is None:
+            raise ValueError(
+                'a runner needs the target\'s url; without one, say kinds = ["online"]'
+            )
+        return tuple(dict.fromkeys(kinds))
+
+    @field_validator("headers")
+    @classmethod
+    def _headers_are_allowed(cls, headers: dict[str, str]) -> dict[str, str]:
+        problems = problems_of_headers(headers)
+        problems += [
+            f"headers: {HIDDEN} stands for a value that is there, and {name} has none"
+            for name, value in headers.items()
+            if value == HIDDEN
+        ]
+        if problems:
+            raise ValueError("\n".join(problem.removeprefix("headers: ") for problem in problems))
+        return headers
+
+    @field_validator("burst")
+    @classmethod
+    def _burst_fits(cls, value: int | None, info: ValidationInfo) -> int | None:
+        return burst_of(value, info.data.get("algorithm"))
+
+    @field_validator("classes")
+    @classmethod
+    def _classes_agree(cls, value: Classes) -> Classes:
+        problems = problems_of_classes(value, None)
+        problems += [
+            f"{name}.line: a target has one line; leave this out"
+            for name, one in value.items()
+            if one.line is not None
+        ]
+        if problems:
+            raise ValueError("\n".join(problems))
+        return value
+
+    @field_validator("callback_secret")
+    @classmethod
+    def _callbacks_are_signed(cls, secret: str, info: ValidationInfo) -> str:
+        if info.data.get("callback_urls") and len(secret) < MIN_WEBHOOK_SECRET_LENGTH:
+            raise ValueError(
+                f"callbacks are signed: at least {MIN_WEBHOOK_SECRET_LENGTH} characters"
+            )
+        return secret
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is allowed, and probably not meant."""
+        host = URL(self.url).host if self.url and "offline" in self.kinds else None
+        if host is None or self.private or not _is_private(host):
+            return []
+        text = (
+            f"url: {host} is an address of this machine or its network, so that every call is "
+            "refused: set private = true if that is meant"
+        )
+        return [text]
+
+    @property
+    def has_paths(self) -> bool:
+        """Whether jobs name a path of their own."""
+        return self.url is not None and self.url.endswith("/")
+
+    def retries_on(self, status: int | None) -> bool:
+        """Whether a call is made again after such an answer. None: no whole one came."""
+        return CONNECTION in self.retry_on if status is None else _has(self.retry_on, status)
+
+    def fails_on(self, status: int) -> bool:
+        """Whether such an answer is its job's failure, if it is the last one."""
+        return _has(self.retry_on, status) or _has(self.fail_on, status)
+
+    def may_call_back(self, url: str) -> bool:
+        """Whether a callback may go there. The address is compared as it is read, so that no other
+        host can pass for the one that is allowed."""
+        try:
+            asked = URL(url)
+        except (ValueError, IndexError):
+            return False
+        if asked.user is not None or asked.password is not None or asked.fragment:
+            return False
+        if any(not "!" <= c <= "~" or c == "\\" for c in url) or ".." in asked.path:
+            return False
+        return any(_is_below(asked, URL(prefix)) for prefix in self.callback_urls)
+
+    def changed(self, overrides: dict[str, Any]) -> TargetSettings:
+        """These settings with some replaced; a secret that is given as it is told stays as it
+        was. Raises ConfigError."""
+        given = dict(overrides)
+        if given.get("callback_secret") == HIDDEN:
+            given["callback_secret"] = self.callback_secret
+        if isinstance(headers := given.get("headers"), dict):
+            given["headers"] = {
+                name: self.headers.get(name, value) if value == HIDDEN else value
+                for name, value in headers.items()
+            }
+        return read_target({**self.model_dump(exclude_unset=True), **given})
+
+    def told(self) -> dict[str, Any]:
+        """As they may be shown."""
+        said = self.model_dump(mode="json")
+        said["headers"] = dict.fromkeys(self.headers, HIDDEN)
+        said["callback_secret"] = HIDDEN if self.callback_secret else ""
+        return said
+
+
+def _has(statuses: tuple[int | str, ...], status: int) -> bool:
+    return status in statuses or f"{status // 100}xx" in statuses
+
+
+def read_target(values: dict[str, Any]) -> TargetSettings:
+    """Raises ConfigError naming each setting that is wrong."""
+    try:
+        return TargetSettings.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(problems_in(error, TargetSettings)) from None

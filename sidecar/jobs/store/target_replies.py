@@ -1,0 +1,194 @@
+"""What the scripts of jobs/lua are told and reply, as types. Times in ms are of the store's
+clock; None: not so, or not known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from sidecar.kit.redis.driver_errors import text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sidecar.jobs.settings import TargetSettings
+
+_COUNTERS = ("called", "completed", "failed", "retried", "lost", "expired")
+
+#: How a call ended. answered: the target did its work. rejected: it is there, and its answer is the
+#: job's failure. failed: it is the target's fault, and counts for the breaker. busy: it said so
+#: itself. gone: it was not called.
+How: TypeAlias = Literal["answered", "rejected", "failed", "busy", "gone"]
+Where: TypeAlias = Literal["line", "later", "called", "running", "used", "gone"]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A job that was called: a runner has it, or an online one has its permit `fence`."""
+
+    id: str
+    fence: int
+    order: int
+    is_online: bool
+    #: The only call at the time: the breaker was open before.
+    is_trial: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    claims: list[Claim]
+    #: When it is worth asking again, seconds from now; None: when there is news.
+    next_s: float | None
+    #: False: the line is new, or was lost, and must be built again before anything is called.
+    is_ready: bool
+    #: When that was found, for `ready`, µs; 0: it is ready.
+    born_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a job is. `position` is in the line, 1 is next; `fence` of what is called; `ends_ms`
+    when its lock, permit, term or wait is over."""
+
+    where: Where
+    position: int | None = None
+    fence: int = 0
+    ends_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A target at one moment. Times in ms of the store's clock; None: not so, or not known."""
+
+    now_ms: int
+    waiting: int
+    later: int
+    active: int
+    reserved: int
+    #: How long a successful call takes, seconds: the last ones count most.
+    mean_s: float | None
+    #: What counts against the rate; 0 without one.
+    calls_in_window: int
+    breaker: Literal["closed", "open", "trial"]
+    open_until_ms: int | None
+    held_until_ms: int | None
+    is_ready: bool
+    #: When a runner last asked for jobs, to the second.
+    runner_ms: int | None = None
+    #: called, completed, failed, retried, lost, expired, since the store is new.
+    counters: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing happens by itself."""
+        return not (self.waiting or self.later or self.active)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A job for the line; or, not before that, ms, to wait elsewhere."""
+
+    id: str
+    order: int
+    is_online: bool = False
+    not_before_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A call that is over, of the lock `fence`."""
+
+    id: str
+    fence: int
+    how: How
+    took_us: int = 0
+    #: When it is tried again; None: it leaves the line. And until when the whole target is held.
+    again_ms: int | None = None
+    hold_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An active job of before a loss: r, a runner has it; c, called; u, its permit is used."""
+
+    id: str
+    fence: int
+    order: int
+    ends_ms: int
+    word: Literal["r", "c", "u"] = "r"
+
+
+#: An online job that ended by itself: why, and when in ms.
+Ended: TypeAlias = tuple[str, Literal["unused", "term"], int]
+
+
+def read_claimed(reply: Sequence[Any]) -> Claimed:
+    now, ready, again, born, *rows = reply
+    claims = [
+        Claim(text(job), fence, order, is_online == 1, is_trial == 1)
+        for job, fence, order, is_online, is_trial in rows_of(rows, 5)
+    ]
+    next_s = None if again < 0 else max(0, again - now) / 1_000_000
+    return Claimed(claims, next_s, ready == 1, born)
+
+
+def read_ended(row: tuple[Any, float]) -> Ended:
+    job, _, why = text(row[0]).rpartition("~")
+    return job, "unused" if why == "unused" else "term", int(row[1]) // 1000
+
+
+def read_look(reply: Sequence[Any]) -> tuple[Line, list[Place]]:
+    now, waiting, later, active, reserved, mean, calls, breaker, opens, held = reply[:10]
+    ready, runner = reply[10:12]
+    line = Line(
+        now // 1000,
+        waiting,
+        later,
+        active,
+        reserved,
+        None if mean < 0 else mean / 1_000_000,
+        calls,
+        text(breaker),  # type: ignore[arg-type] # one of the three
+        _ms_after(now, opens),
+        _ms_after(now, held),
+        ready == 1,
+        runner // 1000 if runner else None,
+        dict(zip(_COUNTERS, reply[12:18], strict=True)),
+    )
+    places = [
+        Place(text(where), position or None, fence, ends // 1000 if ends else None)  # type: ignore[arg-type]
+        for where, position, fence, ends in rows_of(reply[18:], 4)
+    ]
+    return line, places
+
+
+def _ms_after(now_us: int, at_us: int) -> int | None:
+    return at_us // 1000 if at_us > now_us else None
+
+
+def rows_of(words: Sequence[Any], width: int) -> Iterator[tuple[Any, ...]]:
+    yield from zip(*(iter(words),) * width, strict=True)
+
+
+def algorithm_of(settings: TargetSettings | None) -> str:
+    return "none" if settings is None or settings.rate is None else settings.algorithm
+
+
+def rate_words(settings: TargetSettings | None) -> tuple[int | str, int | str, int | str]:
+    """As jobs/lua/parts/rated takes it."""
+    if settings is None or settings.rate is None:
+        return "", "", ""
+    return settings.rate, in_us(settings.window), settings.burst or ""
+
+
+def class_words(settings: TargetSettings, name: str) -> tuple[int, int, int]:
+    """Head start in µs, priority, and number: by name, so that it is the same for all who ask."""
+    found = settings.classes.get(name)
+    if found is None:
+        return 0, 0, 0
+    number = sorted(settings.classes).index(name) + 1
+    return round(found.head_start * 1000) * 1000, found.priority, number
+
+
+def in_us(seconds: float) -> int:
+    return round(seconds * 1_000_000)

@@ -1,0 +1,159 @@
+"""The targets of jobs as one process knows them: those of the file, and over them those that were
+changed at run time, which every replica and runner reads from the database each second."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from sidecar.jobs.settings import TargetSettings, read_target
+from sidecar.kit.errors import ConfigError, UnknownNameError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
+
+    from sidecar.jobs.permits import Permits
+    from sidecar.jobs.store.jobs import JobStore
+    from sidecar.jobs.store.target_queue import TargetStore
+    from sidecar.jobs.store.target_replies import Line
+    from sidecar.kit.clock import StoreClock
+    from sidecar.queue.grants import Grants
+
+log = structlog.get_logger()
+
+#: A runner asks every 10 s at least, where it can take more.
+RUNNER_AWAY_S = 15.0
+
+
+@dataclass(slots=True)
+class Target:
+    """One target. `settings` are replaced when somebody changes them."""
+
+    name: str
+    settings: TargetSettings
+    store: TargetStore
+    grants: Grants
+    permits: Permits
+    clock: StoreClock
+    #: Whether it is as the file has it.
+    is_of_file: bool = True
+
+
+class Targets:
+    """All targets. `make` makes what belongs to a name: its store, grants and permits. `announce`
+    tells other processes that the settings of one were changed."""
+
+    def __init__(
+        self,
+        of_file: Mapping[str, TargetSettings],
+        jobs: JobStore,
+        make: Callable[[str, TargetSettings], Target],
+        announce: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        self._of_file = dict(of_file)
+        self._jobs = jobs
+        self._make = make
+        self._announce = announce
+        self._texts: dict[str, str] = {}
+        self._targets = {name: make(name, settings) for name, settings in of_file.items()}
+
+    def __iter__(self) -> Iterator[Target]:
+        return iter(list(self._targets.values()))
+
+    def find(self, name: str) -> Target | None:
+        return self._targets.get(name)
+
+    def get(self, name: str) -> Target:
+        """Raises UnknownNameError."""
+        target = self._targets.get(name)
+        if target is None:
+            raise UnknownNameError("target", name)
+        return target
+
+    async def refresh(self) -> list[str]:
+        """Reads what was changed at run time; the targets that are others now. What cannot be used,
+        such as a setting that a later version wrote, changes nothing. Raises DatabaseError."""
+        texts = await self._jobs.targets()
+        others = [
+            name
+            for name in self._texts.keys() | texts.keys()
+            if self._texts.get(name) != texts.get(name)
+        ]
+        for name in others:
+            try:
+                self._lay(name, texts.get(name))
+            except ConfigError as error:
+                log.error("target_unusable", target=name, problems=error.problems)
+        self._texts = texts
+        return others
+
+    def _lay(self, name: str, text: str | None) -> None:
+        """`text`: the settings of run time; None: there are none. Raises ConfigError."""
+        settings = self._of_file.get(name)
+        if text is not None:
+            changes = json.loads(text)
+            settings = settings.changed(changes) if settings else read_target(changes)
+        if settings is None:
+            self._targets.pop(name, None)
+            return
+        target = self._targets.get(name)
+        if target is None:
+            target = self._targets[name] = self._make(name, settings)
+        target.settings, target.is_of_file = settings, text is None
+        log.info("target_changed", target=name, source="file" if text is None else "run time")
+
+    async def change(self, name: str, changes: dict[str, Any], *, at_ms: int) -> Target:
+        """Changes some settings of a target, or makes one. The others stay as the file has them,
+        later too. Raises ConfigError, DatabaseError."""
+        await self.refresh()
+        target = self._targets.get(name)
+        settings = target.settings.changed(changes) if target else read_target(changes)
+        names = json.loads(self._texts.get(name, "{}")).keys() | changes.keys()
+        values = settings.model_dump(mode="json", include=set(names))
+        await self._jobs.put_target(name, json.dumps(values), at_ms)
+        await self._was_changed(name)
+        return self.get(name)
+
+    async def restore(self, name: str) -> Target | None:
+        """Back to what the file says; None: it says nothing, and the target is gone. Raises
+        UnknownNameError, DatabaseError."""
+        self.get(name)
+        await self._jobs.delete_target(name)
+        await self._was_changed(name)
+        return self._targets.get(name)
+
+    async def _was_changed(self, name: str) -> None:
+        await self.refresh()
+        if self._announce is not None:
+            await self._announce(name)
+
+
+def wait_s(settings: TargetSettings, line: Line, position: int) -> float:
+    """How long the job in this place has to wait, seconds: by the slots and how long a call takes
+    (measured, or expected), and by the rate; and until an open breaker lets calls through."""
+    mean_s = line.mean_s or settings.expected_seconds
+    free = max(0, settings.concurrency - line.active)
+    by_slots = max(0, position - free) * mean_s / settings.concurrency
+    by_rate = 0.0
+    if settings.rate is not None:
+        left = max(0, settings.rate - line.calls_in_window)
+        by_rate = max(0, position - left) * settings.window / settings.rate
+    held_ms = max(line.open_until_ms or 0, line.held_until_ms or 0) - line.now_ms
+    return max(by_slots, by_rate) + max(0, held_ms) / 1000
+
+
+def has_runner(settings: TargetSettings, line: Line) -> bool:
+    """Somebody makes the calls of offline jobs: has asked for them not long ago, or is at it. True
+    where the target has online jobs alone, which need none."""
+    if "offline" not in settings.kinds or line.active > 0:
+        return True
+    return line.runner_ms is not None and line.now_ms - line.runner_ms < RUNNER_AWAY_S * 1000
+
+
+def rate_per_s(settings: TargetSettings, line: Line) -> float:
+    """How many calls a second the target bears, as far as is known."""
+    by_slots = settings.concurrency / (line.mean_s or settings.expected_seconds)
+    return by_slots if settings.rate is None else min(by_slots, settings.rate / settings.window)

@@ -1,0 +1,52 @@
+"""The dashboard's sessions that were logged out of, so that all replicas know of each."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from sidecar.kit.redis.driver_errors import text, translated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sidecar.kit.redis.connect import Store
+
+#: The dashboard's sessions that were logged out of (zset, session -> when it would have ended, unix
+#: seconds; kit/http/auth/ended_sessions.py). It runs out by itself.
+ENDED_SESSIONS = "waitroom:dashboard:ended"
+
+
+#: A session that is over is remembered for so long, for replicas whose clocks are late, seconds.
+LATE_S = 3600
+
+
+class EndedSessions:
+    """By the session's id, with the moment at which it would have ended, unix seconds."""
+
+    def __init__(
+        self, redis: Store, *, timeout_s: float = 1.0, now_s: Callable[[], float] = time.time
+    ) -> None:
+        self._redis: Any = redis
+        self._timeout_s = timeout_s
+        self._now_s = now_s
+
+    async def exchange(self, known: Mapping[str, int]) -> dict[str, int]:
+        """What the store knows, after it was told what it did not know. Raises StoreError."""
+        oldest_s = int(self._now_s()) - LATE_S
+        async with translated("ended sessions", self._timeout_s):
+            rows = await self._redis.zrangebyscore(
+                ENDED_SESSIONS, oldest_s, "+inf", withscores=True
+            )
+            there = {text(session): int(ends_s) for session, ends_s in rows}
+            missing = {
+                session: ends_s
+                for session, ends_s in known.items()
+                if session not in there and ends_s >= oldest_s
+            }
+            if missing:
+                await self._redis.zadd(ENDED_SESSIONS, missing)
+                last_s = max((there | missing).values()) + LATE_S
+                await self._redis.expireat(ENDED_SESSIONS, last_s)
+                await self._redis.zremrangebyscore(ENDED_SESSIONS, "-inf", oldest_s)
+        return there | missing

@@ -1,0 +1,41 @@
+"""Whose jobs and leases a request is about: the name of its token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from sidecar.kit.http.auth.scopes import OWNERS, SCOPES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sidecar.kit.http.auth.scopes import Scope
+
+
+#: Whose token a request brings; None: nobody's.
+FIND_OWNER: web.AppKey[Callable[[web.Request], Owner | None]] = web.AppKey("find_owner")
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whoever asks at /v1/: the name of the token, which jobs are kept under."""
+
+    name: str
+    #: What a program's token is for.
+    scopes: frozenset[Scope] = SCOPES
+    #: Sees everybody's jobs, may release anybody's leases and change all that can be changed.
+    is_operator: bool = False
+
+
+OPERATOR = Owner(OWNERS[1], is_operator=True)
+
+
+def owner_of(request: web.Request) -> Owner:
+    """Raises HTTPUnauthorized for whoever `authorised` would not have let in."""
+    owner = request.app[FIND_OWNER](request)
+    if owner is None:
+        raise web.HTTPUnauthorized
+    return owner

@@ -1,0 +1,15 @@
+"""What a program's token may be for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, get_args
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+
+#: Whose jobs those are that come with service_token or admin_token.
+OWNERS = ("service", "operator")
+#: What a program's token may be for; without a line in `scopes` it is for all of it.
+Scope: TypeAlias = Literal["jobs", "leases", "limits", "read"]
+SCOPES: frozenset[Scope] = frozenset(get_args(Scope))

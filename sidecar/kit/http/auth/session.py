@@ -1,0 +1,68 @@
+"""Which operator's session a request comes with, and whether it may."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from sidecar.kit.http.app_keys import OPERATORS
+from sidecar.kit.http.auth.operators import COOKIE
+from sidecar.kit.http.cookies import cookie_value
+from sidecar.kit.http.problems import problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aiohttp import web
+
+    from sidecar.kit.http.auth.operators import Operator
+
+
+CSRF_HEADER = "X-Waitroom-CSRF"
+_SAFE = {"GET", "HEAD", "OPTIONS"}
+
+
+def operator_of(request: web.Request) -> Operator | None:
+    """Whoever the request's cookie says is logged in."""
+    cookie = cookie_value(request.headers.get("Cookie"), COOKIE)
+    return request.app[OPERATORS].read(cookie)
+
+
+def refusal(request: web.Request, operator: Operator) -> web.Response | None:
+    """Why a request that comes with the session's cookie is not the dashboard's own; None when it
+    may be. The cookie alone changes nothing: a browser sends it whoever made the request."""
+    if not is_same_origin(request.headers):
+        return problem(403, "From another site", detail="The session's cookie is for the dashboard")
+    if request.method in _SAFE:
+        return None
+    if request.app[OPERATORS].is_csrf(operator, request.headers.get(CSRF_HEADER, "")):
+        return None
+    return problem(
+        403, "Not from the dashboard", detail=f"Send {CSRF_HEADER}, or the token as bearer."
+    )
+
+
+def is_same_origin(headers: Mapping[str, str]) -> bool:
+    """Whether the browser says that a page of this very origin sent the request, or says nothing.
+
+    Sec-Fetch-Site is right behind a proxy too, but is sent only over https and to localhost.
+    """
+    site = headers.get("Sec-Fetch-Site")
+    if site is not None:
+        return site in {"same-origin", "none"}
+    origin = headers.get("Origin")
+    if origin is None:
+        return True
+    try:
+        return urlsplit(origin).netloc == headers.get("Host")
+    except ValueError:
+        return False
+
+
+def operator(request: web.Request) -> str:
+    """Who says so, for the log: whoever is logged in, or what a caller with the token calls
+    itself."""
+    if "Authorization" not in request.headers and (who := operator_of(request)):
+        return who.name
+    given = request.headers.get("X-Waitroom-Operator", "")
+    return "".join(c for c in given if c.isprintable())[:64] or "api"

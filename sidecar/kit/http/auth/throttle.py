@@ -1,0 +1,60 @@
+"""Bounds how often one address may guess a token: after some wrong ones it is refused for the rest
+of the minute, whatever it sends, before that is looked at."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sidecar.kit.addresses import network_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MOST_FAILURES = 10
+FAILURES_S = 60
+#: Addresses that are remembered at a time; those beyond share one record.
+MOST_ADDRESSES = 1000
+_OTHERS = "others"
+
+
+@dataclass(slots=True)
+class _Failures:
+    since_s: float
+    count: int = 0
+
+
+class Throttle:
+    """Of one replica. An IPv6 address stands for its network of 64 bits; all who come through one
+    proxy or one unix socket are one address."""
+
+    def __init__(self, now_s: Callable[[], float] = time.time) -> None:
+        self.now_s = now_s
+        self._failures: dict[str, _Failures] = {}
+
+    def refused_s(self, address: str | None) -> int:
+        """For how long nothing is looked at from there, because too many tokens were wrong."""
+        failures = self._failures.get(self._key(address))
+        if failures is None or failures.count < MOST_FAILURES or self._is_over(failures):
+            return 0
+        return math.ceil(failures.since_s + FAILURES_S - self.now_s())
+
+    def note_wrong(self, address: str | None) -> None:
+        key = self._key(address)
+        failures = self._failures.get(key)
+        if failures is None or self._is_over(failures):
+            failures = self._failures[key] = _Failures(self.now_s())
+        failures.count += 1
+
+    def _key(self, address: str | None) -> str:
+        key = network_of(address or "")
+        if key in self._failures or len(self._failures) < MOST_ADDRESSES:
+            return key
+        self._failures = {k: each for k, each in self._failures.items() if not self._is_over(each)}
+        return key if len(self._failures) < MOST_ADDRESSES else _OTHERS
+
+    def _is_over(self, failures: _Failures) -> bool:
+        """Also where the clock was put back."""
+        return not 0 <= self.now_s() - failures.since_s < FAILURES_S

@@ -1,0 +1,51 @@
+"""What all requests that nginx's auth_request makes have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from sidecar.kit.names import SEPARATOR
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aiohttp import web
+
+
+log = structlog.get_logger()
+
+
+#: Unknown rooms and limits that were logged already; each is a mistake in somebody's nginx.
+_MAX_LOGGED = 100
+
+logged_once: set[tuple[str, str]] = set()
+
+
+def original_method(headers: Mapping[str, str]) -> str:
+    return headers.get("X-Original-Method") or headers.get("X-Forwarded-Method") or "GET"
+
+
+def is_preflight(headers: Mapping[str, str], method: str) -> bool:
+    """A CORS preflight carries no cookie by its nature; the request after it is asked about."""
+    return method == "OPTIONS" and "Access-Control-Request-Method" in headers
+
+
+def close_if_body(request: web.Request, response: web.Response) -> web.Response:
+    """A body that nobody reads would be taken for the next visitor's request."""
+    if request.can_read_body:
+        response.force_close()
+    return response
+
+
+def log_unknown(name: str, kind: str = "room") -> None:
+    """`kind`: room or limit. Of resources whatever is theirs may be a visitor's invention, so each
+    template is told once."""
+    shown = name[:64].encode("ascii", "backslashreplace").decode()
+    about = kind, shown.partition(SEPARATOR)[0]
+    if about not in logged_once and len(logged_once) < _MAX_LOGGED:
+        logged_once.add(about)
+        event = f"unknown_{kind}"
+        hint = f"no such {kind} is configured; look at the {kind}'s name where the proxy asks"
+        log.error(event, **{kind: shown}, hint=hint)

@@ -1,0 +1,133 @@
+"""Errors as RFC 9457 problem documents; the one place that turns errors into responses."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from sidecar.kit.errors import (
+    ConfigError,
+    DatabaseError,
+    RefusedError,
+    StoreError,
+    UnknownNameError,
+)
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler
+
+    from sidecar.kit.errors import WaitroomError
+
+#: What a client is told to wait when the store is away.
+STORE_RETRY_S = 5
+
+log = structlog.get_logger()
+
+
+class _Unreadable(logging.Filter):
+    """What cannot be read as HTTP is answered with a 400 and is its sender's fault: aiohttp
+    would write a traceback, in lines of its own, each time that a visitor sends a control
+    character in a header."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, HttpProcessingError | web.RequestPayloadError):
+            return True
+        log.debug("unreadable", error=str(error))
+        return False
+
+
+logging.getLogger("aiohttp.server").addFilter(_Unreadable())
+
+
+def problem(status: int, title: str, **members: Any) -> web.Response:
+    """A problem document; `detail`, `errors` and the like are its members."""
+    document = {"type": "about:blank", "title": title, "status": status, **members}
+    headers = {"Cache-Control": "no-store"}
+    if "retry_after" in members:
+        headers["Retry-After"] = str(members["retry_after"])
+    return web.Response(
+        status=status,
+        # As bytes, because aiohttp adds a charset to text, and this type has none.
+        body=json.dumps(document).encode(),
+        content_type="application/problem+json",
+        headers=headers,
+    )
+
+
+_REFUSED = {
+    "forbidden": (403, "That is not allowed"),
+    "full": (429, "The line is full"),
+    "conflict": (409, "The job's state does not allow it"),
+    "other": (422, "Another job has this idempotency_key"),
+}
+
+
+def _refusal(error: RefusedError) -> web.Response:
+    status, title = _REFUSED[error.kind]
+    more = {} if error.retry_after_s is None else {"retry_after": error.retry_after_s}
+    return problem(status, title, detail=str(error), **more)
+
+
+@web.middleware
+async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turns whatever a handler raises into a problem document."""
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        response = problem(error.status, error.reason)
+        if "Allow" in error.headers:
+            response.headers["Allow"] = error.headers["Allow"]
+        return response
+    except web.RequestPayloadError:
+        return problem(400, "The body cannot be read", detail="It is not of its Content-Encoding.")
+    except (UnknownNameError, RefusedError, ConfigError, DatabaseError, StoreError) as error:
+        return _explained(request, error)
+    except Exception:
+        log.exception("unexpected", path=request.rel_url.raw_path)
+        return problem(500, "An error of the waiting room", detail="It was logged.")
+
+
+_UNCHANGED = "Nothing was changed."
+_JOBS_KEPT = "Jobs that were taken are kept. "
+
+
+def _kept(request: web.Request) -> str:
+    """What an outage of the store leaves to whoever asks this."""
+    if (request.method, request.path) == ("POST", "/v1/jobs"):
+        return "The job was not taken. "
+    if request.path.startswith(("/v1/jobs", "/v1/targets")):
+        return _JOBS_KEPT
+    # Limits keep nothing, and leases go on until their terms end.
+    return "" if request.path.startswith("/v1/") else "Places are kept. "
+
+
+def _explained(request: web.Request, error: WaitroomError) -> web.Response:
+    path, is_change = request.rel_url.raw_path, request.method not in {"GET", "HEAD"}
+    match error:
+        case UnknownNameError():
+            return problem(404, f"Unknown {error.kind}", detail=str(error))
+        case RefusedError():
+            return _refusal(error)
+        case ConfigError():
+            more = {"detail": _UNCHANGED} if is_change else {}
+            return problem(422, "The request is not allowed", **more, errors=error.problems)
+        case DatabaseError():
+            log.warning("database_away", path=path, error=str(error))
+            title = "The database does not answer"
+            detail = f"{error}. What happens meanwhile is recorded when it is back."
+            if request.path.startswith("/v1/"):
+                detail = f"{_JOBS_KEPT}Try again in a moment."
+                detail = f"{_UNCHANGED} {detail}" if is_change else detail
+        case _:
+            log.warning("store_away", path=path, error=str(error))
+            title = "The store does not answer"
+            detail = f"{_kept(request)}Try again in a moment."
+    return problem(503, title, detail=detail, retry_after=STORE_RETRY_S)

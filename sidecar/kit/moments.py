@@ -1,0 +1,79 @@
+"""Times as settings have them: text with or without an offset, in a time zone."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+from zoneinfo import ZoneInfo
+
+from pydantic import BeforeValidator, Field
+
+if TYPE_CHECKING:
+    from pydantic import ValidationInfo
+
+
+#: Of a time, in ms: until the year 2200.
+LATEST_MS = 7_258_118_400_000
+_TIME = re.compile(
+    r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d(:\d\d)?)?", re.ASCII
+)
+_HOW = 'write a date and a time, such as "2026-12-01 10:00", or "2026-12-01T10:00+01:00"'
+
+
+def read_moment(value: object, zone: str) -> int:
+    """Milliseconds since 1970 of a time as settings have it: text, TOML's own, or milliseconds
+    already. Without an offset it is what the clocks on the walls of a time zone show.
+
+    Raises ValueError, which says how to write it.
+    """
+    moment = _in_text(value) if isinstance(value, str) else value
+    if isinstance(moment, datetime):
+        if moment.tzinfo is None:
+            moment = _on_the_wall(moment, zone)
+        return round(moment.timestamp() * 1000)
+    if isinstance(moment, bool) or not isinstance(moment, int | float) or moment % 1 != 0:
+        raise ValueError(_HOW)
+    return int(moment)
+
+
+def _in_text(value: str) -> datetime:
+    text = value.strip().upper()
+    if _TIME.fullmatch(text):  # Python would take much more
+        with contextlib.suppress(ValueError):
+            return datetime.fromisoformat(text)
+    raise ValueError(_HOW)
+
+
+def _on_the_wall(moment: datetime, zone: str) -> datetime:
+    """Raises ValueError where the clocks show that time never, or twice."""
+    where = ZoneInfo(zone)
+    before, after = (moment.replace(tzinfo=where, fold=fold) for fold in (0, 1))
+    if before.utcoffset() == after.utcoffset():
+        return before
+    # In UTC and back is a time that the clocks do show.
+    meant = [one.astimezone(UTC).astimezone(where) for one in (before, after)]
+    if meant[0].replace(tzinfo=None) == moment:
+        what, do = "comes twice", "put back then: say which with its offset,"
+    else:
+        what, do = "never comes", "put forward then: write the time that is meant,"
+    first, second = (_written(one) for one in sorted(meant))
+    raise ValueError(
+        f"{_written(moment)} {what} in {zone}, where the clocks are {do} {first} or {second}"
+    )
+
+
+def _written(moment: datetime) -> str:
+    has_seconds = moment.second or moment.microsecond
+    return moment.isoformat(" ", "auto" if has_seconds else "minutes")
+
+
+def parse_moment(value: object, info: ValidationInfo) -> int:
+    moment_ms = read_moment(value, str(info.data.get("timezone", "UTC")))
+    if not 0 <= moment_ms <= LATEST_MS:
+        raise ValueError("write a time from 1970 to 2199")
+    return moment_ms
+
+
+Moment = Annotated[int, BeforeValidator(parse_moment), Field(ge=0, le=LATEST_MS)]

@@ -1,0 +1,41 @@
+"""What the driver raises, in our words."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from redis.exceptions import RedisError
+
+from sidecar.kit.errors import StoreError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class translated:  # noqa: N801 - reads as a statement
+    """Turns what the driver raises into StoreError, and bounds the time."""
+
+    def __init__(self, what: str, timeout_s: float) -> None:
+        self._what = what
+        self._timeout = asyncio.timeout(timeout_s)
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            await self._timeout.__aexit__(kind, error, trace)
+        except TimeoutError:
+            raise StoreError(f"{self._what}: the store did not answer in time") from None
+        if isinstance(error, (RedisError, OSError)):
+            raise StoreError(f"{self._what}: {error or type(error).__name__}") from error
+
+
+def text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,155 @@
+"""Runs the scripts of a folder: as Redis Functions, which are loaded once and make their closures
+once, or by EVALSHA of the same source where there are none.
+
+A server that does not know the library is given it: at the first call, after FUNCTION FLUSH, after
+a failover to one that had not copied it, each primary of a cluster. Where it takes none (Redis 6.2,
+an ACL, FUNCTION renamed), scripts go by EVALSHA, and it is asked again after RETRY_S.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import structlog
+from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
+
+from sidecar.kit.redis.scripts import Library, library, source
+from sidecar.kit.redis.topology import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from redis.commands.core import AsyncScript
+
+    from sidecar.kit.redis.connect import Store
+
+#: How often a store that refused functions is asked again.
+RETRY_S = 60.0
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Known:
+    """Of one client's store."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    refused_until: float = 0
+    was_told: bool = False
+
+
+_known: WeakKeyDictionary[Store, Known] = WeakKeyDictionary()
+
+
+def known_of(redis: Store) -> Known:
+    """The same for all who ask by that client."""
+    is_memory = type(redis).__module__.startswith("fakeredis")
+    return _known.setdefault(redis, Known(refused_until=math.inf if is_memory else 0))
+
+
+class Scripts:
+    """The scripts of one folder of lua/, by name: one library, or each one its own, where they take
+    in other fragments that define the same names."""
+
+    def __init__(self, redis: Store, folder: str, *, is_one: bool = True) -> None:
+        self._redis: Any = redis
+        self._folder = folder
+        self._library = library(folder) if is_one else None
+        self._known = known_of(redis)
+        self._scripts: dict[str, AsyncScript] = {}
+
+    async def run(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """The script's reply. Raises what the driver raises."""
+        if time.monotonic() >= self._known.refused_until:
+            # A full store runs no function that may write, whatever it would do; by EVALSHA it
+            # refuses the first command that takes room, and lets through what gives some back.
+            with contextlib.suppress(OutOfMemoryError):
+                return await self._by_function(name, keys, args)
+        return await self._eval(name, keys, args)
+
+    async def _by_function(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        try:
+            return await self._call(name, keys, args)
+        except ResponseError as error:
+            if _is_missing(error):
+                return await self._load_and_call(name, keys, args)
+            if not _is_refusal(error):
+                raise
+            self._refused(error)
+        return await self._eval(name, keys, args)
+
+    async def _call(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        function = self._library_of(name).functions[PurePath(name).name]
+        return await self._redis.execute_command("FCALL", function, len(keys), *keys, *args)
+
+    async def _eval(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        script = self._scripts.get(name)
+        if script is None:
+            text = source(f"{self._folder}/{name}")
+            script = self._scripts[name] = self._redis.register_script(text)
+        return await script(keys=keys, args=args)
+
+    async def _load_and_call(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """Of many calls that find the library missing at a time one loads it."""
+        async with self._known.lock:
+            with contextlib.suppress(_Missing):
+                return await self._call_if_there(name, keys, args)
+            try:
+                await self._load(self._library_of(name), keys[0])
+            except (ReadOnlyError, OutOfMemoryError):
+                raise  # which says nothing of functions
+            except ResponseError as error:
+                self._refused(error)
+        with contextlib.suppress(_Missing):
+            return await self._call_if_there(name, keys, args)
+        # Refused; or the keys are on their way to another server of a cluster, which answered.
+        return await self._eval(name, keys, args)
+
+    async def _call_if_there(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        try:
+            return await self._call(name, keys, args)
+        except ResponseError as error:
+            if _is_missing(error):
+                raise _Missing from None
+            raise
+
+    def _library_of(self, name: str) -> Library:
+        return self._library or library(f"{self._folder}/{name}")
+
+    async def _load(self, needed: Library, key: str) -> None:
+        """Gives the library to the server that has the key."""
+        where: dict[str, Any] = {}
+        if isinstance(self._redis, Cluster):
+            where["target_nodes"] = self._redis.get_node_from_key(key)
+        await self._redis.execute_command("FUNCTION LOAD", "REPLACE", needed.text, **where)
+
+    def _refused(self, error: ResponseError) -> None:
+        self._known.refused_until = time.monotonic() + RETRY_S
+        if not self._known.was_told:
+            self._known.was_told = True
+            log.warning(
+                "functions_refused",
+                error=str(error),
+                hint="scripts go by EVALSHA, which costs Redis more CPU: docs/operations.md",
+            )
+
+
+class _Missing(Exception):  # noqa: N818 - no error of anybody's
+    """The server does not have the library."""
+
+
+def _is_missing(error: ResponseError) -> bool:
+    return "Function not found" in str(error)
+
+
+def _is_refusal(error: ResponseError) -> bool:
+    """An unknown command, or one that this user may not run, is named by the error; a function
+    that failed is not."""
+    return "fcall" in str(error).lower()

@@ -1,0 +1,43 @@
+"""A turn at some work of a room, which one replica keeps for as long as it goes on asking."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sidecar.kit.redis.driver_errors import text, translated
+
+if TYPE_CHECKING:
+    from sidecar.kit.redis.connect import Store
+
+
+class Turn:
+    """Held under `key` by its `owner`, a replica. Every method raises StoreError when the store
+    does not answer.
+
+    Two may hold it for a moment, where one was slow: whatever is done in a turn must bear that.
+    """
+
+    def __init__(self, redis: Store, key: str, *, owner: str, timeout_s: float) -> None:
+        self._redis: Any = redis
+        self._key = key
+        self._owner = owner
+        self._timeout_s = timeout_s
+
+    async def hold(self, *, milliseconds: int) -> bool:
+        """Whether this replica has the turn now, and for so long. It is given up by itself."""
+        async with translated("turn", self._timeout_s):
+            if await self._redis.set(self._key, self._owner, nx=True, px=milliseconds):
+                return True
+            return await self._is_mine() and bool(
+                await self._redis.pexpire(self._key, milliseconds)
+            )
+
+    async def give_up(self) -> None:
+        """So that another replica need not wait until it has run out."""
+        async with translated("turn", self._timeout_s):
+            if await self._is_mine():
+                await self._redis.delete(self._key)
+
+    async def _is_mine(self) -> bool:
+        holder = await self._redis.get(self._key)
+        return holder is not None and text(holder) == self._owner

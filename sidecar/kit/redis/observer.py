@@ -1,0 +1,17 @@
+"""Who is told about every batch of a script store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """Told about every batch; the default looks away."""
+
+    batch: Callable[[str, str, int, float], None] = lambda _room, _verb, _size, _seconds: None
+    error: Callable[[str, str], None] = lambda _room, _verb: None

@@ -1,0 +1,245 @@
+"""The kinds of value that settings have: durations, counts, addresses to listen on, stores."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Annotated
+from unicodedata import is_normalized
+from urllib.parse import quote, unquote_to_bytes, urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+
+from sidecar.kit.did_you_mean import did_you_mean, names_beside
+
+_TOKENS = {"admin_token", "service_token"}
+#: Never repeated in a problem: they are secrets, or may hold a password.
+_HIDDEN = {
+    "secret_keys", "grant_keys", "store", "history", "webhooks", "jobs", "tokens", "targets",
+    "headers", "callback_secret",
+} | _TOKENS  # fmt: skip
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\Z")
+_UNIT_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}
+STORES = (
+    "redis://", "rediss://", "unix://", "memory://",
+    "redis+sentinel://", "rediss+sentinel://", "redis+cluster://", "rediss+cluster://",
+)  # fmt: skip
+DATABASES = ("sqlite:///", "mysql://", "mariadb://", "postgresql://")
+#: A name, an IPv4 address or an IPv6 one in brackets; and a port.
+_SERVER = re.compile(r"([^\s:/@\[\]]+|\[[\da-fA-F:.]+\])(?::([0-9]{1,5}))?")
+_READING_HINT = (
+    "a port is a number up to 65535, and in a password / is written %2F, @ is written %40"
+)
+
+
+def parse_duration(value: object) -> object:
+    """Seconds from a number or from text such as "90s", "5m", "1.5h", "2d"."""
+    if isinstance(value, str):
+        match = _DURATION.match(value.strip().lower())
+        if match is None:
+            raise ValueError('write a number of seconds, or text such as "30s", "5m", "2h"')
+        return float(match[1]) * _UNIT_S[match[2]]
+    if isinstance(value, bool):
+        raise ValueError('write a number of seconds, or text such as "30s", "5m", "2h"')  # noqa: TRY004 - pydantic turns ValueError into a problem
+    return value
+
+
+def _not_bool(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("write a whole number")  # noqa: TRY004
+    return value
+
+
+def from_text(value: object) -> object:
+    """The environment has text only, and Literal takes a number as it is."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+def listed(value: object) -> object:
+    """A list in a variable has commas between its parts, one in a file a line each."""
+    if isinstance(value, str):
+        return [part for part in re.split(r"[,\s]+", value) if part]
+    return value
+
+
+Seconds = Annotated[float, BeforeValidator(parse_duration), Field(allow_inf_nan=False)]
+Count = Annotated[int, BeforeValidator(_not_bool)]
+
+
+def read_listen(value: str) -> str:
+    if value.startswith("unix:") and len(value) > len("unix:"):
+        return value
+    host, colon, port = value.rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 <= int(port) <= 65535:
+        raise ValueError("write host:port (such as 127.0.0.1:8400) or unix:/path")
+    return value
+
+
+def read_store(value: str) -> str:
+    if not value.startswith(STORES):
+        raise ValueError(
+            "write redis://, rediss://, unix:///path, redis+sentinel://, redis+cluster:// "
+            "or memory://"
+        )
+    try:
+        if "+" in value.partition("://")[0]:
+            read_servers(value)
+        else:
+            urlsplit(value).port  # noqa: B018 - reading it is what checks it
+    except StoreAddressError as error:
+        raise ValueError(str(error)) from None
+    except ValueError:
+        raise ValueError(f"the address cannot be read: {_READING_HINT}") from None
+    return value
+
+
+def read_database(value: str) -> str:
+    if value and not value.startswith(DATABASES):
+        raise ValueError("write sqlite:///path, mysql://, mariadb:// or postgresql://")
+    try:
+        if value:
+            urlsplit(value).port  # noqa: B018 - reading it is what checks it
+    except ValueError:
+        raise ValueError(f"the address cannot be read: {_READING_HINT}") from None
+    return value
+
+
+class StoreAddressError(ValueError):
+    """What is wrong with the servers or the path of a store's address. It repeats no part of
+    the address: what looks like a host may be the rest of a password."""
+
+
+def read_servers(url: str) -> tuple[list[tuple[str, int]], list[str]]:
+    """Hosts and ports that a redis+sentinel:// or redis+cluster:// URL names, and the parts of
+    its path: the service's name and the database, where they are given.
+
+    Raises StoreAddressError.
+    """
+    kind, _, rest = url.partition("://")
+    authority, _, path = rest.partition("?")[0].partition("/")
+    servers = []
+    for number, server in enumerate(authority.rpartition("@")[2].split(","), start=1):
+        match = _SERVER.fullmatch(server)
+        if match is None or int(match[2] or 1) not in range(1, 65536):
+            wrong = "has no host" if server.partition(":")[0] == "" else "cannot be read"
+            raise StoreAddressError(f"server {number} {wrong}: {_READING_HINT}")
+        port = int(match[2] or (26379 if kind.endswith("+sentinel") else 6379))
+        servers.append((match[1].strip("[]"), port))
+    parts = path.strip("/").split("/") if path.strip("/") else []
+    if kind.endswith("+cluster") and parts:
+        raise StoreAddressError("a cluster has no databases: nothing comes after the servers")
+    if len(parts) > 2:
+        raise StoreAddressError("after the servers come /SERVICE and /DATABASE, and no more")
+    if parts and parts[0].isdecimal():
+        raise StoreAddressError("the database comes after the service: /SERVICE/DATABASE")
+    if len(parts) == 2 and not parts[1].isdecimal():
+        raise StoreAddressError("the database is a number: /SERVICE/DATABASE")
+    return servers, parts
+
+
+#: Each request is compared with all of them.
+MAX_NETWORKS, MAX_PATHS = 1000, 100
+#: What some server takes for a separator, or for the end of a path; and what was encoded twice.
+_ODD = re.compile(r"[\x00-\x1f\x7f\\;%?#]|//")
+
+
+def _listed(value: object, most: int) -> list[str]:
+    """Text with commas or spaces between, as variables have it, or a list of texts."""
+    if isinstance(value, str):
+        value = [part for part in re.split(r"[,\s]+", value) if part]
+    if not isinstance(value, (list, tuple)) or not all(isinstance(part, str) for part in value):
+        raise ValueError("write a list of texts, or one text with commas between")
+    if len(value) > most:
+        raise ValueError(f"at most {most} are allowed")
+    return list(dict.fromkeys(value))
+
+
+def read_networks(value: object) -> tuple[str, ...] | None:
+    """Networks such as 192.0.2.0/24, 2001:db8::/32, or single addresses, as they are written."""
+    if value is None:
+        return None
+    problems = []
+    listed = _listed(value, MAX_NETWORKS)
+    for part in listed:
+        try:
+            network = ipaddress.ip_network(part)
+            mapped = getattr(network.network_address, "ipv4_mapped", None)
+            if network.prefixlen == 0 or (mapped is not None and network.prefixlen == 96):
+                problems.append(f"{part} is everybody: that is what suspended is for")
+        except ValueError as error:
+            problems.append(f"{error}: write 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32")
+    if problems:
+        raise ValueError("\n".join(problems))
+    return tuple(listed)
+
+
+def read_paths(value: object) -> tuple[str, ...] | None:
+    """Paths such as /static/ (all below it) or /feed.xml (it, and all below it), decoded."""
+    if value is None:
+        return None
+    listed = _listed(value, MAX_PATHS)
+    problems = [
+        f"{part!r} cannot be exempt: write a path such as /static/ or /feed.xml, without "
+        "encoding, //, .., ; and \\"
+        for part in listed
+        if part == "/" or clean_path(quote(part)) != part
+    ]
+    if problems:
+        raise ValueError("\n".join(problems))
+    return tuple(listed)
+
+
+def clean_path(address: str) -> str | None:
+    """The decoded path of an address as a browser sent it (`/a%20b?c=d`), or None for whatever two
+    servers might read in two ways: dots, empty parts, separators in disguise, encoded twice."""
+    raw = address.partition("?")[0]
+    if not raw.startswith("/") or not raw.isascii():
+        raw = ""
+    try:
+        path = unquote_to_bytes(raw).decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    if not path or path.count("/") != raw.count("/") or _ODD.search(path):
+        return None
+    if not is_normalized("NFKC", path):  # a full-width dot is a dot to some
+        return None
+    # "..", and what a file system that drops dots and spaces at the end of a name takes for it.
+    if any(part and not part.strip(". ") for part in path.split("/")):
+        return None
+    return path
+
+
+def _percent(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("write a number from 0 to 100")  # noqa: TRY004
+    return value
+
+
+Percent = Annotated[float, BeforeValidator(_percent), Field(allow_inf_nan=False)]
+Networks = Annotated[tuple[str, ...] | None, BeforeValidator(read_networks)]
+Paths = Annotated[tuple[str, ...] | None, BeforeValidator(read_paths)]
+Listen = Annotated[str, AfterValidator(read_listen)]
+Store = Annotated[str, AfterValidator(read_store)]
+Database = Annotated[str, AfterValidator(read_database)]
+
+
+def problems_in(error: ValidationError, model: type[BaseModel] | None = None) -> list[str]:
+    """One line for each problem: the setting's name, and what is allowed. `model`: what was
+    validated, whose settings are suggested for those that there are not."""
+    lines = []
+    for problem in error.errors(include_url=False, include_context=False):
+        name = ".".join(str(part) for part in problem["loc"] if part != "[key]")
+        text = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            known = names_beside(model, problem["loc"]) if model else None
+            text = f"there is no such setting{did_you_mean(str(problem['loc'][-1]), known or ())}"
+        elif problem["type"] == "missing":
+            text = "is needed"
+        elif (
+            not isinstance(problem["input"], dict | list | tuple)
+            and name.split(".")[0] not in _HIDDEN
+        ):
+            text += f" (got {problem['input']!r})"
+        lines += [f"{name}: {line}" if name else line for line in text.split("\n")]
+    return lines

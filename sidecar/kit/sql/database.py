@@ -1,0 +1,220 @@
+"""Opens the database that a URL names, and brings its tables up to date."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import event, make_url, select, text
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from sidecar.kit.errors import ConfigError, DatabaseError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from sqlalchemy.engine import URL, Connection
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+#: The package: migrations of the history lie in history/migrations/.
+PACKAGE = Path(__file__).resolve().parents[2]
+_DRIVERS = {
+    "sqlite": ("sqlite+aiosqlite", "aiosqlite", ""),
+    "mysql": ("mysql+asyncmy", "asyncmy", "mysql"),
+    "mariadb": ("mysql+asyncmy", "asyncmy", "mysql"),
+    "postgresql": ("postgresql+asyncpg", "asyncpg", "postgresql"),
+}
+#: How long a writer waits for another one to finish (SQLite), ms.
+BUSY_MS = 10_000
+#: How often, 10 ms apart, a new file is turned into one with a log.
+_WAL_TRIES = 100
+#: How long the database may take to be reached, seconds.
+CONNECT_S = 5
+#: How long a transaction may take, seconds; a reset of a million places is one of the longest.
+ANSWER_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """A family of tables with migrations of its own, in any database together with others."""
+
+    #: The product, which has a folder of migrations.
+    name: str
+    #: The revision that this version reads and writes.
+    revision: str
+    #: Where the database says of which revision they are.
+    version_table: str
+
+
+#: alembic does one thing at a time in a process: another family's tables would be made in this
+#: one's database.
+_migrating: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+
+class UnversionedError(RuntimeError):
+    """There are tables with rows, and nothing says of which revision they are."""
+
+
+def open_database(url: str, *, setting: str = "history") -> AsyncEngine:
+    """An engine for any address that the `setting` allows; nothing is sent yet.
+
+    Raises ConfigError, naming the setting, for an address that cannot be read, and for a driver
+    that is not installed.
+    """
+    try:
+        parsed = make_url(url)
+        driver, module, extra = _DRIVERS[parsed.drivername]
+        return _engine(parsed.set(drivername=driver), setting)
+    except ModuleNotFoundError:
+        how = f'pip install "waitroom[{extra}]"'
+        raise ConfigError(
+            [f"{setting}: the driver {module} is missing; install it: {how}"]
+        ) from None
+    except (ArgumentError, KeyError, ValueError) as error:
+        why = type(error).__name__
+        raise ConfigError([f"{setting}: the address cannot be read: {why}"]) from None
+
+
+def _engine(url: URL, setting: str) -> AsyncEngine:
+    kind = url.get_backend_name()
+    if kind == "sqlite":
+        _check_file(Path(url.database or ""), setting)
+        engine = create_async_engine(url)
+        event.listen(engine.sync_engine, "connect", _prepare_sqlite)
+        return engine
+    options: dict[str, Any] = {"connect_args": {"connect_timeout": CONNECT_S}}
+    if kind == "postgresql":
+        options = {"connect_args": {"timeout": CONNECT_S}}
+    # Read committed: a recorder locks no gaps that another room's writes would wait for.
+    return create_async_engine(
+        url, isolation_level="READ COMMITTED", pool_pre_ping=True, pool_size=4, **options
+    )
+
+
+def _check_file(file: Path, setting: str) -> None:
+    """Raises ConfigError where SQLite could not make or write it."""
+    folder = file.absolute().parent
+    if not folder.is_dir():
+        raise ConfigError([f"{setting}: {folder} is no folder; make it first"])
+    for path in (folder, file):
+        if path.exists() and not os.access(path, os.W_OK):
+            raise ConfigError([f"{setting}: {path} cannot be written by this user"])
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    """Readers go on while a batch is written, and a second writer waits for its turn."""
+    cursor = connection.cursor()
+    for pragma in (f"busy_timeout={BUSY_MS}", "synchronous=FULL"):
+        cursor.execute(f"PRAGMA {pragma}")
+    # Whoever turns a new file into a log at the same moment as another is refused at once.
+    for attempt in range(_WAL_TRIES):
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            break
+        except sqlite3.OperationalError:
+            if attempt + 1 == _WAL_TRIES:
+                raise
+            time.sleep(0.01)
+    cursor.close()
+
+
+@contextlib.asynccontextmanager
+async def begin(engine: AsyncEngine, *, is_long: bool = False) -> AsyncIterator[AsyncConnection]:
+    """A transaction. Raises DatabaseError when the database refuses, or does not answer in time:
+    a server whose host is gone would be waited for without an end. `is_long`: it takes as long as
+    it takes."""
+    timeout_s = None if is_long else ANSWER_S
+    try:
+        async with asyncio.timeout(timeout_s), engine.begin() as connection:
+            yield connection
+    except TimeoutError as error:
+        raise DatabaseError("the database did not answer in time") from error
+    except (SQLAlchemyError, OSError) as error:
+        raise DatabaseError(reason(error)) from error
+
+
+def reason(error: BaseException) -> str:
+    """What the driver says, on one line, without the statement and its values."""
+    said = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    return " ".join(f"{type(said).__name__}: {said}".split())[:300]
+
+
+async def check(engine: AsyncEngine, tables: Tables, make: Callable[[], Awaitable[object]]) -> None:
+    """Raises DatabaseError unless the tables are what this version reads and writes. In a file of
+    ours alone (SQLite) they `make` themselves."""
+    found = await revision(engine, tables)
+    if found is None and engine.dialect.name == "sqlite":
+        await make()  # done by somebody else meanwhile, it does nothing
+    elif found != tables.revision:
+        has = "there are no tables" if found is None else f"they are of revision {found}"
+        raise DatabaseError(f"{has}: run waitroom migrate")
+
+
+async def revision(engine: AsyncEngine, tables: Tables) -> str | None:
+    """That of the tables; None where there are none. Raises DatabaseError."""
+
+    def has_version(connection: Connection) -> bool:
+        return connection.dialect.has_table(connection, tables.version_table)
+
+    try:
+        async with asyncio.timeout(ANSWER_S), engine.connect() as connection:
+            if not await connection.run_sync(has_version):
+                return None
+            found = select(text("version_num")).select_from(text(tables.version_table))
+            number: str | None = (await connection.execute(found)).scalar()
+            return number
+    except (SQLAlchemyError, OSError, TimeoutError) as error:
+        raise DatabaseError(reason(error)) from error
+
+
+async def migrate(
+    engine: AsyncEngine, tables: Tables, *, partitions: int = 1
+) -> tuple[str | None, str]:
+    """Brings the tables up to date; the revisions before and after. Doing it twice equals once.
+
+    Raises DatabaseError, also for tables of a later version than this one.
+    """
+    from alembic.util import CommandError  # noqa: PLC0415 - takes a tenth of a second to import
+
+    before = await revision(engine, tables)
+    one_at_a_time = _migrating.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+    try:
+        async with one_at_a_time, engine.begin() as connection:
+            await connection.run_sync(_upgrade, tables, partitions)
+    except CommandError as error:
+        raise DatabaseError(
+            f"the tables are of revision {before}, unknown here: {error}"
+        ) from error
+    except UnversionedError as error:
+        raise DatabaseError(str(error)) from error
+    except (SQLAlchemyError, OSError, TimeoutError) as error:
+        raise DatabaseError(reason(error)) from error
+    return before, tables.revision
+
+
+def _upgrade(connection: Connection, tables: Tables, partitions: int) -> None:
+    from alembic import command  # noqa: PLC0415
+    from alembic.config import Config  # noqa: PLC0415
+
+    config = Config()
+    environment = Path(__file__).parent / "migrations"
+    config.set_main_option("script_location", str(environment).replace("%", "%%"))
+    versions = str(PACKAGE / tables.name / "migrations").replace("%", "%%")
+    config.set_main_option("version_locations", versions)
+    config.set_main_option("path_separator", "os")
+    config.attributes.update(
+        connection=connection, partitions=partitions, version_table=tables.version_table
+    )
+    if connection.dialect.name == "sqlite":
+        # Python would begin a transaction before the first row, and not before the first table:
+        # of two replicas that start at once, one waits for the other.
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    command.upgrade(config, "head")

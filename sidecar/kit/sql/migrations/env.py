@@ -1,0 +1,13 @@
+"""How alembic runs the migrations: always on the connection that kit/sql/database.py hands over."""
+
+from __future__ import annotations
+
+from alembic import context
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    version_table=context.config.attributes["version_table"],
+    version_table_pk=False,  # MariaDB would note each time that it has another name for it
+)
+with context.begin_transaction():
+    context.run_migrations()

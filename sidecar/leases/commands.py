@@ -1,0 +1,98 @@
+"""waitroom leases: look at who holds what, and free it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+import click
+
+from sidecar.cli.common import call
+from sidecar.cli.connection import ReplicaGroup
+from sidecar.leases.settings import RESOURCE
+
+if TYPE_CHECKING:
+    from sidecar.cli.connection import Connection
+
+PAGE = 1000
+MAX_NAME = 128
+#: What a resource's name is made of, in the store's order.
+LETTERS = "+-.0123456789:@ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
+#: A holder's name may begin with a hyphen and is no option then.
+ANY_NAME = {"ignore_unknown_options": True}
+
+
+@click.group(cls=ReplicaGroup)
+def leases() -> None:
+    """Look at who holds what, and free it, through a replica's ops listener."""
+
+
+@leases.command("list")
+@click.argument("template", required=False)
+@click.pass_obj
+def list_leases(connection: Connection, template: str | None) -> None:
+    """The templates; of one of them, each resource that somebody holds or waits for."""
+    if template is None:
+        templates = call(connection, "GET", "/v1/leases")["leases"]
+        click.echo(f"{'lease':<20} {'term':>9} {'capacity':>9} {'in use':>9}")
+        for found in templates:
+            term = f"{found['term']:g} s"
+            click.echo(f"{found['name']:<20} {term:>9} {found['capacity']:>9} "
+                       f"{found['in_use']:>9}")  # fmt: skip
+        return
+    after: str | None = ""
+    while after is not None:
+        page = call(connection, "GET", _path(template, after=after, limit=str(PAGE)))
+        if not after:
+            click.echo(f"{'resource':<20} {'waiting':>9}  held by")
+        for resource in page["resources"]:
+            held = ", ".join(_held(holder) for holder in resource["holders"]) or "nobody"
+            click.echo(f"{resource['resource']:<20} {resource['waiting']:>9}  {held}")
+        after = page["next"]
+
+
+@leases.command(context_settings=ANY_NAME)
+@click.argument("template")
+@click.argument("resource")
+@click.argument("holder", required=False)
+@click.pass_obj
+def release(connection: Connection, template: str, resource: str, holder: str | None) -> None:
+    """End one holder's lease, turn or place in line; of all who hold the resource where none is
+    named. The next in line has it at once."""
+    if not RESOURCE.match(resource):
+        raise click.UsageError(f"{resource}: that is no resource's name")
+    waiting = None
+    holders = [] if holder is None else [holder]
+    if holder is None:
+        page = call(connection, "GET", _path(template, after=_before(resource), limit="1"))
+        for found in page["resources"]:
+            if found["resource"] == resource:
+                holders = list(dict.fromkeys(held["holder"] for held in found["holders"]))
+                waiting = found["waiting"]
+        if not holders:
+            click.echo(f"nobody holds {resource}")
+            return
+    for each in holders:
+        done = call(connection, "DELETE", _path(template, resource, holder=each))["released"]
+        click.echo(f"{each} released" if done else f"{each} neither held {resource} nor waited")
+    if holder is None:
+        click.echo(f"{len(holders)} held {resource}; {waiting} waited for it")
+
+
+def _before(resource: str) -> str:
+    """The greatest name that there can be before it, so that it comes first on the page after;
+    empty: there is none."""
+    rest, last = resource[:-1], resource[-1]
+    letters = LETTERS if rest else "".join(letter for letter in LETTERS if letter.isalnum())
+    place = letters.index(last)
+    return f"{rest}{letters[place - 1]}".ljust(MAX_NAME, "z") if place else rest
+
+
+def _held(holder: dict[str, Any]) -> str:
+    word = "until" if holder["fence"] else "is called, and has until"
+    return f"{holder['holder']} {word} {holder['expires_at']}"
+
+
+def _path(template: str, resource: str = "", **query: str) -> str:
+    names = [quote(name, safe="") for name in (template, resource) if name]
+    return f"/v1/leases/{'/'.join(names)}?{urlencode(query)}"

@@ -1,0 +1,71 @@
+-- @include "leases/parts/settle"
+-- Those whom the batch is about, each once a resource: {holder, ends, fence, started, order}, with
+-- `ends` for a lease or a turn (which has no fence), `order` for a place in line.
+
+-- The items of the batch, each of so many fields from that argument on: the number of a resource
+-- first, then the holder. Sets r.names, the holders that a resource is asked about.
+local function read_items(ARGV, from, fields)
+  local items = {}
+  for i = from, #ARGV, fields do
+    local r = resources[tonumber(ARGV[i])]
+    r.names, r.people = r.names or {}, r.people or {}
+    if not r.people[ARGV[i + 1]] then
+      r.people[ARGV[i + 1]] = {holder = ARGV[i + 1]}
+      r.names[#r.names + 1] = ARGV[i + 1]
+    end
+    items[#items + 1] = {r, r.people[ARGV[i + 1]], unpack(ARGV, i + 2, i + fields - 1)}
+  end
+  return items
+end
+
+local function end_hold(r, p)
+  if p.fence then measure_end(math.min(now, p.ends) - p.started) end
+  redis_call('ZREM', r.holders, p.holder)
+  redis_call('HDEL', r.facts, p.holder)
+  r.held, p.ends, p.fence, p.started = r.held - 1, nil, nil, nil
+end
+
+local function leave_line(r, p)
+  redis_call('ZREM', r.line, p.holder)
+  redis_call('ZREM', r.due, p.holder)
+  r.waiting, p.order = r.waiting - 1, nil
+end
+
+-- What they hold and where they wait.
+local function look_up(r)
+  local ends = r.held > 0 and redis_call('ZMSCORE', r.holders, unpack(r.names)) or {}
+  local orders = r.waiting > 0 and redis_call('ZMSCORE', r.line, unpack(r.names)) or {}
+  local facts
+  for i, name in ipairs(r.names) do
+    local p = r.people[name]
+    p.ends, p.order = tonumber(ends[i] or nil), tonumber(orders[i] or nil)
+    if p.ends then
+      facts = facts or redis_call('HMGET', r.facts, unpack(r.names))
+      local fence, started = string.match(facts[i] or '', '(%d+) (%d+)')
+      p.fence, p.started = tonumber(fence or nil), tonumber(started or nil)
+      if p.ends <= now then -- what has ended and no loop has come to yet
+        p.ends = ends_anew(p.fence, p.ends) or p.ends
+        if p.ends <= now then end_hold(r, p) end
+      end
+    end
+  end
+end
+
+local function hold(r, p, fence, started, ends)
+  redis_call('ZADD', r.holders, int(ends), p.holder)
+  redis_call('HSET', r.facts, p.holder, int(fence) .. ' ' .. int(started))
+  if not p.ends then r.held = r.held + 1 end
+  p.ends, p.fence, p.started, r.slots = ends, fence, started, nil
+  expect(r, ends)
+end
+
+local GRANTED, WAITING, GONE, FULL, STALE, NOT_RENEWED = 1, 0, -1, -2, -3, -4
+
+-- The replies about one holder, as leases/store.py reads them:
+-- {outcome, fence, started, expires, order, ahead, waiting, wait (-1 unknown), refresh}
+local function holds(outcome, p)
+  return {outcome, int(p.fence), p.started, p.ends, '0', 0, 0, -1, 0}
+end
+local function refused(outcome, waiting, refresh)
+  return {outcome, '0', 0, 0, '0', 0, waiting or 0, -1, refresh or 0}
+end

@@ -1,0 +1,79 @@
+-- @include "leases/parts/state_and_fence"
+-- @include "queue/pending_writes"
+-- The resources that this script is about, as tables: the names of their keys, how many hold it
+-- (`held`, those whose turn it is too) and wait for it (`waiting`), `ends` as it is kept (nil: not)
+-- and `soonest`, the next moment that this script brought about.
+local resources
+local function begin_resources(KEYS, ARGV)
+  resources, pending, sizes = {}, {}, {}
+  if named > 4 then
+    local ends = redis_call('ZMSCORE', ENDS, unpack(ARGV, 5, named))
+    for i = 1, named - 4 do
+      local key = 4 * i
+      local r = {
+        name = ARGV[4 + i], ends = tonumber(ends[i] or nil), soonest = math.huge,
+        holders = KEYS[key], facts = KEYS[key + 1], line = KEYS[key + 2], due = KEYS[key + 3],
+        held = redis_call('ZCARD', KEYS[key]), waiting = redis_call('ZCARD', KEYS[key + 2]),
+      }
+      r.is_new = r.held + r.waiting == 0
+      resources[i] = r
+    end
+  end
+end
+
+-- `ends` is never later than the next moment at which something happens by itself. It may be
+-- earlier, for a heartbeat moves that moment and costs no write; whoever looks then puts it right.
+local function is_due(r)
+  return (r.ends or 0) <= now
+end
+
+local function expect(r, at)
+  r.soonest = math.min(r.soonest, at)
+end
+
+-- When the first in `due` has been silent for too long: the first ms that is beyond.
+local function silent_from(due)
+  return due_at(due) + timeout_ms + 1
+end
+
+local function next_moment(r)
+  flush()
+  local hold = redis_call('ZRANGE', r.holders, 0, 0, 'WITHSCORES')[2]
+  local beat = redis_call('ZRANGE', r.due, 0, 0, 'WITHSCORES')[2]
+  return math.min(tonumber(hold or math.huge), beat and silent_from(tonumber(beat)) or math.huge)
+end
+
+local function finish()
+  local gone = {}
+  for _, r in ipairs(resources) do
+    if r.held + r.waiting == 0 then
+      if r.ends then gone[#gone + 1] = r.name end
+    else
+      if is_due(r) and not r.is_new then r.soonest = next_moment(r) end
+      if r.waiting > 0 and r.held < capacity then expect(r, math.max(now, recovers_until)) end
+      if not r.ends then put(RESOURCES, 0, r.name) end
+      if not r.ends or is_due(r) or r.soonest < r.ends then put(ENDS, int(r.soonest), r.name) end
+    end
+  end
+  if #gone > 0 then
+    redis_call('ZREM', RESOURCES, unpack(gone))
+    redis_call('ZREM', ENDS, unpack(gone))
+  end
+  flush()
+  finish_state()
+end
+
+-- The head of every reply: now, when the template was born, whether it recovers.
+local function headed(replies)
+  finish()
+  return {now, state.born, is_recovering() and 1 or 0, replies}
+end
+
+-- The most members that all loops of this script may touch still.
+local budget
+local function begin(KEYS, ARGV)
+  begin_template(KEYS, ARGV)
+  begin_state(ARGV)
+  begin_resources(KEYS, ARGV)
+  budget = 1000
+end

@@ -1,0 +1,56 @@
+-- What every script of leases starts with.
+-- KEYS  1 state  2 resources  3 ends; then for each resource: holders, facts, line, due
+--       (names and types: leases/redis_keys.py)
+-- ARGV  1 now in ms, or '' for the store's own time (tests override it)
+--       2 the template's settings, JSON: leases/store.py
+--       3 since when the replica knows the template, ms, or ''
+--       4 the highest fencing number or order that the replica was told, or ''
+--       from 5 on, for each resource: its name
+-- As Redis Functions all of this is loaded once: what a call knows is in locals that begin()
+-- (leases/parts/settle) sets anew.
+local STATE, RESOURCES, ENDS
+
+-- Not to be had while a library is loaded: taken by each call.
+local redis_call
+-- The most members that one loop of a script touches; what is left is the next script's.
+local BOUND = 150
+
+-- tostring() would round a number of more than 14 digits.
+local function int(number)
+  return string.format('%.0f', number)
+end
+
+local now, now_us
+-- The template's settings, by their text, for so many of them.
+local DECODED_MOST = 500
+local decoded, decoded_number = {}, 0
+local template, capacity, term_ms, claim_ms, timeout_ms
+-- Where the names of the resources end; what one script takes beyond the common comes after.
+local named
+
+local function decode(text)
+  if not decoded[text] then
+    if decoded_number >= DECODED_MOST then
+      decoded, decoded_number = {}, 0
+    end
+    decoded[text], decoded_number = cjson.decode(text), decoded_number + 1
+  end
+  return decoded[text]
+end
+
+local function begin_template(KEYS, ARGV)
+  redis_call = redis.call
+  STATE, RESOURCES, ENDS = KEYS[1], KEYS[2], KEYS[3]
+  if ARGV[1] == '' then
+    local time = redis_call('TIME')
+    now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
+    now = math.floor(now_us / 1000)
+  else
+    now = tonumber(ARGV[1])
+    now_us = now * 1000
+  end
+  template = decode(ARGV[2])
+  capacity, term_ms = template.capacity, template.term_ms
+  claim_ms, timeout_ms = template.claim_ms, template.timeout_ms
+  named = 4 + (#KEYS - 3) / 4
+end

@@ -1,0 +1,117 @@
+"""Leases on named resources: who holds what, and who is next.
+
+The store does all that must be exact (leases/lua); here is what programs are told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sidecar.kit.errors import ConfigError, UnknownNameError
+from sidecar.leases.model import Hold, LeaseOutcome
+from sidecar.leases.settings import HOLDER, RESOURCE, name_in_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from sidecar.kit.clock import StoreClock
+    from sidecar.kit.metrics import Metrics
+    from sidecar.leases.settings import LeaseSettings
+    from sidecar.leases.store import LeaseStore
+
+_RESOURCE = (
+    "resource: 1 to 128 letters, digits and . _ - : @ +, and it begins with a letter or digit"
+)
+#: Of several releases, the one that says most.
+_TELLING = (LeaseOutcome.GRANTED, LeaseOutcome.STALE, LeaseOutcome.GONE)
+_HOLDER = "holder: 1 to 128 letters, digits and . _ - : @ +"
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """The leases of one template as this replica sees them.
+
+    Every method raises StoreError when the store does not answer, and ConfigError for a name that
+    is not allowed.
+    """
+
+    name: str
+    settings: LeaseSettings
+    store: LeaseStore
+    clock: StoreClock
+    metrics: Metrics
+
+    async def take(
+        self, resource: str, holder: str, *, owner: str = "", order: int | None = None
+    ) -> Hold:
+        """The lease, or a place in line; whoever has either keeps it. `owner`: the token that the
+        holder came with, or empty for a browser. `order`: of a place that a store which was emptied
+        since has forgotten."""
+        name = self._name(resource, holder, owner)
+        hold = await self.store.ask(resource, name, may_join=True, order=order)
+        return self._counted("take", hold)
+
+    async def look(self, resource: str, holder: str, *, owner: str = "") -> Hold:
+        """Where somebody stands. Asking is the heartbeat of who waits, and takes the lease when it
+        is their turn."""
+        name = self._name(resource, holder, owner)
+        return self._counted("look", await self.store.ask(resource, name, may_join=False))
+
+    async def renew(self, resource: str, holder: str, fence: int, *, owner: str = "") -> Hold:
+        name = self._name(resource, holder, owner)
+        return self._counted("renew", await self.store.renew(resource, name, fence))
+
+    async def release(
+        self, resource: str, holder: str, fence: int | None = None, *, owners: Sequence[str] = ("",)
+    ) -> Hold:
+        """Gives up the lease, or without a fencing number whatever this holder has. Of several
+        owners' holders who are called so: what was given up, if anything was."""
+        names = [self._name(resource, holder, owner) for owner in owners]
+        releases = (self.store.release(resource, name, fence) for name in names)
+        holds = await asyncio.gather(*releases)
+        hold = min(holds, key=lambda hold: _TELLING.index(hold.outcome))
+        return self._counted("release", hold)
+
+    def _name(self, resource: str, holder: str, owner: str) -> str:
+        self._check(resource, holder)
+        return name_in_store(holder, owner)
+
+    def _check(self, resource: str, holder: str) -> None:
+        problems = []
+        if not RESOURCE.match(resource):
+            problems.append(f"{_RESOURCE} (got {resource[:40]!r})")
+        elif not self.settings.has(resource):
+            problems.append(
+                f"resource: {self.name} has none called {resource[:40]!r} (the setting resources)"
+            )
+        if not HOLDER.match(holder):
+            problems.append(f"{_HOLDER} (got {holder[:40]!r})")
+        if problems:
+            raise ConfigError(problems)
+
+    def _counted(self, act: str, hold: Hold) -> Hold:
+        outcome = LeaseOutcome(hold.outcome).name.lower()
+        self.metrics.leases.labels(self.name, act, outcome).inc()
+        return hold
+
+
+class Leases:
+    """All templates of this replica."""
+
+    def __init__(self, templates: Iterable[Template] = ()) -> None:
+        self._templates = {template.name: template for template in templates}
+
+    def __iter__(self) -> Iterator[Template]:
+        return iter(self._templates.values())
+
+    def find(self, name: str) -> Template | None:
+        return self._templates.get(name)
+
+    def get(self, name: str) -> Template:
+        """Raises UnknownNameError."""
+        template = self._templates.get(name)
+        if template is None:
+            raise UnknownNameError("lease", name)
+        return template

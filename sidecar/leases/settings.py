@@ -1,0 +1,100 @@
+"""The settings of leases, and where one holder stands."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Annotated, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+)
+
+from sidecar.kit.setting_types import Count, Seconds, from_text
+
+RESOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127}\Z")
+HOLDER = re.compile(r"[A-Za-z0-9._:@+-]{1,128}\Z")
+#: Between the name of the token that a holder came with and the holder's own; neither has one.
+_OWNED = " "
+
+
+def name_in_store(holder: str, owner: str) -> str:
+    """What the store calls a holder: holders of two tokens are two, whatever they are called.
+    `owner`: the token's name; empty: a browser, known by its cookie."""
+    return f"{owner}{_OWNED}{holder}" if owner else holder
+
+
+def holder_and_owner(name: str) -> tuple[str, str]:
+    """The reverse of `name_in_store`."""
+    owner, found, holder = name.partition(_OWNED)
+    return (holder, owner) if found else (name, "")
+
+
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"is not a regular expression: {error}") from None
+    return value
+
+
+@lru_cache(256)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+class LeaseSettings(BaseModel):
+    """A template, `[leases.NAME]`: each resource of it is made when somebody names it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: How long it is held. A renewal begins it anew.
+    term: Seconds = Field(ge=1, le=86_400 * 31)
+    #: How many hold one resource at a time.
+    capacity: Count = Field(default=1, ge=1, le=1_000)
+    renewable: bool = False
+    #: However often it is renewed; None: without end.
+    max_term: Seconds | None = Field(default=None, ge=1, le=86_400 * 366)
+    #: How many wait for one resource at most; None: as many as like.
+    max_waiting: Count | None = Field(default=None, ge=0, le=1_000_000)
+    #: How long after its heartbeat is due somebody whose turn it is may still come.
+    claim_window: Seconds = Field(default=10, ge=1, le=3600)
+    #: Who waits and was silent for so long, after a heartbeat was due, has left.
+    heartbeat_timeout: Seconds = Field(default=60, ge=5, le=86_400, validate_default=True)
+    #: Between two heartbeats; None: by the wait, 1 to 30 s.
+    heartbeat_interval: Seconds | None = Field(default=None, ge=0.1, le=3600)
+    #: What resources may be called, a regular expression for the whole name; None: as they like.
+    resources: Annotated[str, Field(max_length=500), AfterValidator(_pattern)] | None = None
+    #: On the waiting page; {resource} is the resource's name.
+    message: str | None = Field(default=None, max_length=500)
+    queueing_status_code: Annotated[Literal[200, 202, 429, 503], BeforeValidator(from_text)] = 503
+
+    def has(self, resource: str) -> bool:
+        """Whether a resource may be called so."""
+        if not RESOURCE.match(resource):
+            return False
+        return self.resources is None or bool(_compiled(self.resources).fullmatch(resource))
+
+    @field_validator("max_term")
+    @classmethod
+    def _lasts_a_term(cls, value: float | None, info: ValidationInfo) -> float | None:
+        term = info.data.get("term")
+        if value is not None and info.data.get("renewable") is False:
+            raise ValueError("is for renewable = true; else the term is the end")
+        if value is not None and term is not None and value < term:
+            raise ValueError(f"must not be shorter than the term ({term:g} s)")
+        return value
+
+    @field_validator("heartbeat_timeout")
+    @classmethod
+    def _timeout_holds_the_window(cls, value: float, info: ValidationInfo) -> float:
+        window = info.data.get("claim_window")
+        if window is not None and value < window:
+            raise ValueError(f"must not be shorter than claim_window ({window:g} s)")
+        return value

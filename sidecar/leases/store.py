@@ -1,0 +1,277 @@
+"""A template's leases in the store: runs the scripts of leases/lua, reads their replies."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sidecar.kit.batch import Batcher
+from sidecar.kit.clock import LATE_MS
+from sidecar.kit.errors import StoreAwayError, StoreError
+from sidecar.kit.redis.breaker import Breaker
+from sidecar.kit.redis.driver_errors import text, translated
+from sidecar.kit.redis.functions import Scripts
+from sidecar.kit.redis.observer import Observer
+from sidecar.leases import redis_keys as keys
+from sidecar.leases.model import Hold, LeaseOutcome
+from sidecar.queue.verdict_lifetime import RESPONSE_MS
+
+if TYPE_CHECKING:
+    from sidecar.kit.clock import StoreClock
+    from sidecar.kit.redis.connect import Store
+    from sidecar.leases.settings import LeaseSettings
+
+#: Calls in one script, each perhaps for another resource. More would hold Redis too long.
+BATCH_LIMIT = 64
+#: Resources that one script of a sweep looks at.
+SWEEP_LIMIT = 50
+#: Holders in one script of a listing, where they are as many as may be.
+LIST_LIMIT = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Somebody who holds a resource until then (ms of the store's clock). Without a fencing number
+    (0, and `started_ms` 0) it is their turn, and they have not come yet."""
+
+    holder: str
+    fence: int
+    started_ms: int
+    expires_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Who holds it, the first to end first, and how many wait."""
+
+    name: str
+    holders: tuple[Holder, ...]
+    waiting: int
+
+
+class LeaseStore:
+    """A template's leases in the store.
+
+    `now_ms` overrides the store's time (tests). Every method raises StoreError when the store does
+    not answer.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        redis: Store,
+        template: str,
+        *,
+        settings: LeaseSettings,
+        clock: StoreClock,
+        observer: Observer | None = None,
+        now_ms: Callable[[], int] | None = None,
+        timeout_s: float = 1.0,
+    ) -> None:
+        self._redis: Any = redis
+        self._template = template
+        self._settings = _for_scripts(settings)
+        self._list_limit = max(1, LIST_LIMIT // settings.capacity)
+        self._clock = clock
+        self._observer = observer or Observer()
+        self._now_ms = now_ms
+        self._timeout_s = timeout_s
+        self._breaker = Breaker(timeout_s)
+        self._known_since_ms: int | None = None
+        self._last_number = 0
+        names = ("state", "resources", "ends")
+        self._state, self._resources, self._ends = (
+            keys.lease_key(template, name) for name in names
+        )
+        self._scripts = Scripts(redis, "leases")
+        self._ask, self._renew, self._release = (
+            Batcher(self._batch_runner(verb), limit=BATCH_LIMIT)
+            for verb in ("ask", "renew", "release")
+        )
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the store has stopped answering. One call a second asks it all the same."""
+        return self._breaker.is_open
+
+    def knows(self, since_ms: int) -> None:
+        """The template was there at that time. A store that was made later was emptied."""
+        if self._known_since_ms is None or since_ms < self._known_since_ms:
+            self._known_since_ms = since_ms
+
+    async def ask(
+        self, resource: str, holder: str, *, may_join: bool = True, order: int | None = None
+    ) -> Hold:
+        """The lease, or the place in line; a heartbeat of whoever waits. `order`: of a place that
+        they had, should the store have lost it."""
+        jitter = random.random()  # noqa: S311 - spreads polls, and decides nothing
+        place = "" if order is None else order
+        until_ms = self._until_ms(RESPONSE_MS)
+        return await self._ask.submit((resource, holder, int(may_join), place, jitter, until_ms))
+
+    async def renew(self, resource: str, holder: str, fence: int) -> Hold:
+        """GRANTED with the new expiry, NOT_RENEWED as it was, or STALE. Brings a lease back that
+        the store lost."""
+        return await self._renew.submit((resource, holder, fence))
+
+    async def release(self, resource: str, holder: str, fence: int | None = None) -> Hold:
+        """GRANTED where something was given up: the lease with that fencing number, or without one
+        whatever they have, a place in line too. STALE: they have another lease now. GONE: nothing
+        was there."""
+        return await self._release.submit((resource, holder, "" if fence is None else fence))
+
+    async def sweep(self, limit: int = 200) -> tuple[int, bool]:
+        """Does what is due at resources at which nobody asks. At how many it looked, and whether
+        there may be more."""
+        _, due = await self._run("due", [], [limit])
+        names = [text(name) for name in due]
+        is_more = len(names) >= limit
+        # Once at least: so each replica knows the template, and an emptied store is noticed.
+        for start in range(0, max(1, len(names)), SWEEP_LIMIT):
+            *_, unfinished = await self._run("sweep", names[start : start + SWEEP_LIMIT], [])
+            is_more = is_more or unfinished > 0
+        return len(names), is_more
+
+    async def list(self, *, after: str = "", limit: int = 100) -> list[Resource]:
+        """Resources that somebody holds or waits for, by name, after that name."""
+        found: list[Resource] = []
+        while len(found) < limit:
+            wanted = min(limit - len(found), self._list_limit)
+            low = f"({after}" if after else "-"
+            async with self._asking("list"):
+                page = await self._redis.zrangebylex(self._resources, low, "+", 0, wanted)
+            names = [text(name) for name in page]
+            if names:
+                after = names[-1]
+                _, rows = await self._run("list", names, [])
+                found += [one for one in map(_resource, rows) if one.holders or one.waiting]
+            if len(names) < wanted:
+                break
+        return found
+
+    async def count(self) -> int:
+        """How many resources somebody holds or waits for."""
+        async with self._asking("count"):
+            return int(await self._redis.zcard(self._resources))
+
+    def _batch_runner(
+        self, verb: str
+    ) -> Callable[[Sequence[tuple[Any, ...]]], Awaitable[Sequence[Hold]]]:
+        async def run(items: Sequence[tuple[Any, ...]]) -> list[Hold]:
+            numbers: dict[str, int] = {}
+            args: list[Any] = []
+            if verb == "ask":
+                latest_ms = self._deadline_ms()
+                items = [(*fields, _earlier(until_ms, latest_ms)) for *fields, until_ms in items]
+            for resource, *fields in items:
+                args += [numbers.setdefault(resource, len(numbers) + 1), *fields]
+            began = time.perf_counter()
+            reply = await self._run(verb, list(numbers), args)
+            self._observer.batch(self._template, verb, len(items), time.perf_counter() - began)
+            holds = _read_holds(reply)
+            seen = max((max(hold.fence, hold.order) for hold in holds), default=0)
+            self._last_number = max(self._last_number, seen)
+            return holds
+
+        return run
+
+    def _deadline_ms(self) -> int | None:
+        """From when on this replica no longer waits for a batch that is sent now. The clients of
+        the batch may give up sooner."""
+        return self._until_ms(int(self._timeout_s * 1000) + LATE_MS)
+
+    def _until_ms(self, ms: int) -> int | None:
+        """So long from now, by the store's clock; None as long as that is not known."""
+        if self._known_since_ms is None:
+            return None
+        return ms + (self._clock.now_ms() if self._now_ms is None else self._now_ms())
+
+    async def _run(self, name: str, resources: Sequence[str], args: Sequence[Any]) -> Any:
+        now = "" if self._now_ms is None else self._now_ms()
+        known = "" if self._known_since_ms is None else self._known_since_ms
+        last = self._last_number or ""
+        parts = ("holders", "facts", "line", "due")
+        named = [keys.resource_key(self._template, r, part) for r in resources for part in parts]
+        async with self._asking(name):
+            reply = await self._scripts.run(
+                name,
+                [self._state, self._resources, self._ends, *named],
+                [now, self._settings, known, last, *resources, *args],
+            )
+        self._clock.observe(reply[0])
+        if name not in {"due", "list"}:
+            self.knows(reply[1])
+        return reply
+
+    @asynccontextmanager
+    async def _asking(self, what: str) -> AsyncIterator[None]:
+        """Bounds the time, and notes whether the store answered; while it is away, one call a
+        second gets through."""
+        if self._breaker.refuses:
+            raise StoreAwayError(f"{what}: the store is away")
+        self._breaker.tries()
+        try:
+            async with translated(what, self._timeout_s):
+                yield
+        except StoreError:
+            self._observer.error(self._template, what)
+            self._breaker.failed()
+            raise
+        self._breaker.succeeded()
+
+
+def _for_scripts(settings: LeaseSettings) -> str:
+    durations = {
+        "term_ms": settings.term,
+        "max_term_ms": settings.max_term,
+        "claim_ms": settings.claim_window,
+        "timeout_ms": settings.heartbeat_timeout,
+        "interval_ms": settings.heartbeat_interval,
+    }
+    told: dict[str, Any] = {
+        name: round(seconds * 1000) for name, seconds in durations.items() if seconds is not None
+    }
+    told |= {"capacity": settings.capacity, "renewable": settings.renewable}
+    if settings.max_waiting is not None:
+        told["max_waiting"] = settings.max_waiting
+    return json.dumps(told)
+
+
+def _earlier(until_ms: int | None, latest_ms: int | None) -> int | str:
+    """For the scripts; "" where neither is known."""
+    return min((ms for ms in (until_ms, latest_ms) if ms is not None), default="")
+
+
+def _read_holds(reply: Any) -> list[Hold]:
+    now, _born, is_recovering, rows = reply
+
+    def read(row: Any) -> Hold:
+        outcome, fence, started, expires, order, ahead, waiting, wait, refresh = row
+        return Hold(
+            outcome=LeaseOutcome(outcome),
+            now_ms=now,
+            fence=int(fence),
+            started_ms=started,
+            expires_ms=expires,
+            order=int(order),
+            ahead=ahead,
+            waiting=waiting,
+            wait_ms=None if wait < 0 else wait,
+            refresh_ms=refresh,
+            is_recovering=is_recovering == 1,
+        )
+
+    return [read(row) for row in rows]
+
+
+def _resource(row: Any) -> Resource:
+    name, waiting, fields = row
+    holders = []
+    for holder, ends, facts in zip(fields[::3], fields[1::3], fields[2::3], strict=True):
+        fence, _, started = text(facts).partition(" ")
+        holders.append(Holder(text(holder), int(fence or 0), int(started or 0), int(ends)))
+    return Resource(text(name), tuple(holders), waiting)

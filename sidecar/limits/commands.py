@@ -1,0 +1,112 @@
+"""waitroom limits: look at rate limits, and change those of single keys."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+import click
+
+from sidecar.cli.common import call, fail
+from sidecar.cli.connection import ReplicaGroup
+from sidecar.limits.settings import UNLIMITED
+
+if TYPE_CHECKING:
+    from sidecar.cli.connection import Connection
+
+#: -1 is no option.
+ANY_NUMBER = {"ignore_unknown_options": True}
+
+
+@click.group(cls=ReplicaGroup)
+def limits() -> None:
+    """Look at rate limits and change those of single keys, through a replica's ops listener."""
+
+
+@limits.command("list")
+@click.pass_obj
+def list_limits(connection: Connection) -> None:
+    """One line a limit, as the file has it."""
+    rules = _rules(connection)
+    click.echo(f"{'limit':<20} {'algorithm':<15} {'limit':>9} {'each':>9} {'exceed':<7} key")
+    for rule in rules:
+        each = rule["window"] or rule["lease"]
+        click.echo(f"{rule['name']:<20} {rule['algorithm']:<15} {_number(rule['limit']):>9} "
+                   f"{f'{each:g} s':>9} {rule['on_exceed']:<7} {rule['key']}".rstrip())  # fmt: skip
+
+
+@limits.command()
+@click.argument("name")
+@click.argument("fields", nargs=-1, metavar="[FIELD=VALUE]…")
+@click.option("--key", metavar="KEY", help="The whole key, in place of its fields.")
+@click.pass_obj
+def show(connection: Connection, name: str, fields: tuple[str, ...], key: str | None) -> None:
+    """What a call would be told now, as JSON; nothing is taken. Without the fields of its key: the
+    rule, and the limits of single keys."""
+    if key is not None and fields:
+        raise click.UsageError("say either --key or fields")
+    query = {} if key is None else {"key": key}
+    for field in fields:
+        part, equals, value = field.partition("=")
+        if not equals:
+            fail([f"{field}: write FIELD=VALUE, such as channel=wx"])
+        query[part] = value
+    path = _path(name)
+    rule = next((rule for rule in _rules(connection) if rule["name"] == name), None)
+    if rule is not None and rule["fields"] and not query:
+        click.echo(_text({**rule, "values": call(connection, "GET", f"{path}/values")}))
+        return
+    click.echo(_text(call(connection, "GET", f"{path}?{urlencode(query)}")))
+
+
+@limits.command("set", context_settings=ANY_NUMBER)
+@click.argument("name")
+@click.argument("words", nargs=-1, required=True, metavar="[KEY] LIMIT")
+@click.pass_obj
+def set_(connection: Connection, name: str, words: tuple[str, ...]) -> None:
+    """Set a key's limit, from the next call on; -1: no limit. A limit whose key has no fields
+    needs no KEY."""
+    *key, limit = words
+    if len(key) > 1:
+        raise click.UsageError("say NAME, KEY and LIMIT")
+    try:
+        number = int(limit)
+    except ValueError:
+        raise click.UsageError(f"{limit}: say a whole number, or -1 for no limit") from None
+    path = f"{_path(name)}/values/{quote(''.join(key), safe='')}"
+    told = call(connection, "PUT", path, {"limit": number})
+    _tell(name, told)
+    if warning := told.get("warning"):
+        click.echo(f"warning: {warning}", err=True)
+
+
+@limits.command()
+@click.argument("name")
+@click.argument("key", default="", required=False)
+@click.pass_obj
+def unset(connection: Connection, name: str, key: str) -> None:
+    """Go back to what the file says of a key."""
+    _tell(name, call(connection, "DELETE", f"{_path(name)}/values/{quote(key, safe='')}"))
+
+
+def _tell(name: str, value: dict[str, Any]) -> None:
+    of = f" of {value['key']}" if value["key"] else ""
+    click.echo(f"{name}: the limit{of} is {_number(value['limit'])}")
+
+
+def _rules(connection: Connection) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = call(connection, "GET", "/v1/limits")["limits"]
+    return found
+
+
+def _path(name: str) -> str:
+    return f"/v1/limits/{quote(name, safe='')}"
+
+
+def _number(limit: int | None) -> str:
+    return "none" if limit in {None, UNLIMITED} else str(limit)
+
+
+def _text(document: Any) -> str:
+    return json.dumps(document, indent=2)

@@ -1,0 +1,275 @@
+"""Rate limits for programs: ask for leave to call, look, give back, change a key's limit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from aiohttp import web
+
+from sidecar.kit.clock import iso_us
+from sidecar.kit.errors import ConfigError
+from sidecar.kit.http.json_text import to_json
+from sidecar.kit.http.long_poll import HELD, is_gone
+from sidecar.kit.http.problems import problem
+from sidecar.kit.http.request_parameters import json_of, object_of, whole_of
+from sidecar.limits.app_keys import LIMITS
+from sidecar.limits.model import Ask, Decision
+from sidecar.limits.service import check, headers, retry_after_s
+from sidecar.limits.settings import MAX_COST, MAX_LIMIT, UNLIMITED
+
+if TYPE_CHECKING:
+    from sidecar.limits.service import Limit
+
+#: Calls in one request, at most.
+MAX_CALLS = 1_000
+#: A permit's text: what it cost and an id.
+MAX_PERMIT = 128
+_NAMED = frozenset({"fields", "key"})
+_MEMBERS = _NAMED | {"cost", "id"}
+_FIELDS = {"fields"}
+_NO_STORE = {"Cache-Control": "no-store"}
+
+log = structlog.get_logger()
+
+
+async def list_limits(request: web.Request) -> web.Response:
+    """The rules, as the file has them."""
+    return _json({"limits": [_rule(limit) for limit in request.app[LIMITS]]})
+
+
+async def acquire(request: web.Request) -> web.Response:
+    """Leave for one call, or for a list of them. `?hold=true`: the answer to one call that has to
+    wait comes when it may go; whoever goes away before gives its moment back."""
+    limit = _limit_of(request)
+    is_held = _flag(request, "hold")
+    # Of a limit whose key has no fields there is nothing to say.
+    body = await json_of(request) if (await request.read()).strip() else {}
+    if isinstance(body, list):
+        if is_held:
+            raise ConfigError(["hold: for one call, not for a list"])
+        return await _acquire_all(request, limit, body)
+    ask = _ask(body, limit)
+    decision = await limit.acquire(ask)
+    is_told = False
+    try:
+        if is_held and decision.is_allowed and decision.wait_s > 0:
+            left_s = await request.app[HELD].hold(request, decision.wait_s)
+            decision = replace(decision, now_us=decision.at_us - round(left_s * 1_000_000))
+        is_told = not is_gone(request)
+    finally:
+        if not is_told:
+            _give_back(limit, ask, decision)
+    said = headers(limit, decision)
+    if decision.is_allowed:
+        return _json(_told(limit, ask, decision), said)
+    return _refusal(limit, ask, decision, said)
+
+
+async def _acquire_all(request: web.Request, limit: Limit, body: list[Any]) -> web.Response:
+    if not body or len(body) > MAX_CALLS:
+        raise ConfigError([f"a list has 1 to {MAX_CALLS} calls (got {len(body)})"])
+    asks = _asks(body, limit)
+    told = list(zip(asks, await limit.acquire_all(asks), strict=True))
+    if is_gone(request):
+        for ask, decision in told:
+            _give_back(limit, ask, decision)
+    return _json([_told(limit, ask, decision) for ask, decision in told])
+
+
+def _give_back(limit: Limit, ask: Ask, decision: Decision) -> None:
+    """Of a caller who is gone. What has the caller's own name stays: they may be back for it."""
+    if decision.permit and not ask.id:
+        limit.give_back(ask.key, decision.permit)
+
+
+async def look(request: web.Request) -> web.Response:
+    """What a call would be told now; nothing is taken. The key, or its fields, are in the
+    query."""
+    limit = _limit_of(request)
+    named = dict(request.query)
+    ask = Ask(named["key"] if named.keys() == {"key"} else limit.settings.key_of(named))
+    check(ask)
+    decision = await limit.store.look(ask.key)
+    return _json({**_rule(limit), **_told(limit, ask, decision)}, headers(limit, decision))
+
+
+async def release(request: web.Request) -> web.Response:
+    """Gives a permit back: of a concurrency limit at any time, else while its moment is yet to
+    come. Twice equals once."""
+    limit = _limit_of(request)
+    body = await object_of(request)
+    permit = body.pop("permit", None)
+    problems, ask = [], Ask()
+    if not isinstance(permit, str) or not 0 < len(permit) <= MAX_PERMIT or not permit.isascii():
+        problems.append("permit: is needed, as the call was told it")
+    try:
+        ask = _ask(body, limit, members=_NAMED)
+    except ConfigError as error:
+        problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return _json({"released": await limit.release(ask.key, permit)})
+
+
+async def list_values(request: web.Request) -> web.Response:
+    """Limits of single keys: those of the file, and those that were set since."""
+    limit = _limit_of(request)
+    return _json({"file": limit.settings.values, "set": await limit.store.values()})
+
+
+async def set_value(request: web.Request) -> web.Response:
+    """A key's limit from the next call on."""
+    limit, key = _valued(request)
+    body = await object_of(request)
+    value = whole_of(body.pop("limit", None))
+    problems = _unknown(body, frozenset())
+    if value is None or not UNLIMITED <= value <= MAX_LIMIT:
+        problems.append(f"limit: a whole number from 0 to {MAX_LIMIT}, or -1 for no limit")
+    if problems:
+        raise ConfigError(problems)
+    await limit.store.set_value(key, value)
+    log.info("limit_set", limit=limit.name, key=key, value=value)
+    warning = limit.settings.warning_of(key)
+    return _json({"key": key, "limit": value, **({"warning": warning} if warning else {})})
+
+
+async def delete_value(request: web.Request) -> web.Response:
+    """Back to what the file says."""
+    limit, key = _valued(request)
+    await limit.store.set_value(key, None)
+    log.info("limit_set", limit=limit.name, key=key, value=None)
+    value = limit.settings.values.get(key, limit.settings.limit)
+    return _json({"key": key, "limit": UNLIMITED if value is None else value})
+
+
+def _limit_of(request: web.Request) -> Limit:
+    return request.app[LIMITS].get(request.match_info["name"])
+
+
+def _valued(request: web.Request) -> tuple[Limit, str]:
+    """A limit and one of its keys, which is empty for a limit that needs no fields."""
+    limit = _limit_of(request)
+    key = request.match_info["key"] or limit.settings.key_of({})
+    check(Ask(key))
+    return limit, key
+
+
+def _flag(request: web.Request, name: str) -> bool:
+    value = request.query.get(name, "false")
+    if value not in {"true", "false"}:
+        raise ConfigError([f"{name}: true or false (got {value[:40]!r})"])
+    return value == "true"
+
+
+def _asks(body: list[Any], limit: Limit) -> list[Ask]:
+    asks, problems = [], []
+    for number, call in enumerate(body):
+        try:
+            asks.append(_ask(call, limit))
+        except ConfigError as error:
+            problems += [f"{number}: {text}" for text in error.problems]
+    if problems:
+        raise ConfigError(problems[:20])
+    return asks
+
+
+def _ask(body: Any, limit: Limit, *, members: frozenset[str] = _MEMBERS) -> Ask:
+    """Raises ConfigError naming all that is wrong with it."""
+    if not isinstance(body, dict):
+        raise ConfigError(["a call is a JSON object"])
+    if body.keys() == _FIELDS and isinstance(fields := body["fields"], dict) and _are_texts(fields):
+        return Ask(limit.settings.key_of(fields))  # as nearly all are
+    problems, key = _unknown(body, members), ""
+    given = {name: value for name, value in body.items() if value is not None}
+    cost, id_ = whole_of(given.get("cost", 1)), given.get("id")
+    if cost is None:
+        problems.append(f"cost: a whole number from 1 to {MAX_COST}")
+    if id_ is not None and not (isinstance(id_, str) and id_):
+        problems.append("id: a text")
+    try:
+        key = _key(given, limit)
+    except ConfigError as error:
+        problems += error.problems
+    if problems or cost is None:
+        raise ConfigError(problems)
+    ask = Ask(key, cost, id_ or "")
+    check(ask)
+    return ask
+
+
+def _are_texts(fields: dict[str, Any]) -> bool:
+    return all(type(value) is str for value in fields.values())
+
+
+def _unknown(body: dict[str, Any], known: frozenset[str]) -> list[str]:
+    if body.keys() <= known:
+        return []
+    return [f"{name[:40]}: there is no such member" for name in sorted(body.keys() - known)]
+
+
+def _key(given: dict[str, Any], limit: Limit) -> str:
+    """A whole key, as it was told; or the one that its fields make."""
+    key, fields = given.get("key"), given.get("fields", {})
+    if key is not None:
+        if not isinstance(key, str) or "fields" in given:
+            raise ConfigError(["key: a text, in place of fields"])
+        return key
+    if not isinstance(fields, dict) or not _are_texts(fields):
+        raise ConfigError(["fields: an object of texts"])
+    return limit.settings.key_of(fields)
+
+
+def _rule(limit: Limit) -> dict[str, Any]:
+    settings = limit.settings
+    return {
+        "name": limit.name,
+        **settings.model_dump(exclude={"values"}),
+        "limit": None if settings.limit == UNLIMITED else settings.limit,
+        "fields": list(settings.fields),
+    }
+
+
+def _told(limit: Limit, ask: Ask, decision: Decision) -> dict[str, Any]:
+    settings = limit.settings
+    holds = decision.permit and settings.algorithm == "concurrency"
+    is_limited, is_allowed = decision.limit != UNLIMITED, decision.is_allowed
+    is_never = not is_allowed and not decision.at_us
+    reset_us = max(0, decision.reset_us - decision.now_us)
+    return {
+        "allowed": is_allowed,
+        "outcome": decision.outcome,
+        "permit": decision.permit or None,
+        "key": ask.key,
+        "limit": decision.limit if is_limited else None,
+        "remaining": decision.remaining if is_limited else None,
+        "wait_seconds": None if is_never else decision.wait_s,
+        "at": iso_us(decision.at_us) if decision.at_us else None,
+        "reset_seconds": reset_us / 1_000_000 if is_limited else None,
+        "expires_in_seconds": settings.lease if holds else None,
+    }
+
+
+def _refusal(limit: Limit, ask: Ask, decision: Decision, said: dict[str, str]) -> web.Response:
+    told = _told(limit, ask, decision)
+    if decision.now_us == 0:
+        detail = "The store does not answer, and this limit refuses then (on_store_failure)."
+        response = problem(503, "The store does not answer", detail=detail, retry_after=1, **told)
+    elif not decision.at_us:
+        detail = f"The limit of {ask.key or limit.name!r} is 0."
+        response = problem(429, "Over the limit", detail=detail, retry_after=60, **told)
+    else:
+        retry_s = retry_after_s(decision)
+        detail = f"Nothing was counted. Ask again after {retry_s} s."
+        response = problem(429, "Over the limit", detail=detail, retry_after=retry_s, **told)
+    response.headers.update(said)
+    return response
+
+
+def _json(document: Any, said: dict[str, str] | None = None) -> web.Response:
+    return web.Response(
+        body=to_json(document),
+        content_type="application/json",
+        headers={**_NO_STORE, **(said or {})},
+    )

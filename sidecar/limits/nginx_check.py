@@ -1,0 +1,110 @@
+"""nginx asks here whether a rate limit lets a request pass. 204 passes, 403 is refused.
+
+As /check: never another status, never a body.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import string
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from aiohttp import web
+
+from sidecar.kit.addresses import network_of
+from sidecar.kit.http.app_keys import METRICS
+from sidecar.kit.http.auth_request import close_if_body, is_preflight, log_unknown, original_method
+from sidecar.kit.http.long_poll import HELD, is_gone
+from sidecar.kit.http.problems import STORE_RETRY_S
+from sidecar.limits.app_keys import LIMITS
+from sidecar.limits.model import Ask, Outcome
+from sidecar.limits.service import headers as rate_headers
+from sidecar.limits.service import retry_after_s
+from sidecar.limits.settings import MAX_KEY_LENGTH
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sidecar.limits.model import Decision
+    from sidecar.limits.service import Limit
+
+#: The longest that a request is held, seconds: nginx waits somewhat longer for the answer.
+MAX_HOLD_S = 25.0
+#: For a key whose limit is 0, seconds.
+_NEVER_RETRY_S = 60
+#: What a key keeps as it is. A % too: what nginx gives may be encoded already.
+_KEPT = string.punctuation
+_PASSED = {"X-Waitroom-State": "admitted"}
+_RATE = ("RateLimit-Policy", "RateLimit")
+
+
+async def check_limit(request: web.Request) -> web.Response:
+    headers = request.headers
+    name = headers.get("X-Waitroom-Limit", "")
+    limit = request.app[LIMITS].find(name)
+    if limit is None:
+        log_unknown(name, "limit")
+        request.app[METRICS].count_request("", "check-limit", "unknown-limit")
+        return _answer(request, 403, {"X-Waitroom-State": "unknown-limit"})
+    if is_preflight(headers, original_method(headers)):
+        return _answer(request, 204, _PASSED)
+    if headers.get("X-Waitroom-Given") == name:
+        return _answer(request, 204, _passed(name, headers))
+    ask = Ask(key_of(headers.get("X-Waitroom-Key", "")))
+    decision = await limit.acquire(ask)
+    if decision.outcome is Outcome.PACED or decision.permit:
+        decision = await _in_time(request, limit, ask, decision)
+    said = rate_headers(limit, decision)
+    if decision.is_allowed:
+        return _answer(request, 204, _passed(name, said))
+    return _answer(request, 403, {**said, **_refused(decision)})
+
+
+def key_of(text: str) -> str:
+    """A key that the rule takes, of whatever nginx was given: a visitor must get no error, nor
+    another limit, by an odd one. What is no printable ASCII is percent-encoded, and what is too
+    long then is told by its digest. An IPv6 address stands for its network of 64 bits: a household
+    has all of it."""
+    if ":" in text:
+        text = network_of(text)
+    key = quote(text, safe=_KEPT, errors="surrogateescape")
+    if len(key) <= MAX_KEY_LENGTH:
+        return key
+    return "sha256:" + hashlib.sha256(key.encode()).hexdigest()
+
+
+async def _in_time(request: web.Request, limit: Limit, ask: Ask, decision: Decision) -> Decision:
+    """Holds the request until its moment; refuses it where that is too far off, or the replica
+    stops meanwhile. Whoever is not told that they may go gives back what was theirs."""
+    wait_s, is_told = decision.wait_s, False
+    try:
+        if 0 < wait_s <= MAX_HOLD_S:
+            wait_s = await request.app[HELD].hold(request, wait_s)
+        if wait_s > 0:
+            now_us = decision.at_us - round(wait_s * 1_000_000)
+            return replace(decision, outcome=Outcome.REFUSED, now_us=now_us, remaining=0)
+        is_told = not is_gone(request)
+        return replace(decision, now_us=decision.at_us)
+    finally:
+        if not is_told:
+            limit.give_back(ask.key, decision.permit)
+
+
+def _passed(name: str, said: Mapping[str, str]) -> dict[str, str]:
+    """nginx asks about a request again where it redirects it within (index, try_files), and then
+    says what it was told: it counts once."""
+    rate = {header: said[header] for header in _RATE if header in said}
+    return {**_PASSED, "X-Waitroom-Limit": name, **rate}
+
+
+def _refused(decision: Decision) -> dict[str, str]:
+    if decision.outcome is Outcome.REFUSED_ALONE:
+        return {"X-Waitroom-State": "limit-away", "Retry-After": str(STORE_RETRY_S)}
+    retry_s = retry_after_s(decision) if decision.at_us else _NEVER_RETRY_S
+    return {"X-Waitroom-State": "limited", "Retry-After": str(retry_s)}
+
+
+def _answer(request: web.Request, status: int, said: dict[str, str]) -> web.Response:
+    return close_if_body(request, web.Response(status=status, headers=said))

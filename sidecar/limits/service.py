@@ -1,0 +1,187 @@
+"""Rate limits: what a call is told, also while the store is away."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import structlog
+
+from sidecar.kit.errors import ConfigError, StoreError, UnknownNameError
+from sidecar.limits.model import Decision, Outcome
+from sidecar.limits.settings import MAX_COST, MAX_KEY_LENGTH, PERMIT_ID, UNLIMITED, is_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from sidecar.kit.metrics import Metrics
+    from sidecar.limits.model import Ask
+    from sidecar.limits.settings import LimitSettings
+    from sidecar.limits.store import LimitStore
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One rule as this replica sees it."""
+
+    name: str
+    settings: LimitSettings
+    store: LimitStore
+    metrics: Metrics
+    _giving_back: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def acquire(self, ask: Ask) -> Decision:
+        """What the rule says of one call; without the store, what `on_store_failure` says.
+
+        Raises ConfigError for what no call may be: a cost or an id that is not allowed, or more
+        than could ever be granted.
+        """
+        check(ask)
+        try:
+            if ask.id or not self.is_booking:
+                decision = await self.store.acquire(ask)
+            else:
+                decision = await self._acquire_for_one_who_may_go(ask)
+        except StoreError as error:
+            decision = self._alone(error)
+        return self._counted(ask, decision)
+
+    @property
+    def is_booking(self) -> bool:
+        """Whether a permit is something to give back."""
+        return self.settings.on_exceed == "pace" or self.settings.algorithm == "concurrency"
+
+    async def _acquire_for_one_who_may_go(self, ask: Ask) -> Decision:
+        """Where the caller is gone before the store has answered, nobody knows of the permit.
+        (One that has the caller's own name is theirs: they may be back for it already.)"""
+        asked = asyncio.create_task(self.store.acquire(ask))
+        try:
+            return await asyncio.shield(asked)
+        except asyncio.CancelledError:
+            asked.add_done_callback(lambda task: self._give_back_unseen(ask.key, task))
+            raise
+
+    def _give_back_unseen(self, key: str, asked: asyncio.Task[Decision]) -> None:
+        if not asked.cancelled() and asked.exception() is None and asked.result().permit:
+            self.give_back(key, asked.result().permit)
+
+    async def acquire_all(self, asks: Sequence[Ask]) -> list[Decision]:
+        """The same for many, in order."""
+        for ask in asks:
+            check(ask)
+        decisions = [
+            self._alone(told) if isinstance(told, StoreError) else told
+            for told in await self.store.acquire_each(asks)
+        ]
+        self._count(decisions)
+        return decisions
+
+    async def release(self, key: str, permit: str) -> bool:
+        """Whether there was something to give back: a moment to come, or a permit of a concurrency
+        limit. Raises StoreError."""
+        is_given_back = await self.store.release(key, permit)
+        if is_given_back:
+            self.metrics.limit_releases.labels(self.name).inc()
+        return is_given_back
+
+    def give_back(self, key: str, permit: str) -> None:
+        """The same for a caller who went away: nobody waits for it. What fails ends by itself."""
+
+        async def give() -> None:
+            try:
+                await self.release(key, permit)
+            except StoreError as error:
+                log.warning("permit_lost", limit=self.name, error=str(error))
+
+        task = asyncio.create_task(give())
+        self._giving_back.add(task)
+        task.add_done_callback(self._giving_back.discard)
+
+    def _alone(self, error: StoreError) -> Decision:
+        log.debug("store_away", limit=self.name, error=str(error))
+        admits = self.settings.on_store_failure == "admit"
+        return Decision(Outcome.ADMITTED_ALONE if admits else Outcome.REFUSED_ALONE)
+
+    def _counted(self, ask: Ask, decision: Decision) -> Decision:
+        is_never = decision.outcome is Outcome.REFUSED and decision.at_us == 0
+        if is_never and decision.limit > 0:
+            raise ConfigError(
+                [f"cost: {ask.cost} is more than is ever granted at once (limit {decision.limit})"]
+            )
+        self._count([decision])
+        return decision
+
+    def _count(self, decisions: Sequence[Decision]) -> None:
+        for outcome, number in Counter(decision.outcome for decision in decisions).items():
+            self.metrics.count_decisions(self.name, outcome, number)
+            if outcome is Outcome.PACED:
+                waits = self.metrics.limit_wait_seconds.labels(self.name)
+                for decision in decisions:
+                    if decision.outcome is outcome:
+                        waits.observe(decision.wait_s)
+
+
+class Limits:
+    """All rules of this replica."""
+
+    def __init__(self, limits: Iterable[Limit] = ()) -> None:
+        self._limits = {limit.name: limit for limit in limits}
+
+    def __iter__(self) -> Iterator[Limit]:
+        return iter(self._limits.values())
+
+    def find(self, name: str) -> Limit | None:
+        return self._limits.get(name)
+
+    def get(self, name: str) -> Limit:
+        """Raises UnknownNameError."""
+        limit = self._limits.get(name)
+        if limit is None:
+            raise UnknownNameError("limit", name)
+        return limit
+
+
+def check(ask: Ask) -> None:
+    if 1 <= ask.cost <= MAX_COST and not ask.id and is_key(ask.key):
+        return
+    problems = []
+    if not 1 <= ask.cost <= MAX_COST:
+        problems.append(f"cost: a whole number from 1 to {MAX_COST} (got {ask.cost})")
+    if ask.id and not PERMIT_ID.match(ask.id):
+        problems.append("id: 1 to 64 letters, digits and . _ - : @ +")
+    if not is_key(ask.key):
+        problems.append(f"key: at most {MAX_KEY_LENGTH} characters, ASCII without spaces")
+    if problems:
+        raise ConfigError(problems)
+
+
+def retry_after_s(decision: Decision) -> int:
+    """For whoever was refused: whole seconds, 1 at least."""
+    return max(1, math.ceil(decision.wait_s))
+
+
+def headers(limit: Limit, decision: Decision) -> dict[str, str]:
+    """RateLimit-Policy and RateLimit as the IETF's draft has them
+    (draft-ietf-httpapi-ratelimit-headers); none where nothing is limited, or nobody knows.
+
+    A window has whole seconds there, or it is not told (`w`). `t` is not beyond Retry-After: for
+    whoever was refused it is when to ask again, else when all of the limit is free again.
+    """
+    if decision.limit == UNLIMITED or not decision.now_us:
+        return {}
+    policy = f'"{limit.name}";q={decision.limit}'
+    window = limit.settings.window
+    if limit.settings.algorithm == "concurrency":
+        policy += ';qu="concurrent-requests"'
+    elif window is not None and window == int(window):
+        policy += f";w={int(window)}"
+    said = f'"{limit.name}";r={decision.remaining}'
+    until_us = decision.reset_us if decision.is_allowed else decision.at_us
+    if until_us:  # else there is no moment at which it might be granted
+        said += f";t={max(0, math.ceil((until_us - decision.now_us) / 1_000_000))}"
+    return {"RateLimit-Policy": policy, "RateLimit": said}

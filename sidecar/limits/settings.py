@@ -1,0 +1,202 @@
+"""The settings of rate limits, and what is said about one call."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Literal
+from urllib.parse import quote
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+
+from sidecar.kit.errors import ConfigError
+from sidecar.kit.setting_types import Count, Seconds  # noqa: TC001 - pydantic reads it
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic import ValidationInfo
+
+#: As a limit: as many as you like.
+UNLIMITED = -1
+MAX_LIMIT = 1_000_000
+#: What one call may cost.
+MAX_COST = 1_000
+MAX_KEY_LENGTH = 256
+#: What a caller may name a permit by, to ask for the same one again.
+PERMIT_ID = re.compile(r"[A-Za-z0-9._:@+-]{1,64}\Z")
+
+_KEY = re.compile(rf"[!-~]{{0,{MAX_KEY_LENGTH}}}\Z")
+_FIELD = re.compile(r"\{([a-z][a-z0-9_]{0,31})\}")
+#: What a field's value keeps as it is; the rest is percent-encoded, so that no value can pass for
+#: two.
+_PLAIN = "@+,"
+_IS_PLAIN = re.compile(rf"[A-Za-z0-9_.~{_PLAIN}-]*\Z")
+#: What quote() makes of a field's value.
+_PART = r"(?:[A-Za-z0-9_.~@+,-]|%[0-9A-F]{2})+"
+#: What a call says beside its fields.
+_WORDS = frozenset({"key", "cost", "id", "wait", "rule", "hold", "self"})
+
+_NEEDS_WINDOW = {"fixed_window", "sliding_window", "token_bucket", "leaky_bucket"}
+
+
+def _key(value: str) -> str:
+    for name in _FIELD.findall(value):
+        if name in _WORDS:
+            raise ValueError(f"no field can be called {name}, which is a word of the service API")
+    rest = _FIELD.sub("", value)
+    if "{" in rest or "}" in rest or any(not "!" <= c <= "~" for c in rest):
+        raise ValueError('write fields in braces, such as "{biz}:{channel}"')
+    return value
+
+
+def _value(value: int) -> int:
+    if not UNLIMITED <= value <= MAX_LIMIT:
+        raise ValueError(f"write a whole number from 0 to {MAX_LIMIT}, or -1 for no limit")
+    return value
+
+
+def _missing(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("write a whole number")  # noqa: TRY004 - pydantic turns ValueError into a problem
+    return value
+
+
+def _keys(value: dict[str, int]) -> dict[str, int]:
+    problems = [
+        f"{key[:40]!r} is a key of no call: at most {MAX_KEY_LENGTH} characters, ASCII without "
+        "spaces; what a field has beside is percent-encoded"
+        for key in value
+        if not is_key(key)
+    ]
+    if problems:
+        raise ValueError("\n".join(problems))
+    return value
+
+
+def is_key(text: str) -> bool:
+    """Whether a call may have this key."""
+    return _KEY.match(text) is not None
+
+
+Value = Annotated[int, BeforeValidator(_missing), AfterValidator(_value)]
+
+
+def burst_of(value: int | None, algorithm: str | None) -> int | None:
+    """Raises ValueError where the algorithm has none."""
+    if value is not None and algorithm not in {None, "token_bucket"}:
+        raise ValueError(f"is for token_bucket; {algorithm} has none")
+    return value
+
+
+class LimitSettings(BaseModel):
+    """One rule, `[limits.NAME]`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    algorithm: Literal[
+        "fixed_window", "sliding_window", "token_bucket", "leaky_bucket", "concurrency"
+    ]
+    #: The fields that calls are told apart by; empty: all calls share one limit.
+    key: Annotated[str, Field(max_length=128), AfterValidator(_key)] = ""
+    #: Of a key that has no value of its own; None or -1: unlimited.
+    limit: Value | None = None
+    #: For each: what it counts in. `concurrency` has none.
+    window: Seconds | None = Field(default=None, ge=0.001, le=86_400 * 31, validate_default=True)
+    #: token_bucket: how many tokens it holds; None: as many as the limit.
+    burst: Count | None = Field(default=None, ge=1, le=MAX_LIMIT)
+    on_exceed: Literal["refuse", "pace"] = "refuse"
+    #: pace: the longest wait that a call is given.
+    max_wait: Seconds = Field(default=60, gt=0, le=86_400)
+    #: concurrency: a permit that is not given back ends by itself.
+    lease: Seconds = Field(default=60, ge=0.1, le=86_400)
+    #: How long a call with the same id is the same call.
+    idempotency_window: Seconds = Field(default=60, ge=1, le=86_400)
+    on_store_failure: Literal["admit", "refuse"] = "admit"
+    #: Limits of single keys, over `limit`; -1: unlimited.
+    values: Annotated[dict[str, Value], AfterValidator(_keys)] = {}
+
+    @field_validator("window")
+    @classmethod
+    def _window_fits(cls, value: float | None, info: ValidationInfo) -> float | None:
+        algorithm = info.data.get("algorithm")
+        if value is None and algorithm in _NEEDS_WINDOW:
+            raise ValueError(f'is needed for {algorithm}, such as "1s"')
+        if value is not None and algorithm == "concurrency":
+            raise ValueError("concurrency has none: how long a permit lasts is its lease")
+        return value
+
+    @field_validator("burst")
+    @classmethod
+    def _burst_fits(cls, value: int | None, info: ValidationInfo) -> int | None:
+        return burst_of(value, info.data.get("algorithm"))
+
+    @field_validator("on_exceed")
+    @classmethod
+    def _can_pace(cls, value: str, info: ValidationInfo) -> str:
+        if value == "pace" and info.data.get("algorithm") == "concurrency":
+            raise ValueError("nobody knows when a permit is given back: for a line use a lease")
+        return value
+
+    @cached_property
+    def fields(self) -> tuple[str, ...]:
+        """Which a call names, in the key's order."""
+        return tuple(dict.fromkeys(_FIELD.findall(self.key)))
+
+    @cached_property
+    def _pieces(self) -> list[str]:
+        """Of the key: what is between fields, a field's name, and so on."""
+        return _FIELD.split(self.key)
+
+    def warning_of(self, key: str) -> str:
+        """What is wrong with a value for this key, which a call can only have that names it whole;
+        empty: nothing. Where there is no pattern, nginx or the caller gives the keys."""
+        if not self.key or self._pattern.fullmatch(key):
+            return ""
+        return (
+            f"no call that names its fields has the key {key!r}: such keys are {self.key}, with a "
+            "value for each field, percent-encoded where it is not plain"
+        )
+
+    @property
+    def _pattern(self) -> re.Pattern[str]:
+        pieces, known = self._pieces.copy(), set[str]()
+        for n in range(1, len(pieces), 2):
+            name = pieces[n]
+            pieces[n] = f"(?P={name})" if name in known else f"(?P<{name}>{_PART})"
+            known.add(name)
+        pieces[::2] = [re.escape(piece) for piece in pieces[::2]]
+        return re.compile("".join(pieces))
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is allowed, and probably not meant."""
+        return [f"values: {said}" for key in self.values if (said := self.warning_of(key))]
+
+    def key_of(self, named: Mapping[str, str]) -> str:
+        """The key of a call: "{biz}:{channel}" of biz=refund, channel=wx is refund:wx. What could
+        be taken for a part of the key is percent-encoded.
+
+        Raises ConfigError naming each field that is missing, unknown, empty or too long.
+        """
+        wanted = self.fields
+        if len(named) != len(wanted) or not all(map(named.get, wanted)):
+            raise ConfigError(self._problems_of(named))
+        pieces = self._pieces.copy()
+        for n in range(1, len(pieces), 2):
+            value = named[pieces[n]]
+            is_plain = _IS_PLAIN.match(value)
+            pieces[n] = value if is_plain else quote(value, safe=_PLAIN, errors="surrogatepass")
+        key = "".join(pieces)
+        if len(key) > MAX_KEY_LENGTH:
+            raise ConfigError([f"the key is longer than {MAX_KEY_LENGTH} characters"])
+        return key
+
+    def _problems_of(self, named: Mapping[str, str]) -> list[str]:
+        wanted = self.fields
+        problems = [f"{name}: is needed, a part of the key {self.key}" for name in wanted
+                    if not named.get(name)]  # fmt: skip
+        if unknown := [name for name in named if name not in wanted]:
+            known = ", ".join(wanted) or "this limit has no fields"
+            problems += [f"{name[:40]}: is no part of the key ({known})" for name in unknown]
+        return problems

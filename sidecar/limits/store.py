@@ -1,0 +1,305 @@
+"""One rate limit's state in the store: runs the scripts of limits/lua, reads their replies."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from sidecar.kit.batch import Batcher
+from sidecar.kit.errors import StoreAwayError, StoreError
+from sidecar.kit.redis.breaker import Breaker
+from sidecar.kit.redis.driver_errors import text, translated
+from sidecar.kit.redis.functions import Scripts
+from sidecar.kit.redis.observer import Observer
+from sidecar.limits import redis_keys as keys
+from sidecar.limits.model import Ask, Decision, Outcome
+from sidecar.limits.settings import MAX_COST, UNLIMITED, LimitSettings
+
+if TYPE_CHECKING:
+    from sidecar.kit.redis.connect import Store
+
+#: Calls in one script call. More would hold Redis too long for the others.
+BATCH_LIMIT = 128
+#: What they cost together at most, where each unit of cost is a member of a set: Lua passes no more
+#: than some thousands to a command.
+UNITS_LIMIT = 1_000
+#: Permits whose reply was lost, that are given back when the store is there again.
+UNSEEN_LIMIT = 1_000
+
+#: Looked up once: a member of an enumeration takes longer.
+_GRANTED, _PACED = Outcome.GRANTED, Outcome.PACED
+_REFUSED, _UNLIMITED = Outcome.REFUSED, Outcome.UNLIMITED
+_BUCKETS = {"token_bucket", "leaky_bucket"}
+_LISTED = {"sliding_window", "concurrency"}
+#: An id that begins with ~ was made here.
+_PERMIT = re.compile(r"([1-9][0-9]{0,3})~(~?[A-Za-z0-9._:@+-]{1,64})\Z")
+#: To give back: key, permit, units, and whether its id was made here.
+_Permit = tuple[str, str, int, bool]
+
+
+class LimitStore:
+    """The scripts of one rule.
+
+    `now_us` overrides the store's time (tests). Every method raises StoreError when the store does
+    not answer. Asks are taken as they are: their keys, costs and ids were checked.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        redis: Store,
+        name: str,
+        *,
+        settings: LimitSettings,
+        observer: Observer | None = None,
+        now_us: Callable[[], int] | None = None,
+        timeout_s: float = 1.0,
+    ) -> None:
+        self._redis = redis
+        self._name = name
+        self._settings = settings
+        self._observer = observer or Observer()
+        self._now_us = now_us
+        self._timeout_s = timeout_s
+        self._breaker = Breaker(timeout_s)
+        self._scripts = Scripts(redis, "limits", is_one=False)
+        self._values_key = keys.limit_values_key(name)
+        self._limit = UNLIMITED if settings.limit is None else settings.limit
+        self._values = settings.values
+        self._is_paced = settings.on_exceed == "pace"
+        self._makes_ids = self._is_paced or settings.algorithm == "concurrency"
+        replica = secrets.token_hex(6)
+        self._made = (f"~{replica}.{number:x}" for number in count())
+        length_s = settings.lease if settings.window is None else settings.window
+        self._args = [
+            _us(length_s),
+            settings.burst or "",
+            _us(settings.max_wait) if self._is_paced else 0,
+            _us(settings.idempotency_window),
+        ]
+        self._acquire = Batcher(self.acquire_each, limit=BATCH_LIMIT)
+        self._release = Batcher(self._release_batch, limit=BATCH_LIMIT)
+        self._unseen: deque[_Permit] = deque(maxlen=UNSEEN_LIMIT)
+        self._giving_back: asyncio.Task[None] | None = None
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the store has stopped answering. One call a second asks it all the same, and the
+        others raise StoreAwayError at once."""
+        return self._breaker.is_open
+
+    async def acquire(self, ask: Ask) -> Decision:
+        """Counts a call that may go, now or at its moment; GRANTED, PACED, REFUSED or UNLIMITED."""
+        self._stop_if_away("acquire")
+        return _decided(await self._acquire.submit(ask))
+
+    async def acquire_each(self, asks: Sequence[Ask]) -> list[Decision | StoreError]:
+        """The same for many, in their order. When the store stops answering half way, it says so
+        of those that had no answer."""
+        told: list[Decision | StoreError] = []
+        try:
+            for part in self._parts(asks):
+                began = time.perf_counter()
+                told += await self._ask(part)
+                self._observer.batch(self._name, "acquire", len(part), time.perf_counter() - began)
+        except StoreError as error:
+            told += [error] * (len(asks) - len(told))
+        except BaseException:
+            for ask, one in zip(asks, told, strict=False):
+                if isinstance(one, Decision) and "~~" in one.permit:
+                    self._unseen.append((ask.key, one.permit, ask.cost, True))
+            raise
+        return told
+
+    async def acquire_all(self, asks: Sequence[Ask]) -> list[Decision]:
+        """The same; raises StoreError if any had no answer."""
+        return [_decided(one) for one in await self.acquire_each(asks)]
+
+    async def look(self, key: str) -> Decision:
+        """What a call of cost 1 would be told; nothing changes, and it has no permit."""
+        [decision] = await self._ask([Ask(key)], looks=True)
+        return decision
+
+    async def release(self, key: str, permit: str) -> bool:
+        """Gives back a permit of concurrency, or a moment that is still to come, to whoever asks
+        next. Whether there was anything to give back."""
+        match = _PERMIT.match(permit)
+        if match is None or int(match[1]) > MAX_COST:
+            return False
+        self._stop_if_away("release")
+        return await self._release.submit((key, permit, int(match[1]), match[2][0] == "~"))
+
+    async def values(self) -> dict[str, int]:
+        """The limits of single keys that were set at run time."""
+        found = await self._run("values", self._redis.hgetall, self._values_key)
+        return {text(key): int(limit) for key, limit in found.items()}
+
+    async def set_value(self, key: str, limit: int | None) -> None:
+        """From the next call on; None goes back to the file's. A promise that was made is kept."""
+        names = ["", ".free", ".booked"] if self._is_paced else [""]
+        of_key = [keys.limit_key(self._name, key, self._settings.algorithm + n) for n in names]
+        args = [
+            self._now(),
+            key,
+            "" if limit is None else limit,
+            self._file_limit(key),
+            self._args[0] if self._settings.algorithm in _BUCKETS else 0,
+            int(self._settings.algorithm in _LISTED),
+        ]
+        await self._run_script("set_value", "value", [self._values_key, *of_key], args)
+
+    def _parts(self, asks: Sequence[Ask]) -> Iterator[Sequence[Ask]]:
+        """As much as one script call should do."""
+        is_listed = self._settings.algorithm in _LISTED
+        start = units = 0
+        for end, ask in enumerate(asks):
+            units += ask.cost
+            if end == start + BATCH_LIMIT or (is_listed and units > UNITS_LIMIT and end > start):
+                yield asks[start:end]
+                start, units = end, ask.cost
+        if asks:
+            yield asks[start:]
+
+    async def _ask(self, asks: Sequence[Ask], *, looks: bool = False) -> list[Decision]:
+        ids = [ask.id for ask in asks]
+        if self._makes_ids and not looks:
+            ids = [given or next(self._made) for given in ids]
+        has_ids = any(ids)
+        by_key: dict[str, list[int]] = {}
+        for n, ask in enumerate(asks):
+            places = by_key.get(ask.key)
+            if places is None:
+                by_key[ask.key] = [n]
+            else:
+                places.append(n)
+        calls: list[Any] = []
+        for key, places in by_key.items():
+            calls += (self._file_limit(key), len(places))
+            if has_ids:
+                calls += [word for n in places for word in (asks[n].cost, ids[n])]
+            else:
+                calls += [asks[n].cost for n in places]
+        args = [*self._args, "look" if looks else ""]
+        try:
+            reply = await self._run_script(
+                "look" if looks else "acquire",
+                self._settings.algorithm,
+                [self._values_key, *self._keys(by_key, has_ids)],
+                [self._now(), *args, 1 + has_ids, len(by_key), *by_key, *calls],
+            )
+        except StoreAwayError:
+            raise  # it was not even sent
+        except BaseException:
+            for ask, id_ in zip(asks, ids, strict=True):
+                if id_.startswith("~"):
+                    self._unseen.append((ask.key, f"{ask.cost}~{id_}", ask.cost, True))
+            raise
+        return self._read(reply, asks, ids, by_key)
+
+    def _read(
+        self, reply: list[int], asks: Sequence[Ask], ids: list[str], by_key: dict[str, list[int]]
+    ) -> list[Decision]:
+        """The decisions in the order of the asks; the reply is in that of the keys."""
+        now, place = reply[0], 1
+        decisions: list[Any] = [None] * len(asks)
+        for places in by_key.values():
+            limit = reply[place]
+            place += 1
+            for n in places:
+                at, left, reset = reply[place : place + 3]
+                place += 3
+                if limit == UNLIMITED:
+                    decisions[n] = Decision(_UNLIMITED, now, now, limit, 0, now)
+                elif left < 0:
+                    decisions[n] = Decision(_REFUSED, now, at, limit, 0, reset)
+                else:
+                    outcome, id_ = _PACED if at > now else _GRANTED, ids[n]
+                    has_permit = id_ and self._names(id_, outcome)
+                    permit = f"{asks[n].cost}~{id_}" if has_permit else ""
+                    decisions[n] = Decision(outcome, now, at, limit, left, reset, permit)
+        return decisions
+
+    def _names(self, id_: str, outcome: Outcome) -> bool:
+        """Whether an id is of a permit: a call that goes now by an id made here has nothing to give
+        back, but for concurrency."""
+        return not id_.startswith("~") or outcome is _PACED or not self._is_paced
+
+    def _file_limit(self, key: str) -> int:
+        return self._values.get(key, self._limit)
+
+    def _keys(self, by_key: dict[str, list[int]], has_ids: bool) -> list[str]:
+        """What the calls need of each key."""
+        state = self._settings.algorithm
+        names: list[str] = [state]
+        if self._is_paced:
+            names += [f"{state}.permits", f"{state}.free", f"{state}.booked"]
+        elif has_ids and state != "concurrency":
+            names.append(f"{state}.permits")
+        if len(names) == 1:
+            begins = keys.limit_key(self._name, "", state)
+            return [begins + key for key in by_key]
+        return [keys.limit_key(self._name, key, name) for key in by_key for name in names]
+
+    async def _release_batch(self, items: Sequence[_Permit]) -> list[bool]:
+        state = self._settings.algorithm
+        holds = state == "concurrency"
+        names: list[str] = []
+        args: list[Any] = [self._now()]
+        for key, permit, cost, is_made in items:
+            kept_in = ".booked" if is_made else ".permits"
+            sets = ("", "", "") if holds else (kept_in, ".free", ".booked")
+            names += [keys.limit_key(self._name, key, state + name) for name in sets]
+            args += (permit, cost if holds else 0)
+        reply = await self._run_script("release", "release", names, args)
+        return [given_back == 1 for given_back in reply]
+
+    def _now(self) -> int | str:
+        return "" if self._now_us is None else self._now_us()
+
+    def _stop_if_away(self, verb: str) -> None:
+        """Before waiting behind a probe that may take long."""
+        if self._breaker.refuses:
+            raise StoreAwayError(f"{verb}: the store is away")
+
+    async def _run_script(self, verb: str, *script: Any) -> Any:
+        return await self._run(verb, self._scripts.run, *script)
+
+    async def _run(self, verb: str, call: Callable[..., Any], *args: Any) -> Any:
+        self._stop_if_away(verb)
+        self._breaker.tries()
+        try:
+            async with translated(verb, self._timeout_s):
+                reply = await call(*args)
+        except StoreError:
+            self._observer.error(self._name, verb)
+            self._breaker.failed()
+            raise
+        self._breaker.succeeded()
+        if self._unseen and (self._giving_back is None or self._giving_back.done()):
+            self._giving_back = asyncio.create_task(self._give_back_unseen())
+        return reply
+
+    async def _give_back_unseen(self) -> None:
+        """What was perhaps granted, and nobody was told."""
+        while self._unseen:
+            items = [self._unseen.popleft() for _ in range(min(BATCH_LIMIT, len(self._unseen)))]
+            try:
+                await self._release_batch(items)
+            except StoreError:
+                self._unseen.extend(items)
+                return
+
+
+def _decided(told: Decision | StoreError) -> Decision:
+    if isinstance(told, StoreError):
+        raise told
+    return told
+
+
+def _us(seconds: float) -> int:
+    return round(seconds * 1_000_000)

@@ -1,0 +1,246 @@
+"""The draw of an event's pre-queue, by commitment and revelation.
+
+Before the pre-queue begins its secret is fixed and the SHA-256 of it published. The place of a
+visitor is the HMAC-SHA256 (RFC 2104) of its id with that secret. When the event has opened the
+secret is published too, and anybody can compute every place again: `verify` does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sidecar.queue.tokens import is_visitor
+
+if TYPE_CHECKING:
+    from sidecar.rooms.openings import RoomEvent
+
+#: Of the HMAC the first so many bits are the lot: a double holds them exactly.
+LOT_BITS = 50
+#: After the opening, until the secret is published: nobody may know it while somebody, by a
+#: clock that is late, could still take a place. ms.
+REVEAL_AFTER_MS = 3000
+
+Hex = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+#: What is printed of what a room says: whoever checks a draw may not trust the operator.
+Plain = Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,64}$")]
+#: A visitor's id, and its place from 1 on.
+Row = tuple[Plain, Annotated[int, Field(strict=True, ge=-(2**53), le=2**53)]]
+
+
+# What is drawn -----------------------------------------------------------------------------------
+
+
+def secret_of(key: str, room: str, event: RoomEvent) -> str:
+    """64 hexadecimal digits. Who moves the opening keeps the secret; a pre-queue that begins at
+    another time has another one, so that none is ever used again after it was published."""
+    said = f"waitroom-draw:{room}:{event.name}:{event.begins_ms}"
+    return hmac.new(key.encode(), said.encode(), hashlib.sha256).hexdigest()
+
+
+def commitment_to(secret: str) -> str:
+    """SHA-256 of the secret's hexadecimal text, in hexadecimal."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def lot(secret: str, visitor: str) -> int:
+    """The visitor's lot, below 2**LOT_BITS; the smaller, the sooner. Of two that are the same,
+    which is next to impossible, the id that sorts first goes first."""
+    digest = hmac.digest(secret.encode(), visitor.encode(), "sha256")
+    return int.from_bytes(digest[:8], "big") >> (64 - LOT_BITS)
+
+
+def by_lot(secret: str, visitors: Iterable[str]) -> list[str]:
+    """In the order of their lots."""
+    return sorted(visitors, key=lambda visitor: (lot(secret, visitor), visitor))
+
+
+def as_lines(visitors: Iterable[str], *, first: int = 1) -> bytes:
+    """What the SHA-256 of a list is computed over: a line for each place, `place id`."""
+    return "".join(f"{at} {visitor}\n" for at, visitor in enumerate(visitors, first)).encode()
+
+
+# Which draw --------------------------------------------------------------------------------------
+
+
+def key_of(event: RoomEvent) -> str:
+    """What the store calls the event's draw."""
+    return f"{event.name}:{event.begins_ms}"
+
+
+def draws_of(events: Iterable[RoomEvent]) -> list[RoomEvent]:
+    """Those with a pre-queue, the first to begin first."""
+    drawn = [event for event in events if event.prequeue_from is not None]
+    return sorted(drawn, key=lambda event: event.begins_ms)
+
+
+def is_revealed(event: RoomEvent, now_ms: int) -> bool:
+    return now_ms >= event.opens_at + REVEAL_AFTER_MS
+
+
+def shown_draw(events: Sequence[RoomEvent], now_ms: int) -> RoomEvent | None:
+    """The event whose draw a visitor means who names none: the one in whose pre-queue or opening
+    we are, else the coming one, else the last; None: there is no pre-queue."""
+    begun = [event for event in events if event.begins_ms <= now_ms]
+    current = max(begun, key=lambda event: event.begins_ms, default=None)
+    drawn = draws_of(events)
+    if current in drawn and (current.closes_at is None or now_ms < current.closes_at):
+        return current
+    yet = [event for event in drawn if event.begins_ms > now_ms]
+    return yet[0] if yet else drawn[-1] if drawn else None
+
+
+# What is published, and its check ----------------------------------------------------------------
+
+
+class Published(BaseModel):
+    """What a room says of its draw (GET /_waitroom/{room}/draw), as far as the check needs it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    room: Plain
+    event: Plain
+    commitment: Hex
+    revealed_at: Plain
+    #: None until the event has opened.
+    secret: Hex | None = None
+    count: Annotated[int, Field(ge=0, le=2**53)] | None = None
+    places_sha256: Hex | None = None
+    places_url: Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,500}$")] | None = None
+    store_emptied_at: Plain | None = None
+
+
+class Kept(BaseModel):
+    """A draw with its places, as a file keeps it."""
+
+    draw: Published
+    places: list[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at. `says`: what it proves, or where it is wrong first."""
+
+    holds: bool
+    what: str
+    says: str
+
+
+def verify(
+    draw: Published,
+    places: Sequence[tuple[str, int]],
+    *,
+    commitment: str | None = None,
+    digest: str | None = None,
+    visitor: str | None = None,
+) -> list[Check]:
+    """Computes the draw again. `commitment` and `digest` are those that somebody noted before;
+    `visitor` is whose place is asked for. Without a secret only what was noted is checked."""
+    noted = [] if commitment is None else [_noted("commitment", draw.commitment, commitment)]
+    if draw.secret is None:
+        return noted
+    rows = sorted(places, key=lambda row: row[1])
+    ids = [row[0] for row in rows]
+    found = hashlib.sha256("".join(f"{at} {one}\n" for one, at in rows).encode()).hexdigest()
+    checks = [
+        _secret(draw.secret, draw.commitment),
+        *noted,
+        _ids(rows),
+        _places(rows),
+        _lots(draw.secret, ids),
+        _count(draw.count, len(ids)),
+        _list(draw.places_sha256, found),
+    ]
+    if digest is not None:
+        checks.append(_noted("list", found, digest))
+    if visitor is not None:
+        checks.append(_visitor(draw.secret, dict(rows), visitor))
+    return checks
+
+
+def _secret(secret: str, commitment: str) -> Check:
+    found = commitment_to(secret)
+    if found != commitment:
+        return Check(
+            False, "secret", f"its SHA-256 is {found}, and the commitment is {commitment}: it is "
+            "not the secret that was committed to",
+        )  # fmt: skip
+    return Check(
+        True, "secret", f"its SHA-256 is the commitment {commitment}: nobody has changed the "
+        "secret since that was published",
+    )  # fmt: skip
+
+
+def _noted(what: str, found: str, noted: str) -> Check:
+    if found != noted.strip().lower():
+        return Check(False, what, f"is {found}, and you noted {noted}: it was changed since then")
+    return Check(True, what, "is the one that you noted: it was not changed since then")
+
+
+def _ids(rows: Sequence[tuple[str, int]]) -> Check:
+    seen: dict[str, int] = {}
+    for visitor, place in rows:
+        if not is_visitor(visitor):
+            return Check(False, "ids", f"place {place}: {visitor[:40]!r} is no visitor's id")
+        if visitor in seen:
+            return Check(
+                False, "ids", f"place {place}: {visitor} has place {seen[visitor]} already"
+            )
+        seen[visitor] = place
+    return Check(True, "ids", "none is listed twice: each has one place")
+
+
+def _places(rows: Sequence[tuple[str, int]]) -> Check:
+    for right, (visitor, place) in enumerate(rows, start=1):
+        if place != right:
+            if place < 1:
+                fault = "is below 1, and the first place is 1"
+            else:
+                fault = "is there twice" if place < right else f"comes where {right} should"
+            return Check(False, "places", f"place {place} ({visitor}) {fault}")
+    return Check(True, "places", f"they are 1 to {len(rows)}: none is missing, none is there twice")
+
+
+def _lots(secret: str, ids: Sequence[str]) -> Check:
+    for place, (found, right) in enumerate(zip(ids, by_lot(secret, ids), strict=True), start=1):
+        if found != right:
+            return Check(
+                False, "lots", f"place {place} is told to be {found}'s; by the lots it is {right}'s"
+            )
+    return Check(
+        True, "lots", f"all {len(ids)} were drawn again: each id has the place that its lot gives "
+        "it, and nobody was moved",
+    )  # fmt: skip
+
+
+def _count(said: int | None, found: int) -> Check:
+    if said is None:
+        return Check(False, "count", f"{found} places are listed; how many were drawn is not told")
+    if said != found:
+        return Check(False, "count", f"{found} places are listed, and {said} were published")
+    return Check(True, "count", f"{found} places, as published: none was added or taken away")
+
+
+def _list(said: str | None, found: str) -> Check:
+    if said is None:
+        return Check(False, "list", f"its SHA-256 is {found}, and none was published")
+    if said != found:
+        return Check(
+            False, "list", f"its SHA-256 is {found}, and {said} was published: it was changed "
+            "since then",
+        )  # fmt: skip
+    return Check(
+        True, "list", f"its SHA-256 is {found}, as published: it is the list of the opening"
+    )
+
+
+def _visitor(secret: str, places: dict[str, int], visitor: str) -> Check:
+    if visitor not in places:
+        return Check(False, "visitor", f"{visitor[:40]} is not in the list")
+    said = f"{visitor} has place {places[visitor]} of {len(places)} (lot {lot(secret, visitor)})"
+    return Check(True, "visitor", said)

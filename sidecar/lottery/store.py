@@ -1,0 +1,173 @@
+"""A room's draws: who was drawn, read a page at a time, and what was published of it.
+
+waitroom:{room}:drawn  zset  visitor -> order, which is its lot - 2^53; of the pre-queue that
+                             began at `drawn_from` of the room's stats (ms)
+waitroom:{room}:draws  hash  draw -> commitment; draw:places -> "count SHA-256". A draw is
+                             lottery/commitment.py's key_of. What is there is never written again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sidecar.kit.errors import StoreError
+from sidecar.kit.redis.driver_errors import text, translated
+from sidecar.lottery.commitment import as_lines
+from sidecar.rooms.redis_keys import draws_key, room_key
+
+if TYPE_CHECKING:
+    from sidecar.kit.redis.connect import Store
+
+#: Places that one command reads.
+PAGE = 1000
+#: A page that was read is told again for so long: however many ask, the store is asked seldom.
+REMEMBERED_S = 10.0
+#: Pages that are remembered, some 70 KB each.
+_PAGES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ListDigest:
+    """How many places a draw's list has, and its SHA-256."""
+
+    count: int
+    sha256: str
+
+
+class DrawsStore:
+    """Of one room. Every method raises StoreError when the store does not answer."""
+
+    def __init__(self, redis: Store, room: str, *, timeout_s: float) -> None:
+        self._redis = redis
+        self._drawn_key = room_key(room, "drawn")
+        self._draws_key = draws_key(room)
+        self._stats_key = room_key(room, "stats")
+        self._timeout_s = timeout_s
+        #: By the pre-queue's beginning (ms) and the page's number: when it was read, and who.
+        self._pages: dict[tuple[int, int], tuple[float, list[str]]] = {}
+        self._digests: dict[tuple[str, int], ListDigest] = {}
+        self._computing: asyncio.Task[None] | None = None
+
+    async def published(self) -> dict[str, str]:
+        """Commitments by draw (and what was published of lists)."""
+        async with translated("draws", self._timeout_s):
+            found = await self._redis.hgetall(self._draws_key)
+        return {text(name): text(value) for name, value in found.items()}
+
+    async def publish(self, draw: str, said: str) -> str:
+        """Writes down what is published of a draw, unless something is; what is, then."""
+        async with translated("draws", self._timeout_s):
+            await self._redis.hsetnx(self._draws_key, draw, said)
+            kept = await self._redis.hget(self._draws_key, draw)
+        return said if kept is None else text(kept)
+
+    async def drawn(self, *, begins_ms: int, offset: int, limit: int) -> list[str]:
+        """Visitors from a place on (the first is 0), in order of place, of the pre-queue that
+        began then; as they were REMEMBERED_S ago at the longest. None where the store's list is
+        another pre-queue's."""
+        found: list[str] = []
+        while limit > len(found):
+            page, within = divmod(offset + len(found), PAGE)
+            visitors = await self._remembered(begins_ms, page)
+            found += visitors[within : within + limit - len(found)]
+            if len(visitors) < PAGE:
+                break
+        return found
+
+    async def list_digest(
+        self, draw: str, *, begins_ms: int, born_ms: int, wait_s: float = 0.0
+    ) -> ListDigest | None:
+        """Of the draw whose pre-queue began then. The first call that finds none begins to
+        compute it, which is waited for no longer than `wait_s`; None: not known yet, or the list
+        is another draw's by now.
+
+        `born_ms`: when the store was made, as the caller knows it. Another one was emptied, and
+        what is in it may be half of a list.
+        """
+        known = (draw, born_ms)
+        if known not in self._digests:
+            if self._computing is None or self._computing.done():
+                self._computing = asyncio.create_task(self._compute(draw, begins_ms, born_ms))
+            if wait_s:
+                await asyncio.wait({self._computing}, timeout=wait_s)
+        return self._digests.get(known)
+
+    async def _compute(self, draw: str, begins_ms: int, born_ms: int) -> None:
+        try:
+            digest = await self._published_list(draw)
+            if digest is None:
+                digest = await self._count_and_digest(begins_ms)
+                # Looked at last, so that nothing was emptied while it was read.
+                if digest is None or await self._stat("born") != born_ms:
+                    return
+                said = await self.publish(f"{draw}:places", f"{digest.count} {digest.sha256}")
+                digest = _read(said)
+            elif await self._stat("born") != born_ms:
+                return
+        except StoreError:
+            return  # whoever asks next tries again
+        if digest is not None:
+            self._digests[draw, born_ms] = digest
+
+    async def _published_list(self, draw: str) -> ListDigest | None:
+        async with translated("draws", self._timeout_s):
+            said = await self._redis.hget(self._draws_key, f"{draw}:places")
+        return None if said is None else _read(text(said))
+
+    async def _count_and_digest(self, begins_ms: int) -> ListDigest | None:
+        """None: the list is of a later pre-queue, or was changed while it was read."""
+        drawn_from = await self._stat("drawn_from")
+        if drawn_from > begins_ms:
+            return None
+        digest, count, size = hashlib.sha256(), 0, await self._size()
+        while drawn_from == begins_ms:
+            visitors = await self._read_page(count)
+            digest.update(as_lines(visitors, first=count + 1))
+            count += len(visitors)
+            if len(visitors) < PAGE:
+                break
+        if await self._stat("drawn_from") != drawn_from:
+            return None
+        # The list of an earlier pre-queue is there until somebody comes to this one.
+        if drawn_from == begins_ms and not size == count == await self._size():
+            return None
+        return ListDigest(count, digest.hexdigest())
+
+    async def _remembered(self, begins_ms: int, page: int) -> list[str]:
+        now_s = time.monotonic()
+        read_s, visitors = self._pages.get((begins_ms, page), (-REMEMBERED_S, []))
+        if now_s - read_s < REMEMBERED_S:
+            return visitors
+        visitors = await self._read_page(page * PAGE)
+        # Looked at last: the next pre-queue's list is in the same place, and nobody's to know.
+        if await self._stat("drawn_from") != begins_ms:
+            return []
+        self._pages.pop((begins_ms, page), None)
+        if len(self._pages) >= _PAGES:
+            del self._pages[next(iter(self._pages))]
+        self._pages[begins_ms, page] = (now_s, visitors)
+        return visitors
+
+    async def _read_page(self, offset: int) -> list[str]:
+        async with translated("drawn", self._timeout_s):
+            found = await self._redis.zrange(self._drawn_key, offset, offset + PAGE - 1)
+        return [text(visitor) for visitor in found]  # type: ignore[arg-type] # with no score asked for they are names
+
+    async def _size(self) -> int:
+        async with translated("drawn", self._timeout_s):
+            return int(await self._redis.zcard(self._drawn_key))
+
+    async def _stat(self, name: str) -> int:
+        """0: there is none."""
+        async with translated("draws", self._timeout_s):
+            said = await self._redis.hget(self._stats_key, name)
+        return 0 if said is None else int(float(said))
+
+
+def _read(said: str) -> ListDigest | None:
+    count, _, sha256 = said.partition(" ")
+    return ListDigest(int(count), sha256) if count.isdecimal() else None

@@ -1,0 +1,72 @@
+"""What the rules of a room answer about one visitor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sidecar.kit.values import value
+from sidecar.queue.estimate import estimate
+from sidecar.queue.model import RESIGN_MS, Outcome, Pass, Phase, State, Ticket
+
+if TYPE_CHECKING:
+    from sidecar.queue.estimate import Wait
+    from sidecar.queue.model import Standing, Token
+
+
+@value
+class Answer:
+    """What a visitor is told, and the token to give them (None: keep what they have)."""
+
+    state: State
+    token: Token | None = None
+    standing: Standing | None = None
+    joined_ms: int | None = None
+    #: Whose answer it is, where the store was asked about somebody.
+    visitor: str | None = None
+    #: The store did not answer: newcomers wait, those inside keep passing.
+    store_away: bool = False
+    #: A newcomer whom this replica let in by itself: the store knows nothing of them.
+    let_in_alone: bool = False
+    #: Holds for VERDICT_TTL_MS and for every request with the same cookie, class and exemption by
+    #: nginx, which are the key that nginx keeps it by: the pass verifies, and is not due to be
+    #: renewed in that time; the bearer is outside; or all who come without a cookie are refused.
+    is_settled: bool = False
+    #: Why somebody passes uncounted: outside, exempt. The word is for the metrics only.
+    uncounted: str = ""
+
+    @property
+    def wait(self) -> Wait | None:
+        waits = self.standing is not None and self.state is State.WAITING
+        return estimate(self.standing) if waits and self.standing else None
+
+
+def answer_of(standing: Standing, token: Ticket | Pass) -> Answer | None:
+    """What a script said of the bearer of that token. None: it is worth nothing, they are new."""
+    match standing.outcome:
+        case Outcome.ADMITTED:
+            given = Pass(
+                token.visitor, standing.order, token.joined_ms, token.epoch,
+                started_ms=standing.started_ms,
+                renewed_ms=standing.now_ms,
+                expires_ms=standing.expires_ms,
+            )  # fmt: skip
+            return Answer(State.ADMITTED, given, standing, token.joined_ms, token.visitor)
+        case Outcome.WAITING:
+            order = token.order if standing.phase is Phase.PREQUEUE else standing.order
+            keeps = (
+                isinstance(token, Ticket)
+                and token.epoch == standing.epoch
+                and token.order == order
+                and token.signed_ms > standing.now_ms - RESIGN_MS
+            )
+            given_ticket = None if keeps else Ticket(
+                token.visitor, order, token.joined_ms, standing.epoch,
+                class_name=token.class_name if isinstance(token, Ticket) else "",
+            )  # fmt: skip
+            return Answer(State.WAITING, given_ticket, standing, token.joined_ms, token.visitor)
+        case Outcome.FULL:
+            return Answer(State.FULL, standing=standing)
+        case Outcome.REJECTED:
+            return Answer(State.CLOSED, standing=standing)
+        case Outcome.GONE:
+            return None

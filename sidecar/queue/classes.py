@@ -1,0 +1,148 @@
+"""Who is next, as far as the settings say: classes of visitors, and lines of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+
+from sidecar.kit.setting_types import Count, Seconds, parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: An order's last three bits say whose class it is, so that no two are ever the same.
+MAX_CLASSES = 7
+#: Bands of orders, one ahead of the other (queue/lua/order.lua).
+MAX_PRIORITY = 3
+MAX_LINES = MAX_PRIORITY + 1
+_DAY_S = 86_400
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}\Z")
+
+
+def is_class_name(text: str) -> bool:
+    return _NAME.match(text) is not None
+
+
+def _name(value: str) -> str:
+    if not is_class_name(value):
+        raise ValueError("a name has lower-case letters, digits, - and _, 32 at most")
+    return value
+
+
+def a_table(example: str) -> BeforeValidator:
+    """Reads a table; text is JSON, because the environment has text only."""
+
+    def read(value: object) -> object:
+        value = _from_json(value, example)
+        if not isinstance(value, dict | BaseModel):
+            raise ValueError(f"write a table, in JSON such as {example}")  # noqa: TRY004
+        return value
+
+    return BeforeValidator(read)
+
+
+def a_list(example: str) -> BeforeValidator:
+    """Reads a list of tables, such as the example; text is JSON."""
+
+    def read(value: object) -> object:
+        value = _from_json(value, f"[{example}]")
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"write a list of tables, in JSON such as [{example}]")  # noqa: TRY004
+        return value
+
+    return BeforeValidator(read)
+
+
+def _from_json(value: object, example: str) -> object:
+    if isinstance(value, str):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            raise ValueError(f"write JSON, such as {example}") from None
+    return value
+
+
+Name = Annotated[str, AfterValidator(_name)]
+
+
+class VisitorClass(BaseModel):
+    """What a class of visitors is given when they have to wait."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: As if they had come so much earlier. Whole milliseconds.
+    head_start: Seconds = Field(default=0, ge=0, le=_DAY_S)
+    #: All of a higher one go before any of a lower; whoever has no class has 0.
+    priority: Count = Field(default=0, ge=0, le=MAX_PRIORITY)
+    #: The line in which they stand; None: that of those without a class.
+    line: Name | None = None
+
+    @field_validator("head_start", mode="before")
+    @classmethod
+    def _a_day_at_most(cls, value: object) -> object:
+        seconds = parse_duration(value)
+        if isinstance(seconds, int | float) and seconds > _DAY_S:
+            raise ValueError("at most 1d")  # in words of the settings, not in seconds
+        return seconds
+
+    @field_validator("head_start")
+    @classmethod
+    def _in_milliseconds(cls, value: float) -> float:
+        return round(value, 3)
+
+
+class Line(BaseModel):
+    """One of several lines that feed a room."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Name
+    #: Its share of the calls, against the other lines' in which somebody waits. None, for all
+    #: lines: a line is called only while nobody waits in those before it.
+    weight: Count | None = Field(default=None, ge=1, le=1000)
+
+
+_CLASS, _LINE = '{"head_start": "5m"}', '{"name": "ordinary"}'
+Classes = Annotated[
+    dict[Name, Annotated[VisitorClass, a_table(_CLASS)]], a_table(f'{{"vip": {_CLASS}}}')
+]
+Lines = Annotated[tuple[Annotated[Line, a_table(_LINE)], ...], a_list(_LINE)]
+
+
+def problems_of_lines(lines: tuple[Line, ...]) -> list[str]:
+    """What is wrong with a room's lines, each for itself right."""
+    problems = []
+    if len(lines) == 1 or len(lines) > MAX_LINES:
+        problems.append(f"2 to {MAX_LINES} lines, or none: these are {len(lines)}")
+    problems += [f"two lines are called {name!r}" for name in repeated(line.name for line in lines)]
+    if len({line.weight is None for line in lines}) > 1:
+        problems.append("give each line a weight, or none of them")
+    return problems
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """Those that are there more than once."""
+    return [name for name, count in Counter(names).items() if count > 1]
+
+
+def problems_of_classes(
+    classes: dict[str, VisitorClass], lines: tuple[Line, ...] | None
+) -> list[str]:
+    """What is wrong with a room's classes beside its lines (None: those are wrong themselves)."""
+    problems = []
+    if len(classes) > MAX_CLASSES:
+        problems.append(f"at most {MAX_CLASSES} classes: these are {len(classes)}")
+    if lines is None:
+        return problems
+    names = {line.name for line in lines}
+    for name, one in classes.items():
+        if one.line is not None and one.line not in names:
+            problems.append(f"{name}.line: no line of this room is called {one.line!r}")
+        if lines and one.priority:
+            problems.append(f"{name}.priority: where a room has lines, those say who goes first")
+    return problems

@@ -1,0 +1,57 @@
+-- @include "queue/standing"
+-- Nobody is silent so soon: it takes claim_window, and that is 5 s at least.
+local function is_passed_over(due)
+  return due < now - 5000 and silent_from(due) < now
+end
+
+-- Heartbeats. First everybody is noted as present, so that the call passes over none of them: its
+-- `due` is moved at once only where the call would drop it; else once, by stand().
+-- Returns how long it polled too often (ms).
+local function arrive(visitor, due, order, joined)
+  if phase == PREQUEUE then
+    joined = tonumber(joined)
+    if joined < event_begins and is_drawn(tonumber(order)) then
+      put_in_line(visitor, joined * 1000, joined * 1000) -- drawn for another one: behind this one
+    end
+  end
+  if due >= now then return early_poll(visitor, due) end
+  if is_passed_over(due) then redis_call('ZADD', DUE, now, visitor) end
+  return 0
+end
+
+-- The same for somebody who has no place (any more); nil for a ticket that is worth nothing.
+local function come_back(visitor, order, ticket_epoch, joined)
+  if redis_call('ZSCORE', REVOKED, visitor) then return nil end
+  if redis_call('ZSCORE', ACTIVE, visitor) then return 0 end
+  if redis_call('ZSCORE', SPENT, visitor) then return nil end
+  -- A place that was lost and is of before the event: its visitor is a newcomer to it.
+  if joined < event_begins
+    and (is_drawn(tonumber(order)) or phase == PREQUEUE or room.between_events ~= 'open') then
+    return nil
+  end
+  if ticket_epoch < epoch then return nil end
+  if ticket_epoch > epoch then -- the store was emptied; the ticket is signed, believe it
+    epoch = ticket_epoch
+    redis_call('HSET', CONFIG, 'epoch', int(epoch))
+  end
+  join(visitor, order, 'ticket', joined)
+  redis_call('ZADD', DUE, now, visitor)
+  return 0
+end
+
+-- Whether these polls come as they were told to, no session has run out, nobody can be called, and
+-- time was measured a moment ago: then nobody's place or session changes, so there is nothing to
+-- measure either.
+local MOMENT_MS = 100
+local function is_quiet(dues)
+  local since = now - (stats.measured_at or 0)
+  if since < 0 or since >= MOMENT_MS or phase ~= OPEN or stage ~= 0 or has_just_returned then
+    return false
+  end
+  for n = 1, #dues do
+    local due = dues[n] and dues[n] + 0
+    if not due or due >= now or is_passed_over(due) then return false end
+  end
+  return (room.queue_all or size(ACTIVE) >= cap)
+    and redis_call('ZCOUNT', ACTIVE, '-inf', int(now)) == 0
+end

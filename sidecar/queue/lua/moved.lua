@@ -1,0 +1,33 @@
+-- @include "queue/position"
+-- How an operator changes somebody's order. `moved` keeps where they were by the rules.
+
+-- Their position in their line, from 1 on.
+local function position_of(visitor)
+  local order = tonumber(redis_call('ZSCORE', WAITING, visitor))
+  return redis_call('ZRANK', WAITING, visitor) + 1 - ahead_of_line(line_of(order))
+end
+
+-- Puts them there. `why` is the operator's.
+local LOOKED_THROUGH = 50
+local function put_at(order, visitor, by, what, from, why)
+  for _, other in ipairs(redis_call('ZRANGE', MOVED, 0, LOOKED_THROUGH - 1)) do
+    if not redis_call('ZSCORE', WAITING, other) then redis_call('ZREM', MOVED, other) end
+  end
+  local was = position_of(visitor)
+  if what == 'back' then
+    redis_call('ZREM', MOVED, visitor)
+  elseif by ~= '' then
+    redis_call('ZADD', MOVED, 'NX', int(from), visitor)
+  else
+    redis_call('ZADD', MOVED, 'XX', int(order), visitor)
+  end
+  if is_by_arrival and line_of(order) ~= line_of(from) and not is_drawn(order) then
+    note_arrival(visitor, arrive_now(), order) -- in the other line nobody's shown place grows
+    flush()
+  end
+  redis_call('ZADD', WAITING, int(order), visitor)
+  local now_at = position_of(visitor)
+  note(by, what, visitor, int(was) .. ' to ' .. int(now_at) .. (why ~= '' and ': ' .. why or ''),
+    'order', int(order))
+  return now_at
+end

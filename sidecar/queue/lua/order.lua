@@ -1,0 +1,58 @@
+-- @include "queue/arrival"
+-- The orders of a room (queue/arrival). band: the class's priority, or that of its line, the last
+-- line's being 0. A pre-queue's places are drawn into the FRONT band.
+local DRAWS, FRONT = 2 ^ 50, 4
+
+local function arrive_now()
+  stats.last_order = arrive_after(stats.last_order, now * 1000)
+  return stats.last_order
+end
+
+local function band_of(class)
+  local rules = classes[class]
+  if not rules then return 0 end
+  for n, line in ipairs(lines) do
+    if line.name == rules.line then return #lines - n end
+  end
+  return rules.priority or 0
+end
+
+-- By name: the same for all who ask.
+local function number_of(class)
+  local number = 1
+  for name in pairs(classes) do
+    if name < class then number = number + 1 end
+  end
+  return number
+end
+
+-- The order of somebody of a class ('' is none).
+local function order_of(arrival, class)
+  local rules = classes[class]
+  if not rules then return arrival end
+  local head_start = is_random and 0 or whole_ms(rules.head_start or 0) * 1000
+  return order_by(arrival, head_start, band_of(class), number_of(class))
+end
+
+-- The lowest order of a band.
+local function bottom(band)
+  return -band * BAND
+end
+local function is_drawn(order)
+  return order < bottom(FRONT - 1)
+end
+local function before(key, score)
+  return redis_call('ZCOUNT', key, '-inf', '(' .. int(score))
+end
+local function count_drawn()
+  return before(WAITING, bottom(FRONT - 1))
+end
+-- Of a line, which is a number from 1 on: its lowest order, and the one after its highest.
+local function bounds(line)
+  return bottom(#lines - line), bottom(#lines - line - 1)
+end
+-- The line in which an order stands; nil where there are none, or it was drawn.
+local function line_of(order)
+  if #lines == 0 or is_drawn(order) then return nil end
+  return math.min(#lines, math.max(1, #lines + math.floor(order / BAND)))
+end

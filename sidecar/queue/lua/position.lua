@@ -1,0 +1,60 @@
+-- @include "queue/sub_queues"
+-- Where somebody is told to stand, and how many are called before them: the same thing, unless
+-- the room has several lines or shows places by arrival.
+-- `arrivals` holds: arrival, less the band of the line.
+local function note_arrival(visitor, arrival, order)
+  local line = line_of(order)
+  stats.shown_lines = #lines
+  put(ARRIVALS, int(line and arrival + bounds(line) or arrival), visitor)
+end
+
+-- Takes a place in both sets.
+local function put_in_line(visitor, order, arrival)
+  put(WAITING, int(order), visitor)
+  local line = found.lengths and line_of(order)
+  if line then found.lengths[line] = found.lengths[line] + 1 end
+  if is_by_arrival and not is_drawn(order) then note_arrival(visitor, arrival, order) end
+end
+
+-- After settings may have changed: arrivals are noted anew by whoever polls.
+local function check_arrivals()
+  if not is_by_arrival or (stats.shown_lines or #lines) ~= #lines then
+    redis_call('UNLINK', ARRIVALS)
+  end
+end
+
+-- After they were taken out of `waiting`.
+local function forget_arrivals(visitors)
+  if is_by_arrival and #visitors > 0 then redis_call('ZREM', ARRIVALS, unpack(visitors)) end
+end
+
+-- For somebody with that rank in `waiting`: ahead, calls, line, length of the line; the first two
+-- alone where the other two say nothing.
+local function shown(visitor, order, rank, joined)
+  if room.is_plain then return rank, rank end
+  order = tonumber(order)
+  if is_drawn(order) then return rank, rank end
+  flush()
+  local line, before_line = line_of(order), 0
+  for n = 1, (line or 1) - 1 do before_line = before_line + line_lengths()[n] end
+  local ahead = line and rank - before_line - drawn_people() or rank
+  local calls = line and calls_before(line, ahead, rank) or rank
+  if is_by_arrival then
+    local place = redis_call('ZRANK', ARRIVALS, visitor)
+    if not place then -- since then the setting was changed, or the store emptied
+      note_arrival(visitor, (joined or now) * 1000, order)
+      flush()
+      place = redis_call('ZRANK', ARRIVALS, visitor)
+    end
+    local are_noted = found.are_noted
+    if not are_noted then
+      are_noted = redis_call('ZCARD', ARRIVALS) >= size(WAITING) - drawn_people()
+      found.are_noted = are_noted
+      if line and not are_noted then before_line = before(ARRIVALS, bounds(line)) end
+    end
+    place = line and place - before_line or place + drawn_people()
+    -- Until all are noted who came before this was set, nobody is told too little.
+    ahead = are_noted and place or math.max(place, ahead)
+  end
+  return ahead, calls, line and line - 1, line and line_lengths()[line]
+end

@@ -1,0 +1,78 @@
+-- @include "queue/place"
+-- @include "queue/admit"
+-- The replies about one visitor, as rooms/store/replies.py reads them:
+-- {ADMITTED_NOW, order, started, expires}
+-- {WAITS, order, ahead, refresh, wait (-1: unknown)}
+-- {WAITS_SO, the same, limited, calls, line (-1: there are none), length of the line, whether the
+--   class was given}, where one of these says something
+-- {one of the others, refresh}; GIVEN_UP by leave.lua alone: GONE, and something was there
+local ADMITTED_NOW, WAITS, WAITS_SO, GONE, FULL, REJECTED, GIVEN_UP = 1, 0, 2, -1, -2, -3, -4
+
+local function admitted_reply(order, started, ends)
+  return {ADMITTED_NOW, tonumber(order), started, ends}
+end
+
+local function refused_reply(outcome, refresh) return {outcome, refresh} end
+
+-- Makes a provisional session a full one. Where another tab was first, or the reply to
+-- this claim was lost, the session is there already and stays as it is.
+local function claim(visitor, order, ends, joined)
+  local started = redis_call('ZSCORE', ADMITTED, visitor)
+  if started then
+    return admitted_reply(order, tonumber(started), tonumber(ends) - room.session_grace_ms)
+  end
+  if joined then count_wait(now - joined) end
+  event('admitted', visitor, 'claimed', 'order', int(order), 'joined', int(joined or now))
+  put(SPENT, now, visitor)
+  return admitted_reply(order, now, admit(visitor, now))
+end
+
+-- `ahead`, `calls`, `line` and `length` as shown() says. While places come back, nobody knows the
+-- wait.
+local function waiting_reply(order, ahead, calls, refresh, wait, limited, line, length, class)
+  wait = stage == 0 and wait or -1
+  local is_classed = class and class ~= ''
+  if calls == ahead and limited == 0 and not line and not is_classed then
+    return {WAITS, order, ahead, refresh, wait}
+  end
+  return {WAITS_SO, order, ahead, refresh, wait, limited, calls, line or -1, length or -1,
+    is_classed and 1 or 0}
+end
+
+-- For somebody just heard of, who is in line or called: says when to
+-- come back, and notes it.
+local function stand(visitor, order, limited, jitter, joined)
+  local rank = redis_call('ZRANK', WAITING, visitor)
+  if not rank then
+    joined = tonumber(joined)
+    flush()
+    measure_start() -- where a poll has not: now something changes
+    local ends = redis_call('ZSCORE', ACTIVE, visitor)
+    if ends then return claim(visitor, order, ends, joined) end
+    join(visitor, order, 'ticket', joined) -- a store that evicts took `waiting`: nobody slips in
+    flush()
+    return stand(visitor, order, limited, jitter, joined)
+  end
+  local ahead, calls, line, length = rank, rank, nil, nil
+  if not room.is_plain then ahead, calls, line, length = shown(visitor, order, rank, joined) end
+  local wait = wait_ms(calls)
+  local refresh = refresh_ms(calls, wait, jitter)
+  if refresh < limited then refresh = limited end
+  put(DUE, polled_score(refresh), visitor)
+  return waiting_reply(order, ahead, calls, refresh, wait, limited, line, length)
+end
+
+-- The whole reply: now, waiting, active, epoch, stage of the recovery, spread of the rate in
+-- thousandths, phase; then what is said about each visitor, in one row, for each table in a reply
+-- costs Redis as much as a command.
+local function headed(replies)
+  finish()
+  local row = {now, size(WAITING), size(ACTIVE), epoch, stage, math.floor(1000 * spread()), phase}
+  local n = 7
+  for i = 1, #replies do
+    local reply = replies[i]
+    for j = 1, #reply do row[n + j] = reply[j] end
+    n = n + #reply
+  end
+  return row
+end

@@ -1,0 +1,77 @@
+"""Who brings a cookie, as far as the room asks: an address, and a mark to know them by."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from base64 import urlsafe_b64encode
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sidecar.queue.grants import Grant
+    from sidecar.rooms.settings import RoomSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Bearer:
+    """`address` is the one that nginx names, never one that the visitor names; `uri` what they
+    ask for, and `exempt` why nginx says that they are exempt (`$waitroom_exempt`)."""
+
+    address: str = ""
+    user_agent: str = ""
+    uri: str = ""
+    exempt: str = ""
+    #: The class that nginx gives them (`$waitroom_class`): one of the room's, which believes it.
+    class_name: str = ""
+    #: What gives them a class of the room's where nginx gives none. It was believed.
+    grant: Grant | None = None
+    #: What became of the grant that they brought; empty: of none. For the metrics only.
+    grant_result: str = ""
+
+    def mark(self, room: str, settings: RoomSettings) -> str:
+        """What a pass is bound to (`bind_pass`); empty where it is bound to nothing."""
+        match settings.bind_pass:
+            case "user_agent":
+                return "u" + _digest(room, "user_agent", self.user_agent)
+            case "ip":
+                return "i" + _digest(room, "ip", self.address)
+            case _:
+                return ""
+
+    def place(self, room: str, settings: RoomSettings) -> str:
+        """The address to count for max_places_per_address; empty where nobody counts.
+
+        Of IPv6 the network of 64 bits: a household has all of it.
+        """
+        if settings.max_places_per_address is None:
+            return ""
+        return _digest(room, "place", network_of(self.address))
+
+
+NOBODY = Bearer()
+
+
+def is_anothers(mark: str, seen: str) -> bool:
+    """Whether a pass with this mark was given to somebody else. One that was bound to nothing,
+    or to something else before the setting was changed, may be anybody's."""
+    return bool(mark and seen) and mark[0] == seen[0] and mark != seen
+
+
+def _digest(*parts: str) -> str:
+    """96 bits; what it was made of is kept nowhere."""
+    text = "\0".join(parts).encode("utf-8", "surrogateescape")
+    return urlsafe_b64encode(hashlib.sha256(text).digest()[:12]).decode()
+
+
+def network_of(address: str) -> str:
+    """The address as one text; of IPv6 the network of 64 bits, for a household has all of it."""
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(ip, ipaddress.IPv4Address):
+        return str(ip)
+    if ip.ipv4_mapped is not None:
+        return str(ip.ipv4_mapped)
+    return str(ipaddress.ip_network((ip, 64), strict=False))

@@ -1,0 +1,125 @@
+"""waitroom rooms events: what a room's events will do, and when."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import click
+
+from sidecar.cli.common import call
+from sidecar.rooms.openings_preview import preview
+
+if TYPE_CHECKING:
+    from sidecar.cli.connection import Connection
+    from sidecar.settings import Settings
+
+_PHASES = {"closed": "closed", "prequeue": "in the pre-queue", "open": "open"}
+_STATES = {**_PHASES, "coming": "to come", "over": "over"}
+_STEPS = {"prequeue_from": "pre-queue from", "opens_at": "opens", "closes_at": "closes"}
+_UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+@click.command("events")
+@click.argument("room")
+@click.option("--at", metavar="TIME", help='Say what holds then: "2026-12-01 10:05", in the '
+              "events' time zone or with an offset. Otherwise now.")  # fmt: skip
+@click.pass_obj
+def show_events(connection: Connection, room: str, at: str | None) -> None:
+    """Say what a room's events will do, when, and what looks like a mistake."""
+    query = "" if at is None else f"?at={quote(at)}"
+    told = call(connection, "GET", f"/admin/rooms/{room}/events{query}")
+    click.echo("\n".join(_whole(told)))
+
+
+def summary(settings: Settings, now_ms: int) -> list[str]:
+    """For check-config: a line for each event of each room, and for each warning."""
+    lines = []
+    for name, room in sorted(settings.rooms.items()):
+        if room.events:
+            told = preview(room, now_ms=now_ms)
+            lines += [f"{name}: {_in_a_line(event)}" for event in told["events"]]
+            lines += [f"{name}: warning: {warning}" for warning in told["warnings"]]
+    return lines
+
+
+def _in_a_line(event: dict[str, Any]) -> str:
+    steps = [f"{_label(step)} {_clock(step['local'])}" for step in event["steps"]]
+    opens = next(step for step in event["steps"] if step["step"] == "opens_at")
+    return (
+        f"{event['name']}: {', '.join(steps)} ({event['timezone']}); "
+        f"opens {_distance(opens['in_seconds'])}"
+    )
+
+
+def _whole(told: dict[str, Any]) -> list[str]:
+    event = f", {told['event']}" if told["event"] else ""
+    coming = f"; next is {told['coming']}" if told["coming"] else ""
+    mode = "" if told["mode"] == "running" else f" (the room is {told['mode']})"
+    lines = [
+        f"{told['room']} at {_clocks(told, ', ')}",
+        f"  {_PHASES[told['phase']]}{event}{coming}{mode}",
+        f"  {_holding(told)}",
+    ]
+    for event, after in itertools.zip_longest(told["events"], told["events"][1:]):
+        lines += ["", *_event(event, after)]
+    lines += [] if told["events"] else ["", "It has no events."]
+    lines += [""] if told["warnings"] else []
+    return lines + [f"warning: {warning}" for warning in told["warnings"]]
+
+
+def _event(event: dict[str, Any], after: dict[str, Any] | None) -> list[str]:
+    """`after`: the event that comes then."""
+    steps = event["steps"]
+    rows = [(f"{event['before']} until", steps[0]), *((_label(step), step) for step in steps)]
+    lines = [f"{event['name']} ({event['timezone']}): {_STATES[event['state']]}"]
+    lines += [
+        f"  {label:<15} {_clocks(step, '   ')}   {_distance(step['in_seconds'])}"
+        for label, step in rows
+    ]
+    if steps[-1]["step"] == "opens_at":
+        lines.append("  stays open" + (f" until {after['name']} begins" if after else ""))
+    return [*lines, f"  while it is open: {_holding(event)}"]
+
+
+def _label(step: dict[str, Any]) -> str:
+    """A close after which the room is open all the same only ends the event."""
+    name = step["step"]
+    return "ends" if name == "closes_at" and step["phase"] == "open" else _STEPS[name]
+
+
+def _holding(told: dict[str, Any]) -> str:
+    rate = told["new_users_per_minute"]
+    return ", ".join(
+        [
+            f"{told['total_active_users']:,} inside at most",
+            "as fast as slots come free" if rate is None else f"{rate:,} a minute",
+            f"message: {told['message']}" if told["message"] else "no message",
+        ]
+    )
+
+
+def _clocks(told: dict[str, Any], between: str) -> str:
+    """A time in its zone, and in UTC where that is another."""
+    return between.join(dict.fromkeys([_clock(told["local"]), _clock(told["at"])]))
+
+
+def _clock(moment: str) -> str:
+    """An ISO time, as in "Tue 2026-12-01 10:00:00 +01:00"; UTC has its name."""
+    when = datetime.fromisoformat(moment)
+    offset = f"{when:%z}"
+    zone = "UTC" if moment.endswith("+00:00") else f"{offset[:3]}:{offset[3:]}"
+    return f"{when:%a %Y-%m-%d %H:%M:%S} {zone}"
+
+
+def _distance(seconds: int) -> str:
+    """As in "in 9 d 10 h" or "12 min 5 s ago"."""
+    left, parts = abs(seconds), list[str]()
+    for unit, length in _UNITS:
+        count, left = divmod(left, length)
+        if count or parts:
+            parts.append(f"{count} {unit}")
+    said = " ".join(parts[:2]) or "0 s"
+    return f"in {said}" if seconds >= 0 else f"{said} ago"

@@ -1,0 +1,217 @@
+"""waitroom rooms export and import: a room from one store to another.
+
+The file is JSON Lines: a head, pages of members (sidecar/rooms/store/transfer.py), and a last line
+with the number of lines before it and their SHA-256, without which nothing is imported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from sidecar.cli.common import ask
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from sidecar.cli.connection import Connection
+
+#: No line of ours is longer.
+_MAX_LINE = 1_000_000
+#: How long one page may take, seconds.
+_TIMEOUT_S = 60
+_FOREIGN = "this is no file of `waitroom rooms export`"
+
+
+@click.command("export")
+@click.argument("room")
+@click.option("--output", "-o", default="-", metavar="FILE", help="Standard output without it.")
+@click.pass_obj
+def export_room(connection: Connection, room: str, output: str) -> None:
+    """Write a room's line, sessions and run-time settings to a file.
+
+    The room goes on meanwhile. To move it, set queue_all=true first: nobody is called then who
+    would be called in the other store too.
+    """
+    with _written(output) as file:
+        counts = asyncio.run(_export(connection, room, file))
+    click.echo(f"{room}: {_in_words(counts)} exported", err=True)
+
+
+@click.command("import")
+@click.argument("room")
+@click.option("--input", "-i", "source", default="-", metavar="FILE",
+              help="Standard input without it.")  # fmt: skip
+@click.pass_obj
+def import_room(connection: Connection, room: str, source: str) -> None:
+    """Bring a room in from a file that `export` wrote.
+
+    The room is paused meanwhile, and then has the run-time settings of the file. Whoever is
+    here already stays; doing it twice equals once. Both replicas need the same secret_keys.
+    """
+    with _opened(source) as file:
+        head, places = _checked(file)
+        if head.get("room") != room:
+            raise click.ClickException(
+                f"the file is of room {str(head.get('room'))[:60]!r}: tickets are of one room "
+                "alone, so both must be called the same"
+            )
+        counts = asyncio.run(_import(connection, room, head, file, places))
+    click.echo(f"{room}: {_in_words(counts)} new here")
+    if head.get("settings", {}).get("queue_all"):
+        click.echo(f"It is paused, as the file says. To go on: "
+                   f"waitroom rooms set {room} queue_all=null")  # fmt: skip
+
+
+async def _export(connection: Connection, room: str, file: IO[bytes]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    digest, lines = hashlib.sha256(), 0
+    async for line in _pages(connection, room):
+        text = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        file.write(text)
+        digest.update(text)
+        lines += 1
+        counts[line.get("kind", "")] += len(line.get("rows", ()))
+    end = {"end": {"lines": lines, "sha256": digest.hexdigest()}}
+    file.write(json.dumps(end).encode() + b"\n")
+    return counts
+
+
+async def _pages(connection: Connection, room: str) -> AsyncIterator[dict[str, Any]]:
+    path = f"/admin/rooms/{room}/export"
+    page = await ask(connection, "GET", path, timeout_s=_TIMEOUT_S)
+    while True:
+        for line in page["lines"]:
+            yield line
+        if page["next"] is None:
+            return
+        page = await ask(connection, "GET", f"{path}?cursor={page['next']}", timeout_s=_TIMEOUT_S)
+
+
+async def _import(
+    connection: Connection,
+    room: str,
+    head: dict[str, Any],
+    file: IO[bytes],
+    places: dict[str, list[int]],
+) -> Counter[str]:
+    from sidecar.rooms.store.transfer import WRITE_ORDER  # noqa: PLC0415 - other commands start faster
+
+    counts: Counter[str] = Counter()
+
+    async def send(step: dict[str, Any]) -> int:
+        path = f"/admin/rooms/{room}/import"
+        reply = await ask(connection, "POST", path, step, timeout_s=_TIMEOUT_S)
+        return int(reply["added"])
+
+    await send({"kind": "begin", "head": head})
+    try:
+        for kind in WRITE_ORDER:
+            for place in places.get(kind, ()):
+                file.seek(place)
+                line = json.loads(file.readline())
+                counts[kind] += await send({**line, "exported_at_ms": head["exported_at_ms"]})
+        await send({"kind": "end", "head": head})
+    except (click.ClickException, KeyboardInterrupt, asyncio.CancelledError) as error:
+        why = error.message if isinstance(error, click.ClickException) else "interrupted"
+        raise click.ClickException(
+            f"{why}\nThe import broke off. What came in stays, and the room is paused (queue_all). "
+            f"Run the same command again; or let the room go on as it is: "
+            f"waitroom rooms set {room} queue_all=null"
+        ) from None
+    return counts
+
+
+def _checked(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, list[int]]]:
+    """The file's head, and where its lines begin, by kind. Raises ClickException."""
+    from sidecar.rooms.store.transfer import FORMAT  # noqa: PLC0415
+
+    head = _read(file.readline(_MAX_LINE))
+    name = str(head.get("format", ""))
+    if not name.startswith("waitroom-room/"):
+        raise click.ClickException(_FOREIGN)
+    if name != FORMAT:
+        raise click.ClickException(f"its format is {name[:40]}; this version reads {FORMAT}")
+    file.seek(0)
+    digest, lines = hashlib.sha256(), 0
+    places: dict[str, list[int]] = defaultdict(list)
+    while True:
+        place = file.tell()
+        text = file.readline(_MAX_LINE)
+        if not text.endswith(b"\n"):
+            raise click.ClickException("the file is cut off: its last line is missing. "
+                                       "Nothing was changed")  # fmt: skip
+        line = _read(text)
+        if "end" in line:
+            break
+        digest.update(text)
+        lines += 1
+        if "kind" in line:
+            places[str(line["kind"])].append(place)
+    if line["end"] != {"lines": lines, "sha256": digest.hexdigest()} or file.read(1):
+        raise click.ClickException("the file was changed: its checksum is another. "
+                                   "Nothing was changed")  # fmt: skip
+    return head, places
+
+
+def _read(text: bytes) -> dict[str, Any]:
+    try:
+        line = json.loads(text)
+    except (ValueError, RecursionError):
+        raise click.ClickException(_FOREIGN) from None
+    if not isinstance(line, dict):
+        raise click.ClickException(_FOREIGN)
+    return line
+
+
+@contextmanager
+def _written(output: str) -> Iterator[IO[bytes]]:
+    """A file that has its name only when it is whole; for nobody else to read, because it says
+    who is inside."""
+    if output == "-":
+        yield sys.stdout.buffer
+        return
+    path = Path(output)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise click.ClickException(f"{path}: {error.strerror}") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _opened(source: str) -> Iterator[IO[bytes]]:
+    """A file to be read more than once."""
+    if source == "-":
+        with tempfile.TemporaryFile() as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+            file.seek(0)
+            yield file
+        return
+    try:
+        opened = Path(source).open("rb")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise click.ClickException(f"{source}: {error.strerror}") from None
+    with opened:
+        yield opened
+
+
+def _in_words(counts: Counter[str]) -> str:
+    return f"{counts['waiting']} place(s) and {counts['active']} session(s)"

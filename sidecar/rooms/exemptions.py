@@ -1,0 +1,137 @@
+"""Whom a room is not for: exempt requests, and those that it is not rolled out to yet. No I/O.
+
+Both pass uncounted. An exemption is a property of the request, looked at each time. The share
+that the room is rolled out to is a property of the visitor: drawn from address and browser when
+they come first, and then kept in their cookie, so that it survives a change of address.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from collections import defaultdict
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from sidecar.kit.setting_types import clean_path
+from sidecar.queue.model import Outside
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sidecar.rooms.bearer import Bearer
+    from sidecar.rooms.settings import RoomSettings
+
+    Networks = Mapping[tuple[int, int], frozenset[int]]
+
+#: A draw is one of so many: a percentage may have four decimals.
+DRAWS = 1_000_000
+
+
+def is_exempt(settings: RoomSettings, bearer: Bearer) -> bool:
+    """By what nginx says of the request, by what it asks for, or by where it comes from."""
+    return bool(
+        (bearer.exempt and settings.exempt_header)
+        or (settings.exempt_paths and is_below(bearer.uri, settings.exempt_paths))
+        or (settings.exempt_addresses and is_among(bearer.address, settings.exempt_addresses))
+    )
+
+
+def exempts_some(settings: RoomSettings) -> bool:
+    """Whether a request's address or path may exempt it, of which nginx' key says nothing: no
+    verdict about a request without a cookie may be kept for the next one."""
+    return bool(settings.exempt_addresses or settings.exempt_paths)
+
+
+def is_for_part(settings: RoomSettings) -> bool:
+    """Whether the room is rolled out to a part of the visitors, known by address and browser."""
+    return 0 < settings.rollout_percent < 100
+
+
+def may_stamp(settings: RoomSettings) -> bool:
+    """Whether one who is inside may pass for a moment by a stamp, which says no more than that:
+    neither who shows it nor why they would pass anyway."""
+    return not (
+        settings.bind_pass in {"user_agent", "ip"}
+        or settings.exempt_header
+        or is_for_part(settings)
+        or exempts_some(settings)
+    )
+
+
+def is_below(uri: str, prefixes: tuple[str, ...]) -> bool:
+    """Whether an address leads to one of these paths or below it, without any doubt."""
+    path = clean_path(uri)
+    return path is not None and any(
+        path == prefix or path.startswith(prefix if prefix.endswith("/") else prefix + "/")
+        for prefix in prefixes
+    )
+
+
+def is_among(address: str, networks: tuple[str, ...]) -> bool:
+    """Whether an IP address is in one of these networks; what is none is in none."""
+    found = _read_address(address)
+    if found is None:
+        return False
+    bits, version = found.max_prefixlen, found.version
+    return any(
+        version == kind and int(found) >> (bits - length) in numbers
+        for (kind, length), numbers in _by_length(networks).items()
+    )
+
+
+def draw(room: str, *, address: str, user_agent: str) -> int:
+    """0 to DRAWS - 1, evenly; the same on every replica, and of its own in each room.
+
+    It is no secret: who wants to be outside can try other browsers' names until they are.
+    """
+    found = _read_address(address)
+    if isinstance(found, ipaddress.IPv6Address):  # a household has a network of 64 bits
+        address = str(int(found) >> 64)
+    elif found is not None:
+        address = str(found)
+    text = f"{room}\0rollout\0{address}\0{user_agent}"
+    digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
+    number = int.from_bytes(digest[:8], "big")
+    return number * DRAWS >> 64
+
+
+def is_outside(drawn: int, settings: RoomSettings) -> bool:
+    """Whether the room is not rolled out to who drew this. A higher percentage only takes in."""
+    return drawn >= settings.rollout_percent * (DRAWS / 100)
+
+
+def find_outside(
+    room: str, settings: RoomSettings, bearer: Bearer, drawn: int | None
+) -> Outside | None:
+    """A newcomer's proof of being outside; None: the room is for them. `drawn`: what their cookie
+    says of an earlier draw."""
+    if settings.rollout_percent == 100:
+        return None
+    if drawn is None:
+        drawn = draw(room, address=bearer.address, user_agent=bearer.user_agent)
+    return Outside(drawn) if is_outside(drawn, settings) else None
+
+
+def _read_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        address = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return address
+
+
+@lru_cache(maxsize=64)
+def _by_length(networks: tuple[str, ...]) -> Networks:
+    """The networks' own bits as numbers, by IP version and length: a request costs one look for
+    each length, however many networks there are."""
+    found: dict[tuple[int, int], set[int]] = defaultdict(set)
+    for text in networks:
+        network = ipaddress.ip_network(text)
+        length, address = network.prefixlen, network.network_address
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped and length >= 96:
+            address, length = address.ipv4_mapped, length - 96
+        found[address.version, length].add(int(address) >> (address.max_prefixlen - length))
+    return {key: frozenset(numbers) for key, numbers in found.items()}

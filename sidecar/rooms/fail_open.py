@@ -1,0 +1,123 @@
+"""Who is let in while the store is away, and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from sidecar.queue.model import Pass
+from sidecar.queue.tokens import new_visitor
+
+if TYPE_CHECKING:
+    from sidecar.queue.model import Ticket
+    from sidecar.rooms.settings import RoomSettings
+    from sidecar.rooms.store.replies import Snapshot
+
+#: How many passes a replica remembers that it gave or prolonged by itself.
+GIVEN = 20_000
+#: How many of them it tells Redis of together.
+AT_A_TIME = 500
+
+
+@dataclass(slots=True)
+class Fallback:
+    """What one replica may do by itself. It is told of every snapshot, and remembers the last.
+
+    With `on_store_failure = "bounded"` a replica lets in its share of the slots that were
+    free, and no faster than its share of new_users_per_minute. Nothing is free where people
+    waited: they are next, and their tickets are good when the store is back. As many as came
+    in between the last two snapshots are taken to have come in since the last one, too.
+    """
+
+    _slots: int = 0
+    _replicas: int = 1
+    _epoch: int = 0
+    _tokens: float = 0.0
+    _tokens_ms: int = 0
+    _admitted: float = 0.0
+    #: The passes that Redis has not heard of: visitor -> pass. Of more than GIVEN it hears when
+    #: their visitors come back.
+    _given: dict[str, Pass] = field(default_factory=dict)
+
+    def learn(self, snapshot: Snapshot, settings: RoomSettings) -> None:
+        self._replicas = max(1, snapshot.replicas)
+        self._epoch = snapshot.epoch
+        admitted = snapshot.counters.get("admitted", 0.0)
+        lately = max(0, int(admitted - self._admitted))
+        self._admitted = admitted
+        free = max(0, settings.total_active_users - snapshot.active - lately)
+        has_line = snapshot.waiting > 0 or settings.queue_all or snapshot.recovery_stage > 0
+        self._slots = 0 if has_line else free // self._replicas
+        self._tokens, self._tokens_ms = 1.0, snapshot.now_ms
+
+    def admitted(self) -> None:
+        """The store gave a slot that the last snapshot counted as free."""
+        self._slots -= 1
+
+    def keep(self, given: Pass) -> None:
+        """Remembers a pass that Redis is to hear of."""
+        if given.visitor in self._given or len(self._given) < GIVEN:
+            self._given[given.visitor] = given
+
+    def take_given(self, now_ms: int) -> list[Pass]:
+        """Some of those passes that still hold, and forgets them."""
+        taken: list[Pass] = []
+        while self._given and len(taken) < AT_A_TIME:
+            _, given = self._given.popitem()
+            if given.expires_ms > now_ms:
+                taken.append(given)
+        return taken
+
+    def newcomer(self, settings: RoomSettings, now_ms: int) -> Pass | None:
+        """A pass for somebody without one, or None: they wait."""
+        if settings.queue_all or settings.on_store_failure == "wait":
+            return None
+        if settings.on_store_failure == "bounded":
+            if self._slots < 1 or not self._has_token(settings, now_ms):
+                return None
+            self._slots -= 1
+        return self._pass(new_visitor(), now_ms * 1000, now_ms, self._epoch, settings, now_ms)
+
+    def waiting(self, ticket: Ticket, settings: RoomSettings, now_ms: int) -> Pass | None:
+        """A pass for somebody in line, or None: they go on waiting."""
+        if settings.queue_all or settings.on_store_failure != "admit":
+            return None
+        return self._pass(
+            ticket.visitor, ticket.order, ticket.joined_ms, ticket.epoch, settings, now_ms
+        )
+
+    def longer(self, pass_: Pass, settings: RoomSettings, now_ms: int) -> Pass | None:
+        """The pass until later, or None where half of its time is left or it must end. It is due
+        for renewal from now on: the store is told as soon as it is back."""
+        length_ms = int(settings.session_duration * 1000)
+        if settings.disable_session_renewal or pass_.expires_ms - now_ms > length_ms // 2:
+            return None
+        ends = _capped(now_ms + length_ms, pass_.started_ms, settings)
+        return replace(pass_, renewed_ms=0, expires_ms=ends) if ends > pass_.expires_ms else None
+
+    @staticmethod
+    def _pass(  # noqa: PLR0913, PLR0917 - the fields of a token
+        visitor: str, order: int, joined_ms: int, epoch: int, settings: RoomSettings, now_ms: int
+    ) -> Pass:
+        """Due for renewal from the beginning, so that the store hears of it at once."""
+        ends = _capped(now_ms + int(settings.session_duration * 1000), now_ms, settings)
+        return Pass(
+            visitor, order, joined_ms, epoch, started_ms=now_ms, renewed_ms=0, expires_ms=ends
+        )
+
+    def _has_token(self, settings: RoomSettings, now_ms: int) -> bool:
+        if settings.new_users_per_minute is None:
+            return True
+        share = settings.new_users_per_minute / self._replicas
+        filled = self._tokens + max(0, now_ms - self._tokens_ms) * share / 60_000
+        self._tokens, self._tokens_ms = min(max(1.0, share / 30), filled), now_ms
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+
+def _capped(ends_ms: int, started_ms: int, settings: RoomSettings) -> int:
+    if settings.session_max_duration is None:
+        return ends_ms
+    return min(ends_ms, started_ms + int(settings.session_max_duration * 1000))

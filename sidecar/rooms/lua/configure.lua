@@ -1,0 +1,28 @@
+-- Changes settings; the caller has checked them. A raised cap calls at once.
+-- ARGV    6 the operator who says so, or ''
+--         7 the changes as one JSON object, for the history
+--         from 8 on, for each setting: name, value as JSON or '' to go back to the file's
+-- RETURNS {now, revision}
+-- EVENTS  called, expired, operator
+-- @include "rooms/parts/room"
+-- @include "queue/expire"
+-- @include "queue/call_next"
+-- @include "queue/position"
+local function run(KEYS, ARGV)
+  redis.call('HINCRBY', KEYS[8], 'revision', 1)
+  for i = 8, #ARGV, 2 do
+    if ARGV[i + 1] == '' then
+      redis.call('HDEL', KEYS[8], ARGV[i])
+    else
+      redis.call('HSET', KEYS[8], ARGV[i], ARGV[i + 1])
+    end
+  end
+  begin(KEYS, ARGV)
+  measure_start()
+  note(ARGV[6], 'change', '', ARGV[7])
+  expire()
+  call_next()
+  check_arrivals()
+  finish()
+  return {now, revision}
+end

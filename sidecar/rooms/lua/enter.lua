@@ -1,0 +1,47 @@
+-- Newcomers: a session where a slot is free and nobody waits, else a place in line.
+-- ARGV    from 6 on, for each visitor: id, random number in [0, 1), when the pre-queue begins of
+--         which that is the lot (ms, 0: none), address or '', class or '', id of a grant that gives
+--         it once or '', when that expires, until when somebody waits for the reply (ms): a call
+--         that lay in a batch, or in a frozen store, must not give a slot to a client that is gone
+-- RETURNS queue/standing
+-- EVENTS  admitted, joined, called, expired
+-- @include "rooms/parts/room"
+-- @include "queue/expire"
+-- @include "queue/call_next"
+-- @include "rooms/parts/newcomer"
+
+local function run(KEYS, ARGV)
+  begin(KEYS, ARGV)
+  measure_start()
+  expire()
+  call_next()
+  local visitors = batch(ARGV, 8)
+  begin_newcomers(#visitors)
+  local revoked, sessions = scores_of(REVOKED, visitors), scores_of(ACTIVE, visitors)
+  local places = scores_of(WAITING, visitors)
+  local met, replies = {}, {}
+  for n, visitor in ipairs(visitors) do
+    local i = 8 * n - 2 -- where its arguments begin
+    local session, place, draw = sessions[n], places[n], tonumber(ARGV[i + 1])
+    if met[visitor] then -- twice in this batch: now there is a session or place
+      flush()
+      session = redis_call('ZSCORE', ACTIVE, visitor)
+      place = redis_call('ZSCORE', WAITING, visitor)
+    end
+    met[visitor] = true
+    if now > tonumber(ARGV[i + 7]) then
+      replies[n] = refused_reply(GONE, 0)
+    elseif revoked[n] then -- a call that is repeated late must not bring back who has left since
+      replies[n] = refused_reply(GONE, 0)
+    elseif session then -- the first reply was lost
+      replies[n] = claim(visitor, now * 1000, session)
+    elseif place then
+      flush()
+      replies[n] = phase == CLOSED and refused_reply(REJECTED, 60000)
+        or wait_here(visitor, place, redis_call('ZRANK', WAITING, visitor), draw)
+    else
+      replies[n] = enter(visitor, draw, unpack(ARGV, i + 2, i + 6))
+    end
+  end
+  return headed(replies)
+end

@@ -1,0 +1,53 @@
+-- Gives somebody in line another class, and so the order that they would have had with it.
+-- ARGV    6 visitor  7 class, '' for none  8 id of a grant that gives it once, or ''  9 when that
+--         expires, ms  10 the operator who says so; '' by a grant, which may take nobody back
+--         11 why, or ''
+-- RETURNS {now, position in line, new or as it was; 0: the visitor is not in line; -1: the grant
+--          was used; -2: the place is drawn, which has no class}
+-- EVENTS  graded, operator, called, expired
+-- @include "rooms/parts/room"
+-- @include "queue/expire"
+-- @include "queue/call_next"
+-- @include "queue/moved"
+
+-- The arrival that an order was made of, which nobody moved: by its class's number.
+local function arrival_of(order)
+  local arrival = order - bottom(math.min(FRONT, math.max(0, -math.floor(order / BAND))))
+  for name, rules in pairs(classes) do
+    if number_of(name) == order % STEP then
+      local head_start = is_random and 0 or whole_ms(rules.head_start or 0) * 1000
+      arrival = arrival + head_start - number_of(name)
+    end
+  end
+  return math.floor(arrival / STEP) * STEP
+end
+
+local function grade(visitor, class, grant, expires, by, why)
+  local from = tonumber(redis_call('ZSCORE', WAITING, visitor) or nil)
+  if not from then return 0 end
+  if phase == PREQUEUE or is_drawn(from) then return -2 end
+  local by_rules = tonumber(redis_call('ZSCORE', MOVED, visitor) or from)
+  local order = order_of(arrival_of(by_rules), class)
+  if by == '' then
+    if order >= from then return position_of(visitor) end
+    if grant ~= '' and redis_call('ZADD', GRANTS, 'NX', expires, grant) == 0 then return -1 end
+  end
+  if order == from then return position_of(visitor) end
+  for _ = 1, STEP do -- somebody who was moved may stand right there
+    if redis_call('ZCOUNT', WAITING, int(order), int(order)) == 0 then break end
+    order = order - 1
+  end
+  local position = put_at(order, visitor, by, 'grade', from, why)
+  event('graded', visitor, by == '' and 'grant' or 'operator', 'order', int(order), 'class', class)
+  return position
+end
+
+local function run(KEYS, ARGV)
+  begin(KEYS, ARGV)
+  measure_start()
+  expire()
+  local graded = grade(ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11])
+  call_next()
+  finish()
+  return {now, graded}
+end

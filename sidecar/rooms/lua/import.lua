@@ -1,0 +1,77 @@
+-- Brings in a room from another store, some members at a time. Doing it twice equals once: an
+-- order that this store knows stays, a session lasts as either store promised, who left in either
+-- has left. While it comes in, and a recovery window longer, nobody is called.
+-- ARGV    6 kind: begin, stats, or a sorted set's name  7 when the other store was read, ms
+--         8 the operator who says so  from 9 on, for begin: the line's epoch; stats: name, value;
+--         active: visitor, end, beginning or ''; waiting: visitor, order, due; else member, score
+-- RETURNS {now, members added; begin: -1 where the line was reset since}
+-- EVENTS  operator
+-- @include "rooms/parts/room"
+-- @include "queue/measure"
+-- @include "queue/heartbeat_due"
+local read_at, by, take = nil, nil, {}
+function take.begin(other)
+  if tonumber(other) < epoch and size(WAITING) + size(ACTIVE) > 0 then return -1 end
+  redis_call('HSET', CONFIG, 'epoch', other, 'queue_all', 'true', 'revision', revision + 1)
+  note(by, 'import', '', 'began')
+  return 0
+end
+
+function take.stats(name, value)
+  local mine, other = stats[name], tonumber(value)
+  if name == 'last_order' or name == 'last_end' then stats[name] = math.max(mine or 0, other)
+  elseif name == 'born' then stats.born = math.min(mine, other) -- not a store that was emptied
+  elseif name == 'drawn_from' and other > (mine or 0) then
+    redis_call('UNLINK', DRAWN) -- of an earlier pre-queue
+    stats.drawn_from = other
+  elseif IS_NUMBER[name] then
+    stats[name] = mine or other
+  elseif other > tonumber(redis_call('HGET', STATS, name) or 0) then
+    redis_call('HSET', STATS, name, int(other))
+  end
+  return 0
+end
+local function take_out(visitor)
+  for _, key in ipairs({WAITING, DUE, ARRIVALS}) do redis_call('ZREM', key, visitor) end
+end
+local function add(key, ...) return redis_call('ZADD', key, 'NX', ...) end
+function take.addresses(member, score) return add(ADDRESSES, score, member) end
+function take.drawn(member, score) return add(DRAWN, score, member) end
+function take.grants(member, score) return add(GRANTS, score, member) end
+function take.spent(visitor, at)
+  take_out(visitor)
+  return add(SPENT, at, visitor)
+end
+function take.revoked(visitor, at)
+  take_out(visitor)
+  local is_new, ends = add(REVOKED, at, visitor), now + room.release_hold_ms
+  if is_new == 1 then redis_call('ZADD', ACTIVE, 'XX', 'LT', int(ends), visitor) end
+  return is_new
+end
+function take.active(visitor, ends, started)
+  local left, ends = tonumber(redis_call('ZSCORE', REVOKED, visitor) or nil), tonumber(ends)
+  if left then ends = math.min(ends, now + room.release_hold_ms) end
+  if ends <= now or (left and left > read_at) then return 0 end
+  take_out(visitor)
+  if started ~= '' then add(ADMITTED, started, visitor) end
+  return redis_call('ZADD', ACTIVE, 'GT', int(ends), visitor)
+end
+function take.waiting(visitor, order, due)
+  if redis_call('ZSCORE', ACTIVE, visitor) or redis_call('ZSCORE', REVOKED, visitor)
+    or redis_call('ZSCORE', SPENT, visitor) then return 0 end
+  due = tonumber(due)
+  local score = int(math.max(due, math.min(now, now - read_at + due))) -- a move is no silence
+  redis_call('ZADD', DUE, 'GT', due % 1 == UNPOLLED and unpolled_score() or score, visitor)
+  return add(WAITING, order, visitor)
+end
+local function run(KEYS, ARGV)
+  begin(KEYS, ARGV)
+  measure_start()
+  local kind, added = ARGV[6], 0
+  read_at, by = tonumber(ARGV[7]), ARGV[8]
+  local step = (kind == 'active' or kind == 'waiting') and 3 or 2
+  for i = 9, #ARGV, step do added = added + take[kind](ARGV[i], ARGV[i + 1], ARGV[i + 2]) end
+  if added >= 0 then stats.recovery, stats.near = now, select(2, longest()) end -- told elsewhere
+  finish()
+  return {now, added}
+end

@@ -1,0 +1,73 @@
+-- Gives up places and sessions. Doing it twice equals once.
+-- ARGV    from 6 on, for each visitor: id, the operator who says so or '', and 'left' (by the
+--         visitor), 'released', or 'unseen' (never told that they have it: no pass is honoured,
+--         so the slot is free at once; where there is an operator's name it is the id of a grant,
+--         which is given back if it gave this place its class)
+-- RETURNS queue/standing; every outcome is GONE
+-- EVENTS  left, released, called, expired, operator
+-- @include "rooms/parts/room"
+-- @include "queue/expire"
+-- @include "queue/call_next"
+-- @include "queue/standing"
+
+-- A pass is worth nothing by `revoked`, and that for as long as one lives; a ticket by `spent`.
+-- Of a session that began in this store `spent` knows already whether there was a ticket.
+local function void(visitor, started)
+  if redis_call('ZADD', REVOKED, 'NX', int(now), visitor) == 0 then return false end
+  if not started or tonumber(started) < stats.born then
+    redis_call('ZADD', SPENT, 'NX', int(now), visitor)
+  end
+  return true
+end
+
+local function leave(visitor, why, grant)
+  local is_unseen, started = why == 'unseen', redis_call('ZSCORE', ADMITTED, visitor)
+  if is_unseen then why = 'released' end
+  if not void(visitor, is_unseen and now or started) then return false end
+  local ahead = redis_call('ZRANK', WAITING, visitor)
+  if ahead then
+    local order = tonumber(redis_call('ZSCORE', WAITING, visitor))
+    if is_unseen and not is_drawn(order) and order % STEP > 0 then
+      redis_call('ZREM', GRANTS, grant)
+    end
+    redis_call('ZREM', WAITING, visitor)
+    resized(WAITING)
+    redis_call('ZREM', DUE, visitor)
+    forget_arrivals({visitor})
+    measure_drops(1)
+    event(why, visitor, 'waiting', unpack({'position', ahead + 1}, phase == PREQUEUE and 3 or 1))
+  else
+    local ends = redis_call('ZSCORE', ACTIVE, visitor)
+    if not ends then return false end
+    if not is_unseen and started then
+      -- The slot is free when no replica and no kept verdict honours the pass any more.
+      ends = math.min(tonumber(ends), now + room.release_hold_ms)
+      redis_call('ZADD', ACTIVE, int(ends), visitor)
+      event(why, visitor, 'session')
+    else
+      redis_call('ZREM', ACTIVE, visitor)
+      resized(ACTIVE)
+      redis_call('ZREM', ADMITTED, visitor)
+      measure_ends(1, 0)
+      event(why, visitor, is_unseen and 'unseen' or 'called')
+    end
+  end
+  return true
+end
+
+local function run(KEYS, ARGV)
+  begin(KEYS, ARGV)
+  measure_start()
+  local replies = {}
+  for i = 6, #ARGV, 3 do
+    local reply = refused_reply(GONE, 0)
+    if leave(ARGV[i], ARGV[i + 2], ARGV[i + 1]) then
+      reply[1] = GIVEN_UP
+      note(ARGV[i + 2] == 'unseen' and '' or ARGV[i + 1], 'release', ARGV[i], '')
+    end
+    replies[#replies + 1] = reply
+  end
+  expire()
+  call_next()
+  return headed(replies)
+end

@@ -1,0 +1,65 @@
+-- Moves somebody in line to a position (in their own line, where there are several), or back to
+-- where they were before anybody moved them. Where no order is free right there, to the next one
+-- before it that is.
+-- ARGV    6 visitor  7 position from 1 on, beyond the end is the end; 0: back
+--         8 the operator who says so  9 why, or ''
+-- RETURNS {now, new position; 0: the visitor is not in line; -1: no order is free nearby; -2: the
+--          pre-queue is not drawn yet; -3: nobody moved the visitor}
+-- EVENTS  operator, called, expired
+-- @include "rooms/parts/room"
+-- @include "queue/expire"
+-- @include "queue/call_next"
+-- @include "queue/moved"
+
+-- Of whoever stands at a place now, the visitor left out: their order, as a number.
+local function order_at(place, own)
+  if own and place > own then place = place + 1 end
+  local row = redis_call('ZRANGE', WAITING, place - 1, place - 1, 'WITHSCORES')
+  return tonumber(row[2])
+end
+
+-- The order for that position in a line; nil where none is free nearby.
+local function free_order(visitor, position, from)
+  local line = line_of(from)
+  local first, others = ahead_of_line(line), size(WAITING) - 1
+  local own = redis_call('ZRANK', WAITING, visitor)
+  if line then others = line_lengths()[line] - 1 end
+  local place = first + math.min(position, others + 1)
+  if place > first + others then
+    local order = others > 0 and order_at(place - 1, own) + 1 or from
+    stats.last_order = math.max(stats.last_order or 0, order - (line and bounds(line) or 0))
+    return order
+  end
+  local order = order_at(place, own) - 1
+  for _ = 1, BOUND do
+    if place == first + 1 or order_at(place - 1, own) < order then return order end
+    place = place - 1
+    order = order_at(place, own) - 1
+  end
+end
+
+local function move(visitor, position, by, why)
+  local from = tonumber(redis_call('ZSCORE', WAITING, visitor) or nil)
+  if not from then return 0 end
+  if phase == PREQUEUE then return -2 end
+  local what = position == 0 and 'back' or 'move'
+  local order
+  if what == 'back' then
+    order = tonumber(redis_call('ZSCORE', MOVED, visitor) or nil)
+    if not order then return -3 end
+  else
+    order = free_order(visitor, position, from)
+    if not order then return -1 end
+  end
+  return put_at(order, visitor, by, what, from, why)
+end
+
+local function run(KEYS, ARGV)
+  begin(KEYS, ARGV)
+  measure_start()
+  expire()
+  local moved = move(ARGV[6], tonumber(ARGV[7]), ARGV[8], ARGV[9])
+  call_next()
+  finish()
+  return {now, moved}
+end

@@ -1,0 +1,79 @@
+-- @include "queue/standing"
+-- @include "rooms/parts/places_per_address"
+-- Newcomers, after the call. How many wait and are inside, and the last order, as they change it.
+local waiting, active, last
+local function begin_newcomers(number)
+  waiting, active, last = size(WAITING), size(ACTIVE), math.huge
+  if number == 1 then return end
+  last = tonumber(redis_call('ZRANGE', WAITING, '-1', '-1', 'WITHSCORES')[2] or -2 ^ 60)
+end
+
+-- How many are ahead of a newcomer who has just taken this place.
+local function newcomer_rank(visitor, order)
+  waiting = waiting + 1
+  if order > last then
+    last = order
+    return waiting - 1
+  end
+  flush()
+  return redis_call('ZRANK', WAITING, visitor)
+end
+-- Without a poll a place is held for claim_window: ask in half of it. A lot's last digits spread
+-- the polls, and say nothing of it.
+local function wait_here(visitor, order, rank, draw, class)
+  local ahead, calls, line, length = shown(visitor, order, rank)
+  local wait = wait_ms(calls)
+  local refresh = math.min(refresh_ms(calls, wait, draw * 2 ^ 25 % 1), math.floor(claim_ms / 2))
+  return waiting_reply(order, ahead, calls, refresh, wait, 0, line, length, class), ahead
+end
+
+-- The class to give: none that is unknown, none in a pre-queue; what is granted once is given once.
+local function granted(class, grant, expires)
+  if not classes[class] or phase == PREQUEUE then return '' end
+  if grant ~= '' and redis_call('ZADD', GRANTS, 'NX', expires, grant) == 0 then return '' end
+  return class
+end
+
+local function refused_full(counted, draw)
+  count(counted)
+  return refused_reply(FULL, refresh_ms(waiting, wait_ms(waiting), draw))
+end
+
+-- Whoever waits after a call could not be called, so a newcomer is admitted at once only
+-- where nobody does.
+local function enter(visitor, draw, lot_of, address, class, grant, expires)
+  if phase == CLOSED then return refused_reply(REJECTED, 60000) end
+  -- The replica does not know this event yet, and will in a second.
+  if phase == PREQUEUE and tonumber(lot_of) ~= event_begins then
+    return refused_reply(REJECTED, 2000)
+  end
+  if is_hoarding(address) then return refused_full('refused_address', draw) end
+  if waiting == 0 and phase == OPEN and not room.queue_all and stage < 2
+    and active < cap and rate_tokens() >= 1 then
+    spend_token()
+    active = active + 1
+    found.pace = nil
+    note_address(address, visitor)
+    local order = next_order(draw, '')
+    event('admitted', visitor, 'at_once', 'order', int(order))
+    return admitted_reply(order, now, admit(visitor, now))
+  end
+  if room.queueing_method == 'reject' then
+    count('rejected')
+    return refused_reply(REJECTED, refresh_ms(0, nil, draw))
+  end
+  if room.max_waiting and waiting >= room.max_waiting then
+    return refused_full('refused_full', draw)
+  end
+  class = granted(class, grant, expires)
+  local order, arrival = next_order(draw, class)
+  put_in_line(visitor, order, arrival)
+  note_drawn(visitor, order)
+  note_address(address, visitor)
+  put(DUE, unpolled_score(), visitor)
+  local reply, ahead = wait_here(visitor, order, newcomer_rank(visitor, order), draw, class)
+  local said = {'order', int(order), 'position', ahead + 1, 'class', class}
+  local first = phase == PREQUEUE and 7 or 1 -- nobody is told a lot before the opening
+  event('joined', visitor, 'new', unpack(said, first, class == '' and 4 or 6))
+  return reply
+end

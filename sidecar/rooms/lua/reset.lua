@@ -1,0 +1,19 @@
+-- Empties the line. A new epoch voids the tickets; who is inside or called stays.
+-- ARGV    6 the operator who says so
+-- RETURNS {now, places removed, epoch}
+-- EVENTS  operator
+-- @include "rooms/parts/room"
+-- @include "queue/measure"
+local function run(KEYS, ARGV)
+  begin(KEYS, ARGV)
+  measure_start()
+  count('resets')
+  local removed = size(WAITING)
+  redis_call('UNLINK', WAITING, DUE, POLLS, ARRIVALS, MOVED)
+  epoch = math.max(epoch + 1, now)
+  redis_call('HSET', CONFIG, 'epoch', int(epoch))
+  redis_call('HINCRBY', CONFIG, 'revision', 1)
+  note(ARGV[6], 'reset', '', int(removed))
+  finish()
+  return {now, removed, epoch}
+end

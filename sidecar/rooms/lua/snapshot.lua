@@ -1,0 +1,49 @@
+-- A room as it is now; also how replicas learn of changed settings and revoked passes.
+-- ARGV    6 revocations from this time on, ms
+--         7 how many revocations at most
+--         8 the replica that asks, or ''
+-- RETURNS {now, waiting, active, provisional, epoch, revision, wait of a newcomer or -1,
+--          config hash as a flat list, stats hash as a flat list, {visitor, revoked at, …},
+--          stage of the recovery, when it ends or 0, replicas, events in the stream, the id of
+--          the oldest, phase, {people in a line, wait of a newcomer there or -1, …},
+--          how many visitors are remembered whose tokens are worth nothing}
+-- EVENTS  called, expired
+-- @include "rooms/parts/room"
+-- @include "queue/expire"
+-- @include "queue/call_next"
+-- @include "queue/estimate_wait"
+-- @include "rooms/parts/minutes"
+-- @include "queue/position"
+-- Replicas ask every second.
+local REPLICA_MS = 5000
+
+local function run(KEYS, ARGV)
+  begin(KEYS, ARGV)
+  measure_start()
+  expire()
+  call_next()
+  finish()
+  if ARGV[8] ~= '' then redis_call('ZADD', REPLICAS, int(now), ARGV[8]) end
+  redis_call('ZREMRANGEBYSCORE', REPLICAS, '-inf', int(now - REPLICA_MS))
+  local waiting, active = size(WAITING), size(ACTIVE)
+  local is_known = stage == 0
+  local in_lines, last_calls = {}, waiting
+  for n, length in ipairs(#lines > 0 and line_lengths() or {}) do
+    local ahead = redis_call('ZCOUNT', WAITING, '-inf', '(' .. int(select(2, bounds(n))))
+    local calls = calls_before(n, length, ahead)
+    in_lines[2 * n - 1] = length
+    in_lines[2 * n] = is_known and math.floor(wait_ms(calls) or -1) or -1
+    last_calls = calls
+  end
+  local wait = is_known and wait_ms(last_calls) or -1
+  sample(wait)
+  check_arrivals()
+  local oldest = redis_call('XRANGE', EVENTS, '-', '+', 'COUNT', 1)
+  return {now, waiting, active, active - redis_call('ZCARD', ADMITTED), epoch, revision,
+    math.floor(wait), redis_call('HGETALL', CONFIG),
+    redis_call('HGETALL', STATS), redis_call('ZRANGEBYSCORE', REVOKED, ARGV[6], '+inf',
+      'WITHSCORES', 'LIMIT', 0, tonumber(ARGV[7])),
+    stage, math.max(0, recovers_until), redis_call('ZCARD', REPLICAS),
+    redis_call('XLEN', EVENTS), oldest[1] and oldest[1][1] or '', phase, in_lines,
+    redis_call('ZCARD', REVOKED) + redis_call('ZCARD', SPENT)}
+end

@@ -1,0 +1,55 @@
+-- Removes the waiting whose heartbeat stopped, sessions that ran out, and what was kept
+-- against tokens that nobody can show any more.
+-- ARGV    6 the most places and spent tokens to remove (200 at most: with those that are
+--           called and those that ran out Redis is held for some 5 ms)
+-- RETURNS {now, waiting removed, sessions removed, revocations and spent tickets removed, how
+--          many left the line by a call, more to do}
+-- EVENTS  expired, called
+-- @include "rooms/parts/room"
+-- @include "queue/expire"
+-- @include "queue/call_next"
+-- @include "rooms/parts/places_per_address"
+-- How long a ticket can be shown after it was signed (queue/model.py: TICKET_LIFETIME_MS).
+local TICKET_MS = 86400000
+local HOUR_MS, MINUTE_MS = 3600000, 60000
+
+local function run(KEYS, ARGV)
+  begin(KEYS, ARGV)
+  measure_start()
+  local limit = math.min(200, tonumber(ARGV[6]))
+
+  local low, high = overdue_range()
+  local silent = redis_call('ZRANGEBYSCORE', DUE, low, high, 'LIMIT', 0, limit)
+  if #silent > 0 then
+    for _, visitor in ipairs(silent) do
+      local place = {'position', (redis_call('ZRANK', WAITING, visitor) or 0) + 1}
+      event('expired', visitor, 'swept', unpack(place, phase == PREQUEUE and 3 or 1))
+    end
+    redis_call('ZREM', DUE, unpack(silent))
+    redis_call('ZREM', WAITING, unpack(silent))
+    resized(WAITING)
+    forget_arrivals(silent)
+  end
+  if phase ~= CLOSED then measure_drops(#silent) end -- there nobody gave up
+
+  -- While a pass is out there that was given when session_duration was longer, none is forgotten.
+  local is_longer = (stats.last_end or 0) > now + session_ms
+  local over = is_longer and '-inf' or int(now - session_ms - MINUTE_MS)
+  local revoked = redis_call('ZRANGEBYSCORE', REVOKED, '-inf', over, 'LIMIT', 0, limit - #silent)
+  if #revoked > 0 then redis_call('ZREMRANGEBYRANK', REVOKED, 0, #revoked - 1) end
+  local removed = #silent + #revoked
+  local dead = int(now - math.max(session_ms, TICKET_MS) - HOUR_MS)
+  local spent = redis_call('ZRANGEBYSCORE', SPENT, '-inf', dead, 'LIMIT', 0, limit - removed)
+  if #spent > 0 then redis_call('ZREMRANGEBYRANK', SPENT, 0, #spent - 1) end
+  removed = removed + #spent
+  -- Grants that ran out: their signature alone refuses them now, by the latest clock too.
+  local used = redis_call('ZRANGEBYSCORE', GRANTS, '-inf', int(now - HOUR_MS), 'LIMIT', 0, limit)
+  if #used > 0 then redis_call('ZREMRANGEBYRANK', GRANTS, 0, #used - 1) end
+
+  local ended = expire()
+  local called = call_next()
+  local more = forget_addresses(limit)
+  finish()
+  more = more or removed == limit or ended == BOUND or called == BOUND
+  return {now, #silent, ended, removed - #silent, called, more and 1 or 0}
+end

@@ -1,0 +1,164 @@
+"""Events: a room that opens at a time, what holds in it then, and what it is before and after."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from sidecar.kit.moments import Moment  # noqa: TC001 - pydantic reads it
+from sidecar.kit.setting_types import Count  # noqa: TC001 - pydantic reads it
+from sidecar.kit.values import value
+from sidecar.queue.classes import Name, a_list, a_table, repeated
+from sidecar.queue.model import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: A room's events. The scripts are given all of them.
+MAX_EVENTS = 20
+
+
+@cache
+def _zones() -> frozenset[str]:
+    """The time zones' names; the same on every machine, unlike those that the system knows."""
+    return frozenset((files("tzdata") / "zones").read_text(encoding="utf-8").split())
+
+
+def _zone(value: str) -> str:
+    if value not in _zones():
+        raise ValueError(
+            'no time zone is called so: write a name such as "Europe/Zurich", or "UTC"'
+        )
+    return value
+
+
+class RoomEvent(BaseModel):
+    """One opening. Times are kept in ms since 1970, UTC."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Name
+    #: Of the times that are written without an offset.
+    timezone: str = "UTC"
+    #: From then on places are taken, which are drawn; None: nobody can come before the opening.
+    prequeue_from: Moment | None = None
+    opens_at: Moment
+    #: None: it stays open until the next event begins.
+    closes_at: Moment | None = None
+    #: What holds instead of the room's own from the opening to the close; None: the room's own.
+    total_active_users: Count | None = Field(default=None, ge=0, le=10_000_000)
+    new_users_per_minute: Count | None = Field(default=None, ge=1, le=10_000_000)
+    message: str | None = Field(default=None, max_length=500)
+
+    @field_validator("timezone")
+    @classmethod
+    def _is_known(cls, value: str) -> str:
+        return _zone(value)
+
+    @field_validator("opens_at")
+    @classmethod
+    def _opens_after_the_prequeue(cls, value: int, info: ValidationInfo) -> int:
+        begins = info.data.get("prequeue_from")
+        if begins is not None and begins >= value and "timezone" in info.data:
+            raise ValueError("must be later than prequeue_from")
+        return value
+
+    @field_validator("closes_at")
+    @classmethod
+    def _closes_after_the_opening(cls, value: int | None, info: ValidationInfo) -> int | None:
+        opens = info.data.get("opens_at")
+        if value is None or opens is None or "timezone" not in info.data:
+            return value
+        if value <= opens:
+            raise ValueError("must be later than opens_at")
+        return value
+
+    @property
+    def begins_ms(self) -> int:
+        """From when on anybody can have a place."""
+        return self.opens_at if self.prequeue_from is None else self.prequeue_from
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """The room's settings that it replaces while it is open."""
+        names = ("total_active_users", "new_users_per_minute", "message")
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+_EVENT = '{"name": "sale", "timezone": "Europe/Zurich", "opens_at": "2026-12-01 10:00"}'
+Events = Annotated[tuple[Annotated[RoomEvent, a_table(_EVENT)], ...], a_list(_EVENT)]
+
+
+def problems_of_events(events: Sequence[RoomEvent]) -> list[str]:
+    """What is wrong with a room's events, each for itself right."""
+    problems = []
+    if len(events) > MAX_EVENTS:
+        problems.append(
+            f"at most {MAX_EVENTS} events, these are {len(events)}: take out those that are over"
+        )
+    names = repeated(event.name for event in events)
+    problems += [f"two events are called {name!r}" for name in names]
+    lasting: RoomEvent | None = None
+    for event in sorted(events, key=lambda event: event.begins_ms):
+        if lasting is not None and event.begins_ms < _ends_ms(lasting):
+            problems.append(
+                f"{event.name} begins before {lasting.name} is over"
+                if lasting.closes_at is not None
+                else f"{event.name} begins before {lasting.name} has opened"
+            )
+        if lasting is None or _ends_ms(event) > _ends_ms(lasting):
+            lasting = event
+    return problems
+
+
+def _ends_ms(event: RoomEvent) -> int:
+    """What is open until the next begins is open for a moment at least."""
+    return event.opens_at + 1 if event.closes_at is None else event.closes_at
+
+
+@value
+class Moments:
+    """A room's phase, the event that it is about, and the event that comes next."""
+
+    phase: Phase
+    #: The one in whose pre-queue or opening we are.
+    event: RoomEvent | None = None
+    #: The next one that has not begun.
+    coming: RoomEvent | None = None
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """The room's settings that an open event replaces, with what it replaces them by."""
+        is_on = self.phase is Phase.OPEN
+        return self.event.overrides if self.event is not None and is_on else {}
+
+
+_ALWAYS_OPEN = Moments(Phase.OPEN)
+
+
+def moments(events: Sequence[RoomEvent], now_ms: int, *, is_open_between: bool) -> Moments:
+    """What holds at a time. The scripts decide by the same rule (rooms/lua/parts/openings.lua)."""
+    if not events:
+        return _ALWAYS_OPEN
+    begun = [event for event in events if event.begins_ms <= now_ms]
+    yet = [event for event in events if event.begins_ms > now_ms]
+    coming = min(yet, key=lambda event: event.begins_ms, default=None)
+    event = max(begun, key=lambda event: event.begins_ms, default=None)
+    if event is not None:
+        if now_ms < event.opens_at:
+            return Moments(Phase.PREQUEUE, event, coming)
+        if event.closes_at is None or now_ms < event.closes_at:
+            return Moments(Phase.OPEN, event, coming)
+    return Moments(Phase.OPEN if is_open_between else Phase.CLOSED, None, coming)
+
+
+_Settings = TypeVar("_Settings", bound=BaseModel)
+
+
+def during(settings: _Settings, now: Moments) -> _Settings:
+    """A room's settings as they hold at its moments: with an open event's laid over them."""
+    return settings.model_copy(update=now.overrides) if now.overrides else settings

@@ -1,0 +1,165 @@
+"""What a room's events will do, for an operator to look at before the sale: what begins when, what
+holds then, and what looks like a mistake."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from sidecar.kit.clock import iso
+from sidecar.kit.errors import ConfigError
+from sidecar.kit.moments import LATEST_MS, read_moment
+from sidecar.lottery.commitment import draws_of
+from sidecar.queue.model import Phase
+from sidecar.rooms import modes
+from sidecar.rooms.openings import Moments, during
+
+if TYPE_CHECKING:
+    from sidecar.rooms.openings import RoomEvent
+    from sidecar.rooms.settings import RoomSettings
+
+#: A pre-queue that is shorter is hardly one.
+SHORT_PREQUEUE_MS = 60_000
+#: An event's times, in their order.
+STEPS = ("prequeue_from", "opens_at", "closes_at")
+
+
+def read_time(text: str, settings: RoomSettings) -> int:
+    """Milliseconds of a time such as "2026-12-01 10:05"; without an offset it is of the events'
+    time zone. Raises ConfigError."""
+    zones = _zones(settings)
+    try:
+        readings = {read_moment(text, zone) for zone in zones}
+    except ValueError as error:
+        raise ConfigError([f"at: {error}"]) from None
+    if len(readings) > 1:
+        names = ", ".join(zones)
+        raise ConfigError([f"at: give the offset too, because the events' time zones are {names}"])
+    return min(max(0, *readings), LATEST_MS)
+
+
+def preview(settings: RoomSettings, *, now_ms: int, at_ms: int | None = None) -> dict[str, Any]:
+    """A document: what holds at a time (None: now), the events by time, and warnings. `settings`
+    are the room's own, without what an open event replaces."""
+    at_ms = now_ms if at_ms is None else at_ms
+    zones, moments = _zones(settings), settings.moments(at_ms)
+    return {
+        "at": iso(at_ms),
+        "local": _local(at_ms, zones[0] if len(zones) == 1 else "UTC"),
+        "phase": moments.phase,
+        "event": moments.event and moments.event.name,
+        "coming": moments.coming and moments.coming.name,
+        "mode": modes.mode(settings),
+        **_holding(settings, moments),
+        "events": [_tell(settings, event, now_ms, at_ms) for event in _by_time(settings)],
+        "warnings": warnings(settings, now_ms),
+    }
+
+
+def _tell(settings: RoomSettings, event: RoomEvent, now_ms: int, at_ms: int) -> dict[str, Any]:
+    """What it is at `at_ms`, and how long it is from now until its steps."""
+    times = [(step, getattr(event, step)) for step in STEPS]
+    return {
+        "name": event.name,
+        "timezone": event.timezone,
+        "state": _state(settings, event, at_ms),
+        "before": settings.moments(event.begins_ms - 1).phase,
+        "steps": [
+            {
+                "step": step,
+                "phase": settings.moments(ms).phase,
+                "at": iso(ms),
+                "local": _local(ms, event.timezone),
+                "in_seconds": (ms - now_ms) // 1000,
+            }
+            for step, ms in times
+            if ms is not None
+        ],
+        **_holding(settings, Moments(Phase.OPEN, event)),
+    }
+
+
+def _state(settings: RoomSettings, event: RoomEvent, now_ms: int) -> str:
+    """coming, prequeue, open or over."""
+    now = settings.moments(now_ms)
+    if event.begins_ms > now_ms:
+        return "coming"
+    return now.phase if now.event == event else "over"
+
+
+def _holding(settings: RoomSettings, moments: Moments) -> dict[str, Any]:
+    names = {"total_active_users", "new_users_per_minute", "message"}
+    return during(settings, moments).model_dump(include=names)
+
+
+def _by_time(settings: RoomSettings) -> list[RoomEvent]:
+    return sorted(settings.events, key=lambda event: event.begins_ms)
+
+
+def _zones(settings: RoomSettings) -> list[str]:
+    """The events' time zones."""
+    return sorted({event.timezone for event in settings.events}) or ["UTC"]
+
+
+def _local(ms: int, zone: str) -> str:
+    return datetime.fromtimestamp(ms / 1000, ZoneInfo(zone)).isoformat(timespec="milliseconds")
+
+
+def warnings(settings: RoomSettings, now_ms: int) -> list[str]:
+    """What is allowed, and still looks like a mistake. A line each, which begins with the event's
+    or the setting's name."""
+    states = [(event, _state(settings, event, now_ms)) for event in _by_time(settings)]
+    to_come = [event for event, state in states if state != "over"]
+    found = [f"{event.name}: is over" for event, state in states if state == "over"]
+    now = settings.moments(now_ms)
+    if now.phase is Phase.CLOSED and now.coming is None:
+        found.append("events: none is to come, so the room stays closed")
+    for event in to_come:
+        if event.opens_at - event.begins_ms in range(1, SHORT_PREQUEUE_MS):
+            found.append(f"{event.name}: its pre-queue is shorter than a minute")
+        if _outlasts_its_prequeue(settings, event):
+            found.append(
+                f"{event.name}: the room is open before its pre-queue, and who is inside then "
+                "stays inside as long as they click: set session_max_duration, or close the room "
+                "in between"
+            )
+        if _holding(settings, Moments(Phase.OPEN, event))["total_active_users"] == 0:
+            found.append(f"{event.name}: total_active_users is 0, so nobody is let in")
+    return found + (_warnings_of_room(settings, to_come) if to_come else [])
+
+
+def _outlasts_its_prequeue(settings: RoomSettings, event: RoomEvent) -> bool:
+    """Whether a session that is begun before the pre-queue can last until the opening."""
+    if event.prequeue_from is None:
+        return False
+    is_short = settings.disable_session_renewal
+    longest_s = settings.session_duration if is_short else settings.session_max_duration
+    is_open_before = settings.moments(event.begins_ms - 1).phase is Phase.OPEN
+    return is_open_before and (
+        longest_s is None or longest_s * 1000 > event.opens_at - event.begins_ms
+    )
+
+
+def _warnings_of_room(settings: RoomSettings, to_come: list[RoomEvent]) -> list[str]:
+    """Settings that defeat an event. They may be meant for the time before it."""
+    found = []
+    if settings.suspended:
+        found.append("suspended: everybody passes, whatever the events say")
+    if settings.queueing_method == "passthrough":
+        found.append("queueing_method: passthrough lets everybody in, whatever the events say")
+    if settings.queueing_method == "reject" and draws_of(to_come):
+        found.append(
+            "queueing_method: reject lets nobody wait: a pre-queue stays empty, and after the "
+            "opening everybody is refused while the room is full"
+        )
+    if settings.queue_all:
+        found.append("queue_all: nobody is let in, also while an event is open")
+    if settings.max_waiting == 0:
+        found.append("max_waiting: it is 0, so nobody gets a place, also in a pre-queue")
+    if settings.rollout_percent < 100:
+        found.append(
+            f"rollout_percent: {100 - settings.rollout_percent:g} % of visitors pass, whatever "
+            "the events say"
+        )
+    return found

@@ -1,0 +1,96 @@
+"""Which class a newcomer asks for, and the order that a ticket of a pre-queue is worth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sidecar.lottery.commitment import LOT_BITS
+from sidecar.queue.model import ORDER_BAND, Ticket
+from sidecar.rooms.store.scripts import NO_CLAIM, Claim, Lot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sidecar.lottery.service import Draws
+    from sidecar.queue.classes import Line
+    from sidecar.queue.model import Standing
+    from sidecar.rooms.bearer import Bearer
+    from sidecar.rooms.openings import RoomEvent
+    from sidecar.rooms.settings import RoomSettings
+    from sidecar.rooms.store.scripts import RoomStore
+
+#: The lowest order of a drawn place (queue/lua/order.lua: the front band).
+FIRST_DRAWN = -4 * ORDER_BAND
+#: The pre-queue is over by the store's clock, of which ours may be that far ahead.
+_CLOCKS_APART_MS = 2_000
+
+
+def claim_of(bearer: Bearer) -> Claim:
+    """What nginx says goes before what a grant says."""
+    if bearer.class_name:
+        return Claim(bearer.class_name)
+    grant = bearer.grant
+    return Claim(grant.class_name, grant.id, grant.expires_s * 1000) if grant else NO_CLAIM
+
+
+async def graded(ticket: Ticket, claim: Claim, settings: RoomSettings, store: RoomStore) -> Ticket:
+    """The ticket with a class that was claimed since it was given. It is asked for once, unless the
+    grant was used up: then another one may come. Raises StoreError."""
+    name = claim.class_name
+    if name == ticket.class_name or name not in settings.classes:
+        return ticket
+    if await store.grade(ticket.visitor, claim) <= 0:
+        return ticket
+    return replace(ticket, class_name=name, signed_ms=0)
+
+
+def line_of(order: int, lines: Sequence[Line]) -> str | None:
+    """The name of the line in which an order stands (queue/lua/order.lua has the same rule); None
+    where there are no lines, or the place was drawn."""
+    if not lines or order < FIRST_DRAWN + ORDER_BAND:
+        return None
+    last = len(lines) - 1
+    return lines[min(last, max(0, last + order // ORDER_BAND))].name
+
+
+def hidden_order(joined_ms: int) -> int:
+    """What the ticket says until the pre-queue is over: its bearer can read it."""
+    return joined_ms * 1000
+
+
+def ticket_of(visitor: str, standing: Standing, claim: Claim) -> Ticket:
+    """A newcomer's, before the order is known to them."""
+    name = claim.class_name if standing.is_classed else ""
+    now_ms = standing.now_ms
+    return Ticket(visitor, hidden_order(now_ms), now_ms, standing.epoch, class_name=name)
+
+
+def lot_of_newcomer(
+    visitor: str, settings: RoomSettings, draws: Draws | None, now_ms: int
+) -> Lot | None:
+    """None where no pre-queue is on or coming, or all replicas do not know its draw yet."""
+    event = _next(settings, now_ms) if settings.events else None
+    if event is None or draws is None or not draws.is_agreed(event):
+        return None
+    return Lot(draws.lot(event, visitor) / (1 << LOT_BITS), event.begins_ms)
+
+
+def with_lot(ticket: Ticket, settings: RoomSettings, draws: Draws | None) -> Ticket:
+    """A ticket that does not say yet where its place was drawn, as the store knows it."""
+    if not settings.events or draws is None or ticket.order != hidden_order(ticket.joined_ms):
+        return ticket
+    for event in settings.events:
+        if event.prequeue_from is not None and (
+            event.prequeue_from <= ticket.joined_ms < event.opens_at
+        ):
+            return replace(ticket, order=FIRST_DRAWN + draws.lot(event, ticket.visitor))
+    return ticket
+
+
+def _next(settings: RoomSettings, now_ms: int) -> RoomEvent | None:
+    """The event in whose pre-queue somebody who comes now may find themselves."""
+    for event in sorted(settings.events, key=lambda event: event.begins_ms):
+        if now_ms < event.opens_at + _CLOCKS_APART_MS:
+            return event if event.prequeue_from is not None else None
+    return None

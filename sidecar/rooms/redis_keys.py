@@ -1,0 +1,75 @@
+"""The names of a room's keys, and nothing else spells one.
+
+All keys of a room share the hash tag `{room}`: one slot of a Redis Cluster.
+"""
+
+from __future__ import annotations
+
+#: In the order of KEYS in every room script (see rooms/lua/parts/room.lua).
+ROOM_KEYS = (
+    "waiting",   # zset    visitor -> order
+    "due",       # zset    waiting visitor -> when its next heartbeat is due, ms
+    "active",    # zset    visitor -> when its session ends, ms; provisional ones too
+    "admitted",  # zset    visitor -> when its session began, ms; not the provisional ones
+    "revoked",   # zset    visitor -> when it left or was released, ms; for as long as a pass
+    "spent",     # zset    visitor whose ticket is worth nothing: let in, or left -> when, ms
+    "polls",     # hash    visitor -> early polls in this minute
+    "config",    # hash    settings changed at run time (JSON), epoch, revision
+    "stats",     # hash    counters, and what the estimate and the rate need
+    "events",    # stream  joined, called, admitted, expired, left, released, operator
+    "arrivals",  # zset    waiting visitor -> what is shown goes by, where that is not the order
+    "drawn",     # zset    visitor who joined the last pre-queue -> order
+    "addresses", # zset    address~visitor, all of score 0, while max_places_per_address is set
+    "grants",    # zset    id of a grant that was used and gives its class once -> its expiry, ms
+    "moved",     # zset    waiting visitor whom an operator moved -> order before
+    "replicas",  # zset    replica -> when it was last here, ms
+    "log",       # list    what operators did, latest first (JSON)
+    "minutes",   # list    the room once a minute, latest first (JSON)
+)  # fmt: skip
+
+
+def room_key(room: str, name: str) -> str:
+    return f"waitroom:{{{room}}}:{name}"
+
+
+def room_keys(room: str) -> list[str]:
+    return [room_key(room, name) for name in ROOM_KEYS]
+
+
+def turn_key(room: str, work: str) -> str:
+    """Says that this interval's turn at some work is taken: "sweeping", "tidying". It runs out by
+    itself."""
+    return room_key(room, work)
+
+
+def record_turn_key(room: str) -> str:
+    """Holds the replica that writes the room's history; it runs out by itself."""
+    return room_key(room, "recording")
+
+
+def notify_turn_key(room: str) -> str:
+    """Holds the replica that tells the room's webhooks; it runs out by itself."""
+    return room_key(room, "notifying")
+
+
+def notices_key(room: str) -> str:
+    """What the webhooks were told, and what is still on its way (JSON,
+    webhooks/room_notices.py)."""
+    return room_key(room, "notices")
+
+
+def draws_key(room: str) -> str:
+    """What was published of the room's draws (hash, lottery/store.py)."""
+    return room_key(room, "draws")
+
+
+def calls_key(room: str) -> str:
+    """Calls that webhooks are not told yet, and how far the stream was read for them (hash,
+    webhooks/store/calls.py)."""
+    return room_key(room, "calls")
+
+
+def called_key(room: str) -> str:
+    """How far the stream was read for calls: the recorder trims no further. It runs out by
+    itself."""
+    return room_key(room, "called")

@@ -1,0 +1,69 @@
+"""Keeps a flood of newcomers from the store.
+
+When newcomers come faster than the room's `shield_above`, a replica gives no more places
+itself: it says so in a way that nginx may keep, and each browser takes its place by
+`POST join`, a random moment later. What sends no cookie and runs no page costs nginx an
+answer, and nobody a place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from sidecar.queue.verdict_lifetime import BRIEF_TTL_MS
+
+#: The shield stays up for one to two of these, to the same moment on all replicas: while one
+#: of them lets nginx keep its answer, the others are asked nothing, and would take that for
+#: the end of the flood.
+PERIOD_MS = 4_000
+#: Then they look whether the flood is over, for longer than nginx keeps the last answer.
+LOOK_MS = BRIEF_TTL_MS + 500
+
+
+class Shelter(Enum):
+    """What becomes of one newcomer."""
+
+    #: They take their place here and now.
+    NONE = auto()
+    #: They take none here; the answer holds for all of them for a moment.
+    UP = auto()
+    #: They take none here; each is counted, so the answer is not to be kept.
+    LOOKING = auto()
+
+
+@dataclass(slots=True)
+class Shield:
+    """One replica's shield before one room.
+
+    Newcomers fill a bucket of one second's worth that leaks at `above` a second; when it
+    overflows, the shield goes up. While it looks, the rate is half of that and the bucket
+    holds half a second's worth, so a flood that lasts is known by its first few.
+    """
+
+    #: Up until then, by the store's clock, ms.
+    until_ms: int = 0
+    _level: float = 0.0
+    _level_ms: int = 0
+
+    def meet(self, above: int, now_ms: int) -> Shelter:
+        """Counts a newcomer. `above` is newcomers a second; the time is the store's."""
+        if now_ms < self.until_ms:
+            return Shelter.UP
+        looking = now_ms < self.until_ms + LOOK_MS
+        rate = above / 2 if looking else above
+        leaked = max(0, now_ms - self._level_ms) * rate / 1000
+        self._level = max(0.0, self._level - leaked) + 1
+        self._level_ms = now_ms
+        if self._level > (max(1, rate / 2) if looking else rate):
+            self.until_ms = (now_ms // PERIOD_MS + 2) * PERIOD_MS
+            return Shelter.UP
+        return Shelter.LOOKING if looking else Shelter.NONE
+
+    def is_told(self, now_ms: int) -> bool:
+        """Whether nginx may still tell a newcomer what it keeps of the raised shield."""
+        return now_ms < self.until_ms + BRIEF_TTL_MS
+
+    def learn(self, until_ms: int) -> None:
+        """Another replica's is up until then."""
+        self.until_ms = max(self.until_ms, until_ms)

@@ -1,0 +1,114 @@
+"""What an operator sees of a room: its lines, the last hour minute by minute, and how long people
+waited."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from sidecar.rooms.settings import RoomSettings
+    from sidecar.rooms.store.replies import Snapshot
+
+MINUTE_MS = 60_000
+#: Counters (rooms/lua/parts/stats.lua) of those who gave up: before or after they were called.
+ABANDONED = ("expired_silent", "expired_swept", "expired_no_show", "left_waiting", "left_called")
+_WAIT = "wait_"
+
+
+def lines_of(settings: RoomSettings, snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Each of the room's lines with its length and what a newcomer there would wait; drawn places
+    stand in none."""
+    return [
+        {"line": line.name, "waiting": people, "wait_seconds": None if ms is None else ms // 1000}
+        for line, (people, ms) in zip(settings.lines, snapshot.lines, strict=False)
+    ]
+
+
+def place_in_line(place: int, line: str, settings: RoomSettings, snapshot: Snapshot) -> int:
+    """Of somebody who stands in that line, from the place among all. Right to the few who came or
+    went since the snapshot."""
+    lengths = [people for people, _ in snapshot.lines]
+    drawn = max(0, snapshot.waiting - sum(lengths))
+    number = [each.name for each in settings.lines].index(line)
+    return max(1, place - drawn - sum(lengths[:number]))
+
+
+@dataclass(frozen=True, slots=True)
+class Minute:
+    """A room at the end of a minute, and what happened in it."""
+
+    ends_ms: int
+    waiting: int
+    active: int
+    cap: int
+    #: Of somebody who came then; None where unknown.
+    wait_seconds: float | None
+    joined: int
+    admitted: int
+    abandoned: int
+
+
+def minutes(samples: list[dict[str, Any]], *, most: int = 60) -> list[Minute]:
+    """Oldest first, from the store's samples, which come latest first.
+
+    What happened is the difference of two samples; a minute that has none before it is left out,
+    and where a sample is missing, the next one holds what happened in both.
+    """
+    return [_minute(new, old) for new, old in pairwise(samples[: most + 1])][::-1]
+
+
+def _minute(new: dict[str, Any], old: dict[str, Any]) -> Minute:
+    happened = difference(new["totals"], old["totals"])
+    return Minute(
+        ends_ms=new["minute"] * MINUTE_MS,
+        waiting=new["waiting"],
+        active=new["active"],
+        cap=new["cap"],
+        wait_seconds=None if new["wait_ms"] < 0 else new["wait_ms"] / 1000,
+        joined=happened.get("joined", 0),
+        admitted=happened.get("admitted", 0),
+        abandoned=sum(happened.get(name, 0) for name in ABANDONED),
+    )
+
+
+def difference(new: Mapping[str, float], old: Mapping[str, float]) -> dict[str, int]:
+    """How far each counter went. One that is lower than it was began anew: the store was
+    emptied."""
+    return {
+        name: int(value - old.get(name, 0)) if value >= old.get(name, 0) else int(value)
+        for name, value in new.items()
+    }
+
+
+def wait_percentiles(
+    new: Mapping[str, float], old: Mapping[str, float], shares: Iterable[float]
+) -> dict[float, float | None]:
+    """Seconds that those waited who were let in between two samples' totals, by share (0.5 is
+    the median); None where nobody was.
+
+    The counts are by half octaves (wait_n: from 2^(n/2) to 2^((n+1)/2) seconds, wait_0 from 0),
+    so a figure is right to some 20 %, and even within its bucket.
+    """
+    counted = sorted(
+        (int(name.removeprefix(_WAIT)), count)
+        for name, count in difference(new, old).items()
+        if name.removeprefix(_WAIT).isdecimal() and count > 0
+    )
+    total = sum(count for _, count in counted)
+    return {share: _percentile(counted, share * total) if total else None for share in shares}
+
+
+def _percentile(counted: list[tuple[int, int]], rank: float) -> float:
+    seen = 0
+    bucket = 0
+    for bucket, count in counted:
+        if seen + count >= rank:
+            within = (rank - seen) / count
+            low = 2 ** (bucket / 2) if bucket else 0.0
+            return low + within * (2 ** ((bucket + 1) / 2) - low)
+        seen += count
+    return 2 ** ((bucket + 1) / 2)

@@ -1,0 +1,173 @@
+"""What the scripts of rooms/lua reply, as types."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from sidecar.kit.redis.driver_errors import text
+from sidecar.queue.model import Outcome, Phase, Standing
+
+#: The field of `stats` that says until when the shield is up.
+SHIELD = "shield_until_ms"
+#: What a reply about a visitor begins with -> the outcome, and how many words it has.
+_WAITS, _WAITS_SO, _ADMITTED, _GIVEN_UP = 0, 2, 1, -4
+_WIDTHS = {_WAITS: 5, _WAITS_SO: 10, _ADMITTED: 4}
+_OUTCOMES = {outcome.value: outcome for outcome in Outcome} | {
+    _WAITS_SO: Outcome.WAITING,
+    _GIVEN_UP: Outcome.GONE,
+}
+#: As the scripts number them (rooms/lua/parts/openings.lua).
+_PHASES = (Phase.CLOSED, Phase.OPEN, Phase.PREQUEUE)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A room as the store knows it at one moment."""
+
+    now_ms: int
+    waiting: int
+    active: int
+    #: Of the active: called, and not yet here.
+    provisional: int
+    epoch: int
+    revision: int
+    #: What somebody who came now would wait; None when unknown.
+    wait_ms: int | None
+    #: Settings changed at run time, by name.
+    overrides: dict[str, Any]
+    counters: dict[str, float]
+    #: visitor -> when it was revoked, ms
+    revoked: dict[str, int]
+    #: Until when some replica's shield is up, ms; 0 when none ever was.
+    shield_until_ms: int
+    #: When the room's first script ran in this store.
+    born_ms: int
+    #: When the last recovery began, and until when nobody is called; 0 when there was none.
+    recovery_ms: int
+    recovers_until_ms: int
+    #: As in Standing.
+    recovery_stage: int
+    #: How many replicas asked in the last seconds.
+    replicas: int
+    #: Events in the stream, and when the oldest of them happened (0: there is none).
+    events: int = 0
+    oldest_event_ms: int = 0
+    phase: Phase = Phase.OPEN
+    #: Of each of the room's lines: how many wait in it, and what a newcomer there would wait (None:
+    #: unknown).
+    lines: tuple[tuple[int, int | None], ...] = ()
+    #: Revoked passes and spent tickets: what is kept of visitors who are gone.
+    remembered: int = 0
+
+    def still_of_use(self, revoked: dict[str, int], pass_ms: int) -> dict[str, int]:
+        """Without those whose passes have ended since. While a pass is valid that was given when
+        session_duration was longer, all are of use."""
+        if self.counters.get("last_end", 0) > self.now_ms + pass_ms:
+            return revoked
+        return {v: at for v, at in revoked.items() if at >= self.now_ms - pass_ms}
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep removed."""
+
+    waiting: int
+    sessions: int
+    revocations: int
+    called: int
+    more: bool
+
+
+def read_snapshot(reply: Any) -> Snapshot:
+    now, waiting, active, provisional, epoch, revision, wait, config, stats, *rest = reply
+    revoked, stage, recovers_until, replicas, events, oldest, phase, lines, remembered = rest
+    overrides = {
+        name: json.loads(value)
+        for name, value in _pairs(config)
+        if name not in {"epoch", "revision"}
+    }
+    counters = {name: float(value) for name, value in _pairs(stats)}
+    return Snapshot(
+        now_ms=now,
+        waiting=waiting,
+        active=active,
+        provisional=provisional,
+        epoch=epoch,
+        revision=revision,
+        wait_ms=None if wait < 0 else wait,
+        overrides=overrides,
+        shield_until_ms=int(counters.pop(SHIELD, 0)),
+        counters=counters,
+        revoked={name: int(float(value)) for name, value in _pairs(revoked)},
+        born_ms=int(counters["born"]),
+        recovery_ms=int(counters.get("recovery", 0)),
+        recovers_until_ms=recovers_until,
+        recovery_stage=stage,
+        replicas=replicas,
+        events=events,
+        oldest_event_ms=int(text(oldest).partition("-")[0] or 0),
+        phase=_PHASES[phase],
+        lines=tuple(
+            (people, None if wait < 0 else wait)
+            for people, wait in zip(lines[::2], lines[1::2], strict=True)
+        ),
+        remembered=remembered,
+    )
+
+
+def read_standings(reply: Any) -> list[Standing]:
+    """One for each visitor, as queue/lua/standing.lua says; by position, since this is done for
+    each poll."""
+    now, waiting, _active, epoch, stage, spread, phase = reply[:7]
+    spread, phase = spread / 1000, _PHASES[phase]
+    standings = []
+    at, end = 7, len(reply)
+    while at < end:
+        kind = reply[at]
+        order = started = expires = ahead = refresh = wait = limited = classed = 0
+        line = line_waiting = -1
+        calls = 0
+        width = 5 if kind == _WAITS else _WIDTHS.get(kind, 2)
+        if kind == _WAITS:
+            _, order, ahead, refresh, wait = reply[at : at + 5]
+            calls = ahead
+        elif kind == _WAITS_SO:
+            _, order, ahead, refresh, wait, limited, calls, line, line_waiting, classed = reply[
+                at : at + 10
+            ]
+        elif kind == _ADMITTED:
+            _, order, started, expires = reply[at : at + 4]
+        else:
+            refresh, wait = reply[at + 1], -1
+            order = int(kind == _GIVEN_UP)
+        at += width
+        standings.append(
+            Standing(
+                _OUTCOMES[kind],
+                now,
+                int(order),
+                started,
+                expires,
+                ahead,
+                waiting,
+                refresh,
+                None if wait < 0 else wait,
+                spread,
+                limited,
+                stage,
+                epoch,
+                phase,
+                calls,
+                None if line < 0 else line,
+                None if line < 0 else line_waiting,
+                classed == 1,
+            )
+        )
+    return standings
+
+
+def _pairs(flat: list[Any]) -> list[tuple[str, str]]:
+    texts = [text(value) for value in flat]
+    return list(zip(texts[::2], texts[1::2], strict=True))

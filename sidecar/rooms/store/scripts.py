@@ -1,0 +1,323 @@
+"""One room's state in the store: runs the scripts of rooms/lua, reads their replies."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sidecar.kit.batch import Batcher
+from sidecar.kit.clock import LATE_MS
+from sidecar.kit.errors import StoreAwayError, StoreError
+from sidecar.kit.redis.breaker import Breaker
+from sidecar.kit.redis.driver_errors import translated
+from sidecar.kit.redis.functions import Scripts
+from sidecar.kit.redis.observer import Observer
+from sidecar.lottery.store import DrawsStore
+from sidecar.queue.verdict_lifetime import RESPONSE_MS
+from sidecar.rooms import redis_keys as keys
+from sidecar.rooms.store.lists import Lists
+from sidecar.rooms.store.replies import SHIELD, Snapshot, Swept, read_snapshot, read_standings
+from sidecar.rooms.store.transfer import Transfer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from sidecar.kit.clock import StoreClock
+    from sidecar.kit.redis.connect import Store
+    from sidecar.queue.model import Pass, Standing, Ticket
+
+#: Visitors in one script call. More would hold Redis too long for the others.
+BATCH_LIMIT = 128
+#: The same where a place costs Redis two or three times as much, to be counted in its line.
+LINES_BATCH_LIMIT = 64
+#: Revocations read at a time.
+REVOCATIONS_LIMIT = 1000
+
+_VERBS = ("enter", "beat", "renew", "leave")
+#: Those that are sent most are told no more keys than they need (rooms/lua/parts/room.lua).
+_KEYS_OF = {"enter": 14, "beat": 12, "renew": 12}
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A class that somebody may be given: as often as they like, or where `grant` names it once
+    until `expires_ms`."""
+
+    class_name: str
+    grant: str = ""
+    expires_ms: int = 0
+
+
+NO_CLAIM = Claim("")
+
+
+@dataclass(frozen=True, slots=True)
+class Lot:
+    """What decides the place in the pre-queue that begins then: a number in [0, 1)."""
+
+    number: float
+    begins_ms: int
+
+
+class RoomStore:
+    """The scripts of one room.
+
+    `settings` are the file's, as JSON for the scripts. `now_ms` overrides the
+    store's time (tests). Every method raises StoreError when the store does not answer.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        redis: Store,
+        room: str,
+        *,
+        settings: str,
+        clock: StoreClock,
+        observer: Observer | None = None,
+        now_ms: Callable[[], int] | None = None,
+        timeout_s: float = 1.0,
+        replica: str = "",
+    ) -> None:
+        self._redis = redis
+        self._room = room
+        self._file_settings: dict[str, Any] = json.loads(settings)
+        self._tell()
+        self._replica = replica
+        self._breaker = Breaker()
+        self._known_since_ms: int | None = None
+        self._promised_since_ms: int | None = None
+        self._near_ms: int | None = None
+        self._clock = clock
+        self._observer = observer or Observer()
+        self._now_ms = now_ms
+        self._timeout_s = timeout_s
+        #: The room's people and what was done to it, to be looked at.
+        self.lists = Lists(redis, room, timeout_s=timeout_s)
+        #: The room as pages that another store takes in.
+        self.transfer = Transfer(redis, room, self._run, timeout_s=timeout_s)
+        #: What is published of the room's draws.
+        self.draws = DrawsStore(redis, room, timeout_s=timeout_s)
+        self._keys = keys.room_keys(room)
+        self._keys_of = {verb: self._keys[:number] for verb, number in _KEYS_OF.items()}
+        self._scripts = Scripts(redis, "rooms")
+        is_plain = not self._file_settings.keys() & {"classes", "lines"}
+        limit = BATCH_LIMIT if is_plain else LINES_BATCH_LIMIT
+        self._enter, self._beat, self._renew, self._leave = (
+            Batcher(self._batch_runner(verb), limit=limit) for verb in _VERBS
+        )
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the store has stopped answering; nobody but the refresher asks it then."""
+        return self._breaker.is_open
+
+    def knows(self, since_ms: int) -> None:
+        """The room was there at that time. A store that was made later was emptied."""
+        if self._known_since_ms is None or since_ms < self._known_since_ms:
+            self._known_since_ms = since_ms
+
+    def promises(self, now_ms: int) -> None:
+        """Somebody was let in, or kept in, whom the store knows nothing of. It hears of it with
+        the first script that it answers."""
+        if self._promised_since_ms is None:
+            self._promised_since_ms = now_ms
+
+    def near(self, refresh_ms: int | None) -> None:
+        """The longest refresh that visitors near the head were told lately, ms: after a loss they
+        come back within that. None: this replica cannot know."""
+        self._near_ms = refresh_ms
+
+    def _tell(self) -> None:
+        self._settings = json.dumps(self._file_settings)
+
+    async def enter(
+        self,
+        visitor: str,
+        *,
+        address: str = "",
+        claim: Claim = NO_CLAIM,
+        lot: Lot | None = None,
+    ) -> Standing:
+        """A session where a slot is free and nobody waits, else a place in line. `address` is
+        where the visitor comes from, for max_places_per_address; without the `lot` for it nobody
+        gets a place in a pre-queue."""
+        draw, lot_of = (_random(), 0) if lot is None else (lot.number, lot.begins_ms)
+        claimed = claim.class_name, claim.grant, claim.expires_ms
+        began, until_ms = time.monotonic(), self._store_ms() + RESPONSE_MS
+        standing = await self._enter.submit(
+            (visitor, repr(draw), lot_of, address, *claimed, until_ms)
+        )
+        if time.monotonic() - began > RESPONSE_MS / 1000:
+            raise StoreError("enter: the reply came when no client waited for it any more")
+        return standing
+
+    def beat(self, ticket: Ticket) -> Awaitable[Standing]:
+        """A heartbeat; claims where called, puts back in line where lost."""
+        jitter = round(random.random(), 3)  # noqa: S311 - spreads polls, and decides nothing
+        return self._beat.submit(
+            (ticket.visitor, ticket.order, ticket.epoch, jitter, ticket.joined_ms)
+        )
+
+    def renew(self, pass_: Pass) -> Awaitable[Standing]:
+        """A session's next stretch; brings it back where the store lost it, or never knew of it."""
+        alone = ""
+        if not pass_.renewed_ms:
+            alone = "waited" if pass_.joined_ms < pass_.started_ms else "new"
+        return self._renew.submit(
+            (pass_.visitor, pass_.order, pass_.started_ms, pass_.expires_ms, alone)
+        )
+
+    async def leave(self, visitor: str, *, why: str = "left", by: str = "") -> bool:
+        """Gives up the place or session; whether there was one. `why`: left or released; `by`: the
+        operator who says so."""
+        return (await self._leave.submit((visitor, by, why))).order == 1
+
+    async def take_back(self, visitor: str, claim: Claim = NO_CLAIM) -> bool:
+        """Gives up what its visitor was never told of, and the grant that was used for it."""
+        return (await self._leave.submit((visitor, claim.grant, "unseen"))).order == 1
+
+    async def sweep(self, limit: int = 1000) -> Swept:
+        _, waiting, sessions, revocations, called, more = await self._run("sweep", [limit])
+        return Swept(waiting, sessions, revocations, called, bool(more))
+
+    async def snapshot(self, *, revoked_since_ms: int = 0) -> Snapshot:
+        """Asked also of a store that counts as away: it shows that it is back."""
+        args = [revoked_since_ms, REVOCATIONS_LIMIT, self._replica]
+        snapshot = read_snapshot(await self._run("snapshot", args, is_probe=True))
+        self.knows(snapshot.born_ms)
+        return snapshot
+
+    async def configure(self, changes: dict[str, Any], *, by: str = "") -> int:
+        """Sets settings that were checked; None goes back to the file's. `by`: the operator who
+        says so. The new revision."""
+        args: list[Any] = [by, json.dumps(changes)]
+        for name, value in changes.items():
+            args += [name, "" if value is None else json.dumps(without_none(value))]
+        _, revision = await self._run("configure", args)
+        return int(revision)
+
+    async def reset(self, *, by: str = "") -> int:
+        """Empties the line. How many places there were."""
+        _, removed, _ = await self._run("reset", [by])
+        return int(removed)
+
+    async def move(self, visitor: str, position: int, *, by: str, why: str = "") -> int:
+        """Moves somebody in their line; position 0 is back to where they were before. The new
+        position (a little before the one asked for, where no order is free between two); 0: not in
+        line; -1: nowhere near is an order free; -2: the pre-queue is not drawn yet; -3: nobody
+        moved them."""
+        _, moved = await self._run("move", [visitor, position, by, why])
+        return int(moved)
+
+    async def grade(self, visitor: str, claim: Claim, *, by: str = "", why: str = "") -> int:
+        """Gives somebody in line a class, "" for none; by a grant (`by` is "") only where that
+        takes them ahead. Their position, new or as it was; 0: not in line; -1: the grant was used;
+        -2: the place is drawn, and all are equal there."""
+        _, graded = await self._run(
+            "grade", [visitor, claim.class_name, claim.grant, claim.expires_ms, by, why]
+        )
+        return int(graded)
+
+    async def remind(
+        self, revoked: dict[str, int], overrides: dict[str, Any], *, epoch: int
+    ) -> None:
+        """Tells a store that was emptied who was revoked (visitor -> when, ms), and the config.
+        What it has learnt meanwhile stays."""
+        key = keys.room_key(self._room, "config")
+        config = {name: json.dumps(value) for name, value in overrides.items()}
+        if epoch:
+            config["epoch"] = str(epoch)
+        for name, value in config.items():
+            async with translated("remind", self._timeout_s):
+                await self._redis.hsetnx(key, name, value)
+        rows = list(revoked.items())
+        for start in range(0, len(rows), REVOCATIONS_LIMIT):
+            part = dict(rows[start : start + REVOCATIONS_LIMIT])
+            for name in ("revoked", "spent"):
+                async with translated("remind", self._timeout_s):
+                    await self._redis.zadd(keys.room_key(self._room, name), part, nx=True)
+
+    async def take_turn(self, work: str, *, seconds: float) -> bool:
+        """Whether this replica does the work in this interval. It is given up by itself, so the
+        death of its holder delays the next time and no more."""
+        key = keys.turn_key(self._room, work)
+        milliseconds = max(1, int(seconds * 1000))
+        async with translated("turn", self._timeout_s):
+            return bool(await self._redis.set(key, "1", nx=True, px=milliseconds))
+
+    async def give_up_turn(self, work: str) -> None:
+        """The work could not be done: somebody may try before the interval is over."""
+        async with translated("turn", self._timeout_s):
+            await self._redis.delete(keys.turn_key(self._room, work))
+
+    async def raise_shield(self, until_ms: int) -> None:
+        """Tells the other replicas, with their next snapshot, that newcomers come too fast."""
+        key = keys.room_key(self._room, "stats")
+        async with translated("shield", self._timeout_s):
+            await self._redis.hset(key, SHIELD, str(until_ms))
+
+    def _batch_runner(
+        self, verb: str
+    ) -> Callable[[Sequence[tuple[Any, ...]]], Awaitable[list[Standing]]]:
+        async def run(items: Sequence[tuple[Any, ...]]) -> list[Standing]:
+            if verb == "enter":
+                latest_ms = self._deadline_ms()
+                items = [(*fields, min(until_ms, latest_ms)) for *fields, until_ms in items]
+            args = [field for item in items for field in item]
+            began = time.perf_counter()
+            reply = await self._run(verb, args)
+            self._observer.batch(self._room, verb, len(items), time.perf_counter() - began)
+            return read_standings(reply)
+
+        return run
+
+    def _known(self) -> list[Any]:
+        """What every script is told first (rooms/lua/parts/room.lua)."""
+        now = None if self._now_ms is None else self._now_ms()
+        told = now, self._near_ms, self._known_since_ms, self._promised_since_ms
+        now_ms, *others = ("" if ms is None else ms for ms in told)
+        return [now_ms, self._settings, *others]
+
+    def _store_ms(self) -> int:
+        return self._clock.now_ms() if self._now_ms is None else self._now_ms()
+
+    def _deadline_ms(self) -> int:
+        """From when on this replica no longer waits for a batch that is sent now, by the store's
+        clock. The clients of the batch may give up sooner."""
+        return self._store_ms() + int(self._timeout_s * 1000) + LATE_MS
+
+    async def _run(self, name: str, args: list[Any], *, is_probe: bool = False) -> Any:
+        if self.is_away and not is_probe:
+            raise StoreAwayError(f"{name}: the store is away")
+        promised_ms = self._promised_since_ms
+        try:
+            async with translated(name, self._timeout_s):
+                named = self._keys_of.get(name, self._keys)
+                reply = await self._scripts.run(name, named, [*self._known(), *args])
+        except StoreError:
+            self._observer.error(self._room, name)
+            self._breaker.failed()
+            raise
+        self._breaker.succeeded()
+        if promised_ms is not None and promised_ms == self._promised_since_ms:
+            self._promised_since_ms = None
+        self._clock.observe(reply[0])
+        return reply
+
+
+def without_none(value: Any) -> Any:
+    """For the scripts, to which null is something."""
+    if isinstance(value, dict):
+        return {name: without_none(part) for name, part in value.items() if part is not None}
+    if isinstance(value, (list, tuple)):
+        return [without_none(part) for part in value]
+    return value
+
+
+def _random() -> float:
+    """Decides the order in a random room: nobody is to foresee it."""
+    return (int.from_bytes(os.urandom(7), "big") >> 3) / 2**53

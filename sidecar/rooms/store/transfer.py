@@ -1,0 +1,112 @@
+"""A room's people as pages, read from one store and written to another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sidecar.kit.redis.driver_errors import text, translated
+from sidecar.rooms.redis_keys import room_key
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from sidecar.kit.redis.connect import Store
+
+#: What a file of it says of itself. Another version's may have other fields.
+FORMAT = "waitroom-room/1"
+#: Members in one line of a file.
+PAGE = 500
+#: Members in one script call: at a million waiting it holds Redis for some 4 ms.
+CALL = 150
+#: The sorted sets, in the order in which they are read: whoever is called meanwhile is read as
+#: waiting and as active, and not as neither.
+READ_ORDER = ("waiting", "active", "spent", "addresses", "drawn", "grants", "revoked")
+#: The order in which they are written: whoever is inside or has left is not put in line.
+WRITE_ORDER = ("stats", "revoked", "spent", "addresses", "drawn", "grants", "active", "waiting")
+#: What a second score of a member means: when the next heartbeat is due; when the session began.
+_SECOND = {"waiting": "due", "active": "admitted"}
+#: Of `stats` what is about the old store alone.
+_LEFT_BEHIND = {"tokens", "tokens_at", "measured_at", "recovery", "address_at"}
+
+Row = tuple[str | float, ...]
+
+
+class Transfer:
+    """Every method raises StoreError when the store does not answer.
+
+    Times are absolute, ms, by the clock of the store that was read: as far as the two clocks are
+    apart, sessions end sooner or later.
+    """
+
+    def __init__(
+        self,
+        redis: Store,
+        room: str,
+        run: Callable[[str, list[Any]], Awaitable[Any]],
+        *,
+        timeout_s: float,
+    ) -> None:
+        self._redis = redis
+        self._room = room
+        self._run = run
+        self._timeout_s = timeout_s
+
+    async def page(self, kind: str, cursor: int) -> tuple[list[list[Row]], int]:
+        """Some members of a sorted set (READ_ORDER), at most PAGE in a list, and the cursor of
+        the next page; 0 begins, and is the end. Who is there all the while is in some page, and
+        may be in two."""
+        async with translated("export", self._timeout_s):
+            reply: Any = await self._redis.zscan(self._key(kind), cursor, count=PAGE)
+        cursor, found = reply
+        pages = []
+        for start in range(0, len(found), PAGE):
+            part = [(text(member), float(score)) for member, score in found[start : start + PAGE]]
+            pages.append(await self._rows(kind, part))
+        return pages, int(cursor)
+
+    async def begin(self, epoch: int, *, read_ms: int, by: str) -> bool:
+        """Pauses the room (queue_all) and gives the line its epoch. False: the line here was
+        reset after the other one, so tickets of the other one are worth nothing; nothing was
+        changed. `read_ms`: when the other store was read; `by`: the operator who says so."""
+        return await self._write("begin", [(epoch,)], read_ms, by) >= 0
+
+    async def write(self, kind: str, rows: list[Row], *, read_ms: int) -> int:
+        """PAGE rows at most of one kind (WRITE_ORDER). How many members are new here."""
+        parts = [rows[start : start + CALL] for start in range(0, len(rows), CALL)]
+        return sum([await self._write(kind, part, read_ms, "") for part in parts])
+
+    async def _write(self, kind: str, rows: list[Row], read_ms: int, by: str) -> int:
+        args = [number(field) for row in rows for field in row]
+        _, added = await self._run("import", [kind, read_ms, by, *args])
+        return int(added)
+
+    async def _rows(self, kind: str, part: list[tuple[str, float]]) -> list[Row]:
+        if kind not in _SECOND:
+            return [(member, whole(score)) for member, score in part]
+        key = self._key(_SECOND[kind])
+        async with translated("export", self._timeout_s):
+            seconds = await self._redis.zmscore(key, [member for member, _ in part])
+        return [
+            (member, whole(score), "" if second is None else whole(float(second)))
+            for (member, score), second in zip(part, seconds, strict=True)
+            # Not in `due` any more: has just been called, and is read as active.
+            if kind == "active" or second is not None
+        ]
+
+    def _key(self, name: str) -> str:
+        return room_key(self._room, name)
+
+
+def stats_rows(counters: dict[str, float]) -> list[Row]:
+    """What is worth keeping of a room's numbers."""
+    return [(name, value) for name, value in counters.items() if name not in _LEFT_BEHIND]
+
+
+def whole(score: float) -> float:
+    """Without a fraction where it has none."""
+    return int(score) if score == int(score) else score
+
+
+def number(field: str | float) -> str:
+    """As Redis reads it: all digits, and no exponent that a script would not take."""
+    return field if isinstance(field, str) else repr(whole(field))

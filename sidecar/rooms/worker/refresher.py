@@ -1,0 +1,99 @@
+"""Every second asks the store for changed settings, revoked passes and the numbers.
+
+The script it runs also drops what ran out and calls the next: a line moves although
+nobody polls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from sidecar.kit.errors import StoreError
+from sidecar.kit.metrics import absent
+from sidecar.queue.model import Phase
+from sidecar.queue.verdict_lifetime import REFRESH_MS
+
+if TYPE_CHECKING:
+    from sidecar.kit.metrics import Metrics
+    from sidecar.rooms.service import Room, Rooms
+    from sidecar.rooms.store.replies import Snapshot
+
+#: As the gauge numbers them.
+_PHASES = (Phase.OPEN, Phase.PREQUEUE, Phase.CLOSED)
+
+log = structlog.get_logger()
+
+
+async def refresh_forever(rooms: Rooms, metrics: Metrics) -> None:
+    """Runs until cancelled. A room whose store is away is tried again a second later."""
+    while True:
+        await refresh_once(rooms, metrics)
+        await asyncio.sleep(REFRESH_MS / 1000)
+
+
+async def refresh_once(rooms: Rooms, metrics: Metrics) -> bool:
+    """Whether every room was refreshed."""
+    done = await asyncio.gather(*(_refresh(room, metrics) for room in rooms))
+    return all(done)
+
+
+async def _refresh(room: Room, metrics: Metrics) -> bool:
+    was_away = room.store.is_away
+    try:
+        snapshot = await room.refresh()
+    except StoreError as error:
+        log.warning("refresh_failed", room=room.name, error=str(error))
+        if room.store.is_away and not was_away:
+            policy = room.settings.on_store_failure
+            log.error("store_away", room=room.name, on_store_failure=policy, error=str(error))
+        metrics.store_away.labels(room.name).set(room.store.is_away)
+        if room.store.is_away:
+            metrics.forget(room.name)
+        _say_settings(room, metrics)
+        return False
+    if was_away:
+        log.warning("store_back", room=room.name)
+    metrics.store_away.labels(room.name).set(0)
+    _say_settings(room, metrics)
+    _say_snapshot(room.name, snapshot, metrics)
+    _say_lines(room, snapshot, metrics)
+    return True
+
+
+def _say_settings(room: Room, metrics: Metrics) -> None:
+    name, settings = room.name, room.settings
+    metrics.cap.labels(name).set(settings.total_active_users)
+    metrics.session_duration.labels(name).set(settings.session_duration)
+    metrics.queue_all.labels(name).set(settings.queue_all)
+    metrics.suspended.labels(name).set(room.is_open)
+    phase = settings.moments(room.clock.now_ms()).phase
+    metrics.phase.labels(name).set(_PHASES.index(phase))
+    metrics.refused_leaves.labels(name)
+    metrics.let_in_alone.labels(name)  # so that they are there, at 0, before there is a need
+    metrics.wait_seconds.labels(name)
+
+
+def _say_snapshot(name: str, snapshot: Snapshot, metrics: Metrics) -> None:
+    metrics.recovery.labels(name).set(snapshot.recovery_stage)
+    metrics.replicas.labels(name).set(snapshot.replicas)
+    metrics.waiting.labels(name).set(snapshot.waiting)
+    metrics.active.labels(name).set(snapshot.active)
+    metrics.provisional.labels(name).set(snapshot.provisional)
+    metrics.remembered.labels(name).set(snapshot.remembered)
+    metrics.shield_up.labels(name).set(snapshot.now_ms < snapshot.shield_until_ms)
+    if snapshot.wait_ms is None:
+        absent(metrics.wait_estimate, name)
+    else:
+        metrics.wait_estimate.labels(name).set(snapshot.wait_ms / 1000)
+    metrics.stays.learn(name, snapshot.counters)
+
+
+def _say_lines(room: Room, snapshot: Snapshot, metrics: Metrics) -> None:
+    waits = {
+        line.name: (people, None if ms is None else ms / 1000)
+        for line, (people, ms) in zip(room.settings.lines, snapshot.lines, strict=False)
+    }
+    metrics.lines.learn(room.name, waits)

@@ -1,0 +1,64 @@
+"""Sweeps every room, one replica an interval; and the leases, each replica each second.
+
+The turn to sweep is a key that runs out after the interval: who sets it sweeps. When
+its holder dies, the next interval has another. The line moves without sweeps too
+(the call passes over the silent); they keep its length honest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+
+import structlog
+
+from sidecar.kit.errors import StoreError
+
+if TYPE_CHECKING:
+    from sidecar.kit.metrics import Metrics
+    from sidecar.rooms.service import Room, Rooms
+
+#: Replicas look for a free turn this often at least, so a dead one's is soon taken.
+LOOK_S = 5.0
+#: Rest between two batches, so that visitors' scripts get their turn.
+REST_S = 0.01
+
+log = structlog.get_logger()
+
+
+async def sweep_forever(rooms: Rooms, metrics: Metrics) -> None:
+    """Runs until cancelled."""
+    async with asyncio.TaskGroup() as group:
+        for room in rooms:
+            group.create_task(_sweep_room_forever(room, metrics))
+
+
+async def _sweep_room_forever(room: Room, metrics: Metrics) -> None:
+    while True:
+        interval = room.settings.sweep_interval
+        await asyncio.sleep(min(LOOK_S, interval / 4) * random.uniform(0.9, 1.1))  # noqa: S311
+        try:
+            if await room.store.take_turn("sweeping", seconds=interval):
+                await sweep(room, metrics)
+        except StoreError as error:
+            log.warning("sweep_failed", room=room.name, error=str(error))
+
+
+async def sweep(room: Room, metrics: Metrics) -> int:
+    """Removes all that is overdue, at most 1,000 at a time. How many waiting went."""
+    waiting = sessions = 0
+    more = True
+    while more:
+        swept = await room.store.sweep()
+        waiting += swept.waiting
+        sessions += swept.sessions
+        more = swept.more
+        if more:
+            await asyncio.sleep(REST_S)
+    metrics.sweeps.labels(room.name).inc()
+    metrics.swept.labels(room.name, "waiting").inc(waiting)
+    metrics.swept.labels(room.name, "sessions").inc(sessions)
+    said = log.info if waiting or sessions else log.debug
+    said("swept", room=room.name, waiting=waiting, sessions=sessions)
+    return waiting

@@ -1,0 +1,388 @@
+"""Settings: a TOML file, overridden by WAITROOM_* environment variables.
+
+`load` reports every problem at once.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+
+from sidecar.jobs.settings import DEFAULT_DATABASE, TargetSettings
+from sidecar.kit.did_you_mean import did_you_mean, names_beside
+from sidecar.kit.errors import ConfigError
+from sidecar.kit.http.auth.scopes import (
+    OWNERS,
+    SCOPES,
+    Scope,
+)
+from sidecar.kit.names import ROOM_NAME, is_plain_name
+from sidecar.kit.setting_types import (
+    Count,
+    Database,
+    Listen,
+    Seconds,
+    Store,
+    listed,
+    problems_in,
+    read_listen,
+)
+from sidecar.leases.settings import LeaseSettings  # noqa: TC001 - pydantic reads it
+from sidecar.limits.settings import LimitSettings  # noqa: TC001 - pydantic reads it
+from sidecar.rooms.settings import RoomSettings  # noqa: TC001 - pydantic reads it
+from sidecar.webhooks.settings import Webhook  # noqa: TC001 - pydantic reads it
+
+DEFAULT_FILE = "waitroom.toml"
+ENV_PREFIX = "WAITROOM_"
+MEMORY = "memory://"
+#: Of commands that ask a replica, and no settings: sidecar/cli/connection.py.
+NOT_SETTINGS = {"WAITROOM_URL", "WAITROOM_TOKEN", "WAITROOM_TOKEN_FILE"}
+DEFAULT_OPS_LISTEN = "127.0.0.1:8401"
+DEMO_SECRET = "demo-secret-that-everybody-knows-0000"  # noqa: S105 - refused outside the demo
+MIN_SECRET_LENGTH = 32
+MIN_ADMIN_TOKEN_LENGTH = 16
+#: Two are ways of nginx's own; waitroom_now is the cookie of all rooms' stamps.
+RESERVED_NAMES = {"internal", "static", "now"}
+_TABLES = {"rooms", "leases", "limits", "targets", "webhooks", "tokens"}
+
+
+def _room_name(value: str) -> str:
+    if not ROOM_NAME.match(value):
+        raise ValueError("a name has lower-case letters, digits, - and _, 48 at most")
+    if value in RESERVED_NAMES:
+        raise ValueError(
+            "the name is taken: an endpoint of /_waitroom/ or a cookie of our own is called so"
+        )
+    return value
+
+
+def _plain_name(value: str) -> str:
+    """It stands in variables, in the log and in the store."""
+    if not is_plain_name(value):
+        raise ValueError("a name has lower-case letters, digits, - and _, 48 at most")
+    return value
+
+
+def _listen_or_off(value: str) -> str:
+    return read_listen(value) if value else value
+
+
+class Settings(BaseModel):
+    """Everything one replica needs."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: Lets the well-known demo secret through. Never on a site that matters.
+    demo: bool = False
+    store: Store = MEMORY
+    #: Oldest to newest; the last one signs.
+    secret_keys: Annotated[list[str], BeforeValidator(listed)] = Field(
+        default=[], validate_default=True
+    )
+    #: In the same order; empty: secret_keys.
+    grant_keys: Annotated[list[str], BeforeValidator(listed)] = []
+    admin_token: str = ""
+    #: Opens the service API, as the admin_token does; empty: only that does.
+    service_token: str = ""
+    #: More that do, each under a name of its own: jobs are seen by the name that submitted them.
+    tokens: dict[Annotated[str, AfterValidator(_plain_name)], str] = {}
+    #: By the token's name; service is the service_token.
+    scopes: dict[str, Annotated[frozenset[Scope], BeforeValidator(listed)]] = {}
+    edge_listen: Listen = "127.0.0.1:8400"
+    ops_listen: Listen = DEFAULT_OPS_LISTEN
+    #: Where nginx's log says that calls with a permit are over; empty: nowhere.
+    done_listen: Annotated[str, AfterValidator(_listen_or_off)] = ""
+    static_dir: Path | None = None
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["json", "console"] = "json"
+    store_timeout: Seconds = Field(default=0.5, gt=0, le=30)
+    shutdown_delay: Seconds = Field(default=0.0, ge=0, le=300)
+    #: Streams of server-sent events that are open at a time, at most; 0: there are none.
+    event_streams: Count = Field(default=0, ge=0, le=100_000)
+    #: The database of the history; empty: none is kept.
+    history: Database = ""
+    history_partitions: Count = Field(default=128, ge=1, le=1024)
+    #: Rows that are older are dropped or moved; None keeps them.
+    history_retention: Seconds | None = Field(default=90 * 86_400, ge=3600)
+    history_archive: Literal["drop", "move"] = "drop"
+    #: Events that wait to be written, a room, at most; the oldest give way.
+    history_backlog: Count = Field(default=10_000_000, ge=1000)
+    history_stuck_after: Seconds = Field(default=86_400, ge=60)
+    #: The database of the jobs; empty: a file in the working directory, if there are targets.
+    jobs: Database = ""
+    leases: dict[Annotated[str, AfterValidator(_room_name)], LeaseSettings] = {}
+    limits: dict[Annotated[str, AfterValidator(_plain_name)], LimitSettings] = {}
+    targets: dict[Annotated[str, AfterValidator(_plain_name)], TargetSettings] = {}
+    rooms: dict[Annotated[str, AfterValidator(_room_name)], RoomSettings] = Field(
+        default={}, validate_default=True
+    )
+    webhooks: dict[Annotated[str, AfterValidator(_plain_name)], Webhook] = {}
+
+    @field_validator("secret_keys")
+    @classmethod
+    def _secrets_are_safe(cls, keys: list[str], info: ValidationInfo) -> list[str]:
+        problems = []
+        if not keys:
+            problems.append(
+                'at least one is needed; make one with "openssl rand -hex 32" and set '
+                "WAITROOM_SECRET_KEYS or WAITROOM_SECRET_KEYS_FILE"
+            )
+        problems += _problems_of_keys(keys, is_demo=info.data.get("demo") is True)
+        if problems:
+            raise ValueError("\n".join(problems))
+        return keys
+
+    @field_validator("grant_keys")
+    @classmethod
+    def _grant_keys_are_safe(cls, keys: list[str], info: ValidationInfo) -> list[str]:
+        problems = _problems_of_keys(keys, is_demo=info.data.get("demo") is True)
+        if problems:
+            raise ValueError("\n".join(problems))
+        return keys
+
+    @field_validator("admin_token", "service_token")
+    @classmethod
+    def _token_is_safe(cls, token: str, info: ValidationInfo) -> str:
+        """Empty switches administration off."""
+        if 0 < len(token) < MIN_ADMIN_TOKEN_LENGTH and not info.data.get("demo"):
+            raise ValueError(f"fewer than {MIN_ADMIN_TOKEN_LENGTH} characters")
+        return token
+
+    @field_validator("tokens")
+    @classmethod
+    def _tokens_differ(cls, tokens: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        is_demo = info.data.get("demo") is True
+        problems = [
+            f"{name}: fewer than {MIN_ADMIN_TOKEN_LENGTH} characters"
+            for name, token in tokens.items()
+            if len(token) < MIN_ADMIN_TOKEN_LENGTH and not (is_demo and token)
+        ]
+        problems += [f"{name}: the name is taken" for name in tokens if name in OWNERS]
+        others = [info.data.get("admin_token"), info.data.get("service_token"), *tokens.values()]
+        problems += [
+            f"{name}: the same token is there twice, under another name"
+            for name, token in tokens.items()
+            if token and others.count(token) > 1
+        ]
+        if problems:
+            raise ValueError("\n".join(problems))
+        return tokens
+
+    @field_validator("scopes")
+    @classmethod
+    def _scopes_are_of_tokens(
+        cls, scopes: dict[str, frozenset[Scope]], info: ValidationInfo
+    ) -> dict[str, frozenset[Scope]]:
+        known = [OWNERS[0], *info.data.get("tokens", {})]
+        problems = [
+            f"{name}: no token has this name; there are {', '.join(known)}"
+            for name in scopes
+            if "tokens" in info.data and name not in known
+        ]
+        problems += [
+            f"{name}: at least one of {', '.join(sorted(SCOPES))}, or take the token away"
+            for name, given in scopes.items()
+            if not given
+        ]
+        if problems:
+            raise ValueError("\n".join(problems))
+        return scopes
+
+    @field_validator("rooms")
+    @classmethod
+    def _there_is_a_room(
+        cls, rooms: dict[str, RoomSettings], info: ValidationInfo
+    ) -> dict[str, RoomSettings]:
+        others = ("leases", "limits", "targets", "jobs")
+        if not rooms and not any(info.data.get(name, True) for name in others):
+            raise ValueError(
+                "at least one is needed, such as [rooms.shop] with total_active_users = 100, "
+                "or a lease, a limit or a target"
+            )
+        return rooms
+
+    @field_validator("rooms")
+    @classmethod
+    def _no_lease_is_named_so(
+        cls, rooms: dict[str, RoomSettings], info: ValidationInfo
+    ) -> dict[str, RoomSettings]:
+        both = rooms.keys() & info.data.get("leases", {}).keys()
+        if both:
+            raise ValueError(
+                "\n".join(
+                    f"{name}: a lease has this name too, and both would have the cookie "
+                    f"waitroom_{name}"
+                    for name in sorted(both)
+                )
+            )
+        return rooms
+
+    @field_validator("webhooks")
+    @classmethod
+    def _their_rooms_are_there(
+        cls, webhooks: dict[str, Webhook], info: ValidationInfo
+    ) -> dict[str, Webhook]:
+        known = info.data.get("rooms")
+        problems = [
+            f"{name}.rooms: no room is named {room!r}"
+            for name, webhook in webhooks.items()
+            for room in webhook.rooms
+            if known is not None and room not in known
+        ]
+        if problems:
+            raise ValueError("\n".join(problems))
+        return webhooks
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the store is this process alone."""
+        return self.store.startswith(MEMORY)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is allowed, and probably not meant: one line for each."""
+        of_rules = [
+            f"{kind}.{name}.{warning}"
+            for kind, rules in (("limits", self.limits), ("targets", self.targets))
+            for name, rule in rules.items()
+            for warning in rule.warnings
+        ]
+        return [*self._warnings_of_store, *of_rules]
+
+    @property
+    def _warnings_of_store(self) -> list[str]:
+        if not self.is_in_memory:
+            return []
+        how = f"is {MEMORY}" if "store" in self.model_fields_set else "is not set"
+        text = (
+            f"store: {how}, so all state is in this process alone and gone when it stops. A second "
+            "replica would have a state, and caps, of its own. Set a store that all share, such as "
+            "redis://127.0.0.1:6379/0 (WAITROOM_STORE)"
+        )
+        left = sorted(name for name, rule in self.targets.items() if "offline" in rule.kinds)
+        if not left:
+            return [text]
+        alone = (
+            f"targets: no runner can make the offline calls of {', '.join(left)}: waitroom "
+            f"run-jobs needs a store that it shares with the replicas, and the store {how}"
+        )
+        return [text, alone]
+
+    @property
+    def jobs_database(self) -> str:
+        """Where jobs are kept; empty: there are none."""
+        return self.jobs or (DEFAULT_DATABASE if self.targets else "")
+
+    @property
+    def keys_of_grants(self) -> list[str]:
+        """Oldest to newest: those that sign and verify grants."""
+        return self.grant_keys or self.secret_keys
+
+
+def _problems_of_keys(keys: list[str], *, is_demo: bool) -> list[str]:
+    problems = []
+    if any(len(key) < MIN_SECRET_LENGTH for key in keys):
+        problems.append(f"a key has fewer than {MIN_SECRET_LENGTH} characters")
+    if DEMO_SECRET in keys and not is_demo:
+        problems.append("the demo's secret is known to everybody")
+    return problems
+
+
+def load(path: str | None, environ: dict[str, str] | None = None) -> Settings:
+    """Read the file and the environment.
+
+    `path` None means `waitroom.toml` when that exists, and no file otherwise.
+    Raises ConfigError with every problem.
+    """
+    values, problems = read_values(path, dict(os.environ) if environ is None else environ)
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        problems += problems_in(error, Settings)
+    if problems:
+        raise ConfigError(problems)
+    return settings
+
+
+def read_values(path: str | None, environ: dict[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """What the file and the environment say, unchecked, and what is wrong with the variables.
+
+    Raises ConfigError for a file that cannot be read.
+    """
+    values: dict[str, Any] = {}
+    file = Path(path or DEFAULT_FILE)
+    if path is not None or file.exists():
+        try:
+            values = tomllib.loads(file.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError([f"{file}: cannot be read: {error.strerror}"]) from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError([f"{file}: is not valid TOML: {error}"]) from None
+    return values, _add_environment(values, environ)
+
+
+def _unknown(path: list[str], suffix: str) -> str:
+    """What is wrong with the name of a variable, by its parts; empty: it names a setting."""
+    for i, part in enumerate(path):
+        known = names_beside(Settings, path[: i + 1])
+        if known is None or part in known:
+            continue
+        if i == 0:
+            known += [name.removeprefix(ENV_PREFIX).lower() for name in NOT_SETTINGS]
+
+        def written(name: str, at: int = i) -> str:
+            parts = [*path[:at], name, *path[at + 1 :]]
+            return f"{ENV_PREFIX}{'__'.join(parts)}{suffix}".upper()
+
+        hint = did_you_mean(part, known, written=written)
+        if not hint and part.partition("_")[0] in _TABLES:
+            hint = "; two underscores go a level down: WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USERS"
+        return f"there is no such setting{hint}"
+    return ""
+
+
+def _add_environment(values: dict[str, Any], environ: dict[str, str]) -> list[str]:
+    """Lay WAITROOM_* over the values; `__` goes a level down, `_FILE` reads a file."""
+    problems = []
+    for variable, text in sorted(environ.items()):
+        if not variable.startswith(ENV_PREFIX) or variable in NOT_SETTINGS:
+            continue
+        path = variable.removeprefix(ENV_PREFIX).lower().split("__")
+        if not all(path):
+            problems.append(f"{variable}: names no setting")
+            continue
+        suffix = "_file" if path[-1].endswith("_file") else ""
+        path[-1] = path[-1].removesuffix("_file")
+        if unknown := _unknown(path, suffix):
+            problems.append(f"{variable}: {unknown}")
+            continue
+        value: str = text
+        if suffix:
+            try:
+                value = Path(text).read_text(encoding="utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                problems.append(f"{variable}: {text} cannot be read: {error}")
+                continue
+        level = values
+        for part in path[:-1]:
+            below = level.setdefault(part, {})
+            if not isinstance(below, dict):
+                problems.append(f"{variable}: {part} is not a table")
+                break
+            level = below
+        else:
+            level[path[-1]] = value
+    return problems

@@ -1,3 +1,0 @@
--- See targets/parts/claim. The target has no rate.
--- @include "targets/parts/no_rate"
--- @include "targets/parts/claim"

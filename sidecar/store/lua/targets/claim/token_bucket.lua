@@ -1,5 +1,0 @@
--- See targets/parts/claim. Its rate goes by limits/parts/token_bucket.
--- @include "targets/parts/rated"
--- @include "limits/parts/token_bucket"
--- @include "targets/parts/rate"
--- @include "targets/parts/claim"

@@ -1,5 +1,0 @@
--- See targets/parts/look. Its rate goes by limits/parts/fixed_window.
--- @include "targets/parts/rated"
--- @include "limits/parts/fixed_window"
--- @include "targets/parts/rate"
--- @include "targets/parts/look"

@@ -1,5 +1,0 @@
--- See targets/parts/look. Its rate goes by limits/parts/leaky_bucket.
--- @include "targets/parts/rated"
--- @include "limits/parts/leaky_bucket"
--- @include "targets/parts/rate"
--- @include "targets/parts/look"

@@ -1,3 +1,0 @@
--- See targets/parts/look. The target has no rate.
--- @include "targets/parts/no_rate"
--- @include "targets/parts/look"

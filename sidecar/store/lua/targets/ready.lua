@@ -1,9 +1,0 @@
--- The target is built again: calls are made from some moment on. One that is ready stays so.
--- KEYS     targets/parts/head
--- ARGV     4 until then, µs  5 when it was found lost, or ''
--- RETURNS  now, 1; or 0 where it was lost again since
--- @include "targets/parts/head"
-if ARGV[5] ~= '' and redis_call('HGET', STATE, 'born') ~= ARGV[5] then return {now, 0} end
-redis_call('HSETNX', STATE, 'ready', int(now + tonumber(ARGV[4])))
-publish(ARGV[3])
-return {now, 1}

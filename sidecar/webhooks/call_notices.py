@@ -1,0 +1,126 @@
+"""What webhooks are told of visitors who were called. Pure: calls in, notices out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from sidecar.queue.model import Ticket
+from sidecar.webhooks.store.calls import START, Call, Page
+
+if TYPE_CHECKING:
+    from sidecar.queue.tokens import Tokens
+    from sidecar.rooms.settings import RoomSettings
+
+#: Calls in one notice.
+BATCH = 100
+#: Batches on their way that are kept in the store; the oldest give way.
+UNSENT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """What is told of one call: who, when, until when they have to come, and where."""
+
+    visitor: str
+    called_ms: int
+    claim_before_ms: int
+    claim_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallNotice:
+    """Some calls of one room. `at_ms`: when the last of them was."""
+
+    id: str
+    room: str
+    at_ms: int
+    calls: tuple[Invitation, ...]
+    event: Literal["called"] = "called"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Calls that are told together, and the webhooks that have not been told."""
+
+    calls: tuple[Call, ...]
+    webhooks: tuple[str, ...]
+
+    def text(self) -> str:
+        return _BATCH.dump_json(self).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far a room's events were read, and how many calls the room had had until there."""
+
+    until: str = START
+    ever: int = 0
+
+    def text(self) -> str:
+        return _CURSOR.dump_json(self).decode()
+
+    def after(self, page: Page) -> tuple[Cursor, int]:
+        """How far it is read with this page, and how many calls were lost: trimmed before
+        anybody had read them. That is known at the stream's end."""
+        ever = self.ever + len(page.calls)
+        if not page.is_end:
+            return Cursor(page.until, ever), 0
+        # A room that comes from another store brings a higher number along.
+        lost = max(0, page.ever - ever) if page.is_gone else 0
+        return Cursor(page.until, page.ever), lost
+
+
+_BATCH = TypeAdapter(Batch)
+_CURSOR = TypeAdapter(Cursor)
+
+
+def read_cursor(text: str | None) -> Cursor | None:
+    """None: there is none, or another version wrote it."""
+    try:
+        return None if text is None else _CURSOR.validate_json(text)
+    except ValidationError:
+        return None
+
+
+def read_batches(texts: dict[str, str]) -> dict[str, Batch]:
+    """By id, oldest first. What cannot be read is left out."""
+    found = {}
+    for name, text in texts.items():
+        try:
+            found[name] = _BATCH.validate_json(text)
+        except ValidationError:
+            continue
+    return dict(sorted(found.items(), key=lambda item: _place(item[1].calls[0].id)))
+
+
+def _place(event_id: str) -> tuple[int, int]:
+    ms, _, seq = event_id.partition("-")
+    return int(ms), int(seq)
+
+
+def batches_of(room: str, calls: list[Call], webhooks: tuple[str, ...]) -> dict[str, Batch]:
+    """By id. Whoever reads the same calls gives them the same ids."""
+    made = {}
+    for start in range(0, len(calls), BATCH):
+        part = calls[start : start + BATCH]
+        made[f"{room}-{part[0].id}-{part[-1].id}-called"] = Batch(tuple(part), webhooks)
+    return made
+
+
+def ticket_of(call: Call, settings: RoomSettings, *, epoch: int) -> Ticket:
+    """The ticket that the called visitor has, as far as the call tells. What it does not tell is
+    made of the time of the call: that counts only where the store is emptied before they come."""
+    order = call.at_ms * 1000 if call.order is None else call.order
+    joined_ms = call.joined_ms
+    if joined_ms is None:
+        is_time = settings.queueing_method == "fifo" and 0 < order <= call.at_ms * 1000
+        joined_ms = order // 1000 if is_time else call.at_ms
+    return Ticket(call.visitor, order, joined_ms, epoch)
+
+
+def claim_url(room: str, settings: RoomSettings, tokens: Tokens, ticket: Ticket) -> str:
+    """Where a ticket is taken to another browser; without the room's `public_url`, the path."""
+    return f"{settings.public_url or ''}/_waitroom/{room}/claim?token={tokens.write_claim(ticket)}"

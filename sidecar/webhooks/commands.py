@@ -1,0 +1,75 @@
+"""waitroom webhooks: try them."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from sidecar.cli.common import load_settings
+from sidecar.cli.connection import SettingsGroup
+
+if TYPE_CHECKING:
+    from sidecar.cli.connection import Connection
+    from sidecar.settings import Settings
+    from sidecar.webhooks.messages import Answer
+
+
+@click.group(cls=SettingsGroup)
+def webhooks() -> None:
+    """Try the webhooks that the settings name."""
+
+
+@webhooks.command()
+@click.argument("names", nargs=-1, metavar="[NAME…]")
+@click.pass_obj
+def test(connection: Connection, names: tuple[str, ...]) -> None:
+    """Send a test to each webhook, or to those named, from this machine; once, without a retry.
+
+    Exit 1 when one did not take it. Needs no replica.
+    """
+    settings = load_settings(connection.config)
+    unknown = [name for name in names if name not in settings.webhooks]
+    if unknown:
+        raise click.UsageError(f"no webhook is named {', '.join(unknown)}")
+    chosen = names or tuple(settings.webhooks)
+    if not chosen:
+        raise click.ClickException(
+            'there is none; write [webhooks.team] with url = "https://…" into the settings'
+        )
+    answers = asyncio.run(_send_all(settings, chosen))
+    for name, (answer, seconds) in answers.items():
+        said = f"taken in {seconds:.1f} s" if answer.is_taken else f"not taken: {answer.reason}"
+        click.echo(f"{name}  {settings.webhooks[name].host}  {said}")
+    sys.exit(0 if all(answer.is_taken for answer, _ in answers.values()) else 1)
+
+
+async def _send_all(settings: Settings, names: tuple[str, ...]) -> dict[str, tuple[Answer, float]]:
+    """Side by side: each webhook's answer, and how long it took."""
+    from sidecar.webhooks.room_notices import Notice  # noqa: PLC0415 - the other commands start faster
+    from sidecar.webhooks.worker.sender import new_session, send  # noqa: PLC0415
+
+    async with new_session() as session:
+
+        async def try_one(name: str) -> tuple[Answer, float]:
+            webhook = settings.webhooks[name]
+            room = (webhook.rooms or sorted(settings.rooms))[0]
+            began = time.monotonic()
+            notice = Notice(
+                id=f"test-{secrets.token_hex(8)}",
+                event="test",
+                room=room,
+                at_ms=int(time.time() * 1000),
+                waiting=0,
+                active=0,
+                cap=settings.rooms[room].total_active_users,
+            )
+            answer = await send(session, webhook, notice)
+            return answer, time.monotonic() - began
+
+        tried = await asyncio.gather(*(try_one(name) for name in names))
+    return dict(zip(names, tried, strict=True))

@@ -1,0 +1,158 @@
+"""What webhooks are told about a room, and when. Pure: snapshots in, notices out.
+
+Each of the room's conditions is a latch, so that nothing flaps: it is told of when it comes
+on, at most once in APART_MS, and comes off when its opposite has held for a while.
+
+| latch | comes on                 | comes off                        | tells                      |
+|-------|--------------------------|----------------------------------|----------------------------|
+| queue | somebody waits           | nobody waits for EMPTY_MS        | queue_started, queue_empty |
+| over  | more than n wait         | fewer than 80 % of n wait        | queue_over                 |
+| full  | all slots of a cap taken | a slot was free for FREE_MS      | room_full                  |
+
+What was told is a Memory, which the store keeps: whichever replica looks next goes on from
+there. It holds the notices that are still on their way too. A notice's id is made of the
+memory's, so two replicas that tell the same from the same memory give it the same id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from sidecar.webhooks.settings import Event  # noqa: TC001 - pydantic reads it
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sidecar.rooms.store.replies import Snapshot
+
+EMPTY_MS = 10_000
+FREE_MS = 60_000
+APART_MS = 60_000
+#: Of notify_above: with fewer the room counts as below it again.
+BELOW = 0.8
+#: Notices on their way that are kept; the oldest give way.
+UNSENT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One event. `threshold`: the room's notify_above, for queue_over."""
+
+    id: str
+    event: Event | Literal["test"]
+    room: str
+    at_ms: int
+    waiting: int
+    active: int
+    cap: int
+    wait_seconds: int | None = None
+    threshold: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unsent:
+    """A notice, and the webhooks that have not had it."""
+
+    notice: Notice
+    webhooks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Latch:
+    is_on: bool = False
+    #: When it last came on; 0: never.
+    on_ms: int = 0
+    #: Since when its opposite has held, while it is on.
+    resting_ms: int | None = None
+
+    def step(self, now_ms: int, *, rises: bool, rests: bool, rest_ms: int = 0) -> Latch:
+        if not self.is_on:
+            may = now_ms - self.on_ms >= APART_MS
+            return Latch(is_on=True, on_ms=now_ms) if rises and may else self
+        if not rests:
+            return replace(self, resting_ms=None)
+        since_ms = now_ms if self.resting_ms is None else self.resting_ms
+        if now_ms - since_ms >= rest_ms:
+            return Latch(on_ms=self.on_ms)
+        return replace(self, resting_ms=since_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What was told of a room. `began_ms` and `told`, a count, make the notices' ids."""
+
+    began_ms: int
+    told: int = 0
+    queue: Latch = Latch()
+    over: Latch = Latch()
+    full: Latch = Latch()
+    unsent: tuple[Unsent, ...] = ()
+
+    def text(self) -> str:
+        return _MEMORY.dump_json(self).decode()
+
+
+_MEMORY = TypeAdapter(Memory)
+
+
+def read_memory(text: str) -> Memory | None:
+    """None: another version wrote it, and it cannot be read."""
+    try:
+        return _MEMORY.validate_json(text)
+    except ValidationError:
+        return None
+
+
+def detect(
+    memory: Memory | None, room: str, snapshot: Snapshot, *, cap: int, above: int | None
+) -> tuple[Memory | None, list[Notice]]:
+    """The memory after this snapshot, and what is to be told.
+
+    The first look at a room tells nothing: what holds then has not just begun. A room that
+    recovers is not looked at, because its people are not back yet. `above`: its notify_above.
+    """
+    if snapshot.recovery_stage:
+        return memory, []
+    waiting, now_ms = snapshot.waiting, snapshot.now_ms
+    is_full = 0 < cap <= snapshot.active
+    is_over = above is not None and waiting > above
+    if memory is None:
+        queue, over, full = (Latch(is_on=is_on) for is_on in (waiting > 0, is_over, is_full))
+        return Memory(now_ms, queue=queue, over=over, full=full), []
+    after = replace(
+        memory,
+        queue=memory.queue.step(now_ms, rises=waiting > 0, rests=waiting == 0, rest_ms=EMPTY_MS),
+        over=memory.over.step(
+            now_ms, rises=is_over, rests=above is None or waiting < BELOW * above
+        ),
+        full=memory.full.step(now_ms, rises=is_full, rests=not is_full, rest_ms=FREE_MS),
+    )
+    notices = [
+        Notice(
+            f"{room}-{memory.began_ms}-{number}-{event}",
+            event,
+            room,
+            now_ms,
+            waiting,
+            snapshot.active,
+            cap,
+            None if snapshot.wait_ms is None else round(snapshot.wait_ms / 1000),
+            above if event == "queue_over" else None,
+        )
+        for number, event in enumerate(_changes(memory, after), start=memory.told + 1)
+    ]
+    return replace(after, told=memory.told + len(notices)), notices
+
+
+def _changes(before: Memory, after: Memory) -> Iterator[Event]:
+    if after.full.is_on and not before.full.is_on:
+        yield "room_full"
+    if after.queue.is_on and not before.queue.is_on:
+        yield "queue_started"
+    if after.over.is_on and not before.over.is_on:
+        yield "queue_over"
+    if before.queue.is_on and not after.queue.is_on:
+        yield "queue_empty"

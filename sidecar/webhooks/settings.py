@@ -1,0 +1,83 @@
+"""A webhook: who is told about which events of which rooms, and in what form."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, get_args
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
+from pydantic import field_validator as rule
+from yarl import URL
+
+from sidecar.kit.setting_types import listed
+from sidecar.kit.signing import MIN_WEBHOOK_SECRET_LENGTH
+
+#: Of a room; all of them are told where a webhook names none.
+Event = Literal["queue_started", "queue_over", "queue_empty", "room_full"]
+EVENTS: tuple[Event, ...] = get_args(Event)
+#: `called` is of a visitor, and is told to who asks for it.
+Wanted = Literal[Event, "called"]
+WANTED: tuple[Wanted, ...] = get_args(Wanted)
+
+
+def _address(value: str) -> str:
+    """The client's own reading of it. What is wrong is said without repeating any of it: these
+    addresses are secrets."""
+    try:
+        url = URL(value)
+    except (ValueError, IndexError):  # the latter of yarl, for [] before a @
+        raise ValueError("the address cannot be read: a port is a number up to 65535") from None
+    host = url.host or ""
+    if url.scheme not in {"http", "https"} or not host or any(c <= " " for c in value):
+        raise ValueError("write an address such as https://example.com/hook, without spaces")
+    return value
+
+
+class Webhook(BaseModel):
+    """One receiver. Neither `url` nor `secret` is ever shown."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: Annotated[str, AfterValidator(_address)] = Field(repr=False)
+    format: Literal["generic", "slack", "dingtalk"] = "generic"
+    #: Signs what is sent; empty: nothing does.
+    secret: str = Field(default="", repr=False)
+    events: Annotated[list[Wanted], BeforeValidator(listed)] = Field(
+        default=[*EVENTS], min_length=1
+    )
+    #: Empty: all.
+    rooms: Annotated[list[str], BeforeValidator(listed)] = []
+
+    @rule("secret")
+    @classmethod
+    def _is_long_enough(cls, secret: str, info: ValidationInfo) -> str:
+        if secret and info.data.get("format") == "slack":
+            raise ValueError("Slack takes no signature, its url is the secret: leave this out")
+        if 0 < len(secret) < MIN_WEBHOOK_SECRET_LENGTH:
+            raise ValueError(f"fewer than {MIN_WEBHOOK_SECRET_LENGTH} characters")
+        return secret
+
+    @rule("events")
+    @classmethod
+    def _are_for_the_format(cls, events: list[Wanted], info: ValidationInfo) -> list[Wanted]:
+        if "called" in events and info.data.get("format") in {"slack", "dingtalk"}:
+            raise ValueError(
+                "called is for programs, an address for each visitor: leave it out, or say "
+                'format = "generic"'
+            )
+        return events
+
+    @property
+    def tells_of_rooms(self) -> bool:
+        return any(event in EVENTS for event in self.events)
+
+    @property
+    def tells_of_calls(self) -> bool:
+        return "called" in self.events
+
+    @property
+    def host(self) -> str:
+        """As much of the address as may be shown."""
+        return URL(self.url).host or ""
+
+    def is_about(self, room: str) -> bool:
+        return not self.rooms or room in self.rooms

@@ -1,0 +1,174 @@
+"""Who may ask at /v1/, and as whom: named tokens, and the dashboard's session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from aiohttp import web
+
+from sidecar.api.access import authorised, find_owner
+from sidecar.api.rights import RIGHTS
+from sidecar.kit.http.app_keys import OPERATORS, SETTINGS
+from sidecar.kit.http.auth.operators import COOKIE, Operators
+from sidecar.kit.http.auth.owner import FIND_OWNER, owner_of
+from sidecar.kit.http.auth.session import CSRF_HEADER
+from sidecar.kit.http.auth.throttle import MOST_FAILURES
+from sidecar.kit.http.problems import problems
+from sidecar.settings import Settings
+
+if TYPE_CHECKING:
+    from sidecar.limits.settings import LimitSettings
+
+KEYS = ["k" * 32]
+ADMIN, SERVICE, SHOP, PRESS = (
+    f"{name}-token-for-tests" for name in ("admin", "service", "shop", "préss")
+)
+ALL: dict[str, Any] = {
+    "admin_token": ADMIN, "service_token": SERVICE, "tokens": {"shop": SHOP, "press": PRESS},
+}  # fmt: skip
+#: A site needs something; it is not asked for.
+LIMIT = cast("LimitSettings", {"algorithm": "concurrency", "limit": 1})
+DASHBOARD = ("/v1/jobs", "/v1/jobs/abc", "/v1/targets", "/v1/targets/images/history")
+
+
+@pytest.fixture
+def door(aiohttp_client):
+    """A listener that tells each who they are, at any address."""
+
+    async def tell(request: web.Request) -> web.Response:
+        owner = owner_of(request)
+        return web.json_response([owner.name, owner.is_operator])
+
+    async def make(*middlewares: Any, **settings: Any):
+        app = web.Application(middlewares=[problems, *(middlewares or [authorised])])
+        app[FIND_OWNER] = find_owner
+        app[SETTINGS] = Settings(secret_keys=KEYS, limits={"x": LIMIT}, **settings)
+        app[OPERATORS] = Operators(KEYS, app[SETTINGS].admin_token)
+        for path in sorted({path for _, path in RIGHTS}):
+            app.router.add_route("*", path, tell)
+        app.router.add_route("*", "/{any:.*}", tell)
+        return await aiohttp_client(app)
+
+    return make
+
+
+async def asked(client, path: str, token: str | None = None, how="Bearer", **headers: str) -> Any:
+    """Who the caller is taken for; or the status of a refusal."""
+    if token is not None:
+        headers["Authorization"] = f"{how} {token}"
+    answer = await client.get(path, headers=headers)
+    if answer.status == 401:
+        assert answer.content_type == "application/problem+json"
+    return await answer.json() if answer.status == 200 else answer.status
+
+
+def session(name: str = "Night shift", token: str = ADMIN) -> dict[str, str]:
+    """What the dashboard sends along, CSRF token included."""
+    operators = Operators(KEYS, token)
+    cookie = operators.log_in(name)
+    operator = operators.read(cookie)
+    assert operator is not None
+    return {"Cookie": f"{COOKIE}={cookie}", CSRF_HEADER: operators.csrf(operator)}
+
+
+async def test_each_token_has_a_name(door):
+    """Under which its jobs are kept; the operator sees more than their own."""
+    client = await door(**ALL)
+    for path in ("/v1/limits", *DASHBOARD):
+        assert await asked(client, path, SERVICE) == ["service", False]
+        assert await asked(client, path, SHOP, "bearer") == ["shop", False]
+        assert await asked(client, path, PRESS) == ["press", False]
+        assert await asked(client, path, ADMIN) == ["operator", True]
+
+
+async def test_nearly_right_is_wrong(door):
+    """Whatever begins like a token, or is one of another scheme."""
+    client = await door(**ALL)
+    for path in ("/v1/limits", "/v1/jobs", "/%76%31/jobs"):
+        assert await asked(client, path) == 401
+        for token in ("", "wrong", SHOP[:-1], SHOP + "x", SHOP.upper(), f"{SHOP} {SHOP}", "\xff"):
+            assert await asked(client, path, token) == 401
+        assert await asked(client, path, SHOP, "Basic") == 401
+
+
+async def test_a_named_token_is_enough(door):
+    """Where no other is set. It opens nothing of the operator's."""
+    client = await door(tokens={"shop": SHOP})
+    assert await asked(client, "/v1/jobs", SHOP) == ["shop", False]
+    assert await asked(client, "/v1/jobs", "") == 401
+    assert await asked(client, "/admin/rooms", SHOP) == 403
+    assert await asked(await door(**ALL), "/admin/rooms", SHOP) == 401
+    assert await asked(await door(), "/v1/jobs", SHOP) == 403
+
+
+async def test_one_token_for_both_is_the_operators(door):
+    """Whoever has it may as much at /admin/."""
+    client = await door(admin_token=ADMIN, service_token=ADMIN)
+    assert await asked(client, "/v1/jobs", ADMIN) == ["operator", True]
+
+
+async def test_the_dashboard_asks_for_jobs_and_targets(door):
+    """By its session, as the operator; and for nothing else of programs."""
+    client = await door(**ALL)
+    cookie = {"Cookie": session()["Cookie"]}
+    for path in DASHBOARD:
+        assert await asked(client, path, **cookie) == ["operator", True]
+    for path in ("/v1/limits", "/v1/leases/seat/1", "/v1/jobsx", "/v1/"):
+        assert await asked(client, path, **cookie) == 401
+    # A token that is wrong is not made right by a session.
+    assert await asked(client, "/v1/jobs", "wrong", **cookie) == 401
+    assert await asked(client, "/v1/jobs", SHOP, **cookie) == ["shop", False]
+
+
+async def test_a_session_of_another_token_is_none(door):
+    """Nor is one where there is no admin token."""
+    client = await door(**ALL)
+    before = session(token="admin-token-of-before")
+    assert await asked(client, "/v1/jobs", **before) == 401
+    client = await door(service_token=SERVICE)
+    cookie = f"{COOKIE}={Operators(KEYS, '').log_in('Night shift')}"
+    assert await asked(client, "/v1/jobs", Cookie=cookie) == 401
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE"])
+async def test_a_session_changes_what_the_dashboard_sends(door, method):
+    """The cookie alone does not, nor with another's CSRF token; and nothing from another site is
+    answered, whether it changes anything or not."""
+    client = await door(**ALL)
+    whole = session()
+    for path in DASHBOARD:
+        assert (await client.request(method, path, headers=whole)).status == 200
+        alone = {"Cookie": whole["Cookie"]}
+        others = {**alone, CSRF_HEADER: session("Eve")[CSRF_HEADER]}
+        for headers in (alone, others, {**whole, "Origin": "https://evil.example"},
+                        {**whole, "Sec-Fetch-Site": "cross-site"}):  # fmt: skip
+            assert (await client.request(method, path, headers=headers)).status == 403
+    assert await asked(client, "/v1/jobs", **alone, **{"Sec-Fetch-Site": "cross-site"}) == 403
+
+
+async def test_nobody_is_an_owner_who_was_not_let_in(door):
+    """Should a door forget to ask."""
+
+    @web.middleware
+    async def anybody(request: web.Request, handler: Any) -> Any:
+        return await handler(request)
+
+    client = await door(anybody, **ALL)
+    for path in ("/v1/jobs", "/", "/v1/limits"):
+        assert await asked(client, path) == 401
+    assert await asked(client, "/v1/jobs", "wrong") == 401
+
+
+async def test_guesses_at_programs_endpoints(door):
+    """After ten wrong ones the admin token opens nothing there either, or it could be guessed
+    there. Programs' tokens do: one that has an old token stops no other, and no operator."""
+    client = await door(**ALL)
+    for _ in range(MOST_FAILURES):
+        assert await asked(client, "/v1/jobs", "wrong") == 401
+    answer = await client.get("/v1/jobs", headers={"Authorization": f"Bearer {ADMIN}"})
+    assert (answer.status, "not looked at" in (await answer.json())["detail"]) == (401, True)
+    assert await asked(client, "/v1/jobs", SHOP) == ["shop", False]
+    assert await asked(client, "/v1/limits", SERVICE) == ["service", False]
+    assert await asked(client, "/v1/jobs", Cookie=session()["Cookie"]) == ["operator", True]
+    assert client.app[OPERATORS].guesses.refused_s("127.0.0.1") == 0

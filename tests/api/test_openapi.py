@@ -1,0 +1,406 @@
+"""The API's description: valid, whole, and true of a running replica."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from aiohttp import web
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from sidecar.api.openapi.document import document
+from sidecar.api.routes import edge_app, ops_app
+from sidecar.jobs.endpoints import jobs as doors
+from sidecar.jobs.model import State, new_job_id
+from sidecar.jobs.openapi import jobs
+from sidecar.jobs.settings import TargetSettings
+from sidecar.kit.http.static_pages import find_static
+from sidecar.kit.metrics import Metrics
+from sidecar.leases.openapi import NAME_OF_RESOURCE
+from sidecar.rooms.service import Rooms
+from sidecar.rooms.settings import RoomSettings
+from sidecar.settings import Settings
+from tests.support.processes import wait_until
+from tests.support.site import ADMIN_TOKEN, Site, answers, make_folder
+
+if TYPE_CHECKING:
+    from sidecar.jobs.service import Jobs
+
+#: For people with browsers, so not of the API.
+PAGES = re.compile(r"/dashboard.*|/_waitroom/static|/_waitroom/\{room\}/")
+
+
+def routes_of(app: web.Application) -> set[tuple[str, str]]:
+    found = set()
+    for resource in app.router.resources():
+        path = resource.canonical.removesuffix("{asked}")
+        if PAGES.fullmatch(path):
+            continue
+        for route in resource:
+            found.add(("get" if route.method == "*" else route.method.lower(), path))
+    return {(method, path) for method, path in found if method != "head"}
+
+
+def operations_of(described: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {
+        (method, path): item[method]
+        for path, item in described["paths"].items()
+        for method in ("get", "post", "put", "patch", "delete")
+        if method in item
+    }
+
+
+@pytest.fixture(scope="module")
+def described():
+    return document()
+
+
+def test_it_is_valid(described):
+    """As OpenAPI 3.1, examples of parameters and bodies included."""
+    assert list(OpenAPIV31SpecValidator(described).iter_errors()) == []
+
+
+def test_every_door_is_described_and_no_other(described):
+    """Of both listeners; what is for people with browsers left out."""
+    settings = Settings(secret_keys=["k" * 32], rooms={"shop": RoomSettings(total_active_users=1)})
+    edge = edge_app(Rooms([]), Metrics(), find_static())
+    ops = ops_app(settings, Rooms([]), Metrics(), [], jobs=cast("Jobs", object()))
+    doors = routes_of(edge) | routes_of(ops)
+    assert set(operations_of(described)) == doors
+    # I expect doors of both, and so the walk to have found them.
+    assert {("get", "/check"), ("patch", "/admin/rooms/{room}")} <= doors
+
+
+def test_each_setting_is_described(described):
+    """As it is told, and as it is asked for; durations also as text."""
+    schemas = described["components"]["schemas"]
+    assert set(schemas["Settings"]["properties"]) == set(RoomSettings.model_fields)
+    assert set(schemas["Changes"]["properties"]) == set(RoomSettings.model_fields)
+    assert "Duration" in json.dumps(schemas["Changes"]["properties"]["session_max_duration"])
+    assert "Duration" not in json.dumps(schemas["Changes"]["properties"]["rollout_percent"])
+    assert set(schemas["TargetSettings"]["properties"]) == set(TargetSettings.model_fields)
+    assert set(schemas["TargetChanges"]["properties"]) == set(TargetSettings.model_fields)
+
+
+def test_the_bounds_of_jobs_are_the_doors(described):
+    """They are written twice, for the doors take long to import."""
+    for name in ("MAX_WAIT_S", "MAX_INLINE", "LIST_LIMIT", "DEFAULT_LIMIT", "MAX_IDEMPOTENCY_KEY"):
+        assert getattr(jobs, name) == getattr(doors, name)
+    assert set(described["components"]["schemas"]["JobOrder"]["properties"]) == doors._MEMBERS
+
+
+# Of a replica that runs ---------------------------------------------------------------------------
+
+
+class Replica(Site):
+    """redis-server and one `waitroom serve` that keeps a history in SQLite."""
+
+    def _start(self) -> None:
+        self.folder = make_folder(self._stack)
+        self._settings["history"] = f"sqlite:///{self.folder}/history.db"
+        self._settings["jobs"] = f"sqlite:///{self.folder}/jobs.db"
+        # A machine that is busy is none whose store is away.
+        self._settings["store_timeout"] = 10
+        self._start_redis()
+        self._start_replica(0)
+        wait_until(lambda: answers(f"{self.ops[0]}/readyz"), "the replica")
+        for room in self.rooms:
+            for _ in range(PEOPLE):
+                self.join(room)
+        seen = f"/rooms/shop/visitors/{self.people('shop')[0]}/history"
+        wait_until(lambda: self.finds(seen), "the history")
+        wait_until(self.has_tables, "the tables of jobs")
+        for name, settings in TARGETS.items():
+            self.program("PATCH", f"/targets/{name}", settings)
+        self.jobs = [self.program("POST", "/jobs", order)["id"] for order in ORDERS]
+        for id_ in self.jobs[-2:]:
+            self.program("DELETE", f"/jobs/{id_}")
+        called = f"/jobs/{self.jobs[0]}?wait=10"
+        assert self.program("GET", called)["state"] == State.CALLED
+
+    def has_tables(self) -> bool:
+        try:
+            return self.program("GET", "/targets") == {"targets": []}
+        except urllib.error.HTTPError:
+            return False
+
+    def program(self, method: str, path: str, body: object = None) -> Any:
+        """What the service API answers the operator."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+        url = f"{self.ops[0]}/v1{path}"
+        request = urllib.request.Request(url, data, headers, method=method)
+        with urllib.request.urlopen(request, timeout=15) as answer:
+            return json.load(answer)
+
+    def join(self, room: str) -> str:
+        """A newcomer's cookie."""
+        request = urllib.request.Request(f"{self.edges[0]}/_waitroom/{room}/join", method="POST")
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return str(answer.headers["Set-Cookie"]).partition(";")[0]
+
+    def people(self, room: str) -> list[str]:
+        """Who is in line and who is inside."""
+        lists = [
+            self.admin("GET", f"/rooms/{room}/{kind}")[kind] for kind in ("waiting", "sessions")
+        ]
+        return [person["visitor"] for found in lists for person in found]
+
+    def finds(self, path: str) -> bool:
+        try:
+            return bool(self.admin("GET", path))
+        except urllib.error.HTTPError:
+            return False
+
+
+PEOPLE = 5
+#: Nobody goes because nobody polls.
+KEPT = {"total_active_users": 2, "heartbeat_timeout": 7200, "claim_window": 3600}
+#: One to look at, one for operators to change, one in which they move visitors about, one for
+#: visitors to come and go, one that is open.
+ROOMS = {
+    "shop": KEPT,
+    "spare": KEPT,
+    "stage": KEPT,
+    "hall": {**KEPT, "poll_limit": 5},
+    "open": {**KEPT, "suspended": True},
+}
+#: Seats that some find taken, and whose line is full soon; a limit that a call or two reach, where
+#: nobody waits for long.
+LEASES = {"seat": {"term": "1h", "max_waiting": 2}}
+LIMITS = {
+    "pay": {
+        "algorithm": "leaky_bucket", "key": "{biz}", "limit": 1000, "window": "1s",
+        "on_exceed": "pace", "max_wait": "0.2s",
+    }
+}  # fmt: skip
+#: One to look at and to submit to, one to change. No runner runs; an online job is called at once,
+#: and those behind it wait, but for the last two, which are cancelled.
+TARGETS: dict[str, dict[str, Any]] = {
+    "images": {
+        "url": "http://127.0.0.1:1/", "private": True, "concurrency": 1, "claim_window": 3600,
+        "max_pending": 50,
+    },
+    "spare": {"kinds": ["online"]},
+}  # fmt: skip
+ORDERS = [{"target": "images", "kind": kind} for kind in ("online", *(["offline"] * 4))]
+SOME = ("url", "kinds", "headers", "paused", "rate", "window", "algorithm", "classes")
+#: What schemathesis is told beside the document.
+CONFIG = """
+continue-on-failure = true
+
+# Rules between settings, and between a file and the room that it goes to, are no part of a schema.
+[[operations]]
+include-operation-id = ["changeRoom", "importRoom", "listStays", "getReport", "listChanges"]
+checks.positive_data_acceptance.expected-statuses = ["2xx", 404, 409, 422, 503]
+
+# Which fields a key has, how long it may be, and that a list is not held, is no part of it either.
+[[operations]]
+include-operation-id = ["lookAtLimit", "acquireLimit", "releaseLimit"]
+checks.positive_data_acceptance.expected-statuses = ["2xx", 404, 422, 429]
+
+[[operations]]
+include-operation-id = ["takeLease"]
+checks.positive_data_acceptance.expected-statuses = ["2xx", 429]
+
+# What a target allows, and the rules between its settings, are no part of it either.
+[[operations]]
+include-operation-id = ["submitJob", "retryJob", "changeTarget"]
+checks.positive_data_acceptance.expected-statuses = ["2xx", 403, 404, 409, 422, 429]
+
+# No random token is a link, and no link is signed here.
+[[operations]]
+include-operation-id = ["showClaim", "takeClaim"]
+checks.positive_data_acceptance.expected-statuses = ["2xx", 303, 400, 404, 410]
+
+# They answer every method alike; and a 503 is how most rooms say that one has to wait.
+[[operations]]
+include-operation-id = ["check", "gate"]
+checks.unsupported_method.enabled = false
+checks.not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", 503]
+"""
+
+
+@pytest.fixture(scope="module")
+def replica():
+    with Replica(rooms=ROOMS, leases=LEASES, limits=LIMITS) as started:
+        yield started
+
+
+def test_it_is_served(replica, described):
+    """To everybody who reaches the listener."""
+    with urllib.request.urlopen(f"{replica.ops[0]}/openapi.json", timeout=5) as answer:
+        assert answer.headers.get_content_type() == "application/json"
+        assert answer.headers["Cache-Control"] == "max-age=300"
+        assert json.load(answer) == described
+
+
+def aimed(described: dict[str, Any], replica: Replica) -> dict[str, Any]:
+    """The document with rooms and visitors that there are: random names would only ever find that
+    they are unknown."""
+    aimed = json.loads(json.dumps(described))
+    people = {room: replica.people(room) for room in ROOMS}
+    for (method, path), operation in operations_of(aimed).items():
+        visitors_own = path.startswith(("/_waitroom/", "/gate/"))
+        room = "hall" if visitors_own else "shop" if method == "get" else "spare"
+        room = "stage" if path.endswith("/move") else room
+        shared = {each.get("$ref") for each in aimed["paths"][path].get("parameters", [])}
+        own = operation.setdefault("parameters", [])
+        if "#/components/parameters/Room" in shared:
+            own.append(in_path("room", {"enum": [room]}))
+        if "#/components/parameters/Visitor" in shared:
+            anybody = {"$ref": "#/components/schemas/VisitorId"}
+            own.append(in_path("visitor", {"anyOf": [{"enum": people[room]}, anybody]}))
+        if "{id}" in path:
+            # What has not ended would be waited for.
+            ids = replica.jobs[:1] + replica.jobs[-2:] if method == "get" else replica.jobs[1:-2]
+            own.append(in_path("id", {"enum": [*ids, new_job_id()]}))
+        targets = ["images"] if method == "get" else ["spare"]
+        named = targets if path.startswith("/v1/targets") else LIMITS
+        for name, known in {"template": LEASES, "name": named}.items():
+            if f"{{{name}}}" in path:
+                own.append(in_path(name, {"enum": [*known]}))
+        if "{resource}" in path:
+            any_name = {"type": "string", "pattern": NAME_OF_RESOURCE}
+            own.append(in_path("resource", {"anyOf": [{"enum": ["1", "2"]}, any_name]}))
+    # Every call names the field that the limit's key has.
+    called = aimed["components"]["schemas"]["LimitFields"]
+    called |= {
+        "properties": {"biz": {"type": "string", "minLength": 1, "maxLength": 256}},
+        "required": ["biz"],
+        "additionalProperties": False,
+    }
+    schemas = aimed["components"]["schemas"]
+    schemas["JobOrder"]["properties"]["target"] = {"enum": ["images"]}
+    # One setting of each kind is enough.
+    changes = schemas["TargetChanges"]["properties"]
+    schemas["TargetChanges"]["properties"] = {name: changes[name] for name in SOME}
+    for asked in aimed["paths"]["/check"]["get"]["parameters"]:
+        if asked["name"] == "X-Waitroom-Room":
+            asked["schema"] = {"enum": ["hall", "open"]}
+    return aimed
+
+
+def in_path(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": schema}
+
+
+def fuzz(
+    folder: Path, document: dict[str, Any], url: str, *more: str, phases: str = "coverage,fuzzing"
+) -> None:
+    """Asks `url` as the document says, and as it does not. Fails with what schemathesis says where
+    an answer is not as it is described."""
+    (folder / "openapi.json").write_text(json.dumps(document))
+    (folder / "schemathesis.toml").write_text(CONFIG)
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).parent / "schemathesis"), "--config-file",
+            "schemathesis.toml", "run", "openapi.json", "--url", url, "--no-color",
+            # Deterministic: the same requests each time.
+            "--generation-deterministic", "--max-examples", "10",
+            "--phases", phases, *more,
+        ],
+        cwd=folder, capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        pytest.fail(done.stdout + done.stderr, pytrace=False)
+
+
+OPERATORS = [f"--include-tag={tag}" for tag in (
+    "operations", "administration", "history", "leases", "limits", "jobs", "targets",
+)]  # fmt: skip
+VISITORS = ["--include-tag=visitor", "--include-tag=proxy"]
+
+
+def test_operators_get_what_is_described(replica, described, tmp_path):
+    """Whatever is sent to the ops listener: no server error, nothing undescribed, nothing wrong
+    let through. (Ten wrong tokens would close the way; test_rights.py asks everywhere with one.)"""
+    more = ["-H", f"Authorization: Bearer {ADMIN_TOKEN}", "--exclude-checks", "ignored_auth"]
+    fuzz(tmp_path, aimed(described, replica), replica.ops[0], *more, *OPERATORS)
+
+
+def test_visitors_and_proxies_get_what_is_described(replica, described, tmp_path):
+    """Whatever is sent to the edge listener, by somebody new and by somebody in line."""
+    document, edge = aimed(described, replica), replica.edges[0]
+    fuzz(tmp_path, document, edge, *VISITORS)
+    cookie = f"Cookie: {replica.join('hall')}"
+    fuzz(tmp_path, document, edge, *VISITORS, "-H", cookie, phases="fuzzing")
+
+
+def test_what_is_not_as_described_is_found(replica, described, tmp_path):
+    """The two tests above can fail: here are documents that are wrong of the same server."""
+    wrong = aimed(described, replica)
+    found = operations_of(wrong)
+    found["get", "/healthz"]["security"] = [{"token": []}]
+    del found["get", "/admin/rooms/{room}/sessions"]["responses"]["422"]
+    wrong["components"]["parameters"]["Limit"]["schema"]["maximum"] = 50
+    wrong["components"]["schemas"]["Visitor"]["required"].append("age")
+    wrong["components"]["headers"]["NoStore"]["schema"]["const"] = "no-cache"
+    token = f"Authorization: Bearer {ADMIN_TOKEN}"
+    asked = ["isHealthy", "listWaiting", "listSessions", "findVisitor"]
+    only = [f"--include-operation-id={name}" for name in asked]
+    with pytest.raises(pytest.fail.Exception) as failed:
+        fuzz(tmp_path, wrong, replica.ops[0], "-H", token, *only, phases="coverage")
+    said = str(failed.value)
+    for complaint in (
+        "API accepts requests without authentication",
+        "Undocumented status code",
+        "Schema-violating request accepted",
+        "Response violates schema",
+        "Response header does not conform to the schema",
+    ):
+        assert complaint in said, said
+
+
+#: A change that is allowed.
+NOTHING = b'{"message": null}'
+#: What no generator comes upon: method, path, headers, body; and the status that is right.
+ODD = {
+    "more digits than Python reads": ("GET", "/shop/waiting?limit=" + "9" * 5000, {}, b"", 422),
+    "longer ago than there are dates": ("GET", "/shop/stays?from=99999999d", {}, b"", 200),
+    "later than there are dates": ("GET", "/shop/report?to=9999-12-31T23:59-23:00", {}, b"", 200),
+    "no gzip": ("PATCH", "/spare", {"Content-Encoding": "gzip"}, NOTHING, 400),
+    "no charset": ("PATCH", "/spare", {"Content-Type": "text/plain; charset=x"}, NOTHING, 422),
+    "half a character": ("PATCH", "/spare", {}, b'{"message": "\\ud800"}', 422),
+    "a number beyond doubles": ("PATCH", "/spare", {}, b'{"max_waiting": %s}' % (b"9" * 400), 422),
+    "the same in a file": ("POST", "/spare/import", {}, b'{"kind": "waiting", "exported_at_ms": 0,'
+        b'"rows": [["AAAAAAAAAAAAAAAAAAAAAA", 1, %s]]}' % (b"9" * 400), 422),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_odd_requests_of_operators_are_no_server_errors(replica, what):
+    """They are refused in a word, or understood."""
+    method, path, headers, body, status = ODD[what]
+    headers = {"Authorization": f"Bearer {ADMIN_TOKEN}", **headers}
+    assert ask(f"{replica.ops[0]}/admin/rooms{path}", method, headers, body) == status
+
+
+@pytest.mark.parametrize("name", ["X-Forwarded-Uri", "X-Original-URI", "X-Original-Method"])
+def test_a_header_that_is_no_text_is_no_server_error(replica, name):
+    """The page does not repeat it."""
+    assert ask(f"{replica.edges[0]}/gate/hall", "GET", {name: "/\xff"}, b"") == 503
+
+
+def test_a_body_that_cannot_be_unpacked_is_no_server_error(replica):
+    """Of a visitor's form, where browsers never compress."""
+    form = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html"}
+    url = f"{replica.edges[0]}/_waitroom/hall/leave"
+    assert ask(url, "POST", {**form, "Content-Encoding": "gzip"}, b"next=/") == 400
+
+
+def ask(url: str, method: str, headers: dict[str, str], body: bytes) -> int:
+    request = urllib.request.Request(url, body or None, headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code

@@ -1,0 +1,147 @@
+"""Who may do what on the ops listener: docs/security.md has the table, and it is true of every
+route and of every kind of token."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from aiohttp import web
+
+from sidecar.api.access import authorised
+from sidecar.api.rights import NO_JOBS, RIGHTS
+from sidecar.api.routes import ops_app
+from sidecar.dashboard.app_keys import LIVE
+from sidecar.kit.http.app_keys import OPERATORS, SETTINGS
+from sidecar.kit.http.auth.operators import Operators
+from sidecar.kit.http.auth.scopes import SCOPES
+from sidecar.kit.http.problems import problems
+from sidecar.kit.metrics import Metrics
+from sidecar.rooms.service import Rooms
+from sidecar.settings import Settings
+from tests.support.replica import ADMIN_TOKEN, KEYS, SERVICE_TOKEN
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text()
+TABLE = PAGE.partition("\n## Who may do what\n")[2].partition("\n## ")[0]
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+OPERATOR, NO_TOKEN = "operator", "no token"
+NAMED = {scope: f"{scope}-token-for-tests" for scope in sorted(SCOPES)}
+TOKENS = {**NAMED, "all": "all-token-for-tests", "service": SERVICE_TOKEN}
+SETTINGS_OF_TEST = Settings(
+    secret_keys=KEYS,
+    admin_token=ADMIN_TOKEN,
+    service_token=SERVICE_TOKEN,
+    tokens={name: token for name, token in TOKENS.items() if name != "service"},
+    scopes={scope: [scope] for scope in SCOPES},
+    rooms={"shop": {"total_active_users": 1}},
+)
+
+
+def documented() -> dict[tuple[str, str], set[str]]:
+    """Who may: scopes, the operator, or everybody; by method and path, which may end with … for all
+    below it."""
+    found = {}
+    for line in TABLE.splitlines():
+        if not line.startswith("| `"):
+            continue
+        calls, who = line.strip("|").split("|")
+        words = {word for word in SCOPES if f"`{word}`" in who}
+        words |= {OPERATOR} if who.strip() == "operator" else set()
+        words |= {NO_TOKEN} if who.strip().startswith("no token") else set()
+        for call in re.findall(r"`([^`]+)`", calls):
+            method, _, path = call.rpartition(" ")
+            for each in [method] if method else METHODS:
+                found[each, path] = words
+    return found
+
+
+def routes() -> set[tuple[str, str]]:
+    app = ops_app(SETTINGS_OF_TEST, Rooms([]), Metrics(), [], jobs=cast("Any", object()))
+    return {
+        (route.method, resource.canonical)
+        for resource in app.router.resources()
+        for route in resource
+        if route.method != "HEAD"
+    }
+
+
+def who_may(method: str, path: str) -> set[str]:
+    table = documented()
+    if (method, path) in table:
+        return table[method, path]
+    (prefix,) = {p for m, p in table if p.endswith("…") and path.startswith(p[:-1])}
+    return table[method, prefix]
+
+
+ROUTES = sorted(routes())
+
+
+def test_each_route_is_in_the_table():
+    """The table names none that is not there, and says of programs what is enforced."""
+    for route in ROUTES:
+        assert who_may(*route), route
+    named = {route for route in documented() if route[1].startswith("/v1/")}
+    assert named == {route for route in ROUTES if route[1].startswith("/v1/")}
+    for route in named:
+        assert RIGHTS.get(route, frozenset()) == who_may(*route) - {OPERATOR}, route
+    assert RIGHTS.keys() <= named
+
+
+@pytest.fixture
+async def client(aiohttp_client):
+    """Answers 200 at each of the routes to whoever is let in."""
+
+    async def tell(_: web.Request) -> web.Response:
+        return web.Response()
+
+    app = web.Application(middlewares=[problems, authorised])
+    app[SETTINGS] = SETTINGS_OF_TEST
+    app[OPERATORS] = Operators(KEYS, ADMIN_TOKEN)
+    app[LIVE] = cast("Any", type("Live", (), {"stir": lambda _: None})())
+    for method, path in ROUTES:
+        app.router.add_route(method, path, tell)
+    app.router.add_route("*", NO_JOBS, tell)
+    return await aiohttp_client(app)
+
+
+async def status(client, method: str, path: str, token: str | None) -> int:
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    answer = await client.request(method, re.sub(r"\{[^}]+\}", "x", path), headers=headers)
+    if answer.status in {401, 403}:
+        document = await answer.json()
+        assert document["detail"]
+    return answer.status
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=" ".join)
+async def test_each_token_opens_what_the_table_says(client, route):
+    """200 where it does. 401 for tokens that are none here, 403 for those that are not for this."""
+    may = who_may(*route)
+    if may == {NO_TOKEN}:
+        assert await status(client, *route, None) == 200
+        return
+    assert await status(client, *route, None) == 401
+    assert await status(client, *route, "wrong-token-for-tests") == 401
+    assert await status(client, *route, ADMIN_TOKEN) == 200
+    is_admin = route[1].startswith("/admin/")
+    for name, token in TOKENS.items():
+        has = {name} if name in SCOPES else set(SCOPES)
+        expected = 200 if has & may else 401 if is_admin else 403
+        assert await status(client, *route, token) == expected, name
+
+
+async def test_a_refusal_says_what_is_needed(client):
+    """The scope, or the operator's token; and never a token itself."""
+    headers = {"Authorization": f"Bearer {NAMED['read']}"}
+    said = await (await client.post("/v1/limits/x/acquire", headers=headers)).json()
+    assert said["detail"] == "This needs the scope limits; the token read has read (scopes)."
+    said = await (await client.put("/v1/limits/x/values/x", headers=headers)).json()
+    assert said["detail"] == "Programs may not change this: send the admin_token."
+
+
+async def test_where_nothing_is_any_token_hears_so(client):
+    for path in ("/v1/nothing", "/v1/jobsx"):
+        assert await status(client, "GET", path, NAMED["limits"]) in {200, 404}
+        assert await status(client, "GET", path, "wrong-token-for-tests") == 401

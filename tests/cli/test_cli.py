@@ -1,0 +1,356 @@
+"""The commands, run as their user runs them, against a running site."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from sidecar.cli import main
+from tests.support.processes import Process, wait_until
+from tests.support.site import ROOT, Site
+
+WAITROOM = str(Path(sys.executable).parent / "waitroom")
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("WAITROOM_")}
+
+
+def run(*arguments, stdin="", **environment) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [WAITROOM, *arguments], capture_output=True, text=True, input=stdin, timeout=30,
+        check=False, env={**CLEAN, **environment},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def site():
+    with Site(rooms={"shop": {"total_active_users": 2}}, replicas=2) as site:
+        yield site
+
+
+@pytest.fixture
+def rooms(site):
+    """Runs `waitroom rooms …` at the first replica."""
+    return lambda *words, **options: run(
+        "rooms", "--config", str(site.folder / "replica-0.toml"), *words, **options
+    )
+
+
+def arrive(site) -> None:
+    request = urllib.request.Request(f"{site.url}/page", headers={"Accept": "application/json"})
+    try:
+        urllib.request.urlopen(request, timeout=5).close()
+    except urllib.error.HTTPError as error:
+        error.close()
+
+
+def test_rooms_are_listed(site, rooms):
+    """One line a room, with what is in it."""
+    for _ in range(3):
+        arrive(site)
+    done = rooms("list")
+    assert done.returncode == 0
+    assert re.search(r"^shop +1 +2 +2 ", done.stdout, re.MULTILINE), done.stdout
+
+
+def test_a_change_is_seen_by_the_other_replica_within_two_seconds(site, rooms):
+    """Set through one, in force at the other; null takes it back."""
+    done = rooms("set", "shop", "message=Soon", "new_users_per_minute=7")
+    assert (done.returncode, done.stdout) == (0, 'message = "Soon"\nnew_users_per_minute = 7\n')
+    began = time.monotonic()
+    status = f"{site.edges[1]}/_waitroom/shop/status"
+
+    def seen() -> bool:
+        with urllib.request.urlopen(status, timeout=5) as reply:
+            return json.load(reply)["message"] == "Soon"
+
+    wait_until(seen, "the change at the other replica", 5)
+    assert time.monotonic() - began < 2.5
+    rooms("set", "shop", "message=null", "new_users_per_minute=null")
+    assert site.room()["changed"] == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("set", "shop", "total_active_users=-1"), "total_active_users: .*greater than or equal"),
+        (("set", "shop", "capacity=1"), "capacity: there is no such setting"),
+        (("set", "shop", "nothing"), "write SETTING=VALUE"),
+        (("show", "nope"), "no room is named 'nope'"),
+        (("release", "shop", "x"), "no visitor's id"),
+        (("release", "shop", "a" * 22), "neither inside nor in line"),
+    ],
+)
+def test_a_mistake_is_named(rooms, words, said):
+    """Exit 1, and what is wrong."""
+    done = rooms(*words)
+    assert done.returncode == 1
+    assert re.search(said, done.stderr), done.stderr
+
+
+def test_reset_asks_first(rooms):
+    """Without a yes nothing happens."""
+    assert rooms("reset", "shop", stdin="n\n").returncode == 1
+    assert "removed" in rooms("reset", "shop", stdin="y\n").stdout
+
+
+def test_release_ends_a_stay(site, rooms):
+    """By the visitor's id."""
+    arrive(site)
+    visitor = site.admin("GET", "/rooms/shop/sessions")["sessions"][0]["visitor"]
+    assert rooms("release", "shop", visitor).stdout == f"{visitor} released\n"
+
+
+def test_pause_drain_and_resume(site, rooms):
+    """Each says what the room does now; resume takes back what the others changed."""
+    assert rooms("pause", "shop").stdout.startswith("shop is paused: ")
+    assert site.room()["changed"] == {"queue_all": True}
+    assert rooms("drain", "shop").stdout.startswith("shop is draining: ")
+    assert site.room()["changed"] == {"max_waiting": 0}
+    assert rooms("resume", "shop").stdout.startswith("shop is running: ")
+    assert site.room()["changed"] == {}
+
+
+def test_watch_prints_a_line_a_look(rooms):
+    """For the rooms that are named, or all; who came in is known from the second look on."""
+    done = rooms("watch", "--every", "0.2", "--times", "2")
+    head, first, second = done.stdout.splitlines()
+    assert head.split() == ["time", "room", "mode", "waiting", "inside", "cap", "in/min", "wait"]
+    assert re.search(r"\d shop +running +\d+ +\d+ +2 ", first)
+    assert re.search(r" 2 +0  \w", second), second
+    done = rooms("watch", "nope", "--times", "2")
+    assert (done.returncode, "no room is named 'nope'" in done.stderr) == (1, True)
+
+
+def test_find_says_where_a_visitor_is(site, rooms):
+    """Inside until when; unknown where nobody has that id."""
+    arrive(site)
+    visitor = site.admin("GET", "/rooms/shop/sessions")["sessions"][-1]["visitor"]
+    said = rooms("find", "shop", visitor).stdout
+    assert re.match(rf"{visitor} is inside until \d{{4}}-", said), said
+    assert rooms("find", "shop", "b" * 22).stdout == f"{'b' * 22} is unknown\n"
+
+
+@pytest.fixture
+def at_once(site):
+    """As `rooms`, in this process."""
+    config = str(site.folder / "replica-0.toml")
+    return lambda *words: CliRunner().invoke(main, ["rooms", "--config", config, *words])
+
+
+@pytest.fixture
+def changed(site):
+    """Changes settings of `shop`, and takes that back."""
+    names = set()
+
+    def change(**settings):
+        names.update(settings)
+        site.admin("PATCH", "/rooms/shop", settings)
+
+    yield change
+    site.admin("POST", "/rooms/shop/reset")
+    change(**dict.fromkeys(names))
+
+
+@pytest.fixture
+def three(site, changed):
+    """Ids of three who wait in two lines, of which nobody is let in."""
+    site.admin("POST", "/rooms/shop/reset")
+    changed(
+        total_active_users=0,
+        class_header=True,
+        lines=[{"name": "fast"}, {"name": "ordinary"}],
+        classes={"vip": {"line": "fast"}},
+    )
+    return [join(site, class_name) for class_name in ("vip", "", "")]
+
+
+def join(site, class_name) -> str:
+    """A newcomer's id."""
+    url = f"{site.edges[0]}/_waitroom/shop/join"
+    said = {"X-Waitroom-Class": class_name}
+    request = urllib.request.Request(url, method="POST", headers=said)
+    with urllib.request.urlopen(request, timeout=5) as answer:
+        return json.load(answer)["visitor"]
+
+
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize("words", [("list",), ("watch", "--times", "1")])
+def test_each_line_has_a_line(at_once, words):
+    """In the list and while it is watched, with its length and wait."""
+    said = at_once(*words).stdout
+    told = re.findall(r"^.*  (fast|ordinary) +(\d+) +unknown$", said, re.MULTILINE)
+    assert (said.count("\n"), told) == (4, [("fast", "1"), ("ordinary", "2")]), said
+
+
+def test_somebody_is_moved(at_once, three):
+    """To the head, to a place, back, to another class and to none; the log says why."""
+    last = three[2]
+
+    def move(*words) -> str:
+        done = at_once("move", "shop", last, *words)
+        assert done.exit_code == 0, done.output
+        return done.stdout.removeprefix(f"{last} is at position ").strip()
+
+    assert move("head", "--why", "ticket 4711, paid twice") == "1"
+    assert move("2") == "2"
+    assert move("head") == "1"
+    found = at_once("find", "shop", last).stdout
+    assert found == f"{last} is waiting in line ordinary at position 1\n"
+    assert move("back") == "2"
+    assert move("--class", "vip", "--why", "press") == "2"
+    assert move("--no-class") == "2"
+    said = [line.split("  ")[-1] for line in at_once("log", "shop").stdout.splitlines()]
+    assert said[:6] == [
+        f"grade {last} 2 to 2: no class",
+        f"grade {last} 2 to 2: class vip: press",
+        f"back {last} 1 to 2",
+        f"move {last} 2 to 1",
+        f"move {last} 1 to 2",
+        f"move {last} 2 to 1: ticket 4711, paid twice",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        ((), 2, "say either head, back, a position"),
+        (("head", "--class", "vip"), 2, "say either head, back, a position"),
+        (("tail",), 2, "tail: say head, back or a whole number"),
+        (("0",), 1, "position: a whole number from 1 on"),
+        (("1", "--why", "x" * 201), 1, "why: text of 200 characters at most"),
+        (("--class", "vip"), 1, "The classes of shop: it has none"),
+        (("head",), 1, "is not in line"),
+    ],
+)
+def test_a_move_that_is_none(at_once, words, status, said):
+    """What is wrong with it is named; an id may begin with a hyphen."""
+    done = at_once("move", "shop", "-" + "a" * 21, *words)
+    assert (done.exit_code, said in done.stderr) == (status, True), done.output
+
+
+@pytest.mark.parametrize("words", [("list",), ("watch", "--times", "1")])
+def test_a_room_that_is_not_open_says_so(at_once, changed, words):
+    """Before a pre-queue and in it, with the event's name."""
+    now = int(time.time() * 1000)
+    event = {"name": "autumn", "opens_at": now + 3_600_000}
+    changed(events=[{**event, "prequeue_from": now + 60_000}])
+    assert at_once(*words).stdout.endswith("  closed (next: autumn)\n")
+    changed(events=[{**event, "prequeue_from": now - 60_000}])
+    assert at_once(*words).stdout.endswith("  prequeue (autumn)\n")
+
+
+def test_healthcheck(site, tmp_path):
+    """Exit 0 when ready; 1 with a reason when nothing answers."""
+    assert run("healthcheck", "--config", str(site.folder / "replica-1.toml")).returncode == 0
+    dead = tmp_path / "dead.toml"
+    text = (site.folder / "replica-1.toml").read_text()
+    dead.write_text(re.sub(r'ops_listen = ".*"', 'ops_listen = "127.0.0.1:1"', text))
+    done = run("healthcheck", "--config", str(dead))
+    assert done.returncode == 1
+    assert "no replica answers at http://127.0.0.1:1: connection refused" in done.stderr
+
+
+def test_check_config_lists_every_problem(tmp_path):
+    """All at once, by name; nothing that a user typed is repeated if it is a secret."""
+    file = tmp_path / "waitroom.toml"
+    file.write_text(
+        'store = "mysql://x"\nsecret_keys = ["short-secret"]\nnonsense = 1\n'
+        '[rooms.shop]\ntotal_active_users = -5\nsession_duration = "soon"\n'
+    )
+    done = run("check-config", "--config", str(file))
+    assert done.returncode == 1
+    for named in ("store:", "nonsense: there is no such setting", "rooms.shop.total_active_users:",
+                  "rooms.shop.session_duration:"):  # fmt: skip
+        assert named in done.stderr
+    assert "short-secret" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "config", ["", 'secret_keys = ["demo-secret-that-everybody-knows-0000"]\n']
+)
+def test_serve_refuses_a_missing_or_known_secret(tmp_path, config):
+    """Outside the demo."""
+    file = tmp_path / "waitroom.toml"
+    file.write_text(config + "[rooms.shop]\ntotal_active_users = 1\n")
+    done = run("serve", "--config", str(file))
+    assert done.returncode == 1
+    assert "secret_keys" in done.stderr
+
+
+def test_serve_says_plainly_that_an_address_is_taken(site, tmp_path):
+    """The address, and no traceback."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        text = (site.folder / "replica-0.toml").read_text()
+        text = re.sub(r'ops_listen = ".*"', f'ops_listen = "unix:{tmp_path}/ops"', text)
+        file = tmp_path / "waitroom.toml"
+        file.write_text(re.sub(r'edge_listen = ".*"', f'edge_listen = "{address}"', text))
+        done = run("serve", "--config", str(file))
+    assert done.returncode == 1
+    assert f"cannot listen on {address}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_serve_says_plainly_that_the_page_is_missing(site, tmp_path):
+    """The folder that was named, and no traceback."""
+    file = site.folder / "replica-0.toml"
+    done = run("serve", "--config", str(file), WAITROOM_STATIC_DIR=str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == f"static_dir: there is no waiting.html in {tmp_path}"
+
+
+def test_page_makes_what_nginx_includes(tmp_path):
+    """nginx/waitroom/waiting.conf was made from static/waiting.html as it is now."""
+    made = (ROOT / "nginx" / "waitroom" / "waiting.conf").read_text(encoding="utf-8")
+    assert run("page").stdout == made
+    assert run("page", str(ROOT / "static" / "waiting.html")).stdout == made
+    assert "t_heading" not in made
+
+
+def test_page_says_what_it_cannot_make(tmp_path):
+    done = run("page", str(tmp_path / "none.html"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"{tmp_path}/none.html" in done.stderr
+    file = tmp_path / "waiting.html"
+    file.write_text("<p>\n" + "x" * 3_001)
+    done = run("page", str(file))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "line 2 is longer than 3,000 bytes: break it" in done.stderr
+
+
+def test_serve_on_unix_sockets_and_in_memory(tmp_path):
+    """With no store and no port; a socket left behind by a killed replica is no hindrance."""
+    file = tmp_path / "waitroom.toml"
+    edge, ops = tmp_path / "edge.sock", tmp_path / "ops.sock"
+    file.write_text(
+        f'edge_listen = "unix:{edge}"\nops_listen = "unix:{ops}"\n'
+        'admin_token = "0123456789abcdef"\n[rooms.shop]\ntotal_active_users = 1\n'
+    )
+    environment = {"WAITROOM_SECRET_KEYS": "k" * 32}
+    command = [WAITROOM, "serve", "--config", str(file)]
+    process = Process(command, log=tmp_path / "log", env={**CLEAN, **environment})
+
+    def ready() -> bool:
+        return run("healthcheck", "--config", str(file), **environment).returncode == 0
+
+    with process:
+        wait_until(ready, "the replica")
+        assert edge.stat().st_mode & 0o777 == 0o660
+        process.kill()
+        process.start()
+        wait_until(ready, "the replica, again")
+        assert "shop" in run("rooms", "--config", str(file), "list", **environment).stdout
+        assert process.stop() == 0
+    assert "Traceback" not in process.output

@@ -1,0 +1,222 @@
+"""Commands that ask a replica need its address and a token, and no configuration."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from sidecar.cli import main
+from tests.support.processes import Process, free_port, wait_until
+
+WAITROOM = str(Path(sys.executable).parent / "waitroom")
+ADMIN, SERVICE = "0123456789abcdef", "a-token-for-programs"
+CONFIG = """
+edge_listen = "unix:{folder}/edge"
+ops_listen = "127.0.0.1:{port}"
+admin_token = "{admin}"
+service_token = "{service}"
+secret_keys = ["kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk"]
+rooms.shop.total_active_users = 1
+leases.seat.term = "1h"
+targets.images.url = "http://127.0.0.1:1/"
+targets.images.private = true
+[limits.pay]
+algorithm = "fixed_window"
+limit = 20
+window = "1d"
+"""
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """A folder without a waitroom.toml, and no variable."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("WAITROOM_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    """A replica's ops listener."""
+    folder, port = tmp_path_factory.mktemp("waitroom"), free_port()
+    file = folder / "replica.toml"
+    file.write_text(CONFIG.format(folder=folder, port=port, admin=ADMIN, service=SERVICE))
+    command = [WAITROOM, "serve", "--config", str(file)]
+    environment = {n: text for n, text in os.environ.items() if not n.startswith("WAITROOM_")}
+    with Process(command, log=folder / "log", env=environment, cwd=folder):
+        url = f"http://127.0.0.1:{port}"
+        wait_until(lambda: run("healthcheck", "--url", url).exit_code == 0, "the replica")
+        yield url
+
+
+def run(*words: str, **environment: str):
+    return CliRunner().invoke(main, words, env=environment)
+
+
+def commands(group: click.Group = main, *names: str):
+    """Every command and group, by its words."""
+    for name, command in group.commands.items():
+        yield (*names, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, *names, name)
+
+
+@pytest.mark.parametrize("words", list(commands()), ids=" ".join)
+def test_help_needs_no_configuration(words):
+    """Neither of a command nor of a group."""
+    done = run(*words, "--help")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"Usage: main {' '.join(words)}")
+
+
+READS = [("rooms", "list"), ("leases", "list"), ("limits", "list"), ("jobs", "list"),
+         ("targets", "list"), ("rooms", "events", "shop"), ("rooms", "export", "shop")]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", READS, ids=" ".join)
+def test_a_url_and_a_token_are_enough(url, tmp_path, words):
+    """By variables, or by options before and after the command's name."""
+    file = tmp_path / "token"
+    file.write_text(f"{ADMIN}\n")
+    group, *rest = words
+    for done in (
+        run(*words, WAITROOM_URL=url, WAITROOM_TOKEN=ADMIN),
+        run(*words, WAITROOM_URL=f"{url}/", WAITROOM_TOKEN_FILE=str(file)),
+        run(group, "--url", url, "--token-file", str(file), *rest),
+        run(*words, "--url", url, "--token-file", str(file)),
+        run(group, "--url", "http://127.0.0.1:1", *rest, "--url", url, WAITROOM_TOKEN=ADMIN),
+    ):
+        assert (done.exit_code, done.exception) == (0, None), done.output
+
+
+def test_a_configuration_is_the_fallback(url, tmp_path):
+    """Only its ops_listen and its tokens count: it may be wrong otherwise, or of another host."""
+    file = tmp_path / "waitroom.toml"
+    file.write_text(f'ops_listen = "{url.removeprefix("http://")}"\nadmin_token = "{ADMIN}"\n'
+                    "nonsense = 1\n[rooms.shop]\n")  # fmt: skip
+    assert run("rooms", "list").exit_code == 0
+    assert run("rooms", "list", WAITROOM_SECRET_KEYS_FILE="/nowhere").exit_code == 0
+    other = file.rename(tmp_path / "other.toml")
+    assert run("rooms", "list", "--config", str(other)).exit_code == 0
+    assert run("rooms", "-c", str(other), "list").exit_code == 0
+    assert run("healthcheck", "-c", str(other)).stdout == "ready\n"
+    other.write_text(f'ops_listen = "127.0.0.1:1"\nadmin_token = "{ADMIN}"\n')
+    assert run("rooms", "list", "-c", str(other), "--url", url).exit_code == 0
+    assert run("rooms", "list", WAITROOM_URL=url, WAITROOM_ADMIN_TOKEN=ADMIN).exit_code == 0
+    other.write_text('service_token = "wrong-and-never-sent"\nops_listen = "nothing"\n')
+    assert run("rooms", "list", "-c", str(other), "--url", url, WAITROOM_TOKEN=ADMIN).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "said"),
+    [
+        (("rooms", "list"), {}, "no token: give --token-file FILE or set WAITROOM_TOKEN; "),
+        (("rooms", "list", "-c", "none.toml"), {}, "none.toml: cannot be read"),
+        (("rooms", "list", "--token-file", "none"), {}, "--token-file: none cannot be read"),
+        (("rooms", "list", "--url", "ftp://x"), {}, "--url: write http://HOST:PORT or unix:"),
+        (
+            ("rooms", "list"),
+            {"WAITROOM_URL": "http://x?y", "WAITROOM_TOKEN": "x"},
+            "WAITROOM_URL: write http://HOST",
+        ),
+        (("rooms", "list"), {"WAITROOM_TOKEN": "a\nb"}, "WAITROOM_TOKEN: a token is one line"),
+        (("rooms", "list"), {"WAITROOM_TOKEN_FILE": "/"}, "WAITROOM_TOKEN_FILE: / cannot be"),
+        (
+            ("jobs", "list"),
+            {"WAITROOM_OPS_LISTEN": "x", "WAITROOM_TOKEN": "x"},
+            "ops_listen: write host:port",
+        ),
+    ],
+)
+def test_what_is_missing_is_named(words, environment, said):
+    """And nothing that is not: these commands need no room and no secret."""
+    done = run(*words, **environment)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert said in done.stderr
+    assert "secret_keys" not in done.stderr
+    assert "rooms:" not in done.stderr
+
+
+def test_the_source_of_a_refused_token_is_named(url):
+    """Whoever has several knows which one to look at."""
+    for group in ("leases", "limits", "targets"):
+        done = run(group, "list", "--url", url, WAITROOM_TOKEN="wrong")
+        assert (done.exit_code, done.stdout) == (1, "")
+    done = run("rooms", "list", "--url", url, WAITROOM_TOKEN="wrong")
+    assert (done.exit_code, "It was that of WAITROOM_TOKEN." in done.stderr) == (1, True)
+
+
+def test_an_id_may_look_like_an_option(url):
+    """A visitor's id and a holder's name may begin with a hyphen, and have a c in them."""
+    given = {"WAITROOM_URL": url, "WAITROOM_TOKEN": ADMIN}
+    id_ = "-abcdefghijklmnopqrst_"
+    assert run("rooms", "find", "shop", id_, **given).stdout == f"{id_} is unknown\n"
+    done = run("leases", "release", "seat", "17", "-c", **given)
+    assert done.stdout == "-c neither held 17 nor waited\n"
+
+
+@pytest.mark.parametrize(
+    "words", [*READS, ("page",), ("check-config",), ("rooms", "--help"), ("report", "shop")],
+    ids=" ".join,
+)  # fmt: skip
+def test_nothing_is_said_when_nobody_reads(url, words, tmp_path):
+    """As in `waitroom report shop | head`: no traceback, and no blame for the replica or a file."""
+    (tmp_path / "waitroom.toml").write_text(
+        f'ops_listen = "{url.removeprefix("http://")}"\nadmin_token = "{ADMIN}"\n'
+        f'secret_keys = ["{"k" * 32}"]\nhistory = "sqlite:///h.db"\n'
+        "rooms.shop.total_active_users = 1\n"
+    )
+    if words[0] == "report":
+        assert run("migrate").exit_code == 0
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing) as nobody:
+        done = subprocess.run(
+            [WAITROOM, *words], stdout=nobody, stderr=subprocess.PIPE, text=True, check=False,
+            cwd=tmp_path, timeout=30,
+            env={n: text for n, text in os.environ.items() if n != "PYTHONUNBUFFERED"},
+        )  # fmt: skip
+    assert done.stderr.strip() in {"", "shop: 0 place(s) and 0 session(s) exported"}
+
+
+@pytest.fixture(params=["text/html", "application/json", "redirect"])
+def another(request):
+    """A server that is no replica's ops listener: a site, an API, one that leads elsewhere."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(302 if request.param == "redirect" else 404)
+            self.send_header("Location", "/")
+            self.end_headers()
+            text = json.dumps({"error": "none"}) if "json" in request.param else "<h1>Shop</h1>"
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_words: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_what_is_no_replica_is_named(another):
+    """Such as the site, whose address is the one that everybody knows."""
+    done = run("rooms", "list", "--url", another, WAITROOM_TOKEN=ADMIN)
+    assert (done.exit_code, "not as a replica's ops listener does" in done.stderr) == (1, True)
+
+
+def test_whoever_reads_no_file_hears_so():
+    """Commands that do need the settings say that they found none."""
+    done = run("check-config")
+    assert done.exit_code == 1
+    assert done.stderr.startswith("there is no waitroom.toml in this folder, and no --config FILE")

@@ -1,0 +1,620 @@
+"""The dashboard's doors: who gets in, what a session may do, what is streamed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from sidecar.api.routes import ops_app
+from sidecar.dashboard import page as desk
+from sidecar.dashboard.app_keys import LIVE
+from sidecar.dashboard.live import Live
+from sidecar.kit.http import app_keys as keys
+from sidecar.kit.http.auth.operators import COOKIE, LIFETIME_S, Operators
+from sidecar.kit.http.auth.throttle import MOST_FAILURES
+from sidecar.lottery.service import Draws
+from sidecar.queue.tokens import COOKIE_PREFIX
+from sidecar.rooms.service import Rooms
+from sidecar.settings import Settings
+from tests.support.replica import ADMIN_TOKEN, KEYS, Jar, cookie_of
+
+BEARER = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+
+
+@pytest.fixture
+async def site(replica):
+    site = await replica(total_active_users=3)
+    site.ops.session._cookie_jar = Jar()  # tests say which cookie is sent
+    return site
+
+
+def path(site, more=""):
+    return f"/admin/rooms/{site.room.name}{more}"
+
+
+async def log_in(site, name="Night shift", token=ADMIN_TOKEN, headers=None):
+    form = {"name": name, "token": token}
+    return await site.ops.post(
+        "/dashboard/login", data=form, headers=headers or {}, allow_redirects=False
+    )
+
+
+async def session(site, name="Night shift") -> dict[str, str]:
+    """What the page sends along: the cookie and the CSRF token."""
+    cookie = cookie_of(await log_in(site, name))
+    told = await (await site.ops.get("/dashboard/session", headers={"Cookie": cookie})).json()
+    assert (told["operator"], told["history"], told["jobs"]) == (name, False, False)
+    assert told["in_memory"] is True  # the settings of these tests name no store
+    return {"Cookie": cookie, "X-Waitroom-CSRF": told["csrf"]}
+
+
+# The way in.
+
+
+async def test_the_token_and_a_name_open_a_session(site):
+    """The cookie is no script's and no other site's, and lasts twelve hours."""
+    reply = await log_in(site)
+    assert (reply.status, reply.headers["Location"]) == (303, "/dashboard")
+    cookie, *attributes = reply.headers["Set-Cookie"].split("; ")
+    assert attributes == [f"Max-Age={LIFETIME_S}", "Path=/", "HttpOnly", "SameSite=Strict"]
+    page = await site.ops.get("/dashboard", headers={"Cookie": cookie})
+    assert "desk.js" in await page.text()
+    page = await site.ops.get("/dashboard/", headers={"Cookie": cookie})
+    assert "desk.js" in await page.text()
+    assert "desk.js" not in await (await site.ops.get("/dashboard")).text()
+    for scheme in ("https", "HTTPS", "https, http"):
+        secure = await log_in(site, headers={"X-Forwarded-Proto": scheme})
+        assert secure.headers["Set-Cookie"].endswith("; Secure")
+
+
+async def test_no_rooms_cookie_is_the_dashboards():
+    """Whatever a room is called, its cookie has another name."""
+    assert not COOKIE.startswith(COOKIE_PREFIX)
+
+
+@pytest.mark.parametrize(
+    ("name", "token", "status"),
+    [
+        ("me", "wrong", 401),
+        ("me", "", 401),
+        ("me", ADMIN_TOKEN + "x", 401),
+        ("me", "é\udcff", 401),
+        ("", ADMIN_TOKEN, 422),
+        (" \x00\n\u2028", ADMIN_TOKEN, 422),
+    ],
+)
+async def test_nobody_without_the_token_or_a_name(site, name, token, status):
+    """No cookie is set, and the page says what is wrong."""
+    form = f"name={name}&token={token}".encode(errors="surrogateescape")
+    kind = {"Content-Type": "application/x-www-form-urlencoded"}
+    reply = await site.ops.post("/dashboard/login", data=form, headers=kind)
+    assert (reply.status, "Set-Cookie" in reply.headers) == (status, False)
+    assert re.search(r'role="alert">[A-Z]\w+ ', await reply.text())
+
+
+async def test_a_form_from_another_site_logs_nobody_in(site):
+    """Though it has the right token."""
+    elsewhere = {"Sec-Fetch-Site": "cross-site"}
+    assert (await log_in(site, headers=elsewhere)).status == 403
+    assert (await log_in(site, headers={"Origin": "http://elsewhere"})).status == 403
+    assert (await log_in(site, headers={"Origin": "null"})).status == 403
+
+
+@pytest.mark.parametrize("guessed_at", ["the log-in", "/admin/"])
+async def test_after_ten_wrong_tokens_none_is_looked_at(site, guessed_at):
+    """At the log-in and as a bearer, wherever they were guessed: the right one is refused too, and
+    says when to come again. Sessions go on, and a minute later the right one opens again."""
+    here = await session(site)
+    operators = site.ops.app[keys.OPERATORS]
+    for _ in range(MOST_FAILURES):
+        if guessed_at == "/admin/":
+            wrong = await site.ops.get(path(site), headers={"Authorization": "Bearer wrong"})
+        else:
+            wrong = await log_in(site, token="wrong")
+        assert wrong.status == 401
+    judged = []
+    operators.is_token = lambda given: judged.append(given) or True
+    for refused in (await log_in(site), await site.ops.get(path(site), headers=BEARER)):
+        assert (refused.status, 1 <= int(refused.headers["Retry-After"]) <= 60) == (429, True)
+    assert judged == []
+    del operators.is_token
+    assert (await site.ops.get(path(site), headers=here)).status == 200
+    operators.guesses.now_s = lambda: time.time() + 61
+    assert (await log_in(site)).status == 303
+    assert (await site.ops.get(path(site), headers=BEARER)).status == 200
+
+
+async def test_no_bearer_is_no_guess(site):
+    """A page that was left open after the session's end asks on and on."""
+    for _ in range(2 * MOST_FAILURES):
+        assert (await site.ops.get(path(site))).status == 401
+    assert (await log_in(site)).status == 303
+
+
+async def test_without_an_admin_token_the_page_says_how_to_set_one(site, aiohttp_client):
+    """Nobody logs in, not even with an empty token or a session of when there was one."""
+    whole = Settings(secret_keys=KEYS, rooms={site.room.name: site.room.file_settings})
+    ops = await aiohttp_client(
+        ops_app(whole, Rooms([site.room]), site.metrics, []), cookie_jar=Jar()
+    )
+    page = await ops.get("/dashboard")
+    assert (page.status, "WAITROOM_ADMIN_TOKEN" in await page.text()) == (403, True)
+    assert (await ops.post("/dashboard/login", data={"name": "me", "token": ""})).status == 403
+    empty = f"{COOKIE}={Operators(KEYS, '').log_in('me')}"
+    for cookie in (empty, cookie_of(await log_in(site))):
+        assert (await ops.get("/dashboard/session", headers={"Cookie": cookie})).status == 401
+
+
+# What is no session.
+
+
+def stale() -> str:
+    return Operators(KEYS, ADMIN_TOKEN, now_s=lambda: time.time() - LIFETIME_S - 1).log_in("me")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "", "x", "." * 3, "W10.x", "é", "\\udcff", "a" * 5000,
+        stale(),
+        Operators(KEYS, "another-admin-token").log_in("me"),
+        Operators(["z" * 32], ADMIN_TOKEN).log_in("me"),
+        Operators(KEYS, ADMIN_TOKEN)._cookies.dumps(["me", "x"]),
+        Operators(KEYS, ADMIN_TOKEN)._cookies.dumps({"name": "me"}),
+        Operators(KEYS, ADMIN_TOKEN)._cookies.dumps(["me", 5, "soon"]),
+    ],
+    ids=["empty", "letter", "dots", "unsigned", "no-ascii", "escape", "long", "over", "other-token",
+         "other-key", "too-few", "no-list", "no-numbers"],
+)  # fmt: skip
+async def test_what_is_no_session_opens_nothing(site, value):
+    """Forged, over, of another admin token, another key or another version: as without a cookie."""
+    headers = {"Cookie": f"{COOKIE}={value}"}
+    assert (await site.ops.get(path(site), headers=headers)).status == 401
+    assert (await site.ops.get("/dashboard/session", headers=headers)).status == 401
+    assert (await site.ops.get("/dashboard/events", headers=headers)).status == 401
+    page = await site.ops.get("/dashboard", headers=headers)
+    assert (page.status, "desk.js" in await page.text()) == (200, False)
+
+
+async def test_every_changed_letter_is_as_none(site):
+    """No letter of the signed part or of the signature can be another."""
+    operators, value = site.ops.app[keys.OPERATORS], cookie_of(await log_in(site)).partition("=")[2]
+    assert operators.read(value).name == "Night shift"
+    for place in range(len(value) - 1):  # of the last one base64 ignores two bits
+        other = value[:place] + ("A" if value[place] != "A" else "B") + value[place + 1 :]
+        assert operators.read(other) is None
+
+
+async def test_keys_rotate_under_a_session():
+    """What an older key of the list signed holds; what a removed one signed does not."""
+    old, new = "o" * 32, "n" * 32
+    value = Operators([old], ADMIN_TOKEN).log_in("me")
+    both = Operators([old, new], ADMIN_TOKEN)
+    operator = both.read(value)
+    assert operator is not None
+    assert both.is_csrf(operator, Operators([old], ADMIN_TOKEN).csrf(operator))
+    assert Operators([new], ADMIN_TOKEN).read(value) is None
+
+
+async def test_logging_out_ends_the_session(site):
+    """The cookie goes, and a copy of it is worth nothing here any more; not by a word from
+    elsewhere."""
+    here = await session(site)
+    out = "/dashboard/logout"
+    cookie = {"Cookie": here["Cookie"]}
+    assert (await site.ops.post(out, headers=cookie, allow_redirects=False)).status == 403
+    assert (await site.ops.get(path(site), headers=here)).status == 200
+    reply = await site.ops.post(out, headers=here, allow_redirects=False)
+    assert (reply.status, cookie_of(reply)) == (303, f"{COOKIE}=")
+    assert (await site.ops.get(path(site), headers=here)).status == 401
+    assert (await site.ops.post(out, allow_redirects=False)).status == 303
+
+
+# What a session may do.
+
+
+async def test_a_session_is_as_good_as_the_token(site):
+    """It reads and changes, and the log has the name that was given at the way in."""
+    here = await session(site, "Ada – nights")
+    assert (await site.ops.get("/admin/rooms", headers=here)).status == 200
+    own_page = {**here, "Sec-Fetch-Site": "same-origin", "X-Waitroom-Operator": "somebody else"}
+    reply = await site.ops.patch(path(site), json={"message": "soon"}, headers=own_page)
+    assert (reply.status, (await reply.json())["settings"]["message"]) == (200, "soon")
+    log = (await (await site.ops.get(path(site, "/log"), headers=here)).json())["log"]
+    assert [act["by"] for act in log] == ["Ada – nights"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "https://behind.a.proxy"}, 200),
+        ({"Origin": "http://HOST"}, 200),
+        ({"X-Waitroom-CSRF": ""}, 403),
+        ({"X-Waitroom-CSRF": "x"}, 403),
+        ({"X-Waitroom-CSRF": "é"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Origin": "http://elsewhere"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://[bad"}, 403),
+        ({"Authorization": "Bearer wrong"}, 401),
+    ],
+)
+async def test_a_change_must_come_from_the_page(site, headers, status):
+    """With the cookie alone, or from another origin, nothing is changed; a wrong bearer token is
+    not made good by a session."""
+    here = await session(site)
+    host = f"{site.ops.host}:{site.ops.port}"
+    sent = {**here, **{name: value.replace("HOST", host) for name, value in headers.items()}}
+    for method, where in (("PATCH", ""), ("POST", "/reset"), ("POST", "/pause")):
+        reply = await site.ops.request(
+            method, path(site, where), json={"message": "x"}, headers=sent
+        )
+        assert reply.status == status
+    snapshot = await site.room.refresh()
+    assert (snapshot.overrides != {}) == (status == 200)
+
+
+async def test_anothers_csrf_token_is_none(site):
+    """It belongs to one session."""
+    mine, anothers = await session(site), await session(site)
+    mixed = {**mine, "X-Waitroom-CSRF": anothers["X-Waitroom-CSRF"]}
+    assert (await site.ops.post(path(site, "/pause"), headers=mixed)).status == 403
+
+
+async def test_another_site_reads_nothing(site):
+    """A page elsewhere gets neither a stream nor an admin document, and no CORS header."""
+    here = await session(site) | {"Sec-Fetch-Site": "cross-site", "Origin": "http://elsewhere"}
+    for where in ("/dashboard/events", path(site)):
+        reply = await site.ops.get(where, headers=here)
+        assert reply.status in {401, 403}
+        assert not [name for name in reply.headers if name.startswith("Access-Control")]
+
+
+# The words of an operator.
+
+
+@pytest.mark.parametrize(
+    ("file", "act", "changed", "mode"),
+    [
+        ({}, "pause", {"queue_all": True}, "paused"),
+        ({}, "drain", {"max_waiting": 0}, "draining"),
+        ({}, "resume", {}, "running"),
+        ({"queue_all": True}, "pause", {}, "paused"),
+        ({"queue_all": True, "max_waiting": 5}, "resume", {"queue_all": False}, "running"),
+        ({"queue_all": True, "max_waiting": 5}, "drain", {"queue_all": False, "max_waiting": 0},
+         "draining"),
+        ({"queueing_method": "passthrough"}, "pause", {"queue_all": True}, "open"),
+    ],
+)  # fmt: skip
+async def test_words_are_settings(replica, file, act, changed, mode):
+    """What the file says already is not said again; resume takes back what the others changed."""
+    site = await replica(**file)
+    reply = await site.ops.post(path(site, f"/{act}"), headers=BEARER)
+    room = await reply.json()
+    assert (reply.status, room["changed"], room["mode"]) == (200, changed, mode)
+    room = await (await site.ops.post(path(site, "/resume"), headers=BEARER)).json()
+    assert (room["settings"]["queue_all"], "max_waiting" in room["changed"]) == (False, False)
+
+
+async def test_a_drained_line_empties(replica):
+    """Nobody new joins it while somebody waits; whoever waits is let in; then a free slot is
+    anybody's."""
+    site = await replica(total_active_users=1)
+    inside, waiting = [await site.check() for _ in range(2)]
+    await site.ops.post(path(site, "/drain"), headers=BEARER)
+    assert (await site.check()).headers["X-Waitroom-State"] == "full"
+    await site.ops.patch(path(site), json={"total_active_users": 2}, headers=BEARER)
+    assert (await site.check(cookie_of(waiting))).status == 204
+    assert (await site.check(cookie_of(inside))).status == 204
+    await site.ops.patch(path(site), json={"total_active_users": 3}, headers=BEARER)
+    assert (await site.check()).status == 204
+
+
+async def test_a_visitor_is_found_wherever_they_are(site):
+    """Inside, in line with a position, released, or unknown; an impossible id is a 422."""
+    for _ in range(5):
+        await site.check()
+    rows = await (await site.ops.get(path(site, "/sessions"), headers=BEARER)).json()
+    inside = rows["sessions"][0]["visitor"]
+    rows = await (await site.ops.get(path(site, "/waiting"), headers=BEARER)).json()
+    second = rows["waiting"][1]["visitor"]
+
+    async def find(visitor):
+        return await site.ops.get(path(site, f"/visitors/{visitor}"), headers=BEARER)
+
+    found = [await (await find(visitor)).json() for visitor in (inside, second, "a" * 22)]
+    assert [each["state"] for each in found] == ["inside", "waiting", "unknown"]
+    assert (found[0]["started_at_ms"], found[1]["position"]) == (site.turn.now_ms, 2)
+    await site.ops.post(path(site, f"/visitors/{inside}/release"), headers=BEARER)
+    assert (await (await find(inside)).json())["state"] == "revoked"
+    assert (await find("x")).status == 422
+
+
+async def test_somebody_called_is_found_so(replica):
+    """Their session is provisional."""
+    site = await replica(total_active_users=1)
+    for _ in range(2):
+        await site.check()
+    rows = await (await site.ops.get(path(site, "/waiting"), headers=BEARER)).json()
+    visitor = rows["waiting"][0]["visitor"]
+    await site.ops.patch(path(site), json={"total_active_users": 2}, headers=BEARER)
+    found = await (await site.ops.get(path(site, f"/visitors/{visitor}"), headers=BEARER)).json()
+    assert (found["state"], found["started_at_ms"]) == ("called", None)
+
+
+# The files.
+
+
+async def test_everything_is_sent_with_strict_headers(site):
+    """Pages, files, redirects and refusals of the way in allow no script but our own, no frame and
+    no cache."""
+    here = await session(site)
+    replies = [
+        await site.ops.get("/dashboard"),
+        await site.ops.get("/dashboard", headers=here),
+        await site.ops.get("/dashboard/session", headers=here),
+        await site.ops.get("/dashboard/static/desk.js"),
+        await log_in(site),
+        await log_in(site, token="wrong"),
+    ]
+    for reply in replies:
+        policy = reply.headers["Content-Security-Policy"]
+        assert "default-src 'none'; script-src 'self'; style-src 'self'" in policy
+        assert "frame-ancestors 'none'; base-uri 'none'" in policy
+        assert "unsafe" not in policy
+        assert reply.headers["X-Content-Type-Options"] == "nosniff"
+        assert reply.headers["Referrer-Policy"] == "same-origin"
+        assert reply.headers["Cache-Control"] == "no-store"
+
+
+async def test_pages_hold_no_script_and_put_nothing_into_markup(site):
+    """No inline script or style, no handler; the scripts write text only."""
+    folder = Path(desk.__file__).parent
+    pages = [file.read_text() for file in folder.glob("*.html")]
+    assert len(pages) == 3
+    for text in pages:
+        assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?! type=\"module\" src=)", text)
+    for file in folder.glob("*.js"):
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(",
+                             file.read_text()), file  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [("dashboard.css", 200), ("logo.svg", 200), ("room.js", 200), ("targets.js", 200),
+     ("index.html", 404), ("__init__.py", 404), ("..%2fadmin.py", 404), ("%00", 404), ("", 404)],
+)  # fmt: skip
+async def test_only_its_own_files_are_served(site, name, status):
+    """By name; the pages have addresses of their own."""
+    assert (await site.ops.get(f"/dashboard/static/{name}")).status == status
+
+
+# The stream.
+
+
+async def read(stream, *kinds):
+    """The first event of each kind, by kind."""
+    found = {}
+    while set(kinds) - set(found):
+        event = (await stream.content.readuntil(b"\n\n")).decode()
+        kind = re.match(r"event: (\w+)\ndata: (.*)\n\n\Z", event)
+        if kind:
+            found.setdefault(kind[1], json.loads(kind[2]))
+    return found
+
+
+async def test_the_stream_tells_of_every_room(site):
+    """`now` has the numbers, `study` what costs more; a change is told at once."""
+    for _ in range(5):
+        await site.check()
+    await site.room.refresh()
+    here = await session(site)
+    stream = await site.ops.get("/dashboard/events", headers=here)
+    assert stream.content_type == "text/event-stream"
+    assert stream.headers["Cache-Control"] == "no-store"
+    found = await read(stream, "now", "study")
+    (room,) = found["now"]["rooms"]
+    assert (room["room"], room["waiting"], room["active"]) == (site.room.name, 2, 3)
+    assert (room["mode"], room["changed"], room["away"]) == ("running", {}, False)
+    assert room["file"] == room["settings"]
+    study = found["study"]
+    assert (study["room"], len(study["line"]), study["log"]) == (site.room.name, 2, [])
+    assert study["minutes"]["waiting"] == []
+    await site.ops.patch(path(site), json={"message": "soon", "claim_window": 9}, headers=here)
+    found = await read(stream, "study")
+    assert found["study"]["log"][0]["by"] == "Night shift"
+    (room,) = (await read(stream, "now"))["now"]["rooms"]
+    assert room["settings"]["message"] == "soon"
+    assert (room["file"]["message"], room["file"]["claim_window"]) == (None, 30)
+    stream.close()
+
+
+async def test_the_stream_tells_of_lines_classes_and_events(replica):
+    """Each line's length and wait, and whose line somebody at the head stands in; the event that is
+    on, with its times and what it sets, and the next one."""
+    events = [
+        {"name": "sale", "opens_at": "2027-01-15 07:00", "closes_at": "2027-01-15 09:00",
+         "total_active_users": 2, "message": "On."},
+        {"name": "next", "prequeue_from": "2027-01-15 10:00", "opens_at": "2027-01-15 11:00"},
+    ]  # fmt: skip
+    lines, classes = [{"name": "fast"}, {"name": "ordinary"}], {"vip": {"line": "fast"}}
+    site = await replica(lines=lines, classes=classes, class_header=True, events=events)
+    await site.room.refresh()
+    for name in ("", "", "", "vip", ""):
+        await site.check(headers={"X-Waitroom-Class": name})
+    await site.room.refresh()
+    now, study = await look(site)
+    assert [now[name] for name in ("phase", "classes", "waiting")] == ["open", ["vip"], 3]
+    assert [(line["line"], line["waiting"]) for line in now["lines"]] == [
+        ("fast", 1), ("ordinary", 2),
+    ]  # fmt: skip
+    hour = 3_600_000
+    assert now["event"] == {
+        "name": "sale", "prequeue_from": None, "opens_at": site.turn.now_ms - hour,
+        "closes_at": site.turn.now_ms + hour, "replaces": ["total_active_users", "message"],
+    }  # fmt: skip
+    assert (now["coming"]["name"], now["coming"]["prequeue_from"]) == (
+        "next", site.turn.now_ms + 2 * hour,
+    )  # fmt: skip
+    assert [line for _, line in study["line"]] == ["fast", "ordinary", "ordinary"]
+
+
+async def test_the_stream_tells_no_lot(replica):
+    """In a pre-queue the head of the line is nobody's; how many there are is told."""
+    event = {"name": "sale", "prequeue_from": "2027-01-15 08:00", "opens_at": "2027-01-15 08:00:20"}
+    site = await replica(events=[event])
+    site.room.draws = Draws(site.room.name, KEYS)
+    for _ in range(3):
+        await site.room.refresh()
+        await site.check()
+    await site.room.refresh()
+    now, study = await look(site)
+    assert (now["phase"], now["event"]["name"], now["waiting"]) == ("prequeue", "sale", 3)
+    assert study["line"] == []
+    site.turn.forward(20)
+    await site.room.refresh()
+    now, study = await look(site)
+    assert (now["phase"], len(study["line"])) == ("open", 2)
+
+
+async def look(site):
+    """What a new viewer is told of the room, at once and after the first study."""
+    live = Live(Rooms([site.room]))
+    with live.watched():
+        await live.news()
+        text = live.text({}).decode()
+    now, study = (json.loads(data) for data in re.findall(r"data: (.*)", text))
+    return now["rooms"][0], study
+
+
+async def test_curves_rates_and_waits(site):
+    """Minutes come from the store's samples; rates are of the last minute that is known; waits of
+    those let in."""
+    site.turn.now_ms = site.turn.now_ms // 60_000 * 60_000
+    inside = [await site.check() for _ in range(3)]
+    waiting = await site.check()
+    await site.room.refresh()
+    for _ in range(2):
+        site.turn.forward(60)
+        for reply in inside:
+            await site.check(cookie_of(reply))
+        await site.check(cookie_of(waiting))
+        await site.room.refresh()
+    await site.ops.patch(path(site), json={"total_active_users": 5}, headers=BEARER)
+    await site.check(cookie_of(waiting))
+    await site.check()
+    site.turn.forward(30)
+    await site.room.refresh()
+    live = Live(Rooms([site.room]))
+    with live.watched():
+        await live.news()
+        await live.news()
+        text = live.text({}).decode()
+    now, study = (json.loads(data) for data in re.findall(r"data: (.*)", text))
+    assert study["minutes"]["waiting"] == [1, 1]
+    assert study["minutes"]["cap"] == [3, 3]
+    assert now["rooms"][0]["a_minute"] == pytest.approx(
+        {"joined": 0, "admitted": 2 * 60 / 90, "abandoned": 0}
+    )
+    # One waited for two minutes; those let in at once did not wait at all.
+    assert 60 < study["waits"]["most"] < 200
+
+
+async def test_viewers_share_the_work(site):
+    """One task of each kind, however many watch; none when nobody does."""
+    await site.room.refresh()
+    here = await session(site)
+    live = site.ops.app[LIVE]
+    streams, made = [], []
+    for _ in range(3):
+        streams.append(await site.ops.get("/dashboard/events", headers=here))
+        await read(streams[-1], "now", "study")
+        made.append(live._tasks)
+    tasks = made[0]
+    assert (live._viewers, len(tasks)) == (3, 2)
+    assert all(each is tasks for each in made)
+    for stream in streams:
+        stream.close()
+    await asyncio.wait(tasks)
+    assert (live._viewers, all(task.cancelled() for task in tasks)) == (0, True)
+
+
+async def test_the_stream_ends_when_the_replica_stops(site):
+    """Also while it still answers others; and nobody begins a new one there."""
+    await site.room.refresh()
+    here = await session(site)
+    stream = await site.ops.get("/dashboard/events", headers=here)
+    await read(stream, "now")
+    site.ops.app[keys.STOPPING].append(True)
+    await stream.content.read()
+    refused = await site.ops.get("/dashboard/events", headers=here)
+    assert (refused.status, refused.headers["Retry-After"]) == (503, "2")
+
+
+async def test_the_stream_ends_with_the_application(site):
+    """A test's server, or one that was told nothing, does not wait for it."""
+    here = await session(site)
+    stream = await site.ops.get("/dashboard/events", headers=here)
+    await read(stream, "now")
+    await site.ops.app.shutdown()
+    await stream.content.read()
+
+
+async def test_the_stream_ends_with_the_session(site):
+    """It says so, that the page can show the way in."""
+    here = await session(site)
+    stream = await site.ops.get("/dashboard/events", headers=here)
+    await read(stream, "now")
+    site.ops.app[keys.OPERATORS]._now_s = lambda: time.time() + LIFETIME_S
+    rest = await stream.content.read()
+    assert rest.endswith(b"event: end\ndata: {}\n\n")
+
+
+async def test_a_store_that_is_away_is_told(site):
+    """The stream goes on, with what was known last."""
+    await site.check()
+    await site.room.refresh()
+    here = await session(site)
+    stream = await site.ops.get("/dashboard/events", headers=here)
+    assert (await read(stream, "now"))["now"]["rooms"][0]["away"] is False
+    site.turn.forward(10)  # nobody refreshes here
+    for _ in range(2):
+        (room,) = (await read(stream, "now"))["now"]["rooms"]
+    assert (room["away"], room["active"]) == (True, 1)
+    stream.close()
+
+
+# Nonsense.
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("application/x-www-form-urlencoded", b"\xff=%ff&token=%00"),
+        ("application/x-www-form-urlencoded", b"&".join(b"a%d=1" % i for i in range(5000))),
+        ("application/x-www-form-urlencoded; charset=nonsense", b"name=a&token=b"),
+        ("multipart/form-data", b"x"),
+        ("multipart/form-data; boundary=x", b"--x\r\n\r\n--"),
+        ("application/json", b"{}"),
+        ("nonsense", b""),
+    ],
+)
+async def test_nothing_that_is_sent_is_our_error(site, kind, body):
+    """A form that is none is a wrong token; what is too large is refused as such."""
+    headers = {"Content-Type": kind, "Cookie": f'{COOKIE}="\\"; =;;{COOKIE}'}
+    reply = await site.ops.post("/dashboard/login", data=body, headers=headers)
+    assert reply.status == 401
+    reply = await site.ops.post("/dashboard/login", data=b"x" * 70_000, headers=headers)
+    assert reply.status in {401, 413}
+    for method in ("PUT", "DELETE", "PATCH", "HEAD"):
+        for where in ("", "/session", "/events", "/login", "/static/desk.js", "/nothing"):
+            reply = await site.ops.request(method, f"/dashboard{where}", headers=headers)
+            assert reply.status < 500

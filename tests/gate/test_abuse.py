@@ -1,0 +1,418 @@
+"""What is tried with the cookie, with a clock to turn: docs/security.md lists it all.
+
+What is tried with HTTP itself is in tests/nginx/test_abuse.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import re
+from pathlib import Path
+
+import pytest
+
+from sidecar.kit.clock import StoreClock
+from sidecar.queue.model import TICKET_LIFETIME_MS, Outcome, Pass, Ticket
+from sidecar.queue.tokens import MAX_TOKEN_LENGTH, Tokens, new_visitor
+from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
+from sidecar.rooms.redis_keys import room_key
+from sidecar.settings import load
+from tests.support.replica import KEYS, cookie_of
+from tests.support.visitors import lose, queue
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text()
+GRACE_S, HOLD_S = SESSION_GRACE_MS / 1000, RELEASE_HOLD_MS / 1000
+
+
+def test_the_page_names_tests_that_exist():
+    """What docs/security.md says is tested is tested where it says."""
+    tests = Path(__file__).resolve().parents[1]
+    named = re.findall(r"`(\w+/\w+)::(\w+)`", PAGE)
+    assert len(named) > 20
+    for file, name in named:
+        assert f"def test_{name}(" in (tests / f"{file}.py").read_text(), name
+
+
+def visitor_of(cookie: str) -> str:
+    return cookie.partition("~")[2].partition("~")[0]
+
+
+async def leave(site, cookie: str) -> None:
+    await site.edge.post(f"/_waitroom/{site.room.name}/leave", headers={"Cookie": cookie})
+
+
+async def is_newcomer(site, cookie: str) -> bool:
+    """Whether its bearer is given a cookie as somebody else, at the end of the line."""
+    before = await site.room.refresh()
+    reply = await site.check(cookie)
+    given = cookie_of(reply)
+    position = reply.headers["X-Waitroom-Position"]
+    return visitor_of(given) != visitor_of(cookie) and int(position) == before.waiting + 1
+
+
+# The same cookie again.
+
+
+async def test_a_ticket_after_leaving(replica):
+    """The place is given up; the ticket does not bring it back."""
+    site = await replica(total_active_users=0)
+    ticket = cookie_of(await site.check())
+    await site.check()
+    await leave(site, ticket)
+    assert await is_newcomer(site, ticket)
+
+
+async def test_a_ticket_after_a_session(replica):
+    """Whoever was let in, and whose session is over, joins at the end like everybody: the
+    ticket they came in by has been used. Until the session's end it is another tab's."""
+    site = await replica(session_duration=10)
+    first = cookie_of(await site.check())
+    ticket = cookie_of(await site.check())
+    await leave(site, first)
+    site.turn.forward(HOLD_S)
+    assert (await site.check(ticket)).status == 204
+    assert (await site.check(ticket)).status == 204
+    assert (await site.room.refresh()).active == 1
+    await site.check()
+    site.turn.forward(10 + GRACE_S)
+    assert await is_newcomer(site, ticket)
+    # Not after the sweeps of a day either: by then the ticket itself is too old.
+    site.turn.forward(TICKET_LIFETIME_MS / 1000 - 60)
+    await site.room.store.sweep()
+    assert visitor_of(cookie_of(await site.check(ticket))) != visitor_of(ticket)
+
+
+async def test_a_ticket_of_who_left_in_an_emptied_store(replica):
+    """The replicas remember who left, and tell a store that has forgotten."""
+    site = await replica(total_active_users=0)
+    ticket = cookie_of(await site.check())
+    await leave(site, ticket)
+    await site.room.refresh()
+    site.turn.forward(1)
+    await lose(site.room.store._redis, site.room.store)
+    # At once, before the replica has noticed; then in the store, for all replicas.
+    assert visitor_of(cookie_of(await site.check(ticket))) != visitor_of(ticket)
+    await site.room.refresh()
+    token = site.room.tokens.read(ticket.partition("=")[2])
+    assert (await site.room.store.beat(token)).outcome is Outcome.GONE
+
+
+async def test_a_pass_after_leaving(replica):
+    """Refused after two seconds, and not renewed by a store that was emptied."""
+    site = await replica()
+    pass_ = cookie_of(await site.check())
+    await leave(site, pass_)
+    await site.room.refresh()
+    site.turn.forward(2)
+    await lose(site.room.store._redis, site.room.store)
+    await site.room.refresh()
+    reply = await site.check(pass_)
+    assert reply.status == 401
+    assert visitor_of(cookie_of(reply)) != visitor_of(pass_)
+
+
+async def test_a_ticket_of_an_earlier_line(replica):
+    """A reset of the line is for all who were in it."""
+    site = await replica(total_active_users=0)
+    ticket = cookie_of(await site.check())
+    await site.room.store.reset()
+    await site.check()
+    assert await is_newcomer(site, ticket)
+
+
+async def test_a_ticket_that_two_show_is_one_slot(replica):
+    """Also where passes are bound: each who shows the ticket while the session lasts gets a
+    pass of their own (it is how a second tab comes in). docs/security.md says so."""
+    site = await replica(bind_pass="user_agent")
+    first = cookie_of(await site.check(headers={"User-Agent": "0"}))
+    ticket = cookie_of(await site.check(headers={"User-Agent": "1"}))
+    await leave(site, first)
+    site.turn.forward(HOLD_S)
+    for agent in ("1", "2"):
+        assert (await site.check(ticket, {"User-Agent": agent})).status == 204
+    assert (await site.room.refresh()).active == 1
+
+
+# Another cookie than the one that was given.
+
+
+def forgeries(cookie: str) -> dict[str, str]:
+    """The token's text with a field changed, and the signature that it had."""
+    value, stamp, signature = cookie.rsplit(".", 2)
+    kind, visitor, order, joined, epoch, *rest = value.split("~")
+
+    def token(*fields: str) -> str:
+        return ".".join(("~".join(fields), stamp, signature))
+
+    return {
+        "an earlier order": token(kind, visitor, "1", joined, epoch, *rest),
+        "a negative order": token(kind, visitor, "-1", joined, epoch, *rest),
+        "a later epoch": token(kind, visitor, order, joined, "9999999999999", *rest),
+        "another visitor": token(kind, new_visitor(), order, joined, epoch, *rest),
+        "an earlier joining": token(kind, visitor, order, "0", epoch, *rest),
+        "another kind": token("p" if kind == "t" else "t", visitor, order, joined, epoch, *rest),
+        "a bound kind": token("m", visitor, order, joined, epoch, *rest),
+        "a pass's fields": token("p", visitor, order, joined, epoch, joined, joined, "9" * 13),
+        "one field more": token(kind, visitor, order, joined, epoch, *rest, "1"),
+        "one field less": token(kind, visitor, order, joined, *rest),
+        "signed later": f"{value}.zzzzzz.{signature}",
+        "no signature": f"{value}.{stamp}.",
+        "no stamp": f"{value}.{signature}",
+        "half": cookie[: len(cookie) // 2],
+        "twice": f"{cookie}.{stamp}.{signature}",
+        "too long": cookie + "A" * MAX_TOKEN_LENGTH,
+    }
+
+
+@pytest.mark.parametrize("what", forgeries("t~v~1~1~0.s.x"))
+@pytest.mark.parametrize("kind", "tp")
+async def test_a_forged_cookie_is_as_none(replica, what, kind):
+    """Its bearer is a newcomer, with a new cookie; whoever was there stays there."""
+    site = await replica()
+    own = {"p": cookie_of(await site.check()), "t": cookie_of(await site.check())}
+    await queue(site.room.store, 2)
+    name, _, token = own[kind].partition("=")
+    assert site.room.tokens.read(token) is not None
+    assert await is_newcomer(site, f"{name}={forgeries(token)[what]}")
+    assert (await site.check(own["p"])).status == 204
+    assert (await site.check(own["t"])).headers["X-Waitroom-Position"] == "1"
+
+
+@pytest.mark.parametrize("kind", "tp")
+async def test_every_flipped_bit_is_as_none(replica, kind):
+    """Of the fields, the stamp and the signature; of its last letter the two spare bits too."""
+    site = await replica()
+    own = {"p": cookie_of(await site.check()), "t": cookie_of(await site.check())}
+    token = own[kind].partition("=")[2]
+    for at, letter in enumerate(token):
+        for bit in range(7):
+            flipped = token[:at] + chr(ord(letter) ^ 1 << bit) + token[at + 1 :]
+            assert site.room.tokens.read(flipped) is None, (at, bit)
+
+
+async def test_a_cookie_of_another_room(replica):
+    """Its ticket is no place here, its pass no pass, under either name."""
+    site, other = await replica(), await replica()
+    await site.check()
+    for foreign in (cookie_of(await other.check()), cookie_of(await other.check())):
+        token = foreign.partition("=")[2]
+        assert await is_newcomer(site, f"{site.room.tokens.cookie_name}={token}")
+        assert await is_newcomer(site, foreign)
+
+
+@pytest.mark.parametrize("extra", [[], ["1"], ["1", "2"], ["x"], ["x", "y"], ["1"] * 9])
+def test_fields_of_another_version(extra):
+    """Signed by ourselves, and yet not what this version writes: nothing. A pass with more
+    fields than we know must not become one that is bound to nobody."""
+    tokens = Tokens("shop", KEYS, StoreClock())
+    known = {"t": 3, "k": 4, "p": 6, "m": 7}
+    for kind, signer in tokens._signers.items():
+        for count in range(9):
+            fields = [kind, "v" * 22, *["1"] * count, *extra]
+            token = tokens.read(signer.sign("~".join(fields), 1_800_000_000))
+            if token is None:
+                continue
+            assert len(fields) - 2 == known[kind]
+            assert isinstance(token, Ticket if kind in "tk" else Pass)
+
+
+def test_signatures_are_compared_in_constant_time(monkeypatch):
+    """By hmac.compare_digest, once for each key, and its word decides: a comparison that stops
+    at the first difference would tell a patient forger letter by letter."""
+    tokens = Tokens("shop", ["a" * 32, "b" * 32], StoreClock())
+    good = tokens.write(Ticket(new_visitor(), 1, 1, 0))
+    bad = good[:-20] + "A" * 20
+    compared = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((len(one), len(other)))
+        return False
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    assert tokens.read(bad) is None
+    assert compared == [(43, 43)] * 2
+    assert tokens.read(good) is None
+    monkeypatch.setattr(hmac, "compare_digest", lambda _one, _other: True)
+    assert tokens.read(bad) is not None
+
+
+# A pass that is bound.
+
+
+async def test_a_bound_verdict_is_not_kept(replica):
+    """nginx knows a verdict by the cookie alone, so it is told to keep none."""
+    for bind_pass, kept in (("none", True), ("user_agent", False), ("ip", False)):
+        site = await replica(bind_pass=bind_pass)
+        pass_ = cookie_of(await site.check())
+        reply = await site.check(pass_)
+        assert reply.status == 204
+        assert ("X-Accel-Expires" in reply.headers) is kept
+
+
+async def test_binding_costs_the_store_nothing(replica):
+    """The signature holds the mark: no question to the store until the pass is due."""
+    site = await replica(bind_pass="ip")
+    who = {"X-Real-IP": "192.0.2.1"}
+    pass_ = cookie_of(await site.check(headers=who))
+    calls = []
+    site.room.store.renew = calls.append
+    site.turn.forward(49)
+    assert (await site.check(pass_, who)).status == 204
+    assert calls == []
+
+
+@pytest.mark.parametrize("before", ["none", "user_agent", "ip"])
+@pytest.mark.parametrize("after", ["none", "user_agent", "ip"])
+async def test_binding_is_changed_while_people_are_inside(replica, before, after):
+    """Whoever is inside stays inside, and is bound by what holds now."""
+    site = await replica(bind_pass=before)
+    who = {"X-Real-IP": "192.0.2.1", "User-Agent": "Ann's"}
+    pass_ = cookie_of(await site.check(headers=who))
+    await site.room.store.configure({"bind_pass": after})
+    await site.room.refresh()
+    reply = await site.check(pass_, who)
+    assert reply.status == 204
+    if before != after:
+        pass_ = cookie_of(reply)
+    assert (await site.check(pass_, who)).status == 204
+    for other, opens in (
+        ({**who, "User-Agent": "Bob's"}, after != "user_agent"),
+        ({**who, "X-Real-IP": "192.0.2.2"}, after != "ip"),
+    ):
+        assert ((await site.check(pass_, other)).status == 204) is opens
+    assert (await site.room.refresh()).active == 1
+
+
+async def test_a_bound_pass_while_the_store_is_away(replica):
+    """It lets its bearer in and nobody else, and is bound still when it is made longer."""
+    site = await replica(bind_pass="user_agent", on_store_failure="wait")
+    who, other = {"User-Agent": "Ann's"}, {"User-Agent": "Bob's"}
+    pass_ = cookie_of(await site.check(headers=who))
+    site.turn.forward(200)
+    for _ in range(3):
+        site.room.store._breaker.failed()
+    reply = await site.check(pass_, who)
+    assert reply.status == 204
+    for cookie in (pass_, cookie_of(reply)):
+        assert (await site.check(cookie, other)).status == 401
+    assert (await site.check(cookie_of(reply), who)).status == 204
+
+
+# Places by the dozen.
+
+
+async def addresses(site) -> int:
+    room = site.room.store._room
+    return await site.room.store._redis.zcard(room_key(room, "addresses"))
+
+
+async def join(site, address: str) -> str:
+    reply = await site.check(headers={"X-Real-IP": address})
+    return reply.headers["X-Waitroom-State"]
+
+
+async def test_an_address_is_forgotten(replica):
+    """With its last place or session, by the next sweep; nothing grows."""
+    site = await replica(max_places_per_address=3, session_duration=10, claim_window=5)
+    states = [await join(site, "192.0.2.1") for _ in range(5)]
+    assert states == ["admitted", "waiting", "waiting", "full", "full"]
+    assert await addresses(site) == 3
+    site.turn.forward(10 + GRACE_S + 300)
+    while (await site.room.store.sweep(200)).more:
+        pass
+    assert await addresses(site) == 0
+    assert [await join(site, "192.0.2.1") for _ in range(4)] == [
+        "admitted", "waiting", "waiting", "full",
+    ]  # fmt: skip
+
+
+async def test_a_flood_from_one_address_is_counted_once(replica):
+    """Not once for each that comes: the store would be held for all others meanwhile."""
+    site = await replica(total_active_users=0, max_places_per_address=50)
+    store = site.room.store
+    await asyncio.gather(*(store.enter(new_visitor(), address="a") for _ in range(50)))
+
+    async def looked_up() -> int:
+        commands = await store._redis.info("commandstats")
+        return commands["cmdstat_zscore"]["calls"]
+
+    before = await looked_up()
+    told = await asyncio.gather(*(store.enter(new_visitor(), address="a") for _ in range(128)))
+    assert {standing.outcome for standing in told} == {Outcome.FULL}
+    assert await looked_up() - before < 1000  # two batches, of one and of the others
+
+
+async def test_places_that_ran_out_are_no_places(replica):
+    """Without any sweep: a silent place is passed over, and a session ends."""
+    site = await replica(max_places_per_address=1, session_duration=10)
+    assert [await join(site, "192.0.2.1") for _ in range(2)] == ["admitted", "full"]
+    site.turn.forward(10 + GRACE_S)
+    assert [await join(site, "192.0.2.1") for _ in range(2)] == ["admitted", "full"]
+
+
+async def test_places_are_counted_from_when_it_is_switched_on(replica):
+    """Those of before are nobody's hoard; switched off, nobody is counted or refused."""
+    site = await replica(total_active_users=0)
+    assert [await join(site, "192.0.2.1") for _ in range(3)] == ["waiting"] * 3
+    for limit, told in ((1, ["waiting", "full"]), (None, ["waiting", "waiting"])):
+        await site.room.store.configure({"max_places_per_address": limit})
+        await site.room.refresh()
+        assert [await join(site, "192.0.2.1") for _ in range(2)] == told
+    assert (await site.room.refresh()).waiting == 6
+
+
+async def test_an_address_is_not_kept_in_clear(replica):
+    """The store holds a digest of it, the cookie not even that."""
+    site = await replica(max_places_per_address=3)
+    reply = await site.check(headers={"X-Real-IP": "192.0.2.123"})
+    redis, room = site.room.store._redis, site.room.store._room
+    [member] = await redis.zrange(room_key(room, "addresses"), 0, -1)
+    for text in (member.decode(), reply.headers["Set-Cookie"]):
+        assert "192.0.2" not in text
+
+
+# Changing the key, as the page says.
+
+OLD, NEW = "o" * 64, "n" * 64
+
+
+def steps() -> list[list[str]]:
+    """The keys before, and after each step of the page."""
+    section = PAGE.split("\n## Changing the key\n")[1].split("\n## ")[0]
+    said = re.findall(r"WAITROOM_SECRET_KEYS=(\S+)", section)
+    keys = [[OLD]]
+    for text in said:
+        value = text.strip('"').replace("$NEW", NEW).replace("$OLD", OLD)
+        environment = {"WAITROOM_SECRET_KEYS": value,
+                       "WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USERS": "1"}  # fmt: skip
+        keys.append(load(None, environment).secret_keys)
+    return keys
+
+
+def test_the_page_has_three_steps():
+    """Verify, sign, forget."""
+    assert steps() == [[OLD], [NEW, OLD], [OLD, NEW], [NEW]]
+
+
+def test_nobody_loses_a_place_while_the_key_changes():
+    """Replicas are restarted one by one, so each step's meet those of the next: what either
+    signs, both verify. Two steps at once would not do."""
+    clock = StoreClock()
+    replicas = [Tokens("shop", keys, clock) for keys in steps()]
+    now_ms = clock.now_ms()
+    given = (
+        Ticket(new_visitor(), 1, now_ms, 0),
+        Pass(new_visitor(), 1, now_ms, 0, now_ms, now_ms, now_ms + 1),
+        Pass(new_visitor(), 1, now_ms, 0, now_ms, now_ms, now_ms + 1, "mark" * 4),
+    )
+    for token in given:
+        for step, replica in enumerate(replicas):
+            text = replica.write(token)
+            for other in replicas[max(0, step - 1) : step + 2]:
+                read = other.read(text)
+                assert read is not None
+                assert read.visitor == token.visitor
+        assert replicas[0].read(replicas[2].write(token)) is None
+        # What the old key signed until the second step is worth nothing after the third.
+        assert replicas[3].read(replicas[1].write(token)) is None

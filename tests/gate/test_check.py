@@ -1,0 +1,308 @@
+"""What nginx is told about each kind of visitor."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.kit.errors import StoreError
+from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS, VERDICT_TTL_MS
+from tests.support.replica import cookie_of
+
+
+async def test_a_newcomer_where_a_slot_is_free(replica):
+    """204 and a pass."""
+    site = await replica()
+    reply = await site.check()
+    assert reply.status == 204
+    assert reply.headers["X-Waitroom-State"] == "admitted"
+    given = reply.headers.getall("Set-Cookie")
+    assert len(given) == 1
+    assert "=p~" in given[0]
+    for attribute in ("HttpOnly", "SameSite=Lax", "Path=/", "Max-Age=300"):
+        assert attribute in given[0]
+    assert "Secure" not in given[0]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "is_secure"),
+    [
+        ("https", True),
+        ("HTTPS", True),
+        ("https, http", True),
+        (" Https ,http,http", True),
+        ("http", False),
+        ("http, https", False),
+        ("httpsx", False),
+        ("", False),
+    ],
+)
+async def test_the_cookie_is_secure_where_the_request_was(replica, scheme, is_secure):
+    """Secure follows X-Forwarded-Proto: the first scheme of several is the visitor's."""
+    site = await replica()
+    reply = await site.check(headers={"X-Forwarded-Proto": scheme})
+    assert reply.headers["Set-Cookie"].endswith("; Secure") == is_secure
+
+
+async def test_a_newcomer_where_none_is_free(replica):
+    """401, a ticket, the place, and when to ask again; never a body."""
+    site = await replica()
+    await site.check()
+    reply = await site.check()
+    assert reply.status == 401
+    assert await reply.read() == b""
+    assert "=t~" in reply.headers["Set-Cookie"]
+    assert reply.headers["X-Waitroom-Position"] == "1"
+    assert reply.headers["X-Waitroom-Status"] == "503"
+    assert 1 <= int(reply.headers["Retry-After"]) <= 60
+
+
+async def test_a_valid_pass_needs_no_store(replica):
+    """204 without a call to the store and without a cookie, until it is due."""
+    site = await replica()
+    cookie = cookie_of(await site.check())
+    calls = []
+    site.room.store.renew = calls.append
+    site.turn.forward(49)
+    reply = await site.check(cookie)
+    assert (reply.status, calls) == (204, [])
+    assert "Set-Cookie" not in reply.headers
+
+
+async def test_a_pass_is_renewed_when_a_sixth_has_gone_by(replica):
+    """A new cookie after 50 of 300 seconds; the session goes on with it."""
+    site = await replica()
+    cookie = cookie_of(await site.check())
+    for _ in range(10):
+        site.turn.forward(200)
+        reply = await site.check(cookie)
+        assert reply.status == 204
+        cookie = cookie_of(reply)
+
+
+async def test_a_pass_that_ran_out_is_no_pass(replica):
+    """Its bearer is a newcomer: the slot may be another's by now."""
+    site = await replica()
+    cookie = cookie_of(await site.check())
+    site.turn.forward(310)
+    assert (await site.check()).status == 204
+    reply = await site.check(cookie)
+    assert reply.status == 401
+    assert cookie_of(reply) != cookie
+
+
+async def test_a_ticket_waits_then_enters(replica):
+    """401 while it is not called, 204 and a pass once it is."""
+    site = await replica()
+    first = cookie_of(await site.check())
+    ticket = cookie_of(await site.check())
+    reply = await site.check(ticket)
+    assert reply.status == 401
+    assert "Set-Cookie" not in reply.headers
+    assert reply.headers["X-Waitroom-Position"] == "1"
+    await site.edge.post(f"/_waitroom/{site.room.name}/leave", headers={"Cookie": first})
+    site.turn.forward(RELEASE_HOLD_MS / 1000 + 2)
+    reply = await site.check(ticket)
+    assert reply.status == 204
+    assert "=p~" in reply.headers["Set-Cookie"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "x",
+        "p~~~~",
+        "t~" + "a" * 400,
+        "p" * 8000,
+        "é",
+        '"',
+        "%00",
+        "t~1~2~3~4.5.6",
+        "=;=",
+        "p~a.b",
+    ],
+)
+async def test_a_garbled_cookie_is_as_none(replica, value):
+    """Replaced, never an error."""
+    site = await replica()
+    reply = await site.check(f"{site.room.tokens.cookie_name}={value}")
+    assert reply.status == 204
+    assert "=p~" in reply.headers["Set-Cookie"]
+
+
+@pytest.mark.parametrize(
+    ("method", "site_of", "status"),
+    [
+        ("POST", "cross-site", 401),
+        ("PUT", "cross-site", 401),
+        ("POST", "same-site", 204),
+        ("POST", "same-origin", 204),
+        ("POST", None, 204),
+        ("GET", "cross-site", 204),
+        (None, "cross-site", 204),
+    ],
+)
+async def test_a_post_from_another_site_takes_nobodys_cookie(replica, method, site_of, status):
+    """The browser leaves the cookie out; a new one would take the place of a pass."""
+    site = await replica()
+    headers = {"X-Original-Method": method, "Sec-Fetch-Site": site_of}
+    reply = await site.check(headers={name: value for name, value in headers.items() if value})
+    assert reply.status == status
+    assert ("Set-Cookie" in reply.headers) == (status == 204)
+
+
+async def test_a_form_of_another_site_joins_nobody(replica):
+    site = await replica()
+    url = f"/_waitroom/{site.room.name}/join"
+    for accept in ("application/json", "text/html"):
+        headers = {"Sec-Fetch-Site": "cross-site", "Accept": accept}
+        reply = await site.edge.post(url, headers=headers)
+        assert "Set-Cookie" not in reply.headers
+    assert "Set-Cookie" in (await site.edge.post(url)).headers
+
+
+async def test_a_cookie_of_another_room_is_as_none(replica):
+    """Even under this room's name."""
+    site, other = await replica(), await replica()
+    foreign = cookie_of(await other.check()).partition("=")[2]
+    reply = await site.check(f"{site.room.tokens.cookie_name}={foreign}")
+    assert "Set-Cookie" in reply.headers
+
+
+@pytest.mark.parametrize(
+    ("headers", "takes"),
+    [
+        ({"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, True),
+        ({"Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image", "Accept": "image/*"}, False),
+        ({"Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script", "Accept": "*/*"}, False),
+        ({"Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty", "Accept": "*/*"}, False),
+        ({"Sec-Fetch-Mode": "cors", "Accept": "application/json"}, True),
+        ({"Sec-Fetch-Mode": "navigate", "Sec-Purpose": "prefetch;prerender"}, False),
+        ({"Purpose": "prefetch"}, False),
+        ({"Accept": "image/avif,image/webp,*/*;q=0.8"}, False),
+        ({"Accept": "text/css,*/*;q=0.1"}, False),
+        ({"Accept": "*/*", "User-Agent": "Mozilla/5.0 (old browser's script)"}, False),
+        ({"Accept": "*/*", "User-Agent": "curl/8"}, True),
+        ({"Accept": "application/vnd.api+json"}, True),
+    ],
+)
+async def test_who_takes_a_place(replica, headers, takes):
+    """Navigations and programs do; images, scripts, fetches and prefetches do not."""
+    site = await replica()
+    reply = await site.check(headers=headers)
+    assert (reply.status, "Set-Cookie" in reply.headers) == ((204, True) if takes else (401, False))
+    snapshot = await site.room.refresh()
+    assert snapshot.active == (1 if takes else 0)
+
+
+async def test_a_suspended_room_lets_everybody_pass_uncounted(replica):
+    """204, no cookie, no session."""
+    site = await replica(suspended=True)
+    for _ in range(3):
+        reply = await site.check()
+        assert reply.status == 204
+        assert "Set-Cookie" not in reply.headers
+    assert (await site.room.refresh()).active == 0
+
+
+async def test_queue_all_lets_nobody_new_in(replica):
+    """Those inside stay."""
+    site = await replica(total_active_users=5)
+    inside = cookie_of(await site.check())
+    await site.room.store.configure({"queue_all": True})
+    await site.room.refresh()
+    assert (await site.check()).status == 401
+    assert (await site.check(inside)).status == 204
+
+
+async def test_reject_refuses_when_full(replica):
+    """403 with Retry-After, and nobody in line."""
+    site = await replica(queueing_method="reject")
+    await site.check()
+    reply = await site.check()
+    assert (reply.status, reply.headers["X-Waitroom-State"]) == (403, "closed")
+    assert "Retry-After" in reply.headers
+    assert (await site.room.refresh()).waiting == 0
+
+
+async def test_max_waiting_refuses_beyond(replica):
+    """403 and the state full."""
+    site = await replica(max_waiting=1)
+    for expected in (204, 401, 403):
+        reply = await site.check()
+        assert reply.status == expected
+    assert reply.headers["X-Waitroom-State"] == "full"
+
+
+async def test_an_unknown_room_is_named(replica):
+    """403 and a state that says so; a missing name too."""
+    site = await replica()
+    for name in ("nope", "", "é" * 50, "../x"):
+        reply = await site.check(headers={"X-Waitroom-Room": name})
+        assert (reply.status, reply.headers["X-Waitroom-State"]) == (403, "unknown-room")
+
+
+async def test_a_body_closes_the_connection(replica):
+    """Answered, then closed: the body must not become the next request."""
+    site = await replica()
+    asked = {"X-Waitroom-Room": site.room.name, "Accept": "text/html"}
+    reply = await site.edge.post("/check", data=b"GET /evil HTTP/1.1\r\n\r\n", headers=asked)
+    assert (reply.status, reply.headers["Connection"]) == (204, "close")
+
+
+async def test_what_an_internal_redirect_asks_again(replica):
+    """The second question about one request gets the same cookie, and no second slot."""
+    site = await replica(total_active_users=2)
+    given = (await site.check()).headers["Set-Cookie"]
+    reply = await site.check(headers={"X-Waitroom-Given": given})
+    assert reply.status == 204
+    assert reply.headers["Set-Cookie"].partition(";")[0] == given.partition(";")[0]
+    assert (await site.room.refresh()).active == 1
+
+
+async def test_a_released_pass_is_refused(replica):
+    """After two seconds, in which the last page loads its pictures; the slot is free when
+    no kept verdict can honour the pass any more."""
+    site = await replica()
+    cookie = cookie_of(await site.check())
+    await site.edge.post(f"/_waitroom/{site.room.name}/leave", headers={"Cookie": cookie})
+    assert (await site.check(cookie)).status == 204
+    site.turn.forward(2)
+    assert (await site.check(cookie)).status == 401
+    assert (await site.room.refresh()).active == 1
+    site.turn.forward(VERDICT_TTL_MS / 1000)
+    assert (await site.check()).status == 401  # the slot is for the one who came before
+    snapshot = await site.room.refresh()
+    assert (snapshot.active, snapshot.provisional) == (1, 1)
+
+
+async def test_another_replica_hears_of_a_release(replica):
+    """With its next refresh; they refuse the pass at the same moment."""
+    site = await replica()
+    cookie = cookie_of(await site.check())
+    visitor = cookie.partition("~")[2].partition("~")[0]
+    await site.room.store.leave(visitor, why="released")
+    site.turn.forward(1)
+    await site.room.refresh()
+    assert (await site.check(cookie)).status == 204
+    site.turn.forward(1)
+    assert (await site.check(cookie)).status == 401
+
+
+async def test_a_newcomer_whose_reply_was_lost_holds_no_slot(replica):
+    """The store did it, the answer came too late: the slot is given back with the next
+    refresh, and the visitor is told to wait."""
+    site = await replica()
+    enter = site.room.store.enter
+
+    async def late(visitor, **where):
+        await enter(visitor, **where)
+        raise StoreError("enter: the store did not answer in time")
+
+    site.room.store.enter = late
+    reply = await site.check()
+    assert (reply.status, "Set-Cookie" in reply.headers) == (401, False)
+    site.room.store.enter = enter
+    assert (await site.room.refresh()).active == 0  # nobody was told of it
+    site.turn.forward(RELEASE_HOLD_MS / 1000 + 1)
+    assert (await site.room.refresh()).active == 0

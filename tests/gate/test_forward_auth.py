@@ -1,0 +1,208 @@
+"""/gate: what proxies are told that hand a refusal on as it is."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from sidecar.rooms.service import Room
+from sidecar.rooms.shield import Shelter
+from tests.support.replica import cookie_of
+
+HTML = {"Accept": "text/html"}
+
+
+@pytest.fixture
+async def gate(replica):
+    """Asks the gate of a room with one slot; settings by name."""
+
+    async def make(**settings):
+        site = await replica(**settings)
+
+        async def ask(cookie=None, *, asked="", method="GET", data=None, **headers):
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            if cookie:
+                named["Cookie"] = cookie
+            path = f"/gate/{site.room.name}{asked}"
+            return await site.edge.request(method, path, headers={**HTML, **named}, data=data)
+
+        ask.site = site
+        return ask
+
+    return make
+
+
+def data(text: str, name: str) -> str:
+    return re.search(rf'data-{name}="([^"]*)"', text)[1]
+
+
+async def test_who_is_admitted(gate):
+    """200, which Envoy wants, a pass, no body; later the pass alone is enough."""
+    ask = await gate()
+    reply = await ask()
+    assert (reply.status, await reply.read()) == (200, b"")
+    assert reply.headers["X-Waitroom-State"] == "admitted"
+    assert len(reply.headers.getall("Set-Cookie")) == 1
+    again = await ask(cookie_of(reply))
+    assert again.status == 200
+    assert "Set-Cookie" not in again.headers
+
+
+async def test_who_waits_gets_the_page(gate):
+    """The page for this address and method, the place, a ticket; nobody may keep it."""
+    ask = await gate()
+    await ask()
+    reply = await ask(X_Forwarded_Uri="/page?a=1&b=2", X_Forwarded_Method="POST")
+    assert (reply.status, reply.content_type) == (503, "text/html")
+    assert reply.headers["Cache-Control"] == "no-store"
+    assert "script-src 'self'" in reply.headers["Content-Security-Policy"]
+    assert 1 <= int(reply.headers["Retry-After"]) <= 60
+    assert reply.headers["X-Waitroom-Position"] == "1"
+    assert "=t~" in reply.headers["Set-Cookie"]
+    text = await reply.text()
+    assert data(text, "state") == "waiting"
+    assert data(text, "next") == "/page?a=1&amp;b=2"
+    assert data(text, "method") == "POST"
+    assert '<dd id="position">1</dd>' in text
+
+
+async def test_asking_is_a_heartbeat(gate):
+    """Who reloads keeps the place, and is let in when the slot is free."""
+    ask = await gate()
+    first = cookie_of(await ask())
+    ticket = cookie_of(await ask())
+    assert (await ask(ticket)).headers["X-Waitroom-Position"] == "1"
+    await ask.site.edge.post(f"/_waitroom/{ask.site.room.name}/leave", headers={"Cookie": first})
+    ask.site.turn.forward(10)
+    assert (await ask(ticket)).status == 200
+
+
+async def test_a_program_gets_its_numbers(gate):
+    """A problem document that says where to ask again."""
+    ask = await gate(queueing_status_code=202)
+    await ask()
+    reply = await ask(Accept="application/json")
+    document = await reply.json()
+    name = ask.site.room.name
+    assert reply.content_type == "application/problem+json"
+    assert (reply.status, document["status"]) == (503, 503)
+    assert reply.headers["X-Waitroom-Status"] == "503"
+    assert (document["state"], document["position"]) == ("waiting", 1)
+    assert document["retry_after_seconds"] == int(reply.headers["Retry-After"])
+    assert document["status_url"] == f"/_waitroom/{name}/status"
+    assert document["join_url"] == f"/_waitroom/{name}/join"
+
+
+@pytest.mark.parametrize(("wanted", "status"), [(200, 503), (202, 503), (429, 429), (503, 503)])
+async def test_a_refusal_is_never_a_yes(gate, wanted, status):
+    """The room's status, but for those that a proxy would take for a yes; these are said in
+    X-Waitroom-Status for a proxy that can set them."""
+    ask = await gate(queueing_status_code=wanted)
+    await ask()
+    reply = await ask()
+    assert (reply.status, reply.headers["X-Waitroom-Status"]) == (status, str(wanted))
+
+
+@pytest.mark.parametrize(
+    ("settings", "state"),
+    [({"max_waiting": 0}, "full"), ({"queueing_method": "reject"}, "closed")],
+)
+async def test_who_may_not_wait(gate, settings, state):
+    """The page says so; no place, no cookie."""
+    ask = await gate(**settings)
+    await ask()
+    reply = await ask()
+    assert reply.status == 503
+    assert "Set-Cookie" not in reply.headers
+    assert data(await reply.text(), "state") == state
+
+
+async def test_envoy_asks_with_the_address_itself(gate):
+    """What stands behind the room's name is the visitor's address, and the method is theirs."""
+    ask = await gate()
+    await ask(asked="/")
+    reply = await ask(asked="/a%20b//c?x=/gate/", method="POST", data=b"")
+    assert reply.status == 503
+    text = await reply.text()
+    assert data(text, "next") == "/a%20b//c?x=/gate/"
+    assert data(text, "method") == "POST"
+
+
+@pytest.mark.parametrize(
+    "asked", ["//elsewhere.example/", "/" + "x" * 3_000, "/?" + "&" * 1_000, "/\\elsewhere"]
+)
+async def test_no_address_leads_elsewhere(gate, asked):
+    """An address of another site, or one that is too long, becomes the front page."""
+    ask = await gate()
+    await ask()
+    reply = await ask(X_Original_URI=asked)
+    assert data(await reply.text(), "next") == "/"
+
+
+async def test_no_header_names_another_room(gate):
+    """Nor gives a token that is not the cookie's."""
+    ask = await gate()
+    first = cookie_of(await ask())
+    reply = await ask(X_Waitroom_Room="elsewhere", X_Waitroom_Given=first)
+    assert reply.status == 503
+    assert data(await reply.text(), "room") == ask.site.room.name
+
+
+async def test_an_unknown_room_lets_nobody_in(gate):
+    """And says which name it is."""
+    ask = await gate()
+    reply = await ask.site.edge.get("/gate/shoop", headers=HTML)
+    assert (reply.status, reply.headers["X-Waitroom-State"]) == (503, "unknown-room")
+    assert "'shoop'" in (await reply.json())["detail"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"X_Forwarded_Method": "OPTIONS", "Access_Control_Request_Method": "PUT"}, 200),
+        ({"X_Forwarded_Method": "OPTIONS"}, 503),
+    ],
+)
+async def test_a_preflight_passes(gate, headers, status):
+    """It has no cookie by its nature."""
+    ask = await gate()
+    await ask()
+    assert (await ask(**headers)).status == status
+
+
+async def test_what_takes_no_place(gate):
+    """An image, and a POST that another site sends, get no cookie."""
+    ask = await gate()
+    for headers in (
+        {"Sec_Fetch_Mode": "no-cors", "Accept": "image/*"},
+        {
+            "Sec_Fetch_Mode": "navigate",
+            "Sec_Fetch_Site": "cross-site",
+            "X_Forwarded_Method": "POST",
+        },
+    ):
+        reply = await ask(**headers)
+        assert reply.status == 503
+        assert "Set-Cookie" not in reply.headers
+    assert (await ask.site.room.refresh()).waiting == 0
+
+
+async def test_behind_the_shield_the_page_takes_the_place(gate, monkeypatch):
+    """While newcomers flood in they get the page without a place, which joins by itself: its
+    script at once, and without script by its refresh."""
+    ask = await gate()
+    monkeypatch.setattr(Room, "_meet", lambda _: Shelter.UP)
+    reply = await ask()
+    text = await reply.text()
+    assert (reply.status, data(text, "state")) == (503, "not_queued")
+    assert "Set-Cookie" not in reply.headers
+    assert "You are in line" in text
+    assert re.search(r'http-equiv="refresh" content="\d+; url=/_waitroom/', text)
+
+
+async def test_a_body_is_nobodys_next_request(gate):
+    """The connection closes, because nobody reads it."""
+    ask = await gate()
+    reply = await ask(method="POST", data=b"GET /check HTTP/1.1\r\n\r\n")
+    assert reply.headers["Connection"] == "close"

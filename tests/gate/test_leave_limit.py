@@ -1,0 +1,62 @@
+"""The limit of leaves: for each address alone, and no memory that grows."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.gate import leave_limit as leaving
+from sidecar.gate.leave_limit import BURST, LEAVES_PER_S, LeaveLimit
+from sidecar.rooms.bearer import network_of
+
+
+@pytest.fixture
+def limit():
+    return LeaveLimit()
+
+
+def left(limit, address, now_s, times):
+    """How many of so many tries were allowed."""
+    return sum(limit.wait_s(address, now_s) == 0 for _ in range(times))
+
+
+def test_a_burst_and_then_so_many_a_second(limit):
+    """Who was quiet for long enough has the whole burst again."""
+    assert left(limit, "192.0.2.1", 100, BURST + 9) == BURST
+    assert limit.wait_s("192.0.2.1", 100) == pytest.approx(1 / LEAVES_PER_S)
+    assert left(limit, "192.0.2.1", 110, 999) == 10 * LEAVES_PER_S
+    assert left(limit, "192.0.2.1", 110 + BURST / LEAVES_PER_S, 999) == BURST
+
+
+def test_what_is_refused_costs_nothing(limit):
+    """Who keeps trying is not kept out for longer."""
+    left(limit, "192.0.2.1", 0, 5000)
+    assert left(limit, "192.0.2.1", 1, 999) == LEAVES_PER_S
+
+
+def test_others_are_not_affected(limit):
+    left(limit, "192.0.2.1", 0, 999)
+    assert limit.wait_s("192.0.2.2", 0) == 0
+
+
+def test_so_many_addresses_are_remembered(limit, monkeypatch):
+    """The one that was quiet for longest is forgotten."""
+    monkeypatch.setattr(leaving, "MOST_ADDRESSES", 3)
+    for number in range(9):
+        left(limit, f"192.0.2.{number}", number, BURST)
+    assert left(limit, "192.0.2.8", 9, 99) == LEAVES_PER_S
+    assert len(limit._full_at) == 3
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("unix:", "unix:"),
+        ("", ""),
+    ],
+)
+def test_networks(address, network):
+    assert network_of(address) == network

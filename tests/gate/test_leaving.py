@@ -1,0 +1,73 @@
+"""Giving up places, over and over, and what is remembered of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.gate import leave_limit as leaving
+from sidecar.rooms.service import Room
+from tests.support.replica import cookie_of
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch):
+    monkeypatch.setattr(leaving, "BURST", 3)
+    monkeypatch.setattr(leaving, "LEAVES_PER_S", 1e-6)
+
+
+async def leave(site, cookie, address="192.0.2.1", **headers):
+    named = {"Cookie": cookie, "X-Real-IP": address, **headers}
+    return await site.edge.post(f"/_waitroom/{site.room.name}/leave", headers=named)
+
+
+async def give_up(site, times, address="192.0.2.1"):
+    """The statuses of so many who join and leave."""
+    replies = [
+        await leave(site, cookie_of(await site.check()), address=address) for _ in range(times)
+    ]
+    return [reply.status for reply in replies]
+
+
+async def test_an_address_gives_up_so_many_places(replica):
+    """Then 429 and when to try again; the place is kept, until its visitor is silent. Others are
+    not affected, and what is refused is counted."""
+    site = await replica(total_active_users=0)
+    assert await give_up(site, 5) == [200, 200, 200, 429, 429]
+    assert await give_up(site, 1, address="192.0.2.2") == [200]
+    waits = cookie_of(await site.check())
+    reply = await leave(site, waits)
+    assert (reply.status, (await reply.json())["status"]) == (429, 429)
+    assert int(reply.headers["Retry-After"]) >= 1
+    status = await (await site.status(waits)).json()
+    assert (status["state"], status["position"]) == ("waiting", 3)
+    metrics = await (await site.ops.get("/metrics")).text()
+    name = site.room.name
+    assert f'waitroom_refused_leaves_total{{room="{name}"}} 3.0' in metrics
+
+
+async def test_sessions_that_end_are_not_counted(replica):
+    """Each had a slot; a site's own release comes from one address, or from none. Who shows no
+    ticket leaves nothing behind."""
+    site = await replica(total_active_users=9)
+    assert await give_up(site, 9) == [200] * 9
+    ticket = cookie_of(await site.check())
+    for _ in range(9):
+        assert (await leave(site, "waitroom_x=y")).status == 200
+    site_says = {"X-Waitroom-Release": "site"}
+    assert (await leave(site, ticket, **site_says)).status == 200
+
+
+async def test_a_replica_that_starts_reads_what_matters(replica):
+    """Of those who left the queue it needs to know nothing once no pass of them could be valid."""
+    site = await replica(total_active_users=0, session_duration=60)
+    tickets = [cookie_of(await site.check()) for _ in range(5)]
+    for ticket in tickets:
+        await site.room.leave(site.room.tokens.read(ticket.partition("=")[2]))
+    site.turn.forward(121)
+    await site.room.store.sweep()
+    room = site.room
+    other = Room(room.name, room.file_settings, room.tokens, room.store, room.clock)
+    snapshot = await other.refresh()
+    assert (other._revoked, snapshot.revoked, snapshot.remembered) == ({}, {}, 5)
+    assert "=t~" in cookie_of(await site.check(tickets[0]))
+    assert cookie_of(await site.check(tickets[0])) != tickets[0]

@@ -1,0 +1,448 @@
+"""Status, join, leave and the page."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from sidecar.gate.status import safe_next
+from sidecar.gate.status_document import until_begins_s
+from sidecar.gate.waiting_page import LANGUAGES, Page, choose_language
+from sidecar.kit.clock import iso
+from sidecar.kit.http.static_pages import find_static
+from sidecar.queue.grants import Grant, Grants, sign
+from sidecar.queue.tokens import is_visitor
+from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS
+from sidecar.rooms.openings import RoomEvent
+from tests.support.replica import HTML, KEYS, cookie_of
+
+
+@pytest.fixture
+async def full(replica):
+    """A replica whose one slot is taken."""
+    site = await replica()
+    site.first = cookie_of(await site.check())
+    return site
+
+
+async def test_the_status_document(full):
+    """Every member of the contract, and a heartbeat."""
+    ticket = cookie_of(await full.check())
+    reply = await full.status(ticket)
+    document = await reply.json()
+    assert reply.headers["Cache-Control"] == "no-store"
+    assert set(document) == {
+        "state", "position", "waiting", "ahead", "wait_seconds", "wait_seconds_low",
+        "wait_seconds_high", "joined_at", "updated_at", "refresh_after_seconds", "message", "room",
+        "visitor", "position_above", "line", "phase", "event", "prequeue_from", "opens_at",
+        "closes_at",
+    }  # fmt: skip
+    assert is_visitor(document["visitor"])
+    assert document["phase"] == "open"
+    for unset in ("position_above", "line", "event", "prequeue_from", "opens_at", "closes_at"):
+        assert document[unset] is None
+    assert document["state"] == "waiting"
+    assert (document["position"], document["ahead"], document["waiting"]) == (1, 0, 1)
+    assert document["wait_seconds_low"] <= document["wait_seconds"] <= document["wait_seconds_high"]
+    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00$", document["joined_at"])
+    assert 2 <= document["refresh_after_seconds"] <= 60
+
+
+async def test_asking_without_a_place_takes_none(full):
+    """State not_queued."""
+    document = await (await full.status("x=1")).json()
+    assert (document["state"], document["position"]) == ("not_queued", None)
+    assert (await full.room.refresh()).waiting == 0
+
+
+async def test_joining_twice_equals_once(full):
+    """The second join, with the first one's cookie, finds the same place."""
+    path = f"/_waitroom/{full.room.name}/join"
+    first = await full.edge.post(path)
+    again = await full.edge.post(path, headers={"Cookie": cookie_of(first)})
+    assert (await first.json())["position"] == (await again.json())["position"] == 1
+    assert (await full.room.refresh()).waiting == 1
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Purpose": "prefetch;prerender;anonymous-client-ip"},
+        {"Sec-Purpose": "Prerender", "Purpose": "x"},
+        {"Sec-Purpose": "x", "Purpose": "prefetch"},
+        {"X-Moz": "prefetch"},
+    ],
+)
+async def test_a_browser_that_fetches_ahead_gives_up_nothing(full, headers):
+    """Whichever header says so, beside whatever the others say."""
+    leave = f"/_waitroom/{full.room.name}/leave"
+    sent = {**headers, "Cookie": full.first, "X-Waitroom-Release": "site"}
+    assert (await full.edge.post(leave, headers=sent)).status == 204
+    assert (await (await full.status(full.first)).json())["state"] == "admitted"
+
+
+async def test_leaving_gives_up_the_place(full):
+    """And leaving again changes nothing; the old ticket is worth nothing."""
+    ticket = cookie_of(await full.check())
+    for _ in range(2):
+        reply = await full.edge.post(
+            f"/_waitroom/{full.room.name}/leave", headers={"Cookie": ticket}
+        )
+        assert (await reply.json())["state"] == "not_queued"
+    assert (await (await full.status(ticket)).json())["state"] == "not_queued"
+    assert (await full.room.refresh()).counters["left"] == 1
+
+
+async def test_the_called_is_admitted_by_its_poll(full):
+    """The poll claims: state admitted, and the pass comes with it."""
+    ticket = cookie_of(await full.check())
+    await full.edge.post(f"/_waitroom/{full.room.name}/leave", headers={"Cookie": full.first})
+    full.turn.forward(RELEASE_HOLD_MS / 1000 + 1)
+    reply = await full.status(ticket)
+    assert (await reply.json())["state"] == "admitted"
+    assert (await full.check(cookie_of(reply))).status == 204
+    # Another tab that still has the ticket gets the same session.
+    again = await full.status(ticket)
+    assert (await again.json())["state"] == "admitted"
+    assert (await full.room.refresh()).active == 1
+
+
+async def test_too_many_polls_keep_the_place(replica):
+    """429 with Retry-After after poll_limit polls before their time; still a heartbeat."""
+    site = await replica(poll_limit=10)
+    site.turn.now_ms -= site.turn.now_ms % 60_000
+    await site.check()
+    ticket = cookie_of(await site.check())
+    statuses = [(await site.status(ticket)).status for _ in range(12)]
+    assert statuses == [200] * 11 + [429]  # the first came when it should
+    limited = await site.status(ticket)
+    assert limited.content_type == "application/problem+json"
+    assert 1 <= int(limited.headers["Retry-After"]) <= 60
+    site.turn.forward(61)
+    reply = await site.status(ticket)
+    assert (reply.status, (await reply.json())["position"]) == (200, 1)
+
+
+async def test_polls_as_advised_are_never_too_many(replica):
+    """Ten minutes of polling when told to."""
+    site = await replica(poll_limit=30)
+    first = cookie_of(await site.check())
+    ticket = cookie_of(await site.check())
+    for _ in range(200):
+        reply = await site.status(ticket)
+        assert reply.status == 200
+        site.turn.forward((await reply.json())["refresh_after_seconds"] + 0.001)
+        kept = await site.check(first)
+        first = cookie_of(kept) if "Set-Cookie" in kept.headers else first
+
+
+async def test_queue_all_has_no_estimate(replica):
+    """Nobody can know when it ends."""
+    site = await replica(queue_all=True)
+    ticket = cookie_of(await site.check())
+    document = await (await site.status(ticket)).json()
+    assert document["wait_seconds"] is document["wait_seconds_low"] is None
+
+
+async def test_who_waits_in_a_paused_room_is_told_so(replica):
+    """And that it goes on, once it does. Without a place there is nothing to keep."""
+    site = await replica()
+    await site.check()
+    ticket = cookie_of(await site.check())
+    for is_paused in (True, False):
+        await site.room.store.configure({"queue_all": is_paused})
+        await site.room.refresh()
+        document = await (await site.status(ticket)).json()
+        assert (document["state"], document["position"]) == ("waiting", 1)
+        assert ("paused" in document) == is_paused
+        assert "paused" not in await (await site.status("")).json()
+
+
+async def test_an_unknown_room_is_a_problem(replica):
+    """404 as a problem document, for every door."""
+    site = await replica()
+    for method, door in (("GET", "status"), ("POST", "join"), ("POST", "leave"), ("GET", "")):
+        reply = await site.edge.request(method, f"/_waitroom/nope/{door}")
+        assert (reply.status, reply.content_type) == (404, "application/problem+json")
+
+
+async def test_the_wrong_method_is_a_problem(replica):
+    """405 and Allow."""
+    site = await replica()
+    reply = await site.edge.get(f"/_waitroom/{site.room.name}/join")
+    assert (reply.status, reply.headers["Allow"]) == (405, "POST")
+
+
+async def test_the_page_has_the_numbers(full):
+    """In the visitor's language, with the refresh of those without JavaScript."""
+    ticket = cookie_of(await full.check())
+    path = f"/_waitroom/{full.room.name}/?next=/a?b=1&c=%22%3E"
+    reply = await full.edge.get(
+        path, headers={**HTML, "Cookie": ticket, "Accept-Language": "de-CH, en;q=0.5"}
+    )
+    text = await reply.text()
+    assert reply.status == 200
+    assert '<html lang="de" dir="ltr"' in text
+    assert '<dd id="position">1</dd>' in text
+    assert re.search(rf'content="[23]; url=/_waitroom/{full.room.name}/\?next=/a\?b=1&amp;c=', text)
+    assert "<!--#" not in text
+    assert '">"' not in text
+    assert "script-src 'self'" in reply.headers["Content-Security-Policy"]
+
+
+async def test_the_page_takes_a_place_and_later_enters(full):
+    """For browsers that have nothing but this page."""
+    path = f"/_waitroom/{full.room.name}/?next=/deep/link?x=1&y=2"
+    ticket = cookie_of(await full.edge.get(path, headers=HTML))
+    await full.edge.post(f"/_waitroom/{full.room.name}/leave", headers={"Cookie": full.first})
+    full.turn.forward(RELEASE_HOLD_MS / 1000 + 1)
+    reply = await full.edge.get(path, headers={**HTML, "Cookie": ticket}, allow_redirects=False)
+    assert (reply.status, reply.headers["Location"]) == (303, "/deep/link?x=1&y=2")
+    assert "=p~" in reply.headers["Set-Cookie"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "x", "//evil", "/\\evil", "https://evil", "/\t/evil", "/a\r\nSet-Cookie: x", "\\\\evil",
+     "/a\\b", "javascript:alert(1)", "/\x00"],
+)  # fmt: skip
+def test_next_never_leads_elsewhere(value):
+    """Whatever is not plainly a path of this site becomes "/"."""
+    assert safe_next(value) == "/"
+
+
+def test_languages_are_chosen_by_quality():
+    """The best that the page has; English for oddities."""
+    assert choose_language("fr;q=0.3, ja;q=0.9, xx") == "ja"
+    assert choose_language("zh-TW") == "zh-CN"
+    for odd in (None, "", "*", ";;;", "de;q=0", "q=1,=", "é", "a" * 5000):
+        assert choose_language(odd) == "en"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_language_has_every_text(language):
+    """No key is missing or unknown, what is to be filled in is there, and no place in the template
+    is left open."""
+    page = Page(find_static())
+    for view in VIEWS:
+        text = page.render(language=language, view=view, values={"room": "r"}, opens="10:00")
+        assert "<!--#" not in text
+        assert f'lang="{language}"' in text
+    texts, english = (
+        json.loads((find_static() / "i18n" / f"{name}.json").read_text(encoding="utf-8"))
+        for name in (language, "en")
+    )
+    assert places_in(texts) == places_in(english)
+
+
+def places_in(texts):
+    return {key: re.findall(r"{.*?}", text) for key, text in texts.items()}
+
+
+def test_the_page_is_small():
+    """What a visitor loads has less than 25 KB, in any language."""
+    names = ("waiting.html", "waiting.css", "waiting.js", "logo.svg")
+    once = sum((find_static() / name).stat().st_size for name in names)
+    texts = [file.stat().st_size for file in (find_static() / "i18n").iterdir()]
+    assert len(texts) == len(LANGUAGES)
+    assert once + max(texts) < 25_000
+
+
+# Events, lines and bounds -------------------------------------------------------------------------
+
+VIEWS = ("waiting", "full", "closed", "not_queued", "left", "admitted", "opens", "prequeue")
+MINUTE_MS = 60_000
+NOW_MS = 1_800_000_000_000
+
+
+def sale(*, prequeue_in=None, opens_in, **more):
+    """An event; minutes from the beginning of the test."""
+    begins = None if prequeue_in is None else NOW_MS + prequeue_in * MINUTE_MS
+    opens = NOW_MS + opens_in * MINUTE_MS
+    return {"name": "sale", "prequeue_from": begins, "opens_at": opens, **more}
+
+
+async def test_a_closed_room_says_when_it_opens(replica):
+    """To whoever has no place, without their having to ask for one, and to who asks: state closed,
+    the event and its times; nobody is noted, and nginx may answer the next one."""
+    site = await replica(events=[sale(prequeue_in=30, opens_in=60, message="Soon")])
+    path = f"/_waitroom/{site.room.name}/"
+    for reply in (await site.edge.get(f"{path}status"), await site.edge.post(f"{path}join")):
+        document = await reply.json()
+        assert (document["state"], document["phase"], document["event"]) == (
+            "closed",
+            "closed",
+            "sale",
+        )
+        assert document["prequeue_from"] == iso(NOW_MS + 30 * MINUTE_MS)
+        assert document["opens_at"] == iso(NOW_MS + 60 * MINUTE_MS)
+        assert document["updated_at"] == iso(NOW_MS)
+        assert document["refresh_after_seconds"] == 60
+        for unset in ("visitor", "position", "ahead", "wait_seconds", "closes_at", "message"):
+            assert document[unset] is None
+        assert "Set-Cookie" not in reply.headers
+    assert "X-Accel-Expires" in (await site.edge.get(f"{path}status")).headers
+    assert (await site.room.refresh()).waiting == 0
+
+
+async def test_the_prequeue_tells_nobody_where_they_stand(replica):
+    """Neither position nor wait, at any door, until it opens; then the drawn one, in the event's
+    words; and when it is over it is closed."""
+    event = sale(prequeue_in=0, opens_in=60, closes_at=NOW_MS + 90 * MINUTE_MS, message="Welcome")
+    site = await replica(total_active_users=0, events=[event], message="Good morning")
+    path = f"/_waitroom/{site.room.name}/"
+    tickets = []
+    for _ in range(3):
+        reply = await site.edge.post(f"{path}join")
+        tickets.append(cookie_of(reply))
+        document = await reply.json()
+        assert (document["state"], document["phase"]) == ("waiting", "prequeue")
+        assert document["message"] == "Good morning"
+        for unset in ("position", "position_above", "ahead", "wait_seconds"):
+            assert document[unset] is None
+    for ticket in tickets:
+        page = await (await site.edge.get(path, headers={**HTML, "Cookie": ticket})).text()
+        assert '<dd id="position"></dd>' in page
+        assert (await (await site.status(ticket)).json())["position"] is None
+    for _ in range(59):  # as they stay
+        site.turn.forward(60)
+        for ticket in tickets:
+            await site.status(ticket)
+    site.turn.forward(61)
+    documents = [await (await site.status(ticket)).json() for ticket in tickets]
+    assert sorted(document["position"] for document in documents) == [1, 2, 3]
+    assert {document["phase"] for document in documents} == {"open"}
+    assert {document["message"] for document in documents} == {"Welcome"}
+    site.turn.forward(30 * 60)
+    over = await (await site.status(tickets[0])).json()
+    assert (over["state"], over["phase"], over["event"]) == ("closed", "closed", None)
+    assert (over["opens_at"], over["message"]) == (None, "Good morning")
+
+
+async def test_when_to_ask_again_says_nothing_of_the_lot(replica):
+    """In a pre-queue: neither on joining nor later are those whose lot is near the door told to ask
+    sooner; who would learn their lot before the opening could leave and draw another one."""
+    site = await replica(total_active_users=0, events=[sale(prequeue_in=0, opens_in=60)])
+    path = f"/_waitroom/{site.room.name}/join"
+    joined = [await site.edge.post(path) for _ in range(12)]
+    asked = [await site.status(cookie_of(reply)) for reply in joined]
+    for replies in (joined, asked):
+        seconds = [(await reply.json())["refresh_after_seconds"] for reply in replies]
+        assert max(seconds) <= 1.25 * min(seconds)
+
+
+@pytest.mark.parametrize(
+    ("before_ms", "draw", "seconds"),
+    [
+        (3_600_000, 0.5, 60),  # something may be changed until then
+        (60_000, 0.99, 60),
+        (40_000, 0, 40),
+        (40_000, 0.5, 55),  # half of 30 s later
+        (20_000, 0.9, 47),
+        (1, 0, 1),
+    ],
+)
+def test_not_all_ask_at_the_beginning(before_ms, draw, seconds):
+    """When the pre-queue begins, and up to 30 s later: in an hour of it that makes no difference.
+    Never more than a minute."""
+    event = RoomEvent(**sale(prequeue_in=0, opens_in=60))
+    assert until_begins_s(event, NOW_MS - before_ms, draw=draw) == seconds
+
+
+@pytest.mark.parametrize(
+    ("prequeue_in", "seconds"),
+    [(None, 40 + 2 / 2), (59, 40 + 6 / 2), (59.9, 40 + 0.6 / 2)],
+)
+def test_who_comes_early_to_a_short_prequeue_is_there_in_time(prequeue_in, seconds):
+    """At most a tenth of it late; two seconds where there is none, and who is first counts."""
+    event = RoomEvent(**sale(prequeue_in=prequeue_in, opens_in=60))
+    now_ms = round(event.begins_ms - 40_000)
+    assert until_begins_s(event, now_ms, draw=0.5) == pytest.approx(seconds)
+    assert until_begins_s(None, now_ms, draw=0.5) == 60
+
+
+async def test_no_number_above_the_rank_limit(replica):
+    """Beyond it nobody is told a position, by any member; below it, as ever."""
+    site = await replica(total_active_users=0, rank_limit=2)
+    tickets = [cookie_of(await site.check()) for _ in range(3)]
+    documents = [await (await site.status(ticket)).json() for ticket in tickets]
+    told = [
+        tuple(each[key] for key in ("position", "position_above", "ahead")) for each in documents
+    ]
+    assert told == [(1, None, 0), (2, None, 1), (None, 2, None)]
+    assert {document["waiting"] for document in documents} == {3}
+    path = f"/_waitroom/{site.room.name}/"
+    page = await (await site.edge.get(path, headers={**HTML, "Cookie": tickets[2]})).text()
+    assert '<dd id="position">2+</dd>' in page
+
+
+LINES = {
+    "lines": [{"name": "channel"}, {"name": "ordinary"}],
+    "classes": {"partner": {"line": "channel"}},
+}
+
+
+@pytest.mark.parametrize("door", ["join", "page", "page's next", "form"])
+async def test_a_grant_is_believed_at_every_door_that_takes_a_place(replica, door):
+    """In its address, or in the one that it leads to: position, length and name are of the line
+    that it gives."""
+    site = await replica(total_active_users=0, **LINES)
+    site.room.grants = Grants(site.room.name, KEYS)
+    for _ in range(2):
+        await site.check()
+    grant = sign(KEYS[0], site.room.name, Grant("partner", site.turn() // 1000 + 60))
+    path, asked = f"/_waitroom/{site.room.name}/", f"waitroom_grant={grant}"
+    if door == "join":
+        reply = await site.edge.post(f"{path}join?{asked}")
+    elif door == "page":
+        reply = await site.edge.get(f"{path}?{asked}", headers=HTML)
+    elif door == "form":
+        reply = await site.edge.post(f"{path}join", data={"next": f"/a?{asked}"}, headers=HTML)
+    else:
+        reply = await site.edge.get(f"{path}?next=/a?b=1&{asked}", headers=HTML)
+    if door != "join":
+        assert '<p id="line">Your line: channel</p>' in await reply.text()
+    document = await (await site.status(cookie_of(reply))).json()
+    assert (document["line"], document["position"], document["waiting"]) == ("channel", 1, 1)
+    counted = site.metrics.grants.labels(site.room.name, "believed")._value.get()
+    assert counted == 1
+
+
+async def test_a_forged_grant_gives_nothing(replica):
+    """The place is an ordinary one; it is counted."""
+    site = await replica(total_active_users=0, **LINES)
+    site.room.grants = Grants(site.room.name, KEYS)
+    grant = sign("x" * 32, site.room.name, Grant("partner", site.turn() // 1000 + 60))
+    reply = await site.edge.post(f"/_waitroom/{site.room.name}/join?waitroom_grant={grant}")
+    document = await reply.json()
+    assert (document["line"], document["position"]) == ("ordinary", 1)
+    assert site.metrics.grants.labels(site.room.name, "forged")._value.get() == 1
+
+
+@pytest.mark.parametrize(
+    ("minutes", "heading", "intro", "seconds"),
+    [
+        (0, "Opens on 2027-01-15 10:00 (Europe/Zurich)", "It carries on by itself", (60, 60)),
+        (59, "Opens on 2027-01-15 10:00 (Europe/Zurich)", "It carries on by itself", (60, 60)),
+        (60, "You are in the pre-queue", "When it opens (2027-01-15 10:00 (Europe/Zurich))",
+         (1, 60)),
+        (61, "You are in line", "You will enter automatically", (1, 60)),
+    ],
+)  # fmt: skip
+async def test_the_page_without_javascript_opens_by_itself(
+    replica, minutes, heading, intro, seconds
+):
+    """Closed, pre-queue, open: in words, with the time of the event's own zone, and asking
+    again."""
+    event = {**sale(prequeue_in=60, opens_in=60.5), "timezone": "Europe/Zurich"}
+    site = await replica(total_active_users=0, events=[event])
+    site.turn.forward(minutes * 60)
+    reply = await site.edge.get(f"/_waitroom/{site.room.name}/?next=/", headers=HTML)
+    text = await reply.text()
+    assert f">{heading}</h1>" in text
+    assert intro in text
+    refresh = re.search(r'http-equiv="refresh" content="(\d+);', text)
+    assert refresh
+    assert seconds[0] <= int(refresh[1]) <= seconds[1]

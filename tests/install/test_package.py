@@ -1,0 +1,121 @@
+"""The wheel: what is installed is all that a replica needs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+from sidecar import __version__
+from tests.support.compose import ROOT, copied_by_the_image
+
+#: What a checkout has and an installation must not.
+STRAY = re.compile(r"(^|/)(__pycache__|tests|demo|docs|\.\w)|\.(pyc|orig|rej|toml|pem|key)$")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel, built from what the image's build has and nothing more."""
+    folder = tmp_path_factory.mktemp("wheel")
+    copied_by_the_image(folder / "source")
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet",
+         "--disable-pip-version-check", "--wheel-dir", str(folder), str(folder / "source")],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (file,) = folder.glob("*.whl")
+    return file
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """The wheel's files, unpacked: a package far from the checkout."""
+    folder = tmp_path_factory.mktemp("installed")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def run(installed: Path, code: str) -> str:
+    """What Python prints when the unpacked wheel is the first place it looks."""
+    environ = {**os.environ, "PYTHONPATH": str(installed), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=installed, env=environ,
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def files(folder: Path, *suffixes: str) -> set[str]:
+    return {
+        str(file.relative_to(folder))
+        for file in folder.rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+        and (not suffixes or file.suffix in suffixes)
+    }  # fmt: skip
+
+
+def test_every_module_and_script_is_in_it(installed):
+    """Each Python and Lua file of sidecar/, and each of the dashboard's, is in the wheel, byte for
+    byte."""
+    source = ROOT / "sidecar"
+    names = files(source, ".py", ".lua", ".html", ".css", ".js", ".svg")
+    assert {"rooms/lua/enter.lua", "dashboard/page/index.html", "dashboard/page/desk.js"} <= names
+    for name in names:
+        assert (installed / "sidecar" / name).read_bytes() == (source / name).read_bytes(), name
+
+
+@pytest.mark.parametrize(("source", "place"), [("static", "static"), ("nginx/waitroom", "nginx")])
+def test_the_page_and_the_includes_are_in_it(installed, source, place):
+    """static/ and nginx/waitroom/ are in the wheel as they are, and nothing beside them."""
+    share = installed / "sidecar" / "share" / place
+    names = files(ROOT / source)
+    assert names
+    assert files(share) == names
+    for name in names:
+        assert (share / name).read_bytes() == (ROOT / source / name).read_bytes(), name
+
+
+def test_nothing_stray_is_in_it(installed):
+    """No tests, caches, settings or keys, and one package only."""
+    names = files(installed)
+    assert [name for name in names if STRAY.search(name)] == []
+    assert {name.split("/")[0] for name in names} == {
+        "sidecar",
+        f"waitroom-{__version__}.dist-info",
+    }
+
+
+def test_it_says_what_it_is(installed):
+    """Name, version, Python and the command in the wheel's data are the project's."""
+    (folder,) = installed.glob("*.dist-info")
+    data = Parser().parsestr((folder / "METADATA").read_text())
+    assert (data["Name"], data["Version"]) == ("waitroom", __version__)
+    assert data["Requires-Python"] == ">=3.11"
+    assert "waitroom = sidecar.cli:main" in (folder / "entry_points.txt").read_text()
+
+
+def test_the_command_runs_from_it(installed):
+    """`waitroom --version` runs from the unpacked wheel, not from the checkout."""
+    code = "import sys; sys.argv = ['waitroom', '--version']; from sidecar.cli import main; main()"
+    assert run(installed, code).endswith(f"version {__version__}")
+    assert run(installed, "import sidecar; print(sidecar.__file__)").startswith(str(installed))
+
+
+def test_an_installation_finds_its_files(installed):
+    """Away from the checkout the page and the scripts are found in the package."""
+    page = (
+        "from sidecar.kit.http.static_pages import find_static; "
+        "print(find_static() / 'waiting.html')"
+    )
+    assert Path(run(installed, page)) == installed / "sidecar/share/static/waiting.html"
+    script = "from sidecar.kit.redis.scripts import source; print(len(source('rooms/enter')))"
+    assert int(run(installed, script)) > 1000

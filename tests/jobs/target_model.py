@@ -1,0 +1,295 @@
+"""The line of a target in plain Python. Times and numbers in µs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+
+from sidecar.jobs.store.target_queue import LOCK_S, RESERVED_S, Claim, Claimed, Place
+from tests.support.limit_model import BACK, Key
+from tests.support.limits import S
+
+FIRST, LONGEST, HELD_MOST, AFTER_TRIAL = 5 * S, 60 * S, 3600 * S, S
+#: Jobs beyond those that the caller can take, among which a claim looks for online ones.
+AHEAD = 20
+WHERE = {"r": "running", "c": "called", "u": "used"}
+
+
+@dataclass
+class Active:
+    ends: int
+    fence: int
+    word: str
+    began: int
+    is_trial: bool
+    order: int
+
+
+@dataclass
+class Target:
+    """All that a store knows of a target. A model is one that was just made."""
+
+    line: dict[str, int] = field(default_factory=dict)
+    #: job -> (when again, order)
+    later: dict[str, tuple[int, int]] = field(default_factory=dict)
+    active: dict[str, Active] = field(default_factory=dict)
+    online: set[str] = field(default_factory=set)
+    ended: dict[tuple[str, str], int] = field(default_factory=dict)
+    reserved: dict[str, int] = field(default_factory=dict)
+    aborts: set[str] = field(default_factory=set)
+    ready: int | None = None
+    born: int | None = None
+    last_order: int = 0
+    last_fence: int = 0
+    failures: int = 0
+    opened: int = 0
+    open_until: int = 0
+    held_until: int = 0
+    mean: float | None = None
+    #: When one last asked for offline jobs, to the second.
+    runner: int = 0
+    counters: dict[str, int] = field(default_factory=dict)
+    rates: dict[str, Key] = field(default_factory=dict)
+    now: int = 0
+
+    def at(self, now, *, changes=True) -> Target:
+        """Each call begins with it. What is put off, is not for longer than that."""
+        self.now = now
+        if changes:
+            self.open_until = min(self.open_until, now + LONGEST)
+            self.held_until = min(self.held_until, now + HELD_MOST)
+        return self
+
+    @property
+    def breaker(self) -> str:
+        if not self.opened:
+            return "closed"
+        return "open" if self.open_until > self.now else "trial"
+
+    def count(self, name) -> None:
+        self.counters[name] = self.counters.get(name, 0) + 1
+
+    def is_in(self, job) -> bool:
+        return job in self.line or job in self.later or job in self.active
+
+    def forget(self, job) -> None:
+        self.online.discard(job)
+        self.aborts.discard(job)
+
+    # Calls -------------------------------------------------------------------------------------
+
+    def reserve(self, job, class_name, settings) -> int | None:
+        taken = len(self.line) + len(self.later)
+        taken += sum(until > self.now for until in self.reserved.values())
+        if settings.max_pending is not None and taken >= settings.max_pending:
+            return None
+        self.last_order = max(-(-self.now // 8) * 8, (self.last_order // 8 + 1) * 8)
+        self.reserved[job] = self.now + RESERVED_S * S
+        found = settings.classes.get(class_name)
+        if found is None:
+            return self.last_order
+        number = 1 + sorted(settings.classes).index(class_name)
+        return self.last_order - round(found.head_start * S) - found.priority * 2**51 + number
+
+    def add(self, jobs) -> list[int | None]:
+        for job in jobs:
+            if not self.is_in(job.id):
+                if (job.not_before_ms or 0) * 1000 > self.now:
+                    self.later[job.id] = job.not_before_ms * 1000, job.order
+                else:
+                    self.line[job.id] = job.order
+                if job.is_online:
+                    self.online.add(job.id)
+                self.last_order = max(self.last_order, job.order // 8 * 8)
+        for job in jobs:
+            self.reserved.pop(job.id, None)
+        return [self.position(job.id) for job in jobs]
+
+    def position(self, job) -> int | None:
+        return self.heads().index(job) + 1 if job in self.line else None
+
+    def heads(self) -> list[str]:
+        return sorted(self.line, key=lambda job: (self.line[job], job))
+
+    def claim(self, wanted, settings) -> Claimed:
+        self.settle()
+        if wanted > 0 and abs(self.now - self.runner) >= S:
+            self.runner = self.now
+        if self.ready is not None and self.ready <= self.now:
+            self.ready = 1  # for good, whatever the clock does
+        is_trial, claims = self.breaker == "trial", []
+        room = (1 if is_trial else settings.concurrency) - len(self.active)
+        opens = inf
+        if self.ready is not None and not settings.paused:
+            opens = max(self.ready, self.held_until, self.open_until)
+        again = opens if self.line and opens > self.now else inf
+        if self.line and opens <= self.now and room > 0:
+            again = None
+            for job in self.heads()[: min(room, wanted + AHEAD)]:
+                is_online = job in self.online
+                again = inf if not is_online and wanted == 0 else self.spend(settings)
+                if again:
+                    break
+                wanted -= not is_online
+                claims.append(self.call(job, settings, is_trial))
+            again = again or (self.now if len(claims) < room and self.line else inf)
+        again = min([
+            again,
+            *(one.ends for one in self.active.values()),
+            *(when for when, _ in self.later.values()),
+        ])  # fmt: skip
+        if self.ready is None and self.born is None:
+            self.born = self.now
+        next_s = None if again == inf else max(0, again - self.now) / S
+        is_ready = self.ready is not None
+        return Claimed(claims, next_s, is_ready, 0 if is_ready else self.born)
+
+    def settle(self) -> None:
+        for job, one in list(self.active.items()):
+            if one.ends <= self.now:
+                del self.active[job]
+                if one.word == "r":
+                    self.line[job] = one.order
+                    self.count("lost")
+                else:
+                    why = "unused" if one.word == "c" else "term"
+                    self.ended[job, why] = one.ends
+                    self.count("expired" if one.word == "c" else "completed")
+                    self.forget(job)
+        for job, (when, order) in list(self.later.items()):
+            if when <= self.now:
+                del self.later[job]
+                self.line[job] = order
+
+    def spend(self, settings) -> int | None:
+        """Counts a call; or when there may be one."""
+        if settings.rate is None:
+            return None
+        rate = self.rates.setdefault(settings.algorithm, Key(settings.algorithm, False))
+        last = rate.last()
+        present = last if self.now < last <= self.now + BACK else self.now
+        base = max(present, last)
+        at = rate.first(1, settings.rate, base)
+        if at > present:
+            return at
+        rate.level = rate.level_at(base, settings.rate) + 1
+        rate.promises.append((at, 1))
+        return None
+
+    def call(self, job, settings, is_trial) -> Claim:
+        order, is_online = self.line.pop(job), job in self.online
+        self.last_fence = max(self.now, self.last_fence + 1)
+        lasts = round(settings.claim_window * S) if is_online else LOCK_S * S
+        word = "c" if is_online else "r"
+        self.active[job] = Active(
+            self.now + lasts, self.last_fence, word, self.now, is_trial, order
+        )
+        self.count("called")
+        return Claim(job, self.last_fence, order, is_online, is_trial)
+
+    def renew(self, job, fence) -> str:
+        one = self.active.get(job)
+        if one and one.fence == fence and one.word == "r":
+            one.ends = self.now + LOCK_S * S
+            return "abort" if job in self.aborts else "held"
+        return "held" if self.ready is None and not one else "lost"
+
+    def release(self, end, settings) -> bool:
+        one = self.active.get(end.id)
+        if one is None or one.fence != end.fence:
+            return False
+        del self.active[end.id]
+        if end.how in {"answered", "rejected"}:
+            self.count("completed" if end.how == "answered" else "failed")
+            self.measure(end.took_us)
+            self.failures = self.opened = self.open_until = 0
+        elif end.how == "failed":
+            self.count("failed")
+            self.failures += 1
+            if (self.breaker == "closed" and self.failures >= settings.break_after) or (
+                self.breaker == "trial" and one.is_trial
+            ):
+                self.opened += 1
+                self.open_until = self.now + min(LONGEST, FIRST * 2 ** (self.opened - 1))
+        if end.again_ms is None:
+            self.forget(end.id)
+        else:
+            again = end.again_ms * 1000
+            if end.how == "failed" and one.is_trial:  # the next trial is another's
+                again = max(again, self.open_until + AFTER_TRIAL)
+            self.later[end.id] = again, one.order
+            self.count("retried")
+        self.held_until = max(self.held_until, (end.hold_ms or 0) * 1000)
+        return True
+
+    def measure(self, took) -> None:
+        self.mean = took if self.mean is None else self.mean + (took - self.mean) / 10
+
+    def remove(self, job) -> bool:
+        one = self.active.get(job)
+        if one and one.word != "c":
+            return False
+        found = [places.pop(job, None) for places in (self.line, self.later, self.reserved)]
+        if one:
+            del self.active[job]
+        if one or found != [None] * 3:
+            self.forget(job)
+        return bool(one) or found != [None] * 3
+
+    def abort(self, job) -> bool:
+        is_running = job in self.active and self.active[job].word == "r"
+        if is_running:
+            self.aborts.add(job)
+        return is_running
+
+    def use(self, job, fence, settings) -> str | None:
+        """None: it is not known."""
+        one = self.active.get(job)
+        if one and one.fence == fence and one.ends > self.now and one.word != "r":
+            if one.word == "u":
+                return "used"
+            one.word, one.began = "u", self.now
+            one.ends = self.now + round(settings.timeout * S)
+            return "ok"
+        return "gone" if self.ready is not None else None
+
+    def done(self, job, fence) -> bool | None:
+        """None: it is not known."""
+        one = self.active.get(job)
+        if one is None or one.fence != fence or one.word == "r":
+            return False if self.ready is not None else None
+        del self.active[job]
+        self.forget(job)
+        self.count("completed")
+        self.measure(max(0, self.now - one.began))
+        if one.is_trial:
+            self.failures = self.opened = self.open_until = 0
+        return True
+
+    def place(self, job) -> Place:
+        if job in self.line:
+            return Place("line", self.position(job))
+        if job in self.later:
+            return Place("later", ends_ms=self.later[job][0] // 1000)
+        if one := self.active.get(job):
+            return Place(WHERE[one.word], None, one.fence, one.ends // 1000)
+        return Place("gone")
+
+    def hold(self, jobs) -> None:
+        for job in jobs:
+            if job.id not in self.active:
+                self.line.pop(job.id, None)
+                self.later.pop(job.id, None)
+                self.active[job.id] = Active(
+                    job.ends_ms * 1000, job.fence, job.word, self.now, False, job.order
+                )
+                if job.word != "r":
+                    self.online.add(job.id)
+            self.last_fence = max(self.last_fence, job.fence)
+            self.last_order = max(self.last_order, job.order // 8 * 8)
+
+    def make_ready(self, wait, born) -> bool:
+        if born not in {0, self.born}:
+            return False
+        self.ready = self.now + wait if self.ready is None else self.ready
+        return True

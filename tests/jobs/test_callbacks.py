@@ -1,0 +1,83 @@
+"""Callbacks of jobs: one slow receiver holds up no other."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import aiohttp
+import pytest
+
+from sidecar.jobs.model import Ending, State
+from sidecar.jobs.service import Jobs
+from sidecar.jobs.settings import TargetSettings
+from sidecar.jobs.store.jobs import JobStore
+from sidecar.jobs.worker.callbacks import EACH, MOST, call_back_forever
+from sidecar.kit.metrics import Metrics
+from sidecar.kit.sql import database as sql
+from tests.jobs.conftest import job
+from tests.support.receiver import Receiver, until
+
+
+class Hooks:
+    """Receivers of the target `images`, and its jobs."""
+
+    def __init__(self, store: JobStore, receivers: list[Receiver]) -> None:
+        self.store, self.receivers = store, receivers
+        urls = [receiver.url.rpartition("/")[0] + "/" for receiver in receivers]
+        self.settings = TargetSettings(
+            url="https://images.example/", callback_urls=urls, callback_secret="s" * 16
+        )
+
+    def find(self, _: str) -> Hooks:
+        return self
+
+    def __iter__(self) -> Iterator[Hooks]:
+        yield self
+
+    async def ended(self, receiver: Receiver, count: int) -> None:
+        """Jobs that have ended, whose callers wait there."""
+        now_ms = round(time.time() * 1000)
+        made = [
+            job(created_ms=now_ms, expires_ms=now_ms + 60_000, callback_url=f"{receiver.url}/{n}")
+            for n in range(count)
+        ]
+        await asyncio.gather(*map(self.store.insert, made))
+        await self.store.start([(one.id, 1) for one in made], at_ms=now_ms)
+        endings = [Ending(one.id, 1, State.COMPLETED, now_ms, now_ms + 60_000) for one in made]
+        await asyncio.gather(*map(self.store.finish, endings))
+
+
+@pytest.fixture
+async def hooks(tmp_path):
+    store = JobStore(sql.open_database(f"sqlite:///{tmp_path}/jobs.db"))
+    await store.migrate()
+    receivers = [await Receiver().start() for _ in range(2)]
+    made = Hooks(store, receivers)
+    jobs = Jobs(made, store, Metrics())  # type: ignore[arg-type]
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
+        work = asyncio.create_task(call_back_forever(jobs, session, Metrics(), look_s=0.05))
+        yield made
+        work.cancel()
+        await asyncio.wait([work])
+    for receiver in receivers:
+        await receiver.stop()
+    await store.close()
+
+
+async def test_a_slow_receiver_holds_up_no_other(hooks):
+    """It has so many calls at a time, however many wait; the other's are made meanwhile, also those
+    that come later."""
+    slow, other = hooks.receivers
+    slow.answers = [None] * 200
+    await hooks.ended(slow, 2 * MOST)
+    await until(lambda: len(slow.came) == EACH, "the slow one's")
+    for count in (3, 6):
+        await hooks.ended(other, 3)
+        await until(lambda count=count: len(other.came) == count, "the other's")
+        assert len(slow.came) == EACH
+    slow.answers = []
+    slow.let_go()
+    await until(lambda: len(set(slow.ids)) == 2 * MOST, "the rest")
+    assert len(set(other.ids)) == len(other.ids) == 6

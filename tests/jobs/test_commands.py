@@ -1,0 +1,442 @@
+"""`waitroom jobs`, `waitroom targets`, and `waitroom migrate` of both families of tables."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from sidecar.cli import main
+from sidecar.cli.common import call
+from sidecar.cli.connection import Connection
+from sidecar.history.store.tables import HISTORY
+from sidecar.jobs.commands import progress
+from sidecar.jobs.store.tables import JOBS
+from tests.support.processes import Process, wait_until
+from tests.support.site import SECRET, make_folder, redis_command
+from tests.support.target import Target, bad_target
+
+WAITROOM = str(Path(sys.executable).parent / "waitroom")
+ID = r"[A-Za-z0-9_-]{22}"
+CONFIG = """
+edge_listen = "unix:{folder}/edge"
+ops_listen = "unix:{folder}/ops"
+store = "unix://{folder}/redis.sock"
+jobs = "sqlite:///{folder}/jobs.db"
+admin_token = "0123456789abcdef"
+secret_keys = ["kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk"]
+
+[targets.images]
+url = "{url}"
+private = true
+concurrency = 2
+headers = {{ X-Key = "nobody-sees" }}
+
+[targets.held]
+url = "{url}"
+private = true
+paused = true
+classes = {{ vip = {{ priority = 1 }} }}
+
+[targets.once]
+url = "{url}"
+private = true
+retries = 0
+
+[targets.door]
+kinds = ["online"]
+
+[targets.nowhere]
+url = "http://127.0.0.1:1/"
+private = true
+retries = 0
+"""
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("WAITROOM_")}
+
+
+@dataclass
+class Works:
+    config: Path
+    target: Target
+
+
+@pytest.fixture(scope="module")
+def works():
+    """A redis-server, a replica, a runner and a target."""
+    with ExitStack() as stack:
+        folder = make_folder(stack)
+
+        def start(name: str, *command: str) -> None:
+            log = folder / f"{name}.log"
+            stack.enter_context(Process([*command], log=log, env=CLEAN))
+
+        start("redis", *redis_command(folder / "redis.sock"))
+        target = stack.enter_context(bad_target(folder))
+        config = folder / "waitroom.toml"
+        config.write_text(CONFIG.format(folder=folder, url=target.url))
+        for name in ("serve", "run-jobs"):
+            start(name, WAITROOM, name, "--config", str(config))
+        connection = Connection(str(config))
+        wait_until(lambda: takes_jobs(connection), "the replica")
+        yield Works(config, target)
+
+
+def takes_jobs(connection: Connection) -> bool:
+    try:
+        targets = call(connection, "GET", "/v1/targets")["targets"]
+    except click.ClickException:
+        return False
+    return all(target["is_ready"] for target in targets)
+
+
+@pytest.fixture
+def run(works, monkeypatch):
+    """Runs a command in this process, which takes a fiftieth of the time."""
+    for name in os.environ:
+        if name.startswith("WAITROOM_"):
+            monkeypatch.delenv(name)
+
+    def run(group: str, *words: str, **more) -> Result:
+        return CliRunner().invoke(main, [group, "--config", str(works.config), *words], **more)
+
+    return run
+
+
+def said(done: Result) -> list[str]:
+    """The lines of a command that worked."""
+    assert (done.exit_code, done.exception) == (0, None), done.output
+    return done.stdout.splitlines()
+
+
+@pytest.fixture
+def submit(run):
+    def submit(*words: str, **more) -> str:
+        (id_,) = said(run("jobs", "submit", *words, **more))
+        return id_
+
+    return submit
+
+
+@pytest.fixture
+def shown(run):
+    def shown(id_: str) -> dict:
+        return json.loads("\n".join(said(run("jobs", "show", id_))))
+
+    return shown
+
+
+# Jobs ---------------------------------------------------------------------------------------------
+
+
+def test_a_job_is_submitted_and_waited_for(run, shown):
+    """Its id comes first, then how it stands; and it comes to be completed."""
+    words = ["--path", "ok/a", "--query", "b=c", "-H", "X-One: 1", "-H", "X-Two:2"]
+    done = run("jobs", "submit", "images", *words, "--wait", "--every", "0.2")
+    id_, *lines = said(done)
+    assert re.fullmatch(ID, id_)
+    assert re.fullmatch(rf"\d\d:\d\d:\d\d {id_} completed, 200, [\d,]+ bytes", lines[-1])
+    job = shown(id_)
+    assert (job["state"], job["attempts"], job["owner"]) == ("completed", 1, "operator")
+    told = json.loads(said(run("jobs", "show", id_, "--body"))[0])
+    assert (told["method"], told["path"]) == ("GET", "/ok/a?b=c")
+    headers = {name.lower(): value for name, value in dict(told["headers"]).items()}
+    assert (headers["x-one"], headers["x-two"], headers["x-key"]) == ("1", "2", "nobody-sees")
+
+
+@pytest.mark.parametrize("way", ["--body", "-", "--body-file"])
+def test_a_body_comes_from_where_it_is(run, submit, tmp_path, way):
+    """The command's words, standard input or a file, which need not be text."""
+    data = "büro".encode() if way == "--body" else b"\xff\x00\xfe"
+    (tmp_path / "body").write_bytes(data)
+    words = {
+        "--body": ("--body", "büro"), "-": ("--body", "-"),
+        "--body-file": ("--body-file", str(tmp_path / "body")),
+    }[way]  # fmt: skip
+    id_ = submit("images", "--path", "ok", *words, input=data if way == "-" else None)
+    said(run("jobs", "watch", id_, "--every", "0.2"))
+    told = json.loads(said(run("jobs", "show", id_, "--body"))[0])
+    assert (told["method"], told["size"]) == ("POST", len(data))
+
+
+def test_a_result_that_is_no_text_comes_as_it_came(run, submit):
+    """Byte for byte, to standard output."""
+    id_ = submit("images", "--path", "huge", "--query", "bytes=300")
+    said(run("jobs", "watch", id_, "--every", "0.2"))
+    done = run("jobs", "show", id_, "--body")
+    assert done.stdout_bytes == bytes(n % 256 for n in range(300))
+
+
+def test_a_job_that_fails_says_why(run):
+    """And the command exits 1."""
+    done = run("jobs", "submit", "nowhere", "--wait", "--every", "0.2")
+    assert done.exit_code == 1
+    assert re.search(
+        r"failed, the target is not reached: Connection refused$", done.stdout, re.MULTILINE
+    )
+
+
+def test_a_list_says_by_which_status_jobs_ended(run, submit):
+    """A balancer's 502 is a failure, and a 404 that was completed is told from a 200."""
+    ids = {submit("once", "--path", f"status/{status}"): status for status in (502, 404)}
+    run("jobs", "watch", *ids, "--every", "0.2")
+    listed = {line.split()[0]: line for line in said(run("jobs", "list", "--target", "once"))}
+    for id_, status in ids.items():
+        state = "failed" if status == 502 else "completed"
+        assert re.search(rf" {status}  {state}, ", listed[id_])
+
+
+def test_what_was_completed_can_be_tried_again(run, submit, shown):
+    """It is called once more."""
+    id_ = submit("images", "--path", "ok")
+    said(run("jobs", "watch", id_, "--every", "0.2"))
+    said(run("jobs", "retry", id_))
+    said(run("jobs", "watch", id_, "--every", "0.2"))
+    assert (shown(id_)["state"], shown(id_)["attempts"]) == ("completed", 2)
+
+
+def test_an_online_job_is_waited_for_until_it_is_called(run, shown):
+    """It is told the permit; whoever has called says so."""
+    id_, line = said(run("jobs", "submit", "door", "--wait", "--every", "0.2"))[::1][:2]
+    if "called" not in line:
+        line = said(run("jobs", "list", "--target", "door"))[-1]
+    permit = shown(id_)["permit"]
+    assert f"called, the permit {permit} is good until " in line
+    assert said(run("jobs", "done", id_)) == [f"{id_} is completed"]
+    assert said(run("jobs", "watch", id_))[0].endswith(f"{id_} completed")
+
+
+def test_a_job_that_waits_can_be_cancelled_and_tried_again(run, submit):
+    """Its place is told meanwhile. What was cancelled is not completed: exit 1."""
+    first, second = submit("held"), submit("held", "--key", "once", "--body", "a")
+    assert submit("held", "--key", "once", "--body", "a") == second
+    done = run("jobs", "submit", "held", "--key", "once", "--body", "b")
+    assert "This idempotency_key names another job" in done.stderr
+    listed = said(run("jobs", "list", "--target", "held", "--state", "pending"))
+    assert [line.split()[0] for line in listed] == ["id", second, first]
+    assert re.search(r" held +operator +\S+ - +pending, position 2$", listed[1])
+    assert said(run("jobs", "list", "--target", "held", "--limit", "1")) == listed[:2]
+    assert said(run("jobs", "cancel", first)) == [f"{first} is cancelled"]
+    done = run("jobs", "watch", first)
+    assert (done.exit_code, done.stdout[9:]) == (1, f"{first} cancelled\n")
+    assert said(run("jobs", "retry", first)) == [f"{first} is pending, position 2"]
+    for id_ in (first, second):
+        said(run("jobs", "cancel", id_))
+    assert len(said(run("jobs", "list", "--target", "held", "--state", "pending"))) == 1
+
+
+def test_many_jobs_are_counted(run, submit):
+    """And those that were not completed are named."""
+    ids = [submit("images", "--path", "ok") for _ in range(9)]
+    cancelled = submit("held")
+    said(run("jobs", "cancel", cancelled))
+    done = run("jobs", "watch", *ids, cancelled, "--every", "0.2")
+    assert done.exit_code == 1
+    lines = [line[9:] for line in done.stdout.splitlines()]
+    assert (lines[0], lines[-1]) == (f"{cancelled} cancelled", "9 completed, 1 cancelled")
+    assert not any(id_ in line for id_ in ids for line in lines)
+
+
+def test_all_jobs_of_a_target_are_waited_for(run, submit, monkeypatch):
+    """Those that had not ended when it began."""
+    ids = [submit("held") for _ in range(10)]
+
+    def cancel(_: float) -> None:
+        for id_ in ids:
+            said(run("jobs", "cancel", id_))
+
+    with monkeypatch.context() as when:
+        when.setattr(progress.time, "sleep", cancel)  # it was looked once
+        done = run("jobs", "watch", "--target", "held")
+    assert done.exit_code == 1
+    first, *each, last = (line[9:] for line in done.stdout.splitlines())
+    assert first == "10 pending"
+    assert {line.split()[0] for line in each} == set(ids)
+    assert last == "10 cancelled"
+    assert said(run("jobs", "watch", "--target", "held")) == ["held: all jobs have ended"]
+
+
+def test_a_terminal_has_one_line_that_is_written_over(works, run, submit):
+    """With a bar; what came of it stays."""
+    id_ = submit("held")
+    ours, theirs = pty.openpty()
+    command = [WAITROOM, "jobs", "-c", str(works.config), "watch", id_, "--every", "0.2"]
+    shown = b""
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=CLEAN) as watch:
+        os.close(theirs)
+        with contextlib.suppress(OSError):  # Linux says so when the other side is gone
+            while part := os.read(ours, 65_536):
+                if not shown:
+                    said(run("jobs", "cancel", id_))
+                shown += part
+    os.close(ours)
+    before, *drawn, last = shown.decode().split("\r\x1b[K")
+    assert (before, watch.returncode) == ("", 1)
+    assert set(drawn) == {f"{'█' * 5}{'░' * 15} held: pending, position 1"}
+    assert last == f"{id_} cancelled\r\n"
+
+
+def test_a_watch_goes_on_when_nobody_answers_for_a_moment(run, submit, monkeypatch):
+    """It says so. From the first, it is a mistake; and an answer is an answer."""
+    id_ = submit("held")
+    asked = []
+
+    def call(*words, **more):
+        asked.append(words)
+        if len(asked) == 2:
+            raise click.ClickException("no replica answers")
+        if len(asked) == 3:
+            said(run("jobs", "cancel", id_))
+        return real(*words, **more)
+
+    real = progress.call
+    monkeypatch.setattr(progress, "call", call)
+    done = run("jobs", "watch", id_, "--every", "0.2")
+    assert done.exit_code == 1
+    assert done.stderr == "no replica answers\n"
+    assert [line.split()[2].strip(",") for line in done.stdout.splitlines()] == [
+        "pending", "cancelled",
+    ]  # fmt: skip
+    asked[:] = [()]
+    assert run("jobs", "watch", id_).stderr == "Error: no replica answers\n"
+
+
+# Targets ------------------------------------------------------------------------------------------
+
+
+def test_targets_are_listed_and_shown(run):
+    """One line each; all of it as JSON, without secrets."""
+    lines = {line.split()[0]: line for line in said(run("targets", "list"))}
+    assert set(lines) == {"target", "images", "held", "once", "door", "nowhere"}
+    assert re.search(r" \d+ of 2 +none +.* closed +file$", lines["images"])
+    assert lines["held"].endswith("file, paused")
+    document = "\n".join(said(run("targets", "show", "images")))
+    assert json.loads(document)["settings"]["headers"] == {"X-Key": "***"}
+    assert "nobody-sees" not in document
+
+
+def test_a_target_is_changed_and_restored(run, works, tmp_path):
+    """Also one that the file has not; a secret comes from a file and is not told."""
+    (tmp_path / "secret").write_text("Bearer nobody-sees\n")
+    (tmp_path / "headers").write_text('{"Authorization": "nobody-sees"}')
+    lines = said(run("targets", "set", "extra", f"url={works.target.url}", "rate=5", "window=500ms",
+                     "methods=get,put", "private=true", f"headers=@{tmp_path / 'headers'}",
+                     f"callback_secret=@{tmp_path / 'secret'}"))  # fmt: skip
+    assert lines == [
+        f'url = "{works.target.url}"', "rate = 5", "window = 0.5", 'methods = ["GET", "PUT"]',
+        "private = true", 'headers = {"Authorization": "***"}', 'callback_secret = "***"',
+    ]  # fmt: skip
+
+    def is_taken_up() -> bool:
+        listed = "\n".join(said(run("targets", "list")))
+        found = re.search(r"^extra .* 5 / 0.5 s .* run time(, no runner)?$", listed, re.MULTILINE)
+        assert found, listed
+        return found[1] is None
+
+    wait_until(is_taken_up, "a runner that asks for its jobs")
+    assert said(run("targets", "set", "extra", "rate=null")) == ["rate = null"]
+    assert said(run("targets", "pause", "extra")) == ["extra is paused: 0 waiting, 0 under way"]
+    assert said(run("targets", "resume", "extra")) == ["extra is running: 0 waiting, 0 under way"]
+    assert said(run("targets", "unset", "extra")) == ["extra is gone"]
+    said(run("targets", "set", "images", "concurrency=3"))
+    assert said(run("targets", "unset", "images")) == ["images is as the file has it"]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("jobs submit nix", "no target is named 'nix'"),
+        ("jobs submit images -H X-One", "X-One: write NAME: VALUE, such as Content-Type: "),
+        ("jobs submit images -H Host:a", "headers: Host is written by the runner"),
+        ("jobs submit images --path ../a", "path: may not have what two servers read in two ways"),
+        ("jobs submit images -X TRACE", "method: GET or POST for this target"),
+        ("jobs submit images --kind later", "'later' is not one of 'offline', 'online'"),
+        ("jobs submit door --body a", "body: not of an online job, whose call its caller makes"),
+        ("jobs submit images --callback https://a/b", "callback_url: not one that images allows"),
+        ("jobs submit held --class vip", "A class needs a grant: send one for 'vip'"),
+        ("jobs submit held --grant a.b", "The grant is "),
+        ("jobs submit images --body a --body-file /dev/null", "say either --body or --body-file"),
+        ("jobs show nothing", "no job is named 'nothing'"),
+        ("jobs show nothing --body", "no job is named 'nothing'"),
+        ("jobs cancel nothing", "no job is named 'nothing'"),
+        ("jobs watch nothing", "no job is named 'nothing'"),
+        ("jobs watch --target nix", "no target is named 'nix'"),
+        ("jobs watch", "say either ids of jobs, or --target NAME"),
+        ("jobs watch a --target images", "say either ids of jobs, or --target NAME"),
+        ("jobs list --state gone", "'gone' is not one of 'pending', 'called'"),
+        ("targets show nix", "no target is named 'nix'"),
+        ("targets pause nix", "no target is named 'nix'"),
+        ("targets unset nix", "no target is named 'nix'"),
+        ("targets set nix paused=true", "kinds: a runner needs the target's url"),
+        ("targets set images rate", "rate: write SETTING=VALUE, such as concurrency=20"),
+        ("targets set images rate=@/nowhere/at/all", "rate: /nowhere/at/all cannot be read"),
+        ("targets set images rate=0", "rate: Input should be greater than or equal to 1"),
+        ("targets set images colour=red", "colour: there is no such setting"),
+        ("targets set A_b rate=1", "a name has lower-case letters"),
+    ],
+)
+def test_what_is_refused(run, words, why):
+    """With a word on why; nothing else is printed."""
+    done = run(*words.split())
+    assert done.exit_code in {1, 2}
+    assert isinstance(done.exception, SystemExit)
+    assert why in done.stderr
+    assert done.stdout == ""
+
+
+# The database -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def migrate(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def migrate(**settings: str) -> Result:
+        lines = [f'{name} = "{value}"\n' for name, value in settings.items()]
+        text = f'secret_keys = ["{SECRET}"]\n{"".join(lines)}[limits.x]\nalgorithm = "concurrency"'
+        (tmp_path / "waitroom.toml").write_text(text)
+        return CliRunner().invoke(main, ["migrate"])
+
+    return migrate
+
+
+def test_both_families_of_tables_are_made(migrate):
+    """In one database or in two; the second time says that they are there."""
+    made = [f"The {whose} tables were made (revision {tables.revision})."
+            for whose, tables in (("history's", HISTORY), ("jobs'", JOBS))]  # fmt: skip
+    there = [line.replace("were made", "are up to date") for line in made]
+    both = {"history": "sqlite:///one.db", "jobs": "sqlite:///one.db"}
+    assert said(migrate(**both)) == made
+    assert said(migrate(**both)) == there
+    assert said(migrate(history="sqlite:///two.db")) == made[:1]
+    assert said(migrate(history="sqlite:///two.db", jobs="sqlite:///three.db")) == [
+        there[0], made[1],
+    ]  # fmt: skip
+    assert said(migrate(jobs="sqlite:///three.db")) == there[1:]
+
+
+def test_one_database_that_is_away_does_not_keep_the_other(migrate):
+    """Each is named with what is wrong, without a password."""
+    away = "mariadb://root:hidden@127.0.0.1:1/x"
+    done = migrate(history="sqlite:///here.db", jobs=away)
+    assert (done.exit_code, done.stdout.count("were made")) == (1, 1)
+    assert done.stderr.startswith("the jobs' database: OperationalError")
+    done = migrate(history=away, jobs="sqlite:////nowhere/at/all.db")
+    assert done.stdout == ""
+    first, second = done.stderr.splitlines()
+    assert first.startswith("the history's database: OperationalError")
+    assert second == "jobs: /nowhere/at is no folder; make it first"
+    assert "hidden" not in done.stderr
+    done = migrate()
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "history: names no database; set it" in done.stderr

@@ -1,0 +1,866 @@
+"""A target's line in the store, case by case: who is called, when, and who is told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+
+import pytest
+
+from sidecar.jobs.redis_keys import JOBS_CHANNEL, TARGET_KEYS, target_key
+from sidecar.jobs.settings import TargetSettings
+from sidecar.jobs.store.pubsub import news
+from sidecar.jobs.store.target_queue import Held, Place, Release, TargetStore, Waiting
+from sidecar.kit.clock import StoreClock
+from sidecar.kit.errors import StoreAwayError, StoreError
+from sidecar.kit.redis.breaker import TRIES
+from sidecar.kit.redis.connect import close, connect
+from sidecar.kit.redis.observer import Observer
+from sidecar.kit.redis.scripts import LUA_ROOT, source
+from tests.conftest import new_room_name
+from tests.support.limits import WINDOWS, S, TurnedClock, check_promise
+from tests.support.lua import COMMANDS, header
+from tests.support.processes import free_port
+
+SCRIPTS = sorted((LUA_ROOT / "jobs" / "lua").rglob("*.lua"))
+WHOLE = [path for path in SCRIPTS if path.parent.name != "parts"]
+#: Those that only targets use; each is in Redis 6.2.
+MORE_COMMANDS = {"HSETNX", "PUBLISH", "SADD", "SMISMEMBER", "SREM", "ZMSCORE", "ZRANK"}
+LOCK = 10 * S
+
+
+@pytest.fixture
+def clock():
+    return TurnedClock()
+
+
+@pytest.fixture
+async def make(redis, clock):
+    """Makes the store of a target, of the same name each time; ready to be called, or new."""
+    name = new_room_name()
+
+    async def make_target(*, is_ready=True, **options) -> TargetStore:
+        store = TargetStore(
+            redis, name, clock=StoreClock(), now_us=clock, **{"timeout_s": 5, **options}
+        )
+        if is_ready:
+            await store.ready(0)
+        return store
+
+    return make_target
+
+
+def settings(**values) -> TargetSettings:
+    return TargetSettings(**{"url": "http://target.example/", **values})
+
+
+async def add(store, *jobs, online=(), first=8):
+    """In this order."""
+    waiting = [Waiting(job, first + 8 * n, job in online) for n, job in enumerate(jobs)]
+    return await store.add(waiting)
+
+
+async def call(store, n=100, **values):
+    """Whom a claim calls."""
+    return [claim.id for claim in (await store.claim(n, settings(**values))).claims]
+
+
+async def release(
+    store, claim, how="answered", *, took_us=S, again_ms=None, hold_ms=None, **values
+):
+    end = Release(claim.id, claim.fence, how, took_us, again_ms, hold_ms)
+    [is_its] = await store.release([end], settings(**values))
+    return is_its
+
+
+async def where(store, *jobs):
+    return [place.where for place in (await store.look(jobs))[1]]
+
+
+async def lose(redis, store):
+    await redis.delete(*(target_key(store._name, name) for name in TARGET_KEYS))
+
+
+# The scripts ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", WHOLE, ids=lambda path: path.stem)
+def test_a_script_documents_its_contract(path):
+    """Its head says what it is given and returns, or which part of it does."""
+    if path.parent.name in {"claim", "look"}:
+        assert f"See jobs/parts/{path.parent.name}." in path.read_text(encoding="utf-8")
+        path = path.parents[1] / "parts" / f"{path.parent.name}.lua"
+    assert re.search(r"KEYS.*ARGV.*RETURNS", header(path), re.DOTALL)
+
+
+@pytest.mark.parametrize("path", WHOLE, ids=lambda path: path.stem)
+def test_a_script_touches_nothing_but_its_keys(path):
+    """So that it runs in a cluster; and commands of Redis 6.2 alone."""
+    name = path.relative_to(LUA_ROOT / "jobs" / "lua").with_suffix("")
+    calls = re.findall(r"redis_call\(([^,)]+)(?:, ([^,)]+))?", source(f"jobs/{name.as_posix()}"))
+    commands = {command.strip("'") for command, _ in calls} - {"command"}  # a parameter
+    assert commands <= COMMANDS | MORE_COMMANDS
+    keys = {key for command, key in calls if command.strip("'") not in {"TIME", "PUBLISH"}}
+    assert keys <= {name.upper() for name in TARGET_KEYS} | {"key", "state"}
+
+
+def test_the_keys_are_those_that_the_scripts_expect():
+    """keys.py and the head of jobs/lua/parts/head.lua name them in the same order."""
+    head = (LUA_ROOT / "jobs" / "lua" / "parts" / "head.lua").read_text(encoding="utf-8")
+    listed = head[head.index("KEYS ") : head.index("ARGV")]
+    assert tuple(re.findall(r"\d ([a-z]+)", listed)) == TARGET_KEYS
+
+
+# Orders -----------------------------------------------------------------------------------------
+
+
+async def test_who_comes_first_is_first(make):
+    """Also at one moment, and whoever was told first may be put in the line last."""
+    store = await make()
+    orders = await asyncio.gather(*(store.reserve(job, "", settings()) for job in "abc"))
+    assert orders == sorted(orders)
+    assert all(order % 8 == 0 for order in orders)
+    await store.add([Waiting(job, order) for job, order in zip("cba", orders[::-1], strict=True)])
+    assert await call(store) == ["a", "b", "c"]
+
+
+async def test_a_class_has_a_head_start_or_goes_before_all(make, clock):
+    """Somebody of a class that these settings do not know has none."""
+    store = await make()
+    values = settings(classes={"early": {"head_start": 10}, "vip": {"priority": 1}})
+    orders = {}
+    for name in ("", "unknown", "early", "vip"):
+        clock.now += S
+        orders[name] = await store.reserve(f"job-{name}", name, values)
+    assert sorted(orders, key=orders.get) == ["vip", "early", "", "unknown"]
+    assert orders["unknown"] - orders[""] == S
+    assert orders[""] - orders["early"] == 8 * S - 1  # the class's number keeps orders apart
+
+
+async def test_a_full_line_takes_nobody(make, clock):
+    """Those in the line, those that wait for a moment and those being submitted count; not those
+    that are called. A place that is not taken is free after half a minute, or given up."""
+    store, values = await make(), settings(max_pending=3)
+    await store.add([Waiting("a", 8), Waiting("b", 16, not_before_ms=clock.now // 1000 + 60_000)])
+    assert await store.reserve("c", "", values) is not None
+    assert await store.reserve("d", "", values) is None
+    await store.unreserve("c")
+    assert await store.reserve("d", "", values) is not None
+    assert await store.reserve("e", "", values) is None
+    clock.now += 30 * S
+    assert await store.reserve("e", "", values) is not None
+    assert await store.reserve("f", "", values) is None
+    assert await call(store) == ["a"]
+    assert await store.reserve("f", "", values) is not None
+
+
+async def test_adding_again_changes_nothing(make):
+    """Wherever the job is; its place in the line is told."""
+    store = await make()
+    assert await add(store, "a", "b", "c") == [1, 2, 3]
+    [claim, _] = (await store.claim(2, settings())).claims
+    later = Release(claim.id, claim.fence, "busy", again_ms=2**42)
+    await store.release([later], settings())
+    assert await add(store, "a", "b", "c", first=1000) == [None, None, 1]
+    assert await where(store, "a", "b", "c") == ["later", "running", "line"]
+
+
+async def test_a_batch_of_submits_is_one_call_of_a_script(make):
+    sizes = []
+    observer = Observer(batch=lambda _name, verb, size, _s: sizes.append((verb, size)))
+    store = await make(observer=observer)
+    await asyncio.gather(*(store.reserve(f"j{n}", "", settings()) for n in range(200)))
+    await add(store, *(f"j{n}" for n in range(50)))
+    assert sizes == [("reserve", 128), ("reserve", 72), ("add", 50)]
+
+
+# Calls ------------------------------------------------------------------------------------------
+
+
+async def test_an_offline_job_at_the_head_lets_nobody_past(make):
+    """An online one is called for anybody, until one comes that nobody here can take."""
+    store = await make()
+    await add(store, "a", "B", "c", "D", online="BD")
+    assert await call(store, 0) == []
+    assert await call(store, 1) == ["a", "B"]
+    assert await call(store, 0) == []
+    assert await call(store, 1) == ["c", "D"]
+
+
+async def test_the_cap_is_exact_for_claims_at_once(redis_socket):
+    """By several runners, each with a connection of its own."""
+    clients = [connect(f"unix://{redis_socket}", timeout_s=5) for _ in range(4)]
+    name, values = new_room_name(), settings(concurrency=7)
+    stores = [TargetStore(client, name, clock=StoreClock(), timeout_s=5) for client in clients]
+    await stores[0].ready(0)
+    await add(stores[0], *(f"j{n:03}" for n in range(100)))
+    called = []
+    for _ in range(10):
+        told = await asyncio.gather(*(store.claim(3, values) for store in stores))
+        claims = [claim for one in told for claim in one.claims]
+        assert len(claims) == 7
+        called += sorted(claim.id for claim in claims)
+        await stores[0].release([Release(c.id, c.fence, "answered") for c in claims], values)
+    assert called == sorted(called)
+    assert len({claim.fence for claim in claims}) == 7
+    for client in clients:
+        await close(client)
+
+
+@pytest.mark.parametrize("algorithm", WINDOWS)
+async def test_a_rate_is_that_of_the_limits_and_no_less(make, clock, algorithm):
+    """What each promises of any window holds; and the next call goes at the very moment that was
+    told, but not a microsecond before."""
+    values = {"rate": 3, "window": 1, "algorithm": algorithm, "concurrency": 100}
+    store, went = await make(), []
+    await add(store, *(f"j{n:02}" for n in range(20)))
+    for _ in range(20):
+        told = await store.claim(100, settings(**values))
+        went += [(clock.now, 1) for _ in told.claims]
+        if len(went) < 20:
+            clock.now += round(told.next_s * S) - 1
+            assert await call(store, **values) == []
+            clock.now += 1
+    assert len(went) == 20
+    check_promise(algorithm, went, 3)
+    assert went[-1][0] - went[0][0] <= 20 * S / 3
+
+
+async def test_a_rate_counts_calls_whatever_becomes_of_them(make, clock):
+    """Also those that are made again."""
+    values = {"rate": 2, "window": 1}
+    store = await make()
+    await add(store, "a")
+    for _ in range(2):
+        [claim] = (await store.claim(1, settings(**values))).claims
+        await release(store, claim, "busy", again_ms=clock.now // 1000, **values)
+    told = await store.claim(1, settings(**values))
+    assert (told.claims, told.next_s) == ([], 1)
+    line, _ = await store.look([], settings(**values))
+    assert line.calls_in_window == 2
+    assert (await store.look([]))[0].calls_in_window == 0  # without settings it is not known
+
+
+async def test_a_lower_rate_holds_for_what_went_before(redis, make, clock):
+    """A bucket that empties more slowly from now on is not forgotten with the faster one."""
+    store = await make()
+    await add(store, *"ab")
+    assert await call(store, rate=1000, algorithm="leaky_bucket") == ["a"]
+    assert await redis.pttl(target_key(store._name, "rate.leaky_bucket")) > 3_000_000
+    clock.now += 60 * S
+    told = await store.claim(1, settings(rate=1, window=3600, algorithm="leaky_bucket"))
+    assert (told.claims, told.next_s) == ([], 3540)
+
+
+async def test_when_it_is_worth_asking_again(make, clock):
+    """At the first moment at which something changes by itself; else when there is news."""
+    store = await make()
+    assert (await store.claim(1, settings())).next_s is None  # nobody waits
+    await store.add([Waiting("later", 8, not_before_ms=clock.now // 1000 + 90_000)])
+    assert (await store.claim(0, settings())).next_s == 90
+    await add(store, "a", "b", "C", online="C", first=16)
+    assert (await store.claim(0, settings())).next_s == 90  # a is for a runner
+    told = await store.claim(1, settings(concurrency=1))
+    assert told.next_s == LOCK / S  # for a lock
+    await release(store, told.claims[0], hold_ms=clock.now // 1000 + 2_000)
+    assert (await store.claim(1, settings())).next_s == 2  # for the target, that is held
+    assert (await store.claim(1, settings(paused=True))).next_s == 90
+    clock.now += 2 * S
+    told = await store.claim(1, settings(claim_window=5))
+    assert [claim.id for claim in told.claims] == ["b", "C"]
+    assert told.next_s == 5  # for a permit
+
+
+async def test_more_than_a_script_does_is_asked_for_again_at_once(make):
+    """200 heads, or 20 more than the caller can take, of whom some may be online."""
+    store = await make()
+    jobs = [f"j{n:03}" for n in range(250)]
+    await add(store, *jobs, online=jobs[:100])
+    told = await store.claim(3, settings(concurrency=1000))
+    assert [claim.id for claim in told.claims] == jobs[:23]
+    assert told.next_s == 0
+    told = await store.claim(500, settings(concurrency=1000))
+    assert [claim.id for claim in told.claims] == jobs[23:223]
+    assert told.next_s == 0
+    assert await call(store, 500, concurrency=1000) == jobs[223:]
+
+
+async def test_what_ends_at_once_is_seen_to_in_parts(make, clock):
+    """200 locks in one script, 200 waits; the caller is to ask again at once."""
+    store, values = await make(), settings(concurrency=1000)
+    jobs = [f"j{n:03}" for n in range(450)]
+    await add(store, *jobs)
+    for _ in range(3):
+        await store.claim(200, values)
+    clock.now += LOCK
+    told, lines = [], []
+    for _ in range(3):
+        told.append((await store.claim(0, values)).next_s)
+        lines.append((await store.look([]))[0].waiting)
+    assert (told, lines) == ([0, 0, None], [200, 400, 450])
+    assert await call(store, 200, concurrency=1000) == jobs[:200]
+
+
+async def test_a_target_is_held_until_the_latest_that_was_said(make, clock):
+    store, now_ms = await make(), clock.now // 1000
+    await add(store, *"abcd")
+    claims = (await store.claim(3, settings())).claims
+    for claim, seconds in zip(claims, (2, 9, 4), strict=True):
+        await release(store, claim, "busy", hold_ms=now_ms + seconds * 1000)
+    assert (await store.look([]))[0].held_until_ms == now_ms + 9000
+    assert (await store.claim(1, settings())).next_s == 9
+
+
+async def test_what_is_lowered_or_paused_stops_new_calls_only(make):
+    store = await make()
+    await add(store, *"abcd")
+    claims = (await store.claim(2, settings(concurrency=3))).claims
+    assert await call(store, concurrency=1) == []
+    assert await call(store, paused=True) == []
+    assert await store.renew([(c.id, c.fence) for c in claims]) == ["held", "held"]
+    assert await release(store, claims[0])
+    assert await call(store, concurrency=1) == []
+    assert await release(store, claims[1])
+    assert await call(store, concurrency=1) == ["c"]
+
+
+# Locks ------------------------------------------------------------------------------------------
+
+
+async def test_a_lock_that_ends_puts_the_job_back_to_its_place(make, clock):
+    """It is called again before who came later; the first runner is late with all that it says."""
+    store = await make()
+    await add(store, *"ab")
+    [first] = (await store.claim(1, settings())).claims
+    clock.now += LOCK - 1
+    assert await store.renew([("a", first.fence)]) == ["held"]
+    clock.now += LOCK
+    [second, _] = (await store.claim(2, settings())).claims
+    assert (second.id, second.order) == ("a", first.order)
+    assert second.fence > first.fence
+    assert await store.renew([("a", first.fence), ("a", second.fence)]) == ["lost", "held"]
+    for how in ("answered", "failed", "busy", "gone"):
+        assert not await release(store, first, how, again_ms=1, hold_ms=2**42)
+    line, [place] = await store.look(["a"])
+    assert (place.where, place.fence, line.held_until_ms) == ("running", second.fence, None)
+    assert line.counters["lost"] == 1
+    assert line.counters["completed"] == line.counters["failed"] == 0
+
+
+async def test_whoever_waits_for_a_slot_is_told_when_the_lock_that_has_it_ends(make, clock):
+    """A runner that was killed holds its slots until then, and not for longer: the next claim comes
+    at that moment."""
+    store = await make()
+    await add(store, *"abc")
+    claims = (await store.claim(2, settings(concurrency=2))).claims
+    clock.now += 2 * S
+    await store.renew([(claim.id, claim.fence) for claim in claims])
+    clock.now += S
+    waits = await store.claim(2, settings(concurrency=2))
+    assert (waits.claims, waits.next_s) == ([], (LOCK - S) / S)
+    clock.now += LOCK - S
+    taken_up = (await store.claim(2, settings(concurrency=2))).claims
+    assert [claim.id for claim in taken_up] == ["a", "b"]
+
+
+async def test_a_job_that_is_tried_again_has_its_old_place(make, clock):
+    store = await make()
+    await add(store, *"ab")
+    [claim] = (await store.claim(1, settings())).claims
+    again_ms = clock.now // 1000 + 4000
+    assert await release(store, claim, "failed", again_ms=again_ms)
+    assert (await store.look("a"))[1] == [Place("later", ends_ms=again_ms)]
+    clock.now += 4 * S - 1000
+    assert await call(store, 0) == []
+    clock.now += 1000
+    assert await call(store) == ["a", "b"]
+
+
+async def test_a_runner_hears_that_it_is_to_cut_a_call_off(make, clock):
+    """As often as it asks; so does the next, if it has died meanwhile."""
+    store = await make()
+    await add(store, "a", "b", "C", online="C")
+    [claim, *_] = (await store.claim(1, settings())).claims
+    assert [await store.abort(job) for job in ("a", "b", "C", "x")] == [True, False, False, False]
+    assert await store.renew([("a", claim.fence)] * 2) == ["abort", "abort"]
+    clock.now += LOCK
+    [claim, *_] = (await store.claim(1, settings())).claims
+    assert await store.renew([("a", claim.fence)]) == ["abort"]
+    assert await release(store, claim, "gone")
+    await add(store, "a")
+    [claim] = (await store.claim(1, settings(concurrency=1))).claims
+    assert await store.renew([("a", claim.fence)]) == ["held"]
+
+
+async def test_what_runs_cannot_be_removed(make, clock):
+    """All else can, once: from the line, from a moment to come, while it is submitted, and called
+    but not there yet."""
+    store = await make()
+    later = clock.now // 1000 + 1000
+    await store.add([Waiting("later", 8, not_before_ms=later)])
+    await add(store, "r", "C", "U", "line", online="CU", first=16)
+    [_, _, used] = (await store.claim(1, settings())).claims
+    assert await store.use("U", used.fence, settings()) == "ok"
+    await store.reserve("kept", "", settings())
+    jobs = ("r", "U", "later", "line", "C", "kept", "never")
+    assert [await store.remove(job) for job in jobs] == [False] * 2 + [True] * 4 + [False]
+    assert [await store.remove(job) for job in jobs] == [False] * 7
+    assert (await store.look([]))[0].active == 2
+
+
+# The breaker --------------------------------------------------------------------------------------
+
+
+async def fail(store, *, times=1, how="failed"):
+    for _ in range(times):
+        [claim] = (await store.claim(1, settings(break_after=3))).claims
+        await release(store, claim, how, again_ms=1, break_after=3)
+
+
+async def test_a_target_that_fails_is_left_alone_for_longer_each_time(make, clock):
+    """5 s after three failures in a row, then twice as long after each trial that failed, a minute
+    at most; meanwhile nothing is called."""
+    store = await make()
+    await add(store, *"abc")
+    await fail(store, times=2)
+    await fail(store, how="answered")
+    await fail(store, times=2)
+    assert (await store.look([]))[0].breaker == "closed"
+    await fail(store)
+    for seconds in (5, 10, 20, 40, 60, 60):
+        line, _ = await store.look([])
+        assert (line.breaker, line.open_until_ms) == ("open", clock.now // 1000 + seconds * 1000)
+        told = await store.claim(1, settings())
+        assert told.claims == []
+        assert 0 < told.next_s <= seconds  # one that failed is in the line again before
+        clock.now += seconds * S - 1
+        assert await call(store) == []
+        clock.now += 1
+        assert (await store.look([]))[0].breaker == "trial"
+        await fail(store)
+
+
+async def test_the_next_trial_is_made_with_another_job(make, clock):
+    """One job that fails each time holds up nobody: those behind it find out whether the target is
+    there."""
+    store = await make()
+    await add(store, *"ab")
+    [bad] = (await store.claim(1, settings(break_after=1))).claims
+    await release(store, bad, "failed", again_ms=1, break_after=1)
+    clock.now += 5 * S
+    [bad] = (await store.claim(2, settings())).claims
+    assert (bad.id, bad.is_trial) == ("a", True)
+    await release(store, bad, "failed", again_ms=1, break_after=1)
+    clock.now += 10 * S
+    [good] = (await store.claim(2, settings())).claims
+    assert (good.id, good.is_trial) == ("b", True)
+    await release(store, good, "answered")
+    clock.now += S
+    assert await call(store) == ["a"]
+
+
+async def test_a_trial_is_the_only_call(make, clock):
+    """Until one succeeds; one that the target put off says nothing. Then all go again, and the
+    next failures begin anew."""
+    store, values = await make(), {"concurrency": 3, "break_after": 3}
+    await add(store, *"abcd")
+    claims = (await store.claim(3, settings(**values))).claims
+    for claim in claims:
+        await release(store, claim, "failed", again_ms=1, **values)
+    clock.now += 5 * S
+    for how in ("busy", "gone", "answered"):
+        [claim] = (await store.claim(3, settings(**values))).claims
+        assert claim.is_trial
+        assert await call(store, **values) == []
+        await release(store, claim, how, again_ms=1, **values)
+    claims = (await store.claim(5, settings(**values))).claims
+    assert [claim.is_trial for claim in claims] == [False] * 3
+    await release(store, claims[0], "failed", **values)
+    assert (await store.look([]))[0].breaker == "closed"
+
+
+async def test_a_job_that_fails_as_a_trial_is_not_the_next_one(make, clock):
+    """It may be the job: it waits until another was tried, and then has its place again."""
+    store = await make()
+    await add(store, *"ab")
+    await fail(store, times=3)
+    clock.now += 5 * S
+    await fail(store)
+    told = await store.claim(1, settings())
+    assert (told.claims, told.next_s) == ([], 10)
+    clock.now += 10 * S
+    assert await where(store, "a", "b") == ["later", "line"]
+    [claim] = (await store.claim(1, settings())).claims
+    assert (claim.id, claim.is_trial) == ("b", True)
+    await release(store, claim)
+    clock.now += S
+    assert await call(store) == ["a"]
+
+
+async def test_late_failures_do_not_count_as_trials(make, clock):
+    """Of calls that began before: they open nothing again. A late success does close it."""
+    store, values = await make(), {"concurrency": 5, "break_after": 2}
+    await add(store, *"abcdef")
+    claims = (await store.claim(5, settings(**values))).claims
+    for claim in claims[:3]:
+        await release(store, claim, "failed", **values)
+    line, _ = await store.look([])
+    assert (line.breaker, line.open_until_ms) == ("open", clock.now // 1000 + 5000)
+    clock.now += 6 * S
+    assert await call(store, **values) == []  # a trial is alone
+    await release(store, claims[3], "failed", **values)
+    assert (await store.look([]))[0].breaker == "trial"
+    await release(store, claims[4], "answered", **values)
+    assert (await store.look([]))[0].breaker == "closed"
+
+
+async def test_a_clock_that_jumps_back_keeps_nothing_closed_for_longer(make, clock):
+    """An open breaker for a minute at most, a held target for an hour."""
+    store = await make()
+    await add(store, *"ab")
+    await fail(store, times=3)
+    clock.now -= 86_400 * S
+    told = await store.claim(1, settings())
+    assert (told.claims, told.next_s) == ([], 60)
+    clock.now += 60 * S
+    [claim] = (await store.claim(1, settings())).claims
+    await release(store, claim, "answered", hold_ms=clock.now // 1000 + 3_000_000)
+    clock.now -= 86_400 * S
+    assert (await store.claim(1, settings())).next_s == 3600
+
+
+async def test_how_long_a_call_takes_is_smoothed(make):
+    """By calls that were answered: the first as it is, a tenth of each further one."""
+    store, told = await make(), []
+    await add(store, *"abcd")
+    for how, took_us in (("failed", 9 * S), ("answered", 2 * S), ("busy", S), ("answered", 4 * S)):
+        [claim] = (await store.claim(1, settings(concurrency=1))).claims
+        await release(store, claim, how, took_us=took_us)
+        told.append((await store.look([]))[0].mean_s)
+    assert told == [None, 2, 2, 2.2]
+    line, _ = await store.look([])
+    assert line.counters == {
+        "called": 4, "completed": 2, "failed": 1, "retried": 0, "lost": 0, "expired": 0
+    }  # fmt: skip
+
+
+# Permits ------------------------------------------------------------------------------------------
+
+
+async def test_a_permit_is_good_once(make, clock):
+    """For that job with that number, within its window; the same request may ask again."""
+    store, values = await make(), settings(claim_window=5, timeout=60)
+    await add(store, "A", "b", online="A")
+    [claim] = (await store.claim(0, values)).claims
+    clock.now += 5 * S - 1
+    assert await store.use("A", claim.fence - 1, values) == "gone"
+    assert await store.use("b", claim.fence, values) == "gone"
+    assert await store.use("A", claim.fence, values, "request 1") == "ok"
+    assert await store.use("A", claim.fence, values, "request 2") == "used"
+    assert await store.use("A", claim.fence, values, "request 1") == "ok"
+    assert await store.use("A", claim.fence, values) == "used"
+    clock.now += 59 * S
+    assert (await store.look("A"))[1] == [Place("used", None, claim.fence, (clock.now + S) // 1000)]
+    assert await store.done("A", claim.fence)
+    assert not await store.done("A", claim.fence)
+    assert await store.use("A", claim.fence, values) == "gone"
+    assert await store.ended() == []
+
+
+async def test_permits_end_by_themselves(make, clock):
+    """Not used in their window, or with their term; each is told until somebody has seen to it."""
+    store, values = await make(), settings(claim_window=5, timeout=60)
+    await add(store, "A", "B", online="AB")
+    began = clock.now
+    claims = (await store.claim(0, values)).claims
+    await store.use("B", claims[1].fence, values)
+    clock.now += 5 * S
+    assert await store.use("A", claims[0].fence, values) == "gone"
+    clock.now += 60 * S
+    assert await call(store) == []
+    ended = await store.ended()
+    assert ended == [
+        ("A", "unused", (began + 5 * S) // 1000), ("B", "term", (began + 60 * S) // 1000)
+    ]  # fmt: skip
+    await store.forget(ended[:1])
+    assert await store.ended() == ended[1:]
+    line, _ = await store.look([])
+    assert (line.active, line.counters["expired"], line.counters["completed"]) == (0, 1, 1)
+
+
+async def test_who_called_without_asking_may_be_done_all_the_same(make, clock):
+    """Where nothing guards the target; how long it took counts from the call on."""
+    store = await make()
+    await add(store, "A", online="A")
+    [claim] = (await store.claim(0, settings())).claims
+    clock.now += 3 * S
+    assert not await store.done("A", claim.fence + 1)
+    assert await store.done("A", claim.fence)
+    assert (await store.look([]))[0].mean_s == 3
+
+
+async def test_an_online_trial_ends_too(make, clock):
+    """When its call is over; not when nobody came."""
+    store, values = await make(), {"break_after": 1, "claim_window": 5}
+    await add(store, "a", "B", "C", online="BC")
+    [claim, *_] = (await store.claim(1, settings(concurrency=1))).claims
+    await release(store, claim, "failed", **values)
+    clock.now += 5 * S
+    assert await call(store, **values) == ["B"]
+    clock.now += 5 * S
+    [claim] = (await store.claim(0, settings(**values))).claims
+    assert (claim.id, claim.is_trial) == ("C", True)
+    await store.done("C", claim.fence)
+    assert (await store.look([]))[0].breaker == "closed"
+
+
+# A store that was emptied -----------------------------------------------------------------------
+
+
+async def test_a_new_line_is_built_before_anything_is_called(make, clock):
+    """Jobs are taken meanwhile; then it is called from a moment on, which is told."""
+    store = await make(is_ready=False)
+    order = await store.reserve("a", "", settings())
+    assert await store.add([Waiting("a", order)]) == [1]
+    told = await store.claim(1, settings())
+    assert (told.claims, told.next_s, told.is_ready) == ([], None, False)
+    assert not await store.is_ready()
+    assert not (await store.look([]))[0].is_ready
+    assert await store.ready(2 * S, told.born_us)
+    told = await store.claim(1, settings())
+    assert (told.claims, told.next_s, told.is_ready, told.born_us) == ([], 2, True, 0)
+    await store.ready(60 * S)  # another keeper's word changes nothing
+    clock.now += 2 * S
+    assert await call(store) == ["a"]
+
+
+async def test_a_line_that_was_lost_is_built_again(redis, make, clock):
+    """Runners keep their locks, permits are not refused but not known, jobs have their order, and
+    numbers grow on."""
+    store = await make()
+    await add(store, "a", "B", "c", "d", online="B")
+    [runs, called] = (await store.claim(1, settings())).claims
+    await lose(redis, store)
+    clock.now += S
+    assert await store.renew([("a", runs.fence)]) == ["held"]
+    assert not await release(store, runs)
+    for ask in (store.use("B", called.fence, settings()), store.done("B", called.fence)):
+        with pytest.raises(StoreError, match="the line was lost"):
+            await ask
+    born = (await store.claim(1, settings())).born_us
+    ends_ms = (clock.now + LOCK) // 1000
+    await store.add([Waiting("d", 32), Waiting("a", 8), Waiting("c", 24)])
+    await store.hold([
+        Held("a", runs.fence, 8, ends_ms), Held("B", called.fence, 16, ends_ms, "c"),
+        Held("x", 2**52, 0, ends_ms),
+    ])  # fmt: skip
+    assert await store.ready(0, born)
+    assert await where(store, "a", "B", "c", "d") == ["running", "called", "line", "line"]
+    assert await store.use("B", called.fence, settings()) == "ok"
+    assert await store.renew([("a", runs.fence), ("y", 1)]) == ["held", "lost"]
+    claims = (await store.claim(5, settings())).claims
+    assert [claim.id for claim in claims] == ["c", "d"]
+    assert claims[0].fence > 2**52
+    assert await release(store, runs)
+
+
+async def test_a_line_that_is_lost_while_it_is_built_is_not_ready(redis, make, clock):
+    """What was held is lost with it."""
+    store = await make(is_ready=False)
+    born = (await store.claim(0, settings())).born_us
+    await lose(redis, store)
+    assert not await store.ready(0, born)
+    clock.now += 1
+    again = (await store.claim(0, settings())).born_us
+    assert not await store.ready(0, born)
+    assert not await store.is_ready()
+    assert await store.ready(0, again)
+
+
+async def test_a_clock_that_jumps_back_stops_nobody(make, clock):
+    """A line that was called from is ready, also at a time before it was."""
+    store = await make()
+    await store.claim(1, settings())
+    clock.now -= 3600 * S
+    await add(store, "a")
+    assert await call(store) == ["a"]
+
+
+async def test_all_that_wait_are_told(make, clock):
+    """In the line and elsewhere, however many; not who is called."""
+    store = await make()
+    await add(store, *(f"j{n}" for n in range(300)))
+    await call(store, 7)
+    await store.add([Waiting("later", 8, not_before_ms=clock.now // 1000 + 1000)])
+    found = {job async for jobs in store.waiting_ids() for job in jobs}
+    assert found == {f"j{n}" for n in range(7, 300)} | {"later"}
+
+
+# News -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def told(redis):
+    """What was published of a target since the last time."""
+    async with redis.pubsub() as channel:
+        await channel.subscribe(JOBS_CHANNEL)
+        await channel.get_message(timeout=5)
+
+        async def read(store):
+            await redis.publish(JOBS_CHANNEL, f"end {store._name}")
+            words = []
+            while (message := await channel.get_message(timeout=5)) is not None:
+                word = message["data"].decode()
+                if word == f"end {store._name}":
+                    return words
+                words += [word.replace(store._name, "T")] * (store._name in word)
+            return None
+
+        yield read
+
+
+async def test_who_can_do_something_is_told(make, clock, told):
+    """When somebody is first in the line; when an online call ends, a breaker closes, or a runner
+    stops while others wait; when a call is to be cut off, and when the line is ready."""
+    store, values = await make(), {"concurrency": 1, "break_after": 1}
+    assert await told(store) == ["T"]
+    await add(store, "B", online="B")
+    assert await told(store) == ["T"]
+    await add(store, *"cdef", first=16)
+    assert await told(store) == []
+    [claim] = (await store.claim(1, settings(**values))).claims
+    await store.remove("B")
+    assert await told(store) == ["T"]
+    [claim] = (await store.claim(1, settings(**values))).claims
+    await store.abort("c")
+    assert await told(store) == ["abort T"]
+    await release(store, claim, "failed", **values)
+    assert await told(store) == []
+    clock.now += 5 * S
+    [claim] = (await store.claim(1, settings(**values))).claims
+    await release(store, claim, **values)
+    assert await told(store) == ["T"]
+    [claim] = (await store.claim(1, settings(**values))).claims
+    await release(store, claim, **values)
+    assert await told(store) == []
+    [claim] = (await store.claim(1, settings(**values))).claims
+    await add(store, "first", online="f", first=8)
+    assert await told(store) == ["T"]
+    stops = Release(claim.id, claim.fence, "gone", again_ms=1)
+    await store.release([stops], settings(), wakes=True)
+    assert await told(store) == ["T"]
+
+
+async def test_nobody_is_told_of_what_is_not_so(make, told):
+    """Where nobody waits, or nothing was changed."""
+    store = await make()
+    await add(store, "A", online="A")
+    [claim] = (await store.claim(0, settings())).claims
+    await told(store)
+    await store.done("A", claim.fence)
+    await store.done("A", claim.fence)
+    await store.release([Release("A", claim.fence, "gone")], settings(), wakes=True)
+    await store.remove("A")
+    await store.abort("A")
+    await store.claim(1, settings())
+    assert await told(store) == []
+
+
+async def heard(words, name):
+    """The next that is of this target, or of all."""
+    async for word in words:
+        if not word or name in word:
+            return word
+    return None
+
+
+async def test_news_are_heard(redis, make):
+    """By whoever listens; at first it has to look at everything."""
+    store = await make()
+    async with contextlib.aclosing(news(redis)) as words:
+        assert await heard(words, store._name) == ""
+        await add(store, "a")
+        await store.claim(1, settings())
+        await store.abort("a")
+        assert await heard(words, store._name) == store._name
+        assert await heard(words, store._name) == f"abort {store._name}"
+
+
+async def test_news_go_on_after_a_lost_connection(redis_socket):
+    """Whoever listens is told that something may have been missed. A silent server is asked whether
+    it is there, and is heard all the same."""
+    listening = connect(f"unix://{redis_socket}", timeout_s=1)
+    redis = connect(f"unix://{redis_socket}", timeout_s=5)
+    store = TargetStore(redis, new_room_name(), clock=StoreClock())
+    async with contextlib.aclosing(news(listening, silence_s=0.02)) as words:
+        assert await heard(words, store._name) == ""
+        waits = asyncio.create_task(heard(words, store._name))
+        commands = ""
+        while "cmd=ping" not in commands:  # it was asked
+            commands = str(await redis.execute_command("CLIENT", "LIST", "TYPE", "pubsub"))
+            commands = commands.replace("'cmd': 'ping'", "cmd=ping")
+        await store.ready(0)
+        assert await waits == store._name
+        await redis.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        assert await heard(words, store._name) == ""
+        await store.add([Waiting("a", 8)])
+        assert await heard(words, store._name) == store._name
+    await close(listening)
+    await close(redis)
+
+
+# Where the store fails --------------------------------------------------------------------------
+
+
+async def test_a_full_store(redis_socket):
+    """Takes nobody, and nothing is half done; what was taken is called, renewed and ended."""
+    redis = connect(f"unix://{redis_socket}", timeout_s=5)
+    clock = TurnedClock()
+    store = TargetStore(redis, new_room_name(), clock=StoreClock(), now_us=clock, timeout_s=5)
+    values = settings(rate=100)
+    await store.ready(0)
+    await add(store, "a", "B", "C", "d", online="BC")
+    await store.claim(0, values)
+    await redis.config_set("maxmemory", 1)
+    try:
+        for refused in (store.reserve("e", "", values), add(store, "e")):
+            with pytest.raises(StoreError, match="memory"):
+                await refused
+        [a, b, _] = (await store.claim(1, values)).claims
+        assert await store.renew([("a", a.fence)]) == ["held"]
+        assert await store.abort("a")
+        assert await store.use("B", b.fence, values) == "ok"
+        assert await store.done("B", b.fence)
+        assert await store.remove("C")
+        assert await release(store, a, "failed", again_ms=clock.now // 1000, rate=100)
+        assert await call(store, 5, rate=100) == ["a", "d"]
+        clock.now += LOCK
+        assert await call(store, 5, rate=100) == ["a", "d"]
+        assert await where(store, "e") == ["gone"]
+        assert (await store.look([]))[0].reserved == 0
+    finally:
+        await redis.config_set("maxmemory", 0)
+        await close(redis)
+
+
+async def test_a_store_that_is_away(tmp_path):
+    """Each call says so, and after some nobody waits for it."""
+    redis = connect(f"redis://127.0.0.1:{free_port()}", timeout_s=1)
+    errors = []
+    observer = Observer(error=lambda name, verb: errors.append((name, verb)))
+    store = TargetStore(redis, "t", clock=StoreClock(), observer=observer)
+    for _ in range(TRIES):
+        with pytest.raises(StoreError, match="reserve"):
+            await store.reserve("a", "", settings())
+    assert store.is_away
+    asks = (
+        store.claim(1, settings()), store.add([Waiting("a", 8)]), store.use("a", 1, settings()),
+        store.look([]), store.ended(), store.remove("a"), store.renew([("a", 1)]),
+        store.release([Release("a", 1, "gone")], settings()), store.done("a", 1),
+    )  # fmt: skip
+    for ask in asks:
+        with pytest.raises(StoreAwayError):
+            await ask
+    assert errors == [("t", "reserve")] * TRIES
+    await close(redis)

@@ -1,0 +1,125 @@
+"""docs/metrics.md says of every metric what the code says; rules and dashboard use no other."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+import yaml
+
+from tests.support.metrics import DECLARED, PAGE, QUESTIONS, ROOT, ROW
+
+MONITORING = ROOT / "monitoring"
+RULES = yaml.safe_load((MONITORING / "prometheus" / "waitroom.rules.yml").read_text())
+RULE_TESTS = yaml.safe_load((MONITORING / "prometheus" / "waitroom.rules.test.yml").read_text())
+DASHBOARD = json.loads((MONITORING / "grafana" / "waitroom.json").read_text())
+#: The labels that Prometheus itself adds.
+ADDED = {"job", "instance"}
+METRIC = r"(?:up|(?:room:)?(?:waitroom|process|python)[_:][a-z0-9_:]+)"
+USE = re.compile(rf"(?<![\w:])({METRIC})\b(?:{{([^}}]*)}})?")
+
+
+def documented() -> dict[str, tuple[str, list[str]]]:
+    """What the page's tables say."""
+    rows = ROW.findall(PAGE)
+    lines = [line for line in PAGE.splitlines() if re.match(r"\| `[a-z]+_", line)]
+    assert len(rows) == len(lines), "a row that this test cannot read"
+    return {name: (kind, re.findall(r"`(\w+)`", labels)) for name, kind, labels in rows}
+
+
+def test_every_metric_is_documented_as_it_is():
+    """Name, type and labels, in both directions."""
+    assert len(DECLARED) > 30
+    assert documented() == DECLARED
+
+
+def test_no_visitor_is_a_label():
+    """Labels are few and of few values."""
+    allowed = {"room", "line", "kind", "reason", "what", "door", "state", "verb", "script", "event",
+               "result", "version", "implementation", "major", "minor", "patchlevel", "template",
+               "limit", "act", "outcome", "target", "status"}  # fmt: skip
+    assert {label for _, labels in DECLARED.values() for label in labels} <= allowed
+
+
+def exported() -> dict[str, set[str]]:
+    """Every series that Prometheus has of us, and what was recorded; its labels by its name."""
+    series = {"up": set(ADDED)}
+    for name, (kind, labels) in DECLARED.items():
+        if kind == "histogram":
+            series[f"{name}_bucket"] = {*labels, *ADDED, "le"}
+            series |= {f"{name}_{part}": {*labels, *ADDED} for part in ("sum", "count")}
+        else:
+            series[name] = {*labels, *ADDED}
+    for group in RULES["groups"]:
+        for rule in group["rules"]:
+            if "record" in rule:
+                series[rule["record"]] = {"job", "room", "kind", "state"}
+    return series
+
+
+EXPORTED = exported()
+EXPRESSIONS = {
+    f"rule {rule.get('alert') or rule['record']}": rule["expr"]
+    for group in RULES["groups"]
+    for rule in group["rules"]
+} | {
+    f"panel {panel['title']} {target['refId']}": target["expr"]
+    for panel in DASHBOARD["panels"]
+    for target in panel.get("targets", [])
+} | {
+    f"variable {variable['name']}": variable["definition"]
+    for variable in DASHBOARD["templating"]["list"]
+    if variable["type"] == "query"
+} | {
+    f"question {number}": question
+    for number, question in enumerate(QUESTIONS)
+}  # fmt: skip
+
+
+def misuses(expression: str) -> list[str]:
+    """What an expression names that does not exist: metrics, and labels of metrics."""
+    found = []
+    for name, matchers in USE.findall(expression):
+        if name not in EXPORTED:
+            found.append(name)
+            continue
+        labels = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers))
+        found += [f"{name}: {label}" for label in labels - EXPORTED[name]]
+    return found
+
+
+@pytest.mark.parametrize("where", EXPRESSIONS)
+def test_expressions_use_what_there_is(where):
+    """Rules, dashboard and the page's questions name no metric and no label that is not there."""
+    assert misuses(EXPRESSIONS[where]) == []
+
+
+def test_the_finder_is_not_blind():
+    """It sees the metrics in expressions, and what is wrong with them."""
+    used = {name for text in EXPRESSIONS.values() for name, _ in USE.findall(text)}
+    assert {"up", "waitroom_waiting", "waitroom_wait_seconds_bucket"} <= used
+    assert misuses('rate(waitroom_waitin{room="a"}[5m])') == ["waitroom_waitin"]
+    assert misuses('waitroom_waiting{kind="a"}') == ["waitroom_waiting: kind"]
+
+
+def test_the_rules_are_tried_on_series_as_they_are():
+    """The series of the rules' tests have the labels that replicas export, and no other."""
+    for test in RULE_TESTS["tests"]:
+        for given in test["input_series"]:
+            ((name, matchers),) = USE.findall(given["series"])
+            labels = set(re.findall(r"(\w+)=", matchers))
+            if 'state="unknown-room"' in matchers:
+                labels.add("room")  # it is empty, which Prometheus takes for absent
+            assert labels == EXPORTED[name], given["series"]
+
+
+def test_every_alarm_is_documented_with_its_severity():
+    """The page's table of alarms is the rules'."""
+    alarms = {
+        rule["alert"]: rule["labels"]["severity"]
+        for group in RULES["groups"]
+        for rule in group["rules"]
+        if "alert" in rule
+    }
+    assert dict(re.findall(r"^\| `(Waitroom\w+)` \| (\w+) \|", PAGE, re.MULTILINE)) == alarms

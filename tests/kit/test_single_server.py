@@ -1,0 +1,107 @@
+"""The client of one server: it keeps its connections, and no call ever reads another's reply."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from redis.exceptions import RedisError, ResponseError
+
+from sidecar.kit.redis.connect import POOL_SIZE, close, connect
+
+
+@asynccontextmanager
+async def client(redis_socket):
+    redis = connect(f"unix://{redis_socket}", timeout_s=5)
+    try:
+        yield redis
+    finally:
+        await close(redis)
+
+
+async def id_of(redis) -> int:
+    """The connection's, as the server numbers it."""
+    return await redis.execute_command("CLIENT", "ID")
+
+
+async def test_calls_in_turn_use_one_connection(redis_socket):
+    """Whatever they reply, errors included."""
+    async with client(redis_socket) as redis:
+        first = await id_of(redis)
+        with pytest.raises(ResponseError):
+            await redis.execute_command("NO-SUCH-COMMAND")
+        assert await id_of(redis) == first
+        assert len(redis.connection_pool._in_use_connections) == 1
+
+
+async def test_each_of_many_at_once_gets_its_own_reply(redis_socket):
+    """On as many connections as there are calls, and not more than the pool has."""
+    async with client(redis_socket) as redis:
+        for _ in range(5):
+            words = [f"word {number}" for number in range(POOL_SIZE)]
+            replies = await asyncio.gather(*(redis.echo(word) for word in words))
+            assert [reply.decode() for reply in replies] == words
+        assert len(redis.connection_pool._in_use_connections) <= POOL_SIZE
+
+
+async def test_one_more_than_the_pool_has_waits_for_its_turn(redis_socket):
+    """And is refused where none comes."""
+    async with client(redis_socket) as redis:
+        blocked = [
+            asyncio.create_task(redis.execute_command("BLPOP", f"nothing-{n}", 1))
+            for n in range(POOL_SIZE)
+        ]
+        await asyncio.sleep(0.1)
+        with pytest.raises(RedisError):
+            await redis.ping()
+        assert await asyncio.gather(*blocked) == [None] * POOL_SIZE
+        assert await redis.ping()
+
+
+async def test_a_call_that_is_cut_off_leaves_no_reply_behind(redis_socket):
+    """Its connection is closed: the next call would read what was meant for it."""
+    async with client(redis_socket) as redis:
+        first = await id_of(redis)
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(redis.execute_command("BLPOP", "nothing", 1), 0.02)
+            assert await redis.echo("mine") == b"mine"
+        assert await id_of(redis) != first
+        assert len(redis.connection_pool._in_use_connections) == 1
+
+
+async def test_a_connection_that_the_server_closed_is_opened_again(redis_socket):
+    """Nobody hears of it."""
+    async with client(redis_socket) as redis, client(redis_socket) as other:
+        for _ in range(3):
+            first = await id_of(redis)
+            await other.execute_command("CLIENT", "KILL", "ID", first)
+            while not await redis._idle[-1].can_read():  # it has not heard of it yet
+                await asyncio.sleep(0.01)
+            assert await id_of(redis) != first
+            assert len(redis.connection_pool._in_use_connections) == 1
+
+
+async def test_a_command_larger_than_the_socket_takes_at_once_arrives(redis_socket):
+    """It goes out while its caller waits for the reply."""
+    word = "x" * 20_000_000
+    async with client(redis_socket) as redis:
+        assert await redis.echo(word) == word.encode()
+        assert await redis.echo("small") == b"small"
+
+
+async def test_nothing_is_open_after_the_end(redis_socket):
+    """Also what was kept for the next call."""
+    async with client(redis_socket) as other:
+        redis = connect(f"unix://{redis_socket}", timeout_s=5)
+        await asyncio.gather(*(redis.ping() for _ in range(3)))
+        numbers = {await id_of(redis) for _ in range(3)}
+        await close(redis)
+
+        async def left() -> list[int]:
+            text = (await other.execute_command("CLIENT", "LIST", "TYPE", "normal")).decode()
+            return [number for number in numbers if f"id={number} " in text]
+
+        while await left():  # the server has not heard of it yet
+            await asyncio.sleep(0.01)

@@ -1,0 +1,361 @@
+"""The service API's doors to leases."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from sidecar.kit.http.problems import STORE_RETRY_S
+from sidecar.leases.app_keys import LEASES
+from sidecar.leases.service import _HOLDER as NO_HOLDER
+from sidecar.leases.service import _RESOURCE as NO_RESOURCE
+from tests.support.replica import ADMIN_TOKEN, SERVICE_TOKEN
+
+#: What the turned clock says at first, µs: the first fencing number.
+FIRST = 1_800_000_000_000_000
+SEAT = "/leases/{name}/17"
+
+
+async def take(site, holder: str, *, at: str = SEAT, status: int = 200, **more):
+    return await site.told("POST", at, {"holder": holder, **more}, status=status)
+
+
+async def look(site, holder: str):
+    return await site.told("GET", f"{SEAT}?holder={holder}")
+
+
+async def release(site, holder: str, *, fence: int | None = None) -> bool:
+    also = "" if fence is None else f"&fence={fence}"
+    said = await site.told("DELETE", f"{SEAT}?holder={holder}{also}")
+    return said["released"]
+
+
+async def errors(site, method: str, path: str, body=None, **more) -> list[str]:
+    answer = await site.ask(method, path, body, **more)
+    document = await answer.json(content_type=None)
+    assert (answer.status, document["title"]) == (422, "The request is not allowed"), document
+    return document["errors"]
+
+
+def counts(site) -> dict[tuple[str, str], float]:
+    samples = site.metrics.leases.collect()[0].samples
+    return {(each.labels["act"], each.labels["outcome"]): each.value for each in samples}
+
+
+async def test_a_lease_is_granted(service):
+    """With its end and a fencing number; asking again is the same lease."""
+    site = await service(lease={"term": "1m"})
+    document = await take(site, "anna")
+    assert document == {
+        "state": "granted", "template": site.name, "resource": "17", "holder": "anna",
+        "fence": FIRST, "granted_at": "2027-01-15T08:00:00.000+00:00",
+        "expires_at": "2027-01-15T08:01:00.000+00:00", "expires_in_seconds": 60,
+        "position": None, "ahead": None, "waiting": None, "wait_seconds": None, "order": None,
+        "refresh_after_seconds": None, "updated_at": "2027-01-15T08:00:00.000+00:00",
+    }  # fmt: skip
+    site.turn.forward(20)
+    again = await take(site, "anna")
+    assert (again["fence"], again["expires_in_seconds"]) == (FIRST, 40)
+    assert (await look(site, "anna"))["state"] == "granted"
+
+
+async def test_others_queue(service):
+    """202, with the place, the wait, and when to ask again; another resource is free."""
+    site = await service(lease={"term": "1m"})
+    await take(site, "anna")
+    document = await take(site, "ben", status=202)
+    assert document.pop("order") >= FIRST
+    assert 0 < document.pop("refresh_after_seconds") <= 60
+    assert document == {
+        "state": "waiting", "template": site.name, "resource": "17", "holder": "ben",
+        "fence": None, "granted_at": None, "expires_at": None, "expires_in_seconds": None,
+        "position": 1, "ahead": 0, "waiting": 1, "wait_seconds": 60,
+        "updated_at": "2027-01-15T08:00:00.000+00:00",
+    }  # fmt: skip
+    second = await take(site, "eva", status=202)
+    assert (second["position"], second["ahead"], second["wait_seconds"]) == (2, 1, 120)
+    answer = await site.ask("POST", "/leases/{name}/18", {"holder": "ben"})
+    assert (answer.status, answer.headers["Cache-Control"]) == (200, "no-store")
+
+
+async def test_the_next_has_it_at_once(service):
+    """After a release; the fencing number grows. Whoever is not in line is gone."""
+    site = await service(lease={"term": "1m"})
+    first = await take(site, "anna")
+    await take(site, "ben", status=202)
+    assert (await look(site, "eva"))["state"] == "gone"
+    assert await release(site, "anna", fence=first["fence"])
+    second = await look(site, "ben")
+    assert second["state"] == "granted"
+    assert second["fence"] > first["fence"]
+    assert (await look(site, "anna"))["state"] == "gone"
+
+
+async def test_releasing(service):
+    """The lease, or a place in line; twice equals once. Only by the holder."""
+    site = await service(lease={"term": "1m"})
+    await take(site, "anna")
+    await take(site, "ben", status=202)
+    assert not await release(site, "eva")
+    assert await release(site, "ben")
+    assert not await release(site, "ben")
+    assert await release(site, "anna")
+    assert not await release(site, "anna", fence=FIRST)
+    # Another lease of the same holder stays.
+    newer = await take(site, "anna")
+    said = await site.told("DELETE", f"{SEAT}?holder=anna&fence={FIRST}", status=409)
+    assert (said["title"], str(FIRST) in said["detail"]) == ("The lease is over", True)
+    assert (await look(site, "anna"))["fence"] == newer["fence"]
+
+
+async def test_renewing(service):
+    """The term begins anew, up to max_term; then it is said why not."""
+    site = await service(lease={"term": "1m", "renewable": True, "max_term": "90s"})
+    await take(site, "anna")
+    site.turn.forward(20)
+    body = {"holder": "anna", "fence": FIRST}
+    document = await site.told("PUT", SEAT, body)
+    assert (document["state"], document["expires_in_seconds"]) == ("granted", 60)
+    site.turn.forward(20)
+    assert (await site.told("PUT", SEAT, body))["expires_in_seconds"] == 50
+    said = await site.told("PUT", SEAT, body, status=409)
+    assert (said["title"], said["detail"]) == (
+        "Not renewed", "max_term is reached. It ends when it said.",
+    )  # fmt: skip
+    assert (await look(site, "anna"))["expires_in_seconds"] == 50
+
+
+async def test_what_is_not_renewed(service):
+    """A lease that is not renewable, another's fencing number, a lease that is over."""
+    site = await service(lease={"term": "1m"})
+    await take(site, "anna")
+    said = await site.told("PUT", SEAT, {"holder": "anna", "fence": FIRST}, status=409)
+    assert said["detail"] == "Its leases are not renewable. It ends when it said."
+    for holder, fence in (("anna", FIRST + 1), ("ben", FIRST), ("anna", 0)):
+        body = {"holder": holder, "fence": fence}
+        said = await site.told("PUT", SEAT, body, status=409)
+        assert (said["title"], said["status"]) == ("The lease is over", 409)
+        assert said["detail"].startswith(f"{fence} is not the fencing number of this holder's")
+    site.turn.forward(61)
+    said = await site.told("PUT", SEAT, {"holder": "anna", "fence": FIRST}, status=409)
+    assert said["title"] == "The lease is over"
+    assert counts(site) == {
+        ("take", "granted"): 1, ("renew", "not_renewed"): 1, ("renew", "stale"): 4,
+    }  # fmt: skip
+
+
+async def test_a_line_that_is_full(service):
+    """429, and when to ask again."""
+    site = await service(lease={"term": "1m", "max_waiting": 1})
+    await take(site, "anna")
+    await take(site, "ben", status=202)
+    answer = await site.ask("POST", SEAT, {"holder": "eva"})
+    said = await answer.json(content_type=None)
+    assert (answer.status, said["title"], said["state"]) == (429, "The line is full", "full")
+    assert said["detail"] == "max_waiting = 1 are in line for 17."
+    assert int(answer.headers["Retry-After"]) == said["retry_after"] >= 1
+    assert (said["waiting"], said["position"], said["order"]) == (1, None, None)
+
+
+async def test_who_holds_what(service):
+    """By the resource's name, in pages; whose turn it is has no fencing number yet."""
+    site = await service(lease={"term": "1m", "capacity": 2})
+    for seat in ("b", "a", "c"):
+        await take(site, "anna", at=f"/leases/{{name}}/{seat}")
+    await take(site, "ben", at="/leases/{name}/a")
+    await take(site, "eva", at="/leases/{name}/a", status=202)
+    await site.told("DELETE", "/leases/{name}/a?holder=anna")
+    page = await site.told("GET", "/leases/{name}?limit=2")
+    assert [each["resource"] for each in page["resources"]] == ["a", "b"]
+    assert (page["template"], page["next"], page["count"]) == (site.name, "b", 3)
+    holders = {each["holder"]: each for each in page["resources"][0]["holders"]}
+    assert page["resources"][0]["waiting"] == 0
+    assert holders["ben"]["expires_at"] == "2027-01-15T08:01:00.000+00:00"
+    assert holders["ben"]["fence"] > FIRST
+    assert (holders["eva"]["fence"], holders["eva"]["granted_at"]) == (None, None)
+    rest = await site.told("GET", "/leases/{name}?limit=2&after=b")
+    assert ([each["resource"] for each in rest["resources"]], rest["next"]) == (["c"], None)
+    (template,) = (await site.told("GET", "/leases"))["leases"]
+    assert (template["name"], template["term"], template["in_use"]) == (site.name, 60, 3)
+    assert template["max_waiting"] is None
+
+
+async def test_an_unknown_template(service):
+    """Is a 404 that names it, whatever it is called."""
+    site = await service(lease={"term": "1m"})
+    said = await site.told("POST", "/leases/sead/17", {"holder": "anna"}, status=404)
+    assert (said["title"], said["detail"]) == ("Unknown lease", "no lease is named 'sead'")
+    for name in ("%00", "%FF", "..", "{x}", "a%2Fb", "x" * 3000):
+        for method in ("GET", "POST", "PUT", "DELETE"):
+            path = f"/leases/{name}/17?holder=anna"
+            answer = await site.ask(method, path, {"holder": "anna", "fence": 1})
+            assert answer.status == 404, (method, name)
+        assert (await site.ask("GET", f"/leases/{name}")).status == 404
+
+
+async def test_names_that_are_not_allowed(service):
+    """Of resources and holders: each is named, with what is allowed."""
+    site = await service(lease={"term": "1m"})
+    both = [f"{NO_RESOURCE} (got '-17')", f"{NO_HOLDER} (got 'a b')"]
+    assert await errors(site, "POST", "/leases/{name}/-17", {"holder": "a b"}) == both
+    for name in ("%00", "%FF", "a%2Fb", "a~b", "a%20b", "%C3%A4", "a" * 129, "17%0A"):
+        path = f"/leases/{{name}}/{name}"
+        for method, body in (("GET", None), ("POST", {"holder": "a"}), ("DELETE", None),
+                             ("PUT", {"holder": "a", "fence": 1})):  # fmt: skip
+            (said,) = await errors(site, method, f"{path}?holder=a", body)
+            assert said.startswith(NO_RESOURCE), (method, name)
+    for holder in ("a b", "ä", "\x00", "\ud800", "a" * 129, "a\n", "a~b"):
+        (said,) = await errors(site, "POST", SEAT, {"holder": holder})
+        assert said.startswith(NO_HOLDER), holder
+    # What is odd, and allowed.
+    for name in ("A.b_c-d:e@f+g", "0", "a" * 128):
+        await take(site, "-:@+._", at=f"/leases/{{name}}/{name}")
+
+
+BAD_BODIES = {
+    "no holder": ({}, ["holder: is needed, a text"]),
+    "an empty one": ({"holder": ""}, ["holder: is needed, a text"]),
+    "a number": ({"holder": 7}, ["holder: is needed, a text"]),
+    "all at once": ({"holder": [], "order": -1, "fence": "x", "y" * 99: 0},
+                    ["fence: there is no such member", "y" * 40 + ": there is no such member",
+                     "holder: is needed, a text", "order: a whole number"]),
+    "a fraction": ({"holder": "a", "order": 1.5}, ["order: a whole number"]),
+    "a switch": ({"holder": "a", "order": True}, ["order: a whole number"]),
+    "too large": ({"holder": "a", "order": 2**53 + 1}, ["order: a whole number"]),
+    "no object": (["a"], ["the body must be a JSON object"]),
+}  # fmt: skip
+
+
+async def test_bodies_that_are_not_allowed(service):
+    """Each thing that is wrong is named; nobody gets a lease by it."""
+    site = await service(lease={"term": "1m"})
+    for what, (body, said) in BAD_BODIES.items():
+        assert await errors(site, "POST", SEAT, body) == said, what
+    for raw in (b"", b"{", b"\xff", b"[" * 9999):
+        assert await errors(site, "POST", SEAT, data=raw) == ["the body is not JSON"]
+    needed = "fence: is needed, as the lease was told it"
+    assert await errors(site, "PUT", SEAT, {"holder": "a"}) == [needed]
+    assert await errors(site, "PUT", SEAT, {"holder": "a", "fence": "1"}) == [
+        "fence: a whole number"
+    ]
+    assert (await site.told("GET", "/leases/{name}"))["count"] == 0
+    # What is null is as if it was not there.
+    await take(site, "anna", order=None)
+
+
+async def test_queries_that_are_not_allowed(service):
+    """A holder is needed; numbers are numbers."""
+    site = await service(lease={"term": "1m"})
+    for method in ("GET", "DELETE"):
+        for query in ("", "?holder=", "?Holder=a"):
+            assert await errors(site, method, SEAT + query) == ["holder: is needed, in the query"]
+    for fence in ("", "x", "-1", "1.5", "%D9%A1", "9" * 16, "9" * 5000):
+        (said,) = await errors(site, "DELETE", f"{SEAT}?holder=a&fence={fence}")
+        assert said.startswith("fence: a whole number (got "), fence
+    for limit in ("0", "1001"):
+        said = await errors(site, "GET", f"/leases/{{name}}?limit={limit}")
+        assert said == ["limit: a whole number from 1 to 1000"]
+    assert await errors(site, "GET", "/leases/{name}?limit=-1") == [
+        "limit: a whole number (got '-1')"
+    ]
+    assert await errors(site, "GET", "/leases/{name}?after=%00") == [
+        "after: the name of a resource"
+    ]
+
+
+async def test_while_the_store_is_away(service, tmp_path):
+    """Nobody is told anything about a lease: 503, and when to ask again."""
+    site = await service(lease={"term": "1m"}, store=f"unix://{tmp_path}/nobody.sock")
+    for method, path, body in (
+        ("POST", SEAT, {"holder": "a"}), ("GET", f"{SEAT}?holder=a", None),
+        ("PUT", SEAT, {"holder": "a", "fence": 1}), ("DELETE", f"{SEAT}?holder=a", None),
+        ("GET", "/leases/{name}", None), ("GET", "/leases", None),
+    ):  # fmt: skip
+        answer = await site.ask(method, path, body)
+        assert (answer.status, answer.headers["Retry-After"]) == (503, str(STORE_RETRY_S)), path
+    assert counts(site) == {}
+    assert await errors(site, "POST", SEAT, {})
+
+
+TEXTS = ["", "a", "b", "a b", "\x00", "ä", "\ud800", "{", "~", "x" * 200]
+VALUES = [None, True, 0, -1, FIRST, 2**53, 1.5, 1e300, 10**30, *TEXTS, [], {}, {"a": 1}]
+
+
+@pytest.mark.parametrize("settings", [{}, {"renewable": True, "capacity": 2, "max_waiting": 0}])
+async def test_no_request_is_a_server_error(service, settings):
+    """Whatever is sent is answered with a document that says so."""
+    site = await service(lease={"term": "1m", **settings})
+    choose, seen = random.Random(7), set()
+    for _ in range(150):
+        names = choose.sample(["holder", "order", "fence", "\ud800"], choose.randrange(4))
+        body = {name: choose.choice(VALUES) for name in names} | {"holder": choose.choice(TEXTS)}
+        query = f"?holder={choose.choice('abc')}&fence={choose.choice(['', '1', FIRST])}"
+        for method in ("POST", "PUT", "GET", "DELETE"):
+            answer = await site.ask(method, f"/leases/{{name}}/r{query}", body)
+            seen.add(answer.status)
+            assert answer.status in {200, 202, 409, 422, 429}, (body, await answer.text())
+    assert {200, 409, 422} <= seen
+
+
+# Whose it is --------------------------------------------------------------------------------------
+
+SHOP, PRESS = "shop-token-for-tests", "press-token-for-tests"
+OF_TWO = {"lease": {"term": "1m", "renewable": True}, "tokens": {"shop": SHOP, "press": PRESS}}
+
+
+async def test_a_program_gives_up_only_its_own(service):
+    """A lease, and a place in the queue: another token's holder of the same name is another one,
+    who can neither release, renew nor be it."""
+    site = await service(**OF_TWO)
+    held = await site.told("POST", SEAT, {"holder": "a"}, token=SHOP)
+    await site.told("POST", SEAT, {"holder": "b"}, token=SHOP, status=202)
+    with_fence = f"{SEAT}?holder=a&fence={held['fence']}"
+    assert await site.told("DELETE", with_fence, token=PRESS) == {"released": False}
+    for path in (f"{SEAT}?holder=a", f"{SEAT}?holder=b"):
+        assert await site.told("DELETE", path, token=PRESS) == {"released": False}
+        assert (await site.told("GET", path, token=PRESS))["state"] == "gone"
+    body = {"holder": "a", "fence": held["fence"]}
+    await site.told("PUT", SEAT, body, token=PRESS, status=409)
+    own = await site.told("POST", SEAT, {"holder": "a"}, token=PRESS, status=202)
+    assert (own["state"], own["fence"]) == ("waiting", None)
+    assert (await site.told("PUT", SEAT, body, token=SHOP))["fence"] == held["fence"]
+    assert (await site.told("GET", f"{SEAT}?holder=b", token=SHOP))["state"] == "waiting"
+    assert await site.told("DELETE", f"{SEAT}?holder=a", token=SHOP) == {"released": True}
+
+
+async def test_a_browsers_lease_is_no_programs(service):
+    """Whoever knows the visitor's id."""
+    site = await service(**OF_TWO)
+    template = site.ops.app[LEASES].get(site.name)
+    hold = await template.take("17", "visitor")
+    for fence in ("", f"&fence={hold.fence}"):
+        path = f"{SEAT}?holder=visitor{fence}"
+        assert await site.told("DELETE", path, token=SHOP) == {"released": False}
+    assert (await template.look("17", "visitor")).fence == hold.fence
+    assert await site.told("DELETE", f"{SEAT}?holder=visitor", token=ADMIN_TOKEN) == {
+        "released": True
+    }
+
+
+async def test_the_operator_releases_anybodys(service):
+    """By the holder's name, of whichever token; or of one token alone, which the list names."""
+    site = await service(lease={"term": "1m", "capacity": 3}, tokens={"shop": SHOP, "press": PRESS})
+    for token in (SHOP, PRESS, SERVICE_TOKEN):
+        await site.told("POST", SEAT, {"holder": "a"}, token=token)
+    page = await site.told("GET", "/leases/{name}", token=ADMIN_TOKEN)
+    held = [(each["holder"], each["owner"]) for each in page["resources"][0]["holders"]]
+    assert sorted(held) == [("a", "press"), ("a", "service"), ("a", "shop")]
+    path = f"{SEAT}?holder=a"
+    one = await site.told("DELETE", f"{path}&owner=press", token=ADMIN_TOKEN)
+    again = await site.told("DELETE", f"{path}&owner=press", token=ADMIN_TOKEN)
+    assert (one["released"], again["released"]) == (True, False)
+    assert (await site.told("GET", path, token=SHOP))["state"] == "granted"
+    assert await site.told("DELETE", path, token=ADMIN_TOKEN) == {"released": True}
+    for token in (SHOP, SERVICE_TOKEN):
+        assert (await site.told("GET", path, token=token))["state"] == "gone"
+    # A program that says another owner is not asked.
+    await site.told("POST", SEAT, {"holder": "a"}, token=SHOP)
+    assert await site.told("DELETE", f"{path}&owner=shop", token=PRESS) == {"released": False}
+    (said,) = await errors(site, "DELETE", f"{path}&owner=a%20b", token=ADMIN_TOKEN)
+    assert said.startswith("owner: the name of a token")

@@ -1,0 +1,317 @@
+"""A resource's doors, with a clock to turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient
+
+from sidecar.api.routes import edge_app
+from sidecar.kit.clock import iso
+from sidecar.kit.http.static_pages import find_static
+from sidecar.kit.metrics import Metrics
+from sidecar.kit.redis.connect import close, connect
+from sidecar.leases.redis_keys import lease_key
+from sidecar.leases.resource import Resources
+from sidecar.leases.service import Template
+from sidecar.leases.settings import LeaseSettings
+from sidecar.leases.store import LeaseStore
+from sidecar.queue.tokens import Tokens
+from sidecar.rooms.service import Rooms
+from tests.conftest import Time, new_room_name
+from tests.support.replica import HTML, KEYS, Jar, TurnedClock, cookie_of
+
+
+@dataclass
+class Seats:
+    edge: TestClient
+    template: Template
+    turn: Time
+
+    async def check(self, cookie: str = "", *, seat: str = "1", **headers: str):
+        asked = {"X-Waitroom-Room": f"{self.template.name}~{seat}", **HTML, **headers}
+        if cookie:
+            asked["Cookie"] = cookie
+        return await self.edge.get("/check", headers=asked)
+
+    async def ask(self, door: str, cookie: str = "", *, seat: str = "1"):
+        path = f"/_waitroom/{self.template.name}~{seat}/{door}"
+        method = "GET" if door == "status" else "POST"
+        return await self.edge.request(method, path, headers={"Cookie": cookie} if cookie else {})
+
+
+@pytest.fixture
+async def seats(redis_socket, aiohttp_client, turn):
+    redis = connect(f"unix://{redis_socket}", timeout_s=5)
+
+    async def make(name: str = "", **settings: Any) -> Seats:
+        file = LeaseSettings(**{"term": 60, **settings})
+        name, metrics, clock = name or new_room_name(), Metrics(), TurnedClock(turn)
+        store = LeaseStore(redis, name, settings=file, clock=clock, now_ms=turn)
+        template = Template(name, file, store, clock, metrics)
+        rooms = Rooms([], Resources([template], KEYS))
+        edge = await aiohttp_client(edge_app(rooms, metrics, find_static()), cookie_jar=Jar())
+        return Seats(edge, template, turn)
+
+    make.redis = redis
+    yield make
+    await close(redis)
+
+
+async def test_a_lease_ends_to_the_millisecond(seats):
+    """Until then its holder passes, and from then on whoever is next."""
+    site = await seats()
+    first = cookie_of(await site.check())
+    second = cookie_of(await site.check())
+    for forward_s, inside in ((59.999, (204, 401)), (0.001, (401, 204))):
+        site.turn.forward(forward_s)
+        # The other one first: whoever asks gets no more than is theirs.
+        assert ((await site.check(first)).status, (await site.check(second)).status) == inside
+
+
+async def test_no_answer_may_be_kept(seats):
+    """By nginx, whatever it is."""
+    site = await seats(max_waiting=1)
+    replies = [await site.check() for _ in range(3)]
+    first, second = cookie_of(replies[0]), cookie_of(replies[1])
+    replies += [await site.check(first), await site.check(second), await site.check(Accept="*/*")]
+    replies += [await site.ask("status", cookie) for cookie in ("", first, second)]
+    assert [reply.status for reply in replies] == [204, 401, 403, 204, 401, 403, 200, 200, 200]
+    assert not any("X-Accel-Expires" in reply.headers for reply in replies)
+
+
+async def test_the_holder_and_their_number(seats):
+    """What the store calls the holder is the cookie's visitor; nginx hears of the fencing number,
+    and the page when it ends."""
+    site = await seats()
+    reply = await site.check()
+    visitor = cookie_of(reply).partition("~")[2].partition("~")[0]
+    [resource] = await site.template.store.list()
+    [holder] = resource.holders
+    assert (resource.name, holder.holder) == ("1", visitor)
+    assert reply.headers["X-Waitroom-Fence"] == str(holder.fence)
+    document = await (await site.ask("status", cookie_of(reply))).json()
+    assert document["expires_at"] == iso(site.turn.now_ms + 60_000)
+    assert document["visitor"] == visitor
+
+
+async def test_the_status_document_of_somebody_in_line(seats):
+    """As of a room; the estimate is the holder's term, and there is an hour of doubt in no
+    minute."""
+    site = await seats(message="Seat {resource}, {resource}!")
+    await site.check()
+    site.turn.forward(10)
+    ticket = cookie_of(await site.check())
+    site.turn.forward(2)
+    document = await (await site.ask("status", ticket)).json()
+    assert (document["state"], document["position"], document["waiting"]) == ("waiting", 1, 1)
+    assert document["joined_at"] == iso(site.turn.now_ms - 2000)
+    assert document["wait_seconds"] == 48
+    assert 30 < document["wait_seconds_low"] < 48 < document["wait_seconds_high"] < 66
+    assert document["message"] == "Seat 1, 1!"
+    assert "expires_at" not in document
+
+
+async def test_a_term_longer_than_a_ticket(seats):
+    """Its holder is known for as long as it lasts."""
+    site = await seats(term=3 * 86_400)
+    reply = await site.check()
+    assert f"Max-Age={4 * 86_400};" in reply.headers["Set-Cookie"]
+    site.turn.forward(3 * 86_400 - 1)
+    assert (await site.check(cookie_of(reply))).status == 204
+
+
+async def test_a_place_comes_back_in_its_own_line_only(seats):
+    """Where the store was emptied: an order of one seat's line is worth nothing in another's."""
+    site = await seats()
+    for seat in ("A", "B"):
+        await site.check(seat=seat)
+    early = cookie_of(await site.check(seat="A"))
+    site.turn.forward(1)
+    late = cookie_of(await site.check(seat="B"))
+    name = site.template.name
+    keys = await seats.redis.keys(f"waitroom:{{lease:{name}}}:*")
+    await seats.redis.delete(*keys)
+    site.turn.forward(1)
+    assert (await (await site.ask("status", late, seat="B")).json())["state"] == "waiting"
+    await site.ask("join", early, seat="B")
+    [resource] = await site.template.store.list()
+    assert (resource.name, resource.waiting) == ("B", 2)
+    orders = await seats.redis.zrange(f"waitroom:{{lease:{name}}}:line:B", 0, -1)
+    visitors = [text.decode() for text in orders]
+    assert visitors[0] == late.partition("~")[2].partition("~")[0]
+
+
+async def test_only_resources_that_there_are(seats):
+    """What `resources` does not know, wholly, nobody can take: it is no page of the site."""
+    site = await seats(resources="[1-9][0-9]?")
+    assert [(await site.check(seat=seat)).status for seat in ("1", "99")] == [204, 204]
+    for seat in ("100", "0", "07", "x1"):
+        reply = await site.check(seat=seat)
+        assert (reply.status, reply.headers["X-Waitroom-State"]) == (403, "unknown-resource")
+        assert (await site.ask("join", seat=seat)).status == 404
+    assert await site.template.store.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [("text/html", "text/html"), ("application/json", "application/problem+json")],
+)
+async def test_beside_other_proxies_too_a_resource_that_there_is_not_is_not_found(
+    seats, accept, kind
+):
+    """A page for people, a problem for programs; counted by the template's name."""
+    site = await seats(resources="[1-9][0-9]?")
+    name = site.template.name
+    reply = await site.edge.get(f"/gate/{name}~100", headers={"Accept": accept})
+    assert (reply.status, reply.content_type) == (404, kind)
+    assert reply.headers["X-Waitroom-State"] == "unknown-resource"
+    assert "Set-Cookie" not in reply.headers
+    assert "Retry-After" not in reply.headers
+    assert site.template.metrics.requests.counts[name, "gate", "unknown-resource"] == 1
+
+
+async def test_a_renewable_lease_is_renewed_by_use(seats):
+    """In the second half of its term, by pages and not by polls, up to max_term."""
+    site = await seats(renewable=True, max_term=100)
+    first = cookie_of(await site.check())
+    began_ms = site.turn.now_ms
+
+    async def ends_s():
+        document = await (await site.ask("status", first)).json()
+        [resource] = await site.template.store.list()
+        assert document["expires_at"] == iso(resource.holders[0].expires_ms)
+        return (resource.holders[0].expires_ms - began_ms) / 1000
+
+    site.turn.forward(29)
+    await site.check(first)
+    assert await ends_s() == 60
+    site.turn.forward(2)
+    assert await ends_s() == 60
+    await site.check(first)
+    assert await ends_s() == 31 + 60
+    site.turn.forward(50)
+    await site.check(first)
+    assert await ends_s() == 100
+    site.turn.forward(18.9)
+    object.__setattr__(site.template.store, "renew", None)  # would change nothing: is not asked
+    assert (await site.check(first)).status == 204
+    assert (await site.ask("leave", first)).status == 200
+    assert await site.template.store.list() == []
+
+
+async def test_a_lease_that_is_not_renewable_is_not_renewed(seats):
+    """The term is the end."""
+    site = await seats()
+    first = cookie_of(await site.check())
+    site.turn.forward(59)
+    await site.check(first)
+    second = cookie_of(await site.check())
+    site.turn.forward(1)
+    assert (await site.check(second)).status == 204
+
+
+async def test_a_cookie_is_signed_anew(seats):
+    """For whoever comes back within a day, and not at each request."""
+    site = await seats(term=86_400)
+    first = cookie_of(await site.check())
+    assert "Set-Cookie" not in (await site.check(first)).headers
+    site.turn.forward(3601)
+    again = cookie_of(await site.check(first))
+    assert again.partition("~")[2].partition("~")[0] == first.partition("~")[2].partition("~")[0]
+    site.turn.forward(23 * 3600)
+    reply = await site.check(again)
+    assert (reply.status, cookie_of(reply)) == (204, cookie_of(reply))
+
+
+@pytest.mark.parametrize("cookie", ["x", "t~a~1~1~0.x.y", "p" * 600, ""])
+async def test_a_forged_cookie_is_none(seats, cookie):
+    """Its bearer is somebody new."""
+    site = await seats()
+    name = f"waitroom_{site.template.name}"
+    reply = await site.check(f"{name}={cookie}")
+    assert (reply.status, cookie_of(reply).startswith(f"{name}=t~")) == (204, True)
+
+
+async def test_a_rooms_cookie_of_the_same_name_is_none(seats):
+    """A room that was called so before has signed tickets too."""
+    site = await seats()
+    room = Tokens(site.template.name, KEYS, TurnedClock(site.turn))
+    theirs = Tokens(site.template.name + "~", KEYS, TurnedClock(site.turn))
+    first = cookie_of(await site.check())
+    text = first.partition("=")[2]
+    assert room.read(text) is None
+    assert theirs.read(text) is not None
+
+
+async def test_places_come_back_to_a_store_that_was_emptied(seats):
+    """In their order, to whoever has the page open. Until all terms are over nobody is let in,
+    whoever held what: the store does not know."""
+    name = new_room_name()
+    site = await seats(name, heartbeat_interval=5)
+    holder = cookie_of(await site.check())
+    second, third = cookie_of(await site.check()), cookie_of(await site.check())
+    site.turn.forward(1)
+    keys = [key async for key in seats.redis.scan_iter(f"*{{lease:{name}}}*")]
+    assert lease_key(name, "state").encode() in [bytes(key) for key in keys]
+    await seats.redis.delete(*keys)
+    # Another replica, which was not there before, learns of it by the cookies.
+    site = await seats(name, heartbeat_interval=5)
+    site.turn.forward(1)
+    told = await (await site.ask("status", third)).json()
+    assert (told["state"], told["position"], told["paused"]) == ("waiting", None, True)
+    await site.ask("status", second)
+    assert (await site.check(holder)).status == 401
+    for _ in range(13):
+        site.turn.forward(4.5)
+        for cookie in (second, third, holder):
+            await site.ask("status", cookie)
+    site.turn.forward(1.5)
+    assert (await site.check(third)).status == 401
+    assert (await site.check(second)).status == 204
+
+
+async def test_a_newcomer_to_an_emptied_store_takes_nothing_by_asking(seats):
+    """A poll is not a place, unless one was lost."""
+    site = await seats()
+    first = cookie_of(await site.check())
+    site.template.store.knows(1)  # so that all replicas think it was emptied
+    await site.ask("status", first, seat="2")
+    assert [resource.name for resource in await site.template.store.list()] == ["1"]
+
+
+async def test_a_store_that_is_away(seats, monkeypatch):
+    """Who has a cookie waits; who has none is given one, because it may have been done."""
+    from sidecar.kit.errors import StoreError
+
+    site = await seats()
+    first = cookie_of(await site.check())
+
+    async def fail(*_: object, **__: object) -> None:
+        raise StoreError("away")
+
+    monkeypatch.setattr(LeaseStore, "ask", fail)
+    reply = await site.check(first)
+    assert (reply.status, reply.headers["X-Waitroom-State"]) == (401, "waiting")
+    newcomer = await site.check()
+    assert (newcomer.status, newcomer.headers["X-Waitroom-State"]) == (401, "not_queued")
+    assert (await site.ask("status", cookie_of(newcomer))).status == 503
+    assert (await site.ask("join", cookie_of(newcomer))).status == 503
+    monkeypatch.undo()
+    assert (await site.check(first)).status == 204
+    joined = await (await site.ask("join", cookie_of(newcomer))).json()
+    assert (joined["state"], joined["position"]) == ("waiting", 1)
+
+
+async def test_another_proxys_question(seats):
+    """/gate/seat~17 is answered with the page."""
+    site = await seats(queueing_status_code=429)
+    path = f"/gate/{site.template.name}~17"
+    assert (await site.edge.get(path, headers=HTML)).status == 200
+    reply = await site.edge.get(path, headers=HTML)
+    assert reply.status == 429
+    assert f'data-room="{site.template.name}~17"' in await reply.text()
+    reply = await site.edge.get(path, headers={"Accept": "application/json"})
+    assert (await reply.json())["status_url"] == f"/_waitroom/{site.template.name}~17/status"

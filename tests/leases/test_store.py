@@ -1,0 +1,1063 @@
+"""Leases in the store, case by case: who holds, who waits, who is refused, what is left."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from sidecar.kit.clock import LATE_MS, StoreClock
+from sidecar.kit.errors import StoreAwayError, StoreError
+from sidecar.kit.redis.breaker import TRIES
+from sidecar.kit.redis.connect import close, connect
+from sidecar.kit.redis.functions import Scripts
+from sidecar.kit.redis.observer import Observer
+from sidecar.leases import store as store_leases
+from sidecar.leases.model import LeaseOutcome
+from sidecar.leases.redis_keys import lease_key, resource_key
+from sidecar.leases.settings import LeaseSettings
+from sidecar.leases.store import Holder, LeaseStore
+from tests.conftest import new_room_name
+from tests.support.processes import free_port
+
+GRANTED, WAITING, GONE, FULL, STALE, NOT_RENEWED = (
+    LeaseOutcome.GRANTED,
+    LeaseOutcome.WAITING,
+    LeaseOutcome.GONE,
+    LeaseOutcome.FULL,
+    LeaseOutcome.STALE,
+    LeaseOutcome.NOT_RENEWED,
+)
+
+
+@pytest.fixture
+def make(redis, turn):
+    """Makes the store of a template, of the same name each time; settings by name."""
+    name = new_room_name()
+
+    def make_leases(*, template=name, **settings) -> LeaseStore:
+        return LeaseStore(
+            redis,
+            template,
+            settings=LeaseSettings(**{"term": 60, **settings}),
+            clock=StoreClock(),
+            now_ms=turn,
+            timeout_s=5,
+        )
+
+    return make_leases
+
+
+async def ask_all(store, resource, *holders, **kwargs):
+    """In one batch, in this order."""
+    return await asyncio.gather(*(store.ask(resource, who, **kwargs) for who in holders))
+
+
+async def outcomes(store, resource, *holders, **kwargs):
+    return [reply.outcome for reply in await ask_all(store, resource, *holders, **kwargs)]
+
+
+async def keys_of(redis, store):
+    """The names of the template's keys, without what they have in common."""
+    prefix = lease_key(store._template, "")
+    return {key.decode().removeprefix(prefix) for key in await redis.keys(f"{prefix}*")}
+
+
+async def contents(redis, store):
+    """All keys of the template, with what they hold."""
+    prefix = lease_key(store._template, "")
+    return {name: await redis.dump(prefix + name) for name in await keys_of(redis, store)}
+
+
+async def lose(redis, store):
+    prefix = lease_key(store._template, "")
+    await redis.delete(*(prefix + name for name in await keys_of(redis, store)))
+
+
+async def waits_for(store, resource, holder, turn, *, seconds):
+    """Asks when told to, and in no case otherwise; when it was granted, ms from now."""
+    began = turn.now_ms
+    while (reply := await store.ask(resource, holder, may_join=False)).outcome is WAITING:
+        assert turn.now_ms - began < seconds * 1000
+        turn.forward(reply.refresh_ms / 1000)
+    assert reply.outcome is GRANTED
+    return turn.now_ms - began
+
+
+# Holding and waiting ----------------------------------------------------------------------------
+
+
+async def test_whoever_comes_first_holds_it_for_the_term(make, turn):
+    """And is told the same however often they ask."""
+    store = make()
+    first = await store.ask("A", "one")
+    assert (first.outcome, first.fence) == (GRANTED, turn.now_ms * 1000)
+    assert (first.started_ms, first.expires_ms) == (turn.now_ms, turn.now_ms + 60_000)
+    turn.forward(59.999)
+    again = await store.ask("A", "one")
+    assert (again.fence, again.expires_ms) == (first.fence, first.expires_ms)
+
+
+async def test_the_others_wait_in_order_of_coming(make, turn):
+    store = make()
+    _, second, third = await ask_all(store, "A", "one", "two", "three")
+    assert (second.outcome, second.ahead, second.waiting, second.wait_ms) == (WAITING, 0, 1, 60_000)
+    assert (third.outcome, third.ahead, third.waiting, third.wait_ms) == (WAITING, 1, 2, 120_000)
+    assert turn.now_ms * 1000 < second.order < third.order
+    turn.forward(1)
+    again = await store.ask("A", "two")
+    assert (again.order, again.ahead, again.waiting) == (second.order, 0, 2)
+
+
+async def test_another_resource_is_free_whoever_waits_for_this_one(make):
+    """Also in the same batch."""
+    store = make()
+    replies = await asyncio.gather(
+        *(store.ask("A", f"h{n}") for n in range(50)),
+        *(store.ask(f"B{n}", "h1") for n in range(10)),
+    )
+    assert [reply.outcome for reply in replies] == [GRANTED] + 49 * [WAITING] + 10 * [GRANTED]
+
+
+async def test_templates_are_apart(make):
+    """The same resource, the same holder."""
+    title, seat = make(), make(template=new_room_name())
+    assert await outcomes(title, "A", "one", "two") == [GRANTED, WAITING]
+    assert await outcomes(seat, "A", "two", "one") == [GRANTED, WAITING]
+    await title.release("A", "one")
+    assert await outcomes(seat, "A", "one") == [WAITING]
+
+
+async def test_several_hold_it_where_the_capacity_says_so(make, turn):
+    store = make(capacity=3)
+    assert await outcomes(store, "A", *"abcde") == 3 * [GRANTED] + 2 * [WAITING]
+    turn.forward(1)
+    await store.release("A", "b")
+    assert await outcomes(store, "A", *"edc") == [WAITING, GRANTED, GRANTED]
+
+
+async def test_two_tabs_are_one_holder(make):
+    """In one batch, and in two."""
+    store = make()
+    first, again = await ask_all(store, "A", "one", "one")
+    assert (first.fence, first.outcome) == (again.fence, GRANTED)
+    second, twice = await ask_all(store, "A", "two", "two")
+    assert (second.order, second.waiting) == (twice.order, twice.waiting) == (second.order, 1)
+
+
+async def test_who_may_not_join_only_looks(make, redis):
+    """And leaves no trace."""
+    store = make()
+    assert (await store.ask("A", "one", may_join=False)).outcome is GONE
+    assert await keys_of(redis, store) == {"state"}
+
+
+async def test_a_line_that_is_full_takes_nobody_and_keeps_who_is_in_it(make):
+    store = make(max_waiting=2)
+    assert await outcomes(store, "A", *"abcd") == [GRANTED, WAITING, WAITING, FULL]
+    assert await outcomes(store, "A", *"cba") == [WAITING, WAITING, GRANTED]
+    full = await store.ask("A", "d")
+    assert (full.outcome, full.waiting) == (FULL, 2)
+    assert full.refresh_ms > 0
+    await store.release("A", "b")
+    assert await outcomes(store, "A", "d") == [WAITING]
+
+
+async def test_where_nobody_may_wait_the_resource_is_had_or_not(make, turn):
+    store = make(max_waiting=0)
+    assert await outcomes(store, "A", "one", "two") == [GRANTED, FULL]
+    turn.forward(60)
+    assert await outcomes(store, "A", "two", "one") == [GRANTED, FULL]
+
+
+# The end of a term ------------------------------------------------------------------------------
+
+
+async def test_the_next_has_it_when_the_term_ends_and_not_before(make, turn):
+    """To the millisecond, by asking when told to and in no case otherwise."""
+    store = make(term=61.703)
+    await ask_all(store, "A", "one", "two")
+    assert await waits_for(store, "A", "two", turn, seconds=90) == 61_703
+
+
+async def test_those_behind_are_no_poll_late_either(make, turn):
+    """The head of the line was silent: whoever is next has looked when the term ended."""
+    store = make(term=61.703, claim_window=1)
+    await ask_all(store, "A", "one", "two", "three")
+    assert await waits_for(store, "A", "three", turn, seconds=90) <= 61_703 + 10
+
+
+async def test_a_holder_that_is_late_by_nothing_is_at_the_end_of_the_line(make, turn):
+    """The term was over at that very millisecond; the next in line has a later number."""
+    store = make()
+    first, _ = await ask_all(store, "A", "one", "two")
+    turn.forward(60)
+    late, third, second = await ask_all(store, "A", "one", "three", "two")
+    assert (late.outcome, late.ahead, third.ahead) == (WAITING, 0, 1)
+    assert second.outcome is GRANTED
+    assert second.fence > first.fence
+
+
+async def test_a_holder_that_comes_back_when_it_is_free_has_a_new_lease(make, turn):
+    store = make()
+    first = await store.ask("A", "one")
+    turn.forward(60)
+    again = await store.ask("A", "one")
+    assert (again.outcome, again.expires_ms) == (GRANTED, turn.now_ms + 60_000)
+    assert again.fence > first.fence
+
+
+async def test_a_lease_that_is_over_is_gone(make, turn):
+    store = make()
+    await store.ask("A", "one")
+    turn.forward(60)
+    assert (await store.ask("A", "one", may_join=False)).outcome is GONE
+
+
+# The turn to take it ----------------------------------------------------------------------------
+
+
+async def test_an_early_release_hands_it_over_at_the_next_poll(make, turn):
+    """It is kept for them until then, and their term begins when they come."""
+    store = make()
+    first, second = await ask_all(store, "A", "one", "two")
+    turn.forward(0.5)
+    assert (await store.release("A", "one", first.fence)).outcome is GRANTED
+    [resource] = await store.list()
+    due = second.refresh_ms - 500
+    assert resource.holders == (Holder("two", 0, 0, turn.now_ms + due + 10_000),)
+    assert await outcomes(store, "A", "three") == [WAITING]
+    turn.forward(due / 1000)
+    had = await store.ask("A", "two", may_join=False)
+    assert (had.outcome, had.started_ms, had.expires_ms) == (
+        GRANTED,
+        turn.now_ms,
+        turn.now_ms + 60_000,
+    )
+
+
+@pytest.mark.parametrize(("late_ms", "outcome"), [(-1, GRANTED), (0, GONE)])
+async def test_a_turn_ends_with_the_claim_window(make, turn, late_ms, outcome):
+    """Counted from when the next heartbeat was due; then the next in line is called."""
+    store = make(heartbeat_interval=2, claim_window=7)
+    await ask_all(store, "A", "one", "two", "three")
+    await store.release("A", "one")
+    turn.forward(9 + late_ms / 1000)
+    await store.ask("A", "three")
+    assert await outcomes(store, "A", "two", may_join=False) == [outcome]
+    assert await outcomes(store, "A", "three") == [WAITING if outcome is GRANTED else GRANTED]
+
+
+async def test_who_missed_the_turn_is_at_the_end_of_the_line(make, turn):
+    store = make(heartbeat_interval=2, claim_window=7)
+    await ask_all(store, "A", *"abcd")
+    await store.release("A", "a")
+    turn.forward(9)
+    back, d, c = await ask_all(store, "A", *"bdc")
+    assert (d.outcome, d.ahead, back.outcome, back.ahead) == (WAITING, 0, WAITING, 1)
+    assert c.outcome is GRANTED
+
+
+@pytest.mark.parametrize(("late_ms", "outcome"), [(0, WAITING), (1, GRANTED)])
+async def test_a_head_that_is_silent_is_passed_over(make, turn, late_ms, outcome):
+    """Overdue by more than the claim window when it would be called: nobody waits for it."""
+    store = make(heartbeat_interval=2, claim_window=7)
+    await ask_all(store, "A", "one", "two", "three")
+    turn.forward(4)
+    await ask_all(store, "A", "one", "three")
+    turn.forward(5 + late_ms / 1000)
+    await store.release("A", "one")
+    assert await outcomes(store, "A", "three") == [outcome]
+
+
+async def test_a_head_that_asks_again_late_but_first_keeps_its_place(make, turn):
+    """Whoever asks in a batch is there, before anybody is called in it."""
+    store = make(heartbeat_interval=2, claim_window=7)
+    await ask_all(store, "A", "one", "two", "three")
+    turn.forward(60)
+    assert await outcomes(store, "A", "three", "two") == [WAITING, GRANTED]
+
+
+async def test_a_turn_can_be_given_up(make):
+    """The next in line has it."""
+    store = make()
+    await ask_all(store, "A", *"abc")
+    await store.release("A", "a")
+    assert (await store.release("A", "b")).outcome is GRANTED
+    assert (await store.release("A", "b")).outcome is GONE
+    assert await outcomes(store, "A", "c") == [GRANTED]
+
+
+# Releasing and renewing -------------------------------------------------------------------------
+
+
+async def test_giving_back_twice_equals_once(make, turn):
+    """A lease, a place."""
+    store = make()
+    one, _ = await ask_all(store, "A", "one", "two")
+    for holder, fence in (("one", one.fence), ("two", None)):
+        assert (await store.release("A", holder, fence)).outcome is GRANTED
+        again = await store.release("A", holder, fence)
+        assert (again.outcome, again.now_ms) == (GONE, turn.now_ms)
+    both = await asyncio.gather(*(store.release("A", "one", one.fence) for _ in range(2)))
+    assert [reply.outcome for reply in both] == [GONE, GONE]
+
+
+async def test_a_place_is_left(make):
+    """Those behind move up."""
+    store = make()
+    await ask_all(store, "A", *"abc")
+    assert (await store.release("A", "b")).outcome is GRANTED
+    assert (await store.ask("A", "c")).ahead == 0
+
+
+async def test_an_old_number_releases_nothing(make, turn):
+    """The holder has another lease now, or somebody else has one."""
+    store = make()
+    old = await store.ask("A", "one")
+    turn.forward(60)
+    new, _ = await ask_all(store, "A", "one", "two")
+    assert (await store.release("A", "one", old.fence)).outcome is STALE
+    assert (await store.release("A", "two", new.fence)).outcome is GONE
+    assert await outcomes(store, "A", "one", "two") == [GRANTED, WAITING]
+
+
+async def test_a_lease_that_ran_out_cannot_be_released(make, turn):
+    """At that very millisecond, either."""
+    store = make()
+    one, _ = await ask_all(store, "A", "one", "two")
+    turn.forward(60)
+    assert (await store.release("A", "one", one.fence)).outcome is GONE
+
+
+async def test_what_is_not_renewable_stays_as_it_is(make, turn):
+    store = make()
+    lease = await store.ask("A", "one")
+    turn.forward(10)
+    kept = await store.renew("A", "one", lease.fence)
+    assert (kept.outcome, kept.expires_ms) == (NOT_RENEWED, lease.expires_ms)
+
+
+async def test_a_renewal_begins_the_term_anew_until_the_longest(make, turn):
+    store = make(renewable=True, max_term=100)
+    lease = await store.ask("A", "one")
+    for forward, outcome, ends in [
+        (30, GRANTED, 90),
+        (30, GRANTED, 100),
+        (20, NOT_RENEWED, 100),
+        (20, STALE, None),
+    ]:
+        turn.forward(forward)
+        renewed = await store.renew("A", "one", lease.fence)
+        assert renewed.outcome is outcome
+        if ends is not None:
+            assert (renewed.fence, renewed.started_ms) == (lease.fence, lease.started_ms)
+            assert renewed.expires_ms == lease.started_ms + ends * 1000
+
+
+async def test_a_renewal_never_shortens(make, turn):
+    """The clock went back, or the template was changed."""
+    store = make(renewable=True)
+    lease = await store.ask("A", "one")
+    turn.forward(-2)
+    assert (await store.renew("A", "one", lease.fence)).expires_ms == lease.expires_ms
+    shorter = make(renewable=True, term=5)
+    assert (await shorter.renew("A", "one", lease.fence)).expires_ms == lease.expires_ms
+
+
+async def test_a_renewal_keeps_the_next_waiting(make, turn):
+    """Also where the sweep looks at the moment at which the lease would have ended."""
+    store = make(renewable=True)
+    lease, _ = await ask_all(store, "A", "one", "two")
+    for _ in range(3):
+        turn.forward(50)
+        assert await outcomes(store, "A", "two") == [WAITING]
+        assert (await store.renew("A", "one", lease.fence)).outcome is GRANTED
+        await store.sweep()
+
+
+@pytest.mark.parametrize("off", [-1, 1])
+async def test_a_wrong_number_renews_nothing(make, off):
+    store = make(renewable=True)
+    lease = await store.ask("A", "one")
+    assert (await store.renew("A", "one", lease.fence + off)).outcome is STALE
+    assert (await store.renew("A", "two", lease.fence)).outcome is STALE
+    assert (await store.renew("B", "one", lease.fence)).outcome is STALE
+
+
+async def test_a_lease_that_ran_out_cannot_be_renewed(make, turn):
+    """At that very millisecond, either; nor when the holder has it anew."""
+    store = make(renewable=True)
+    lease = await store.ask("A", "one")
+    turn.forward(60)
+    assert (await store.renew("A", "one", lease.fence)).outcome is STALE
+    await store.ask("A", "one")
+    assert (await store.renew("A", "one", lease.fence)).outcome is STALE
+
+
+async def test_numbers_grow_over_all_resources_whatever_the_clock_does(make, turn):
+    """Many in a millisecond, and after it went back."""
+    store = make()
+    fences = []
+    for _ in range(3):
+        replies = await asyncio.gather(*(store.ask(f"{len(fences)}-{n}", "h") for n in range(20)))
+        fences += [reply.fence for reply in replies]
+        turn.forward(-1.5)
+    assert all(one < other for one, other in pairwise(fences))
+    other = make()  # a replica that was not told any of them
+    assert (await other.ask("B", "one")).fence > fences[-1]
+
+
+async def test_order_holds_when_the_clock_goes_back(make, turn):
+    store = make()
+    await ask_all(store, "A", "one", "two")
+    turn.forward(-1.5)
+    assert (await store.ask("A", "three")).ahead == 1
+    turn.forward(61.5)
+    assert await outcomes(store, "A", "three", "two") == [WAITING, GRANTED]
+
+
+async def test_numbers_grow_when_another_server_becomes_the_store(redis, make, turn):
+    """Its clock is behind, and it has lost the last of them; the replica has not."""
+    store = make()
+    last = await store.ask("A", "one")
+    await redis.hdel(lease_key(store._template, "state"), "last")
+    turn.forward(-0.2)
+    assert (await store.ask("B", "one")).fence > last.fence
+
+
+# When to ask again, and the expected wait -------------------------------------------------------
+
+
+async def refreshes(store, resource, holder):
+    return {(await store.ask(resource, holder)).refresh_ms for _ in range(30)}
+
+
+async def test_the_head_asks_every_two_seconds_and_when_the_term_ends(make, turn):
+    store = make()
+    await ask_all(store, "A", "one", "two")
+    assert await refreshes(store, "A", "two") == {2000}
+    turn.forward(58.5)
+    assert await refreshes(store, "A", "two") == {1500}
+    turn.forward(1.499)
+    assert await refreshes(store, "A", "two") == {1}
+
+
+async def test_those_far_back_ask_after_a_tenth_of_their_wait(make):
+    """1 to 30 s, spread by up to a quarter."""
+    store = make(term=10)
+    await ask_all(store, "A", *(f"h{n}" for n in range(60)))
+    for holder, low, high in [("h7", 7000, 8750), ("h50", 24_000, 30_000)]:
+        told = await refreshes(store, "A", holder)
+        assert low <= min(told) < max(told) <= high
+    store = make(term=1)
+    await ask_all(store, "B", *(f"h{n}" for n in range(9)))
+    assert min(await refreshes(store, "B", "h8")) >= 1000
+
+
+async def test_the_first_few_look_when_the_term_ends(make, turn):
+    """A few milliseconds after one another; the others do not."""
+    store = make()
+    await ask_all(store, "A", *(f"h{n}" for n in range(8)))
+    turn.forward(59)
+    told = [max(await refreshes(store, "A", f"h{n}")) for n in range(1, 8)]
+    assert told[:5] == [1000, 1005, 1010, 1015, 1020]
+    assert min(told[5:]) > 10_000
+
+
+@pytest.mark.parametrize(("timeout", "told_ms"), [(60, 7000), (10, 5000)])
+async def test_the_template_may_fix_it(make, turn, timeout, told_ms):
+    """Nobody is told to be silent for so long that they would be taken for gone."""
+    store = make(heartbeat_interval=7, heartbeat_timeout=timeout)
+    await ask_all(store, "A", *(f"h{n}" for n in range(9)))
+    assert await refreshes(store, "A", "h1") == await refreshes(store, "A", "h8") == {told_ms}
+    turn.forward(57)
+    assert await refreshes(store, "A", "h1") == {3000}
+
+
+async def test_each_of_the_next_waits_for_a_slot_of_its_own(make, turn):
+    """The earliest end is the first one's; a lap later it is a term more."""
+    store = make(capacity=2)
+    await store.ask("A", "a")
+    turn.forward(10)
+    await store.ask("A", "b")
+    turn.forward(10)
+    waits = [reply.wait_ms for reply in await ask_all(store, "A", *"cdef")]
+    assert waits == [40_000, 50_000, 100_000, 110_000]
+
+
+async def test_the_wait_goes_by_how_long_leases_were_held(make, turn):
+    """Released early or run out; the term before anything is known."""
+    store = make()
+    for seconds in (10, 20, 30):
+        await store.ask("A", "one")
+        turn.forward(seconds)
+        await store.release("A", "one")
+    replies = await ask_all(store, "A", "one", *"abc")
+    assert [reply.wait_ms for reply in replies[1:]] == [60_000, 80_000, 100_000]
+    turn.forward(60)
+    assert (await ask_all(store, "A", *"cba"))[0].wait_ms == 60_000 + 30_000
+    waits = [reply.wait_ms for reply in await ask_all(store, "B", *"abc")]
+    assert waits == [None, 60_000, 90_000]
+
+
+async def test_whose_turn_it_is_counts_as_one_who_will_hold_it(make, turn):
+    """Not as a slot that is free soon."""
+    store = make()
+    await ask_all(store, "A", *"abc")
+    turn.forward(1)
+    await store.release("A", "a")
+    waits = await store.ask("A", "c")
+    assert (waits.ahead, waits.wait_ms) == (0, 1000 + 1000)  # due in a second; held for one
+
+
+# What happens by itself -------------------------------------------------------------------------
+
+
+async def test_the_sweep_calls_where_nobody_asks(make, turn):
+    """Nor does it look at what is not due."""
+    store = make()
+    await ask_all(store, "A", "one", "two")
+    await store.ask("B", "one")
+    turn.forward(3)
+    assert await store.sweep() == (0, False)
+    turn.forward(56.999)
+    await store.ask("A", "two")
+    turn.forward(0.001)
+    assert await store.sweep() == (2, False)
+    [resource] = await store.list()
+    assert [holder.holder for holder in resource.holders] == ["two"]
+
+
+@pytest.mark.parametrize("term", [5, 600])
+async def test_what_everybody_silently_left_keeps_no_key(redis, make, turn, term):
+    """Leases end, turns are missed, places lapse; sweeps alone see to it."""
+    store = make(term=term, capacity=2)
+    await asyncio.gather(*(store.ask(r, f"h{n}") for r in ("A", "B") for n in range(9)))
+    turn.forward(1)
+    await store.release("A", "h0")
+    assert {name.partition(":")[2] for name in await keys_of(redis, store)} == {"", "A", "B"}
+    turn.forward(700)
+    for _ in range(3):
+        await store.sweep()
+        turn.forward(100)
+    assert await keys_of(redis, store) == {"state"}
+    assert await store.count() == 0
+
+
+async def test_a_place_lapses_after_the_heartbeat_timeout(make, turn):
+    """However long the lease ahead of it lasts; who asks meanwhile stays."""
+    store = make(term=3600, max_waiting=2, heartbeat_timeout=30, heartbeat_interval=2)
+    assert await outcomes(store, "A", *"abc") == [GRANTED, WAITING, WAITING]
+    turn.forward(31)
+    await store.ask("A", "b")
+    turn.forward(1)
+    await store.sweep()
+    assert await outcomes(store, "A", "d") == [FULL]
+    turn.forward(0.001)
+    await store.sweep()
+    assert await outcomes(store, "A", "d", "c") == [WAITING, FULL]
+
+
+async def test_the_last_who_goes_takes_the_keys_along(redis, make, turn):
+    """By a release, by leaving the line, by a lease that ends while somebody looks."""
+    store = make()
+    await ask_all(store, "A", "one", "two")
+    await store.release("A", "two")
+    await store.release("A", "one")
+    assert await keys_of(redis, store) == {"state"}
+    await store.ask("A", "one")
+    turn.forward(60)
+    await store.ask("A", "one", may_join=False)
+    assert await keys_of(redis, store) == {"state"}
+
+
+async def test_ten_thousand_resources_used_once_leave_nothing(redis, make, turn):
+    """Half of them given back, half forgotten."""
+    store = make()
+
+    async def use(number):
+        lease = await store.ask(f"seat-{number}", "one")
+        assert lease.outcome is GRANTED
+        if number % 2:
+            assert (await store.release(f"seat-{number}", "one", lease.fence)).outcome is GRANTED
+
+    await asyncio.gather(*map(use, range(10_000)))
+    assert await store.count() == 5000
+    turn.forward(60)
+    looked = 0
+    is_more = True
+    while is_more:
+        now_looked, is_more = await store.sweep(2000)
+        looked += now_looked
+    assert looked == 5000
+    assert await keys_of(redis, store) == {"state"}
+
+
+async def test_one_script_does_so_much_and_leaves_the_rest(redis, make, turn):
+    """400 people who fell silent are not dropped at one go, and nobody is held back for long."""
+    store = make(heartbeat_timeout=3600, heartbeat_interval=2)
+    await ask_all(store, "A", *(f"h{n}" for n in range(401)))
+    turn.forward(59)
+    await store.ask("A", "alive")
+    turn.forward(1)
+    line = resource_key(store._template, "A", "line")
+    assert await outcomes(store, "A", "new") == [WAITING]
+    assert await redis.zcard(line) == 400 - 150 + 2
+    assert await store.sweep() == (1, True)
+    assert await redis.zcard(line) == 400 - 300 + 2
+    waits = await store.ask("A", "alive")
+    assert (waits.outcome, waits.refresh_ms) == (GRANTED, 0)
+    assert await store.sweep() == (0, False)
+
+
+@pytest.mark.parametrize(("fence", "told", "granted"), [(1, GONE, "two"), (None, GRANTED, "three")])
+async def test_a_turn_that_nobody_could_take_is_not_over(make, turn, fence, told, granted):
+    """Nobody could ask for ten minutes. To name a lease that one has not changes nothing; to give
+    the turn up passes it on."""
+    store = make()
+    await ask_all(store, "A", "one", "two", "three")
+    turn.forward(59)
+    await ask_all(store, "A", "two", "three")
+    turn.forward(1)
+    await store.sweep()
+    turn.forward(600)
+    assert (await store.release("A", "two", fence)).outcome is told
+    two, three = await ask_all(store, "A", "two", "three")
+    assert {"two": two, "three": three}[granted].outcome is GRANTED
+
+
+async def test_a_sweep_takes_no_more_than_it_is_told(make, turn):
+    store = make()
+    await asyncio.gather(*(store.ask(f"r{n}", "one") for n in range(130)))
+    turn.forward(60)
+    assert [await store.sweep(60) for _ in range(3)] == [(60, True), (60, True), (10, False)]
+
+
+# A store that was emptied -----------------------------------------------------------------------
+
+
+async def test_nothing_is_granted_for_a_term_after_the_store_was_emptied(redis, make, turn):
+    """Somebody may hold it still; positions are told, the wait is not."""
+    store = make()
+    await store.ask("A", "one")
+    turn.forward(1)
+    await lose(redis, store)
+    for resource in ("A", "B"):
+        waits = await store.ask(resource, "two")
+        assert (waits.outcome, waits.ahead, waits.wait_ms) == (WAITING, 0, None)
+        assert waits.is_recovering
+    blank = make()  # a replica that knows of nothing hears of it from the store
+    assert await outcomes(blank, "C", "three") == [WAITING]
+    assert await waits_for(store, "A", "two", turn, seconds=90) == 60_000
+    assert not (await blank.ask("D", "three")).is_recovering
+
+
+async def test_a_new_template_does_not_recover(make):
+    store = make()
+    assert not (await store.ask("A", "one")).is_recovering
+
+
+async def test_a_replica_that_only_sweeps_knows_the_template(redis, make, turn):
+    """Nobody asked it for anything; still it does not take an emptied store for a new one."""
+    asked, idle = make(), make()
+    held = await asked.ask("A", "one")
+    turn.forward(10)
+    await idle.sweep()
+    await lose(redis, asked)
+    turn.forward(1)
+    assert (await idle.ask("A", "two")).outcome is WAITING
+    assert (await asked.ask("A", "one", may_join=False)).outcome is GONE
+    assert (await make(renewable=True).renew("A", "one", held.fence)).outcome is GRANTED
+
+
+async def test_of_one_slot_the_newest_lease_comes_back(redis, make, turn):
+    """Whoever lost it long ago and comes first has it until the true holder does."""
+    store = make(renewable=True)
+    old = await store.ask("A", "one")
+    turn.forward(3600)
+    new = await store.ask("A", "two")
+    await lose(redis, store)
+    turn.forward(1)
+    assert (await store.renew("A", "one", old.fence)).outcome is GRANTED
+    assert (await store.renew("A", "two", new.fence)).outcome is GRANTED
+    assert (await store.renew("A", "one", old.fence)).outcome is STALE
+    assert [holder.holder for holder in (await store.list())[0].holders] == ["two"]
+
+
+async def test_a_recovery_is_not_begun_again(redis, make, turn):
+    """By a replica that has another term in its file, and knows of before."""
+    store = make()
+    await store.ask("A", "one")
+    known = turn.now_ms
+    turn.forward(5)
+    await lose(redis, store)
+    assert (await store.ask("B", "two")).outcome is WAITING
+    turn.forward(600)
+    later = make(term=86_400)
+    later.knows(known)
+    assert (await later.ask("C", "three")).outcome is GRANTED
+
+
+async def test_nobody_is_silent_while_nobody_could_ask(make, turn):
+    """The store or all replicas were away longer than the claim window: the line stands, whoever
+    asks first, and so does the turn of whoever was called."""
+    store = make(term=20)
+    await ask_all(store, "A", "one", "two", "three", "four")
+    for _ in range(20):
+        turn.forward(1)
+        await store.sweep()
+        await ask_all(store, "A", "two", "three", "four", may_join=False)
+    assert (await store.ask("A", "two")).outcome is GRANTED
+    for _ in range(20):
+        await ask_all(store, "A", "three", "four", may_join=False)
+        turn.forward(1)
+        await store.sweep()
+    [resource] = await store.list()
+    assert [(holder.holder, holder.fence) for holder in resource.holders] == [("three", 0)]
+    turn.forward(100)
+    fourth = await store.ask("A", "four", may_join=False)
+    assert (fourth.outcome, fourth.ahead) == (WAITING, 0)
+    assert (await store.ask("A", "three", may_join=False)).outcome is GRANTED
+
+
+async def test_a_replica_may_be_told_that_the_template_was_there(make, turn):
+    """By whoever shows a signed proof from before."""
+    store = make()
+    store.knows(turn.now_ms - 1)
+    assert (await store.ask("A", "one")).is_recovering
+
+
+@pytest.mark.parametrize("renewable", [False, True])
+async def test_a_lease_comes_back_by_its_number(redis, make, turn, renewable):
+    """For the rest of its term, or for a new one; twice equals once."""
+    store = make(renewable=renewable)
+    lease = await store.ask("A", "one")
+    turn.forward(10)
+    await lose(redis, store)
+    ends = lease.expires_ms + (10_000 if renewable else 0)
+    for _ in range(2):
+        back = await store.renew("A", "one", lease.fence)
+        assert (back.outcome, back.fence, back.started_ms) == (
+            GRANTED,
+            lease.fence,
+            lease.started_ms,
+        )
+        assert back.expires_ms == ends
+    assert await outcomes(store, "A", "two", "one") == [WAITING, GRANTED]
+    assert await waits_for(store, "A", "two", turn, seconds=90) == 60_000
+
+
+async def test_leases_come_back_as_far_as_the_capacity_goes(redis, make, turn):
+    """Whoever asked for a place meanwhile leaves the line for the lease."""
+    store = make(capacity=2)
+    leases = [await store.ask("A", holder) for holder in "ab"]
+    turn.forward(1)
+    await lose(redis, store)
+    await ask_all(store, "A", *"xba")
+    a, b = [
+        await store.renew("A", holder, lease.fence)
+        for holder, lease in zip("ab", leases, strict=True)
+    ]
+    third = await store.renew("A", "c", leases[1].fence)
+    assert (a.outcome, b.outcome, third.outcome) == (GRANTED, GRANTED, STALE)
+    [resource] = await store.list()
+    assert ([holder.holder for holder in resource.holders], resource.waiting) == (["a", "b"], 1)
+
+
+async def test_only_a_number_of_before_brings_a_lease_back(redis, make, turn):
+    """One that is not from before, or whose term is over, was never given or is worth nothing."""
+    store = make()
+    await store.ask("A", "one")
+    turn.forward(100)
+    await lose(redis, store)
+    born = turn.now_ms
+    for fence in (born * 1000, born * 1000 + 1, (born - 60_000) * 1000, 0, -1):
+        assert (await store.renew("A", "one", fence)).outcome is STALE
+    assert (await store.renew("A", "one", (born - 60_000) * 1000 + 1000)).outcome is GRANTED
+
+
+async def test_leases_come_back_while_nothing_is_granted_only(redis, make, turn):
+    store = make(renewable=True)
+    lease = await store.ask("A", "one")
+    turn.forward(1)
+    await lose(redis, store)
+    await store.ask("B", "two")
+    turn.forward(60)
+    assert (await store.renew("A", "one", lease.fence)).outcome is STALE
+
+
+async def test_a_restored_lease_can_be_released(redis, make, turn):
+    """And is renewed as any other."""
+    store = make(renewable=True, max_term=90)
+    lease = await store.ask("A", "one")
+    turn.forward(50)
+    await lose(redis, store)
+    assert (await store.renew("A", "one", lease.fence)).expires_ms == lease.started_ms + 90_000
+    assert (await store.renew("A", "one", lease.fence)).outcome is NOT_RENEWED
+    assert (await store.release("A", "one", lease.fence)).outcome is GRANTED
+
+
+async def test_places_come_back_in_their_order(redis, make, turn):
+    """In whatever order people ask; also by a poll, and where the line is full meanwhile."""
+    store = make(max_waiting=3)
+    _, *line = await ask_all(store, "A", *"abcd")
+    orders = dict(zip("bcd", (reply.order for reply in line), strict=True))
+    turn.forward(1)
+    await lose(redis, store)
+    assert await outcomes(store, "A", *"xyz") == 3 * [WAITING]
+    for holder, may_join in [("d", False), ("b", True), ("c", False)]:
+        back = await store.ask("A", holder, may_join=may_join, order=orders[holder])
+        assert (back.outcome, back.order) == (WAITING, orders[holder])
+    aheads = [reply.ahead for reply in await ask_all(store, "A", *"bcdxyz")]
+    assert aheads == [0, 1, 2, 3, 4, 5]
+
+
+async def test_newcomers_are_behind_a_place_that_came_back(redis, make, turn):
+    """Also where the clock went back behind it."""
+    store = make()
+    _, waits = await ask_all(store, "A", "one", "two")
+    turn.forward(0.5)
+    await lose(redis, store)
+    await store.ask("A", "two", order=waits.order + 499_000)
+    turn.forward(-1)
+    blank = make()
+    assert (await blank.ask("A", "three")).ahead == 1
+    assert (await store.ask("A", "two")).ahead == 0
+
+
+async def test_an_order_that_is_not_of_before_is_not_believed(redis, make, turn):
+    """Nor one of long before, which its holder may have used up since."""
+    store = make()
+    await ask_all(store, "A", *"abc")
+    turn.forward(1)
+    await lose(redis, store)
+    born = turn.now_ms * 1000
+    await ask_all(store, "A", "x")
+    for order in (born, born + 1, 0, -5):
+        assert (await store.ask("A", "d", order=order, may_join=False)).outcome is GONE
+    assert (await store.ask("A", "d", order=born)).ahead == 1
+    turn.forward(60)
+    assert (await store.ask("A", "e", order=born - 1, may_join=False)).outcome is GONE
+
+
+async def test_whoever_was_told_to_ask_late_finds_the_place(redis, make, turn):
+    """A term may be shorter than the time between two polls far back in the line."""
+    store = make(term=2, claim_window=10)
+    _, *line = await ask_all(store, "A", *(f"h{n}" for n in range(200)))
+    turn.forward(0.5)
+    await lose(redis, store)
+    await store.ask("A", "h150", order=line[149].order)
+    turn.forward(39.999)
+    assert await outcomes(store, "A", "new") == [GRANTED]
+    back = await store.ask("A", "h160", order=line[159].order, may_join=False)
+    assert (back.outcome, back.order) == (WAITING, line[159].order)
+    turn.forward(0.001)
+    late = await store.ask("A", "h170", order=line[169].order, may_join=False)
+    assert late.outcome is GONE
+
+
+# Looking ----------------------------------------------------------------------------------------
+
+
+async def test_the_listing_goes_by_name_page_by_page(make, turn):
+    store = make()
+    for number in (10, 2, 1):
+        await ask_all(store, f"r{number}", "one", "two")
+        turn.forward(1)
+    first = await store.list(limit=2)
+    assert [resource.name for resource in first] == ["r1", "r10"]
+    assert [resource.name for resource in await store.list(after="r10", limit=2)] == ["r2"]
+    assert await store.list(after="r2") == []
+    lease = await store.ask("r1", "one")
+    held = Holder("one", lease.fence, lease.started_ms, lease.expires_ms)
+    assert (first[0].holders, first[0].waiting) == ((held,), 1)
+
+
+async def test_what_is_over_is_not_listed(make, turn):
+    """A page is full all the same, so that its length says whether there is more."""
+    store = make()
+    await asyncio.gather(*(store.ask(f"a{n}", "one") for n in range(7)))
+    turn.forward(1)
+    await store.ask("b", "one")
+    turn.forward(59)
+    assert [resource.name for resource in await store.list(limit=1)] == ["b"]
+    assert await store.count() == 8
+    await store.sweep()
+    assert await store.count() == 1
+
+
+async def test_a_look_changes_nothing(redis, make, turn):
+    store = make()
+    await ask_all(store, "A", "one", "two")
+    turn.forward(60)
+    before = await contents(redis, store)
+    await store.list()
+    await store.count()
+    assert await contents(redis, store) == before
+    assert "line:A" in before
+
+
+# The store --------------------------------------------------------------------------------------
+
+
+async def test_time_is_the_stores(redis, make):
+    """A number of µs of it, so that two in a millisecond need no help."""
+    store = make()
+    store._now_ms = None
+    first = await store.ask("A", "one")
+    seconds, microseconds = await redis.time()
+    assert first.fence // 1000 == first.now_ms == first.started_ms
+    assert first.fence <= seconds * 1_000_000 + microseconds
+    assert abs(store._clock.now_ms() - first.now_ms) < 60_000
+
+
+async def test_a_store_that_was_frozen_gives_nothing_to_who_has_gone(make, turn):
+    """The call lay in its socket; the caller gave up long ago. Who waits is there all the same."""
+    store = make()
+    await ask_all(store, "A", "one", "two")
+    asked_ms = turn.now_ms
+    assert store._deadline_ms() == asked_ms + 5000 + LATE_MS
+    store._deadline_ms = lambda: asked_ms + 5000 + LATE_MS
+    turn.forward(5.501)
+    assert await outcomes(store, "A", "one", "two", "three") == [GRANTED, WAITING, GONE]
+    assert await outcomes(store, "B", "one") == [GONE]
+
+
+async def test_of_a_batch_nobody_is_given_a_lease_whose_client_has_gone(make, turn):
+    """The deadline is of when a client asked, not of when its batch was sent."""
+    store = make()
+    await store.ask("A", "one")
+    gate, run = asyncio.Event(), store._run
+
+    async def held(*args):
+        await gate.wait()
+        return await run(*args)
+
+    store._run = held
+    asked = []
+    for resource in ("A", "B", "C"):  # the first batch, and two in the next
+        asked.append(asyncio.create_task(store.ask(resource, "two")))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        turn.forward(2)
+    gate.set()
+    assert [(await task).outcome for task in asked] == [GONE, GONE, GRANTED]
+
+
+async def test_a_full_store(redis_socket, turn):
+    """Whatever takes room is refused and changes nothing; what is there can be seen; what makes
+    room is done, so that it does not stay full."""
+    redis = connect(f"unix://{redis_socket}", timeout_s=5)
+    store = LeaseStore(
+        redis,
+        new_room_name(),
+        settings=LeaseSettings(term=60, renewable=True),
+        clock=StoreClock(),
+        now_ms=turn,
+        timeout_s=5,
+    )
+    lease, _ = await ask_all(store, "A", "one", "two")
+    await store.ask("B", "three")
+    turn.forward(5)
+    before = await contents(redis, store)
+    await redis.config_set("maxmemory", 1)
+    try:
+        for call in (
+            store.ask("C", "four"),
+            store.ask("A", "four"),
+            store.renew("A", "one", lease.fence),
+        ):
+            with pytest.raises(StoreError, match="maxmemory"):
+                await call
+            store._breaker.succeeded()
+        assert await contents(redis, store) == before
+        assert (await store.ask("A", "one")).fence == lease.fence
+        assert len(await store.list()) == 2
+        assert (await store.release("A", "one", lease.fence)).outcome is GRANTED
+        assert (await store.release("A", "two")).outcome is GRANTED
+        turn.forward(60)
+        assert await store.sweep() == (1, False)
+        assert await store.count() == 0
+    finally:
+        await redis.config_set("maxmemory", 0)
+        await close(redis)
+
+
+async def test_many_racers_over_several_replicas_are_as_many_as_the_capacity(make):
+    """Each of them asks twice."""
+    replicas = [make(capacity=7) for _ in range(4)]
+    replies = await asyncio.gather(*(replicas[n % 4].ask("A", f"h{n % 100}") for n in range(200)))
+    granted = [reply.fence for reply in replies if reply.outcome is GRANTED]
+    assert (len(granted), len(set(granted))) == (14, 7)
+    assert {reply.outcome for reply in replies} == {GRANTED, WAITING}
+
+
+async def test_calls_go_together(make):
+    """However many resources they are about."""
+    sizes = []
+    store = make()
+    store._observer = Observer(batch=lambda name, verb, size, _: sizes.append((name, verb, size)))
+    await asyncio.gather(*(store.ask(f"r{n}", "one") for n in range(100)))
+    assert sizes == [(store._template, "ask", 64), (store._template, "ask", 36)]
+
+
+@pytest.fixture
+async def away():
+    """The store of a template whose server is not there."""
+    nobody = connect(f"redis://127.0.0.1:{free_port()}", timeout_s=1)
+    errors = []
+    yield (
+        LeaseStore(
+            nobody,
+            new_room_name(),
+            settings=LeaseSettings(term=60),
+            clock=StoreClock(),
+            observer=Observer(error=lambda _, what: errors.append(what)),
+        ),
+        errors,
+    )
+    await close(nobody)
+
+
+async def test_every_call_says_that_the_store_is_away(away):
+    """And it is counted."""
+    store, errors = away
+    for name, call in {
+        "ask": lambda: store.ask("A", "one"),
+        "renew": lambda: store.renew("A", "one", 1),
+        "release": lambda: store.release("A", "one"),
+        "due": store.sweep,
+        "list": store.list,
+        "count": store.count,
+    }.items():
+        store._breaker.succeeded()
+        with pytest.raises(StoreError, match=f"^{name}: "):
+            await call()
+    assert errors == ["ask", "renew", "release", "due", "list", "count"]
+
+
+async def test_a_store_that_is_away_is_asked_once_a_second(away, redis_socket, monkeypatch):
+    """By whoever comes; the others are told at once. An answer brings it back."""
+    store, errors = away
+    now_s = 1000.0
+    monkeypatch.setattr(store_leases.time, "monotonic", lambda: now_s)
+    for _ in range(TRIES):
+        assert not store.is_away
+        with pytest.raises(StoreError, match=r"^ask: "):
+            await store.ask("A", "one")
+    assert store.is_away
+    for seconds, asked in [(0, 0), (0.5, 0), (1.0, 1), (1.9, 1)]:
+        now_s = 1000.0 + seconds
+        with pytest.raises(StoreError):
+            await store.ask("A", "one")
+        assert len(errors) == TRIES + asked
+    with pytest.raises(StoreAwayError, match=r"^count: the store is away$"):
+        await store.count()
+    there = connect(f"unix://{redis_socket}", timeout_s=1)
+    store._scripts = Scripts(there, "leases")
+    now_s = 1002.5
+    assert (await store.ask("A", "one")).outcome is GRANTED
+    assert not store.is_away
+    await close(there)

@@ -1,0 +1,383 @@
+"""What every algorithm of a rate limit keeps, on both kinds of store, with time that is turned."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from functools import partial
+
+import pytest
+
+from sidecar.kit.redis.connect import close, connect
+from sidecar.limits.model import Ask, Outcome
+from sidecar.limits.settings import UNLIMITED
+from sidecar.limits.store import BATCH_LIMIT, UNITS_LIMIT
+from tests.conftest import new_room_name
+from tests.support.limits import (
+    ALL,
+    BEGIN,
+    BURSTS,
+    WINDOWS,
+    S,
+    TurnedClock,
+    check_promise,
+    keys_of,
+    make_limit,
+)
+
+GRANTED, REFUSED = Outcome.GRANTED, Outcome.REFUSED
+
+
+@pytest.fixture
+def clock():
+    return TurnedClock()
+
+
+@pytest.fixture
+def make(redis, clock):
+    """Makes the store of a new rule; settings by name."""
+    return partial(make_limit, redis, clock)
+
+
+@pytest.fixture
+async def replicas(redis, clock, store_url):
+    """Makes four stores of one rule: each with connections of its own, where there are any."""
+    memory = store_url == "memory://"
+    clients = [redis if memory else connect(store_url, timeout_s=5) for _ in range(4)]
+    name = new_room_name()
+    yield lambda *args, **settings: [
+        make_limit(client, clock, *args, name=name, **settings) for client in clients
+    ]
+    if not memory:
+        for client in clients:
+            await close(client)
+
+
+async def granted(store, number, **ask):
+    """How many of so many calls may go now."""
+    decisions = await store.acquire_all([Ask(**ask)] * number)
+    return sum(decision.outcome is GRANTED for decision in decisions)
+
+
+# The number ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_of_100_racers_over_4_replicas_exactly_so_many_go(replicas, algorithm):
+    """Whichever replica they ask."""
+    stores = replicas(algorithm, limit=17)
+    racers = [stores[n % 4].acquire(Ask("refund")) for n in range(100)]
+    outcomes = [decision.outcome for decision in await asyncio.gather(*racers)]
+    permits = 17 if algorithm in BURSTS else 1
+    assert outcomes.count(GRANTED) == permits
+    assert outcomes.count(REFUSED) == 100 - permits
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_racers_with_the_same_id_are_one_call(replicas, algorithm):
+    """Ten calls, each made ten times over: those that go, go all ten times."""
+    stores = replicas(algorithm, limit=4)
+    asks = [Ask("refund", id=f"call-{n % 10}") for n in range(100)]
+    racers = [stores[n % 4].acquire(ask) for n, ask in enumerate(asks)]
+    decisions = await asyncio.gather(*racers)
+    went = {ask.id for ask, one in zip(asks, decisions, strict=True) if one.is_allowed}
+    assert len(went) == (4 if algorithm in BURSTS else 1)
+    for ask, one in zip(asks, decisions, strict=True):
+        assert one.permit == (f"1~{ask.id}" if ask.id in went else "")
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_each_key_has_its_own(make, algorithm):
+    """In one batch too; and the decisions come in the order of the asks."""
+    store = make(algorithm, limit=1)
+    decisions = await store.acquire_all([Ask(key) for key in "abacba"])
+    assert [one.outcome is GRANTED for one in decisions] == [True, True, False, True, False, False]
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_many_are_decided_in_parts(make, algorithm):
+    """None is lost where a script call ends, and none counted twice."""
+    store = make(algorithm, limit=UNITS_LIMIT)
+    asks = [Ask(f"key{n % 7}", cost=1 + n % 3) for n in range(2 * BATCH_LIMIT + 1)]
+    decisions = await store.acquire_all([*asks, Ask("big", cost=700), Ask("big", cost=400)])
+    permits = {ask.key: 0 for ask in asks}
+    for ask, one in zip(asks, decisions, strict=False):
+        permits[ask.key] += ask.cost * (one.outcome is GRANTED)
+    asked = {key: sum(ask.cost for ask in asks if ask.key == key) for key in permits}
+    first = {key: next(ask.cost for ask in asks if ask.key == key) for key in permits}
+    assert permits == (asked if algorithm in BURSTS else first)
+    assert [one.outcome for one in decisions[-2:]] == [GRANTED, REFUSED]
+
+
+@pytest.mark.parametrize("algorithm", BURSTS)
+async def test_a_call_takes_what_it_costs(make, algorithm):
+    """And is told what is left. What is too little for one may do for the next."""
+    store = make(algorithm, limit=10)
+    decisions = await store.acquire_all([Ask(cost=cost) for cost in (4, 5, 2, 1, 1)])
+    assert [one.outcome is GRANTED for one in decisions] == [True, True, False, True, False]
+    assert [one.remaining for one in decisions] == [6, 1, 0, 0, 0]
+    assert all(one.limit == 10 and one.reset_us > BEGIN for one in decisions)
+
+
+async def test_a_leaky_bucket_spaces_by_the_cost(make, clock):
+    """A call of 3 is followed by the next after three times the spacing."""
+    store = make("leaky_bucket", window=1, limit=10)
+    assert (await store.acquire(Ask(cost=30))).outcome is GRANTED
+    refused = await store.acquire(Ask())
+    assert (refused.outcome, refused.at_us) == (REFUSED, BEGIN + 3 * S)
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_what_can_never_go_has_no_moment(make, algorithm):
+    """A limit of 0, and a cost above the limit; a leaky bucket bears any cost."""
+    store = make(algorithm, limit=3, values={"closed": 0})
+    for ask in (Ask("closed"), Ask("open", cost=4)):
+        refused = await store.acquire(ask)
+        if ask.key == "closed" or algorithm != "leaky_bucket":
+            assert (refused.outcome, refused.at_us, refused.remaining) == (REFUSED, 0, 0)
+    assert (await store.look("closed")).at_us == 0
+
+
+async def test_a_burst_is_what_a_token_bucket_holds(make, clock):
+    """However low the limit; and it fills no further."""
+    store = make("token_bucket", window=1, limit=2, burst=5)
+    assert (await store.acquire(Ask(cost=6))).at_us == 0
+    assert await granted(store, 9) == 5
+    clock.now += 3600 * S
+    assert await granted(store, 9) == 5
+
+
+# The moment ------------------------------------------------------------------------------------
+
+
+async def test_at_its_edge_a_fixed_window_begins_anew(make, clock):
+    """Edges are those of the clock, whenever the first call came."""
+    store = make("fixed_window", window=1, limit=2)
+    clock.now += S - 1
+    assert await granted(store, 3) == 2
+    clock.now += 1
+    assert await granted(store, 3) == 2
+    clock.now += 5 * S - 1
+    assert await granted(store, 3) == 2
+
+
+async def test_a_sliding_window_has_room_when_an_entry_is_a_window_old(make, clock):
+    """Not a microsecond before."""
+    store = make("sliding_window", window=1, limit=2)
+    for step, expected in ((0, 1), (300_000, 1), (699_999, 0), (1, 1), (299_999, 0), (1, 1)):
+        clock.now += step
+        number = (await store.acquire(Ask())).outcome is GRANTED
+        assert number == expected, clock.now - BEGIN
+
+
+@pytest.mark.parametrize("algorithm", ["token_bucket", "leaky_bucket"])
+async def test_a_bucket_fills_by_fractions(make, clock, algorithm):
+    """5 a second in steps of 100 ms: none, then one."""
+    store = make(algorithm, window=1, limit=5)
+    await granted(store, 9)
+    for expected in [0, 1] * 10:
+        clock.now += S // 10
+        assert await granted(store, 2) == expected
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_who_is_refused_is_told_the_first_moment_that_does(make, clock, algorithm):
+    """Not a microsecond before it, for any cost."""
+    clock.now += 1_234_567
+    numbers = random.Random(7)
+    store = make(algorithm, limit=7)
+    refusals = 0
+    for _ in range(60):
+        ask = Ask(cost=numbers.randint(1, 4))
+        decision = await store.acquire(ask)
+        if decision.outcome is REFUSED:
+            refusals += 1
+            clock.now = decision.at_us - 1
+            assert (await store.acquire(ask)).outcome is REFUSED
+            clock.now += 1
+            assert (await store.acquire(ask)).outcome is GRANTED
+        clock.now += numbers.randint(0, 9 * S)
+    assert refusals > 10
+
+
+@pytest.mark.parametrize("algorithm", WINDOWS)
+async def test_no_stretch_of_time_has_more_than_its_limit(make, clock, algorithm):
+    """In a random run; each moment of it is looked at."""
+    numbers, limit = random.Random(11), 7
+    store = make(algorithm, window=1, limit=limit)
+    went = []
+    for _ in range(150):
+        costs = [numbers.randint(1, 3) for _ in range(numbers.randint(1, 4))]
+        decisions = await store.acquire_all([Ask(cost=cost) for cost in costs])
+        went += [(clock.now, c) for c, d in zip(costs, decisions, strict=True) if d.is_allowed]
+        clock.now += numbers.choice([0, 1, 50_000, 90_000, 333_333, S])
+    assert len(went) > 50
+    check_promise(algorithm, went, limit)
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_a_clock_that_goes_back_grants_no_more(make, clock, algorithm):
+    """It is taken to stand still: what is left may go, and nothing beside it."""
+    store = make(algorithm, limit=4)
+    clock.now += 30 * S
+    before = await granted(store, 2)
+    clock.now -= S // 2
+    assert before + await granted(store, 9) == (4 if algorithm in BURSTS else 1)
+    clock.now -= 40 * S
+    assert await granted(store, 9) == 0
+
+
+# The same call again ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", WINDOWS)
+async def test_a_call_with_an_id_counts_once(make, clock, algorithm):
+    """For its idempotency_window; in one batch too. With another cost it is another call."""
+    store = make(algorithm, limit=3, idempotency_window=600)
+    one, same = await store.acquire_all([Ask(id="a"), Ask(id="a")])
+    assert (one, one.outcome) == (same, GRANTED)
+    clock.now += 600 * S - 1
+    again = await store.acquire(Ask(id="a"))
+    assert (again.at_us, again.permit, again.outcome) == (one.at_us, "1~a", GRANTED)
+    assert (await store.acquire(Ask(cost=2, id="a"))).permit == "2~a"
+    assert (await store.acquire(Ask(id="a"))).at_us == one.at_us
+    clock.now += 1
+    assert (await store.acquire(Ask(id="a"))).at_us > one.at_us
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_a_refused_call_is_not_remembered(make, clock, algorithm):
+    """Asking again with the same id is a new try."""
+    store = make(algorithm, limit=1)
+    await store.acquire(Ask(id="a"))
+    refused = await store.acquire(Ask(id="b"))
+    assert (refused.outcome, refused.permit) == (REFUSED, "")
+    clock.now = refused.at_us
+    assert (await store.acquire(Ask(id="b"))).outcome is GRANTED
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_a_call_without_an_id_leaves_nothing_but_its_count(make, algorithm):
+    """One key for it, and no permit but where it is held."""
+    store = make(algorithm, limit=2)
+    decision = await store.acquire(Ask("a"))
+    assert bool(decision.permit) == (algorithm == "concurrency")
+    assert list(await keys_of(store)) == [f"{algorithm}:a"]
+
+
+# Values ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_a_key_without_a_limit_is_not_counted(make, algorithm):
+    """None at all, -1 in the file, or -1 at run time: nothing is written."""
+    store = make(algorithm, limit=None, values={"file": UNLIMITED, "set": 1})
+    await store.set_value("set", UNLIMITED)
+    for key in ("none", "file", "set"):
+        decisions = [*await store.acquire_all([Ask(key, 1000, "id")] * 3), await store.look(key)]
+        assert {one.outcome for one in decisions} == {Outcome.UNLIMITED}
+        assert {(one.limit, one.permit) for one in decisions} == {(UNLIMITED, "")}
+    assert list(await keys_of(store)) == ["values"]
+
+
+@pytest.mark.parametrize("algorithm", BURSTS)
+async def test_a_limit_set_at_run_time_holds_from_the_next_call(make, algorithm):
+    """For one key, up and down, above the file's own value; and None goes back to that."""
+    store = make(algorithm, limit=1, values={"a": 2})
+    assert await granted(store, 9, key="a") == 2
+    await store.set_value("a", 5)
+    assert await store.values() == {"a": 5}
+    assert await granted(store, 9, key="a") == 3
+    await store.set_value("a", 4)
+    refused = await store.acquire(Ask("a"))
+    assert (refused.outcome, refused.limit) == (REFUSED, 4)
+    assert await granted(store, 9, key="b") == 1
+    await store.set_value("a", None)
+    assert await store.values() == {}
+    assert (await store.acquire(Ask("a"))).limit == 2
+
+
+@pytest.mark.parametrize("algorithm", WINDOWS)
+async def test_a_lowered_limit_takes_nothing_back(make, clock, algorithm):
+    """A call that was let through stays so, by its id; the next ones go by the new limit."""
+    store = make(algorithm, limit=60)
+    one = await store.acquire(Ask(id="a"))
+    await store.set_value("", 1)
+    assert (await store.acquire(Ask(id="a"))).at_us == one.at_us
+    assert (await store.acquire(Ask(id="b"))).at_us == BEGIN + 60 * S
+    await store.set_value("", 0)
+    assert (await store.acquire(Ask(id="a"))).outcome is GRANTED
+    assert (await store.acquire(Ask(id="b"))).at_us == 0
+
+
+# Looking ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_looking_changes_nothing(make, algorithm):
+    """It tells what a call would be told."""
+    store = make(algorithm, limit=2)
+    free = [await store.look("a") for _ in range(5)]
+    assert {(one.outcome, one.at_us, one.permit) for one in free} == {(GRANTED, BEGIN, "")}
+    assert {one.remaining for one in free} == {2 if algorithm in BURSTS else 1}
+    assert await keys_of(store) == {}
+    await granted(store, 9, key="a")
+    refused = await store.acquire(Ask("a"))
+    assert [await store.look("a") for _ in range(5)] == [refused] * 5
+
+
+# Concurrency -----------------------------------------------------------------------------------
+
+
+async def test_a_permit_is_free_when_it_is_given_back(make):
+    """All its units, once; a second time, and what is no permit, gives back nothing."""
+    store = make("concurrency", limit=3)
+    one = await store.acquire(Ask("a", cost=3))
+    assert (await store.acquire(Ask("a"))).outcome is REFUSED
+    for wrong in ("", "x", "3", "3~", "~x", "0~x", "3~other", "1" + one.permit, "9999~x", "3~ü\n"):
+        assert not await store.release("a", wrong)
+    assert not await store.release("b", one.permit)
+    assert [await store.release("a", one.permit) for _ in range(2)] == [True, False]
+    assert await keys_of(store) == {}
+    assert await granted(store, 9, key="a") == 3
+
+
+async def test_a_lease_ends_by_itself(make, clock):
+    """At its end exactly; then there is nothing to give back."""
+    store = make("concurrency", limit=2, lease=30)
+    first = await store.acquire(Ask())
+    clock.now += 10 * S
+    await store.acquire(Ask())
+    assert (await store.acquire(Ask())).at_us == BEGIN + 30 * S
+    clock.now += 20 * S - 1
+    assert (await store.acquire(Ask())).outcome is REFUSED
+    clock.now += 1
+    assert not await store.release("", first.permit)
+    assert (await store.acquire(Ask())).outcome is GRANTED
+
+
+async def test_asking_again_keeps_the_permit(make, clock):
+    """In one batch too. Its lease begins anew, also where the limit was lowered since; once it is
+    over, it is a call like any other."""
+    store = make("concurrency", limit=2, lease=30)
+    twice = await store.acquire_all([Ask("b", id="a"), Ask("b", id="a"), Ask("b")])
+    assert [one.remaining for one in twice] == [1, 1, 0]
+    await store.acquire(Ask(cost=2, id="a"))
+    for _ in range(5):
+        clock.now += 29 * S
+        kept = await store.acquire(Ask(cost=2, id="a"))
+        assert (kept.outcome, kept.permit, kept.reset_us) == (GRANTED, "2~a", clock.now + 30 * S)
+        assert (await store.acquire(Ask(id="a"))).outcome is REFUSED
+    await store.set_value("", 1)
+    assert (await store.acquire(Ask(cost=2, id="a"))).outcome is GRANTED
+    clock.now += 30 * S
+    assert (await store.acquire(Ask(cost=2, id="a"))).at_us == 0
+
+
+async def test_permits_that_are_given_back_together_are_told_one_by_one(make):
+    """Those that are there and those that are not."""
+    store = make("concurrency", limit=100)
+    permits = [one.permit for one in await store.acquire_all([Ask("a")] * 50)]
+    given = [permit for permit in permits for _ in range(2)]
+    told = await asyncio.gather(*(store.release("a", permit) for permit in given))
+    assert told == [True, False] * 50

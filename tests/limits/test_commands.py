@@ -1,0 +1,227 @@
+"""`waitroom limits` and `waitroom leases`, and what check-config says of both."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from sidecar.cli import main
+from sidecar.cli.common import call
+from sidecar.cli.connection import Connection
+from sidecar.leases.commands import LETTERS, _before
+from sidecar.leases.settings import RESOURCE
+from tests.support.processes import Process, wait_until
+
+WAITROOM = str(Path(sys.executable).parent / "waitroom")
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("WAITROOM_")}
+# Without an admin token: the service token opens all that these commands ask.
+CONFIG = """
+edge_listen = "unix:{0}/edge"
+ops_listen = "unix:{0}/ops"
+admin_token = "0123456789abcdef"
+secret_keys = ["kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk"]
+
+[leases.seat]
+term = "1h"
+capacity = 2
+
+[leases.desk]
+term = "90s"
+
+[limits.pay]
+algorithm = "fixed_window"
+key = "{{biz}}:{{channel}}"
+limit = 20
+window = "1d"
+values = {{ "refund:wx" = 1 }}
+
+[limits.slots]
+algorithm = "concurrency"
+limit = 3
+lease = "30s"
+"""
+MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00"
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """The settings of a replica that runs with its store in memory."""
+    folder = tmp_path_factory.mktemp("waitroom")
+    path = folder / "waitroom.toml"
+    path.write_text(CONFIG.format(folder))
+    with Process([WAITROOM, "serve", "--config", str(path)], log=folder / "log", env=CLEAN):
+        wait_until(lambda: listens(folder / "ops"), "the replica")
+        yield path
+
+
+def listens(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
+
+
+@pytest.fixture
+def run(file, monkeypatch):
+    """Runs it in this process, which takes a fiftieth of the time."""
+    for name in os.environ:
+        if name.startswith("WAITROOM_"):
+            monkeypatch.delenv(name)
+
+    def run(group: str, *words: str) -> Result:
+        return CliRunner().invoke(main, [group, "--config", str(file), *words])
+
+    return run
+
+
+@pytest.fixture
+def take(file):
+    """Somebody takes a resource, or queues for it."""
+    connection = Connection(str(file))
+
+    def take(resource: str, holder: str, *, template: str = "seat") -> str:
+        path = f"/v1/leases/{template}/{resource}"
+        return call(connection, "POST", path, {"holder": holder})["state"]
+
+    return take
+
+
+def said(done: Result) -> list[str]:
+    assert (done.exit_code, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def test_check_config_counts_them(file):
+    """Also where there is no room at all."""
+    done = subprocess.run(
+        [WAITROOM, "check-config", "--config", str(file)],
+        capture_output=True, text=True, timeout=30, check=False, env=CLEAN,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    first, warning = done.stdout.splitlines()
+    assert first == "The configuration is right: 2 lease(s), desk, seat; 2 limit(s), pay, slots."
+    assert warning.startswith("warning: store: is not set, so all state is in this process alone")
+
+
+def test_limits_are_listed(run):
+    """One line a limit, with what it counts in, or how long a permit lasts."""
+    assert [line.split() for line in said(run("limits", "list"))] == [
+        ["limit", "algorithm", "limit", "each", "exceed", "key"],
+        ["pay", "fixed_window", "20", "86400", "s", "refuse", "{biz}:{channel}"],
+        ["slots", "concurrency", "3", "30", "s", "refuse"],
+    ]
+
+
+def test_a_limit_is_shown(run):
+    """The rule and its values; or what a call of a key would be told."""
+    shown = json.loads(run("limits", "show", "pay").stdout)
+    assert (shown["limit"], shown["fields"]) == (20, ["biz", "channel"])
+    assert shown["values"] == {"file": {"refund:wx": 1}, "set": {}}
+    for words in (("biz=refund", "channel=wx"), ("--key", "refund:wx")):
+        shown = json.loads(run("limits", "show", "pay", *words).stdout)
+        assert (shown["key"], shown["limit"], shown["allowed"]) == ("refund:wx", 1, True)
+    assert json.loads(run("limits", "show", "slots").stdout)["remaining"] == 3
+    shown = json.loads(run("limits", "show", "pay", "biz=a=b&c", "channel=50%/").stdout)
+    assert shown["key"] == "a%3Db%26c:50%25%2F"
+
+
+def test_a_keys_limit_is_set(run):
+    """And unset; a key with a percent sign is that key."""
+    key = "a%2Fb:wx"
+    assert said(run("limits", "set", "pay", key, "5")) == [f"pay: the limit of {key} is 5"]
+    shown = json.loads(run("limits", "show", "pay", "biz=a/b", "channel=wx").stdout)
+    assert (shown["key"], shown["limit"]) == (key, 5)
+    assert said(run("limits", "set", "pay", key, "-1")) == [f"pay: the limit of {key} is none"]
+    assert said(run("limits", "unset", "pay", key)) == [f"pay: the limit of {key} is 20"]
+    assert json.loads(run("limits", "show", "pay").stdout)["values"]["set"] == {}
+
+
+def test_a_limit_without_fields_needs_no_key(run):
+    """The number alone."""
+    assert said(run("limits", "set", "slots", "9")) == ["slots: the limit is 9"]
+    assert json.loads(run("limits", "show", "slots").stdout)["limit"] == 9
+    assert said(run("limits", "unset", "slots")) == ["slots: the limit is 3"]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("limits show pai", "no limit is named 'pai'"),
+        ("limits show pay biz=a", "channel: is needed, a part of the key {biz}:{channel}"),
+        ("limits show pay refund:wx", "refund:wx: write FIELD=VALUE, such as channel=wx"),
+        ("limits show pay --key a biz=b", "say either --key or fields"),
+        ("limits set pay refund:wx many", "many: say a whole number, or -1 for no limit"),
+        ("limits set pay refund:wx -2", "limit: a whole number from 0 to"),
+        ("limits set pay 5", "biz: is needed, a part of the key"),
+        ("limits set pay a b 5", "say NAME, KEY and LIMIT"),
+        ("limits unset pay ä", "key: at most 256 characters, ASCII without spaces"),
+        ("leases list seed", "no lease is named 'seed'"),
+        ("leases release seat a/b", "a/b: that is no resource's name"),
+        ("leases release seat a ä", "holder: 1 to 128 letters"),
+    ],
+)
+def test_what_is_refused(run, words, why):
+    """With a word on why."""
+    done = run(*words.split())
+    assert done.exit_code in {1, 2}
+    assert isinstance(done.exception, SystemExit)
+    assert why in done.stderr
+    assert done.stdout == ""
+
+
+def test_leases_are_listed(run, take):
+    """The templates; then each resource, with who holds it until when."""
+    assert [take("17", name) for name in ("anna", "ben", "eva")] == ["granted"] * 2 + ["waiting"]
+    assert [line.split() for line in said(run("leases", "list"))] == [
+        ["lease", "term", "capacity", "in", "use"],
+        ["seat", "3600", "s", "2", "1"],
+        ["desk", "90", "s", "1", "0"],
+    ]
+    _, line = said(run("leases", "list", "seat"))
+    assert re.fullmatch(f"17 +1  anna until {MOMENT}, ben until {MOMENT}", line)
+    said(run("leases", "release", "seat", "17", "anna"))
+    _, line = said(run("leases", "list", "seat"))
+    assert re.fullmatch(f"17 +0  (.*, )?eva is called, and has until {MOMENT}(, .*)?", line)
+    for name in ("ben", "eva"):
+        assert said(run("leases", "release", "seat", "17", name)) == [f"{name} released"]
+    assert said(run("leases", "list", "seat")) == ["resource               waiting  held by"]
+
+
+def test_all_leases_of_a_resource_are_released(run, take):
+    """Of that one alone: neither of the one before it by name, nor of the one behind."""
+    for resource in ("17", "18", "17+", "16", "1", "16z"):
+        take(resource, "-anna")
+        take(resource, "ben")
+    take("17", "eva")
+    assert said(run("leases", "release", "seat", "17")) == [
+        "-anna released", "ben released", "2 held 17; 1 waited for it",
+    ]  # fmt: skip
+    left = [line.split()[0] for line in said(run("leases", "list", "seat"))[1:]]
+    assert left == ["1", "16", "16z", "17", "17+", "18"]
+    assert said(run("leases", "release", "seat", "17")) == [
+        "eva released", "1 held 17; 0 waited for it",
+    ]  # fmt: skip
+    for resource in ("17", "15", "zz", "0"):
+        assert said(run("leases", "release", "seat", resource)) == [f"nobody holds {resource}"]
+    again = run("leases", "release", "seat", "18", "eva")
+    assert said(again) == ["eva neither held 18 nor waited"]
+
+
+def test_the_name_before_a_name():
+    """There is none between the two; and it is a name, or there is none at all before it."""
+    assert "".join(sorted(LETTERS)) == LETTERS
+    for name in ("0", "A", "a", "z", "a+", "a-", "17", "1z", "a" * 128, "a" * 127 + "+"):
+        before = _before(name)
+        assert before < name
+        assert before == "" or RESOURCE.match(before)
+        # The smallest name that is greater than the one before.
+        behind = f"{before}+" if len(before) < 128 else ""
+        if before and behind:
+            assert behind == name
+    assert [_before(name)[:2] for name in ("A", "a", "1A", "1a")] == ["9z", "Zz", "1@", "1_"]

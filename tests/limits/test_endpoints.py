@@ -1,0 +1,737 @@
+"""The service API's doors: who may, and rate limits."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import random
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from sidecar.kit.http.long_poll import HELD
+from sidecar.kit.http.problems import STORE_RETRY_S
+from sidecar.limits.app_keys import LIMITS
+from sidecar.limits.model import Ask
+from sidecar.limits.settings import MAX_COST, MAX_LIMIT
+from tests.support.replica import ADMIN_TOKEN, SERVICE_TOKEN
+
+KEYED = "{biz}:{channel}"
+FIELDS = {"biz": "refund", "channel": "wx"}
+#: One call a minute; the next has to wait.
+PACED = {"algorithm": "leaky_bucket", "limit": 1, "window": "1m", "on_exceed": "pace",
+         "max_wait": "1h"}  # fmt: skip
+#: A leap of the turned clock from one window into the next is a whole window.
+FIXED = {"algorithm": "fixed_window", "limit": 2, "window": "10s"}
+
+#: Of a call that may go, what a look says of it alike.
+SAID = ("outcome", "allowed", "wait_seconds", "at")
+
+
+async def acquire(site, body=None, *, status=200, **named):
+    """The answer's document and headers."""
+    answer = await site.ask("POST", "/limits/{name}/acquire", named if body is None else body)
+    document = await answer.json(content_type=None)
+    assert answer.status == status, document
+    return document, answer.headers
+
+
+async def errors(site, path, body=None, *, method="POST", **more) -> list[str]:
+    """What is said of a request that is not allowed."""
+    answer = await site.ask(method, path, body, **more)
+    document = await answer.json(content_type=None)
+    assert (answer.status, document["title"]) == (422, "The request is not allowed"), document
+    return document["errors"]
+
+
+async def until(true, what: str) -> None:
+    end = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < end, f"{what} did not come"
+        await asyncio.sleep(0.01)
+
+
+def given_back(site) -> float:
+    return site.metrics.limit_releases.labels(site.name)._value.get()
+
+
+def outcomes(site) -> dict[str, float]:
+    samples = site.metrics.limit_decisions.collect()[0].samples
+    return {each.labels["outcome"]: each.value for each in samples}
+
+
+# Who may ------------------------------------------------------------------------------------------
+
+
+async def asked(site, path: str, *header: str) -> int:
+    headers = {"Authorization": header[0]} if header else {}
+    answer = await site.ops.get(path, headers=headers)
+    if answer.status == 401:
+        assert answer.headers["WWW-Authenticate"] == 'Bearer realm="waitroom"'
+    return answer.status
+
+
+async def test_a_program_needs_a_token(service):
+    """The service token or the admin token, as a bearer; at each door below /v1/."""
+    for at in ("/v1/limits", "/v1/leases", "/v1/leases/{name}/a?holder=b", "/v1/nothing",
+               "/%761/limits"):  # fmt: skip
+        # One for each: after ten wrong tokens the admin token would not be looked at.
+        site = await service(limit=FIXED, lease={"term": 60})
+        path = at.replace("{name}", site.name)
+        assert await asked(site, path) == 401
+        assert await asked(site, path, "Bearer ") == 401
+        assert await asked(site, path, "Bearer wrong-token-for-tests") == 401
+        assert await asked(site, path, f"Basic {SERVICE_TOKEN}") == 401
+        assert await asked(site, path, "Bearer \xff") == 401
+        assert await asked(site, path, f"Bearer {SERVICE_TOKEN}") in {200, 404}
+        assert await asked(site, path, f"bearer {ADMIN_TOKEN}") in {200, 404}
+
+
+async def test_the_service_token_opens_nothing_else(service):
+    """Operators have one of their own."""
+    site = await service(limit=FIXED)
+    assert await asked(site, "/admin/rooms", f"Bearer {SERVICE_TOKEN}") == 401
+    site = await service(limit=FIXED, admin_token="")
+    assert await asked(site, "/admin/rooms", f"Bearer {SERVICE_TOKEN}") == 403
+    assert await asked(site, "/v1/limits", f"Bearer {SERVICE_TOKEN}") == 200
+    assert await asked(site, "/v1/limits", "Bearer ") == 401
+
+
+async def test_without_any_token_the_api_is_off(service):
+    """It says which setting switches it on. The admin token alone opens it."""
+    site = await service(limit=FIXED, admin_token="", service_token="")
+    answer = await site.ask("GET", "/limits")
+    said = await answer.json()
+    assert (answer.status, said["title"]) == (403, "The service API is off")
+    assert "WAITROOM_SERVICE_TOKEN" in said["detail"]
+    site = await service(limit=FIXED, service_token="")
+    assert await asked(site, "/v1/limits", "Bearer ") == 401
+    assert await asked(site, "/v1/limits", f"Bearer {ADMIN_TOKEN}") == 200
+
+
+async def test_an_unknown_limit(service):
+    """Is a 404 that names it, whatever it is called."""
+    site = await service(limit=FIXED)
+    said = await site.told("POST", "/limits/pai/acquire", {}, status=404)
+    assert (said["title"], said["detail"]) == ("Unknown limit", "no limit is named 'pai'")
+    for name in ("%00", "%FF", "%F0%9F%8E%AB", "..", "%2e%2e", "{x}", "a%2Fb", "x" * 3000):
+        for way in ("GET /limits/{}", "POST /limits/{}/acquire", "POST /limits/{}/release",
+                    "GET /limits/{}/values", "PUT /limits/{}/values/a"):  # fmt: skip
+            method, path = way.format(name).split()
+            answer = await site.ask(method, path, {"limit": 1, "permit": "1~a"})
+            assert answer.status in {404, 405}, (way, name)
+
+
+# Calls --------------------------------------------------------------------------------------------
+
+
+async def test_a_call_that_may_go(service):
+    """It hears what is left, in the document and in headers."""
+    site = await service(limit={**FIXED, "key": KEYED})
+    document, headers = await acquire(site, fields=FIELDS)
+    assert document == {
+        "allowed": True, "outcome": "granted", "permit": None, "key": "refund:wx", "limit": 2,
+        "remaining": 1, "wait_seconds": 0, "at": "2027-01-15T08:00:00.000000+00:00",
+        "reset_seconds": 10, "expires_in_seconds": None,
+    }  # fmt: skip
+    assert headers["RateLimit-Policy"] == f'"{site.name}";q=2;w=10'
+    assert headers["RateLimit"] == f'"{site.name}";r=1;t=10'
+    assert headers["Cache-Control"] == "no-store"
+    assert "Retry-After" not in headers
+    # The whole key is the same one; a key of its own is another.
+    assert (await acquire(site, key="refund:wx"))[0]["remaining"] == 0
+    assert (await acquire(site, fields={**FIELDS, "channel": "ali"}))[0]["remaining"] == 1
+
+
+async def test_a_call_over_the_limit(service):
+    """429, with the same members and when to ask again; nothing was counted."""
+    site = await service(limit=FIXED)
+    await acquire(site, cost=2)
+    site.turn.forward(0.5)
+    for _ in range(2):
+        document, headers = await acquire(site, {}, status=429)
+        assert document == {
+            "type": "about:blank", "title": "Over the limit", "status": 429,
+            "detail": "Nothing was counted. Ask again after 10 s.", "retry_after": 10,
+            "allowed": False, "outcome": "refused", "permit": None, "key": "", "limit": 2,
+            "remaining": 0, "wait_seconds": 9.5, "at": "2027-01-15T08:00:10.000000+00:00",
+            "reset_seconds": 9.5, "expires_in_seconds": None,
+        }  # fmt: skip
+        assert headers.getall("Content-Type") == ["application/problem+json"]
+        assert headers["Retry-After"] == "10"
+        assert headers["RateLimit"] == f'"{site.name}";r=0;t=10'
+    site.turn.forward(9.5)
+    assert (await acquire(site, cost=2))[0]["allowed"]
+    assert outcomes(site) == {"granted": 2, "refused": 2}
+
+
+@pytest.mark.parametrize(
+    ("settings", "policy"),
+    [
+        ({"algorithm": "sliding_window", "window": "1s"}, "q=1;w=1"),
+        ({"algorithm": "token_bucket", "window": "1h", "burst": 3}, "q=1;w=3600"),
+        ({"algorithm": "leaky_bucket", "window": "0.5s"}, "q=1"),
+        ({"algorithm": "fixed_window", "window": "1.5s"}, "q=1"),
+        ({"algorithm": "concurrency"}, 'q=1;qu="concurrent-requests"'),
+    ],
+)
+async def test_the_policy(service, settings, policy):
+    """Headers have whole seconds: another window is not told, nor that of concurrency, which has
+    none."""
+    site = await service(limit={**settings, "limit": 1})
+    _, headers = await acquire(site, {})
+    assert headers["RateLimit-Policy"] == f'"{site.name}";{policy}'
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"algorithm": "sliding_window", "window": "10s"},
+        {"algorithm": "token_bucket", "window": "10s"},
+        {"algorithm": "leaky_bucket", "window": "10s"},
+        {"algorithm": "concurrency", "lease": "10s"},
+        {"algorithm": "token_bucket", "window": "10s", "on_exceed": "pace", "max_wait": "1s"},
+    ],
+)
+async def test_who_is_refused_is_not_told_of_another_moment(service, settings):
+    """What RateLimit says, after how many seconds, is what Retry-After says: also where all of the
+    limit is free only later."""
+    site = await service(limit={**settings, "limit": 5})
+    for _ in range(7):
+        site.turn.forward(0.3)
+        answer = await site.ask("POST", "/limits/{name}/acquire", {})
+    assert answer.status == 429
+    retry = int(answer.headers["Retry-After"])
+    assert answer.headers["RateLimit"] == f'"{site.name}";r=0;t={retry}'
+    assert 1 <= retry < 10
+
+
+async def test_an_unlimited_key(service):
+    """No number is told, and no header."""
+    site = await service(limit={**FIXED, "key": "{biz}", "values": {"free": -1}})
+    for _ in range(3):
+        document, headers = await acquire(site, fields={"biz": "free"})
+    assert (document["outcome"], document["allowed"]) == ("unlimited", True)
+    assert [document[name] for name in ("limit", "remaining", "reset_seconds")] == [None] * 3
+    assert "RateLimit" not in headers
+    assert "RateLimit-Policy" not in headers
+
+
+async def test_a_limit_of_0(service):
+    """There is no moment to ask again at."""
+    site = await service(limit={**FIXED, "limit": 0})
+    document, headers = await acquire(site, {}, status=429)
+    assert (document["wait_seconds"], document["at"]) == (None, None)
+    assert document["detail"] == f"The limit of '{site.name}' is 0."
+    assert headers["Retry-After"] == "60"
+    assert headers["RateLimit"] == f'"{site.name}";r=0'
+
+
+async def test_a_call_that_is_paced(service):
+    """It has its moment; beyond max_wait it is refused, and told when to ask."""
+    site = await service(limit={**PACED, "max_wait": "2m"})
+    waits = [(await acquire(site, {}))[0] for _ in range(3)]
+    assert [each["wait_seconds"] for each in waits] == [0, 60, 120]
+    assert [each["outcome"] for each in waits] == ["granted", "paced", "paced"]
+    assert waits[2]["at"] == "2027-01-15T08:02:00.000000+00:00"
+    assert all(each["allowed"] for each in waits)
+    document, headers = await acquire(site, {}, status=429)
+    assert (document["wait_seconds"], headers["Retry-After"]) == (60, "60")
+
+
+async def test_a_moment_is_told_to_the_microsecond(service):
+    """Whoever goes by `at` is not early."""
+    site = await service(limit={**PACED, "limit": 7, "window": "1s"})
+    told, _ = await acquire(site, [{}] * 3)
+    assert [each["at"][-13:-6] for each in told] == [".000000", ".142858", ".285716"]
+    assert [each["wait_seconds"] for each in told] == [0, 0.142858, 0.285716]
+
+
+async def test_calls_that_were_answered_keep_their_answers(service):
+    """Where the store stops answering half way: the rule says what of the others."""
+    rule = {"algorithm": "concurrency", "limit": 200, "on_store_failure": "refuse"}
+    site = await service(limit=rule)
+    store = site.ops.server.app[LIMITS].get(site.name).store
+    scripts, numbers = store._scripts, itertools.count()
+
+    async def run(*args):
+        if next(numbers):
+            raise OSError
+        return await scripts.run(*args)
+
+    store._scripts = SimpleNamespace(run=run)
+    told, _ = await acquire(site, [{}] * 200)
+    assert [each["outcome"] for each in told] == ["granted"] * 128 + ["refused_alone"] * 72
+    assert outcomes(site) == {"granted": 128, "refused_alone": 72}
+
+
+async def test_asking_again_with_an_id(service):
+    """Is the same call: the same moment, counted once."""
+    site = await service(limit=PACED)
+    first = [(await acquire(site, id=name))[0] for name in ("a", "b")]
+    site.turn.forward(10)
+    again = [(await acquire(site, id=name))[0] for name in ("b", "b")]
+    assert [each["at"] for each in again] == [first[1]["at"]] * 2
+    assert [each["permit"] for each in again] == [first[1]["permit"]] * 2
+    assert again[0]["wait_seconds"] == 50
+    assert (await acquire(site, {}))[0]["wait_seconds"] == 110
+
+
+async def test_a_list_of_calls(service):
+    """Is answered in order, with 200 whatever is told of each; of any cost."""
+    site = await service(limit={**FIXED, "key": "{biz}"})
+    asked = [
+        {"key": "a", "cost": 2},
+        {"fields": {"biz": "b"}},
+        {"key": "a"},
+        {"key": "a", "cost": 9},
+    ]
+    told, headers = await acquire(site, asked)
+    assert [(each["key"], each["outcome"]) for each in told] == [
+        ("a", "granted"), ("b", "granted"), ("a", "refused"), ("a", "refused"),
+    ]  # fmt: skip
+    assert [each["wait_seconds"] for each in told] == [0, 0, 10, None]
+    assert "RateLimit" not in headers
+    told, _ = await acquire(site, [{"key": "c"}] * 1000)
+    assert [each["allowed"] for each in told] == [True] * 2 + [False] * 998
+
+
+BAD_CALLS = {
+    "the cost is 0": ({"cost": 0}, [f"cost: a whole number from 1 to {MAX_COST} (got 0)"]),
+    "below": ({"cost": -1}, [f"cost: a whole number from 1 to {MAX_COST} (got -1)"]),
+    "above": ({"cost": 1001}, [f"cost: a whole number from 1 to {MAX_COST} (got 1001)"]),
+    "a fraction": ({"cost": 1.5}, [f"cost: a whole number from 1 to {MAX_COST}"]),
+    "a switch": ({"cost": True}, [f"cost: a whole number from 1 to {MAX_COST}"]),
+    "a text": ({"cost": "1"}, [f"cost: a whole number from 1 to {MAX_COST}"]),
+    "over the limit": ({"cost": 3}, ["cost: 3 is more than is ever granted at once (limit 2)"]),
+    "no text": ({"id": 7}, ["id: a text"]),
+    "an empty one": ({"id": ""}, ["id: a text"]),
+    "no id": ({"id": "a b"}, ["id: 1 to 64 letters, digits and . _ - : @ +"]),
+    "too long": ({"id": "a" * 65}, ["id: 1 to 64 letters, digits and . _ - : @ +"]),
+    "other members": ({"const": 1, "x" * 99: 2},
+                      ["const: there is no such member", "x" * 40 + ": there is no such member"]),
+    "a field is missing": ({"fields": {"biz": "a"}},
+                           ["channel: is needed, a part of the key {biz}:{channel}"]),
+    "all are": ({"fields": {}}, ["biz: is needed, a part of the key {biz}:{channel}",
+                                 "channel: is needed, a part of the key {biz}:{channel}"]),
+    "one is empty": ({"fields": {**FIELDS, "biz": ""}},
+                     ["biz: is needed, a part of the key {biz}:{channel}"]),
+    "one too many": ({"fields": {**FIELDS, "shop": "a"}},
+                     ["shop: is no part of the key (biz, channel)"]),
+    "no texts": ({"fields": {"biz": 1, "channel": "wx"}}, ["fields: an object of texts"]),
+    "no object": ({"fields": ["refund"]}, ["fields: an object of texts"]),
+    "a long field": ({"fields": {**FIELDS, "biz": "a" * 300}},
+                     ["the key is longer than 256 characters"]),
+    "both": ({"key": "a", "fields": FIELDS}, ["key: a text, in place of fields"]),
+    "no key": ({"key": 1}, ["key: a text, in place of fields"]),
+    "a key with spaces": ({"key": "a b"}, ["key: at most 256 characters, ASCII without spaces"]),
+    "half a character": ({"key": "\ud800"}, ["key: at most 256 characters, ASCII without spaces"]),
+    "a long key": ({"key": "a" * 257}, ["key: at most 256 characters, ASCII without spaces"]),
+    "all at once": ({"cost": "x", "id": [], "fields": 7, "y": 0},
+                    ["y: there is no such member", f"cost: a whole number from 1 to {MAX_COST}",
+                     "id: a text", "fields: an object of texts"]),
+}  # fmt: skip
+
+
+async def test_calls_that_are_not_allowed(service):
+    """Each thing that is wrong is named; nothing is counted."""
+    site = await service(limit={**FIXED, "key": KEYED})
+    for what, (members, said) in BAD_CALLS.items():
+        named = {} if {"fields", "key"} & members.keys() else {"fields": FIELDS}
+        assert await errors(site, "/limits/{name}/acquire", {**named, **members}) == said, what
+    # Of a list the place in it is told as well.
+    calls = [{"fields": FIELDS}, {"key": "a", "cost": 0}, 7]
+    assert await errors(site, "/limits/{name}/acquire", calls) == [
+        "1: cost: a whole number from 1 to 1000 (got 0)", "2: a call is a JSON object",
+    ]  # fmt: skip
+    assert (await acquire(site, fields=FIELDS))[0]["remaining"] == 1
+
+
+async def test_a_call_of_a_limit_without_fields_needs_no_body(service):
+    """There is nothing to say; where there is, it is said what is missing."""
+    site = await service(limit=FIXED)
+    for raw, left in ((b"", 1), (b" \n", 0)):
+        answer = await site.ask("POST", "/limits/{name}/acquire", data=raw)
+        assert (answer.status, (await answer.json())["remaining"]) == (200, left)
+    site = await service(limit={**FIXED, "key": KEYED})
+    said = await errors(site, "/limits/{name}/acquire", data=b"")
+    assert said == [f"{name}: is needed, a part of the key {KEYED}" for name in FIELDS]
+
+
+async def test_bodies_that_are_none(service):
+    """No JSON, of another charset, too many calls or none, more than 256 KB."""
+    site = await service(limit=FIXED)
+    path = "/limits/{name}/acquire"
+    for raw in (b"{", b"nonsense", b"\xff\xfe", b'{"cost": %s}' % (b"9" * 5000), b"[" * 9999):
+        assert await errors(site, path, data=raw) == ["the body is not JSON"]
+    for raw in (b"null", b"7", b'"a"'):
+        assert await errors(site, path, data=raw) == ["a call is a JSON object"]
+    assert await errors(site, path, []) == ["a list has 1 to 1000 calls (got 0)"]
+    assert await errors(site, path, [{}] * 1001) == ["a list has 1 to 1000 calls (got 1001)"]
+    answer = await site.ask("POST", path, data=b" " * 262_145)
+    assert answer.status == 413
+    # What a list of the longest calls needs.
+    call = {"key": "k" * 150, "cost": 1, "id": "i" * 64}
+    answer = await site.ask("POST", path, [call] * 1000)
+    assert answer.status == 200
+    # What is null is as if it was not there.
+    # And 1.0 is a whole number.
+    body = {"key": None, "fields": {}, "cost": 1.0, "id": None}
+    assert (await acquire(site, body))[0]["remaining"] == 1
+
+
+# Looking, giving back, values ---------------------------------------------------------------------
+
+
+async def test_a_look_takes_nothing(service):
+    """By fields or by the whole key; the rule is told with it."""
+    site = await service(limit={**FIXED, "key": KEYED, "values": {"pay:wx": 1}})
+    for _ in range(3):
+        told = await site.told("GET", "/limits/{name}?biz=refund&channel=wx")
+    assert (told["allowed"], told["remaining"], told["key"]) == (True, 2, "refund:wx")
+    assert (told["algorithm"], told["window"], told["fields"]) == (
+        "fixed_window", 10, ["biz", "channel"],
+    )  # fmt: skip
+    assert (await site.told("GET", "/limits/{name}?key=pay:wx"))["limit"] == 1
+    await acquire(site, key="pay:wx")
+    answer = await site.ask("GET", "/limits/{name}?key=pay:wx")
+    told = await answer.json()
+    assert (answer.status, told["allowed"], told["wait_seconds"]) == (200, False, 10)
+    assert answer.headers["RateLimit"] == f'"{site.name}";r=0;t=10'
+    for query, said in (
+        ("", "biz: is needed, a part of the key {biz}:{channel}"),
+        ("key=a&biz=b&channel=c", "key: is no part of the key (biz, channel)"),
+        ("key=a%20b", "key: at most 256 characters, ASCII without spaces"),
+    ):
+        assert said in await errors(site, f"/limits/{{name}}?{query}", method="GET"), query
+    assert outcomes(site) == {"granted": 1}
+
+
+async def test_a_look_at_a_limit_that_paces_says_what_a_call_is_told(service):
+    """Paced, with its moment, where it has to wait; refused only beyond max_wait."""
+    site = await service(limit={**PACED, "max_wait": "1m"})
+    for outcome, allowed, status in (
+        ("granted", True, 200),
+        ("paced", True, 200),
+        ("refused", False, 429),
+    ):
+        looked = await site.told("GET", "/limits/{name}")
+        told, _ = await acquire(site, {}, status=status)
+        assert (looked["outcome"], looked["allowed"]) == (outcome, allowed)
+        assert [looked[name] for name in SAID] == [told[name] for name in SAID]
+        assert looked["permit"] is None
+
+
+async def test_the_rules_are_listed(service):
+    """As the file has them, with the fields that a call names."""
+    site = await service(limit={"algorithm": "token_bucket", "limit": -1, "window": "1m",
+                                "key": KEYED, "idempotency_window": "5m"})  # fmt: skip
+    (rule,) = (await site.told("GET", "/limits"))["limits"]
+    assert rule == {
+        "name": site.name, "algorithm": "token_bucket", "key": KEYED, "fields": ["biz", "channel"],
+        "limit": None, "window": 60, "burst": None, "on_exceed": "refuse", "max_wait": 60,
+        "lease": 60, "idempotency_window": 300, "on_store_failure": "admit",
+    }  # fmt: skip
+
+
+async def test_a_moment_is_given_back(service):
+    """To whoever asks next; twice equals once, and what is no permit is none."""
+    site = await service(limit=PACED)
+    await acquire(site, {})
+    document, _ = await acquire(site, {})
+    for permit in ("1~nobody", "0~a", "x", "1~a~b", "99999~a", document["permit"] + "x"):
+        assert await site.told("POST", "/limits/{name}/release", {"permit": permit}) == {
+            "released": False
+        }
+    body = {"permit": document["permit"]}
+    assert await site.told("POST", "/limits/{name}/release", body) == {"released": True}
+    assert await site.told("POST", "/limits/{name}/release", body) == {"released": False}
+    assert (await acquire(site, {}))[0]["wait_seconds"] == 60
+    assert given_back(site) == 1
+
+
+async def test_a_permit_is_given_back(service):
+    """Of concurrency, at any time."""
+    site = await service(limit={"algorithm": "concurrency", "limit": 1, "key": "{biz}"})
+    document, _ = await acquire(site, key="a")
+    assert document["expires_in_seconds"] == 60
+    refused, _ = await acquire(site, key="a", status=429)
+    assert refused["expires_in_seconds"] is None
+    body = {"fields": {"biz": "a"}, "permit": document["permit"]}
+    assert await site.told("POST", "/limits/{name}/release", body) == {"released": True}
+    assert (await acquire(site, key="a"))[0]["allowed"]
+    for bad, said in (
+        ({"key": "a"}, ["permit: is needed, as the call was told it"]),
+        ({"key": "a", "permit": ""}, ["permit: is needed, as the call was told it"]),
+        ({"key": "a", "permit": 7}, ["permit: is needed, as the call was told it"]),
+        ({"key": "a", "permit": "\ud800"}, ["permit: is needed, as the call was told it"]),
+        ({"key": "a", "permit": "1" * 999}, ["permit: is needed, as the call was told it"]),
+        ({"permit": "1~a", "cost": 1}, ["cost: there is no such member",
+                                        "biz: is needed, a part of the key {biz}"]),
+        ([], ["the body must be a JSON object"]),
+    ):  # fmt: skip
+        assert await errors(site, "/limits/{name}/release", bad) == said
+
+
+async def test_a_keys_limit_is_changed(service):
+    """From the next call on; and back to what the file says."""
+    site = await service(limit={**FIXED, "key": "{path}", "values": {"slow": 1}})
+    # The key of the path a/b: its percent sign is encoded in the address.
+    path = "/limits/{name}/values/a%252Fb"
+    assert (await acquire(site, fields={"path": "a/b"}))[0]["limit"] == 2
+    assert await site.told("PUT", path, {"limit": 5}) == {"key": "a%2Fb", "limit": 5}
+    assert (await acquire(site, fields={"path": "a/b"}))[0]["limit"] == 5
+    await site.told("PUT", path, {"limit": -1})
+    assert (await acquire(site, fields={"path": "a/b"}))[0]["limit"] is None
+    await site.told("PUT", "/limits/{name}/values/slow", {"limit": 0})
+    assert await site.told("GET", "/limits/{name}/values") == {
+        "file": {"slow": 1}, "set": {"a%2Fb": -1, "slow": 0},
+    }  # fmt: skip
+    assert await site.told("DELETE", path) == {"key": "a%2Fb", "limit": 2}
+    assert await site.told("DELETE", path) == {"key": "a%2Fb", "limit": 2}
+    assert await site.told("DELETE", "/limits/{name}/values/slow") == {"key": "slow", "limit": 1}
+    assert (await site.told("GET", "/limits/{name}/values"))["set"] == {}
+
+
+async def test_a_value_for_a_key_that_no_fields_can_make(service):
+    """Is set, for a call may name the whole key; but whoever meant fields is told."""
+    site = await service(limit={**FIXED, "key": KEYED})
+    told = await site.told("PUT", "/limits/{name}/values/pay", {"limit": 1})
+    assert (told["key"], told["limit"]) == ("pay", 1)
+    assert told["warning"].startswith("no call that names its fields has the key 'pay': such keys")
+    assert (await acquire(site, key="pay"))[0]["limit"] == 1
+    told = await site.told("PUT", "/limits/{name}/values/pay:wx", {"limit": 1})
+    assert "warning" not in told
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+async def test_a_program_changes_no_value(service, method):
+    """Not with the service token: it is the operator's, and the limit stays."""
+    site = await service(limit={**FIXED, "key": "{a}"})
+    path, body = "/limits/{name}/values/x", {"limit": -1}
+    said = await site.told(method, path, body, status=403, token=SERVICE_TOKEN)
+    assert (said["title"], "admin_token" in said["detail"]) == ("For operators", True)
+    assert (await site.told("GET", "/limits/{name}/values"))["set"] == {}
+
+
+async def test_a_limit_without_fields_is_changed(service):
+    """Its key is empty, or what the file calls it."""
+    for key in ("", "all"):
+        site = await service(limit={**FIXED, "limit": -1, "key": key})
+        told = await site.told("PUT", "/limits/{name}/values/", {"limit": 1})
+        assert told == {"key": key, "limit": 1}
+        assert (await acquire(site, {}))[0]["remaining"] == 0
+        told = await site.told("DELETE", "/limits/{name}/values/")
+        assert told == {"key": key, "limit": -1}
+        assert (await acquire(site, {}))[0]["outcome"] == "unlimited"
+
+
+async def test_values_that_are_not_allowed(service):
+    """A limit that is none, a key that is none."""
+    site = await service(limit={**FIXED, "key": "{biz}"})
+    allowed = f"limit: a whole number from 0 to {MAX_LIMIT}, or -1 for no limit"
+    for value in (None, True, "5", 1.5, -2, MAX_LIMIT + 1, 10**400):
+        said = await errors(site, "/limits/{name}/values/a", {"limit": value}, method="PUT")
+        assert said == [allowed], value
+    said = await errors(site, "/limits/{name}/values/a", {"limits": 5}, method="PUT")
+    assert said == ["limits: there is no such member", allowed]
+    for key in ("a%20b", "%00", "%C3%A4", "k" * 257):
+        said = await errors(site, f"/limits/{{name}}/values/{key}", {"limit": 1}, method="PUT")
+        assert said == ["key: at most 256 characters, ASCII without spaces"], key
+    for method, body in (("PUT", {"limit": 1}), ("DELETE", None)):
+        said = await errors(site, "/limits/{name}/values/", body, method=method)
+        assert said == ["biz: is needed, a part of the key {biz}"]
+
+
+# Held answers -------------------------------------------------------------------------------------
+
+
+def holding(site, **body):
+    """A call whose answer is held, under way."""
+    path = "/limits/{name}/acquire?hold=true"
+    return asyncio.create_task(site.ask("POST", path, body))
+
+
+async def test_an_answer_is_held_until_its_moment(service):
+    """Not earlier; then there is nothing left to wait. What need not wait, or is refused, is
+    answered at once."""
+    site = await service(limit={**PACED, "window": "0.3s", "max_wait": "0.3s"})
+    assert (await (await holding(site)).json())["wait_seconds"] == 0
+    began = time.monotonic()
+    answer = await holding(site)
+    assert time.monotonic() - began >= 0.3
+    told = await answer.json()
+    assert (told["outcome"], told["wait_seconds"]) == ("paced", 0)
+    assert told["at"] == "2027-01-15T08:00:00.300000+00:00"
+    assert answer.headers["RateLimit"] == f'"{site.name}";r=0;t=1'
+    assert (await holding(site)).status == 429
+    assert given_back(site) == 0
+
+
+async def test_what_can_be_held(service):
+    """One call; and hold is true or false."""
+    site = await service(limit=PACED)
+    path = "/limits/{name}/acquire?hold="
+    assert await errors(site, path + "true", [{}]) == ["hold: for one call, not for a list"]
+    assert await errors(site, path + "1", {}) == ["hold: true or false (got '1')"]
+    await site.told("POST", path + "false", {})
+    assert (await site.told("POST", path + "false", {}))["wait_seconds"] == 60
+
+
+async def hangs_up(site, body: dict[str, object], *, query: str = "?hold=true") -> None:
+    """A client that asks, and goes away while its answer is held."""
+    server = site.ops.server
+    _, writer = await asyncio.open_connection(server.host, server.port)
+    text = json.dumps(body).encode()
+    writer.write(
+        f"POST /v1/limits/{site.name}/acquire{query} HTTP/1.1\r\nHost: a\r\n"
+        f"Authorization: Bearer {SERVICE_TOKEN}\r\nContent-Length: {len(text)}\r\n\r\n".encode()
+        + text
+    )
+    held = server.app[HELD]
+    await until(lambda: held._held, "the call")
+    writer.close()
+    await until(lambda: not held._held, "its end")
+
+
+async def test_who_goes_away_gives_the_moment_back(service):
+    """The next in line has it."""
+    site = await service(limit=PACED)
+    await acquire(site, {})
+    await hangs_up(site, {})
+    await until(lambda: given_back(site) == 1, "the moment")
+    assert (await acquire(site, {}))[0]["wait_seconds"] == 60
+
+
+async def test_who_goes_away_with_an_id_keeps_the_moment(service):
+    """They may be back for it already: on a connection that broke."""
+    site = await service(limit=PACED)
+    await acquire(site, {})
+    await hangs_up(site, {"id": "order-17"})
+    assert (await acquire(site, id="order-17"))[0]["wait_seconds"] == 60
+    assert (await acquire(site, {}))[0]["wait_seconds"] == 120
+    assert given_back(site) == 0
+
+
+async def test_who_is_gone_before_the_answer_gives_the_moment_back(service, monkeypatch):
+    """One call or a list; nobody has heard of it."""
+    site = await service(limit=PACED)
+    await acquire(site, {})
+    monkeypatch.setattr("sidecar.limits.endpoints.is_gone", lambda _request: True)
+    await acquire(site, {})
+    await until(lambda: given_back(site) == 1, "the moment")
+    await acquire(site, [{}, {"id": "a"}])
+    await until(lambda: given_back(site) == 2, "the moment")
+    monkeypatch.undo()
+    # What has an id is kept: the first moment is free, the next one is not.
+    waits = [(await acquire(site, {}))[0]["wait_seconds"] for _ in range(2)]
+    assert waits == [60, 180]
+
+
+async def test_a_call_that_is_cut_off_gives_the_moment_back(service):
+    """When the store has answered. A replica that stops waits for its handlers, not for long."""
+    site = await service(limit=PACED)
+    await acquire(site, {})
+    limit = site.ops.server.app[LIMITS].get(site.name)
+    for ask in (Ask(), Ask(id="a")):
+        call = asyncio.create_task(limit.acquire(ask))
+        await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+    await until(lambda: given_back(site) == 1, "the moment")
+    # What has an id is kept, as above.
+    assert (await acquire(site, id="a"))[0]["wait_seconds"] in {60, 120}
+    assert given_back(site) == 1
+
+
+async def test_a_replica_that_stops_holds_nobody(service):
+    """They hear at once how long is left, and wait the rest themselves; who comes then, too."""
+    site = await service(limit=PACED)
+    await acquire(site, {})
+    calls = [holding(site) for _ in range(3)]
+    held = site.ops.server.app[HELD]
+    await until(lambda: len(held._held) == 3, "the calls")
+    stopping = asyncio.create_task(site.ops.server.close())
+    answers = [await call for call in calls]
+    await stopping
+    waits = sorted([(await answer.json())["wait_seconds"] for answer in answers])
+    for left, whole in zip(waits, (60, 120, 180), strict=True):
+        assert whole - 30 < left <= whole
+    assert {answer.status for answer in answers} == {200}
+    assert given_back(site) == 0
+    assert not held._held
+    assert held._watch is None
+
+
+# The store is away --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("says", "status"), [("admit", 200), ("refuse", 503)])
+async def test_while_the_store_is_away(service, tmp_path, says, status):
+    """The rule says who may go; it is counted, and no number is told."""
+    away = f"unix://{tmp_path}/nobody.sock"
+    site = await service(limit={**FIXED, "on_store_failure": says}, store=away)
+    for _ in range(3):
+        answer = await site.ask("POST", "/limits/{name}/acquire?hold=true", {})
+        told = await answer.json(content_type=None)
+        assert (answer.status, told["allowed"]) == (status, status == 200)
+        assert told["limit"] is told["remaining"] is told["at"] is None
+        assert "RateLimit" not in answer.headers
+        assert ("Retry-After" in answer.headers) == (status == 503)
+    listed, _ = await acquire(site, [{}, {"cost": 2}])
+    assert [each["allowed"] for each in listed] == [status == 200] * 2
+    word = {"admit": "admitted_alone", "refuse": "refused_alone"}[says]
+    assert listed[0]["outcome"] == word
+    assert outcomes(site) == {word: 5}
+    # What only the store knows is a 503; the rules are not.
+    for method, path, body in (
+        ("GET", "/limits/{name}", None), ("POST", "/limits/{name}/release", {"permit": "1~a"}),
+        ("GET", "/limits/{name}/values", None), ("PUT", "/limits/{name}/values/", {"limit": 1}),
+        ("DELETE", "/limits/{name}/values/", None),
+    ):  # fmt: skip
+        answer = await site.ask(method, path, body)
+        assert (answer.status, answer.headers["Retry-After"]) == (503, str(STORE_RETRY_S)), path
+    await site.told("GET", "/limits")
+    # A call that is not allowed is not allowed all the same.
+    assert await errors(site, "/limits/{name}/acquire", {"cost": 0})
+
+
+# Nothing is a 500 ---------------------------------------------------------------------------------
+
+
+TEXTS = ["", "a", "refund:wx", "a b", "\x00", "ä", "\ud800", "{", "~", "1~a", "x" * 300, "-1"]
+VALUES = [None, True, 0, 1, -1, 2, 1001, 1.5, 1e300, 2**63, 10**30, *TEXTS, [], {}, [[]], {"a": 1},
+          FIELDS, {**FIELDS, "biz": 1}, {**FIELDS, "biz": "\ud800"}]  # fmt: skip
+MEMBERS = ["fields", "key", "cost", "id", "permit", "limit", "\ud800"]
+
+
+def nonsense(choose: random.Random):
+    """Some JSON, more or less like a call."""
+    if choose.random() < 0.1:
+        return choose.choice([choose.choice(VALUES), [nonsense(choose) for _ in range(3)]])
+    right = {"key": "a", "permit": "1~a", "limit": 2, "cost": 1}
+    names = choose.sample(MEMBERS, choose.randrange(4))
+    return {
+        name: right[name] if name in right and choose.random() < 0.5 else choose.choice(VALUES)
+        for name in names
+    }
+
+
+@pytest.mark.parametrize("algorithm", ["sliding_window", "token_bucket", "concurrency"])
+async def test_no_request_is_a_server_error(service, algorithm):
+    """Whatever is sent is answered with a document that says so."""
+    window = {} if algorithm == "concurrency" else {"window": 1, "on_exceed": "pace"}
+    site = await service(limit={"algorithm": algorithm, "limit": 3, "key": KEYED, **window})
+    choose = random.Random(7)
+    seen = set()
+    for _ in range(300):
+        body = nonsense(choose)
+        for method, path in (("POST", "acquire"), ("POST", "release"), ("PUT", "values/a")):
+            answer = await site.ask(method, f"/limits/{{name}}/{path}", body)
+            seen.add(answer.status)
+            assert answer.status in {200, 422, 429}, (body, await answer.text())
+    # I expect some to be right by chance, and most to be wrong.
+    assert {200, 422} <= seen

@@ -1,0 +1,278 @@
+"""What rate limits leave in the store, and what they do without it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+
+from sidecar.kit.errors import StoreAwayError, StoreError
+from sidecar.kit.redis.breaker import TRIES, Breaker
+from sidecar.kit.redis.connect import close, connect
+from sidecar.kit.redis.functions import Scripts
+from sidecar.limits.model import Ask, Decision, Outcome
+from sidecar.limits.redis_keys import limit_key
+from sidecar.limits.settings import LimitSettings
+from sidecar.limits.store import BATCH_LIMIT, LimitStore
+from tests.conftest import new_room_name
+from tests.support.limits import ALL, MODES, S, TurnedClock, keys_of, make_limit
+from tests.support.processes import free_port
+
+
+@pytest.fixture
+def clock():
+    return TurnedClock()
+
+
+@pytest.fixture
+def make(redis, clock):
+    """Makes the store of a new rule; settings by name."""
+    return partial(make_limit, redis, clock)
+
+
+async def test_time_is_the_stores_own(redis):
+    """Where no test says what time it is."""
+    rule = LimitSettings(algorithm="sliding_window", window=1, limit=1)
+    store = LimitStore(redis, new_room_name(), settings=rule, timeout_s=5)
+    times = []
+    for _ in range(3):
+        seconds, microseconds = await redis.time()
+        times += [seconds * S + microseconds, (await store.acquire(Ask())).now_us]
+    assert times == sorted(times)
+
+
+@pytest.mark.parametrize(("algorithm", "on_exceed"), MODES)
+async def test_a_key_lives_as_long_as_it_means_something(make, clock, algorithm, on_exceed):
+    """And up to 10 s more, wherever its clock stands."""
+    store = make(algorithm, limit=2, on_exceed=on_exceed, max_wait=200, idempotency_window=500)
+    clock.now += 5 * S
+    asks = [Ask("a", id="a"), *[Ask("a")] * 3, Ask("a", 2), Ask("a"), Ask("a", id="b")]
+    decisions = await store.acquire_all(asks)
+    if algorithm != "concurrency":
+        freed = [await store.release("a", one.permit) for one in decisions[1:4]]
+        for id_ in ["c", "", ""][: freed.count(True)]:  # earlier than what is there already
+            decisions.append(await store.acquire(Ask("a", id=id_)))
+    named = [one.at_us for one in decisions if one.permit and "~~" not in one.permit]
+    paced = [one.at_us for one in decisions if one.is_allowed and "~~" in one.permit]
+    over = {
+        algorithm: max(one.reset_us for one in decisions),
+        f"{algorithm}.permits": max(named) + 500 * S,
+        f"{algorithm}.free": max(paced, default=0),
+        f"{algorithm}.booked": max(paced, default=0),
+    }
+    found = await keys_of(store)
+    assert f"{algorithm}:a" in found
+    for name, ms in found.items():
+        needed_ms = (over[name.partition(":")[0]] - clock.now) / 1000
+        assert needed_ms < ms <= needed_ms + 10_000, name
+
+
+async def test_a_lease_that_was_shortened_ends_no_other(make, clock):
+    """Those that were given before last as long as was said."""
+    long = make("concurrency", limit=9, lease=300)
+    await long.acquire(Ask("a"))
+    short = make("concurrency", name=long._name, limit=9, lease=1)
+    await short.acquire(Ask("a"))
+    assert (await keys_of(short))["concurrency:a"] > 300_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("sliding_window", {"algorithm": "sliding_window", "window": 1}),
+        ("concurrency", {"algorithm": "concurrency", "lease": 1}),
+        (
+            "fixed_window.booked",
+            {"algorithm": "fixed_window", "window": 1, "on_exceed": "pace", "max_wait": 1},
+        ),
+    ],
+)
+async def test_a_busy_key_keeps_no_more_than_it_needs(make, clock, kind, settings):
+    """However long it is busy."""
+    store = make(limit=5, **settings)
+    for _ in range(60):
+        await store.acquire_all([Ask("a")] * 9)
+        clock.now += S // 5
+    assert await store._redis.zcard(limit_key(store._name, "a", kind)) <= 10
+
+
+@pytest.mark.parametrize("algorithm", ["token_bucket", "leaky_bucket"])
+async def test_a_bucket_whose_limit_is_lowered_is_not_forgotten(make, clock, algorithm):
+    """It is kept until it is empty by the new limit, also where that is the file's; a limit that
+    is raised, and a key that nobody used, change nothing."""
+    store = make(algorithm, limit=1, window=3600)
+    await store.set_value("a", 3600)
+    for _ in range(3):
+        clock.now += S
+        await store.acquire_all([Ask("a", 1 if algorithm == "leaky_bucket" else 2)] * 2)
+    quick = (await keys_of(store))[f"{algorithm}:a"]
+    assert quick < 20_000
+    await store.set_value("a", 1800)
+    assert quick < (await keys_of(store))[f"{algorithm}:a"] < 2 * quick
+    await store.set_value("a", None)
+    refused = await store.acquire(Ask("a"))
+    assert refused.outcome is Outcome.REFUSED
+    kept = (await keys_of(store))[f"{algorithm}:a"]
+    assert kept > (refused.at_us - clock.now) / 1000 > 3_000_000
+    for limit in (7200, 0, -1):
+        await store.set_value("a", limit)
+        assert abs((await keys_of(store))[f"{algorithm}:a"] - kept) < 5_000
+        await store.set_value("b", limit)
+    assert set(await keys_of(store)) == {f"{algorithm}:a", "values"}
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+async def test_a_rule_that_gets_another_algorithm_begins_anew(make, algorithm):
+    """What the old one left is in nobody's way."""
+    old = make("fixed_window" if algorithm != "fixed_window" else "sliding_window", limit=1)
+    await old.acquire(Ask("a"))
+    store = make(algorithm, name=old._name, limit=1)
+    outcomes = [one.outcome for one in await store.acquire_all([Ask("a")] * 2)]
+    assert outcomes == [Outcome.GRANTED, Outcome.REFUSED]
+
+
+@pytest.fixture
+async def full(redis_socket):
+    """A client of a real server, that can be made full."""
+    client = connect(f"unix://{redis_socket}", timeout_s=5)
+    yield client, lambda is_full: client.config_set("maxmemory", "1mb" if is_full else 0)
+    await client.config_set("maxmemory", 0)
+    await close(client)
+
+
+@pytest.mark.parametrize(("algorithm", "on_exceed"), MODES)
+async def test_a_full_store_counts_nothing(full, clock, algorithm, on_exceed):
+    """A call that could not be written has taken nothing from those that come later."""
+    client, fill = full
+    store = make_limit(client, clock, algorithm, limit=1, on_exceed=on_exceed)
+    await fill(True)
+    with pytest.raises(StoreError, match="acquire: "):
+        await store.acquire_all([Ask("a", id="a"), Ask("b"), Ask("a")])
+    assert await keys_of(store) == {}
+    await fill(False)
+    assert (await store.acquire(Ask("a"))).outcome is Outcome.GRANTED
+
+
+def lose(store, *, replies, error=OSError("lost")):  # noqa: B008
+    """Of the next script calls these replies, by their numbers, are lost."""
+    scripts, numbers = store._scripts, itertools.count()
+
+    async def run(name, *args):
+        reply = await scripts.run(name, *args)
+        if name != "release" and next(numbers) in replies:
+            raise error
+        return reply
+
+    store._scripts = SimpleNamespace(run=run)
+
+
+LOST = [
+    ("concurrency", {"algorithm": "concurrency", "limit": 3}),
+    ("leaky_bucket.booked", {"algorithm": "leaky_bucket", "on_exceed": "pace", "window": 1,
+                             "limit": 1}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "rule"), LOST)
+@pytest.mark.parametrize("error", [OSError("lost"), asyncio.CancelledError()])
+async def test_what_nobody_was_told_of_is_given_back(make, kind, rule, error):
+    """When the store answers again, if it takes two tries. What has the caller's own id stays."""
+    store = make(**rule)
+    key = limit_key(store._name, "a", kind)
+    await store.acquire(Ask("a", id="first"))
+    lose(store, replies={0}, error=error)
+    with pytest.raises((StoreError, asyncio.CancelledError)):
+        await store.acquire_all([Ask("a"), Ask("a"), Ask("b")])
+    assert await store._redis.zcard(key) >= 2
+    scripts = store._scripts
+
+    async def fail_once(name, *args):
+        if name == "release":
+            store._scripts = scripts
+            raise OSError
+        return await scripts.run(name, *args)
+
+    store._scripts = SimpleNamespace(run=fail_once)
+    for _ in range(2):
+        await store.look("a")
+        await store._giving_back
+    assert await store._redis.zcard(key) == (1 if kind == "concurrency" else 0)
+    assert not store._unseen
+    if kind == "concurrency":
+        assert await store.release("a", "1~first")
+    else:
+        again = await store.acquire_all([Ask("a")] * 2)
+        assert [one.wait_s for one in again] == [1, 2]
+
+
+async def test_calls_that_were_answered_keep_their_answers(make):
+    """Of many that take several script calls, where the store is lost half way; it is not asked
+    for the rest."""
+    for rule, first in ((LOST[0][1], BATCH_LIMIT), (LOST[1][1], BATCH_LIMIT)):
+        store = make(**{**rule, "limit": 100})
+        lose(store, replies={1, 2})
+        told = await store.acquire_each([Ask("a")] * (3 * BATCH_LIMIT))
+        assert all(isinstance(one, Decision) for one in told[:first])
+        assert all(isinstance(one, StoreError) for one in told[first:])
+        assert len(store._unseen) == BATCH_LIMIT
+    store = make("sliding_window", limit=1000)
+    lose(store, replies={1})
+    told = await asyncio.gather(
+        *(store.acquire(Ask("a", cost=600)) for _ in range(3)), return_exceptions=True
+    )
+    assert isinstance(told[0], Decision)
+    assert all(isinstance(one, StoreError) for one in told[1:])
+
+
+def test_a_try_that_lasts_is_the_only_one(monkeypatch):
+    """The next comes when it is over, also where the store has more than a second to answer."""
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    for timeout_s, pause_s in ((0.2, 1), (1, 1), (5, 5)):
+        breaker = Breaker(timeout_s)
+        for _ in range(TRIES):
+            breaker.tries()
+            breaker.failed()
+        now += pause_s - 0.01
+        assert breaker.refuses
+        now += 0.02
+        assert not breaker.refuses
+        breaker.tries()
+        assert breaker.refuses
+        breaker.succeeded()
+        assert not breaker.refuses
+
+
+async def test_a_store_that_is_away_is_asked_once_a_second(redis_socket):
+    """Or as often as a try may last. The others are told at once; the first answer brings it back
+    for all."""
+    nobody = connect(f"redis://127.0.0.1:{free_port()}", timeout_s=1)
+    there = connect(f"unix://{redis_socket}", timeout_s=1)
+    rule = LimitSettings(algorithm="token_bucket", window=1, limit=1)
+    store = LimitStore(nobody, new_room_name(), settings=rule, timeout_s=3)
+    for _ in range(TRIES):
+        assert not store.is_away
+        with pytest.raises(StoreError, match="acquire: "):
+            await store.acquire(Ask())
+    assert store.is_away
+    store._scripts = Scripts(there, "limits", is_one=False)
+    calls = [
+        store.acquire(Ask()),
+        store.look(""),
+        store.release("", "1~a"),
+        store.acquire_all([Ask()]),
+    ]
+    for call in calls:
+        with pytest.raises(StoreAwayError):
+            await call
+    store._breaker._tried_s -= 1
+    with pytest.raises(StoreAwayError):
+        await store.acquire(Ask())  # the one of a second ago may still be on its way
+    store._breaker._tried_s -= 2
+    assert (await store.acquire(Ask())).outcome is Outcome.GRANTED
+    assert not store.is_away
+    await close(nobody)
+    await close(there)

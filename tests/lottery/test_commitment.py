@@ -1,0 +1,335 @@
+"""The draw: fair by any measure, and whoever changes it afterwards is found out."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+import random
+
+import pytest
+from pydantic import ValidationError
+
+from sidecar.lottery import commitment as draws
+from sidecar.lottery.commitment import (
+    LOT_BITS,
+    Kept,
+    Published,
+    as_lines,
+    by_lot,
+    commitment_to,
+    key_of,
+    lot,
+    secret_of,
+    shown_draw,
+    verify,
+)
+from sidecar.rooms.openings import RoomEvent
+from tests.support.draws import HOUR, START, an_event, ids_of, numbered
+
+# The lot ------------------------------------------------------------------------------------------
+
+
+def test_the_lot_is_the_first_50_bits_of_the_hmac():
+    """As RFC 2104 defines it, over the id, with the secret's text for a key."""
+    whole = int(hmac.new(b"secret", b"visitor", hashlib.sha256).hexdigest(), 16)
+    assert lot("secret", "visitor") == whole >> (256 - LOT_BITS)
+    assert lot("other", "visitor") != lot("secret", "visitor") != lot("secret", "another")
+
+
+def test_a_double_holds_every_lot():
+    """The store's order, lot - 2^53, gives back the lot at both ends."""
+    for one in (0, 1, 2**LOT_BITS - 1):
+        assert int(float(one - 2**53)) + 2**53 == one
+
+
+def test_a_draw_has_a_secret_of_its_own():
+    """Another room, event or beginning of the pre-queue is another secret; another opening is
+    not, so that it can be moved after the commitment was published."""
+    secret = secret_of("k" * 32, "shop", an_event())
+    others = [
+        secret_of("l" * 32, "shop", an_event()),
+        secret_of("k" * 32, "hall", an_event()),
+        secret_of("k" * 32, "shop", an_event("winter")),
+        secret_of("k" * 32, "shop", an_event(begins=START + 1, opens_at=START + HOUR)),
+    ]
+    assert len({secret, *others}) == 5
+    assert secret_of("k" * 32, "shop", an_event(opens_at=START + HOUR // 2)) == secret
+    assert commitment_to(secret) == hashlib.sha256(secret.encode()).hexdigest()
+
+
+def test_of_two_equal_lots_the_id_that_sorts_first_goes_first(monkeypatch):
+    """By its bytes: digits, capitals, _, small letters."""
+    monkeypatch.setattr(draws, "lot", lambda _secret, visitor: len(visitor))
+    assert by_lot("s", ["b", "_", "A", "a", "-", "0", "aa"]) == ["-", "0", "A", "_", "a", "b", "aa"]
+
+
+# Which draw ---------------------------------------------------------------------------------------
+
+
+def test_the_draw_that_is_shown_is_that_of_the_event_that_is_on():
+    """Else of the coming one, else of the last. Events without a pre-queue draw nothing."""
+    first, second = an_event("one"), an_event("two", START + 10 * HOUR)
+    plain = RoomEvent(name="plain", opens_at=START + 5 * HOUR, closes_at=START + 6 * HOUR)
+    events = [second, plain, first]
+    at = {hours: shown_draw(events, START + round(hours * HOUR)) for hours in (-9, 1.5, 3, 5.5, 99)}
+    assert at == {-9: first, 1.5: first, 3: second, 5.5: second, 99: second}
+    assert shown_draw([plain], START) is None
+    assert shown_draw([], START) is None
+
+
+def test_an_event_that_does_not_close_is_on_until_the_next_begins():
+    """Also where the next one draws nothing."""
+    first = an_event("one", closes_at=None)
+    plain = RoomEvent(name="plain", opens_at=START + 5 * HOUR)
+    coming = an_event("two", START + 9 * HOUR)
+    events = [first, plain, coming]
+    assert shown_draw(events, START + 4 * HOUR) == first
+    assert shown_draw(events, START + 6 * HOUR) == coming
+    assert key_of(first) != key_of(an_event("one", START + 1))
+
+
+# The check ----------------------------------------------------------------------------------------
+
+SECRET = "5e" * 32
+
+
+def published(ids: list[str], **more) -> Published:
+    """What a room that draws as it should says of these visitors."""
+    right = by_lot(SECRET, ids)
+    said = {
+        "room": "shop",
+        "event": "autumn",
+        "revealed_at": "2027-01-15T08:00:03.000+00:00",
+        "commitment": commitment_to(SECRET),
+        "secret": SECRET,
+        "count": len(ids),
+        "places_sha256": hashlib.sha256(as_lines(right)).hexdigest(),
+    }
+    return Published(**{**said, **more})
+
+
+@pytest.fixture(scope="module")
+def ids():
+    return by_lot(SECRET, ids_of(random.Random(1), 500))
+
+
+def wrong(checks) -> dict[str, str]:
+    return {check.what: check.says for check in checks if not check.holds}
+
+
+def test_a_draw_that_is_right_passes(ids):
+    """In whatever order its places are read, with what was noted, and for anybody in it."""
+    draw, rows = published(ids), numbered(ids)
+    random.Random(2).shuffle(rows)
+    checks = verify(
+        draw, rows, commitment=draw.commitment.upper(), digest=draw.places_sha256, visitor=ids[6]
+    )
+    assert wrong(checks) == {}
+    said = [check.what for check in checks]
+    assert said == [
+        "secret", "commitment", "ids", "places", "lots", "count", "list", "list", "visitor"
+    ]  # fmt: skip
+    assert f"{ids[6]} has place 7 of 500" in checks[-1].says
+
+
+def test_a_draw_of_nobody_passes():
+    """Nobody came to the pre-queue."""
+    assert wrong(verify(published([]), [])) == {}
+
+
+def test_a_changed_secret_is_found(ids):
+    """It is not the one of the commitment; a commitment changed with it is not the one noted."""
+    rows, other = numbered(ids), "5f" * 32
+    found = wrong(verify(published(ids, secret=other), rows))
+    assert {"secret", "lots"} <= set(found)
+    draw = published(ids, secret=other, commitment=commitment_to(other))
+    assert set(wrong(verify(draw, rows))) == {"lots"}
+    drawn_again = numbered(by_lot(other, ids))
+    noted = published(ids).commitment
+    assert "commitment" in wrong(verify(draw, drawn_again, commitment=noted))
+
+
+def test_an_id_that_was_added_is_found(ids):
+    """At a place that is not its own by the lots; at its own by the count and the list's
+    SHA-256; and where those were changed too, by the SHA-256 that somebody noted."""
+    draw, new = published(ids), ids_of(random.Random(3), 1)[0]
+    pushed = numbered([new, *ids])
+    assert wrong(verify(draw, pushed))["lots"] == (
+        f"place 1 is told to be {new}'s; by the lots it is {ids[0]}'s"
+    )
+    fitted = by_lot(SECRET, [*ids, new])
+    assert set(wrong(verify(draw, numbered(fitted)))) == {"count", "list"}
+    forged = verify(published(fitted), numbered(fitted), digest=draw.places_sha256)
+    assert set(wrong(forged)) == {"list"}
+
+
+def test_an_id_that_was_removed_is_found(ids):
+    """By the gap that it leaves; where the others moved up, by the count and the SHA-256."""
+    draw, rows = published(ids), numbered(ids)
+    gap = wrong(verify(draw, rows[:99] + rows[100:]))
+    assert gap["places"] == f"place 101 ({ids[100]}) comes where 100 should"
+    assert set(wrong(verify(draw, numbered(ids[:99] + ids[100:])))) == {"count", "list"}
+
+
+def test_an_id_that_was_replaced_is_found(ids):
+    """The first place that is wrong is named."""
+    new = ids_of(random.Random(4), 1)[0]
+    found = wrong(verify(published(ids), numbered([*ids[:99], new, *ids[100:]])))
+    assert set(found) == {"lots", "list"}
+    first = min(100, by_lot(SECRET, [*ids, new]).index(new) + 1)
+    assert found["lots"].startswith(f"place {first} is told to be")
+
+
+def test_two_ids_that_were_swapped_are_found(ids):
+    """Neighbours too; both by the lots, and where the list's SHA-256 was made to fit."""
+    swapped = [*ids[:9], ids[10], ids[9], *ids[11:]]
+    said = f"place 10 is told to be {ids[10]}'s; by the lots it is {ids[9]}'s"
+    assert wrong(verify(published(ids), numbered(swapped)))["lots"] == said
+    forged = published(ids, places_sha256=hashlib.sha256(as_lines(swapped)).hexdigest())
+    assert wrong(verify(forged, numbered(swapped))) == {"lots": said}
+
+
+def test_a_changed_place_is_found(ids):
+    """There twice, before the first, or of somebody who has another."""
+    draw, rows = published(ids), numbered(ids)
+    twice = [*rows[:5], (rows[5][0], 5), *rows[6:]]
+    assert wrong(verify(draw, twice))["places"] == f"place 5 ({ids[5]}) is there twice"
+    for low in (0, -1):
+        found = wrong(verify(draw, [(ids[0], low), *rows[1:]]))
+        assert found["places"] == f"place {low} ({ids[0]}) is below 1, and the first place is 1"
+    again = [*rows, (ids[0], 501)]
+    assert wrong(verify(draw, again))["ids"] == f"place 501: {ids[0]} has place 1 already"
+
+
+def test_what_is_no_id_is_found(ids):
+    """A line break in one could make two lists look the same."""
+    odd = f"{ids[1]}\n3 {ids[2]}"
+    found = wrong(verify(published(ids), numbered([ids[0], odd, *ids[3:]])))
+    assert found["ids"].startswith("place 2: ")
+
+
+@pytest.mark.parametrize("odd", ["", "\x1b[2J", "\ud800", "a\nb", "a b", "\u202e", "é", "x" * 65])
+def test_what_would_speak_to_a_terminal_is_not_read(ids, odd):
+    """Nothing of what is printed of a draw can be chosen so."""
+    said = published(ids[:1]).model_dump()
+    row = {"draw": said, "places": [(odd, 1)]}
+    fields = ("room", "event", "revealed_at", "store_emptied_at", "commitment", "secret")
+    drawn = [{"draw": {**said, name: odd}, "places": []} for name in fields]
+    for document in (row, *drawn):
+        with pytest.raises(ValidationError):
+            Kept.model_validate(document)
+    assert Kept.model_validate({"draw": said, "places": [(ids[0], 1)]}).places == [(ids[0], 1)]
+
+
+def test_what_was_not_published_is_not_right(ids):
+    """No count, no SHA-256; and a visitor who is not in the list is told so."""
+    draw = published(ids, count=None, places_sha256=None)
+    found = wrong(verify(draw, numbered(ids), visitor="x" * 22))
+    assert set(found) == {"count", "list", "visitor"}
+
+
+def test_before_the_opening_only_what_was_noted_is_checked(ids):
+    """There is nothing else to check."""
+    draw = published(ids, secret=None)
+    assert verify(draw, []) == []
+    assert wrong(verify(draw, [], commitment="0" * 64)).keys() == {"commitment"}
+
+
+# Chance -------------------------------------------------------------------------------------------
+
+DRAWS, VISITORS = 1000, 100
+
+
+def limit(freedom: int, z: float) -> float:
+    """The quantile of chi-squared, by Wilson and Hilferty's approximation (1931): the cube root
+    of chi-squared / freedom is nearly normal. Off by less than 0.2 % from 99 degrees on."""
+    part = 2 / (9 * freedom)
+    return freedom * (1 - part + z * math.sqrt(part)) ** 3
+
+
+#: So far from the mean a normal value is once in a thousand times, on either side.
+SELDOM = 3.0902
+
+
+def measure(places: list[list[int]]) -> dict[str, tuple[float, float, float]]:
+    """Statistics of draws, each with the bounds that chance stays between: what it is, at
+    least, at most. places[draw][visitor] is from 0 on; visitors are in order of joining.
+
+    In one draw every place is taken once, so counts are not independent: the covariance of the
+    cells of a random permutation of n is 1/(n-1) times a projection, which makes
+    (n-1)/n times the sum of (counted - expected)^2 / expected chi-squared, with (n-1)^2 degrees
+    of freedom over visitor x place, and n-1 over the places of half of the visitors, where the
+    variance is half of what is expected.
+    """
+    n, draws_made = VISITORS, len(places)
+    cells = [[0] * n for _ in range(n)]
+    early = [0] * n
+    for draw in places:
+        for visitor, place in enumerate(draw):
+            cells[visitor][place] += 1
+            early[place] += visitor < n // 2
+    each = draws_made / n
+    whole = sum((count - each) ** 2 for row in cells for count in row) / each * (n - 1) / n
+    first = sum((count - each) ** 2 for count in cells[0]) / each
+    half = draws_made / 2
+    halves = sum((count - half) ** 2 for count in early) / (half / 2) * (n - 1) / n
+    # Spearman's; its variance under chance is exactly 1 / (n - 1).
+    ranks = [1 - 6 * sum((v - p) ** 2 for v, p in enumerate(draw)) / (n**3 - n) for draw in places]
+    error = 1 / math.sqrt((n - 1) * draws_made)
+    return {
+        "visitor x place": (whole, limit((n - 1) ** 2, -SELDOM), limit((n - 1) ** 2, SELDOM)),
+        "the first to join": (first, limit(n - 1, -SELDOM), limit(n - 1, SELDOM)),
+        "joined early": (halves, limit(n - 1, -SELDOM), limit(n - 1, SELDOM)),
+        "rank correlation": (sum(ranks) / draws_made, -SELDOM * error, SELDOM * error),
+    }
+
+
+def unlikely(places: list[list[int]]) -> set[str]:
+    measured = measure(places)
+    return {name for name, (found, low, high) in measured.items() if not low <= found <= high}
+
+
+def placed(order: list[str], ids: list[str]) -> list[int]:
+    place = {visitor: at for at, visitor in enumerate(order)}
+    return [place[visitor] for visitor in ids]
+
+
+@pytest.fixture(scope="module")
+def people():
+    """In order of joining, and a secret for each draw."""
+    rng = random.Random("a fixed list")
+    return ids_of(rng, VISITORS), [rng.randbytes(32).hex() for _ in range(DRAWS)]
+
+
+def test_places_are_uniform_and_independent_of_joining(people):
+    """1,000 draws of 100: every visitor has every place as often, the first to join too, and the
+    early half as the late; the rank correlation with the order of joining is none."""
+    ids, secrets = people
+    assert unlikely([placed(by_lot(secret, ids), ids) for secret in secrets]) == set()
+
+
+def test_the_measure_finds_a_draw_that_is_not_fair(people):
+    """Lots 5 % smaller for the first half to join, the first to join always among the first
+    half, or a secret that is used again: each is found."""
+    ids, secrets = people
+    early = set(ids[:50])
+
+    def favouring(secret: str) -> list[str]:
+        return sorted(ids, key=lambda v: lot(secret, v) * (0.95 if v in early else 1))
+
+    assert "rank correlation" in unlikely([placed(favouring(secret), ids) for secret in secrets])
+
+    def never_last(secret: str) -> list[str]:
+        order = by_lot(secret, ids)
+        return order[::-1] if order.index(ids[0]) >= 50 else order
+
+    assert "the first to join" in unlikely([placed(never_last(secret), ids) for secret in secrets])
+    few = [placed(by_lot(secrets[draw % 500], ids), ids) for draw in range(DRAWS)]
+    assert "visitor x place" in unlikely(few)
+
+
+def test_the_limits_are_those_of_the_tables():
+    """Chi-squared's 99.9 % points as printed for 30 and 100 degrees of freedom: 59.70, 149.4."""
+    assert limit(30, SELDOM) == pytest.approx(59.70, rel=2e-3)
+    assert limit(100, SELDOM) == pytest.approx(149.4, rel=2e-3)

@@ -1,0 +1,362 @@
+"""A draw at the doors: the commitment before, the secret and the places after."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+import json
+import random
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from openapi_schema_validator import OAS31Validator
+
+from sidecar.api.openapi.document import document as described
+from sidecar.cli import main
+from sidecar.lottery.commitment import (
+    Published,
+    as_lines,
+    by_lot,
+    commitment_to,
+    lot,
+    secret_of,
+    verify,
+)
+from sidecar.lottery.service import Draws
+from sidecar.lottery.store import DrawsStore
+from sidecar.rooms.openings import RoomEvent
+from sidecar.rooms.redis_keys import room_key
+from tests.support.draws import HOUR, START, an_event, ids_of
+from tests.support.replica import HTML, KEYS, cookie_of
+from tests.support.site import ROOT
+
+HEX = re.compile("[0-9a-f]{64}")
+PLAIN = RoomEvent(name="plain", opens_at=START + 9 * HOUR)
+
+
+class Stage:
+    """A replica's room with events, and what visitors ask it about its draw."""
+
+    def __init__(self, site) -> None:
+        self.site, self.room, self.turn = site, site.room, site.turn
+        self.redis = site.room.store._redis
+        self.path = f"/_waitroom/{self.room.name}/draw"
+
+    async def get(self, what: str = "", **headers: str):
+        return await self.site.edge.get(f"{self.path}{what}", headers=headers)
+
+    async def draw(self, what: str = "") -> dict:
+        reply = await self.get(what)
+        assert (reply.status, reply.headers["Cache-Control"]) == (200, "no-store")
+        assert reply.headers["Access-Control-Allow-Origin"] == "*"
+        return is_as_described("/_waitroom/{room}/draw", await reply.json())
+
+    async def places(self, what: str = "") -> dict:
+        reply = await self.get(f"/places{what}")
+        assert (reply.status, reply.headers["Cache-Control"]) == (200, "public, max-age=30")
+        return is_as_described("/_waitroom/{room}/draw/places", await reply.json())
+
+    async def at(self, ms: int) -> None:
+        self.turn.now_ms = ms
+        await self.room.refresh()
+
+    def secret(self, event: RoomEvent) -> str:
+        return secret_of(KEYS[0], self.room.name, event)
+
+    async def fill(self, event: RoomEvent, count: int) -> list[str]:
+        """As the scripts do in a pre-queue; in the order of the lots."""
+        secret, ids = self.secret(event), ids_of(random.Random(event.name), count)
+        key = room_key(self.room.name, "drawn")
+        await self.redis.delete(key)
+        await self.redis.zadd(key, {one: lot(secret, one) - 2**53 for one in ids})
+        stats = room_key(self.room.name, "stats")
+        await self.redis.hset(stats, "drawn_from", event.begins_ms)
+        await self.room.refresh()
+        return by_lot(secret, ids)
+
+
+@pytest.fixture
+def stage(replica):
+    """Makes a room with these events, an hour before the first."""
+
+    async def make(*events: RoomEvent, **settings) -> Stage:
+        stage = Stage(await replica(events=events, **settings))
+        stage.room.draws = Draws(stage.room.name, KEYS)
+        await stage.at(START - HOUR)
+        return stage
+
+    return make
+
+
+_described = functools.cache(described)
+
+
+def is_as_described(path: str, document: dict) -> dict:
+    """By the OpenAPI document."""
+    whole = _described()
+    reply = whole["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]
+    schema = {**reply["schema"], "components": whole["components"]}
+    errors = [error.message for error in OAS31Validator(schema).iter_errors(document)]
+    assert errors == []
+    return document
+
+
+async def test_before_the_opening_there_is_the_commitment_alone(stage):
+    """Long before the pre-queue, in it, and until 3 s after the opening; the same all the time.
+    The list is not to be had, and the answer says when it is."""
+    event = an_event()
+    room = await stage(event)
+    said = []
+    for ms in (START - HOUR, START, event.opens_at, event.opens_at + 2999):
+        await room.at(ms)
+        document = await room.draw()
+        hidden = ("secret", "count", "places_sha256", "places_url")
+        assert [document[name] for name in hidden] == [None] * 4
+        said.append(document["commitment"])
+        refused = await room.get("/places")
+        assert (refused.status, refused.content_type) == (404, "application/problem+json")
+        assert document["revealed_at"] in (await refused.json())["detail"]
+    assert document["revealed_at"] == "2027-01-15T09:00:03.000+00:00"
+    assert set(said) == {commitment_to(room.secret(event))}
+    assert document["event"] == "autumn"
+
+
+async def test_after_the_opening_anybody_can_draw_again(stage):
+    """The secret fits the commitment, and every check of the list holds."""
+    event = an_event()
+    room = await stage(event)
+    noted = (await room.draw())["commitment"]
+    order = await room.fill(event, 1234)
+    await room.at(event.opens_at + 3000)
+    draw = await room.draw()
+    assert draw["secret"] == room.secret(event)
+    assert draw["count"] == 1234
+    assert draw["places_sha256"] == hashlib.sha256(as_lines(order)).hexdigest()
+    listed = await room.site.edge.get(draw["places_url"])
+    places = (await listed.json())["places"]
+    checks = verify(
+        Published(**draw), [tuple(row) for row in places],
+        commitment=noted, digest=draw["places_sha256"], visitor=order[0],
+    )  # fmt: skip
+    assert [check.says for check in checks if not check.holds] == []
+
+
+async def test_who_waits_has_the_place_that_was_drawn(stage):
+    """From taking a place in the pre-queue to the position that the opening shows: all of it is
+    what the list says, and nothing told of the lot before. Latecomers are not in the list."""
+    event = an_event(opens_at=START + 20_000)
+    room = await stage(event, total_active_users=0)
+    await room.at(START)
+    cookies = {}
+    for _ in range(30):
+        reply = await room.site.edge.post(room.path.replace("/draw", "/join"))
+        document = await reply.json()
+        assert (document["state"], document["position"]) == ("waiting", None)
+        cookies[document["visitor"]] = cookie_of(reply)
+    await room.at(event.opens_at + 3000)
+    late = await (await room.site.edge.post(room.path.replace("/draw", "/join"))).json()
+    draw, places = await room.draw(), (await room.places())["places"]
+    assert [
+        c.says for c in verify(Published(**draw), [tuple(r) for r in places]) if not c.holds
+    ] == []
+    assert {visitor for visitor, _ in places} == set(cookies)
+    for visitor, place in places:
+        document = await (await room.site.status(cookies[visitor])).json()
+        assert (document["visitor"], document["position"]) == (visitor, place)
+    assert late["position"] == 31
+
+
+async def test_the_secret_is_not_told_by_the_machines_clock(stage):
+    """Before the store has told its time, nothing is."""
+    event = an_event()
+    room = await stage(event)
+    room.turn.now_ms = event.opens_at + HOUR
+    room.room.snapshot = None
+    assert (await room.draw())["secret"] is None
+    assert (await room.get("/places")).status == 404
+
+
+async def test_the_list_comes_in_pages(stage):
+    """From any place on; `next` is where the next page begins. What is no number is refused."""
+    event = an_event()
+    room = await stage(event)
+    order = await room.fill(event, 25)
+    await room.at(event.opens_at + 3000)
+    found, offset = [], 0
+    while offset is not None:
+        page = await room.places(f"?offset={offset}&limit=10")
+        assert len(page["places"]) <= 10
+        found += page["places"]
+        offset = page["next"]
+    assert found == [[visitor, place] for place, visitor in enumerate(order, 1)]
+    whole = await room.places()
+    assert (whole["places"], whole["next"]) == (found, None)
+    assert (await room.places("?offset=99"))["places"] == []
+    assert (await room.places("?limit=0"))["next"] is None
+    for odd in ("limit=10001", "limit=-1", "offset=x", "offset=" + "9" * 5000, "offset=1.5"):
+        reply = await room.get(f"/places?{odd}")
+        assert (reply.status, reply.content_type) == (422, "application/problem+json")
+        assert odd.partition("=")[0] in (await reply.json())["errors"][0]
+
+
+async def test_a_list_that_was_changed_does_not_fit_what_was_published(stage):
+    """Another replica, which sees the list as it is now, still tells the first SHA-256."""
+    event = an_event()
+    room = await stage(event)
+    order = await room.fill(event, 50)
+    await room.at(event.opens_at + 3000)
+    before = await room.draw()
+    await room.redis.zrem(room_key(room.room.name, "drawn"), order[7])
+    room.room.store.draws = DrawsStore(room.redis, room.room.name, timeout_s=5)
+    after = await room.draw()
+    assert (after["count"], after["places_sha256"]) == (50, before["places_sha256"])
+    places = [tuple(row) for row in (await room.places())["places"]]
+    found = [check.what for check in verify(Published(**after), places) if not check.holds]
+    assert found == ["count", "list"]
+
+
+async def test_a_list_from_which_a_store_was_emptied_is_said_to_be_one(stage):
+    """While places come back no SHA-256 is published, and then one of those who came."""
+    event = an_event()
+    room = await stage(event)
+    await room.at(START)
+    await room.fill(event, 9)
+    await room.at(event.opens_at + 3000)
+    assert (await room.draw())["count"] == 9
+    await room.redis.delete(
+        *[room_key(room.room.name, name) for name in ("drawn", "draws", "stats")]
+    )
+    await room.at(event.opens_at + 9000)
+    document = await room.draw()
+    assert (document["count"], document["places_sha256"]) == (None, None)
+    assert document["store_emptied_at"] == "2027-01-15T09:00:09.000+00:00"
+    assert document["commitment"] == commitment_to(room.secret(event))
+    await room.fill(event, 8)
+    await room.at(event.opens_at + HOUR // 2)
+    document = await room.draw()
+    assert document["count"] == 8
+    assert document["store_emptied_at"] == "2027-01-15T09:00:09.000+00:00"
+
+
+async def test_each_draw_can_be_asked_for(stage):
+    """By the name of its event; which is shown to who names none follows from the time. A list is
+    kept until somebody comes to the next pre-queue, and its SHA-256 longer."""
+    first, second = an_event("one"), an_event("two", START + 20 * HOUR)
+    room = await stage(second, PLAIN, first)
+    await room.fill(first, 3)
+    await room.at(START + 3 * HOUR)
+    document = await room.draw()
+    assert (document["event"], document["events"]) == ("two", ["one", "two"])
+    assert document["secret"] is None
+    of_first = await room.draw("?event=one")
+    assert (of_first["secret"], of_first["count"]) == (room.secret(first), 3)
+    assert len((await room.places("?event=one"))["places"]) == 3
+    await room.at(second.opens_at + 3000)  # and nobody came
+    assert [(await room.draw())["count"], (await room.places())["places"]] == [0, []]
+    await room.fill(second, 2)
+    of_first = await room.draw("?event=one")
+    assert (of_first["count"], of_first["places_url"]) == (3, None)
+    gone = await room.get("/places?event=one")
+    assert (gone.status, (await gone.json())["title"]) == (404, "The list is no longer kept")
+    for odd in ("nope", "plain", "", "%00", "%ED%A0%80"):
+        assert (await room.get(f"?event={odd}")).status == 404
+
+
+async def test_a_pre_queues_list_is_not_told_as_the_last_ones(stage):
+    """Its lots are nobody's to know also while the replica has not heard that it has begun."""
+    first, second = an_event("one"), an_event("two", START + 20 * HOUR)
+    room = await stage(first, second)
+    await room.fill(first, 3)
+    await room.at(second.begins_ms)
+    heard = room.room.snapshot
+    await room.fill(second, 5)
+    room.room.snapshot = heard
+    assert (await room.places("?event=one"))["places"] == []
+
+
+async def test_a_room_without_a_pre_queue_has_no_draw(stage):
+    """404, at both doors; and for a room that there is not."""
+    room = await stage(PLAIN)
+    for path in (room.path, f"{room.path}/places", "/_waitroom/nope/draw"):
+        reply = await room.site.edge.get(path)
+        assert (reply.status, reply.content_type) == (404, "application/problem+json")
+
+
+async def test_no_commitment_is_told_that_might_be_taken_back(stage):
+    """Until the store has said which one was published."""
+    event = an_event()
+    room = await stage(event)
+    room.room.draws = Draws(room.room.name, KEYS)
+    reply = await room.get()
+    assert (reply.status, reply.headers["Retry-After"]) == (503, "5")
+    await room.room.refresh()
+    assert (await room.draw())["commitment"] == commitment_to(room.secret(event))
+
+
+async def test_a_browser_gets_the_page(stage):
+    """With the policy of the waiting page, and no script of its own inside."""
+    room = await stage(an_event())
+    reply = await room.get(**HTML)
+    text = await reply.text()
+    assert (reply.status, reply.content_type) == (200, "text/html")
+    assert "script-src 'self'" in reply.headers["Content-Security-Policy"]
+    assert re.findall(r"<script[^>]*>(.*?)</script>", text, re.DOTALL) == [""]
+    assert not re.search(r"\son\w+=|style=|<style", text)
+    for name in re.findall(r'"(/_waitroom/static/[^"]+)"', text):
+        assert (await room.site.edge.get(name)).status == 200
+
+
+async def test_the_command_understands_what_is_published(stage):
+    """`waitroom verify-draw`, at the address of a room and not of a model of one."""
+    event = an_event()
+    room = await stage(event)
+    order = await room.fill(event, 1500)
+    await room.at(event.opens_at + 3000)
+    words = [str(room.site.edge.make_url(room.path)), "--visitor", order[1233]]
+    done = await asyncio.to_thread(CliRunner().invoke, main, ["verify-draw", *words])
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert f"{order[1233]} has place 1234 of 1500" in done.stdout
+
+
+# docs/draw.md -------------------------------------------------------------------------------------
+
+
+async def test_the_check_that_the_docs_show_checks(stage, tmp_path):
+    """curl and ten lines of Python, as they stand there: they take a list that is right, and
+    none of which two places were swapped."""
+    event = an_event()
+    room = await stage(event)
+    await room.fill(event, 300)
+    await room.at(event.opens_at + 3000)
+    text = (ROOT / "docs" / "draw.md").read_text(encoding="utf-8")
+    shell = re.search(r"```sh\n(curl .*?)```", text, re.DOTALL)[1]
+    python = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
+    assert len([line for line in python.splitlines() if line]) <= 14
+    site = str(room.site.edge.make_url("/")).rstrip("/")
+    shell = shell.replace("https://www.example.com/_waitroom/shop/draw", f"{site}{room.path}")
+    assert site in shell
+    (tmp_path / "check.py").write_text(python)
+    done, out = await run("sh", "-ec", shell, folder=tmp_path)
+    assert done == 0, out
+    done, out = await run(sys.executable, "check.py", folder=tmp_path)
+    assert (done, "300 places" in out) == (0, True), out
+    file = min(tmp_path.glob("places-*.json"))
+    page = json.loads(file.read_text())
+    rows = page["places"]
+    rows[4][0], rows[5][0] = rows[5][0], rows[4][0]
+    file.write_text(json.dumps(page))
+    done, out = await run(sys.executable, "check.py", folder=tmp_path)
+    assert (done, "AssertionError" in out) == (1, True), out
+
+
+async def run(*command: str, folder: Path) -> tuple[int, str]:
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=folder,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    out, _ = await process.communicate()
+    return process.returncode, out.decode()

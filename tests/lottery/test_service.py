@@ -1,0 +1,318 @@
+"""One secret for all replicas, whatever keys they have; and the list, published once."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from dataclasses import dataclass
+
+import pytest
+from structlog.testing import capture_logs
+
+from sidecar.lottery.commitment import as_lines, by_lot, commitment_to, key_of, lot, secret_of
+from sidecar.lottery.service import Draws, problems_of_change
+from sidecar.lottery.store import PAGE, DrawsStore, ListDigest
+from sidecar.rooms.redis_keys import room_key
+from tests.conftest import new_room_name
+from tests.support.draws import HOUR, START, an_event, ids_of
+
+OLD, NEW = "o" * 32, "n" * 32
+EVENT = an_event()
+KEY = key_of(EVENT)
+
+
+@dataclass
+class Seen:
+    """As much of a snapshot as the draws look at."""
+
+    now_ms: int = START - HOUR
+    born_ms: int = START - 9 * HOUR
+    recovery_stage: int = 0
+
+
+class Shop:
+    """A room's keys in the store, and what fills them."""
+
+    def __init__(self, redis) -> None:
+        self.name = new_room_name()
+        self.redis = redis
+
+    def store(self) -> DrawsStore:
+        return DrawsStore(self.redis, self.name, timeout_s=5)
+
+    def key(self, name: str) -> str:
+        return room_key(self.name, name)
+
+    async def fill(self, ids: list[str], secret: str, *, begins: int = START) -> list[str]:
+        """As the scripts do in a pre-queue; the ids in the order of their lots."""
+        for at in range(0, len(ids), 10_000):
+            scores = {one: lot(secret, one) - 2**53 for one in ids[at : at + 10_000]}
+            await self.redis.zadd(self.key("drawn"), scores)
+        stats = {"born": Seen.born_ms, "drawn_from": begins}
+        await self.redis.hset(self.key("stats"), mapping=stats)
+        return by_lot(secret, ids)
+
+
+@pytest.fixture
+def shop(redis):
+    return Shop(redis)
+
+
+async def digest_of(store: DrawsStore, **more) -> ListDigest | None:
+    asked = {"begins_ms": START, "born_ms": Seen.born_ms, "wait_s": 30, **more}
+    return await store.list_digest(KEY, **asked)
+
+
+# Which secret -------------------------------------------------------------------------------------
+
+
+def test_the_key_that_signs_makes_the_secret():
+    """As long as nothing else was published; the lot is drawn with it."""
+    draws = Draws("shop", [OLD, NEW])
+    secret = secret_of(NEW, "shop", EVENT)
+    assert draws.secret(EVENT) == secret
+    assert draws.commitment(EVENT) == commitment_to(secret)
+    assert draws.lot(EVENT, "a" * 22) == lot(secret, "a" * 22)
+    assert not draws.is_agreed(EVENT)
+
+
+def test_the_published_commitment_chooses_the_key():
+    """Also when the secret was used before it was learnt; an emptied store takes nothing back."""
+    draws = Draws("shop", [OLD, NEW])
+    assert draws.secret(EVENT) == secret_of(NEW, "shop", EVENT)
+    published = commitment_to(secret_of(OLD, "shop", EVENT))
+    for learnt in ({KEY: published}, {}):
+        draws.learn(learnt)
+        assert draws.secret(EVENT) == secret_of(OLD, "shop", EVENT)
+        assert draws.commitment(EVENT) == published
+        assert draws.is_agreed(EVENT)
+    other = an_event("winter")
+    assert draws.secret(other) == secret_of(NEW, "shop", other)
+
+
+def test_a_key_that_is_gone_is_an_error_in_the_log():
+    """It says what to do; what was published stays, and the key that signs draws."""
+    draws = Draws("shop", [NEW])
+    published = commitment_to(secret_of(OLD, "shop", EVENT))
+    draws.learn({KEY: published})
+    with capture_logs() as logs:
+        assert [draws.secret(EVENT) for _ in range(3)] == [secret_of(NEW, "shop", EVENT)] * 3
+    assert draws.commitment(EVENT) == published
+    (line,) = logs
+    assert (line["log_level"], line["event"], line["room"]) == ("error", "draw_key_missing", "shop")
+    assert (line["draw_of"], line["commitment"]) == ("autumn", published)
+    assert "put that key back" in line["hint"]
+
+
+async def test_replicas_with_other_keys_agree(shop):
+    """In each of the three steps by which keys are changed: what was published is followed."""
+    replicas = [Draws(shop.name, keys) for keys in ([OLD], [NEW, OLD], [OLD, NEW])]
+    for draws in replicas:
+        await draws.refresh(shop.store(), [EVENT], Seen())
+    secret = secret_of(OLD, shop.name, EVENT)
+    assert {draws.secret(EVENT) for draws in replicas} == {secret}
+    assert await shop.store().published() == {KEY: commitment_to(secret)}
+
+
+@pytest.mark.parametrize(
+    "keys", [([OLD], [NEW, OLD]), ([NEW, OLD], [OLD, NEW]), ([OLD, NEW], [NEW])]
+)
+async def test_while_keys_are_changed_any_replica_may_publish_first(shop, keys):
+    """Both of a step and of the one before know the key that it is done with."""
+    for number, order in enumerate((keys, keys[::-1])):
+        replicas = [Draws(shop.name, one) for one in order]
+        event = an_event(begins=START + number)
+        for draws in replicas:
+            await draws.refresh(shop.store(), [event], Seen())
+        with capture_logs() as logs:
+            assert len({draws.secret(event) for draws in replicas}) == 1
+        assert logs == []
+
+
+async def test_an_emptied_store_is_told_again(shop):
+    """The commitment that was published, not one that another key would make."""
+    draws = Draws(shop.name, [OLD, NEW])
+    published = commitment_to(secret_of(OLD, shop.name, EVENT))
+    await shop.store().publish(KEY, published)
+    await draws.refresh(shop.store(), [EVENT], Seen())
+    await shop.redis.delete(shop.key("draws"))
+    await draws.refresh(shop.store(), [EVENT], Seen(born_ms=START - HOUR))
+    assert await shop.store().published() == {KEY: published}
+
+
+async def test_what_is_published_stays(shop):
+    """The first word counts, and is what the second is told."""
+    store = shop.store()
+    assert await store.publish(KEY, "one") == "one"
+    assert await store.publish(KEY, "two") == "one"
+    assert await store.published() == {KEY: "one"}
+
+
+async def test_without_a_pre_queue_nothing_is_asked(shop):
+    """Of the store, that is: most rooms draw nothing."""
+    plain = an_event(prequeue_from=None)
+    await Draws(shop.name, [OLD]).refresh(None, [plain], Seen(now_ms=START + 9 * HOUR))
+
+
+# What an operator may change ----------------------------------------------------------------------
+
+MINUTE = 60_000
+ON, OPENED, OVER = START + MINUTE, EVENT.opens_at + MINUTE, EVENT.closes_at + MINUTE
+LATER = an_event(opens_at=EVENT.opens_at + 9 * MINUTE)
+POSTPONED = an_event(begins=START + HOUR // 2)
+RENAMED = an_event("winter")
+
+
+@pytest.mark.parametrize(
+    ("now_ms", "after", "said"),
+    [
+        (START - 1, [POSTPONED], ""), (START - 1, [RENAMED], ""), (START - 1, [], ""),
+        (ON, [EVENT, an_event("next", OVER)], ""), (ON, [], ""), (ON, [LATER], ""),
+        (ON, [POSTPONED], "autumn: its pre-queue is on"),
+        (ON, [an_event(prequeue_from=None)], "autumn: its pre-queue is on"),
+        (ON, [RENAMED], "winter: the pre-queue of autumn is on"),
+        (ON, [an_event("winter", START + 1)], "winter: the pre-queue of autumn is on"),
+        (ON, [an_event("winter", OVER)], ""),
+        (OPENED, [LATER], "autumn: its secret is published"),
+        (OVER, [LATER], "autumn: its secret is published"),
+        (OVER, [an_event(closes_at=None)], ""), (OVER, [an_event(begins=OVER)], ""),
+        (OPENED, [], ""), (OPENED, [RENAMED], ""), (OPENED, [an_event(prequeue_from=None)], ""),
+    ],
+)  # fmt: skip
+def test_a_draw_that_is_on_is_not_changed(now_ms, after, said):
+    """Its name and beginning while places are taken, a later opening once its secret is out; taken
+    out it may be at any time."""
+    problems = problems_of_change([EVENT], after, now_ms)
+    assert [problem.startswith(f"events: {said}") for problem in problems] == [True] * bool(said)
+
+
+# The list -----------------------------------------------------------------------------------------
+
+
+async def test_the_list_is_told_in_the_order_of_its_places(shop):
+    """From any place on, across the pages that the store is asked for, and none after the last."""
+    ids = ids_of(random.Random(1), 2 * PAGE + 7)
+    order = await shop.fill(ids, "s" * 64)
+    store = shop.store()
+    for offset, limit in (
+        (0, 5),
+        (PAGE - 2, 4),
+        (3, 2 * PAGE),
+        (2 * PAGE, PAGE),
+        (5000, 9),
+        (4, 0),
+    ):
+        found = await store.drawn(begins_ms=START, offset=offset, limit=limit)
+        assert found == order[offset : offset + limit]
+
+
+async def test_equal_lots_stand_in_the_store_as_the_rule_says(shop):
+    """By their bytes, as lottery/commitment.py sorts them and the store does."""
+    ids = ids_of(random.Random(2), 300)
+    await shop.fill([], "s" * 64)
+    await shop.redis.zadd(shop.key("drawn"), dict.fromkeys(ids, -(2**53)))
+    assert await shop.store().drawn(begins_ms=START, offset=0, limit=300) == sorted(ids)
+
+
+async def test_the_store_is_asked_seldom(shop):
+    """A page that was read is told again, however many ask."""
+    order = await shop.fill(ids_of(random.Random(3), 10), "s" * 64)
+    store, asked = shop.store(), {"begins_ms": START, "offset": 0, "limit": 10}
+    await store.drawn(**asked)
+    await shop.redis.delete(shop.key("drawn"))
+    assert await store.drawn(**asked) == order
+    assert await shop.store().drawn(**asked) == []
+
+
+async def test_the_next_pre_queues_list_is_told_to_nobody(shop):
+    """Not by the name of the last, whose list stood in the same place: nothing is, or what was
+    read while it stood there; nor is it told where it comes between the reading and the look."""
+    last = await shop.fill(ids_of(random.Random(10), 5), "s" * 64)
+    asked = {"begins_ms": START, "offset": 0, "limit": 10}
+    known, late = shop.store(), shop.store()
+    assert await known.drawn(**asked) == last
+    coming, read_page = ids_of(random.Random(11), 5), late._read_page
+
+    async def overtaken(offset: int) -> list[str]:
+        await shop.redis.delete(shop.key("drawn"))
+        await shop.fill(coming, "s" * 64, begins=START + 9 * HOUR)
+        return await read_page(offset)
+
+    late._read_page = overtaken
+    assert await late.drawn(**asked) == []
+    assert await shop.store().drawn(**asked) == []
+    assert await known.drawn(**asked) == last
+    asked["begins_ms"] = START + 9 * HOUR
+    assert set(await known.drawn(**asked)) == set(coming)
+
+
+async def test_the_digest_is_published_once(shop):
+    """Over all lines; a list that is changed later has another, and none is told of it."""
+    ids = ids_of(random.Random(4), PAGE + 5)
+    order = await shop.fill(ids, "s" * 64)
+    whole = ListDigest(len(ids), hashlib.sha256(as_lines(order)).hexdigest())
+    first = shop.store()
+    assert await asyncio.gather(digest_of(first), digest_of(first)) == [whole, whole]
+    await shop.redis.zrem(shop.key("drawn"), order[3])
+    assert await digest_of(shop.store()) == whole
+    published = await shop.store().published()
+    assert published == {f"{KEY}:places": f"{whole.count} {whole.sha256}"}
+
+
+async def test_the_digest_is_there_when_nobody_has_asked(shop):
+    """A replica's refreshing sees to it from 3 s after the opening on, not while places come
+    back to a store that was emptied."""
+    await shop.fill(ids_of(random.Random(5), 10), "s" * 64)
+    draws, store = Draws(shop.name, [OLD]), shop.store()
+    published = commitment_to(secret_of(OLD, shop.name, EVENT))
+    opened = EVENT.opens_at + 3000
+    for seen in (Seen(now_ms=opened - 1), Seen(now_ms=opened, recovery_stage=1)):
+        await draws.refresh(store, [EVENT], seen)
+        assert store._computing is None
+    await draws.refresh(store, [EVENT], Seen(now_ms=opened))
+    await store._computing
+    assert set(await store.published()) == {KEY, f"{KEY}:places"}
+    assert (await store.published())[KEY] == published
+
+
+async def test_nobody_in_the_pre_queue_is_an_empty_list(shop):
+    """The list of the last pre-queue, which is there until somebody comes, is not taken for it."""
+    await shop.fill(ids_of(random.Random(6), 5), "s" * 64, begins=START - HOUR)
+    assert await digest_of(shop.store()) == ListDigest(0, hashlib.sha256(b"").hexdigest())
+
+
+async def test_no_digest_of_what_may_be_half_a_list(shop):
+    """The list of a later pre-queue; one in a store that was emptied meanwhile."""
+    await shop.fill(ids_of(random.Random(7), 5), "s" * 64)
+    assert await digest_of(shop.store(), begins_ms=START - HOUR) is None
+    assert await digest_of(shop.store(), born_ms=Seen.born_ms - 1) is None
+    assert await shop.store().published() == {}
+
+
+async def test_a_list_that_grows_while_it_is_read_has_no_digest_yet(shop):
+    """Whoever comes in at its head moves the others on; the next who asks has it."""
+    ids = ids_of(random.Random(8), PAGE + 1)
+    await shop.fill(ids[:-1], "s" * 64)
+    store, asked = shop.store(), []
+    read_page = store._read_page
+
+    async def grown(offset: int) -> list[str]:
+        page = await read_page(offset)
+        if not asked:
+            asked.append(offset)
+            await shop.redis.zadd(shop.key("drawn"), {ids[-1]: -(2**53)})
+        return page
+
+    store._read_page = grown
+    assert await digest_of(store) is None
+    assert (await digest_of(store)).count == PAGE + 1
+
+
+async def test_a_store_that_is_away_is_asked_again_later(shop, monkeypatch):
+    """The digest is not known, and nothing is broken by it."""
+    store = DrawsStore(shop.redis, shop.name, timeout_s=0)
+    assert await digest_of(store) is None
+    await shop.fill(ids_of(random.Random(9), 3), "s" * 64)
+    monkeypatch.setattr(store, "_timeout_s", 5)
+    assert (await digest_of(store)).count == 3

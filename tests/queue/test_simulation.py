@@ -1,0 +1,71 @@
+"""The sale of core/simulation, and what the estimate and the line promise in it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import statistics
+from dataclasses import replace
+
+import pytest
+
+from sidecar.kit.redis.connect import close, connect
+from tests.support.simulation import Played, Sale, exponential, lognormal, play
+
+STAY_S = 180
+#: The settings say that a session lasts 300 s, so the first estimates are wrong by design.
+BASE = Sale(stay=exponential(STAY_S), stay_mean_s=STAY_S, cap=200, session_duration=300, burst=1500)
+STAYS = {"exponential": exponential(STAY_S), "lognormal": lognormal(STAY_S)}
+LEAVERS = (0.1, 0.3)
+SALES = {
+    (leavers, stay): replace(BASE, leavers=leavers, stay=STAYS[stay], seed=seed)
+    for seed, (leavers, stay) in enumerate(itertools.product(LEAVERS, STAYS), start=1)
+}
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def played(redis_socket) -> dict[tuple[float, str], Played]:
+    """Every sale, played once."""
+
+    async def play_all() -> list[Played]:
+        redis = connect(f"unix://{redis_socket}", timeout_s=10)
+        try:
+            return await play(redis, list(SALES.values()))
+        finally:
+            await close(redis)
+
+    return dict(zip(SALES, asyncio.run(play_all()), strict=True))
+
+
+@pytest.mark.parametrize("sale", SALES, ids=lambda sale: f"{sale[0]:.0%} leave, {sale[1]}")
+class TestASale:
+    def test_was_played_as_meant(self, played, sale):
+        """Most had to wait; of all who came about as many left as should."""
+        result = played[sale]
+        assert result.visitors > BASE.burst
+        assert len(result.judged) > 10_000
+        assert result.died / result.visitors == pytest.approx(sale[0], rel=0.25)
+
+    def test_the_estimate_is_within_15_percent(self, played, sale):
+        """The median error, over all polls of those who came in later than half a minute."""
+        assert played[sale].error <= 0.15
+
+    def test_the_range_is_neither_too_narrow_nor_too_wide(self, played, sale):
+        """One sale is one throw of the dice for everybody in it; see the test of all below."""
+        assert 0.65 <= played[sale].coverage <= 0.97
+
+    def test_no_slot_is_idle_while_somebody_waits(self, played, sale):
+        """Less than 2 % of the slots' time, with calls that nobody has answered yet."""
+        result = played[sale]
+        assert result.slot_ms > 0
+        assert result.idle < 0.02
+
+    def test_nobody_is_called_before_a_live_earlier_joiner(self, played, sale):
+        assert played[sale].inversions == 0
+
+
+def test_the_range_holds_four_waits_in_five(played):
+    """Over all sales: 80 %, give or take what four sales can tell."""
+    assert 0.75 <= statistics.fmean(result.coverage for result in played.values()) <= 0.9

@@ -1,0 +1,405 @@
+"""The cookie: what we signed is read as it was, anything else as nothing."""
+
+from __future__ import annotations
+
+import string
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from sidecar.kit.http.cookies import cookie_value
+from sidecar.queue.model import TICKET_LIFETIME_MS, Outside, Pass, Ticket
+from sidecar.queue.tokens import MAX_TOKEN_LENGTH, Tokens, is_visitor, new_visitor
+
+NOW_MS = 1_800_000_000_000
+OLD, NEW, NEWEST = ("old-" * 10, "new-" * 10, "newest-" * 6)
+VISITOR = "abcdefghijklmnopqrstu_"
+TICKET = Ticket(VISITOR, order=1_799_999_999_999_999, joined_ms=NOW_MS - 1000, epoch=3)
+PASS = Pass(
+    VISITOR,
+    order=1_799_999_999_999_999,
+    joined_ms=NOW_MS - 60_000,
+    epoch=3,
+    started_ms=NOW_MS - 30_000,
+    renewed_ms=NOW_MS - 10_000,
+    expires_ms=NOW_MS + 290_000,
+)
+ALPHABET = string.ascii_letters + string.digits + "-_"
+
+numbers = st.integers(min_value=-(2**53), max_value=2**53)
+visitors = st.text(ALPHABET, min_size=22, max_size=22)
+tickets = st.builds(Ticket, visitors, numbers, numbers, numbers)
+passes = st.builds(Pass, visitors, numbers, numbers, numbers, numbers, numbers, numbers)
+
+
+class Clock:
+    def __init__(self, now_ms: int = NOW_MS) -> None:
+        self.ms = now_ms
+
+    def now_ms(self) -> int:
+        return self.ms
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def tokens(clock):
+    return Tokens("shop", [OLD], clock)
+
+
+def signed(ticket: Ticket, at_ms: int = NOW_MS) -> Ticket:
+    """The ticket as it is read back: it knows when it was signed, to the second."""
+    return Ticket(ticket.visitor, ticket.order, ticket.joined_ms, ticket.epoch, at_ms)
+
+
+# Round trips and the format.
+
+
+@given(tickets)
+def test_a_ticket_is_read_as_it_was_written(ticket):
+    """Every field of a ticket comes back, and when it was signed."""
+    tokens = Tokens("shop", [OLD], Clock())
+    assert tokens.read(tokens.write(ticket)) == signed(ticket)
+
+
+@given(passes)
+def test_a_pass_is_read_as_it_was_written(granted):
+    """Every field of a pass comes back."""
+    tokens = Tokens("shop", [OLD], Clock())
+    assert tokens.read(tokens.write(granted)) == granted
+
+
+@given(tickets | passes)
+def test_a_token_fits_a_cookie_as_it_is(token):
+    """A token needs no quoting in a cookie, and is within the length that is looked at."""
+    text = Tokens("shop", [OLD], Clock()).write(token)
+    assert set(text) <= set(ALPHABET + "~.")
+    assert len(text) <= MAX_TOKEN_LENGTH
+
+
+def test_the_format_stays(tokens):
+    """Cookies that an earlier version signed still verify: the format is a contract."""
+    assert tokens.write(TICKET) == (
+        "t~abcdefghijklmnopqrstu_~1799999999999999~1799999999000~3"
+        ".a0nSAA.fdWkF2L2rTIYwCIrV5spMNVL5qlg2TEi3Z9LmfcD-V4"
+    )
+    assert tokens.write(PASS) == (
+        "p~abcdefghijklmnopqrstu_~1799999999999999~1799999940000~3"
+        "~1799999970000~1799999990000~1800000290000"
+        ".a0nSAA.y446FS21IlCHlzKjLwxHNvEMzYL7298W-BjdtAS3juk"
+    )
+
+
+def test_the_time_of_signing_is_cut_to_the_second(tokens, clock):
+    """A ticket signed within a second says that second's beginning, never a later time."""
+    clock.ms += 999
+    assert tokens.read(tokens.write(TICKET)).signed_ms == NOW_MS
+
+
+# What we did not sign.
+
+
+@pytest.mark.parametrize("token", [TICKET, PASS], ids=["ticket", "pass"])
+def test_any_changed_character_voids_it(tokens, token):
+    """A token with one character changed, removed or added anywhere is nothing."""
+    text = tokens.write(token)
+    for at in range(len(text)):
+        other = "A" if text[at] != "A" else "B"
+        assert tokens.read(text[:at] + other + text[at + 1 :]) is None, at
+        assert tokens.read(text[:at] + text[at + 1 :]) is None, at
+        assert tokens.read(text[:at] + other + text[at:]) is None, at
+
+
+@pytest.mark.parametrize("token", [TICKET, PASS], ids=["ticket", "pass"])
+def test_a_truncated_token_is_nothing(tokens, token):
+    """A token cut off anywhere, even at a separator, is nothing."""
+    text = tokens.write(token)
+    assert [at for at in range(len(text)) if tokens.read(text[:at]) is not None] == []
+
+
+def test_another_secret_is_nothing(tokens, clock):
+    """What another site's secret signed is nothing here."""
+    assert tokens.read(Tokens("shop", [NEW], clock).write(PASS)) is None
+
+
+@pytest.mark.parametrize("room", ["shop2", "sho", "tickets", "shop/p"])
+def test_another_rooms_token_is_nothing(tokens, clock, room):
+    """The same secret signs for every room, and yet no room takes another's token."""
+    other = Tokens(room, [OLD], clock)
+    assert tokens.read(other.write(PASS)) is None
+    assert tokens.read(other.write(TICKET)) is None
+
+
+def test_a_ticket_is_no_pass(tokens):
+    """The signature of one kind is worth nothing on the other."""
+    ticket, granted = tokens.write(TICKET), tokens.write(PASS)
+    assert tokens.read("p" + ticket[1:]) is None
+    assert tokens.read("t" + granted[1:]) is None
+    # Nor does a ticket that was given a pass's fields become one.
+    fields, signature = granted.rsplit(".", 2)[0], ticket.rsplit(".", 2)[1:]
+    assert tokens.read(".".join([fields, *signature])) is None
+
+
+def test_two_tokens_do_not_mix(tokens, clock):
+    """The fields of one and the signature of another are nothing."""
+    first = tokens.write(TICKET)
+    second = tokens.write(Ticket(VISITOR, order=1, joined_ms=1, epoch=0))
+    assert tokens.read(second.partition(".")[0] + "." + first.partition(".")[2]) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None, "", " ", "t", "p", "t~", "~", ".", "..", "t.", "t..", "t~a~1~2~3", "t~a~1~2~3.x.y",
+        "x" + "~a~1~2~3.x.y", "\0", "t\0", "é", "t~é.x.y", "p~" + "ー" * 20, "t~\ud800",
+        "t~a~1~2~3." + "A" * 12 + ".x", "p" * MAX_TOKEN_LENGTH, "t" * 1_000_000,
+    ],
+)  # fmt: skip
+def test_nonsense_is_nothing(tokens, text):
+    """Absent, empty, odd, non-ASCII and huge cookies are nothing, and no error."""
+    assert tokens.read(text) is None
+
+
+@given(st.text(max_size=600) | st.binary(max_size=600).map(lambda raw: raw.decode("latin-1")))
+def test_reading_never_fails(text):
+    """Whatever bytes a browser sends, reading them answers: nothing of ours."""
+    tokens = Tokens("shop", [OLD, NEW], Clock())
+    for prefix in ("", "t", "t~", "p~"):
+        assert tokens.read(prefix + text) is None
+
+
+@given(tickets | passes, st.data())
+def test_reading_a_damaged_token_never_fails(token, data):
+    """A token of ours with a piece replaced by anything else is nothing."""
+    tokens = Tokens("shop", [OLD], Clock())
+    text = tokens.write(token)
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, len(text)))
+    damaged = text[:start] + data.draw(st.text(max_size=20)) + text[end:]
+    assume(damaged != text)
+    assert tokens.read(damaged) is None
+
+
+@given(st.text(ALPHABET + "~", max_size=80))
+def test_fields_that_we_signed_and_do_not_know_are_nothing(rest):
+    """A later version may sign other fields with the same key; that is no error here."""
+    tokens = Tokens("shop", [OLD], Clock())
+    for kind in "tp":
+        text = tokens._signers[kind].sign(kind + rest, NOW_MS // 1000)
+        token = tokens.read(text)
+        assert token is None or tokens.write(token).startswith(kind + "~")
+
+
+@pytest.mark.parametrize("visitor", ["a~1", "a~1~2~3~4~5~6", "a.b", "", "~" * 6])
+def test_a_visitor_cannot_carry_fields(tokens, visitor):
+    """A separator within a field never moves what comes after it into another field."""
+    for token in (
+        Ticket(visitor, order=7, joined_ms=8, epoch=9),
+        Pass(visitor, 7, 8, 9, 10, 11, 12),
+    ):
+        back = tokens.read(tokens.write(token))
+        assert back is None or (back.visitor, back.order) == (visitor, 7)
+
+
+def test_an_oversized_token_is_not_looked_at(tokens, clock):
+    """Even what we signed is nothing when it is longer than anything that we sign."""
+    long = Ticket("v" * MAX_TOKEN_LENGTH, order=1, joined_ms=1, epoch=0)
+    assert tokens.read(tokens.write(long)) is None
+
+
+# Time and keys.
+
+
+def test_a_ticket_ends_a_day_after_its_signing(tokens, clock):
+    """A ticket is worth something to the last millisecond of its day, and nothing after."""
+    text = tokens.write(TICKET)
+    clock.ms = NOW_MS + TICKET_LIFETIME_MS
+    assert tokens.read(text) == signed(TICKET)
+    clock.ms += 1
+    assert tokens.read(text) is None
+
+
+def test_a_ticket_signed_anew_lives_on(tokens, clock):
+    """It is the signing that counts, not the joining: whoever polls keeps a place for days."""
+    clock.ms = TICKET.joined_ms + 5 * TICKET_LIFETIME_MS
+    assert tokens.read(tokens.write(TICKET)).order == TICKET.order
+
+
+def test_a_pass_is_read_however_old(tokens, clock):
+    """A pass that ran out is still read: the room knows then who comes back."""
+    text = tokens.write(PASS)
+    clock.ms += 365 * TICKET_LIFETIME_MS
+    assert tokens.read(text) == PASS
+
+
+def test_a_clock_that_went_back_voids_nothing(tokens, clock):
+    """A token signed in what is now the future, by a store since replaced, is still good."""
+    text = tokens.write(TICKET)
+    clock.ms -= 3600 * 1000
+    assert tokens.read(text) == signed(TICKET)
+
+
+def test_keys_rotate_without_loss(clock):
+    """While a key is in the list its tokens verify; the last in the list signs."""
+    before = Tokens("shop", [OLD], clock)
+    during = Tokens("shop", [OLD, NEW, NEWEST], clock)
+    after = Tokens("shop", [NEWEST], clock)
+    for token in (signed(TICKET), PASS):
+        # I expect the old cookie to hold until its key is removed.
+        assert during.read(before.write(token)) == token
+        assert after.read(before.write(token)) is None
+        # And the new cookie to be the newest key's, which the old replicas do not know.
+        assert after.read(during.write(token)) == token
+        assert before.read(during.write(token)) is None
+        # A key in the middle is neither first nor last, and verifies too.
+        assert during.read(Tokens("shop", [NEW], clock).write(token)) == token
+
+
+def test_the_order_of_keys_changes_who_signs_only(clock):
+    """Replicas that list the same keys in another order read each other's tokens."""
+    one, other = Tokens("shop", [OLD, NEW], clock), Tokens("shop", [NEW, OLD], clock)
+    assert other.read(one.write(PASS)) == one.read(other.write(PASS)) == PASS
+
+
+# Visitors' ids and cookie headers.
+
+
+def test_ids_are_new_and_look_like_ids():
+    """Ids are 22 characters that fit a cookie, and none comes twice."""
+    ids = {new_visitor() for _ in range(1000)}
+    assert len(ids) == 1000
+    assert all(is_visitor(text) and set(text) <= set(ALPHABET) for text in ids)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a" * 21, "a" * 23, "a" * 21 + "~", "é" * 22, "a" * 22 + "\n"]
+)
+def test_what_no_id_can_be(text):
+    """Too short, too long, other characters, a line's end: no id."""
+    assert not is_visitor(text)
+
+
+def test_a_cookie_has_its_rooms_name(clock):
+    """One cookie a room, so two rooms of one site do not meet."""
+    assert Tokens("shop", [OLD], clock).cookie_name == "waitroom_shop"
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        (None, None),
+        ("", None),
+        ("waitroom_shop=x", "x"),
+        ("a=1; waitroom_shop=x; b=2", "x"),
+        ("a=1;waitroom_shop=x;b=2", "x"),
+        ("a=1; waitroom_shop = x ", "x"),
+        ('waitroom_shop="x"', "x"),
+        ("waitroom_shop=", ""),
+        ("waitroom_shop=a=b", "a=b"),
+        ("waitroom_shop=first; waitroom_shop=second", "first"),
+        ("waitroom_shop", None),
+        ("waitroom_shop2=x", None),
+        ("xwaitroom_shop=x", None),
+        ("WAITROOM_SHOP=x", None),
+        ("a=waitroom_shop; b=1", None),
+        ("a=waitroom_shop=x", None),
+        ("broken; =; ;; a; waitroom_shop=x", "x"),
+        ("a=\xff\xfe; waitroom_shop=x", "x"),
+    ],
+)
+def test_one_cookie_out_of_a_header(header, value):
+    """The cookie of that very name is found, whatever stands beside it."""
+    assert cookie_value(header, "waitroom_shop") == value
+
+
+@given(st.text(max_size=300))
+def test_reading_a_header_never_fails(header):
+    """No Cookie header is an error."""
+    assert cookie_value(header, "waitroom_shop") is None or "waitroom_shop" in header
+
+
+def test_no_visitors_id_looks_like_an_option():
+    """Of a command line, or like a formula; each is another one."""
+    visitors = {new_visitor() for _ in range(2000)}
+    assert len(visitors) == 2000
+    assert all(is_visitor(visitor) and visitor[0] != "-" for visitor in visitors)
+
+
+# Claims: tickets in links.
+
+
+@given(tickets)
+def test_a_claim_is_the_ticket(ticket):
+    """Every field of it comes back, the class too; and an address may hold it as it is."""
+    tokens = Tokens("shop", [OLD], Clock())
+    classed = replace(ticket, class_name="vip")
+    text = tokens.write_claim(classed)
+    assert tokens.read_claim(text) == replace(classed, signed_ms=NOW_MS)
+    assert tokens.read_claim(tokens.write_claim(ticket)) == signed(ticket)
+    assert set(text) <= set(ALPHABET + "~.")
+
+
+def test_a_claim_is_no_cookie_and_a_cookie_no_claim(tokens):
+    """Neither is it another room's: each is signed with a key of its own."""
+    claim = tokens.write_claim(TICKET)
+    assert claim.startswith("c~")
+    keys = {signer.keys[0] for signer in (tokens._claims, *tokens._signers.values())}
+    assert len(keys) == 1 + len(tokens._signers)
+    assert tokens.read(claim) is None
+    for token in (TICKET, PASS, Outside(5)):
+        text = tokens.write(token)
+        assert tokens.read_claim(text) is None
+        assert tokens.read_claim("c" + text[1:]) is None
+    assert tokens.read("t" + claim[1:]) is None
+    assert Tokens("cinema", [OLD], Clock()).read_claim(claim) is None
+
+
+def test_any_changed_character_voids_a_claim(tokens):
+    """As with a cookie."""
+    text = tokens.write_claim(TICKET)
+    for at in range(len(text)):
+        other = "A" if text[at] != "A" else "B"
+        changed = tokens.read_claim(text[:at] + other + text[at + 1 :])
+        # The last character of a signature has two bits to spare.
+        assert changed is None or at == len(text) - 1
+
+
+@given(st.text(max_size=80))
+def test_whatever_else_is_no_claim(text):
+    """And no error."""
+    assert Tokens("shop", [OLD], Clock()).read_claim("c~" + text) is None
+
+
+@given(st.text(ALPHABET + "~", max_size=80))
+def test_claims_of_another_version_are_nothing(rest):
+    """It may sign other fields with the same key."""
+    tokens = Tokens("shop", [OLD], Clock())
+    claim = tokens.read_claim(tokens._claims.sign("c" + rest, NOW_MS // 1000))
+    assert claim is None or isinstance(claim, Ticket)
+
+
+def test_a_claim_ends_a_day_after_its_signing(tokens, clock):
+    """Nobody's turn lasts so long."""
+    text = tokens.write_claim(TICKET)
+    clock.ms = NOW_MS + TICKET_LIFETIME_MS
+    assert tokens.read_claim(text) == signed(TICKET)
+    clock.ms += 1
+    assert tokens.read_claim(text) is None
+
+
+def test_claims_outlive_a_change_of_keys(clock):
+    """As long as the old key is in the list."""
+    claim = Tokens("shop", [OLD], clock).write_claim(TICKET)
+    assert Tokens("shop", [OLD, NEW], clock).read_claim(claim) == signed(TICKET)
+    assert Tokens("shop", [NEW], clock).read_claim(claim) is None
+
+
+@pytest.mark.parametrize("nothing", [None, "", "c", "c~", "c" * (MAX_TOKEN_LENGTH + 1)])
+def test_no_claim_is_nothing(tokens, nothing):
+    """Neither is what is longer than anything that we sign."""
+    assert tokens.read_claim(nothing) is None

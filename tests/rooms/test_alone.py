@@ -1,0 +1,101 @@
+"""Whom a replica let in, or kept in, while it could not ask: they stay when the store knows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sidecar.queue.model import Outcome, Pass
+from sidecar.queue.tokens import new_visitor
+from sidecar.queue.verdict_lifetime import SESSION_GRACE_MS
+from tests.support.visitors import beat_all, go_in, queue
+
+WAITING, ADMITTED, GONE = Outcome.WAITING, Outcome.ADMITTED, Outcome.GONE
+
+
+def alone(now_ms, *, visitor="", order=0, joined_ms=0, seconds=10) -> Pass:
+    """A pass that a replica gave by itself, to a newcomer or to somebody in the queue."""
+    return Pass(
+        visitor or new_visitor(), order or now_ms * 1000, joined_ms or now_ms, 0,
+        started_ms=now_ms, renewed_ms=0, expires_ms=now_ms + seconds * 1000,
+    )  # fmt: skip
+
+
+async def over_cap(store):
+    shot = await store.snapshot()
+    return shot.active, shot.counters.get("over_cap", 0)
+
+
+async def test_whoever_was_let_in_above_the_cap_stays(make_room_store, turn):
+    """23 at a cap of 5, in one batch: each has a session, and it is counted how many are too
+    many."""
+    store = make_room_store(total_active_users=5, session_duration=10)
+    passes = [alone(turn()) for _ in range(23)]
+    turn.forward(3)
+    for pass_ in passes:
+        renewed = await store.renew(pass_)
+        assert (renewed.outcome, renewed.expires_ms) == (ADMITTED, turn() + 10_000)
+    assert await over_cap(store) == (23, 18)
+
+
+async def test_nobody_is_called_until_the_room_is_below_its_cap(make_room_store, turn):
+    """Neither from the queue nor at once."""
+    store = make_room_store(total_active_users=1, session_duration=10)
+    first = await go_in(store)
+    [ticket] = await queue(store, 1)
+    await store.renew(alone(turn()))
+    turn.forward(5)
+    late = await store.renew(alone(turn()))
+    await store.leave(first.visitor)
+    assert late.outcome is ADMITTED
+    turn.forward(5 + SESSION_GRACE_MS / 1000)
+    assert (await store.beat(ticket)).outcome is WAITING
+    assert (await store.snapshot()).active == 1
+    turn.forward(5)
+    assert (await store.beat(ticket)).outcome is ADMITTED
+
+
+@pytest.mark.parametrize("display", ["order", "arrival"])
+async def test_whoever_was_let_in_from_the_queue_stays_too(make_room_store, turn, display):
+    """They leave it, those behind move up, and their ticket is worth nothing any more."""
+    store = make_room_store(total_active_users=1, session_duration=10, display=display)
+    await go_in(store)
+    tickets = await queue(store, 3)
+    turn.forward(1)
+    first = tickets[0]
+    pass_ = alone(turn(), visitor=first.visitor, order=first.order, joined_ms=first.joined_ms)
+    assert (await store.renew(pass_)).outcome is ADMITTED
+    assert [reply.ahead for reply in await beat_all(store, tickets[1:])] == [0, 1]
+    shot = await store.snapshot()
+    assert (shot.active, shot.waiting) == (2, 2)
+    turn.forward(10 + SESSION_GRACE_MS / 1000)
+    assert (await store.beat(first)).outcome is GONE
+
+
+async def test_an_insider_who_was_kept_in_alone_stays(make_room_store, turn):
+    """The store gave the slot away when it heard of them no more."""
+    store = make_room_store(session_duration=10)
+    pass_ = await go_in(store)
+    turn.forward(8)
+    kept = replace(pass_, renewed_ms=0, expires_ms=turn() + 10_000)
+    turn.forward(7)
+    await go_in(store)
+    assert (await store.renew(kept)).outcome is ADMITTED
+    assert await over_cap(store) == (2, 1)
+
+
+async def test_whoever_left_is_not_let_back_in(make_room_store, turn):
+    """The pass that a replica gave is worth no more than another."""
+    store = make_room_store(total_active_users=3)
+    pass_ = alone(turn())
+    await store.renew(pass_)
+    await store.leave(pass_.visitor)
+    assert (await store.renew(pass_)).outcome is GONE
+
+
+async def test_a_room_below_its_cap_counts_nobody_as_too_many(make_room_store, turn):
+    store = make_room_store(total_active_users=2)
+    for _ in range(2):
+        await store.renew(alone(turn()))
+    assert await over_cap(store) == (2, 0)

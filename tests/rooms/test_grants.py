@@ -1,0 +1,215 @@
+"""A visitor's class: what nginx says, what a grant says, and the call that makes grants."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from sidecar.api.openapi.document import document
+from sidecar.gate.cookies import read_bearer
+from sidecar.queue.grants import Grant, Grants, sign
+from sidecar.rooms.bearer import NOBODY
+from tests.support.replica import ADMIN_TOKEN
+
+TOKEN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+GRANT_KEY = "g" * 32
+CLASSES = {"vip": {"head_start": 300}, "partner": {"priority": 1}}
+
+
+@pytest.fixture
+def hall(replica):
+    """Makes a replica whose room has classes, and grant keys of its own."""
+
+    async def make(**settings):
+        site = await replica(**{"classes": CLASSES, **settings})
+        site.room.grants = Grants(site.room.name, [GRANT_KEY])
+        return site
+
+    return make
+
+
+def signed(site, class_name="vip", *, room=None, life_s=60, id_="", key=GRANT_KEY) -> str:
+    ends_s = site.turn.now_ms // 1000 + life_s
+    return sign(key, room or site.room.name, Grant(class_name, ends_s, id_))
+
+
+def counts(site) -> dict[str, float]:
+    """How many grants were counted, by what became of them."""
+    samples = site.metrics.grants.collect()[0].samples
+    return {each.labels["result"]: each.value for each in samples if each.labels["room"]}
+
+
+# Who is of a class -------------------------------------------------------------------------------
+
+
+async def test_a_grant_gives_its_class(hall):
+    """The one in the address that the visitor asks for."""
+    site = await hall()
+    text = signed(site, id_="order-17")
+    for way in ("/sale?a=b&", "/_waitroom/x/?next=/sale?"):
+        asked = f"{way}waitroom_grant={text}"
+        bearer = read_bearer({}, site.room, asked=asked)
+        assert (bearer.grant.class_name, bearer.grant.id) == ("vip", "order-17")
+        assert (bearer.grant_result, bearer.class_name) == ("believed", "")
+
+
+async def test_nginxs_word_goes_before_a_grant(hall):
+    """Which is not even looked at then; a class that the room does not have is none."""
+    site = await hall(class_header=True)
+    asked = f"/?waitroom_grant={signed(site)}"
+    bearer = read_bearer({}, site.room, asked=asked, class_name="partner")
+    assert (bearer.class_name, bearer.grant, bearer.grant_result) == ("partner", None, "")
+    for said in ("gold", "VIP", "vip ", "", "\xff"):
+        bearer = read_bearer({}, site.room, asked=asked, class_name=said)
+        assert (bearer.class_name, bearer.grant.class_name) == ("", "vip")
+
+
+async def test_nginxs_word_counts_where_the_room_says_so(hall):
+    """Elsewhere another proxy may hand on what a visitor says."""
+    site = await hall()
+    assert read_bearer({}, site.room, class_name="vip") is NOBODY
+
+
+async def test_who_brings_no_class(hall):
+    """Costs no more than before."""
+    site = await hall(class_header=True)
+    assert read_bearer({"X-Waitroom-Class": "vip"}, site.room, asked="/sale?a=b") is NOBODY
+
+
+async def test_a_room_without_classes_never_looks(hall):
+    """And counts nothing."""
+    site = await hall(classes={}, class_header=True)
+    asked = f"/?waitroom_grant={signed(site)}"
+    assert read_bearer({}, site.room, asked=asked, class_name="vip") is NOBODY
+    await site.check(headers={"X-Original-URI": asked, "X-Waitroom-Class": "vip"})
+    assert counts(site) == {}
+
+
+# What is counted ---------------------------------------------------------------------------------
+
+
+async def test_each_grant_is_counted(hall):
+    """By what became of it; whoever brings one that is not believed is answered as without."""
+    site = await hall(total_active_users=100)
+    texts = {
+        "believed": signed(site),
+        "forged": signed(site, room="another"),
+        "expired": signed(site, life_s=0),
+        "malformed": "vip.é\\",
+        "unknown_class": signed(site, "gold"),
+    }
+    for number, (result, text) in enumerate(texts.items(), start=1):
+        reply = await site.check(headers={"X-Original-URI": f"/?waitroom_grant={text}"})
+        assert reply.status == 204
+        assert len(counts(site)) == number
+        assert counts(site)[result] == 1
+    assert (await site.check(headers={"X-Original-URI": "/"})).status == 204
+    assert sum(counts(site).values()) == len(texts)
+
+
+async def test_only_nginx_says_a_class(hall, monkeypatch):
+    """At /check, and no browser: what it sends in a grant's place says nothing either."""
+    site = await hall(class_header=True)
+    seen = []
+    check = type(site.room).check
+
+    async def spy(room, token, **options):
+        seen.append(options["bearer"])
+        return await check(room, token, **options)
+
+    monkeypatch.setattr(type(site.room), "check", spy)
+    await site.check(headers={"X-Waitroom-Class": "vip"})
+    await site.check(headers={"X-Original-URI": f"/?waitroom_grant={signed(site, id_='a')}"})
+    for headers in (
+        {"X-Original-URI": "/?class=vip&waitroom_class=vip"},
+        {"Cookie": f"waitroom_grant={signed(site)}"},
+        {"Referer": f"https://shop.example/?waitroom_grant={signed(site)}"},
+    ):
+        await site.check(headers=headers)
+    assert [bearer.class_name for bearer in seen] == ["vip", "", "", "", ""]
+    assert [bearer.grant and bearer.grant.id for bearer in seen] == [None, "a", None, None, None]
+
+
+# The call ----------------------------------------------------------------------------------------
+
+
+async def ask(site, body, *, room=None, headers=TOKEN):
+    path = f"/admin/rooms/{room or site.room.name}/grants"
+    return await site.ops.post(path, data=json.dumps(body), headers=headers)
+
+
+def described() -> Draft202012Validator:
+    """What the API's description says of the answer."""
+    whole = document()
+    operation = whole["paths"]["/admin/rooms/{room}/grants"]["post"]
+    schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
+    return Draft202012Validator({**schema, "components": whole["components"]})
+
+
+@pytest.mark.parametrize(
+    ("body", "count", "life_s"),
+    [
+        ({"class": "vip"}, 1, 86_400),
+        ({"class": "vip", "expires_in": "2h", "once": False, "count": 1.0}, 1, 7200),
+        ({"class": "vip", "expires_in": 90.5, "once": True}, 1, 91),
+        ({"class": "vip", "once": True, "count": 1000}, 1000, 86_400),
+    ],
+)
+async def test_grants_are_made(hall, body, count, life_s):
+    """As many as are asked for, which the room believes, and as the API describes it."""
+    site = await hall()
+    reply = await ask(site, body)
+    told = await reply.json()
+    assert (reply.status, told["room"], told["class"]) == (200, site.room.name, "vip")
+    assert list(described().iter_errors(told)) == []
+    made = [site.room.grants.read(text, site.turn.now_ms) for text in told["grants"]]
+    assert {(each.class_name, each.expires_s) for each in made} == {
+        ("vip", site.turn.now_ms // 1000 + life_s)
+    }
+    ids = {each.id for each in made}
+    assert (len(ids), "" in ids) == (count, not body.get("once"))
+    assert told["expires_at"].startswith("2027-01-15T" if life_s < 86_400 else "2027-01-16T")
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({}, "class: is needed"),
+        ({"class": 5}, "class: is needed"),
+        ({"class": "vip", "expires_in": "soon"}, "expires_in: write a number of seconds, or text"),
+        ({"class": "vip", "expires_in": True}, "expires_in: write a number of seconds, or text"),
+        ({"class": "vip", "expires_in": None}, "expires_in: write a number of seconds, or text"),
+        ({"class": "vip", "expires_in": [1]}, "expires_in: write a number of seconds, or text"),
+        ({"class": "vip", "expires_in": 0}, "a grant ends after now, and within 366 days"),
+        ({"class": "vip", "expires_in": float("nan")}, "ends after now, and within 366 days"),
+        ({"class": "vip", "expires_in": 10**400}, "a grant ends after now, and within 366 days"),
+        ({"class": "vip", "expires_in": "367d"}, "a grant ends after now, and within 366 days"),
+        ({"class": "vip", "count": 0, "once": True}, "count: a whole number from 1 to 1000"),
+        ({"class": "vip", "count": 1001, "once": True}, "count: a whole number from 1 to 1000"),
+        ({"class": "vip", "count": True}, "count: a whole number from 1 to 1000"),
+        ({"class": "vip", "count": 1.5, "once": True}, "count: a whole number from 1 to 1000"),
+        ({"class": "vip", "count": 2}, "count: all would be the same; say once too"),
+        ({"class": "vip", "once": "yes"}, "once: true or false"),
+        ({"class": "vip", "id": "a"}, "id: there is no such member"),
+        ([], "the body must be a JSON object"),
+    ],
+)
+async def test_what_is_wrong_is_said(hall, body, said):
+    """422, and no grant."""
+    site = await hall()
+    reply = await ask(site, body)
+    assert reply.status == 422
+    assert said in "\n".join((await reply.json())["errors"])
+
+
+async def test_who_is_unknown(hall, replica):
+    """A room, a class, and whoever has no token."""
+    site = await hall()
+    reply = await ask(site, {"class": "\ud800"})
+    assert reply.status == 404
+    assert (await reply.json())["detail"] == f"The classes of {site.room.name}: vip, partner."
+    assert (await ask(await replica(), {"class": "vip"})).status == 404
+    assert (await ask(site, {"class": "vip"}, room="nowhere")).status == 404
+    assert (await ask(site, {"class": "vip"}, headers={})).status == 401

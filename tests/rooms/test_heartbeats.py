@@ -1,0 +1,102 @@
+"""Heartbeats: when they are due, who misses them, and who polls too often."""
+
+from __future__ import annotations
+
+from sidecar.queue.model import Outcome
+from sidecar.queue.tokens import new_visitor
+from tests.support.visitors import go_in, queue
+
+
+async def test_a_place_that_nobody_polls_for_is_dropped_after_claim_window(make_room_store, turn):
+    """One that was polled for stays until its heartbeat is overdue by heartbeat_timeout."""
+    store = make_room_store(claim_window=10, heartbeat_timeout=60, heartbeat_interval=20)
+    await go_in(store)
+    polled, _ = await queue(store, 2)
+    await store.beat(polled)
+    turn.forward(10)
+    assert (await store.sweep()).waiting == 0
+    turn.forward(0.001)
+    assert (await store.sweep()).waiting == 1
+    turn.forward(20 - 10.001 + 60)
+    assert (await store.sweep()).waiting == 0
+    turn.forward(0.001)
+    assert (await store.sweep()).waiting == 1
+
+
+async def test_a_late_poll_counts_before_the_call(make_room_store, turn):
+    """Who comes back just now is not passed over for having been silent."""
+    store = make_room_store(session_duration=10, claim_window=5)
+    await go_in(store)
+    first, second = await queue(store, 2)
+    turn.forward(60)
+    assert (await store.beat(first)).outcome is Outcome.ADMITTED
+    assert (await store.beat(second)).ahead == 0
+
+
+async def test_durations_of_odd_fractions_count_in_whole_milliseconds(make_room_store, turn):
+    """A place never polled is told by a half; the settings must not bring in another."""
+    store = make_room_store(total_active_users=0, claim_window=5.0005, heartbeat_timeout=60)
+    await queue(store, 1)
+    turn.forward(1)
+    await store.configure({"total_active_users": 1})
+    assert (await store.snapshot()).provisional == 1
+
+
+async def test_a_newcomer_is_asked_to_poll_well_within_claim_window(make_room_store):
+    """Or an honest one would lose the place."""
+    store = make_room_store(claim_window=6, heartbeat_interval=30)
+    await go_in(store)
+    assert (await store.enter(new_visitor())).refresh_ms == 3000
+
+
+async def test_a_longer_patience_does_not_hold_a_slot_for_a_place_never_polled(
+    make_room_store, turn
+):
+    """Its heartbeat is stored by the settings of then; it is not in the future for that."""
+    store = make_room_store(total_active_users=0, heartbeat_timeout=60)
+    await queue(store, 1)
+    await store.configure({"heartbeat_timeout": 3600, "total_active_users": 1})
+    assert (await store.snapshot()).provisional == 1
+    turn.forward(30)
+    assert (await store.snapshot()).provisional == 0
+
+
+async def test_polls_before_they_are_due_are_limited_and_still_heartbeats(make_room_store, turn):
+    """As many as poll_limit are free in a minute; whoever obeys the answer keeps the place."""
+    turn.now_ms -= turn.now_ms % 60_000
+    store = make_room_store(poll_limit=3, heartbeat_interval=10, claim_window=5)
+    await go_in(store)
+    [ticket] = await queue(store, 1)
+    limited = []
+    for _ in range(5):
+        standing = await store.beat(ticket)
+        limited.append(standing.limited_ms)
+        turn.forward(0.5)
+    assert limited == [0, 0, 0, 0, 58_000]
+    assert standing.refresh_ms == 58_000
+    turn.forward(57.5)
+    await store.sweep()
+    again = await store.beat(ticket)
+    assert (again.outcome, again.limited_ms) == (Outcome.WAITING, 0)
+
+
+async def test_polls_when_they_are_due_are_never_limited(make_room_store, turn):
+    """However many; nor is a poll that finds the visitor called."""
+    store = make_room_store(poll_limit=1, heartbeat_interval=1)
+    await go_in(store)
+    [ticket] = await queue(store, 1)
+    for _ in range(130):
+        assert (await store.beat(ticket)).limited_ms == 0
+        turn.forward(1)
+
+
+async def test_a_new_minute_forgets_the_early_polls(make_room_store, turn):
+    """The count starts anew with the minute that the answer named."""
+    store = make_room_store(poll_limit=1)
+    await go_in(store)
+    [ticket] = await queue(store, 1)
+    standing = [await store.beat(ticket) for _ in range(3)][-1]
+    assert standing.limited_ms > 0
+    turn.forward(standing.limited_ms / 1000)
+    await store.beat(ticket)
+    assert (await store.beat(ticket)).limited_ms == 0

@@ -1,0 +1,86 @@
+"""What the store keeps for operators: samples, acts, and where somebody is."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sidecar.rooms.statistics import minutes, wait_percentiles
+from tests.support.visitors import go_in, queue
+
+
+async def test_a_minute_has_one_sample(make_room_store, turn):
+    """However many replicas ask; the differences tell what happened, and how long people waited."""
+    store = make_room_store(total_active_users=1)
+    inside = await go_in(store)
+    await asyncio.gather(store.snapshot(), store.snapshot())
+    tickets = await queue(store, 2)
+    turn.forward(20)
+    for ticket in tickets:
+        await store.beat(ticket)
+    turn.forward(40)
+    await store.snapshot()
+    await store.leave(inside.visitor)
+    turn.forward(6)
+    await asyncio.gather(*(store.beat(ticket) for ticket in tickets))
+    turn.forward(60)
+    await store.snapshot()
+    samples = await store.lists.minutes()
+    assert len(samples) == 3
+    first, second = minutes(samples)
+    assert (first.joined, first.admitted, first.waiting, first.active) == (2, 0, 2, 1)
+    assert (second.joined, second.admitted, second.waiting, second.cap) == (0, 1, 1, 1)
+    waits = wait_percentiles(samples[0]["totals"], samples[-1]["totals"], (0.5,))
+    assert 64 <= waits[0.5] <= 64 * 2**0.5  # 66 s
+
+
+async def test_samples_of_two_hours_are_kept(make_room_store, turn):
+    """And no more, however long the room runs."""
+    store = make_room_store()
+    for _ in range(130):
+        turn.forward(60)
+        await store.snapshot()
+    assert len(await store.lists.minutes()) == 120
+
+
+async def test_somebody_is_found(make_room_store):
+    """In line, called, inside, revoked, or nowhere."""
+    store = make_room_store(total_active_users=1)
+    inside = await go_in(store)
+    first, second = await queue(store, 2)
+    found = await store.lists.find(second.visitor)
+    assert (found.position, found.order, found.ends_ms) == (2, second.order, None)
+    found = await store.lists.find(inside.visitor)
+    assert (found.position, found.started_ms) == (None, inside.started_ms)
+    await store.leave(first.visitor)
+    assert (await store.lists.find(first.visitor)).revoked_ms is not None
+    assert await store.lists.here([first.visitor, second.visitor, inside.visitor]) == {
+        second.visitor,
+        inside.visitor,
+    }
+    await store.configure({"total_active_users": 2})
+    called = await store.lists.find(second.visitor)
+    assert (called.position, called.started_ms) == (None, None)
+    assert called.ends_ms is not None
+
+
+async def test_a_move_among_those_who_joined_at_once(make_room_store):
+    """Seven fit between two; where no number is free any more, the place before them is taken.
+    Order stays strict."""
+    store = make_room_store(total_active_users=0)
+    tickets = await queue(store, 13)
+    for ticket in tickets[6:12]:
+        assert await store.move(ticket.visitor, 4, by="desk") == 4
+    assert await store.move(tickets[12].visitor, 4, by="desk") == 4
+    moved = await store.move(tickets[5].visitor, 4, by="desk")
+    assert moved == 3
+    line = [visitor for visitor, _ in await store.lists.line(offset=0, limit=6)]
+    assert line == [tickets[n].visitor for n in (0, 1, 5, 2, 12, 11)]
+    await store.configure({"max_waiting": 5})
+    for ticket in tickets[6:]:
+        await store.leave(ticket.visitor)
+    assert await store.move(tickets[5].visitor, 99, by="desk") == 6
+    line = [visitor for visitor, _ in await store.lists.line(offset=0, limit=9)]
+    assert line == [ticket.visitor for ticket in tickets[:6]]
+    await store.configure({"max_waiting": None})
+    [newcomer] = await queue(store, 1)
+    assert (await store.lists.find(newcomer.visitor)).position == 7

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from sidecar.rooms.longest_refresh import Refreshes
+
+OLD = 65_000
+
+
+@pytest.fixture
+def refreshes():
+    """Of a replica that has been there for longer than the longest refresh."""
+    made = Refreshes()
+    made.longest(0)
+    return made
+
+
+def test_a_young_replica_does_not_know():
+    """What another one told before it came it cannot know."""
+    refreshes = Refreshes()
+    assert refreshes.longest(1000) is None
+    refreshes.note(2000, 1000)
+    assert refreshes.longest(1000 + OLD - 1) is None
+    assert refreshes.longest(1000 + OLD) == 0
+
+
+def test_the_longest_that_somebody_still_waits_for_counts(refreshes):
+    """In whole seconds; a page that is late, and its request, are allowed for."""
+    refreshes.note(29_001, OLD)
+    refreshes.note(2500, OLD + 10_000)
+    assert refreshes.longest(OLD + 33_499) == 30_000
+    refreshes.note(5000, OLD + 33_499)
+    assert refreshes.longest(OLD + 33_500) == 5000
+    assert refreshes.longest(OLD + 33_499 + 7250) == 0
+
+
+def test_it_remembers_what_a_list_of_all_would_say(refreshes):
+    random, told, now = Random(5), [], OLD
+    for _ in range(5000):
+        now += random.choice([1, 20, 700, 6000])
+        refresh = random.choice([1000, 2000, 5000, 20_000, 60_000])
+        told.append((now + int(1.05 * refresh) + 2000, refresh))
+        refreshes.note(refresh, now)
+        assert refreshes.longest(now) == max(r for until, r in told if until > now)
+
+
+def test_a_clock_that_was_put_back_makes_it_young_again(refreshes):
+    assert refreshes.longest(OLD) == 0
+    assert refreshes.longest(-1) is None

@@ -1,0 +1,187 @@
+"""`waitroom rooms events` and what check-config says of events, run as their user runs them."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import Process, wait_until
+
+WAITROOM = str(Path(sys.executable).parent / "waitroom")
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("WAITROOM_")}
+CONFIG = """
+edge_listen = "unix:{0}/edge"
+ops_listen = "unix:{0}/ops"
+admin_token = "0123456789abcdef"
+secret_keys = ["kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk"]
+
+[rooms.plain]
+total_active_users = 1
+
+[rooms.shop]
+total_active_users = 2
+between_events = "open"
+events = [{{ name = "gala", opens_at = 2150-06-01 10:00:00, closes_at = "2150-06-01 12:00" }}]
+
+[rooms.tickets]
+total_active_users = 1200
+message = "Soon."
+
+[[rooms.tickets.events]]
+name = "sale"
+timezone = "Europe/Zurich"
+prequeue_from = "2150-06-01 09:30"
+opens_at = 2150-06-01T10:00:00
+closes_at = "2150-06-01 18:00"
+new_users_per_minute = 6000
+
+[[rooms.tickets.events]]
+name = "rest"
+opens_at = 2150-06-02T00:00:00Z
+total_active_users = 0
+
+[[rooms.tickets.events]]
+name = "last"
+opens_at = "2150-06-03 00:00"
+
+[[rooms.tickets.events]]
+name = "past"
+timezone = "America/New_York"
+opens_at = "2001-01-01 00:00"
+closes_at = "2001-01-02 00:00"
+"""
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [WAITROOM, *arguments], capture_output=True, text=True, timeout=30, check=False, env=CLEAN,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("waitroom")
+    path = folder / "waitroom.toml"
+    path.write_text(CONFIG.format(folder))
+    return path
+
+
+@pytest.fixture(scope="module")
+def replica(file):
+    """A replica with its store in memory."""
+    process = Process(
+        [WAITROOM, "serve", "--config", str(file)], log=file.parent / "log", env=CLEAN
+    )
+    with process:
+        wait_until(lambda: listens(file.parent / "ops"), "the replica")
+        yield
+
+
+def listens(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
+
+
+@pytest.fixture
+def events(file, replica):
+    """Runs `waitroom rooms events …`."""
+    return lambda *words: run("rooms", "--config", str(file), "events", *words)
+
+
+def test_check_config_tells_when_events_are(file):
+    """A line for each, with day, offset and how long until then, and one for each warning."""
+    done = run("check-config", "--config", str(file))
+    assert (done.returncode, done.stderr) == (0, "")
+    gala = (
+        "shop: gala: opens Mon 2150-06-01 10:00:00 UTC, ends Mon 2150-06-01 12:00:00 UTC (UTC); "
+        "opens in N"
+    )
+    past = (
+        "tickets: past: opens Mon 2001-01-01 00:00:00 -05:00, "
+        "closes Tue 2001-01-02 00:00:00 -05:00 (America/New_York); opens N ago"
+    )
+    sale = (
+        "tickets: sale: pre-queue from Mon 2150-06-01 09:30:00 +02:00, opens Mon 2150-06-01 "
+        "10:00:00 +02:00, closes Mon 2150-06-01 18:00:00 +02:00 (Europe/Zurich); opens in N"
+    )
+    lines = re.sub(r"\d+ d \d+ h", "N", done.stdout).splitlines()
+    assert [line for line in lines if not line.startswith("warning: store:")] == [
+        "The configuration is right: 3 room(s), plain, shop, tickets.",
+        gala,
+        past,
+        sale,
+        "tickets: rest: opens Tue 2150-06-02 00:00:00 UTC (UTC); opens in N",
+        "tickets: last: opens Wed 2150-06-03 00:00:00 UTC (UTC); opens in N",
+        "tickets: warning: past: is over",
+        "tickets: warning: rest: total_active_users is 0, so nobody is let in",
+    ]
+
+
+def test_a_rooms_events_are_shown(events):
+    """What holds at a time, then each event step by step, in its time zone and in UTC."""
+    done = events("tickets", "--at", "2150-06-01T10:05+02:00")
+    assert (done.returncode, done.stderr) == (0, "")
+    shown = re.sub(r"\d+ d \d+ h", "N", done.stdout)
+    assert (
+        shown
+        == """\
+tickets at Mon 2150-06-01 08:05:00 UTC
+  open, sale; next is rest
+  1,200 inside at most, 6,000 a minute, message: Soon.
+
+past (America/New_York): over
+  closed until    Mon 2001-01-01 00:00:00 -05:00   Mon 2001-01-01 05:00:00 UTC   N ago
+  opens           Mon 2001-01-01 00:00:00 -05:00   Mon 2001-01-01 05:00:00 UTC   N ago
+  closes          Tue 2001-01-02 00:00:00 -05:00   Tue 2001-01-02 05:00:00 UTC   N ago
+  while it is open: 1,200 inside at most, as fast as slots come free, message: Soon.
+
+sale (Europe/Zurich): open
+  closed until    Mon 2150-06-01 09:30:00 +02:00   Mon 2150-06-01 07:30:00 UTC   in N
+  pre-queue from  Mon 2150-06-01 09:30:00 +02:00   Mon 2150-06-01 07:30:00 UTC   in N
+  opens           Mon 2150-06-01 10:00:00 +02:00   Mon 2150-06-01 08:00:00 UTC   in N
+  closes          Mon 2150-06-01 18:00:00 +02:00   Mon 2150-06-01 16:00:00 UTC   in N
+  while it is open: 1,200 inside at most, 6,000 a minute, message: Soon.
+
+rest (UTC): to come
+  closed until    Tue 2150-06-02 00:00:00 UTC   in N
+  opens           Tue 2150-06-02 00:00:00 UTC   in N
+  stays open until last begins
+  while it is open: 0 inside at most, as fast as slots come free, message: Soon.
+
+last (UTC): to come
+  open until      Wed 2150-06-03 00:00:00 UTC   in N
+  opens           Wed 2150-06-03 00:00:00 UTC   in N
+  stays open
+  while it is open: 1,200 inside at most, as fast as slots come free, message: Soon.
+
+warning: past: is over
+warning: rest: total_active_users is 0, so nobody is let in
+"""
+    )
+
+
+def test_a_room_without_events_says_so(events):
+    """It is open now."""
+    done = events("plain")
+    assert done.returncode == 0
+    now, *lines = done.stdout.splitlines()
+    assert re.fullmatch(r"plain at [A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", now)
+    assert lines == [
+        "  open",
+        "  1 inside at most, as fast as slots come free, no message",
+        "",
+        "It has no events.",
+    ]
+
+
+def test_a_mistake_is_named(events):
+    """Exit 1, and what is wrong."""
+    done = events("tickets", "--at", "2150-06-01 10:05")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "at: give the offset too" in done.stderr

@@ -1,0 +1,481 @@
+"""The operator's calls."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from sidecar.kit.redis.scripts import LUA_ROOT
+from sidecar.lottery.service import Draws
+from sidecar.queue.classes import Line
+from sidecar.queue.model import ORDER_BAND
+from sidecar.rooms.endpoints.operator import _INTERNAL
+from sidecar.rooms.places import line_of
+from tests.support.replica import ADMIN_TOKEN, KEYS, cookie_of
+
+TOKEN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+#: The test's clock stands at 2027-01-15 08:00 UTC.
+SALE = {"name": "sale", "prequeue_from": "2027-01-15 08:00", "opens_at": "2027-01-15 09:00"}
+LINES = [{"name": "fast"}, {"name": "ordinary"}]
+CLASSES = {"vip": {"line": "fast"}, "early": {"head_start": "5m"}}
+
+
+@pytest.fixture
+async def site(replica):
+    return await replica(total_active_users=3)
+
+
+def path(site, more=""):
+    return f"/admin/rooms/{site.room.name}{more}"
+
+
+@pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer wrong", "Basic x", "Bearer é"])
+async def test_nobody_without_the_token(site, header):
+    """401 as a problem, for known and unknown addresses alike."""
+    headers = {} if header is None else {"Authorization": header}
+    for where in ("/admin/rooms", path(site), "/admin/nothing"):
+        reply = await site.ops.get(where, headers=headers)
+        assert (reply.status, reply.content_type) == (401, "application/problem+json")
+    reply = await site.ops.post(path(site, "/reset"), headers=headers)
+    assert reply.status == 401
+
+
+async def test_rooms_are_listed_and_shown(site):
+    """With their numbers and settings."""
+    await site.check()
+    rooms = (await (await site.ops.get("/admin/rooms", headers=TOKEN)).json())["rooms"]
+    room = await (await site.ops.get(path(site), headers=TOKEN)).json()
+    assert [shown["room"] for shown in rooms] == [site.room.name]
+    assert (room["active"], room["waiting"]) == (1, 0)
+    assert room["settings"]["total_active_users"] == 3
+    assert room["counters"]["admitted"] == 1
+    assert (room["recovery_stage"], room["recovers_until"]) == (0, None)
+
+
+async def test_a_setting_changes_at_once(site):
+    """A raised cap calls those who wait; null goes back to the file's value."""
+    for _ in range(5):
+        await site.check()
+    change = {"total_active_users": 4, "message": "soon"}
+    reply = await site.ops.patch(path(site), json=change, headers=TOKEN)
+    room = await reply.json()
+    assert (reply.status, room["changed"]) == (200, change)
+    assert (room["active"], room["provisional"], room["waiting"]) == (4, 1, 1)
+    reply = await site.ops.patch(path(site), json={"total_active_users": None}, headers=TOKEN)
+    assert (await reply.json())["settings"]["total_active_users"] == 3
+
+
+async def test_a_change_names_all_that_is_wrong(site):
+    """Names that there are not, values that are not allowed, and an event that cannot move."""
+    change = {
+        "mesage": None, "colour": "red", "total_active_users": -1, "session_duration": "soon",
+        "heartbeat_timeout": 20, "claim_window": 30, "message": "right",
+    }  # fmt: skip
+    reply = await site.ops.patch(path(site), json=change, headers=TOKEN)
+    document = await reply.json()
+    assert (reply.status, document["detail"]) == (422, "Nothing was changed.")
+    assert sorted(line.partition(":")[0] for line in document["errors"]) == [
+        "claim_window", "colour", "mesage", "session_duration", "total_active_users",
+    ]  # fmt: skip
+    assert "mesage: there is no such setting; did you mean message?" in document["errors"]
+    room = await (await site.ops.get(path(site), headers=TOKEN)).json()
+    assert room["changed"] == {}
+
+
+@pytest.mark.parametrize(
+    ("header", "title", "detail"),
+    [
+        (None, "A token is needed", "Send Authorization: Bearer <token>."),
+        ("Bearer ", "A token is needed", "Send Authorization: Bearer <token>."),
+        ("Basic dXNlcg==", "A token is needed", "Send Authorization: Bearer <token>."),
+        ("Bearer wrong", "The token is wrong", "It is not this replica's admin_token."),
+    ],
+)
+async def test_a_wrong_token_is_called_wrong(site, header, title, detail):
+    """And one that is missing, missing."""
+    headers = {} if header is None else {"Authorization": header}
+    document = await (await site.ops.get("/admin/rooms", headers=headers)).json()
+    assert (document["title"], document["detail"]) == (title, detail)
+    document = await (await site.ops.get("/v1/limits", headers=headers)).json()
+    assert document["title"] == title
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"total_active_users": -1}, "total_active_users"),
+        ({"total_active_users": "many"}, "total_active_users"),
+        ({"total_active_users": 1.5}, "total_active_users"),
+        ({"total_active_users": True}, "total_active_users"),
+        ({"total_active_users": 10**12}, "total_active_users"),
+        ({"nonsense": 1}, "nonsense"),
+        ({"queueing_method": "lifo"}, "queueing_method"),
+        ({"session_duration": "soon"}, "session_duration"),
+        ({"session_duration": "NaN"}, "session_duration"),
+        ({"queueing_status_code": 500}, "queueing_status_code"),
+        ({"claim_window": "5m"}, "claim_window"),
+        ({"message": "x" * 501}, "message"),
+        ({"total_active_users": 9, "poll_limit": 0}, "poll_limit"),
+        ({}, "no setting"),
+        ([1], "JSON object"),
+    ],
+)
+async def test_a_wrong_change_is_named_and_changes_nothing(site, change, named):
+    """422 with the field's name; not even the right half of it is applied."""
+    reply = await site.ops.patch(path(site), json=change, headers=TOKEN)
+    problem = await reply.json()
+    assert (reply.status, reply.content_type) == (422, "application/problem+json")
+    assert any(named in error for error in problem["errors"])
+    snapshot = await site.room.refresh()
+    assert (snapshot.overrides, site.room.settings.total_active_users) == ({}, 3)
+
+
+@pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b"[" * 50_000, b""])
+async def test_a_body_that_is_no_json(site, body):
+    """422, never 500."""
+    reply = await site.ops.patch(path(site), data=body, headers=TOKEN)
+    assert reply.status == 422
+
+
+async def test_resetting_empties_the_line_only(site):
+    """Who is inside stays; old tickets are worth nothing."""
+    replies = [await site.check() for _ in range(5)]
+    reply = await site.ops.post(path(site, "/reset"), headers=TOKEN)
+    assert (await reply.json())["removed"] == 2
+    assert (await site.check(cookie_of(replies[0]))).status == 204
+    document = await (await site.status(cookie_of(replies[4]))).json()
+    assert document["state"] == "not_queued"
+
+
+async def test_releasing_a_visitor(site):
+    """A session by its id, once; an unknown id is a 404, an impossible one a 422."""
+    await site.check()
+    listed = await (await site.ops.get(path(site, "/sessions"), headers=TOKEN)).json()
+    visitor = listed["sessions"][0]["visitor"]
+    where = path(site, f"/visitors/{visitor}/release")
+    assert [(await site.ops.post(where, headers=TOKEN)).status for _ in range(2)] == [200, 404]
+    reply = await site.ops.post(path(site, "/visitors/x/release"), headers=TOKEN)
+    assert reply.status == 422
+
+
+async def test_the_line_is_paged(site):
+    """From the head on, with positions; a wrong page is named."""
+    for _ in range(8):
+        await site.check()
+    reply = await site.ops.get(path(site, "/waiting?offset=1&limit=2"), headers=TOKEN)
+    assert [row["position"] for row in (await reply.json())["waiting"]] == [2, 3]
+    reply = await site.ops.get(path(site, "/waiting?offset=-1&limit=x"), headers=TOKEN)
+    assert (reply.status, len((await reply.json())["errors"])) == (422, 2)
+
+
+async def test_health_and_metrics(site):
+    """Ready while the store answers; the numbers of the room are there."""
+    assert (await site.ops.get("/healthz")).status == 200
+    assert (await site.ops.get("/readyz")).status == 200
+    await site.check()
+    text = await (await site.ops.get("/metrics")).text()
+    name = site.room.name
+    assert f'waitroom_requests_total{{door="check",room="{name}",state="admitted"}} 1.0' in text
+
+
+async def test_somebody_in_line_is_moved_and_hears_of_it(site):
+    """To the head; their next heartbeat gives them a ticket for the new place, which comes back
+    there after the store was emptied."""
+    inside = [await site.check() for _ in range(3)]
+    first, second, third = [cookie_of(await site.check()) for _ in range(3)]
+    rows = (await (await site.ops.get(path(site, "/waiting"), headers=TOKEN)).json())["waiting"]
+    visitor = rows[2]["visitor"]
+    where = path(site, f"/visitors/{visitor}/move")
+    reply = await site.ops.post(where, json={"position": 1}, headers=TOKEN)
+    assert (reply.status, (await reply.json())["position"]) == (200, 1)
+    heard = await site.status(third)
+    assert (await heard.json())["position"] == 1
+    ticket = site.room.tokens.read(cookie_of(heard).partition("=")[2])
+    assert ticket.order < rows[0]["order"]
+    assert (await (await site.status(first)).json())["position"] == 2
+    assert (await (await site.status(second)).json())["position"] == 3
+    assert len(inside) == 3
+
+
+async def test_who_did_what_is_kept(site):
+    """Changes, moves, releases and resets, latest first, by the name that the caller gives."""
+    for _ in range(5):
+        await site.check()
+    rows = (await (await site.ops.get(path(site, "/waiting"), headers=TOKEN)).json())["waiting"]
+    head, tail = (row["visitor"] for row in rows)
+    named = {**TOKEN, "X-Waitroom-Operator": "night shift"}
+    await site.ops.patch(path(site), json={"message": "soon"}, headers=named)
+    await site.ops.post(path(site, f"/visitors/{tail}/move"), json={"position": 1}, headers=named)
+    await site.ops.post(path(site, f"/visitors/{head}/release"), headers=TOKEN)
+    await site.ops.post(path(site, "/reset"), headers=TOKEN)
+    log = (await (await site.ops.get(path(site, "/log"), headers=TOKEN)).json())["log"]
+    assert [(act["by"], act["what"], act["visitor"], act["detail"]) for act in log] == [
+        ("api", "reset", "", "1"),
+        ("api", "release", head, ""),
+        ("night shift", "move", tail, "2 to 1"),
+        ("night shift", "change", "", '{"message": "soon"}'),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ({}, "position"),
+        ({"to": 1}, "position"),
+        ({"position": 0}, "position"),
+        ({"position": 1.5}, "position"),
+        ({"position": True}, "position"),
+        ({"position": 10**9}, "position"),
+        ({"position": "1"}, "position"),
+        ({"position": "tail"}, "position"),
+        ({"position": None}, "position"),
+        ({"position": 1, "class": None}, "position"),
+        ({"class": 1}, "class"),
+        ({"class": ["vip"]}, "class"),
+        ({"position": 1, "because": "x"}, "because"),
+        ({"position": 1, "why": None}, "why"),
+        ({"position": 1, "why": "x" * 201}, "why"),
+        ({"position": 1, "why": "two\nlines"}, "why"),
+        ({"position": 1, "why": "\x1b[2J"}, "why"),
+        ({"position": 1, "why": "half \ud800"}, "why"),
+    ],
+)
+async def test_a_move_says_one_place_and_perhaps_why(site, body, named):
+    """Anything else is named and changes nothing."""
+    where = path(site, f"/visitors/{'a' * 22}/move")
+    reply = await site.ops.post(where, json=body, headers=TOKEN)
+    first = (await reply.json())["errors"][0]
+    assert (reply.status, first.partition(":")[0]) == (422, named)
+
+
+async def test_nobody_is_moved_who_is_not_in_line(site):
+    """404 for somebody inside and for somebody unknown."""
+    await site.check()
+    rows = (await (await site.ops.get(path(site, "/sessions"), headers=TOKEN)).json())["sessions"]
+    for visitor in (rows[0]["visitor"], "a" * 22):
+        where = path(site, f"/visitors/{visitor}/move")
+        reply = await site.ops.post(where, json={"position": 1}, headers=TOKEN)
+        assert reply.status == 404
+
+
+async def test_a_setting_of_a_later_version_takes_no_other_along(site):
+    """A replica that went back a version keeps to the cap that was changed meanwhile."""
+    await site.room.store.configure({"total_active_users": 1, "of_a_later_version": True}, by="x")
+    room = await (await site.ops.get(path(site), headers=TOKEN)).json()
+    assert room["settings"]["total_active_users"] == 1
+
+
+async def test_a_setting_that_the_file_does_not_allow_takes_no_other_along(site):
+    """The file was changed under it: what is paused is shown as paused, and can be resumed."""
+    await site.room.store.configure({"heartbeat_timeout": 20, "queue_all": True}, by="x")
+    room = await (await site.ops.get(path(site), headers=TOKEN)).json()
+    assert (room["settings"]["queue_all"], room["settings"]["claim_window"]) == (True, 30)
+    reply = await site.ops.post(path(site, "/resume"), headers=TOKEN)
+    assert (reply.status, (await reply.json())["settings"]["queue_all"]) == (200, False)
+    reply = await site.ops.patch(path(site), json={"heartbeat_timeout": None}, headers=TOKEN)
+    assert (reply.status, (await reply.json())["changed"]) == (200, {})
+
+
+# Who is next --------------------------------------------------------------------------------------
+
+
+async def told(site, what="", status=200):
+    reply = await site.ops.get(path(site, what), headers=TOKEN)
+    assert reply.status == status, await reply.text()
+    return await reply.json()
+
+
+async def move(site, visitor, **body):
+    """The answer's status, and the position or what is wrong."""
+    where = path(site, f"/visitors/{visitor}/move")
+    reply = await site.ops.post(where, json=body, headers=TOKEN)
+    document = await reply.json()
+    if reply.status == 200:
+        assert (document["room"], document["visitor"]) == (site.room.name, visitor)
+        return 200, document["position"]
+    return reply.status, f"{document['title']}: {document['detail']}"
+
+
+async def people(site):
+    return [row["visitor"] for row in (await told(site, "/waiting"))["waiting"]]
+
+
+async def test_somebody_is_moved_and_put_back(site):
+    """To the head, to a place, and back to where they were before the first move, once; the log
+    says from where to where, and why."""
+    for _ in range(3 + 4):
+        await site.check()
+    before = await people(site)
+    last = before[3]
+    assert await move(site, last, position="head", why="Ticket 4711 – paid twice") == (200, 1)
+    assert await move(site, last, position=2.0) == (200, 2)
+    assert await people(site) == [before[0], last, *before[1:3]]
+    assert await move(site, last, position="back", why="a mistake") == (200, 4)
+    assert await people(site) == before
+    again = await move(site, last, position="back")
+    assert again == (409, "Nobody moved this visitor: So there is no place to go back to.")
+    log = (await told(site, "/log"))["log"]
+    assert [(act["what"], act["visitor"], act["detail"]) for act in log] == [
+        ("back", last, "2 to 4: a mistake"),
+        ("move", last, "1 to 2"),
+        ("move", last, "4 to 1: Ticket 4711 – paid twice"),
+    ]
+
+
+async def test_somebody_is_given_another_class(replica):
+    """Its line, or its head start, and none again; the log names it. Where there is no such class,
+    those that there are are named."""
+    site = await replica(total_active_users=1, lines=LINES, classes=CLASSES)
+    for _ in range(1 + 3):
+        await site.check()
+    before = await people(site)
+    last = before[2]
+    assert await move(site, last, **{"class": "early"}) == (200, 1)
+    assert await move(site, last, **{"class": "vip", "why": "press"}) == (200, 1)
+    rows = (await told(site, "/waiting"))["waiting"]
+    assert [row["line"] for row in rows] == ["fast", "ordinary", "ordinary"]
+    assert await move(site, last, **{"class": None}) == (200, 3)
+    assert await people(site) == before
+    unknown = (404, f"Unknown class: The classes of {site.room.name}: vip, early.")
+    for name in ("gold", "", "\ud800"):
+        assert await move(site, last, **{"class": name}) == unknown
+    status, said = await move(site, "a" * 22, **{"class": "vip"})
+    assert (status, said) == (404, f"Unknown visitor: {'a' * 22} is not in line")
+    log = (await told(site, "/log"))["log"]
+    assert [(act["what"], act["detail"]) for act in log] == [
+        ("grade", "1 to 3: no class"),
+        ("grade", "1 to 1: class vip: press"),
+        ("grade", "3 to 1: class early"),
+    ]
+
+
+async def test_a_room_without_classes_has_none_to_give(site):
+    """It says so."""
+    status, said = await move(site, "a" * 22, **{"class": "vip"})
+    assert (status, said.endswith(": it has none.")) == (404, True)
+
+
+async def test_each_line_is_told(replica):
+    """Its length and wait; of each who waits their line, and where they stand in it. A position is
+    one of the own line."""
+    site = await replica(lines=LINES, classes=CLASSES, class_header=True)
+    await site.check()
+    for name in ("", "vip", "", "vip", ""):
+        await site.check(headers={"X-Waitroom-Class": name})
+    room = await told(site)
+    assert [(line["line"], line["waiting"]) for line in room["lines"]] == [
+        ("fast", 2), ("ordinary", 3),
+    ]  # fmt: skip
+    first, second = (line["wait_seconds"] for line in room["lines"])
+    assert 0 < first < second == room["wait_seconds"]
+    assert "credit_1" not in room["counters"]
+    rows = (await told(site, "/waiting"))["waiting"]
+    assert [row["line"] for row in rows] == ["fast"] * 2 + ["ordinary"] * 3
+    last = rows[4]["visitor"]
+    found = await told(site, f"/visitors/{last}")
+    assert [found[name] for name in ("position", "line", "line_position")] == [5, "ordinary", 3]
+    assert await move(site, last, position="head") == (200, 1)
+    found = await told(site, f"/visitors/{last}")
+    assert [found[name] for name in ("position", "line", "line_position")] == [3, "ordinary", 1]
+
+
+async def test_a_room_without_lines_or_events_says_so(site):
+    """No lines, open, no event; of who waits no line."""
+    for _ in range(4):
+        await site.check()
+    room = await told(site)
+    assert [room[name] for name in ("phase", "event", "coming", "lines")] == [
+        "open",
+        None,
+        None,
+        [],
+    ]
+    (row,) = (await told(site, "/waiting"))["waiting"]
+    found = await told(site, f"/visitors/{row['visitor']}")
+    assert (row["line"], found["line"], found["line_position"]) == (None, None, None)
+
+
+async def test_nobody_learns_a_lot_in_a_pre_queue(replica):
+    """Not even an operator: the line is not told, a place neither, and nobody is moved. At the
+    opening all of it is; a drawn place has no class and no line."""
+    soon = {**SALE, "opens_at": "2027-01-15 08:00:20"}
+    site = await replica(events=[soon], lines=LINES, classes=CLASSES)
+    site.room.draws = Draws(site.room.name, KEYS)
+    await site.room.refresh()
+    joined = [await site.check() for _ in range(3)]
+    ids = {site.room.tokens.read(cookie_of(one).partition("=")[2]).visitor for one in joined}
+    room = await told(site)
+    assert [room[name] for name in ("phase", "event", "waiting")] == ["prequeue", "sale", 3]
+    refused = await told(site, "/waiting", status=409)
+    assert refused["title"] == "Nothing is drawn yet"
+    one = min(ids)
+    found = await told(site, f"/visitors/{one}")
+    assert (found["state"], found["position"], found["line"]) == ("waiting", None, None)
+    for body in ({"position": 1}, {"position": "back"}, {"class": "vip"}):
+        assert (await move(site, one, **body))[0] == 409
+
+    site.turn.forward(20)
+    room = await told(site)
+    assert [room[name] for name in ("phase", "event")] == ["open", "sale"]
+    assert [line["waiting"] for line in room["lines"]] == [0, 0]
+    rows = (await told(site, "/waiting"))["waiting"]
+    assert {row["visitor"] for row in rows} < ids
+    assert [(row["position"], row["line"]) for row in rows] == [(1, None), (2, None)]
+    assert await move(site, rows[1]["visitor"], position=1) == (200, 1)
+    status, said = await move(site, rows[0]["visitor"], **{"class": "vip"})
+    assert (status, said) == (
+        409, "A drawn place has no class: It can be moved, after the opening."
+    )  # fmt: skip
+
+
+async def test_a_draw_that_is_on_is_changed_by_nobody(replica):
+    """422, and all stays as it was; the opening can be moved until it was, and the event be taken
+    out, which cancels it. Other settings are changed as ever."""
+    site = await replica(events=[SALE])
+
+    async def patch(**changes):
+        reply = await site.ops.patch(path(site), json=changes, headers=TOKEN)
+        return reply.status, (await reply.json()).get("errors", [""])[0]
+
+    status, said = await patch(events=[{**SALE, "name": "sales"}], message="Soon.")
+    assert (status, said.split(":")[:2]) == (422, ["events", " sales"])
+    assert (await site.room.refresh()).overrides == {}
+    assert (await patch(events=[{**SALE, "opens_at": "2027-01-15 08:10"}]))[0] == 200
+    site.turn.forward(15 * 60)
+    assert (await patch(message="Soon."))[0] == 200
+    for later in ([SALE], None):  # the file's is later too
+        status, said = await patch(events=later)
+        assert (status, "its secret is published" in said) == (422, True)
+    assert (await patch(events=[]))[0] == 200
+
+
+async def test_a_closed_room_names_the_next_event(replica):
+    """Before its first."""
+    later = {**SALE, "prequeue_from": "2027-01-15 08:30"}
+    room = await told(await replica(events=[later]))
+    assert [room[name] for name in ("phase", "event", "coming")] == ["closed", None, "sale"]
+
+
+@pytest.mark.parametrize(
+    ("order", "line"),
+    [
+        (0, "c"), (ORDER_BAND - 1, "c"), (2**53, "c"),
+        (-1, "b"), (-ORDER_BAND, "b"), (-ORDER_BAND - 1, "a"), (-2 * ORDER_BAND, "a"),
+        (-3 * ORDER_BAND, "a"), (-3 * ORDER_BAND - 1, None), (-4 * ORDER_BAND, None),
+    ],
+)  # fmt: skip
+def test_an_order_is_of_a_line(order, line):
+    """A band each, the last line's from 0 on; below are the places that were drawn."""
+    lines = [Line(name=name) for name in "abc"]
+    assert line_of(order, lines) == line
+    assert line_of(order, []) is None
+
+
+def test_what_scripts_remember_for_themselves_is_no_counter():
+    """Each name that rooms/lua/parts/numbers.lua reads is left out of what operators are shown."""
+    text = (LUA_ROOT / "rooms" / "lua" / "parts" / "numbers.lua").read_text()
+    lists = re.findall(r"^local (?:OFTEN|SELDOM) = {(.*?)}", text, re.DOTALL | re.MULTILINE)
+    names = {name for found in lists for name in re.findall(r"'(\w+)'", found)}
+    assert len(names) > 15
+    assert {name for name in names if not name.startswith("credit_")} == _INTERNAL

@@ -1,0 +1,224 @@
+"""Which class a newcomer asks for, which lot is theirs, what a ticket of a pre-queue is worth."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from sidecar.kit.errors import StoreError
+from sidecar.lottery.commitment import LOT_BITS, commitment_to, key_of, lot, secret_of
+from sidecar.lottery.service import Draws
+from sidecar.queue.grants import Grant
+from sidecar.queue.model import Outcome, Standing, Ticket
+from sidecar.rooms.bearer import NOBODY, Bearer
+from sidecar.rooms.places import (
+    FIRST_DRAWN,
+    claim_of,
+    graded,
+    hidden_order,
+    line_of,
+    lot_of_newcomer,
+    ticket_of,
+    with_lot,
+)
+from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.store.scripts import NO_CLAIM, Claim
+from tests.support.draws import HOUR, START, an_event, ids_of
+
+KEY = "k" * 32
+VISITOR = "a" * 22
+#: One after the other, with hours between; the second has no pre-queue.
+FIRST = an_event("first")
+SECOND = an_event(
+    "second", prequeue_from=None, opens_at=START + 5 * HOUR, closes_at=START + 6 * HOUR
+)
+THIRD = an_event("third", START + 9 * HOUR)
+SETTINGS = RoomSettings(
+    total_active_users=1, events=(THIRD, FIRST, SECOND), classes={"member": {"head_start": 60}}
+)
+PLAIN = RoomSettings(total_active_users=1)
+
+
+@pytest.fixture
+def draws():
+    """Of a room, whose commitments are published."""
+    draws = Draws("shop", [KEY])
+    draws.learn({key_of(event): draws.commitment(event) for event in (FIRST, THIRD)})
+    return draws
+
+
+def lot_in(event, visitor=VISITOR):
+    return lot(secret_of(KEY, "shop", event), visitor)
+
+
+# Classes ----------------------------------------------------------------------------------------
+
+
+def test_what_nginx_says_goes_before_what_a_grant_says():
+    """Neither is nothing; a grant gives its class once where it has an id, until it ends."""
+    grant = Grant("member", 1_800_000_000, "order-17")
+    assert claim_of(NOBODY) == NO_CLAIM
+    assert claim_of(Bearer(grant=grant)) == Claim("member", "order-17", 1_800_000_000_000)
+    assert claim_of(Bearer(class_name="staff", grant=grant)) == Claim("staff")
+
+
+class Grader:
+    """A store that answers every grade so, and counts."""
+
+    def __init__(self, answer):
+        self.answer, self.asked = answer, []
+
+    async def grade(self, visitor, claim):
+        self.asked.append((visitor, claim.class_name))
+        if self.answer is None:
+            raise StoreError("away")
+        return self.answer
+
+
+TICKET = Ticket(VISITOR, 7, START, 0, signed_ms=START)
+
+
+async def test_a_class_that_is_claimed_while_waiting_is_asked_for_once():
+    """The ticket says it from then on, and is signed anew."""
+    store = Grader(3)
+    ticket = await graded(TICKET, Claim("member"), SETTINGS, store)
+    assert (ticket.class_name, ticket.signed_ms, ticket.order) == ("member", 0, TICKET.order)
+    assert await graded(ticket, Claim("member"), SETTINGS, store) is ticket
+    assert store.asked == [(VISITOR, "member")]
+
+
+@pytest.mark.parametrize("answer", [0, -1, -2])
+async def test_a_class_that_was_not_given_is_not_noted(answer):
+    """Not in line, a grant that was used, a place that was drawn: it may be asked for again."""
+    store = Grader(answer)
+    for _ in range(2):
+        assert await graded(TICKET, Claim("member"), SETTINGS, store) is TICKET
+    assert len(store.asked) == 2
+
+
+async def test_the_store_is_not_asked_about_no_class_or_one_that_the_room_does_not_have():
+    store = Grader(None)
+    for claim in (NO_CLAIM, Claim("emperor")):
+        assert await graded(TICKET, claim, SETTINGS, store) is TICKET
+    with pytest.raises(StoreError):
+        await graded(TICKET, Claim("member"), SETTINGS, store)
+
+
+@pytest.mark.parametrize("is_classed", [True, False])
+def test_a_newcomers_ticket_says_the_class_that_was_given(is_classed):
+    """And not the order: its bearer can read it."""
+    standing = Standing(
+        Outcome.WAITING, START, order=lot_in(FIRST) - 2**53, epoch=4, is_classed=is_classed
+    )
+    ticket = ticket_of(VISITOR, standing, Claim("member"))
+    name = "member" if is_classed else ""
+    assert ticket == Ticket(VISITOR, START * 1000, START, 4, class_name=name)
+    assert ticket.order == hidden_order(ticket.joined_ms)
+
+
+# Lots -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("now_ms", "event"),
+    [
+        (START - HOUR, FIRST),
+        (START, FIRST),
+        (START + HOUR - 1, FIRST),
+        (START + HOUR + 1999, FIRST),  # our clock may be ahead of the store's
+        (START + HOUR + 2000, None),  # the next event has no pre-queue
+        (START + 5 * HOUR + 1999, None),
+        (START + 5 * HOUR + 2000, THIRD),
+        (START + 10 * HOUR + 2000, None),
+    ],
+)
+def test_a_newcomers_lot_is_that_of_the_prequeue_that_is_on_or_comes_next(draws, now_ms, event):
+    """With when that begins, so that the store takes it for no other."""
+    found = lot_of_newcomer(VISITOR, SETTINGS, draws, now_ms)
+    if event is None:
+        assert found is None
+    else:
+        assert (found.number * 2**LOT_BITS, found.begins_ms) == (lot_in(event), event.begins_ms)
+
+
+def test_without_what_all_replicas_agree_on_there_is_no_lot(draws):
+    """No draws, no events, or a commitment that the store has not told yet."""
+    assert lot_of_newcomer(VISITOR, SETTINGS, None, START) is None
+    assert lot_of_newcomer(VISITOR, PLAIN, draws, START) is None
+    assert lot_of_newcomer(VISITOR, SETTINGS, Draws("shop", [KEY]), START) is None
+
+
+def test_lots_are_those_of_the_key_whose_commitment_was_published():
+    """Also while keys are being changed."""
+    draws = Draws("shop", [KEY, "n" * 32])
+    draws.learn({key_of(FIRST): commitment_to(secret_of(KEY, "shop", FIRST))})
+    found = lot_of_newcomer(VISITOR, SETTINGS, draws, START)
+    assert found.number * 2**LOT_BITS == lot_in(FIRST)
+
+
+@pytest.mark.parametrize(
+    ("joined_ms", "event"),
+    [
+        (START - 1, None),
+        (START, FIRST),
+        (START + HOUR - 1, FIRST),
+        (START + HOUR, None),
+        (START + 5 * HOUR - 1, None),
+        (START + 9 * HOUR, THIRD),
+    ],
+)
+def test_a_ticket_of_a_prequeue_is_worth_the_lot(draws, joined_ms, event):
+    """From its first millisecond to the last, in whichever event; nothing else is changed."""
+    ticket = Ticket(
+        VISITOR, hidden_order(joined_ms), joined_ms, 3, signed_ms=5, class_name="member"
+    )
+    found = with_lot(ticket, SETTINGS, draws)
+    order = ticket.order if event is None else FIRST_DRAWN + lot_in(event)
+    assert found == Ticket(VISITOR, order, joined_ms, 3, signed_ms=5, class_name="member")
+
+
+def test_a_ticket_that_says_the_order_is_believed(draws):
+    """It was told when the event had opened; or an operator moved its bearer since."""
+    for order in (FIRST_DRAWN + 17, hidden_order(START) + 1, 0):
+        ticket = Ticket(VISITOR, order, START, 0)
+        assert with_lot(ticket, SETTINGS, draws) is ticket
+    hidden = Ticket(VISITOR, hidden_order(START), START, 0)
+    assert with_lot(hidden, SETTINGS, None) is hidden
+    assert with_lot(hidden, PLAIN, draws) is hidden
+
+
+def test_a_lot_that_is_found_again_is_the_one_that_was_drawn(draws):
+    """To the last bit: the newcomer's, as a number below 1, and the one of the ticket."""
+    for visitor in ids_of(random.Random(2), 1000):
+        newcomer = lot_of_newcomer(visitor, SETTINGS, draws, START)
+        assert 0 <= newcomer.number < 1
+        ticket = with_lot(Ticket(visitor, hidden_order(START), START, 0), SETTINGS, draws)
+        assert int(float(repr(newcomer.number)) * 2**LOT_BITS) == ticket.order - FIRST_DRAWN
+        assert FIRST_DRAWN <= ticket.order < FIRST_DRAWN + 2**LOT_BITS
+        assert float(ticket.order) == ticket.order
+
+
+# Lines ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("order", "line"),
+    [
+        (FIRST_DRAWN, None),
+        (-3 * 2**51 - 1, None),
+        (-3 * 2**51, "first"),
+        (-(2**52), "first"),
+        (-(2**51) - 1, "first"),
+        (-(2**51), "second"),
+        (-1, "second"),
+        (0, "last"),
+        (2**51, "last"),
+    ],
+)
+def test_an_order_says_the_line(order, line):
+    """That of the front stands in none; one that is before the first line's stands in it."""
+    names = ("first", "second", "last")
+    settings = RoomSettings(total_active_users=1, lines=tuple({"name": name} for name in names))
+    assert line_of(order, settings.lines) == line
+    assert line_of(order, ()) is None

@@ -1,0 +1,281 @@
+"""After the store was emptied: nobody is called until who was there has had time to be back."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sidecar.kit.clock import LATE_MS
+from sidecar.kit.errors import StoreError
+from sidecar.queue.model import TICKET_LIFETIME_MS, Outcome
+from sidecar.queue.tokens import new_visitor
+from sidecar.queue.verdict_lifetime import RESPONSE_MS
+from tests.support.visitors import beat_all, go_in, lose, pass_of, queue
+
+WAITING, ADMITTED, GONE = Outcome.WAITING, Outcome.ADMITTED, Outcome.GONE
+
+
+async def emptied(redis, store, turn):
+    """The replica knew the room; now its keys are gone."""
+    await store.snapshot()
+    turn.forward(1)
+    await lose(redis, store)
+
+
+async def stage(store):
+    return (await store.snapshot()).recovery_stage
+
+
+async def test_a_new_room_needs_no_recovery(make_room_store):
+    """Nobody knows of a time before it."""
+    store = make_room_store(total_active_users=1)
+    await go_in(store)
+    assert await stage(store) == 0
+
+
+async def test_nobody_slips_into_a_room_that_was_emptied(redis, make_room_store, turn):
+    """Free as it looks, its sessions are only not known yet."""
+    store = make_room_store(total_active_users=2, recovery_window=20)
+    first, second = await go_in(store), await go_in(store)
+    await emptied(redis, store, turn)
+    newcomer = await store.enter(new_visitor())
+    assert (newcomer.outcome, newcomer.recovery_stage) == (WAITING, 2)
+    turn.forward(19.999)
+    assert (await store.snapshot()).provisional == 0
+    for pass_ in (first, second):
+        assert (await store.renew(pass_)).outcome is ADMITTED
+    turn.forward(0.001)
+    shot = await store.snapshot()
+    assert (shot.active, shot.provisional, shot.waiting) == (2, 0, 1)
+
+
+async def test_calls_go_on_after_the_window_in_the_old_order(redis, make_room_store, turn):
+    """Whoever came back, in whatever order, is called in the order of the tickets."""
+    store = make_room_store(total_active_users=1, recovery_window=20)
+    await go_in(store)
+    tickets = await queue(store, 3)
+    await emptied(redis, store, turn)
+    replies = await beat_all(store, [tickets[2], tickets[0], tickets[1]])
+    assert [reply.ahead for reply in replies] == [2, 0, 1]
+    assert {reply.wait_ms for reply in replies} == {None}
+    turn.forward(20)
+    replies = await beat_all(store, tickets)
+    assert [reply.outcome for reply in replies] == [ADMITTED, WAITING, WAITING]
+
+
+async def test_a_cookie_alone_tells_that_the_store_was_emptied(make_room_store, turn):
+    """The replicas were restarted too: what they know they learn from the first visitor."""
+    store = make_room_store(total_active_users=1, recovery_window=20)
+    store.knows(turn.now_ms - 60_000)
+    assert (await store.enter(new_visitor())).outcome is WAITING
+    assert await stage(store) == 2
+
+
+async def test_a_cookie_from_long_ago_stops_nobody(make_room_store, turn):
+    """The window counts from when the store was made."""
+    store = make_room_store(total_active_users=3, recovery_window=20)
+    await go_in(store)
+    turn.forward(20)
+    store.knows(turn.now_ms - 3_600_000)
+    await go_in(store)
+
+
+@pytest.mark.parametrize(
+    ("settings", "near_s", "seconds"),
+    [
+        ({}, None, 65),  # no replica was there before: pages back off, for 60 s at most
+        ({"heartbeat_interval": 3}, None, 65),
+        ({"heartbeat_interval": 100, "heartbeat_timeout": 300}, None, 107),
+        ({}, 2, 5),  # nginx keeps verdicts for some seconds
+        ({}, 0, 5),
+        ({}, 7, 14),
+        ({"session_duration": 3600}, 45, 90),
+        ({"recovery_window": 0}, None, 0),
+        ({"recovery_window": 20}, 2, 20),
+    ],
+)
+async def test_the_window_is_twice_the_longest_refresh_that_was_told_near_the_head(
+    redis, make_room_store, turn, settings, near_s, seconds
+):
+    store = make_room_store(total_active_users=1, **settings)
+    store.near(None if near_s is None else near_s * 1000)
+    await emptied(redis, store, turn)
+    shot = await store.snapshot()
+    assert shot.recovers_until_ms == shot.born_ms + seconds * 1000
+    assert (shot.recovery_stage == 2) == (seconds > 0)
+    turn.forward(seconds)
+    assert await stage(store) < 2
+
+
+async def test_positions_are_told_when_everybody_had_time_to_be_back(redis, make_room_store, turn):
+    """At the end of the line people look once a minute."""
+    store = make_room_store(total_active_users=1, recovery_window=20)
+    await emptied(redis, store, turn)
+    assert await stage(store) == 2
+    turn.forward(20)
+    assert await stage(store) == 1
+    turn.forward(44.999)
+    assert await stage(store) == 1
+    turn.forward(0.001)
+    assert await stage(store) == 0
+
+
+async def test_what_a_replica_promised_by_itself_is_waited_for_once(make_room_store, turn):
+    """It let somebody in while the store was away; nobody takes that slot meanwhile."""
+    store = make_room_store(total_active_users=1, recovery_window=20)
+    await store.snapshot()
+    turn.forward(100)
+    store.promises(turn.now_ms)
+    let_in = pass_of(new_visitor(), await make_room_store(total_active_users=1).enter("x" * 22))
+    turn.forward(5)
+    assert (await store.enter(new_visitor())).outcome is WAITING
+    assert (await store.renew(let_in)).outcome is ADMITTED
+    until = (await store.snapshot()).recovers_until_ms
+    turn.forward(3)
+    assert (await store.snapshot()).recovers_until_ms == until
+
+
+async def test_who_was_let_in_does_not_come_back_with_the_old_ticket(make_room_store, turn):
+    """A copy of it would give the head of the line for a day."""
+    store = make_room_store(total_active_users=1, session_duration=10)
+    await go_in(store)
+    [ticket] = await queue(store, 1)
+    turn.forward(14)
+    assert (await store.beat(ticket)).outcome is ADMITTED
+    turn.forward(14)
+    await store.snapshot()
+    assert (await store.beat(ticket)).outcome is GONE
+    turn.forward(TICKET_LIFETIME_MS / 1000 + 3600)
+    assert (await store.sweep()).revocations == 1
+
+
+async def test_a_pass_whose_slot_was_given_away_has_a_ticket_that_counts(
+    redis, make_room_store, turn
+):
+    """Let in from the line, lost, back in line: that place is not spent."""
+    store = make_room_store(total_active_users=1, session_duration=10)
+    await go_in(store)
+    [ticket] = await queue(store, 1)
+    turn.forward(14)
+    pass_ = pass_of(ticket.visitor, await store.beat(ticket))
+    await lose(redis, store, "active", "admitted")
+    await go_in(store)
+    assert (await store.renew(pass_)).outcome is WAITING
+    await lose(redis, store, "waiting", "due")
+    assert (await store.beat(ticket)).outcome is WAITING
+
+
+async def test_an_emptied_store_is_reminded(redis, make_room_store, turn):
+    """Of who was revoked, of settings changed at run time, of the line's epoch; not of what it
+    has learnt anew."""
+    store = make_room_store(total_active_users=5)
+    await store.remind({"gone": 7}, {"total_active_users": 2, "queue_all": None}, epoch=9)
+    shot = await store.snapshot()
+    assert shot.revoked == {"gone": 7}
+    assert shot.overrides == {"total_active_users": 2, "queue_all": None}
+    assert shot.epoch == 9
+    await store.remind({"gone": 8}, {"total_active_users": 3}, epoch=4)
+    shot = await store.snapshot()
+    assert (shot.revoked, shot.overrides["total_active_users"], shot.epoch) == ({"gone": 7}, 2, 9)
+
+
+async def test_an_address_has_no_more_places_than_allowed(make_room_store, turn):
+    """Places and sessions; those that are over are free again."""
+    store = make_room_store(total_active_users=1, max_places_per_address=2, session_duration=10)
+    ours = [await store.enter(new_visitor(), address="a") for _ in range(2)]
+    assert [reply.outcome for reply in ours] == [ADMITTED, WAITING]
+    assert (await store.enter(new_visitor(), address="a")).outcome is Outcome.FULL
+    assert (await store.enter(new_visitor(), address="ab")).outcome is WAITING
+    assert (await store.enter(new_visitor())).outcome is WAITING
+    turn.forward(31)  # nobody polled, and the session is over
+    await store.sweep()
+    assert (await store.enter(new_visitor(), address="a")).outcome is not Outcome.FULL
+
+
+async def test_in_one_batch_an_address_has_no_more_either(make_room_store):
+    store = make_room_store(total_active_users=1, max_places_per_address=3)
+    replies = await asyncio.gather(*(store.enter(new_visitor(), address="a") for _ in range(9)))
+    assert [reply.outcome for reply in replies].count(Outcome.FULL) == 6
+
+
+async def test_the_sweep_forgets_addresses(redis, make_room_store, turn):
+    store = make_room_store(total_active_users=0, max_places_per_address=1)
+    for number in range(250):
+        await store.enter(new_visitor(), address=f"a{number}")
+    turn.forward(31)
+    for _ in range(2):  # those whom the first removes while it looks, the second forgets
+        while (await store.sweep()).more:
+            pass
+    assert await redis.zcard(store._keys[6]) == 0
+
+
+async def test_a_store_that_was_frozen_gives_nothing_to_who_has_gone(make_room_store, turn):
+    """The call lay in its socket; the caller gave up long ago."""
+    store = make_room_store(total_active_users=1)
+    asked_ms = turn.now_ms
+    assert store._deadline_ms() == asked_ms + 5000 + LATE_MS
+    store._deadline_ms = lambda: asked_ms + 1000
+    turn.forward(1)
+    assert (await store.enter(new_visitor())).outcome is ADMITTED
+    turn.forward(0.001)
+    assert (await store.enter(new_visitor())).outcome is GONE
+    shot = await store.snapshot()
+    assert (shot.active, shot.waiting) == (1, 0)
+
+
+async def test_of_a_batch_only_those_are_let_in_whose_client_still_waits(make_room_store, turn):
+    """The deadline is of when a client asked, not of when its batch was sent: while a slow batch
+    is in flight, some wait in the next one until nginx has given up."""
+    store = make_room_store(total_active_users=9)
+    release = hold_back(store)
+    first = asyncio.create_task(store.enter(new_visitor()))
+    await settle()
+    early = asyncio.create_task(store.enter(new_visitor()))
+    await settle()
+    turn.forward(2)
+    later = asyncio.create_task(store.enter(new_visitor()))
+    await settle()
+    turn.forward((RESPONSE_MS + 1) / 1000 - 2)
+    release()
+    outcomes = [(await task).outcome for task in (first, early, later)]
+    assert outcomes == [GONE, GONE, ADMITTED]
+    assert (await store.snapshot()).active == 1
+
+
+async def test_a_reply_that_no_client_waits_for_is_an_error(make_room_store, monkeypatch):
+    """The room takes such a slot back, as it does where no reply came."""
+    store = make_room_store()
+    monkeypatch.setattr("sidecar.rooms.store.scripts.RESPONSE_MS", 0)
+    with pytest.raises(StoreError, match="no client waited"):
+        await store.enter(new_visitor())
+
+
+def hold_back(store):
+    """The store's scripts wait until the function that is returned is called."""
+    gate, run = asyncio.Event(), store._run
+
+    async def held(*args, **options):
+        await gate.wait()
+        return await run(*args, **options)
+
+    store._run = held
+    return gate.set
+
+
+async def settle():
+    """Lets every task run until it waits."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_a_slot_that_nobody_was_told_of_is_free_at_once(make_room_store):
+    """No pass was given out that somebody could still honour."""
+    store = make_room_store(total_active_users=1)
+    unseen = await go_in(store)
+    [ticket] = await queue(store, 1)
+    assert await store.leave(unseen.visitor, why="unseen")
+    assert not await store.leave(unseen.visitor, why="unseen")
+    assert (await store.beat(ticket)).outcome is ADMITTED
+    shot = await store.snapshot()
+    assert (shot.active, shot.provisional) == (1, 0)

@@ -1,0 +1,98 @@
+"""The shield before a room: up under a flood, down by itself, and nobody let past meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.queue.verdict_lifetime import BRIEF_TTL_MS
+from sidecar.rooms.shield import LOOK_MS, PERIOD_MS, Shelter, Shield
+
+ABOVE = 50
+START = 1_800_000_000_000
+
+
+def flood(shield: Shield, *, rate: int, seconds: float, from_ms: int) -> list[Shelter]:
+    """What becomes of newcomers who come evenly."""
+    count = int(rate * seconds)
+    return [shield.meet(ABOVE, from_ms + 1000 * number // rate) for number in range(count)]
+
+
+def raised(now_ms: int = START) -> Shield:
+    shield = Shield()
+    flood(shield, rate=100_000, seconds=0.001, from_ms=now_ms)
+    assert shield.meet(ABOVE, now_ms + 1) is Shelter.UP
+    return shield
+
+
+@pytest.mark.parametrize("rate", [1, ABOVE // 2, ABOVE])
+def test_never_goes_up_at_the_rate_that_is_allowed(rate):
+    assert set(flood(Shield(), rate=rate, seconds=60, from_ms=START)) == {Shelter.NONE}
+
+
+def test_a_seconds_worth_at_once_is_let_through():
+    shield = Shield()
+    assert [shield.meet(ABOVE, START) for _ in range(ABOVE)] == [Shelter.NONE] * ABOVE
+    assert shield.meet(ABOVE, START) is Shelter.UP
+
+
+def test_goes_up_soon_and_stays_while_the_flood_lasts():
+    """What comes while it looks is let in no more than the rest, and is little."""
+    met = flood(Shield(), rate=1000, seconds=60, from_ms=START)
+    let_in = [number for number, shelter in enumerate(met) if shelter is Shelter.NONE]
+    assert max(let_in) < 2 * ABOVE
+    assert 0 < met.count(Shelter.LOOKING) < 60_000 / PERIOD_MS * ABOVE
+
+
+def test_stays_up_for_one_to_two_periods():
+    for at in range(0, PERIOD_MS, 500):
+        shield = raised(START + at)
+        assert shield.meet(ABOVE, START + at + PERIOD_MS) is Shelter.UP
+        assert shield.until_ms <= START + at + 2 * PERIOD_MS
+        assert shield.meet(ABOVE, shield.until_ms) is Shelter.LOOKING
+
+
+def test_all_replicas_look_at_the_same_moment():
+    """Also one that was asked nothing, because nginx kept what another had said."""
+    shields = [raised(START + at) for at in (10, 700, 3900)]
+    shields.append(Shield())
+    shields[-1].learn(shields[0].until_ms)
+    looks = START - START % PERIOD_MS + 2 * PERIOD_MS
+    assert [shield.meet(ABOVE, looks - 1) for shield in shields] == [Shelter.UP] * 4
+    assert [shield.meet(ABOVE, looks) for shield in shields] == [Shelter.LOOKING] * 4
+
+
+def test_what_another_learnt_earlier_does_not_lower_it():
+    shield = raised()
+    until = shield.until_ms
+    shield.learn(until - PERIOD_MS)
+    assert shield.until_ms == until
+
+
+def test_looks_longer_than_nginx_keeps_the_last_answer():
+    """For so long a flood may not be seen at all."""
+    shield = raised()
+    silent = shield.until_ms + BRIEF_TTL_MS
+    met = flood(shield, rate=1000, seconds=1, from_ms=silent)
+    assert Shelter.NONE not in met
+    assert met[-1] is Shelter.UP
+
+
+def test_comes_down_when_few_come():
+    shield = raised()
+    met = flood(shield, rate=ABOVE // 4, seconds=10, from_ms=shield.until_ms)
+    assert met[0] is Shelter.LOOKING
+    looked = met.index(Shelter.NONE)
+    assert looked == -(-LOOK_MS * (ABOVE // 4) // 1000)
+    assert set(met[looked:]) == {Shelter.NONE}
+
+
+def test_whoever_comes_after_a_pause_finds_it_down():
+    shield = raised()
+    assert shield.meet(ABOVE, shield.until_ms + LOOK_MS) is Shelter.NONE
+
+
+def test_a_clock_that_steps_back_lets_nobody_in_who_should_not():
+    shield = Shield()
+    for _ in range(ABOVE):
+        shield.meet(ABOVE, START)
+    assert shield.meet(ABOVE, START - 5000) is Shelter.UP

@@ -1,0 +1,56 @@
+"""What an operator sees: minutes, and percentiles of waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.rooms.statistics import difference, minutes, wait_percentiles
+
+
+def sample(minute, *, waiting=0, wait_ms=-1, **totals):
+    return {
+        "minute": minute,
+        "waiting": waiting,
+        "active": 1,
+        "cap": 2,
+        "wait_ms": wait_ms,
+        "totals": totals,
+    }
+
+
+def test_a_minute_is_the_difference_of_two_samples():
+    """Oldest first; who gave up is counted however it came about."""
+    latest_first = [
+        sample(12, waiting=3, wait_ms=2500, joined=9, admitted=4, expired_swept=2, left_waiting=1),
+        sample(11, joined=5, admitted=4, expired_swept=1),
+        sample(10, joined=5, admitted=1),
+    ]
+    first, second = minutes(latest_first)
+    assert (first.joined, first.admitted, first.abandoned, first.wait_seconds) == (0, 3, 1, None)
+    assert (second.joined, second.admitted, second.abandoned) == (4, 0, 2)
+    assert (second.ends_ms, second.waiting, second.wait_seconds) == (720_000, 3, 2.5)
+    assert minutes(latest_first, most=1) == [second]
+    assert minutes([]) == minutes([sample(1)]) == []
+
+
+def test_a_counter_that_went_down_began_anew():
+    """The store was emptied in between."""
+    assert difference({"joined": 3, "left": 7}, {"joined": 10, "left": 5}) == {
+        "joined": 3,
+        "left": 2,
+    }
+
+
+def test_percentiles_are_read_from_half_octaves():
+    """A hundred waits of 8 to 11 s and one of an hour: the median is among the hundred."""
+    new = {"wait_6": 110, "wait_23": 1, "wait_ms": 5, "waited_ms": 99, "joined": 200}
+    waits = wait_percentiles(new, {"wait_6": 10}, (0.5, 0.9, 1.0))
+    assert 8 <= waits[0.5] <= 8 * 2**0.5
+    assert waits[0.5] < waits[0.9] <= 8 * 2**0.5
+    assert 2**11.5 <= waits[1.0] <= 2**12
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_nobody_waited(share):
+    """Then there is no figure, rather than 0."""
+    assert wait_percentiles({"joined": 3}, {}, (share,)) == {share: None}

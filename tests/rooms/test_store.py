@@ -1,0 +1,344 @@
+"""Coming in, being called and leaving, one story each.
+
+Those of heartbeats and passes are in test_heartbeats.py and test_sessions.py;
+test_model.py drives all scripts at random.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sidecar.queue.model import TICKET_LIFETIME_MS, Outcome
+from sidecar.queue.tokens import new_visitor
+from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
+from tests.support.visitors import beat_all, go_in, lose, pass_of, queue, ticket_of
+
+WAITING, ADMITTED, GONE = Outcome.WAITING, Outcome.ADMITTED, Outcome.GONE
+
+GRACE_S = SESSION_GRACE_MS / 1000
+HOLD_S = RELEASE_HOLD_MS / 1000
+
+
+# Coming in ------------------------------------------------------------------------------------
+
+
+async def test_a_free_slot_is_given_at_once(make_room_store):
+    """The first newcomer is inside, the second waits with nobody ahead."""
+    store = make_room_store()
+    first = await store.enter(new_visitor())
+    second = await store.enter(new_visitor())
+    assert first.outcome is ADMITTED
+    assert (second.outcome, second.ahead, second.waiting) == (WAITING, 0, 1)
+
+
+async def test_entering_twice_equals_once(make_room_store):
+    """A retry of a lost reply finds the place or session that was given."""
+    store = make_room_store()
+    inside, waiting = new_visitor(), new_visitor()
+    replies = [await store.enter(visitor) for visitor in (inside, waiting, inside, waiting)]
+    snapshot = await store.snapshot()
+    assert (snapshot.active, snapshot.waiting) == (1, 1)
+    assert replies[0].expires_ms == replies[2].expires_ms
+    assert replies[1].order == replies[3].order
+
+
+async def test_a_batch_may_hold_the_same_visitor_twice(make_room_store):
+    """Two tabs, or a retry that catches up with its first try: one place, one answer."""
+    store = make_room_store()
+    inside, waiting = new_visitor(), new_visitor()
+    batch = (inside, inside, waiting, waiting)
+    replies = await asyncio.gather(*(store.enter(visitor) for visitor in batch))
+    assert [reply.outcome for reply in replies] == [ADMITTED, ADMITTED, WAITING, WAITING]
+    assert (replies[2].order, replies[2].ahead) == (replies[3].order, replies[3].ahead)
+    ticket = ticket_of(waiting, replies[2])
+    first, second = await beat_all(store, [ticket, ticket])
+    assert (first.ahead, first.waiting) == (second.ahead, second.waiting) == (0, 1)
+    leaving = await asyncio.gather(store.leave(waiting), store.leave(waiting))
+    assert leaving == [True, False]
+
+
+async def test_a_late_repeat_of_a_call_does_not_bring_back_who_left(make_room_store):
+    """A call that timed out may reach the store after its visitor was released."""
+    store = make_room_store(total_active_users=2)
+    inside = await go_in(store)
+    assert await store.leave(inside.visitor)
+    assert (await store.enter(inside.visitor)).outcome is GONE
+    assert not (await store.snapshot()).waiting
+
+
+async def test_of_many_racers_exactly_as_many_as_fit_come_in(make_room_store):
+    """Four replicas, a hundred newcomers each, one instant, five slots."""
+    name = f"race-{new_visitor().lower()}"
+    replicas = [make_room_store(room=name, total_active_users=5) for _ in range(4)]
+    standings = await asyncio.gather(
+        *(store.enter(new_visitor()) for _ in range(100) for store in replicas)
+    )
+    outcomes = [standing.outcome for standing in standings]
+    assert (outcomes.count(ADMITTED), outcomes.count(WAITING)) == (5, 395)
+    assert len({standing.order for standing in standings}) == 400
+
+
+async def test_a_full_line_takes_nobody(make_room_store):
+    """`max_waiting` refuses newcomers, and keeps those who wait."""
+    store = make_room_store(max_waiting=2)
+    await go_in(store)
+    tickets = await queue(store, 2)
+    refused = await store.enter(new_visitor())
+    assert refused.outcome is Outcome.FULL
+    assert refused.refresh_ms > 0
+    assert [reply.ahead for reply in await beat_all(store, tickets)] == [0, 1]
+
+
+async def test_a_room_that_rejects_has_no_line(make_room_store, turn):
+    """A newcomer comes in or is turned away; the next free slot is anybody's."""
+    store = make_room_store(queueing_method="reject", session_duration=10)
+    await go_in(store)
+    assert (await store.enter(new_visitor())).outcome is Outcome.REJECTED
+    assert (await store.snapshot()).waiting == 0
+    turn.forward(10 + GRACE_S)
+    await go_in(store)
+
+
+async def test_a_random_room_draws_the_order(make_room_store, turn, monkeypatch):
+    """Who comes later may be drawn ahead; the place drawn is kept."""
+    draws = iter([0.5, 0.9, 0.1, *[0.0] * 9])
+    monkeypatch.setattr("sidecar.rooms.store.scripts._random", lambda: next(draws))
+    store = make_room_store(queueing_method="random", session_duration=10)
+    inside = await go_in(store)
+    last, first = await queue(store, 2)
+    assert [reply.ahead for reply in await beat_all(store, [last, first])] == [1, 0]
+    assert await store.leave(inside.visitor)
+    turn.forward(HOLD_S)
+    assert (await store.beat(last)).outcome is WAITING
+    assert (await store.beat(first)).outcome is ADMITTED
+
+
+# Calls ----------------------------------------------------------------------------------------
+
+
+async def test_the_silent_head_is_passed_over(make_room_store, turn):
+    """Who stopped polling is not waited for when a slot comes free."""
+    store = make_room_store(session_duration=100)
+    await go_in(store)
+    _, second = await queue(store, 2)
+    for _ in range(11):
+        turn.forward(10)
+        last = await store.beat(second)
+    assert last.outcome is ADMITTED
+    snapshot = await store.snapshot()
+    assert snapshot.waiting == 0
+    assert snapshot.counters["expired_silent"] == 1
+
+
+async def test_a_call_that_nobody_answers_goes_to_the_next(make_room_store, turn):
+    """The provisional session lapses claim_window after the heartbeat that was due."""
+    store = make_room_store(session_duration=10, claim_window=5, heartbeat_interval=GRACE_S + 1)
+    await go_in(store)
+    tickets = await queue(store, 2)
+    turn.forward(10)
+    await beat_all(store, tickets)
+    turn.forward(GRACE_S)
+    called = await store.snapshot()
+    assert (called.active, called.provisional, called.waiting) == (1, 1, 1)
+    turn.forward(1 + 5 - 0.001)
+    assert (await store.beat(tickets[1])).outcome is WAITING
+    turn.forward(0.001)
+    assert (await store.beat(tickets[1])).outcome is ADMITTED
+    assert (await store.snapshot()).counters["expired_no_show"] == 1
+
+
+async def test_who_comes_late_to_the_call_is_back_at_their_place(make_room_store, turn):
+    """The slot is somebody else's by now; the next one is theirs."""
+    store = make_room_store(session_duration=10, claim_window=5, heartbeat_interval=GRACE_S + 1)
+    await go_in(store)
+    late, punctual, third = await queue(store, 3)
+    turn.forward(10)
+    await beat_all(store, [late, punctual, third])
+    turn.forward(GRACE_S)
+    assert (await store.snapshot()).provisional == 1
+    turn.forward(1 + 5)
+    assert (await store.beat(punctual)).outcome is ADMITTED
+    back = await store.beat(late)
+    assert (back.outcome, back.ahead, back.order) == (WAITING, 0, late.order)
+    assert (await store.beat(third)).ahead == 1
+
+
+async def test_whoever_was_told_to_come_in_a_minute_still_finds_the_slot(make_room_store, turn):
+    """A call waits until the heartbeat that is due, and claim_window more."""
+    store = make_room_store(
+        session_duration=10, claim_window=5, heartbeat_interval=60, heartbeat_timeout=120
+    )
+    await go_in(store)
+    [ticket] = await queue(store, 1)
+    assert (await store.beat(ticket)).refresh_ms == 60_000
+    turn.forward(10 + GRACE_S)
+    assert (await store.snapshot()).provisional == 1
+    turn.forward(60 - 10 - GRACE_S + 4.9)
+    assert (await store.beat(ticket)).outcome is ADMITTED
+
+
+async def test_claiming_twice_equals_once(make_room_store, turn):
+    """The other tab, or a retry, gets the same pass; the session is not prolonged."""
+    store = make_room_store(session_duration=10)
+    await go_in(store)
+    [ticket] = await queue(store, 1)
+    turn.forward(10 + GRACE_S)
+    first = await store.beat(ticket)
+    turn.forward(2)
+    second = await store.beat(ticket)
+    assert first.outcome is ADMITTED
+    assert pass_of("", second).expires_ms == first.expires_ms
+    assert second.started_ms == first.started_ms
+    assert (await store.snapshot()).counters["admitted"] == 2
+
+
+async def test_a_lowered_cap_evicts_nobody_and_calls_nobody(make_room_store, turn):
+    """Until it fits again; at 0 nobody ever comes in."""
+    store = make_room_store(total_active_users=3)
+    inside = [await go_in(store) for _ in range(3)]
+    [ticket] = await queue(store, 1)
+    await store.configure({"total_active_users": 1})
+    assert (await store.snapshot()).active == 3
+    for left, outcome in zip(inside, (WAITING, WAITING, ADMITTED), strict=True):
+        await store.leave(left.visitor)
+        turn.forward(HOLD_S)
+        assert (await store.beat(ticket)).outcome is outcome
+    await store.configure({"total_active_users": 0})
+    assert (await store.enter(new_visitor())).outcome is WAITING
+
+
+async def test_a_raised_cap_calls_at_once(make_room_store):
+    """By the script that raises it; whoever is called claims at the next poll."""
+    store = make_room_store(total_active_users=0)
+    tickets = await queue(store, 3)
+    await store.configure({"total_active_users": 2})
+    assert (await store.snapshot()).provisional == 2
+    outcomes = [reply.outcome for reply in await beat_all(store, tickets)]
+    assert outcomes == [ADMITTED, ADMITTED, WAITING]
+
+
+async def test_a_room_that_queues_all_lets_nobody_in(make_room_store):
+    """Not even where slots are free; when it ends, the line moves."""
+    store = make_room_store(total_active_users=2, queue_all=True)
+    tickets = await queue(store, 2)
+    assert {reply.outcome for reply in await beat_all(store, tickets)} == {WAITING}
+    await store.configure({"queue_all": False})
+    assert {reply.outcome for reply in await beat_all(store, tickets)} == {ADMITTED}
+
+
+async def test_the_rate_holds_newcomers_and_calls_alike(make_room_store, turn):
+    """60 a minute: two at once, then one a second, though slots are free."""
+    store = make_room_store(total_active_users=100, new_users_per_minute=60)
+    for _ in range(2):
+        await go_in(store)
+    tickets = await queue(store, 3)
+    assert [reply.outcome for reply in await beat_all(store, tickets)] == [WAITING] * 3
+    turn.forward(1)
+    outcomes = [reply.outcome for reply in await beat_all(store, tickets)]
+    assert outcomes == [ADMITTED, WAITING, WAITING]
+    assert (await store.beat(tickets[1])).outcome is WAITING
+
+
+async def test_a_store_whose_clock_jumps_back_keeps_the_rate(make_room_store, turn):
+    """After a failover the clock may be an hour behind; the line does not stand for an hour."""
+    store = make_room_store(total_active_users=100, new_users_per_minute=60)
+    await go_in(store)
+    turn.forward(-3600)
+    await go_in(store)
+    [ticket] = await queue(store, 1)
+    turn.forward(1)
+    assert (await store.beat(ticket)).outcome is ADMITTED
+
+
+async def test_a_long_row_of_silent_places_is_passed_over_piece_by_piece(make_room_store, turn):
+    """One script looks at 150; no newcomer overtakes those that are left to look at."""
+    store = make_room_store(total_active_users=1, session_duration=100)
+    await go_in(store)
+    await asyncio.gather(*(store.enter(new_visitor()) for _ in range(250)))
+    turn.forward(100 + GRACE_S)
+    [newcomer] = await queue(store, 1)
+    standing = await store.beat(newcomer)
+    assert standing.outcome is ADMITTED
+    assert (await store.snapshot()).counters["expired_silent"] == 250
+
+
+# Leaving, resets, sweeps ------------------------------------------------------------------------
+
+
+async def test_a_ticket_is_worth_nothing_after_leaving(make_room_store, turn):
+    """For as long as it could be shown: a day, however often is swept."""
+    store = make_room_store(session_duration=300)
+    await go_in(store)
+    ticket, other = await queue(store, 2)
+    assert await store.leave(ticket.visitor)
+    assert not await store.leave(ticket.visitor)
+    assert (await store.beat(ticket)).outcome is GONE
+    turn.forward(TICKET_LIFETIME_MS / 1000)
+    assert (await store.sweep()).revocations == 1  # no pass of theirs could be valid
+    assert (await store.beat(ticket)).outcome is GONE
+    assert (await store.sweep()).revocations == 0
+    turn.forward(3600)
+    assert (await store.sweep()).revocations == 1
+    assert (await store.beat(other)).outcome is ADMITTED
+
+
+async def test_a_reset_voids_tickets_and_keeps_sessions(make_room_store):
+    """Also a provisional one: who was called before may still claim."""
+    store = make_room_store(total_active_users=1)
+    inside = await go_in(store)
+    called, waiting = await queue(store, 2)
+    await store.configure({"total_active_users": 2})
+    assert await store.reset() == 1
+    assert (await store.beat(waiting)).outcome is GONE
+    assert (await store.beat(called)).outcome is ADMITTED
+    assert (await store.renew(inside)).outcome is ADMITTED
+    [newcomer] = await queue(store, 1)
+    assert (await store.beat(newcomer)).ahead == 0
+
+
+async def test_places_survive_the_store(redis, make_room_store):
+    """Each is back at its place after its next poll, whoever polls first."""
+    store = make_room_store(total_active_users=0)
+    tickets = await queue(store, 3)
+    await lose(redis, store)
+    assert [(await store.beat(ticket)).ahead for ticket in reversed(tickets)] == [0, 0, 0]
+    assert [reply.ahead for reply in await beat_all(store, tickets)] == [0, 1, 2]
+
+
+async def test_a_reset_survives_the_store(redis, make_room_store):
+    """As soon as a ticket of after the reset is seen, those of before are void again."""
+    store = make_room_store(total_active_users=0)
+    [void] = await queue(store, 1)
+    await store.reset()
+    [valid] = await queue(store, 1)
+    await lose(redis, store)
+    assert (await store.beat(valid)).outcome is WAITING
+    assert (await store.beat(void)).outcome is GONE
+
+
+@pytest.mark.parametrize("name", ["waiting", "due"])
+async def test_a_store_that_evicts_a_key_lets_nobody_slip_in(redis, make_room_store, turn, name):
+    """Those who poll are back in line, at their place, and the cap holds."""
+    store = make_room_store(session_duration=10)
+    await go_in(store)
+    tickets = await queue(store, 3)
+    await beat_all(store, tickets)
+    await lose(redis, store, name)
+    assert {reply.outcome for reply in await beat_all(store, tickets)} == {WAITING}
+    assert [reply.ahead for reply in await beat_all(store, tickets)] == [0, 1, 2]
+    await lose(redis, store, name)
+    turn.forward(10 + GRACE_S)
+    outcomes = [(await store.beat(ticket)).outcome for ticket in reversed(tickets)]
+    assert outcomes.count(ADMITTED) <= 1
+    assert (await store.snapshot()).active == 1
+
+
+async def test_a_sweep_removes_a_bounded_number_and_says_if_there_is_more(make_room_store, turn):
+    """So that no visitor's script waits long for it."""
+    store = make_room_store(total_active_users=0, claim_window=5)
+    await asyncio.gather(*(store.enter(new_visitor()) for _ in range(400)))
+    turn.forward(6)
+    swept = [await store.sweep() for _ in range(3)]
+    assert [(s.waiting, s.more) for s in swept] == [(200, True), (200, True), (0, False)]

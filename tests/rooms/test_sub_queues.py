@@ -1,0 +1,301 @@
+"""Several lines that feed one room: their shares of the calls, and that nobody starves."""
+
+from __future__ import annotations
+
+import asyncio
+from fractions import Fraction
+from random import Random
+
+import pytest
+
+from sidecar.queue.model import Outcome
+from sidecar.queue.tokens import new_visitor
+from tests.support.joiners import called, claim, join, last_called
+from tests.support.visitors import beat_all, go_in
+
+#: A class for each line but the last.
+NAMES = ("a", "b", "c")
+
+
+@pytest.fixture
+def store_url(redis_socket):
+    """The real one alone: the model holds memory:// to the same."""
+    return f"unix://{redis_socket}"
+
+
+def lines_of(weights):
+    """The settings of a room with such lines, the first for class a and so on; None: strict."""
+    names = [*NAMES[: len(weights) - 1], "rest"]
+    return {
+        "lines": tuple({"name": n, "weight": w} for n, w in zip(names, weights, strict=True)),
+        "classes": {name: {"line": name} for name in names[:-1]},
+    }
+
+
+class Lines:
+    """A room with lines, into which visitors come and are called one by one."""
+
+    def __init__(self, redis, make, weights, **settings):
+        self.redis, self.weights = redis, weights
+        self.store = make(**lines_of(weights), **{"total_active_users": 0, **settings})
+        self.line_of: dict[str, int] = {}
+        self._cap = 0
+
+    async def join(self, line, number=1):
+        """Their tickets."""
+        name = NAMES[line] if line < len(self.weights) - 1 else ""
+        tickets = await asyncio.gather(*(join(self.store, name) for _ in range(number)))
+        self.line_of |= {ticket.visitor: line for ticket in tickets}
+        return tickets
+
+    async def fill(self, calls):
+        """So many to each line that all have people for that many calls."""
+        total = sum(self.weights)
+        for line, weight in enumerate(self.weights):
+            await self.join(line, calls * weight // total + 3)
+
+    async def calls(self):
+        """The lines of all who were called, in order."""
+        return [self.line_of[visitor] for visitor in await called(self.redis, self.store)]
+
+    async def call(self, number):
+        """Calls so many, as many at a time as one script can; the lines of those."""
+        before = len(await self.calls())
+        self._cap += number
+        await self.store.configure({"total_active_users": self._cap})
+        assert len(await self.calls()) - before == min(number, 150)
+        while (await self.store.snapshot()).active < self._cap:
+            pass
+        return (await self.calls())[before:]
+
+
+def errors(calls, weights):
+    """The most that a line was off its exact share of the calls: counted from the first call on,
+    and within any window."""
+    total, busy = sum(weights), {line for line, weight in enumerate(weights) if weight}
+    first = window = Fraction(0)
+    for line in busy:
+        off = [Fraction(0)]
+        for each in calls:
+            off.append(off[-1] + (each == line) - Fraction(weights[line], total))
+        first = max(first, *map(abs, off))
+        window = max(window, max(off) - min(off))
+    return first, window
+
+
+def some_weights(seed):
+    draw = Random(seed)
+    return tuple(draw.randint(1, 20) for _ in range(draw.randint(2, 4)))
+
+
+# Shares ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weights", [(7, 2, 1), (1, 2, 7), (5, 3), (1, 1, 1)], ids=str)
+async def test_each_line_has_its_share_in_any_window_of_calls(redis, make_room_store, weights):
+    """Of any calls in a row, however many, within one; of as many as the weights add up to,
+    exactly as many as it has weight."""
+    room = Lines(redis, make_room_store, weights)
+    await room.fill(300)
+    calls = await room.call(300)
+    first, window = errors(calls, weights)
+    assert first < 1
+    assert window <= 1
+    for round_ in zip(*[iter(calls)] * sum(weights), strict=False):
+        assert [round_.count(line) for line in range(len(weights))] == list(weights)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_any_weights_are_kept(redis, make_room_store, seed):
+    """Within one from when all began, so within two in any window."""
+    weights = some_weights(seed)
+    room = Lines(redis, make_room_store, weights)
+    await room.fill(150)
+    first, window = errors(await room.call(150), weights)
+    assert first < 1
+    assert window < 2
+
+
+async def test_it_makes_no_difference_how_many_a_script_calls(redis, make_room_store):
+    """One at a time, in threes, or a hundred: the same lines in the same order."""
+    sequences = []
+    for number in (1, 3, 60):
+        room = Lines(redis, make_room_store, (7, 2, 1))
+        await room.fill(60)
+        sequences.append([line for _ in range(60 // number) for line in await room.call(number)])
+    assert sequences[0] == sequences[1] == sequences[2]
+
+
+async def test_who_came_first_in_a_line_is_called_first_there(redis, make_room_store):
+    room = Lines(redis, make_room_store, (3, 1, 2))
+    for line in (0, 1, 2, 2, 1, 0) * 5:
+        await room.join(line)
+    await room.call(30)
+    order = await called(redis, room.store)
+    for line in range(3):
+        assert [v for v in order if room.line_of[v] == line] == [
+            v for v, of in room.line_of.items() if of == line
+        ]
+
+
+async def test_lines_that_are_empty_leave_their_share_to_the_others(redis, make_room_store):
+    """By the others' weights; and when people come back the old mix is back at once, with nothing
+    saved up or owed but within one or two calls."""
+    room = Lines(redis, make_room_store, (7, 2, 1))
+    for present in [(7, 2, 1), (7, 2, 0), (0, 2, 1), (7, 0, 0), (7, 2, 1), (7, 0, 1), (7, 2, 1)]:
+        tickets = []
+        for line, weight in enumerate(present):
+            if weight:
+                tickets += await room.join(line, 60)
+        calls = await room.call(54)
+        assert set(calls) == {line for line, weight in enumerate(present) if weight}
+        first, window = errors(calls, present)
+        assert first < 2
+        assert window < 2
+        left = {ticket.visitor for ticket in tickets}.difference(await called(redis, room.store))
+        await asyncio.gather(*map(room.store.leave, left))
+
+
+async def test_a_line_saves_nothing_while_nobody_is_in_it(redis, make_room_store):
+    """Whoever comes to it waits for its turn, though it had none for long."""
+    room = Lines(redis, make_room_store, (9, 1))
+    await room.join(0, 40)
+    [ticket] = await room.join(1)
+    assert await room.call(4) == [0] * 4
+    await room.store.leave(ticket.visitor)
+    await room.call(20)
+    await room.join(1)
+    calls = await room.call(10)
+    assert calls.count(1) == 1
+    assert calls.index(1) >= 3
+
+
+# Nobody starves ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("absent", [0, 1, 3])
+async def test_nobody_starves_beside_full_lines(redis, make_room_store, absent):
+    """The one visitor of a line of little weight is called within a round of calls, also while
+    another line flickers: its one visitor is called, and a new one comes at once, or some calls
+    later."""
+    weights = (1, 7, 2, 5)
+    single, flickers = 0, 2
+    room = Lines(redis, make_room_store, weights, total_active_users=1)
+    holder = (await go_in(room.store)).visitor
+    await room.join(1, 200)
+    await room.join(3, 140)
+    gaps, since, back_in = [], 0, 0
+    waiting = {single: 0, flickers: 0}
+    for _ in range(300):
+        back_in -= 1
+        for line in (single, flickers):
+            if not waiting[line] and (line == single or back_in < 0):
+                await room.join(line)
+                waiting[line] = 1
+        assert await room.store.leave(holder, why="unseen")  # its slot is free at once
+        holder = await last_called(redis, room.store)
+        line = room.line_of[holder]
+        waiting[line] = 0
+        since += 1
+        if line == flickers:
+            back_in = absent
+        if line == single:
+            gaps.append(since)
+            since = 0
+    bound = sum(weights) / weights[single] + len(weights)
+    assert max(*gaps, since) <= bound
+    assert len(gaps) >= 300 * weights[single] // sum(weights) - 1
+
+
+async def test_silent_heads_do_not_use_up_a_lines_call(redis, make_room_store, turn):
+    """However many of a line are gone, those who are there have its share."""
+    room = Lines(redis, make_room_store, (7, 2, 1), claim_window=30, heartbeat_timeout=120)
+    gone = Random(4)
+    alive = []
+    for line, number in enumerate((140, 100, 60)):
+        share = (0.1, 0.5, 0.7)[line]
+        alive += [t for t in await room.join(line, number) if gone.random() > share]
+    turn.forward(25)
+    await beat_all(room.store, alive)
+    turn.forward(25)
+    calls = await room.call(70)
+    first, window = errors(calls, (7, 2, 1))
+    assert first < 1
+    assert window <= 1
+    assert set(await called(redis, room.store)) <= {ticket.visitor for ticket in alive}
+    assert (await room.store.snapshot()).counters["expired_silent"] > 20
+
+
+# Strict lines, cap, rate, what is told ------------------------------------------------------------
+
+
+async def test_without_weights_a_line_is_called_only_while_those_before_are_empty(
+    redis, make_room_store
+):
+    room = Lines(redis, make_room_store, (None, None, None))
+    for line in (2, 1, 0, 2, 1, 0, 2, 2, 2):
+        await room.join(line)
+    assert await room.call(5) == [0, 0, 1, 1, 2]
+    await room.join(1)
+    await room.join(0)
+    assert await room.call(4) == [0, 1, 2, 2]
+
+
+async def test_the_cap_and_the_rate_hold_with_lines(redis, make_room_store, turn):
+    """One call a second, as the room says, while the weights say who; and never more inside than
+    fit."""
+    room = Lines(redis, make_room_store, (7, 2, 1), new_users_per_minute=60, claim_window=60)
+    await room.fill(40)
+    await room.store.configure({"total_active_users": 30})
+    for second in range(40):
+        snapshot = await room.store.snapshot()
+        assert snapshot.active == min(30, second + 2)
+        turn.forward(0.5)
+        await room.store.snapshot()
+        turn.forward(0.5)
+    first, window = errors(await room.calls(), (7, 2, 1))
+    assert first < 1
+    assert window <= 1
+
+
+async def test_each_line_has_its_own_positions(redis, make_room_store):
+    """From 1 on and of as many as wait there; how many calls come before goes by the weights, and
+    no further than the other lines are long."""
+    room = Lines(redis, make_room_store, (7, 2, 1), display="order")
+    await room.join(0, 20)
+    second = await room.join(1, 10)
+    [*_, last] = await room.join(2, 5)
+    standings = await beat_all(room.store, [second[0], second[4], last])
+    told = [(s.ahead, s.line, s.line_waiting, s.calls, s.waiting) for s in standings]
+    assert told == [(0, 1, 10, 0, 35), (4, 1, 10, 4 + 14 + 2, 35), (4, 2, 5, 4 + 20 + 8, 35)]
+    await room.call(20)
+    [standing] = await beat_all(room.store, [last])
+    assert (standing.ahead, standing.line_waiting) == (2, 3)
+    snapshot = await room.store.snapshot()
+    assert [people for people, _ in snapshot.lines] == [6, 6, 3]
+    waits = [wait for _, wait in snapshot.lines]
+    assert None not in waits
+    assert sum(people for people, _ in snapshot.lines) == snapshot.waiting
+
+
+async def test_a_newcomer_is_told_the_place_in_the_own_line(redis, make_room_store):
+    """By the same batch that makes it, whoever else is in it."""
+    room = Lines(redis, make_room_store, (None, None))
+    await room.join(1, 3)
+    batch = [("a", 0), ("", 3), ("a", 1), ("", 4)]
+    standings = await asyncio.gather(
+        *(room.store.enter(new_visitor(), claim=claim(name)) for name, _ in batch)
+    )
+    for standing, (name, ahead) in zip(standings, batch, strict=True):
+        assert standing.outcome is Outcome.WAITING
+        assert (standing.ahead, standing.line) == (ahead, 0 if name else 1)
+    assert [s.calls for s in standings] == [0, 4, 1, 6]
+    assert [s.line_waiting for s in standings] == [1, 4, 2, 5]
+
+
+def test_the_measure_of_shares_is_right():
+    """What the others of this file go by."""
+    assert errors([0, 1] * 5, (1, 1)) == (Fraction(1, 2), Fraction(1, 2))
+    assert errors([0, 0, 1, 1], (1, 1)) == (1, 1)
+    assert errors([1, 0, 0, 1], (1, 1)) == (Fraction(1, 2), 1)
+    assert errors([*[1] * 9, 0] * 2, (1, 9)) == (Fraction(9, 10), Fraction(9, 10))

@@ -1,0 +1,88 @@
+"""The sweep: what it removes, and who does it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sidecar.kit.clock import StoreClock
+from sidecar.kit.metrics import Metrics
+from sidecar.kit.tasks import stop_workers
+from sidecar.queue.model import Ticket
+from sidecar.queue.tokens import Tokens, new_visitor
+from sidecar.rooms.service import Room, Rooms
+from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.store.scripts import RoomStore
+from sidecar.rooms.worker.sweeper import sweep, sweep_forever
+from tests.conftest import attended, new_room_name
+
+
+@pytest.fixture
+def make_room(redis, turn):
+    def make(*, name: str | None = None, real_time: bool = False, **settings) -> Room:
+        file = RoomSettings(**{"total_active_users": 1, **settings})
+        name, clock = name or new_room_name(), StoreClock()
+        store = RoomStore(
+            redis, name, settings=attended(file), clock=clock,
+            now_ms=None if real_time else turn, timeout_s=5,
+        )  # fmt: skip
+        return Room(name, file, Tokens(name, ["k" * 32], clock), store, clock)
+
+    return make
+
+
+async def test_the_silent_are_swept_whatever_their_number(make_room, turn):
+    """2,500 overdue places go in batches of a thousand; those who polled stay."""
+    room = make_room()
+    metrics = Metrics()
+    visitors = [new_visitor() for _ in range(2502)]
+    standings = await asyncio.gather(*(room.store.enter(visitor) for visitor in visitors))
+    tickets = [
+        Ticket(visitor, standing.order, standing.now_ms, 0)
+        for visitor, standing in zip(visitors, standings, strict=True)
+        if standing.ahead or not standing.expires_ms
+    ]
+    await asyncio.gather(*(room.store.beat(ticket) for ticket in tickets))
+    turn.forward(150)
+    await room.store.beat(tickets[1000])
+    turn.forward(100)
+    assert await sweep(room, metrics) == 2500
+    snapshot = await room.store.snapshot()
+    assert (snapshot.waiting, snapshot.counters["expired_swept"]) == (1, 2500)
+    assert metrics.registry.get_sample_value(
+        "waitroom_swept_total", {"room": room.name, "kind": "waiting"}
+    ) == 2500  # fmt: skip
+
+
+async def test_a_place_nobody_polled_for_goes_after_the_claim_window(make_room, turn):
+    """Not after the heartbeat timeout: a flood's places must not stay."""
+    room = make_room(claim_window=30, heartbeat_timeout=120)
+    for _ in range(3):
+        await room.store.enter(new_visitor())
+    turn.forward(29)
+    assert await sweep(room, Metrics()) == 0
+    turn.forward(2)
+    assert await sweep(room, Metrics()) == 2
+
+
+async def test_one_replica_sweeps_in_an_interval(make_room):
+    """The turn is had once; it comes back by itself, so a dead holder holds nobody up."""
+    name = new_room_name()
+    first, second = make_room(name=name), make_room(name=name)
+    assert await first.store.take_turn("sweeping", seconds=0.2)
+    assert not await second.store.take_turn("sweeping", seconds=0.2)
+    await asyncio.sleep(0.25)
+    assert await second.store.take_turn("sweeping", seconds=0.2)
+
+
+async def test_the_sweeper_runs_by_itself(make_room):
+    """Every sweep_interval, until it is cancelled."""
+    room = make_room(real_time=True, sweep_interval=1)
+    metrics = Metrics()
+    task = asyncio.create_task(sweep_forever(Rooms([room]), metrics))
+    await asyncio.sleep(2.6)
+    sweeps = metrics.registry.get_sample_value("waitroom_sweeps_total", {"room": room.name})
+    await stop_workers(task)
+    assert task.cancelled()
+    assert sweeps in {2, 3}

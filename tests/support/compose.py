@@ -1,0 +1,175 @@
+"""The containers' files, read for tests: compose, Dockerfile, .dockerignore and nginx's.
+
+Where a test runs what they say, this machine's addresses stand for the containers'.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sidecar.gate.nginx_stamps import key_file
+from tests.support.site import nginx_binary
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES = COMPOSE["services"]
+#: A virtual environment's commands, as the image has them on its PATH.
+BIN = Path(sys.executable).parent
+
+
+def dockerfile() -> list[tuple[str, str]]:
+    """Instructions and their arguments, in order; continued lines joined."""
+    text = re.sub(r"^\s*#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
+    lines = re.sub(r"\\\n\s*", " ", text).splitlines()
+    return [(line.split()[0], line.split(maxsplit=1)[1]) for line in lines if line.strip()]
+
+
+def last_stage() -> dict[str, str]:
+    """The last of each instruction of the image that is left."""
+    found = dockerfile()
+    start = max(i for i, (name, _) in enumerate(found) if name == "FROM")
+    return dict(found[start:])
+
+
+def image_env() -> dict[str, str]:
+    return dict(part.split("=", 1) for part in shlex.split(last_stage()["ENV"]))
+
+
+def mounts(service: str) -> list[tuple[str, str, str]]:
+    """Source, target and mode of each of a service's volumes."""
+    found = [[*volume.split(":"), "rw"][:3] for volume in SERVICES[service].get("volumes", [])]
+    return [(source, target, mode) for source, target, mode in found]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """The sidecar's, with secrets made as the page says, in `folder`."""
+    make_secrets(folder)
+    environ = {**image_env(), **SERVICES["sidecar"]["environment"]}
+    for name, secret in COMPOSE["secrets"].items():
+        mounted, file = f"/run/secrets/{name}", str(folder / secret["file"])
+        environ = {key: file if value == mounted else value for key, value in environ.items()}
+    return environ
+
+
+def make_secrets(folder: Path) -> None:
+    page = (ROOT / "docs" / "docker.md").read_text()
+    command = next(line for line in page.splitlines() if "openssl" in line)
+    subprocess.run(["sh", "-c", command], cwd=folder, check=True)
+
+
+def port_of(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+def copied_by_the_image(folder: Path) -> None:
+    """Copies into a folder what the image's build copies into its own."""
+    folder.mkdir()
+    stray = shutil.ignore_patterns("__pycache__")
+    for name, argument in dockerfile():
+        if name != "COPY" or "--from" in argument:
+            continue
+        *sources, target = argument.split()
+        for source in sources:
+            if (ROOT / source).is_dir():
+                shutil.copytree(ROOT / source, folder / target, ignore=stray)
+            else:
+                shutil.copy(ROOT / source, folder / target)
+
+
+def is_ignored(path: str) -> bool:
+    """Whether .dockerignore keeps a path from the builder: the last line that fits decides."""
+    ignored = False
+    for line in (ROOT / ".dockerignore").read_text().splitlines():
+        pattern = line.removeprefix("!")
+        if line and not line.startswith("#") and fits(path, pattern):
+            ignored = not line.startswith("!")
+    return ignored
+
+
+def fits(path: str, pattern: str) -> bool:
+    return any(
+        fnmatch.fnmatchcase("/".join(path.split("/")[:depth]), pattern)
+        for depth in range(1, path.count("/") + 2)
+    )
+
+
+def upstreams() -> dict[str, tuple[str, int]]:
+    """Each upstream's one server, by name: host and port."""
+    text = (ROOT / "docker/nginx.conf").read_text() + (ROOT / "docker/settings.conf").read_text()
+    found = re.findall(r"upstream (\w+) \{[^}]*?server (\w+):(\d+) resolve", text)
+    return {name: (host, int(port)) for name, host, port in found}
+
+
+def nginx_folder(folder: Path, ports: dict[str, list[int]], listen: int) -> Path:
+    """nginx's files as the containers see them, with this machine's addresses.
+
+    `resolve` is newer than many an installed nginx, so its names are replaced by addresses.
+    """
+    folder.mkdir(exist_ok=True)
+    for source, target, _ in mounts("nginx"):
+        if target.startswith("/etc/nginx/"):
+            place = folder / target.removeprefix("/etc/nginx/")
+            if (ROOT / source).is_dir():
+                shutil.copytree(ROOT / source, place)
+            else:
+                shutil.copy(ROOT / source, place)
+    (key,) = SERVICES["nginx"]["secrets"]
+    key_place = folder / key["target"].removeprefix("/etc/nginx/")
+    key_place.write_text(key_file(["a secret of the replicas"]))
+    static = next(target for source, target, _ in mounts("nginx") if source == "./static")
+    (folder / "tmp").mkdir(mode=0o777)
+    for file in [folder / "nginx.conf", *folder.glob("waitroom/*.conf")]:
+        text = file.read_text().replace("/tmp/", f"{folder}/tmp/")
+        text = text.replace("/dev/stdout", f"{folder}/access.log")
+        text = text.replace(f"default {static};", f"default {ROOT / 'static'};")
+        text = text.replace("listen 8080", f"listen 127.0.0.1:{listen}")
+        for host, numbers in ports.items():
+            servers = " ".join(f"server 127.0.0.1:{number} max_fails=0;" for number in numbers)
+            text = re.sub(rf"server {host}:\d+ resolve[^;]*;", servers, text)
+        file.write_text(text)
+    return folder
+
+
+def nginx_command(folder: Path, *more: str) -> list[str]:
+    # As root it would give its workers to a user who may not enter a test's folder.
+    lines = "daemon off;" + (" user root;" if os.geteuid() == 0 else "")
+    return [nginx_binary(), "-p", f"{folder}/", "-c", f"{folder}/nginx.conf", "-g", lines, *more]
+
+
+def healthy(service: str, *options: str, port: tuple[int, int] = (0, 0), **how: Any) -> bool:
+    """Whether a service's health check says so; at another port, or with options to that end."""
+    program, *words = SERVICES[service]["healthcheck"]["test"][1:]
+    inside, here = port
+    words = [word.replace(f":{inside}", f":{here}") for word in words]
+    own = BIN / program
+    command = [str(own) if own.exists() else program, *options, *words]
+    return not subprocess.run(
+        command, capture_output=True, check=False, timeout=20, **how
+    ).returncode
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def visit(url: str) -> int:
+    request = urllib.request.Request(url, headers={"Accept": "text/html"})
+    try:
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code

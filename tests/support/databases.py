@@ -1,0 +1,134 @@
+"""SQL servers of Debian's packages, in temporary folders, on unix sockets alone."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import sqlite3
+import subprocess
+from contextlib import closing
+from pathlib import Path
+
+from tests.support.processes import Process, wait_until
+
+
+class Sqlite:
+    """A file. It is "stopped" by somebody else who keeps it locked."""
+
+    kind = "sqlite"
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "history.db"
+        self.url = f"sqlite:///{self._file}"
+        self._lock: sqlite3.Connection | None = None
+
+    def start(self) -> None:
+        if self._lock is not None:
+            self._lock.rollback()
+            self._lock.close()
+            self._lock = None
+
+    def stop(self) -> None:
+        self._lock = sqlite3.connect(self._file, isolation_level=None)
+        self._lock.execute("BEGIN IMMEDIATE")
+
+    close = start
+
+
+class _Server:
+    _process: Process
+
+    def freeze(self) -> None:
+        """With all of its processes: one for each connection, of PostgreSQL."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+        for pid in [self._process.pid, *map(int, children.read_text().split())]:
+            os.kill(pid, number)
+
+
+class Mariadb(_Server):
+    kind = "mariadb"
+
+    def __init__(self, folder: Path) -> None:
+        socket, data = folder / "s.sock", folder / "data"
+        self.url = f"mariadb://root@/history?unix_socket={socket}"
+        user = pwd.getpwuid(os.getuid()).pw_name
+        self._client = ["mariadb", "--no-defaults", f"--socket={socket}", f"--user={user}"]
+        install = [
+            "mariadb-install-db", "--no-defaults", f"--datadir={data}", f"--user={user}",
+            "--skip-test-db", "--auth-root-authentication-method=normal",
+            f"--tmpdir={folder}",  # each server deletes what others have in a common one
+        ]  # fmt: skip
+        subprocess.run(install, check=True, capture_output=True, timeout=60)
+        server = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin")
+        assert server, "mariadbd is not installed; run make test"
+        command = [
+            server, "--no-defaults", f"--user={user}", f"--datadir={data}", f"--socket={socket}",
+            "--skip-networking", "--skip-grant-tables", f"--pid-file={folder}/pid",
+            f"--tmpdir={folder}",
+            "--innodb-buffer-pool-size=64M",
+            # A crash of the machine is not what these tests are about, and syncing takes seconds.
+            "--innodb-flush-log-at-trx-commit=2", "--innodb-flush-method=O_DIRECT_NO_FSYNC",
+        ]  # fmt: skip
+        self._process = Process(command, log=folder / "log")
+
+    def start(self) -> None:
+        self._process.start()
+        ask = [*self._client, "-e", "CREATE DATABASE IF NOT EXISTS history"]
+        wait_until(lambda: _runs(ask), f"mariadbd: {self._process.output}", 30)
+
+    def stop(self) -> None:
+        self._process.kill()
+
+    def close(self) -> None:
+        self._process.stop()
+
+
+class Postgresql(_Server):
+    kind = "postgresql"
+
+    def __init__(self, folder: Path) -> None:
+        bins = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+        assert bins, "postgresql is not installed; run make test"
+        data, self._folder = folder / "data", folder
+        self.url = f"postgresql://postgres@/history?host={folder}"
+        as_user: list[str] = []
+        if os.getuid() == 0:  # it refuses to run as root
+            shutil.chown(folder, "postgres")
+            as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"]
+        init = [*as_user, str(bins[-1] / "initdb"), "-D", str(data), "-U", "postgres",
+                "-A", "trust", "--no-sync"]  # fmt: skip
+        subprocess.run(init, check=True, capture_output=True, timeout=60, cwd=folder)
+        command = [*as_user, str(bins[-1] / "postgres"), "-D", str(data), "-k", str(folder),
+                   "-c", "listen_addresses=", "-c", "fsync=off"]  # fmt: skip
+        self._process = Process(command, log=folder / "log", cwd=folder)
+
+    def start(self) -> None:
+        self._process.start()
+        ask = ["psql", "-h", str(self._folder), "-U", "postgres", "-qtc"]
+        wait_until(lambda: _runs([*ask, "SELECT 1"]), f"postgres: {self._process.output}", 30)
+        _runs([*ask, "CREATE DATABASE history"])
+
+    def stop(self) -> None:
+        if self._process.running:
+            self._process.signal(signal.SIGINT)  # it would wait for those who are connected
+        self._process.stop()
+
+    close = stop
+
+
+def _runs(command: list[str]) -> bool:
+    done = subprocess.run(command, capture_output=True, check=False, timeout=10)
+    return done.returncode == 0
+
+
+def count_sqlite(url: str, table: str) -> int:
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+        return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])

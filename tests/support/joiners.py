@@ -1,0 +1,40 @@
+"""Newcomers of a class or with a lot, and who was called: for the tests of who is next."""
+
+from __future__ import annotations
+
+from sidecar.queue.model import Outcome
+from sidecar.queue.tokens import new_visitor
+from sidecar.rooms.redis_keys import room_key
+from sidecar.rooms.store.scripts import NO_CLAIM, Claim
+from tests.support.visitors import ticket_of
+
+DAY_MS = 86_400_000
+
+
+def claim(name, grant="", *, expires_ms=1_800_000_000_000 + DAY_MS):
+    return Claim(name, grant, expires_ms) if name else NO_CLAIM
+
+
+async def join(store, name="", grant="", *, visitor=None, lot=None):
+    """A newcomer who has to wait; the ticket."""
+    visitor = visitor or new_visitor()
+    standing = await store.enter(visitor, claim=claim(name, grant), lot=lot)
+    assert standing.outcome is Outcome.WAITING
+    return ticket_of(visitor, standing)
+
+
+async def in_line(redis, store):
+    """Everybody in line, in the order of their calls where lines have no weights."""
+    return [v.decode() for v in await redis.zrange(room_key(store._room, "waiting"), 0, -1)]
+
+
+async def called(redis, store):
+    """Everybody who was ever called, in order."""
+    events = await redis.xrange(room_key(store._room, "events"))
+    return [e[b"visitor"].decode() for _, e in events if e[b"kind"] == b"called"]
+
+
+async def last_called(redis, store):
+    """Who was called last, if that is among the last things that happened."""
+    events = await redis.xrevrange(room_key(store._room, "events"), count=10)
+    return next(e[b"visitor"].decode() for _, e in events if e[b"kind"] == b"called")

@@ -1,0 +1,128 @@
+"""A rate limit in plain Python."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil, floor
+
+from sidecar.limits.model import Decision, Outcome
+from tests.support.limits import S
+
+W = S
+LIMITS = {"a": 4, "b": 7}
+REMEMBERED = 3 * S
+SETTINGS = {"window": 1, "max_wait": 6, "idempotency_window": 3, "values": LIMITS}
+#: A clock that goes back by no more is taken to stand still, where no call waits.
+BACK = S
+
+
+class Key:
+    """What one key was promised: all of it, and the level that its bucket had after the last."""
+
+    def __init__(self, algorithm, paces):
+        self.algorithm, self.paces = algorithm, paces
+        self.promises, self.level = [], Fraction(0)
+        self.permits, self.free = {}, []
+        self.lowered_until = 0
+
+    def used(self, begins, ends=10**18):
+        return sum(cost for at, cost in self.promises if begins <= at < ends)
+
+    def last(self):
+        return self.promises[-1][0] if self.promises else 0
+
+    def size(self, cost, limit):
+        return max(1, cost) if self.algorithm == "leaky_bucket" else limit
+
+    def level_at(self, moment, limit):
+        """Of the bucket, in units of cost; what a lowered limit does not hold is forgotten."""
+        level = self.level - Fraction((moment - self.last()) * limit, W)
+        most = level if self.algorithm == "leaky_bucket" else limit
+        return max(Fraction(0), min(level, most))
+
+    def first(self, cost, limit, base):
+        """The first moment from `base` on that has room for so much."""
+        if self.algorithm == "fixed_window":
+            while self.used(base - base % W, base - base % W + W) + cost > limit:
+                base += W - base % W
+            return base
+        if self.algorithm == "sliding_window":
+            moments = sorted({base, *(at + W for at, _ in self.promises if at + W > base)})
+            return next(at for at in moments if self.used(at - W + 1) + cost <= limit)
+        over = self.level_at(base, limit) + cost - self.size(cost, limit)
+        return base + (max(0, ceil(over * W / limit)))
+
+    def standing(self, limit, now, base):
+        """What could go at once, and when all is free again."""
+        if self.algorithm == "fixed_window":
+            used = self.used(base - base % W)
+            over = base - base % W + W if used else base
+        elif self.algorithm == "sliding_window":
+            used, over = self.used(base - W + 1), max(base, self.last() + W)
+        else:
+            used = self.level_at(base, limit)
+            over = base + (ceil(used * W / limit) if limit else 0)
+        left = self.size(0, limit) - used
+        return (max(0, floor(left)) if base <= now else 0), over
+
+    def ask(self, ask, limit, now, *, made="", looks=False):
+        """The decision, but for its permit. `made`: the id that a call without one was given."""
+        if limit < 0:
+            return Decision(Outcome.UNLIMITED, now, now, reset_us=now)
+        last = self.last()
+        present = last if not self.paces and now < last <= now + BACK else now
+        base = max(present, last)
+
+        def told(outcome, at):
+            left, over = self.standing(limit, present, max(present, self.last()))
+            left = left if outcome is Outcome.GRANTED and limit else 0
+            return Decision(outcome, now, at, limit, left, over if limit else now)
+
+        known = self.permits.get((ask.cost, ask.id)) if ask.id else None
+        if known is not None and known > now - REMEMBERED:
+            return told(Outcome.PACED if known > now else Outcome.GRANTED, known)
+        if limit == 0 or ask.cost > self.size(ask.cost, limit):
+            return told(Outcome.REFUSED, 0)
+        at = self.first(ask.cost, limit, base)
+        free = [moment for moment, cost in self.free if (cost, self.paces) == (ask.cost, True)]
+        free = [moment for moment in free if moment >= now]
+        at = min(free, default=at)
+        longest = SETTINGS["max_wait"] * S if self.paces else 0
+        if at > present + longest:
+            return told(Outcome.REFUSED, at - longest)
+        if not looks:
+            if free:
+                self.free.remove((at, ask.cost))
+            else:
+                level = self.level_at(base, limit) - Fraction((at - base) * limit, W)
+                self.level = max(Fraction(0), level) + ask.cost
+                self.promises.append((at, ask.cost))
+            self.remember((ask.cost, ask.id or made), now if at <= present else at, now)
+        return told(Outcome.GRANTED, now) if at <= present else told(Outcome.PACED, at)
+
+    def remember(self, permit, at, now):
+        """And forget what is over, for good, also if the clock goes back."""
+        if permit[1] == "":
+            return
+        is_made = permit[1].startswith("~")
+        over = now - (0 if is_made else REMEMBERED)
+        for known, moment in list(self.permits.items()):
+            if known[1].startswith("~") == is_made and moment <= over:
+                del self.permits[known]
+        self.permits[permit] = at
+
+    def release(self, permit, now):
+        at = self.permits.get(permit)
+        if at is None or at <= now:
+            return False
+        del self.permits[permit]
+        if at <= self.lowered_until:
+            return True
+        self.free = [(at, permit[0]), *(one for one in self.free if one[0] >= now)]
+        return True
+
+    def set_limit(self, before, limit, now):
+        """A lowered one passes on no moment that was promised before."""
+        is_lowered = limit >= 0 and (before < 0 or limit < before)
+        if self.paces and is_lowered and self.last() > now:
+            self.free, self.lowered_until = [], self.last()

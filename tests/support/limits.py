@@ -1,0 +1,61 @@
+"""Rules of rate limits, and the time that tests turn for them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from sidecar.limits.settings import LimitSettings
+from sidecar.limits.store import LimitStore
+from tests.conftest import new_room_name
+
+WINDOWS = ["fixed_window", "sliding_window", "token_bucket", "leaky_bucket"]
+ALL = [*WINDOWS, "concurrency"]
+#: Those that let several go at one moment.
+BURSTS = ["fixed_window", "sliding_window", "token_bucket", "concurrency"]
+#: Each with each on_exceed that it has.
+MODES = [*((name, "refuse") for name in ALL), *((name, "pace") for name in WINDOWS)]
+S = 1_000_000
+#: A minute begins, and with it every window that divides it.
+BEGIN = 1_800_000_000 * S
+
+
+class TurnedClock:
+    """The store's time, µs."""
+
+    def __init__(self) -> None:
+        self.now = BEGIN
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def make_limit(redis, clock, algorithm, *, name=None, **settings) -> LimitStore:
+    """The store of a rule, a new one if it has no name. A window, or a lease, is a minute."""
+    length = "lease" if algorithm == "concurrency" else "window"
+    rule = LimitSettings(algorithm=algorithm, **{length: 60, **settings})
+    return LimitStore(redis, name or new_room_name(), settings=rule, now_us=clock, timeout_s=5)
+
+
+async def keys_of(store) -> dict[str, int]:
+    """The rule's keys, from where their names differ on, and how long each is kept, ms."""
+    pattern = f"waitroom:{{limit:{store._name}}}:*"
+    names = [name async for name in store._redis.scan_iter(pattern, count=1000)]
+    return {name.decode().partition("}:")[2]: await store._redis.pttl(name) for name in names}
+
+
+def check_promise(algorithm, went, limit):
+    """What an algorithm promises of calls (moment, cost) within a window of a second: for a fixed
+    one in any that is aligned, for a sliding one in any; of buckets the burst and the spacing."""
+    went = sorted(went)
+    if algorithm == "leaky_bucket":
+        assert all((b - a) * limit >= cost * S for (a, cost), (b, _) in pairwise(went))
+        return
+    for n, (began, _) in enumerate(went):
+        begins = began - began % S if algorithm == "fixed_window" else began
+        total = 0
+        for moment, cost in went[n:]:
+            total += cost
+            if algorithm == "token_bucket":
+                assert (total - limit) * S <= limit * (moment - began)
+            else:
+                assert moment >= begins + S or total <= limit

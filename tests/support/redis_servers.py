@@ -1,0 +1,336 @@
+"""Stores of real servers that can be broken: one Redis, a Sentinel set, a Cluster.
+
+Each lives within a `with` block, on loopback and in a folder of its own, and is gone after
+it, whatever became of it meanwhile. No file of the machine's own Redis is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from tests.support.processes import Process, wait_until
+
+#: Below the ports that the system gives to clients: nobody takes a server's while it is down.
+PORTS = range(12_000, 22_000)
+#: Where a cluster's servers talk to each other, above the port of each.
+BUS = 10_000
+SERVICE = "mymaster"
+_REPLICATION = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"]
+
+
+def quiet_port() -> int:
+    """A free port, whose bus port is free too."""
+    while True:
+        port = random.choice(PORTS)
+        with contextlib.suppress(OSError), contextlib.ExitStack() as probes:
+            for number in (port, port + BUS):
+                probe = probes.enter_context(socket.socket())
+                probe.bind(("127.0.0.1", number))
+            return port
+
+
+class RedisServer(AbstractContextManager["RedisServer"]):
+    """One redis-server. With `aof` all that it answered survives `kill` and `restart`."""
+
+    def __init__(
+        self, *options: str, aof: bool = False, password: str = "", port: int | None = None
+    ) -> None:
+        self.port = port or quiet_port()
+        self.password = password
+        self._options = [
+            "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
+            "--appendonly", "yes" if aof else "no", "--appendfsync", "always",
+            *options,
+        ]  # fmt: skip
+        if password:
+            self._options += ["--requirepass", password, "--masterauth", password]
+
+    def __enter__(self) -> RedisServer:
+        with contextlib.ExitStack() as stack:
+            name = f"waitroom-store-{self.port}-"
+            self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=name)))
+            self.process = Process(self._command(), log=self.folder / "log")
+            stack.callback(self.kill)
+            self.process.start()
+            self._wait()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _command(self) -> list[str]:
+        return ["redis-server", *self._options, "--dir", str(self.folder)]
+
+    def _wait(self) -> None:
+        wait_until(lambda: self.answers, f"the server on {self.port}: {self.process.output}")
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        login = f":{self.password}@" if self.password else ""
+        return f"redis://{login}{self.address}/0"
+
+    @property
+    def answers(self) -> bool:
+        """Whether it is there and has read its data."""
+        if not self.process.running:
+            return False
+        try:
+            return self.cli("ping", timeout_s=1) == "PONG"
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+            return False
+
+    def cli(self, *words: object, timeout_s: float = 10) -> str:
+        """What redis-cli prints. An error of the server's is a CalledProcessError."""
+        login = ["-a", self.password, "--no-auth-warning"] if self.password else []
+        command = ["redis-cli", "-e", "-p", str(self.port), *login, *map(str, words)]
+        done = subprocess.run(command, check=True, capture_output=True, timeout=timeout_s)
+        return done.stdout.decode().strip()
+
+    def info(self, section: str) -> dict[str, str]:
+        lines = self.cli("info", section).splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
+
+    def start(self) -> None:
+        self.process.start()
+        self._wait()
+
+    def restart(self) -> None:
+        """Asks it to stop, if it runs, and starts it with the data that it had."""
+        self.process.stop()
+        self.start()
+
+    def kill(self) -> None:
+        """SIGKILL: its clients are told at once. It dies even while it is paused."""
+        self.process.kill()
+
+    def pause(self) -> None:
+        """SIGSTOP: the system still takes connections for it, and nobody answers."""
+        self.process.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.process.signal(signal.SIGCONT)
+
+    def config_set(self, name: str, value: object) -> None:
+        self.cli("config", "set", name, value)
+
+    def flush(self) -> None:
+        self.cli("flushall")
+
+
+class SentinelStore(AbstractContextManager["SentinelStore"]):
+    """A primary, two replicas, and three sentinels, who need two votes. A password is the
+    servers'; the sentinels have none."""
+
+    def __init__(self, *, password: str = "") -> None:
+        self.password = password
+
+    def __enter__(self) -> SentinelStore:
+        with contextlib.ExitStack() as stack:
+            start = stack.enter_context
+            first = start(RedisServer(*_REPLICATION, password=self.password))
+            of = ["--replicaof", f"127.0.0.1 {first.port}"]
+            self.servers = [first] + [
+                start(RedisServer(*_REPLICATION, *of, password=self.password)) for _ in range(2)
+            ]
+            # A sentinel that starts before the replicas are there finds them ten seconds later.
+            wait_until(lambda: _replicas_online(first) == 2, "two replicas")
+            self.sentinels = [start(_SentinelServer(first)) for _ in range(3)]
+            wait_until(self._is_complete, "sentinels that know each other")
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _is_complete(self) -> bool:
+        right = {"num-other-sentinels": "2", "num-slaves": "2", "flags": "master"}
+        return all(right.items() <= sentinel.master().items() for sentinel in self.sentinels)
+
+    @property
+    def url(self) -> str:
+        login = f":{self.password}@" if self.password else ""
+        hosts = ",".join(sentinel.address for sentinel in self.sentinels)
+        return f"redis+sentinel://{login}{hosts}/{SERVICE}"
+
+    def primary(self) -> RedisServer:
+        """The one that the sentinels name."""
+        answer = self.sentinels[0].cli("sentinel", "get-master-addr-by-name", SERVICE)
+        port = int(answer.split()[1])
+        return next(server for server in self.servers if server.port == port)
+
+    def primary_of(self, key: str) -> RedisServer:  # noqa: ARG002 - as a cluster's
+        return self.primary()
+
+    def kill_primary(self) -> RedisServer:
+        primary = self.primary()
+        primary.kill()
+        return primary
+
+    def replicated(self, key: str = "") -> None:  # noqa: ARG002 - as a cluster's
+        """Waits until the replicas have what the primary answered until now."""
+        _wait_for_replicas(self.primary())
+
+
+class _SentinelServer(RedisServer):
+    """A sentinel is told where the primary is by a file, and rewrites it."""
+
+    def __init__(self, primary: RedisServer) -> None:
+        super().__init__()
+        lines = [
+            f"port {self.port}",
+            "bind 127.0.0.1",
+            f"sentinel monitor {SERVICE} 127.0.0.1 {primary.port} 2",
+            f"sentinel down-after-milliseconds {SERVICE} 1000",
+            f"sentinel failover-timeout {SERVICE} 3000",
+        ]
+        if primary.password:
+            lines.append(f"sentinel auth-pass {SERVICE} {primary.password}")
+        self._text = "\n".join(lines) + "\n"
+
+    def _command(self) -> list[str]:
+        file = self.folder / "sentinel.conf"
+        file.write_text(f"dir {self.folder}\n{self._text}")
+        return ["redis-server", str(file), "--sentinel"]
+
+    def master(self) -> dict[str, str]:
+        lines = self.cli("sentinel", "master", SERVICE).splitlines()
+        return dict(zip(lines[::2], lines[1::2], strict=False))
+
+
+class ClusterStore(AbstractContextManager["ClusterStore"]):
+    """Six servers: three primaries with a replica each."""
+
+    def __enter__(self) -> ClusterStore:
+        options = [*_REPLICATION, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]
+        with contextlib.ExitStack() as stack:
+            self.servers = [stack.enter_context(RedisServer(*options)) for _ in range(6)]
+            subprocess.run(
+                ["redis-cli", "--cluster", "create", *(one.address for one in self.servers),
+                 "--cluster-replicas", "1", "--cluster-yes"],
+                check=True, capture_output=True, timeout=60,
+            )  # fmt: skip
+            wait_until(self.is_whole, "the cluster")
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def url(self) -> str:
+        return f"redis+cluster://{','.join(server.address for server in self.servers[:3])}"
+
+    def is_whole(self) -> bool:
+        """Whether all that live agree that it works, and every primary has a replica with its
+        data, one that runs."""
+        living = [server for server in self.servers if server.answers]
+        if any(len(self._rows(one)) < 6 for one in living):
+            return False
+        if any("cluster_state:ok" not in one.cli("cluster", "info") for one in living):
+            return False
+        if any(self._primaries(one) != self._primaries() for one in living):
+            return False
+        primaries = [one for one in living if one.info("replication")["role"] == "master"]
+        return len(primaries) == 3 and all(_replicas_online(one) for one in primaries)
+
+    def _rows(self, server: RedisServer | None = None) -> list[list[str]]:
+        """CLUSTER NODES: id, address, flags, primary's id, …, slots."""
+        server = server or next(one for one in self.servers if one.answers)
+        return [line.split() for line in server.cli("cluster", "nodes").splitlines()]
+
+    def _primaries(self, server: RedisServer | None = None) -> dict[str, list[str]]:
+        """Of those that work: id -> slots."""
+        return {
+            row[0]: row[8:]
+            for row in self._rows(server)
+            if "master" in row[2] and "fail" not in row[2]
+        }
+
+    def _server(self, node: str) -> RedisServer:
+        address = next(row[1] for row in self._rows() if row[0] == node)
+        port = int(address.partition("@")[0].rpartition(":")[2])
+        return next(server for server in self.servers if server.port == port)
+
+    def slot_of(self, key: str) -> int:
+        return int(next(s for s in self.servers if s.answers).cli("cluster", "keyslot", key))
+
+    def _primary_id_of(self, key: str) -> str | None:
+        slot = self.slot_of(key)
+        for node, ranges in self._primaries().items():
+            for part in ranges:
+                first, _, last = part.partition("-")
+                if not part.startswith("[") and int(first) <= slot <= int(last or first):
+                    return node
+        return None
+
+    def primary_of(self, key: str) -> RedisServer | None:
+        """The living primary of the key's slot, as the first server that answers sees it."""
+        node = self._primary_id_of(key)
+        return None if node is None else self._server(node)
+
+    def replica_of(self, primary: RedisServer) -> RedisServer:
+        """A living replica of it."""
+        rows = self._rows(primary)
+        own = next(row[0] for row in rows if "myself" in row[2])
+        return self._server(next(r[0] for r in rows if r[3] == own and "fail" not in r[2]))
+
+    def kill_primary_of(self, key: str) -> RedisServer:
+        primary = self.primary_of(key)
+        assert primary is not None
+        primary.kill()
+        return primary
+
+    def move_slot(self, key: str, *, pause_s: float = 0) -> RedisServer:
+        """Moves the key's slot to another primary, as resharding does; where it is now. For
+        `pause_s` the slot is on its way, and all of its keys are still in the old place."""
+        slot, source_id = self.slot_of(key), self._primary_id_of(key)
+        assert source_id is not None
+        target_id = next(node for node in self._primaries() if node != source_id)
+        source, target = self._server(source_id), self._server(target_id)
+        target.cli("cluster", "setslot", slot, "importing", source_id)
+        source.cli("cluster", "setslot", slot, "migrating", target_id)
+        time.sleep(pause_s)
+        while keys := source.cli("cluster", "getkeysinslot", slot, 100).split():
+            source.cli("migrate", "127.0.0.1", target.port, "", 0, 5000, "keys", *keys)
+        for server in (target, source):
+            server.cli("cluster", "setslot", slot, "node", target_id)
+        return target
+
+    def replicated(self, key: str) -> None:
+        """Waits until a replica has what the key's primary answered until now."""
+        primary = self.primary_of(key)
+        assert primary is not None
+        _wait_for_replicas(primary)
+
+
+def _replicas(server: RedisServer) -> list[dict[str, str]]:
+    rows = [value for name, value in server.info("replication").items() if name.startswith("slave")]
+    return [dict(field.split("=") for field in row.split(",")) for row in rows if "=" in row]
+
+
+def _replicas_online(server: RedisServer) -> int:
+    return sum(replica["state"] == "online" for replica in _replicas(server))
+
+
+def _wait_for_replicas(server: RedisServer) -> None:
+    """Until all have confirmed what it had sent when this was asked: it goes on sending."""
+    offset = int(server.info("replication")["master_repl_offset"])
+
+    def done() -> bool:
+        replicas = _replicas(server)
+        return bool(replicas) and all(int(one["offset"]) >= offset for one in replicas)
+
+    wait_until(done, f"the replicas of {server.port}")

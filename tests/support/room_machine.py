@@ -1,0 +1,547 @@
+"""The scripts driven at random, held against the model and against the promises.
+
+After every step the store's sets must equal the model's, each reply must say what the model
+says, and the promises must hold for what is in the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from itertools import zip_longest
+from random import Random
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+)
+
+from sidecar.kit.clock import StoreClock
+from sidecar.kit.redis.connect import close, connect
+from sidecar.queue.model import Outcome, Pass, Phase, Ticket
+from sidecar.queue.verdict_lifetime import OUTAGE_MS, SESSION_GRACE_MS
+from sidecar.rooms.redis_keys import room_keys
+from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.store.scripts import Claim, Lot, RoomStore
+from tests.conftest import attended, new_room_name
+from tests.support.room_model import Model, Newcomer, Reply
+from tests.support.room_promises import Promises, Seen, Step, look
+
+#: In the suite; WAITROOM_TEST_EXAMPLES=2000 looks longer.
+EXAMPLES = int(os.environ.get("WAITROOM_TEST_EXAMPLES", "200"))
+THOROUGH = settings(
+    stateful_step_count=50,
+    deadline=None,
+    derandomize=os.environ.get("CI") == "true",
+    suppress_health_check=list(HealthCheck),
+)
+
+#: For what stops or empties the line: not often, or there would be little to see.
+SELDOM = st.sampled_from([False, False, False, True])
+#: What may be set, at first and at run time.
+SETTINGS = {
+    "total_active_users": st.integers(0, 5),
+    "new_users_per_minute": st.none() | st.sampled_from([1, 7, 30, 60, 120]),
+    "session_duration": st.sampled_from([5, 7.25, 7.25, 30]),
+    "session_max_duration": st.none() | st.integers(5, 90),
+    "disable_session_renewal": st.booleans(),
+    "queueing_method": st.sampled_from(["fifo", "fifo", "fifo", "random", "reject"]),
+    "queue_all": SELDOM,
+    "max_waiting": st.none() | st.integers(0, 8),
+    "heartbeat_interval": st.none() | st.integers(1, 12),
+    "heartbeat_timeout": st.integers(24, 60),
+    "claim_window": st.integers(5, 20),
+    "poll_limit": st.integers(1, 4),
+    "recovery_window": st.none() | st.sampled_from([0, 3, 20]),
+    "display": st.sampled_from(["arrival", "order"]),
+    "between_events": st.sampled_from(["open", "open", "closed"]),
+    # What goes together only, or in terms of now: see `settled`.
+    "policy": st.integers(0, 4),
+    "opening": st.none() | st.tuples(st.integers(-5, 10), st.integers(1, 30), st.integers(1, 90)),
+}
+CLASSES = {
+    "member": {"head_start": 4.5},
+    "vip": {"head_start": 60, "priority": 1},
+    "staff": {"priority": 3},
+}
+LINES = [("priority", 1), ("channel", 2), ("ordinary", 7)]
+POLICIES = [
+    {"classes": {}, "lines": ()},
+    {"classes": CLASSES, "lines": ()},
+    {"classes": CLASSES, "lines": ()},
+    *(
+        {
+            "classes": {
+                "member": {"head_start": 4.5},
+                "vip": {"head_start": 60, "line": "channel"},
+                "staff": {"line": "priority"},
+            },
+            "lines": tuple({"name": name, "weight": weight and n} for name, n in LINES),
+        }
+        for weight in (True, None)
+    ),
+]
+
+
+def settled(given: dict, now: int) -> dict:
+    """The settings that a strategy's values stand for."""
+    given = dict(given)
+    if "policy" in given:
+        given |= POLICIES[given.pop("policy")]
+    if "opening" in given:
+        times, given["events"] = given.pop("opening"), ()
+        if times is not None:
+            begins = now + times[0] * 1000
+            opens = begins + times[1] * 1000
+            event = {"name": "sale", "prequeue_from": begins, "opens_at": opens}
+            event["closes_at"] = opens + times[2] * 1000
+            event["total_active_users"] = times[2] % 4 or None
+            given["events"] = (event,)
+    return given
+
+
+FILE = {"session_duration": 6, "heartbeat_timeout": 24, "claim_window": 8}
+#: From a millisecond to minutes.
+STEPS_MS = st.one_of(
+    st.integers(1, 999),
+    st.integers(1000, 12_000),
+    st.integers(1000, 12_000),
+    st.sampled_from([25_000, 61_000, 600_000]),
+)
+#: Of tickets, passes or visitors, counted back from the newest.
+INDICES = st.lists(st.integers(0, 99), max_size=6)
+SOME = st.lists(st.integers(0, 99), min_size=1, max_size=6)
+#: A replica's clock may be late by this much, so that it takes a pass for valid.
+LATE_MS = SESSION_GRACE_MS + 1000
+
+
+class Bench:
+    """A store, and the event loop in which it is asked."""
+
+    def __init__(self, url: str) -> None:
+        self.runner = asyncio.Runner()
+        self.redis = connect(url, timeout_s=5)
+        self.random = Random(0)
+
+    def draw(self) -> float:
+        return self.random.random()
+
+    def run(self, awaitable):
+        return self.runner.run(awaitable)
+
+    def close(self) -> None:
+        self.runner.run(close(self.redis))
+        self.runner.close()
+
+
+class RoomMachine(RuleBasedStateMachine):
+    """One room from its first visitor on; a batch of somebody's calls is a step."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__()
+        self.bench = bench
+        self.name = new_room_name()
+        self.now = 1_800_000_000_000
+        self.seen = Seen()
+        self.promises = Promises()
+        self.visitors: list[str] = []
+        #: Every ticket and pass that was ever given, newest last.
+        self.tickets: list[Ticket] = []
+        self.passes: list[Pass] = []
+        #: Who stopped polling; the others come back when they are told to.
+        self.silent: set[str] = set()
+
+    @initialize(
+        seed=st.integers(0, 2**32),
+        minute_ms=st.integers(0, 59_999),
+        cap=st.integers(0, 4),
+        given=st.fixed_dictionaries({}, optional=SETTINGS),
+    )
+    def open(self, seed, minute_ms, cap, given):
+        self.bench.random.seed(seed)
+        self.now += minute_ms
+        file = RoomSettings(**{**FILE, "total_active_users": cap, **settled(given, self.now)})
+        self.model = Model(file)
+        self.store = RoomStore(
+            self.bench.redis,
+            self.name,
+            settings=attended(file),
+            clock=StoreClock(),
+            now_ms=lambda: self.now,
+            timeout_s=5,
+        )
+
+    # Visitors ------------------------------------------------------------------------------
+
+    @rule(
+        newcomers=st.integers(1, 5),
+        again=INDICES,
+        names=st.lists(st.sampled_from(["", "member", "vip", "staff", "nobody"]), max_size=5),
+        grants=st.lists(st.sampled_from(["", "", "a", "b"]), max_size=5),
+        knows=st.sampled_from([True, True, True, False]),
+    )
+    def enter(self, newcomers, again, names=(), grants=(), knows=True):
+        """Some are new; some calls are made twice, at once or much later. Some have a class, by
+        a grant that gives it once or as such."""
+        fresh = [f"v{len(self.visitors) + i:03}" for i in range(newcomers)]
+        self.visitors += fresh
+        batch = fresh + [self.visitors[-1 - i % len(self.visitors)] for i in again]
+        claims = [
+            Claim(name, grant, self.now + 86_400_000)
+            for _, name, grant in zip_longest(batch, names, grants, fillvalue="")
+        ][: len(batch)]
+        # A replica that knows of the event draws lots for it.
+        begun = [event.begins_ms for event in self.model.configured.events]
+        lot_of = max(begun, default=0) if knows else 0
+        lots = [Lot(self.bench.draw(), lot_of) for _ in batch]
+        calls = zip(batch, claims, lots, strict=True)
+        replies = self.answered(
+            gather(self.store.enter(v, claim=claim, lot=lot) for v, claim, lot in calls)
+        )
+        asking = zip(batch, lots, claims, strict=True)
+        expected = self.model.enter(
+            self.now,
+            [Newcomer(v, lot.number, c.class_name, c.grant, lot_of) for v, lot, c in asking],
+        )
+        step = self.settle()
+        for visitor, reply, wanted in zip(batch, replies, expected, strict=True):
+            assert said(reply) == wanted, (said(reply), wanted)
+            self.promises.replied(visitor, reply, step, is_poll=False)
+            self.keep_token(Ticket(visitor, reply.order, self.now, reply.epoch), reply)
+        if self.model.settings.queueing_method != "random" and step.is_open:
+            given = zip(replies[: len(fresh)], claims, strict=False)
+            orders = [reply.order for reply, _ in given if reply.order and not reply.is_classed]
+            self.promises.new_orders(orders)
+
+    @precondition(lambda self: self.tickets)
+    @rule(chosen=SOME)
+    def poll(self, chosen):
+        """With any ticket that was ever given: early, late, twice, after a reset, …"""
+        self.beat([self.tickets[-1 - i % len(self.tickets)] for i in chosen])
+
+    @precondition(lambda self: self.tickets)
+    @rule(seconds=st.integers(1, 40))
+    def wait_in_line(self, seconds):
+        """Time goes by, and who is not silent polls when told to."""
+        self.keep_polling(seconds)
+
+    @precondition(lambda self: self.tickets)
+    @rule(newcomers=st.integers(1, 5), seconds=st.integers(1, 8))
+    def join_those_in_line(self, newcomers, seconds):
+        self.enter(newcomers, [])
+        self.keep_polling(seconds)
+
+    @precondition(lambda self: self.tickets)
+    @rule(which=st.integers(0, 99), times=st.integers(2, 6), ms=st.integers(0, 900))
+    def poll_impatiently(self, which, times, ms):
+        """One browser, or several tabs of it, far more often than told."""
+        for _ in range(times):
+            self.now += ms
+            self.beat([self.tickets[-1 - which % len(self.tickets)]])
+
+    @precondition(lambda self: self.promises.told)
+    @rule(which=st.integers(0, 99))
+    def fall_silent(self, which):
+        self.silent.add(sorted(self.promises.told)[which % len(self.promises.told)])
+
+    @precondition(lambda self: self.valid_passes)
+    @rule(chosen=SOME)
+    def renew(self, chosen):
+        """With passes that a replica takes for valid, revoked or not."""
+        valid = self.valid_passes
+        batch = [valid[-1 - i % len(valid)] for i in chosen]
+        replies = self.ask(self.store.renew, [(pass_,) for pass_ in batch])
+        expected = self.model.renew(self.now, batch)
+        for pass_, reply in zip(batch, replies, strict=True):
+            self.model.told(pass_.visitor, reply.refresh_ms)
+        step = self.settle()
+        for pass_, reply, wanted in zip(batch, replies, expected, strict=True):
+            assert said(reply) == wanted, (said(reply), wanted)
+            self.promises.replied(pass_.visitor, reply, step, is_poll=True)
+            self.keep_token(pass_, reply)
+
+    @precondition(lambda self: self.visitors)
+    @rule(chosen=st.lists(st.tuples(st.integers(0, 99), st.booleans()), min_size=1, max_size=2))
+    def leave(self, chosen):
+        """By themselves, or because an operator or the site released them."""
+        batch = [
+            (self.visitors[-1 - i % len(self.visitors)], "left" if own else "released")
+            for i, own in chosen
+        ]
+        replies = self.bench.run(
+            gather(self.store.leave(visitor, why=why) for visitor, why in batch)
+        )
+        assert replies == self.model.leave(self.now, batch)
+        self.settle(left=[visitor for visitor, _ in batch])
+
+    # The operator, the clock and the store ---------------------------------------------------
+
+    @rule(changes=st.fixed_dictionaries({}, optional=SETTINGS), cap=st.none() | st.integers(0, 5))
+    def configure(self, changes, cap):
+        """Everything, or the cap alone; None goes back to the file's."""
+        changes = settled(changes, self.now)
+        if cap is not None:
+            changes = {"total_active_users": cap}
+        changed = self.model.configured.changed({n: v for n, v in changes.items() if v is not None})
+        plain = changed.model_dump()
+        changes = {name: v if v is None else plain[name] for name, v in changes.items()}
+        self.bench.run(self.store.configure(changes, by="desk"))
+        self.model.configure(self.now, changes)
+        self.settle()
+
+    @precondition(lambda self: len(self.visitors) > 5)
+    @rule(really=SELDOM)
+    def reset(self, really):
+        """The line is emptied, and its tickets are void; who is inside stays."""
+        if not really:
+            return
+        assert self.bench.run(self.store.reset(by="desk")) == self.model.reset(self.now)
+        self.promises.told.clear()
+        self.promises.shown.clear()
+        self.settle()
+
+    @precondition(lambda self: self.visitors)
+    @rule(which=st.integers(0, 99), position=st.integers(0, 8))
+    def move(self, which, position):
+        """Somebody is taken forward or back, who is in line or not."""
+        visitor = self.visitors[-1 - which % len(self.visitors)]
+        moved = self.bench.run(self.store.move(visitor, position, by="desk", why="asked to"))
+        assert moved == self.model.move(self.now, visitor, position)
+        self.settle()
+
+    @precondition(lambda self: self.visitors)
+    @rule(
+        which=st.integers(0, 99),
+        name=st.sampled_from(["", "member", "vip", "staff"]),
+        grant=st.sampled_from(["", "a", "b", "c"]),
+        by=st.sampled_from(["", "", "desk"]),
+    )
+    def grade(self, which, name, grant, by):
+        """Somebody in line follows a grant's link, or is given a class by an operator."""
+        if not by and name not in self.model.settings.classes:
+            return
+        visitor = self.visitors[-1 - which % len(self.visitors)]
+        claim = Claim(name, grant, self.now + 86_400_000)
+        graded = self.bench.run(self.store.grade(visitor, claim, by=by))
+        assert graded == self.model.grade(self.now, visitor, name, grant, by)
+        self.settle()
+
+    @rule()
+    def sweep(self):
+        swept = self.bench.run(self.store.sweep())
+        expected = self.model.sweep(self.now)
+        assert (swept.waiting, swept.sessions, swept.revocations) == expected
+        assert not swept.more
+        self.settle()
+
+    @rule()
+    def snapshot(self):
+        shot = self.bench.run(self.store.snapshot())
+        expected = self.model.snapshot(self.now)
+        assert (shot.waiting, shot.active, shot.provisional) == expected
+        assert shot.revoked == self.model.revoked
+        assert shot.recovery_stage == self.model.recovery_stage
+        self.model.known = min(self.model.known or shot.born_ms, shot.born_ms)
+        self.settle()
+
+    @rule(really=SELDOM, ms=STEPS_MS)
+    def know_of_an_earlier_time(self, really, ms):
+        """A cookie is older than the store."""
+        if really:
+            self.store.knows(self.now - ms)
+            self.model.known = min(self.model.known or self.now, self.now - ms)
+
+    @rule(really=SELDOM, which=st.none() | st.integers(0, 99))
+    def let_somebody_in_alone(self, really, which):
+        """A replica that could not ask the store let in somebody new, or from the queue, and told
+        the store as soon as it could."""
+        if not really:
+            return
+        self.store.promises(self.now)
+        self.model.promised = self.model.promised or self.now
+        if which is None or not self.tickets:
+            self.visitors.append(f"v{len(self.visitors):03}")
+            ticket = Ticket(self.visitors[-1], self.now * 1000, self.now, 0)
+        else:
+            ticket = self.tickets[-1 - which % len(self.tickets)]
+        ends = self.now + round(self.model.settings.session_duration * 1000)
+        given = Pass(ticket.visitor, ticket.order, ticket.joined_ms, 0, self.now, 0, ends)
+        self.promises.alone.add(ticket.visitor)
+        self.passes.append(given)
+        self.renew([0])
+
+    @rule(refresh_ms=st.sampled_from([None, 0, 2000, 2000, 8000, 33_000]))
+    def know_the_refreshes(self, refresh_ms):
+        """A replica knows, or cannot know, what it told those near the head."""
+        self.store.near(refresh_ms)
+        self.model.near_known = refresh_ms
+
+    @rule(ms=STEPS_MS)
+    def let_time_pass(self, ms):
+        """Replicas are there all the while."""
+        self.now += ms
+
+    @precondition(lambda self: self.seen.waiting or self.seen.active)
+    @rule(
+        really=SELDOM,
+        ms=st.integers(5001, 30_000) | st.sampled_from([45_000, 61_000, 150_000]),
+        first=st.sampled_from(["snapshot", "sweep", "enter", "poll", "renew"]),
+        chosen=SOME,
+    )
+    def outage(self, really, ms, first, chosen):
+        """Redis is unavailable or all replicas are down: for so long no script runs."""
+        if not really:
+            return
+        self.now += ms
+        self.attend(is_there=False)
+        if first == "enter":
+            self.enter(2, [])
+        elif first == "poll" and self.tickets:
+            self.poll(chosen)
+        elif first == "renew" and self.valid_passes:
+            self.renew(chosen)
+        elif first == "sweep":
+            self.sweep()
+        else:
+            self.snapshot()
+        self.attend(is_there=True)
+
+    def attend(self, *, is_there: bool) -> None:
+        outage_ms = 10**12 if is_there else OUTAGE_MS
+        self.store._file_settings["outage_ms"] = self.model.outage_ms = outage_ms
+        self.store._tell()
+
+    @rule(which=st.integers(0, 99), off_ms=st.integers(-1, 1), sweeps=st.booleans())
+    def go_to_the_moment(self, which, off_ms, sweeps):
+        """To when something ends, or a millisecond before or after it."""
+        moments = sorted({at for at in self.model.moments() if at + off_ms >= self.now})
+        if moments:
+            self.now = moments[which % len(moments)] + off_ms
+            if sweeps:
+                self.sweep()
+
+    @precondition(lambda self: len(self.visitors) > 5)
+    @rule(really=SELDOM, passes=INDICES, tickets=INDICES)
+    def lose_the_store(self, really, passes, tickets):
+        """Redis is emptied: what is left is what visitors carry."""
+        if not really:
+            return
+        self.bench.run(self.bench.redis.delete(*room_keys(self.name)))
+        self.model.lose()
+        self.promises.store_lost()
+        self.seen = Seen()
+        if passes and self.valid_passes:
+            self.renew(passes)
+        if tickets and self.tickets:
+            self.poll(tickets)
+
+    def teardown(self):
+        self.bench.run(self.bench.redis.delete(*room_keys(self.name)))
+
+    # What the rules share --------------------------------------------------------------------
+
+    def keep_polling(self, seconds: int) -> None:
+        """Whoever is not silent comes back when told to, at most half a second late."""
+        end = self.now + seconds * 1000
+        for _ in range(5):
+            latest = {ticket.visitor: ticket for ticket in self.tickets}
+            told = {
+                v: at
+                for v, at in self.promises.told.items()
+                if v in latest and v not in self.silent and at <= end
+            }
+            if not told:
+                break
+            self.now = max(self.now, min(told.values()) + 500)
+            self.beat([latest[v] for v, at in told.items() if at <= self.now])
+        self.now = max(self.now, end)
+
+    def beat(self, batch: list[Ticket]) -> None:
+        replies = self.ask(self.store.beat, [(ticket,) for ticket in batch])
+        expected = self.model.beat(self.now, batch)
+        for ticket, reply in zip(batch, replies, strict=True):
+            if reply.outcome is not Outcome.REJECTED:
+                self.model.told(ticket.visitor, reply.refresh_ms)
+        step = self.settle()
+        for ticket, reply, wanted in zip(batch, replies, expected, strict=True):
+            assert said(reply) == wanted, (said(reply), wanted)
+            self.promises.replied(ticket.visitor, reply, step, is_poll=True)
+            self.keep_token(ticket, reply)
+
+    def ask(self, verb, calls):
+        """One batch; its replies."""
+        return self.answered(gather(verb(*args) for args in calls))
+
+    def answered(self, calls):
+        replies = self.bench.run(calls)
+        assert {reply.now_ms for reply in replies} == {self.now}
+        for reply in replies:
+            self.check_refresh(reply)
+        return replies
+
+    def check_refresh(self, reply):
+        """Nobody is asked back too soon or too late to keep the place."""
+        if reply.outcome is Outcome.WAITING:
+            patience_ms = self.model.settings.heartbeat_timeout * 500
+            assert reply.limited_ms <= reply.refresh_ms
+            assert 1000 <= reply.refresh_ms <= max(reply.limited_ms, min(60_000, patience_ms))
+
+    def settle(self, left=()):
+        """After a script: the store is as the model has it, and the promises hold."""
+        before = self.seen
+        self.seen = self.bench.run(look(self.bench.redis, self.name, after=before.last_event))
+        model, seen = self.model, self.seen
+        assert seen.waiting == {v: place.order for v, place in model.line.items()}
+        assert seen.due == {v: model.due_score(place) for v, place in model.line.items()}
+        assert seen.active == {v: session.ends for v, session in model.inside.items()}
+        assert seen.admitted == {
+            v: s.started for v, s in model.inside.items() if s.started is not None
+        }
+        assert seen.revoked == model.revoked
+        assert seen.spent == model.spent
+        assert seen.epoch == model.epoch
+        assert seen.arrivals == {
+            v: place.arrival for v, place in model.line.items() if place.arrival is not None
+        }
+        assert seen.drawn == model.drawn
+        assert seen.grants.keys() == model.grants
+        assert {v: was for v, was in seen.moved.items() if v in model.line} == {
+            v: was for v, was in model.moved.items() if v in model.line
+        }
+        assert sorted(seen.events) == sorted(model.events)
+        is_open = model.phase is Phase.OPEN
+        is_held = model.recovery_stage == 2 or not is_open
+        step = Step(self.now, model.settings, before, seen, is_held, is_open, model.back)
+        for visitor in left:
+            self.promises.left(visitor, step)
+        self.promises.check(step)
+        return step
+
+    def keep_token(self, shown: Ticket | Pass, reply) -> None:
+        """As rooms/service.py gives them."""
+        fields = shown.visitor, reply.order, shown.joined_ms, reply.epoch
+        if reply.outcome is Outcome.WAITING and Ticket(*fields) not in self.tickets:
+            self.tickets.append(Ticket(*fields))
+        elif reply.outcome is Outcome.ADMITTED:
+            times = reply.started_ms, reply.now_ms, reply.expires_ms
+            self.passes.append(Pass(*fields, *times))
+
+    @property
+    def valid_passes(self) -> list[Pass]:
+        return [pass_ for pass_ in self.passes if self.now - LATE_MS < pass_.expires_ms]
+
+
+async def gather(calls):
+    """All at once, in one batch, in this order."""
+    return list(await asyncio.gather(*calls))
+
+
+def said(reply):
+    """A standing as the model speaks of it."""
+    times = reply.started_ms, reply.expires_ms
+    place = reply.calls, reply.line, reply.line_waiting, reply.is_classed
+    return Reply(reply.outcome, reply.order, *times, reply.ahead, reply.limited_ms, *place)

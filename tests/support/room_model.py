@@ -1,0 +1,709 @@
+"""The engine once more, in plain Python: what a room must do, said as simply as can be.
+
+test_model.py holds the scripts against it. It knows neither Redis nor the cost of work: one
+line, one set of sessions, and it looks at everybody each time. Only one thing it is told
+rather than knows: when each visitor was asked to come back, since that is an estimate.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sidecar.queue.model import TICKET_LIFETIME_MS, Outcome, Phase
+from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
+from tests.support import room_policy as policy
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from sidecar.queue.model import Pass, Ticket
+    from sidecar.rooms.openings import RoomEvent
+    from sidecar.rooms.settings import RoomSettings
+
+#: Within this a page asks again after an outage: 60 s, 5 % late, and the request itself.
+BACKOFF_MS = 65_000
+TELLING_MS = 2000
+
+
+@dataclass
+class Place:
+    order: int
+    #: When its next heartbeat is expected; when it was taken, where nobody polled yet.
+    due: int
+    polled: bool
+    #: How many seconds they were told to wait for it, 63 at most; 0: nobody knows.
+    told_s: int = 0
+    #: What is shown goes by, where places are shown by arrival; None: not noted yet.
+    arrival: int | None = None
+    joined: int = 0
+
+
+@dataclass
+class Session:
+    ends: int
+    #: None: called, and not here yet.
+    started: int | None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a visitor must be told; times are 0 unless admitted, `ahead` unless waiting."""
+
+    outcome: Outcome
+    order: int = 0
+    started: int = 0
+    expires: int = 0
+    ahead: int = 0
+    limited: int = 0
+    calls: int = 0
+    line: int | None = None
+    line_waiting: int | None = None
+    is_classed: bool = False
+
+
+@dataclass(frozen=True)
+class Newcomer:
+    visitor: str
+    draw: float
+    class_name: str = ""
+    grant: str = ""
+    #: When the pre-queue begins of which `draw` is the lot.
+    lot_of: int = 0
+
+
+class Model:
+    def __init__(self, settings: RoomSettings) -> None:
+        self.file = settings
+        #: What the replica tells the store: since when it knows the room, and since when it has
+        #: let visitors in by itself.
+        self.known: int | None = None
+        self.promised = 0
+        #: The longest refresh near the head that it knows of, ms.
+        self.near_known: int | None = None
+        #: Without a script for longer, nobody could be heard.
+        self.outage_ms = 10**12
+        self.lose()
+
+    def lose(self) -> None:
+        """The store is emptied: of settings changed at run time too."""
+        self.configured = self.settings = self.file
+        self.line: dict[str, Place] = {}
+        self.drawn: dict[str, int] = {}
+        self.drawn_from: int | None = None
+        self.grants: set[str] = set()
+        self.moved: dict[str, int] = {}
+        self.weights = policy.Weights()
+        self.inside: dict[str, Session] = {}
+        self.revoked: dict[str, int] = {}
+        self.spent: dict[str, int] = {}
+        self.last_end = 0
+        self.born: int | None = None
+        self.recovery = 0
+        self.near = -1
+        #: When the last script ran; when the last outage ended, and whether this step ended it.
+        self.measured: int | None = None
+        self.back: float = -math.inf
+        self.has_returned = False
+        self.early: dict[str, int] = {}
+        self.early_minute = -1
+        self.epoch = self.last_order = self.tokens_at = 0
+        self.tokens: float | None = None
+        self.now = 0
+        self.events: list[tuple[str, str, str]] = []
+
+    # What the scripts do -------------------------------------------------------------------
+
+    def enter(self, now: int, newcomers: list[Newcomer]) -> list[Reply]:
+        self._begin(now)
+        self._expire()
+        self._call()
+        return [self._enter(newcomer) for newcomer in newcomers]
+
+    def beat(self, now: int, tickets: list[Ticket]) -> list[Reply]:
+        self._begin(now)
+        self._expire()
+        if self.phase is Phase.CLOSED:
+            self._call()
+            return [
+                self._stand(t.visitor, t.order, 0, t.joined_ms)
+                if t.visitor in self.inside
+                else Reply(Outcome.REJECTED)
+                for t in tickets
+            ]
+        limits = [self._arrive(ticket) for ticket in tickets]
+        self._call()
+        orders = [
+            self.line[t.visitor].order if t.visitor in self.line else t.order for t in tickets
+        ]
+        return [
+            Reply(Outcome.GONE)
+            if limited is None
+            else self._stand(t.visitor, order, limited, t.joined_ms)
+            for t, order, limited in zip(tickets, orders, limits, strict=True)
+        ]
+
+    def renew(self, now: int, passes: list[Pass]) -> list[Reply]:
+        self._begin(now)
+        kept = [self._keep(pass_) for pass_ in passes]
+        self._expire()
+        kept = [reply or self._restore(p) for p, reply in zip(passes, kept, strict=True)]
+        self._call()
+        return [
+            reply or self._stand(p.visitor, p.order, 0, now)
+            for p, reply in zip(passes, kept, strict=True)
+        ]
+
+    def leave(self, now: int, leaving: list[tuple[str, str]]) -> list[bool]:
+        self._begin(now)
+        left = [self._leave(visitor, why) for visitor, why in leaving]
+        self._expire()
+        self._call()
+        return left
+
+    def sweep(self, now: int) -> tuple[int, int, int]:
+        """How many places and sessions it removes, and how many revoked and spent tokens."""
+        self._begin(now)
+        silent = [v for v, place in self.line.items() if self._is_overdue(place)]
+        for visitor in silent:
+            del self.line[visitor]
+            self._event("expired", visitor, "swept")
+        # A token may be shown for its whole life after its visitor left.
+        session = self._ms("session_duration")
+        life = max(session, TICKET_LIFETIME_MS) + 3_600_000
+        is_longer = self.last_end > now + session
+        old = [
+            v for v, at in self.revoked.items() if at <= now - session - 60_000 and not is_longer
+        ]
+        for visitor in old:
+            del self.revoked[visitor]
+        worn = [v for v, at in self.spent.items() if at <= now - life]
+        for visitor in worn:
+            del self.spent[visitor]
+        sessions = self._expire()
+        self._call()
+        return len(silent), sessions, len(old) + len(worn)
+
+    def snapshot(self, now: int) -> tuple[int, int, int]:
+        """How many wait, are active, and of those were called and are not here yet."""
+        self._begin(now)
+        self._expire()
+        self._call()
+        provisional = [s for s in self.inside.values() if s.started is None]
+        return len(self.line), len(self.inside), len(provisional)
+
+    def configure(self, now: int, changes: dict[str, object]) -> None:
+        before, lines = self._unpolled_offset, len(self.settings.lines)
+        file = self.file.model_dump()
+        changes = {name: file[name] if v is None else v for name, v in changes.items()}
+        self.configured = self.configured.changed(changes)
+        self.settings = policy.during(self.configured, now)
+        for place in self.line.values():
+            if not place.polled:  # so it is stored; their number is not bounded
+                place.due += before - self._unpolled_offset
+            is_kept = policy.is_by_arrival(self.settings) and lines == len(self.settings.lines)
+            place.arrival = place.arrival if is_kept else None
+        self.snapshot(now)
+        self._event("operator", "", "change")
+
+    def reset(self, now: int) -> int:
+        self._begin(now, measures=False)
+        removed = len(self.line)
+        self.line.clear()
+        self.early.clear()
+        self.moved.clear()
+        self.epoch = max(self.epoch + 1, now)
+        self._event("operator", "", "reset")
+        return removed
+
+    def move(self, now: int, visitor: str, position: int) -> int:
+        """Between those who stand at `position` and before it, or further ahead where their
+        orders leave no number free; 0 is back."""
+        self._begin(now)
+        self._expire()
+        moved = self._move(visitor, position)
+        self._call()
+        return moved
+
+    def _move(self, visitor: str, position: int) -> int:
+        if visitor not in self.line:
+            return 0
+        if self.phase is Phase.PREQUEUE:
+            return -2
+        place = self.line[visitor]
+        if position == 0:
+            if visitor not in self.moved:
+                return -3
+            self._put_at(visitor, self.moved[visitor], "back")
+            return self._position(visitor)
+        line = policy.line_of(self.settings, place.order)
+        orders = sorted(
+            other.order
+            for v, other in self.line.items()
+            if v != visitor and (line is None or self._line(other) == line)
+        )
+        position = min(position, len(orders) + 1)
+        if position > len(orders):
+            order = orders[-1] + 1 if orders else place.order
+            low = policy.low_of(self.settings, line)
+            self.last_order = max(self.last_order, order - low)
+        else:
+            while position > 1 and orders[position - 2] >= orders[position - 1] - 1:
+                position -= 1
+            order = orders[position - 1] - 1
+        self._put_at(visitor, order, "move")
+        return self._position(visitor)
+
+    def grade(self, now: int, visitor: str, name: str, grant: str, by: str) -> int:
+        """Another class. A grant gives it once, and takes nobody back."""
+        self._begin(now)
+        self._expire()
+        graded = self._grade(visitor, name, grant, by)
+        self._call()
+        return graded
+
+    def _grade(self, visitor: str, name: str, grant: str, by: str) -> int:
+        if visitor not in self.line:
+            return 0
+        place = self.line[visitor]
+        if self.phase is Phase.PREQUEUE or policy.is_drawn(place.order):
+            return -2
+        by_rules = self.moved.get(visitor, place.order)
+        arrival = policy.arrival_of(self.settings, by_rules)
+        order = arrival + policy.offset_of(self.settings, name)
+        if not by:
+            if order >= place.order:
+                return self._position(visitor)
+            if grant in self.grants:
+                return -1
+            self.grants |= {grant} if grant else set()
+        if order == place.order:
+            return self._position(visitor)
+        taken = {other.order for other in self.line.values()}
+        for _ in range(8):
+            order -= order in taken
+        self._put_at(visitor, order, "grade" if by else "")
+        self._event("graded", visitor, "operator" if by else "grant")
+        return self._position(visitor)
+
+    def _put_at(self, visitor: str, order: int, what: str) -> None:
+        self.moved = {v: was for v, was in self.moved.items() if v in self.line}
+        if what == "back":
+            del self.moved[visitor]
+        elif what:
+            self.moved.setdefault(visitor, self.line[visitor].order)
+        elif visitor in self.moved:
+            self.moved[visitor] = order
+        place = self.line[visitor]
+        before, after = (policy.line_of(self.settings, o) for o in (place.order, order))
+        place.order = order
+        if policy.is_by_arrival(self.settings) and before != after and not policy.is_drawn(order):
+            self._show(place, self._next_arrival())
+        if what:
+            self._event("operator", visitor, what)
+
+    def _position(self, visitor: str) -> int:
+        line, turn = self._line(self.line[visitor]), self._turn(visitor)
+        return 1 + sum(
+            self._turn(v) < turn
+            for v, other in self.line.items()
+            if line is None or self._line(other) == line
+        )
+
+    def _line(self, place: Place) -> int | None:
+        return policy.line_of(self.settings, place.order)
+
+    def told(self, visitor: str, refresh_ms: int) -> None:
+        """A poll's reply said when to come back."""
+        if visitor in self.line:
+            self.line[visitor].due = self.now + refresh_ms
+            self.line[visitor].told_s = min(63, math.ceil(refresh_ms / 1000))
+
+    def moments(self) -> list[int]:
+        """When a place is given up or a session ends."""
+        timeout = self._ms("heartbeat_timeout")
+        ends = [place.due + wait for place in self.line.values() for wait in (0, timeout)]
+        ends += map(self._silent_from, self.line.values())
+        if self.back > 0:
+            ends += [int(self.back) + timeout, int(self._back_until)]
+        return ends + [session.ends for session in self.inside.values()]
+
+    def due_score(self, place: Place) -> float:
+        """As it is stored: see queue/lua/heartbeat_due.lua."""
+        if place.polled:
+            return place.due + place.told_s / 128
+        return place.due + self._unpolled_offset + 0.5
+
+    # The rules -----------------------------------------------------------------------------
+
+    def _begin(self, now: int, *, measures: bool = True) -> None:
+        self.now = now
+        self.has_returned = self.measured is not None and now - self.measured > self.outage_ms
+        if self.has_returned:
+            self.back = now
+        if measures:
+            self.measured = now
+        self.settings = policy.during(self.configured, now)
+        self.events = []
+        self.born = now if self.born is None else self.born
+        before = self.recovery
+        if self.known is not None and self.known < self.born:
+            self.recovery = max(self.recovery, self.born)
+        if self.promised > self.recovery:
+            self.recovery = now
+        self.promised = 0
+        is_older = self.known is not None and self.known < self.born
+        is_emptied = is_older and now - self.born < 2 * BACKOFF_MS
+        if self.recovery > before:
+            self.near = -1 if is_emptied else 0
+        if is_emptied and self.near_known is not None:
+            self.near = max(self.near, self.near_known)
+
+    @property
+    def recovery_stage(self) -> int:
+        """2: nobody is called; 1: some in line may be missing yet."""
+        if not self.recovery:
+            return 0
+        since, fixed = self.now - self.recovery, self.settings.heartbeat_interval
+        patience = self._ms("heartbeat_timeout") / 2
+        longest = min(patience, 60_000 if fixed is None else self._ms("heartbeat_interval"))
+        at_the_head = min(60_000, self._ms("session_duration") / 8)
+        near = longest if fixed is not None else min(patience, at_the_head)
+        event, told = self._opening, self.near
+        if event and self.recovery < event.opens_at + 60_000:
+            longest = min(60_000, patience)
+            near = max(near, 0.525 * longest + 1000)
+            told = max(told, near) if told >= 0 else told
+        window = self.settings.recovery_window
+        chances = 2 * told if told >= 0 else 1.05 * max(60_000, near) + 2000
+        enough = max(SESSION_GRACE_MS + 1000, chances)
+        if since < (enough if window is None else self._ms("recovery_window")):
+            return 2
+        return 1 if since < 1.05 * longest + 2000 else 0
+
+    def _expire(self) -> int:
+        for session in self.inside.values():  # who could not come while nobody was there
+            was_short = self.has_returned and self.now < session.ends <= self._back_until
+            was_over = session.ends <= self.back and self.now < self._back_until
+            if session.started is None and (was_short or was_over):
+                session.ends = int(self._back_until)
+        if self.now < self.back + TELLING_MS:
+            return 0
+        over = [v for v, session in self.inside.items() if session.ends <= self.now]
+        for visitor in over:
+            session = self.inside.pop(visitor)
+            if session.started is None:
+                self._event("expired", visitor, "no_show")
+            elif visitor not in self.revoked:
+                self._event("expired", visitor, "session")
+        return len(over)
+
+    def _call(self) -> None:
+        while self._has_slot() and self._has_token() and self.line:
+            visitor, saved = self._next()
+            place = self.line.pop(visitor)
+            if self._is_silent(place):
+                self._event("expired", visitor, "silent")
+                continue
+            self._spend_token()
+            self.weights.saved = saved
+            claim = self._ms("claim_window")
+            least = self.now + (claim if self._patience(place) == claim else 1000)
+            ends = max(int(self._silent_from(place)), least)
+            self.inside[visitor] = Session(ends, started=None)
+            self._event("called", visitor, "head")
+
+    def _next(self) -> tuple[str, dict[int, Fraction]]:
+        """Whose turn it is; and what the lines have saved when it is taken."""
+        lines = {self._line(place) for place in self.line.values()}
+        busy = {line for line in lines if line is not None}
+        if not policy.is_weighted(self.settings) or busy != lines:  # the drawn go first
+            return min(self.line, key=self._turn), self.weights.saved
+        line, saved = self.weights.choose(self.settings, busy)
+        members = [v for v, place in self.line.items() if self._line(place) == line]
+        return min(members, key=self._turn), saved
+
+    def _enter(self, newcomer: Newcomer) -> Reply:
+        visitor = newcomer.visitor
+        is_classed = False
+        if visitor in self.revoked:
+            return Reply(Outcome.GONE)
+        if visitor in self.inside:
+            return self._claim(visitor, self.now * 1000)
+        if self.phase is Phase.CLOSED:
+            return Reply(Outcome.REJECTED)
+        if visitor not in self.line:
+            if self.phase is Phase.PREQUEUE and newcomer.lot_of != self._opening.begins_ms:
+                return Reply(Outcome.REJECTED)
+            most = self.settings.max_waiting
+            if not self.line and self._has_slot() and self._has_token():
+                order, _ = self._next_order(newcomer.draw, "")
+                self._spend_token()
+                self._event("admitted", visitor, "at_once")
+                return self._admit(visitor, order, self.now)
+            if self.settings.queueing_method == "reject":
+                return Reply(Outcome.REJECTED)
+            if most is not None and len(self.line) >= most:
+                return Reply(Outcome.FULL)
+            name = self._granted(newcomer)
+            order, arrival = self._next_order(newcomer.draw, name)
+            self.line[visitor] = Place(order, due=self.now, polled=False, joined=self.now)
+            self._note(visitor, arrival, is_new=True)
+            self._event("joined", visitor, "new")
+            is_classed = name != ""
+        reply = self._stand(visitor, self.line[visitor].order, 0, self.now)
+        return replace(reply, is_classed=is_classed)
+
+    def _granted(self, newcomer: Newcomer) -> str:
+        if newcomer.class_name not in self.settings.classes or self.phase is Phase.PREQUEUE:
+            return ""
+        if newcomer.grant in self.grants:
+            return ""
+        self.grants |= {newcomer.grant} if newcomer.grant else set()
+        return newcomer.class_name
+
+    def _note(self, visitor: str, arrival: int, *, is_new: bool = False) -> None:
+        """Where a new place is shown, and that it was drawn."""
+        place = self.line[visitor]
+        event = self.configured.events and self._opening
+        if policy.is_drawn(place.order):
+            if event and (is_new or event.begins_ms <= place.joined < event.opens_at):
+                if self.drawn_from != event.begins_ms:
+                    self.drawn_from, self.drawn = event.begins_ms, {}
+                self.drawn.setdefault(visitor, place.order)
+        else:
+            self._show(place, arrival)
+
+    def _show(self, place: Place, arrival: int) -> None:
+        if policy.is_by_arrival(self.settings):
+            place.arrival = arrival + policy.low_of(self.settings, self._line(place))
+
+    @property
+    def _opening(self) -> RoomEvent | None:
+        begun = [event for event in self.configured.events if event.begins_ms <= self.now]
+        return max(begun, key=lambda event: event.begins_ms, default=None)
+
+    def _arrive(self, ticket: Ticket) -> int | None:
+        """How long the visitor polled too often, ms; None: the ticket is worth nothing."""
+        place = self.line.get(ticket.visitor)
+        if place is not None:
+            is_drawn = self.phase is Phase.PREQUEUE and policy.is_drawn(ticket.order)
+            if is_drawn and ticket.joined_ms < self._opening.begins_ms:
+                place.order = ticket.joined_ms * 1000
+                self._show(place, ticket.joined_ms * 1000)
+            is_early = place.polled and self.now < place.due
+            place.due, place.polled, place.told_s = self.now, True, 0
+            return self._count_early(ticket.visitor) if is_early else 0
+        if ticket.visitor in self.revoked:
+            return None
+        if ticket.visitor in self.inside:
+            return 0
+        if ticket.visitor in self.spent:
+            return None
+        event = self._opening
+        if event and ticket.joined_ms < event.begins_ms:
+            is_between = self.settings.between_events == "open" and self.phase is Phase.OPEN
+            if policy.is_drawn(ticket.order) or not is_between:
+                return None
+        if ticket.epoch < self.epoch:
+            return None
+        self.epoch = ticket.epoch
+        self._rejoin(ticket.visitor, ticket.order, "ticket", ticket.joined_ms)
+        return 0
+
+    def _keep(self, pass_: Pass) -> Reply | None:
+        """None: the session is not there."""
+        if pass_.visitor in self.revoked:
+            return Reply(Outcome.GONE)
+        session = self.inside.get(pass_.visitor)
+        if session is None:
+            return None
+        if session.started is None:
+            return self._claim(pass_.visitor, pass_.order)
+        promised = session.ends - SESSION_GRACE_MS
+        return self._admit(pass_.visitor, pass_.order, pass_.started_ms, promised)
+
+    def _restore(self, pass_: Pass) -> Reply | None:
+        """None: the slot was given away, the visitor waits."""
+        visitor = pass_.visitor
+        if visitor in self.inside:  # twice in one batch
+            return self._claim(visitor, pass_.order)
+        is_alone = pass_.renewed_ms == 0
+        is_over = len(self.inside) >= self.settings.total_active_users
+        if is_alone or not (is_over or visitor in self.line):
+            self.line.pop(visitor, None)
+            if is_alone and pass_.joined_ms < pass_.started_ms:
+                self.spent[visitor] = self.now
+            self._event("admitted", visitor, "restored")
+            ends = min(pass_.expires_ms, self.now + self._ms("session_duration"))
+            return self._admit(visitor, pass_.order, min(pass_.started_ms, self.now), ends)
+        if visitor in self.line:
+            place = self.line[visitor]
+            place.due, place.polled, place.told_s = self.now, True, 0
+        else:
+            self._rejoin(visitor, pass_.order, "pass", self.now)
+            self.spent.pop(visitor, None)
+        return None
+
+    def _rejoin(self, visitor: str, order: int, why: str, joined: int) -> None:
+        self.line[visitor] = Place(order, due=self.now, polled=True, joined=joined)
+        self._note(visitor, joined * 1000)
+        self._event("joined", visitor, why)
+
+    def _stand(self, visitor: str, order: int, limited: int, joined: int) -> Reply:
+        if visitor not in self.line:
+            return self._claim(visitor, order)
+        turn, place = self._turn(visitor), self.line[visitor]
+        rank = sum(self._turn(other) < turn for other in self.line)
+        line, by_arrival = self._line(place), policy.is_by_arrival(self.settings)
+        reply = Reply(Outcome.WAITING, order, ahead=rank, limited=limited, calls=rank)
+        if policy.is_drawn(order) or not (self.settings.lines or by_arrival):
+            return reply
+        if by_arrival and place.arrival is None:
+            place.arrival = joined * 1000 + policy.low_of(self.settings, line)
+        others = [other for other in self.line.values() if self._line(other) == line]
+        drawn = [other for other in self.line.values() if policy.is_drawn(other.order)]
+        in_line = self._position(visitor) - 1
+        ahead = in_line
+        if by_arrival:
+            shown = sorted(
+                (other.arrival, v)
+                for v, other in self.line.items()
+                if other.arrival is not None and self._line(other) == line
+            )
+            ahead = shown.index((place.arrival, visitor)) + (len(drawn) if line is None else 0)
+            known = sum(other.arrival is not None for other in self.line.values())
+            if known < len(self.line) - len(drawn):
+                ahead = max(ahead, in_line)
+        if line is None:
+            return replace(reply, ahead=ahead)
+        calls: float = rank
+        if policy.is_weighted(self.settings):
+            weights = [one.weight for one in self.settings.lines]
+            calls = in_line + len(drawn)
+            for n, weight in enumerate(weights):
+                length = sum(self._line(other) == n for other in self.line.values())
+                calls += 0 if n == line else min(length, in_line * weight / weights[line])
+        return replace(
+            reply, ahead=ahead, calls=math.floor(calls), line=line, line_waiting=len(others)
+        )
+
+    def _claim(self, visitor: str, order: int) -> Reply:
+        session = self.inside[visitor]
+        if session.started is None:
+            self._event("admitted", visitor, "claimed")
+            self.spent[visitor] = self.now
+            return self._admit(visitor, order, self.now)
+        expires = session.ends - SESSION_GRACE_MS
+        return Reply(Outcome.ADMITTED, order, session.started, expires)
+
+    def _admit(self, visitor: str, order: int, started: int, promised: int = 0) -> Reply:
+        begins = started if self.settings.disable_session_renewal else self.now
+        expires = begins + self._ms("session_duration")
+        if self.settings.session_max_duration is not None:
+            expires = min(expires, started + self._ms("session_max_duration"))
+        expires = max(expires, promised)
+        self.last_end = max(self.last_end, expires)
+        self.inside[visitor] = Session(expires + SESSION_GRACE_MS, started)
+        return Reply(Outcome.ADMITTED, order, started, expires)
+
+    def _leave(self, visitor: str, why: str) -> bool:
+        if visitor in self.revoked:
+            return False
+        self.revoked[visitor] = self.now
+        started = self.inside[visitor].started if visitor in self.inside else None
+        if started is None or started < self.born:
+            self.spent.setdefault(visitor, self.now)
+        if visitor in self.line:
+            del self.line[visitor]
+            self._event(why, visitor, "waiting")
+        elif visitor in self.inside:
+            session = self.inside[visitor]
+            if session.started is None:
+                del self.inside[visitor]
+                self._event(why, visitor, "called")
+            else:
+                session.ends = min(session.ends, self.now + RELEASE_HOLD_MS)
+                self._event(why, visitor, "session")
+        else:
+            return False
+        return True
+
+    def _count_early(self, visitor: str) -> int:
+        if self.early_minute != self.now // 60_000:
+            self.early_minute = self.now // 60_000
+            self.early.clear()
+        self.early[visitor] = self.early.get(visitor, 0) + 1
+        is_over = self.early[visitor] > self.settings.poll_limit
+        return 60_000 - self.now % 60_000 if is_over else 0
+
+    @property
+    def _unpolled_offset(self) -> int:
+        return self._ms("claim_window") - self._ms("heartbeat_timeout")
+
+    def _turn(self, visitor: str) -> tuple[int, str]:
+        return self.line[visitor].order, visitor
+
+    def _is_silent(self, place: Place) -> bool:
+        return self._silent_from(place) < self.now
+
+    def _silent_from(self, place: Place) -> float:
+        """After three missed polls, 10 s at least; after an outage when pages had time to ask."""
+        due = place.due if place.polled else min(self.now, place.due)
+        return self._back_until if due <= self.back else due + self._patience(place)
+
+    def _patience(self, place: Place) -> int:
+        claim = self._ms("claim_window")
+        is_known = place.polled and place.told_s
+        return min(claim, max(10_000, 3000 * place.told_s)) if is_known else claim
+
+    @property
+    def _back_until(self) -> float:
+        return self.back + max(self._ms("claim_window"), BACKOFF_MS)
+
+    def _is_overdue(self, place: Place) -> bool:
+        timeout, score = self._ms("heartbeat_timeout"), self.due_score(place)
+        is_spared = self.now <= max(self.back + timeout, self._back_until)
+        return score < self.now - timeout and not (is_spared and score < self.back + 1)
+
+    def _has_slot(self) -> bool:
+        is_free = len(self.inside) < self.settings.total_active_users
+        is_open = self.phase is Phase.OPEN and not self.settings.queue_all
+        return is_free and is_open and self.recovery_stage < 2
+
+    @property
+    def phase(self) -> Phase:
+        return policy.phase(self.configured, self.now)
+
+    def _has_token(self) -> bool:
+        per_minute = self.settings.new_users_per_minute
+        if per_minute is None:
+            return True
+        most = max(1, per_minute / 30)
+        filled = most if self.tokens is None else self.tokens
+        filled += max(0, self.now - self.tokens_at) * per_minute / 60_000
+        self.tokens, self.tokens_at = min(most, filled), self.now
+        return self.tokens >= 1
+
+    def _spend_token(self) -> None:
+        if self.tokens is not None and self.settings.new_users_per_minute is not None:
+            self.tokens -= 1
+
+    def _next_order(self, draw: float, name: str) -> tuple[int, int]:
+        """And the arrival that it is made of."""
+        drawn = math.floor(draw * policy.DRAWS)
+        if self.phase is Phase.PREQUEUE:
+            return drawn - policy.FRONT, drawn
+        arrival = drawn // 8 * 8 if policy.is_random(self.settings) else self._next_arrival()
+        return arrival + policy.offset_of(self.settings, name), arrival
+
+    def _next_arrival(self) -> int:
+        self.last_order = policy.next_arrival(self.now, self.last_order)
+        return self.last_order
+
+    def _ms(self, setting: str) -> int:
+        return round(getattr(self.settings, setting) * 1000)
+
+    def _event(self, kind: str, visitor: str, why: str) -> None:
+        self.events.append((kind, visitor, why))

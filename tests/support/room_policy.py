@@ -1,0 +1,101 @@
+"""Who is next by a room's rules, said once more as simply as can be: orders, lines, weights."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from sidecar.queue.model import Phase
+
+if TYPE_CHECKING:
+    from sidecar.rooms.settings import RoomSettings
+
+BAND = 2**51
+DRAWS = 2**50
+FRONT = 4 * BAND
+
+
+def phase(settings: RoomSettings, now: int) -> Phase:
+    return settings.moments(now).phase
+
+
+def during(settings: RoomSettings, now: int) -> RoomSettings:
+    """With what an open event replaces."""
+    moments = settings.moments(now)
+    is_open = moments.event is not None and moments.phase is Phase.OPEN
+    return settings.model_copy(update=moments.event.overrides) if is_open else settings
+
+
+def next_arrival(now: int, last: int) -> int:
+    """In µs; multiples of 8."""
+    return max(now * 1000, (last // 8 + 1) * 8)
+
+
+def is_random(settings: RoomSettings) -> bool:
+    return settings.queueing_method == "random"
+
+
+def is_weighted(settings: RoomSettings) -> bool:
+    return any(line.weight for line in settings.lines)
+
+
+def is_by_arrival(settings: RoomSettings) -> bool:
+    return bool(settings.classes) and settings.display == "arrival" and not is_random(settings)
+
+
+def offset_of(settings: RoomSettings, name: str) -> int:
+    """What a class's order has above the arrival."""
+    if name not in settings.classes:
+        return 0
+    rules = settings.classes[name]
+    names = [line.name for line in settings.lines]
+    band = len(names) - 1 - names.index(rules.line) if rules.line else 0
+    band = band if names else rules.priority
+    head_start = 0 if is_random(settings) else round(rules.head_start * 1000) * 1000
+    return sorted(settings.classes).index(name) + 1 - head_start - band * BAND
+
+
+def arrival_of(settings: RoomSettings, order: int) -> int:
+    """The arrival that an order was made of, by its last three bits."""
+    for number, name in enumerate(sorted(settings.classes), start=1):
+        if number == order % 8:
+            head_start = 0 if is_random(settings) else settings.classes[name].head_start
+            order += round(head_start * 1000) * 1000 - number
+            break
+    return order % BAND // 8 * 8
+
+
+def is_drawn(order: int) -> bool:
+    return order < -3 * BAND
+
+
+def line_of(settings: RoomSettings, order: int) -> int | None:
+    """From 0 on; None: there are none, or the place was drawn."""
+    count = len(settings.lines)
+    if not count or is_drawn(order):
+        return None
+    return int(min(count - 1, max(0, count - 1 + order // BAND)))
+
+
+def low_of(settings: RoomSettings, line: int | None) -> int:
+    return 0 if line is None else -(len(settings.lines) - 1 - line) * BAND
+
+
+class Weights:
+    """Tijdeman's rule, in exact fractions: what each line has saved."""
+
+    def __init__(self) -> None:
+        self.saved: dict[int, Fraction] = {}
+
+    def choose(self, settings: RoomSettings, busy: set[int]) -> tuple[int, dict[int, Fraction]]:
+        """The line whose turn it is, and what all have saved if somebody there is called."""
+        weights = {line: settings.lines[line].weight or 0 for line in sorted(busy)}
+        total = sum(weights.values())
+        share = {line: Fraction(weight, total) for line, weight in weights.items()}
+        saved = {line: self.saved.get(line, Fraction(0)) + share[line] for line in share}
+        enough = Fraction(1, 2 * (len(busy) - 1)) if len(busy) > 1 else Fraction(0)
+        line = min(
+            saved,
+            key=lambda n: (saved[n] < enough, (1 - enough - saved[n]) / share[n], n),
+        )
+        return line, {**saved, line: saved[line] - 1}

@@ -1,0 +1,168 @@
+"""The service API as programs see it: a redis-server, replicas, and nothing before them.
+
+Each user of it is a process of its own (user.py, preparer.py, payer.py), which writes down what it
+was told, a JSON document a line.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.support.processes import Process, free_port, wait_until
+from tests.support.site import ROOT, SECRET, answers, make_folder, redis_command
+
+TOKEN = "test-service-token-0000"
+
+
+class Service(AbstractContextManager["Service"]):
+    """Starts everything on entry; `urls` are the replicas. `rules` are the lines of the settings
+    file that name leases and limits. `store`: of a redis-server that somebody else runs."""
+
+    def __init__(self, rules: str, *, replicas: int = 2, store: str = "") -> None:
+        self._rules, self._count, self._store = rules, replicas, store
+        self._stack = ExitStack()
+        self.replicas: list[Process] = []
+        self.urls: list[str] = []
+
+    def __enter__(self) -> Service:
+        try:
+            self._start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _start(self) -> None:
+        self.folder = make_folder(self._stack)
+        if not self._store:
+            socket = self.folder / "redis.sock"
+            self.run("redis", redis_command(socket))
+            wait_until(socket.exists, "redis-server")
+            self._store = f"unix://{socket}"
+        for number in range(self._count):
+            edge, ops = free_port(), free_port()
+            config = self.folder / f"replica-{number}.toml"
+            config.write_text(
+                f'store = "{self._store}"\nsecret_keys = ["{SECRET}"]\n'
+                f'service_token = "{TOKEN}"\nstore_timeout = "10s"\n'
+                f'edge_listen = "127.0.0.1:{edge}"\nops_listen = "127.0.0.1:{ops}"\n{self._rules}'
+            )
+            waitroom = str(Path(sys.executable).parent / "waitroom")
+            command = [waitroom, "serve", "--config", str(config)]
+            self.replicas.append(self.run(f"replica-{number}", command))
+            self.urls.append(f"http://127.0.0.1:{ops}")
+        for url, replica in zip(self.urls, self.replicas, strict=True):
+            wait_until(lambda url=url: answers(f"{url}/readyz"), "a replica", of=replica)
+
+    def run(self, name: str, command: list[str]) -> Process:
+        process = Process(command, log=self.folder / f"{name}.log")
+        return self._stack.enter_context(process)
+
+    def program(self, name: str, *arguments: object) -> Program:
+        """A program of this folder that is running; it ends with this."""
+        return self._stack.enter_context(Program(name, *arguments))
+
+
+class Program(AbstractContextManager["Program"]):
+    """`tests/stories/NAME.py`, in a process of its own."""
+
+    def __init__(self, name: str, *arguments: object) -> None:
+        command = [sys.executable, "-m", f"tests.stories.{name}", *map(str, arguments)]
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+    def told(self) -> Any:
+        """The next document that it was told; waits for it."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"it ended with status {self._process.wait()}"
+        return json.loads(line)
+
+    def told_until(self, state: str) -> list[dict[str, Any]]:
+        """What it is told from now on, until it is told that."""
+        told = [self.told()]
+        while told[-1].get("state") != state:
+            told.append(self.told())
+        return told
+
+    def rest(self) -> list[Any]:
+        """All that it is told until it ends by itself; one that failed has told less."""
+        assert self._process.stdout is not None
+        return [json.loads(line) for line in self._process.stdout]
+
+    def say(self, word: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{word}\n")
+        self._process.stdin.flush()
+
+    def kill(self) -> None:
+        """kill -9: it can tell nobody."""
+        self._process.kill()
+        self._process.wait(10)
+
+
+class Api:
+    """One connection to a replica, kept alive."""
+
+    def __init__(self, url: str) -> None:
+        self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
+
+    def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """The status and the document."""
+        self.send(method, path, body)
+        return self.answer()
+
+    def send(self, method: str, path: str, body: object = None) -> None:
+        """Asks; answer() waits for what is said."""
+        self._connection.request(
+            method,
+            f"/v1{path}",
+            body=None if body is None else json.dumps(body),
+            headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"},
+        )
+
+    def answer(self) -> tuple[int, Any]:
+        with self._connection.getresponse() as answer:
+            return answer.status, json.load(answer)
+
+    def fileno(self) -> int:
+        """For select()."""
+        return self._connection.sock.fileno()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def tell(document: Mapping[str, Any]) -> None:
+    """Writes down what a program was told."""
+    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.flush()
+
+
+def ms(moment: str) -> int:
+    """A moment as documents have it, in ms since 1970."""
+    return round(datetime.fromisoformat(moment).timestamp() * 1000)
+
+
+def us(moment: str) -> int:
+    """The same in µs."""
+    return round(datetime.fromisoformat(moment).timestamp() * 1_000_000)

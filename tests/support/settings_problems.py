@@ -1,0 +1,25 @@
+"""Asking settings for what is wrong with them."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.kit.errors import ConfigError
+from sidecar.rooms.settings import RoomSettings
+from sidecar.settings import load
+
+SECRET = "s" * 32
+GOOD = {"WAITROOM_SECRET_KEYS": SECRET, "WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USERS": "5"}
+
+
+def problems(path: str | None = None, **environ: str) -> list[str]:
+    """Every problem of the environment laid over the file; it must have some."""
+    with pytest.raises(ConfigError) as caught:
+        load(path, environ)
+    return caught.value.problems
+
+
+def room_problems(**values: object) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        RoomSettings(total_active_users=1).changed(values)
+    return caught.value.problems

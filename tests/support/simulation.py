@@ -1,0 +1,339 @@
+"""A sale, played against the real scripts with an injected clock.
+
+Visitors arrive in a burst and then in a trickle, poll when they are told to, come inside,
+stay for a random time and go; some of those who wait close their browser without a word.
+What each of them was told is kept beside what then happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import math
+import random
+import statistics
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from unittest.mock import patch
+
+from redis.asyncio import Redis
+
+from sidecar.kit.clock import StoreClock
+from sidecar.queue.estimate import Wait, estimate
+from sidecar.queue.model import Outcome, Pass, Standing, Ticket
+from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
+from sidecar.rooms import redis_keys as keys
+from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.store import scripts as rooms
+from sidecar.rooms.store.scripts import RoomStore
+from tests.conftest import attended, new_room_name
+
+START_MS = 1_800_000_000_000
+#: Events of the same tick reach the store together, as they do from a busy replica. Ticks
+#: are uneven, so that slots come free between them and stand idle until the next.
+TICK_MS = (250, 750)
+SWEEP_MS = 120_000
+#: A visitor inside asks for a page about this often once the pass is due for renewal.
+RENEW_MS = (50_000, 80_000)
+NETWORK_MS = (20, 150)
+#: Nothing is expected of an estimate of a few polls.
+SHORT_WAIT_S = 30
+
+
+def exponential(mean_s: float) -> Callable[[random.Random], float]:
+    return lambda rng: rng.expovariate(1 / mean_s)
+
+
+def lognormal(mean_s: float, sigma: float = 0.8) -> Callable[[random.Random], float]:
+    return lambda rng: rng.lognormvariate(math.log(mean_s) - sigma**2 / 2, sigma)
+
+
+@dataclass(frozen=True, slots=True)
+class Sale:
+    """What happens."""
+
+    stay: Callable[[random.Random], float]
+    stay_mean_s: float = 180
+    cap: int = 200
+    burst: int = 2000
+    burst_s: float = 60
+    trickle_per_s: float = 0.2
+    trickle_s: float = 900
+    #: The share of visitors who give up, silently, at some moment of their waiting.
+    leavers: float = 0.1
+    #: The share of stays that end without a word, so that the session has to run out.
+    silent_ends: float = 0.15
+    session_duration: float = 300
+    new_users_per_minute: int | None = None
+    seed: int = 1
+
+    @property
+    def settings(self) -> RoomSettings:
+        return RoomSettings(
+            total_active_users=self.cap,
+            session_duration=self.session_duration,
+            new_users_per_minute=self.new_users_per_minute,
+        )
+
+    @property
+    def held_s(self) -> float:
+        """How long a slot is held, on average: the stay, and what comes after it."""
+        runs_out_s = self.session_duration + SESSION_GRACE_MS / 1000 - RENEW_MS[0] / 2000
+        held_s = RELEASE_HOLD_MS / 1000
+        return self.stay_mean_s + self.silent_ends * runs_out_s + (1 - self.silent_ends) * held_s
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one poll said, and how long the wait then was (None: never admitted)."""
+
+    at_s: float
+    standing: Standing
+    wait: Wait | None
+    true_s: float | None
+
+
+@dataclass(slots=True)
+class Played:
+    """What came of it."""
+
+    visitors: int
+    told: list[Told]
+    #: Slot time while somebody alive waited, and how it was lost.
+    slot_ms: int = 0
+    free_ms: int = 0
+    unclaimed_ms: int = 0
+    #: Calls that passed over somebody who was alive and had joined earlier.
+    inversions: int = 0
+    died: int = 0
+    no_shows: int = 0
+    polls: int = 0
+    lasted_s: float = 0
+
+    @property
+    def judged(self) -> list[tuple[Wait, float]]:
+        """The estimates that count, each with the wait that followed."""
+        return [
+            (told.wait, told.true_s)
+            for told in self.told
+            if told.wait is not None and told.true_s is not None and told.true_s > SHORT_WAIT_S
+        ]
+
+    @property
+    def error(self) -> float:
+        """The median relative error of the estimate."""
+        return statistics.median(abs(wait.seconds - true) / true for wait, true in self.judged)
+
+    @property
+    def bias(self) -> float:
+        return statistics.median((wait.seconds - true) / true for wait, true in self.judged)
+
+    @property
+    def coverage(self) -> float:
+        """How often `low` to `high` held the true wait."""
+        return statistics.fmean(wait.low <= true <= wait.high for wait, true in self.judged)
+
+    @property
+    def idle(self) -> float:
+        return (self.free_ms + self.unclaimed_ms) / self.slot_ms
+
+
+@dataclass(slots=True)
+class _Visitor:
+    name: str
+    stay_s: float
+    ends_silently: bool
+    #: Who leaves does so when this share of the waiting is over.
+    leaves_at: float | None
+    ticket: Ticket | None = None
+    pass_: Pass | None = None
+    dead: bool = False
+    admitted_ms: int | None = None
+    ends_ms: int = 0
+    told: list[Standing] = field(default_factory=list)
+
+
+class _Player:
+    """Plays one sale in one room."""
+
+    def __init__(self, redis: Redis, room: str, sale: Sale) -> None:
+        self._redis = redis
+        self._room = room
+        self._sale = sale
+        self._rng = random.Random(sale.seed)
+        self._now_ms = START_MS
+        self._tick_ms = 0
+        self._store = RoomStore(
+            redis, room, settings=attended(sale.settings), clock=StoreClock(),
+            now_ms=lambda: self._now_ms, timeout_s=10,
+        )  # fmt: skip
+        self._agenda: list[tuple[int, int, str, _Visitor | None]] = []
+        self._numbers = itertools.count()
+        self._visitors: dict[str, _Visitor] = {}
+        self._arrivals = 0  # still to come
+        self._alive = 0  # of those who wait, called ones included
+        self._staying = 0  # of those who wait, the ones who will not leave
+        self._played = Played(visitors=0, told=[])
+
+    async def play(self) -> Played:
+        self._plan()
+        while self._arrivals or self._alive:
+            self._tick_ms = self._rng.randint(*TICK_MS)
+            self._now_ms += self._tick_ms
+            await self._account_before()
+            await self._tick()
+            await self._account_after()
+        await self._judge_order()
+        played = self._played
+        played.visitors = len(self._visitors)
+        played.lasted_s = (self._now_ms - START_MS) / 1000
+        for visitor in self._visitors.values():
+            for standing in visitor.told:
+                at_ms = standing.now_ms
+                true_s = visitor.admitted_ms and (visitor.admitted_ms - at_ms) / 1000
+                at_s = (at_ms - START_MS) / 1000
+                played.told.append(Told(at_s, standing, estimate(standing), true_s))
+        return played
+
+    def _plan(self) -> None:
+        sale, rng = self._sale, self._rng
+        arrivals = [rng.uniform(0, sale.burst_s) for _ in range(sale.burst)]
+        at_s = sale.burst_s
+        while sale.trickle_per_s and at_s < sale.burst_s + sale.trickle_s:
+            at_s += rng.expovariate(sale.trickle_per_s)
+            arrivals.append(at_s)
+        for number, at_s in enumerate(arrivals):
+            visitor = _Visitor(
+                f"v{number:021d}",
+                stay_s=sale.stay(rng),
+                ends_silently=rng.random() < sale.silent_ends,
+                leaves_at=rng.random() if rng.random() < sale.leavers else None,
+            )
+            self._visitors[visitor.name] = visitor
+            self._arrivals += 1
+            self._at(START_MS + round(at_s * 1000), "enter", visitor)
+        self._at(START_MS + SWEEP_MS, "sweep", None)
+
+    def _at(self, at_ms: float, verb: str, visitor: _Visitor | None) -> None:
+        heapq.heappush(self._agenda, (round(at_ms), next(self._numbers), verb, visitor))
+
+    async def _tick(self) -> None:
+        due: dict[str, list[_Visitor]] = {"leave": [], "renew": [], "beat": [], "enter": []}
+        sweep = False
+        while self._agenda and self._agenda[0][0] <= self._now_ms:
+            _, _, verb, visitor = heapq.heappop(self._agenda)
+            if visitor is None:
+                sweep = True
+            elif verb == "die":
+                self._die(visitor)
+            else:
+                due[verb].append(visitor)
+        due["beat"] = [visitor for visitor in due["beat"] if not visitor.dead]
+        # One kind after the other, so that the same seed plays the same sale.
+        await asyncio.gather(*(self._store.leave(v.name, why="released") for v in due["leave"]))
+        renewed = await asyncio.gather(*(self._store.renew(v.pass_) for v in due["renew"]))
+        for visitor, standing in zip(due["renew"], renewed, strict=True):
+            self._stay_on(visitor, standing)
+        beaten = await asyncio.gather(*(self._store.beat(v.ticket) for v in due["beat"]))
+        for visitor, standing in zip(due["beat"], beaten, strict=True):
+            self._played.polls += 1
+            self._stand(visitor, standing)
+        entered = await asyncio.gather(*(self._store.enter(v.name) for v in due["enter"]))
+        for visitor, standing in zip(due["enter"], entered, strict=True):
+            self._join(visitor, standing)
+        if sweep:
+            await self._store.sweep()
+            self._at(self._now_ms + SWEEP_MS, "sweep", None)
+
+    def _join(self, visitor: _Visitor, standing: Standing) -> None:
+        visitor.ticket = Ticket(visitor.name, standing.order, self._now_ms, standing.epoch)
+        self._arrivals -= 1
+        self._alive += 1
+        if visitor.leaves_at is None:
+            self._staying += 1
+        elif standing.outcome is Outcome.WAITING:
+            # What the wait would come to: those who stay are served, the others are not.
+            wait_s = self._staying * self._sale.held_s / self._sale.cap
+            self._at(self._now_ms + visitor.leaves_at * wait_s * 1000, "die", visitor)
+        self._stand(visitor, standing)
+
+    def _stand(self, visitor: _Visitor, standing: Standing) -> None:
+        if standing.outcome is Outcome.WAITING:
+            visitor.told.append(standing)
+            lag_ms = self._rng.uniform(*NETWORK_MS)
+            self._at(self._now_ms + standing.refresh_ms + lag_ms, "beat", visitor)
+            return
+        assert standing.outcome is Outcome.ADMITTED, standing
+        visitor.admitted_ms = self._now_ms
+        visitor.ends_ms = self._now_ms + round(visitor.stay_s * 1000)
+        self._alive -= 1
+        self._staying -= visitor.leaves_at is None
+        self._stay_on(visitor, standing)
+
+    def _stay_on(self, visitor: _Visitor, standing: Standing) -> None:
+        assert standing.outcome is Outcome.ADMITTED, standing
+        visitor.pass_ = Pass(
+            visitor.name, standing.order, visitor.ticket.joined_ms, standing.epoch,
+            standing.started_ms, standing.now_ms, standing.expires_ms,
+        )  # fmt: skip
+        renew_ms = self._now_ms + self._rng.uniform(*RENEW_MS)
+        if renew_ms < visitor.ends_ms:
+            self._at(renew_ms, "renew", visitor)
+        elif not visitor.ends_silently:
+            self._at(visitor.ends_ms, "leave", visitor)
+
+    def _die(self, visitor: _Visitor) -> None:
+        if visitor.admitted_ms is None:
+            visitor.dead = True
+            self._alive -= 1
+            self._played.died += 1
+
+    async def _account_before(self) -> None:
+        """Slots that came free since the last tick stood idle until this one."""
+        if not self._alive:
+            return
+        active = keys.room_key(self._room, "active")
+        ended = await self._redis.zrangebyscore(active, "-inf", self._now_ms, withscores=True)
+        self._played.free_ms += sum(min(self._tick_ms, self._now_ms - int(at)) for _, at in ended)
+
+    async def _account_after(self) -> None:
+        snapshot = await self._store.snapshot(revoked_since_ms=self._now_ms)
+        if snapshot.waiting and self._alive > snapshot.provisional:
+            self._played.slot_ms += self._tick_ms * self._sale.cap
+            self._played.free_ms += self._tick_ms * (self._sale.cap - snapshot.active)
+            self._played.unclaimed_ms += self._tick_ms * snapshot.provisional
+        self._played.no_shows = int(snapshot.counters.get("expired_no_show", 0))
+
+    async def _judge_order(self) -> None:
+        """Reads the room's events: was anybody called before an earlier one who was alive?"""
+        events = await self._redis.xrange(keys.room_key(self._room, "events"))
+        line: list[tuple[int, str]] = []
+        gone: set[str] = set()
+        for _, fields in events:
+            event = {name.decode(): value.decode() for name, value in fields.items()}
+            visitor = self._visitors[event["visitor"]]
+            if event["kind"] == "joined":
+                heapq.heappush(line, (visitor.ticket.order, visitor.name))
+            elif event["kind"] == "called":
+                gone.add(visitor.name)
+                while line and line[0][0] < visitor.ticket.order:
+                    _, earlier = heapq.heappop(line)
+                    if earlier not in gone and not self._visitors[earlier].dead:
+                        self._played.inversions += 1
+
+
+#: Each sale draws its own numbers, also where several are played side by side.
+_drawing: ContextVar[random.Random] = ContextVar("drawing")
+
+
+async def play(redis: Redis, sales: Sequence[Sale]) -> list[Played]:
+    """Plays each sale to its end in a room of its own; the same sale always ends alike."""
+
+    async def play_one(sale: Sale) -> Played:
+        _drawing.set(random.Random(sale.seed))
+        return await _Player(redis, new_room_name(), sale).play()
+
+    with patch.object(rooms, "_random", lambda: _drawing.get().random()):
+        return await asyncio.gather(*(play_one(sale) for sale in sales))

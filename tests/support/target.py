@@ -1,0 +1,334 @@
+"""A target that misbehaves when it is told to, and notes each call.
+
+    python tests/support/target.py --port 8099 --log calls.jsonl [--host 127.0.0.1]
+
+Doors, for any method unless it is said:
+
+    /ok?seconds=      200, JSON {method, path: with the query, as sent, headers, body, size}; all
+                      below /ok/ too
+    /slow?seconds=5   the same, later
+    /status/CODE?retry_after=
+                      that status; retry_after goes into Retry-After as it is
+    /flaky?times=2&how=503
+                      fails so often for each Idempotency-Key, then as /ok; how: a status, or close
+    /close            closes the connection without an answer
+    /half             promises 1,000 bytes, sends 500, closes the connection
+    /huge?bytes=&length=1
+                      streams so many bytes (0, 1, … 255, 0, …); with length it says so before
+    /endless          streams for ever
+    /garbage?where=   no HTTP; where=body: from the body on; where=head: a head without end
+    /redirect?to=&status=302
+                      Location: to
+    /never            accepts, and is silent
+    /headers?count=&size=
+                      so many headers X-0, X-1 …, of so many letters each
+    /gzip?bytes=      so many zeros, packed
+
+and its own, which are not noted:
+
+    GET /calls?since=0    {"calls": [notes from that one on], "open": how many are open}
+    POST /mood {"mode": "down", "seconds": 2, "retry_after": "1"}
+                          for so long (without: until told otherwise) each call is answered so: down
+                          (the connection is closed), never (silence), a status such as "429", or ok
+
+A note is a line of the log, written when the call is over, however it ends:
+
+    {"path", "method", "job": Idempotency-Key, "attempt": X-Waitroom-Attempt (a text), "open": calls
+    open when it had begun, it included, "began_ns", "ended_ns": time.monotonic_ns, "at_ms": when it
+    began, since 1970, "status": null where it was cut off or not answered}
+
+`bad_target` starts one for a test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gzip
+import itertools
+import json
+import os
+import sys
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from tests.support.processes import Process
+
+PART = bytes(range(256)) * 256
+
+
+# For tests ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Target:
+    """One that runs. `process` may be stopped, killed and started again: same port, same log."""
+
+    port: int
+    log: Path
+    process: Process
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+    def calls(self) -> list[dict[str, Any]]:
+        """Notes of the calls that are over."""
+        text = self.log.read_text() if self.log.exists() else ""
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def open(self) -> int:
+        """How many calls are under way."""
+        with urllib.request.urlopen(f"{self.url}calls?since=1000000000", timeout=5) as reply:
+            return json.load(reply)["open"]
+
+    def mood(self, mode: str, seconds: float | None = None, **more: str) -> None:
+        said = json.dumps({"mode": mode, "seconds": seconds, **more}).encode()
+        urllib.request.urlopen(f"{self.url}mood", data=said, timeout=5).close()
+
+    def wait(self) -> None:
+        """Until it answers."""
+        from tests.support.processes import wait_until
+
+        def answers() -> bool:
+            with contextlib.suppress(OSError):
+                self.open()
+                return True
+            return False
+
+        wait_until(answers, "the target's answer")
+
+
+@contextlib.contextmanager
+def bad_target(folder: Path) -> Iterator[Target]:
+    """A target of its own process, on a free port; its log and output lie in the folder."""
+    from tests.support.processes import Process, free_port
+
+    port, log = free_port(), folder / "calls.jsonl"
+    command = [sys.executable, __file__, "--port", str(port), "--log", str(log)]
+    with Process(command, log=folder / "target.log") as process:
+        target = Target(port, log, process)
+        target.wait()
+        yield target
+
+
+# The target itself --------------------------------------------------------------------------------
+
+
+class Mood:
+    def __init__(self) -> None:
+        self._said: dict[str, Any] = {"mode": "ok"}
+        self._until = float("inf")
+
+    def set(self, said: dict[str, Any]) -> None:
+        seconds = said.get("seconds")
+        self._said = said
+        self._until = float("inf") if seconds is None else time.monotonic() + seconds
+
+    async def answer(self, request: web.Request) -> web.Response | None:
+        """None: as the door says."""
+        mode = self._said["mode"] if time.monotonic() < self._until else "ok"
+        if mode == "ok":
+            return None
+        if mode == "down":
+            return await hang_up(request)
+        if mode == "never":
+            return await silence()
+        return refusal(int(mode), self._said.get("retry_after"))
+
+
+class Notes:
+    def __init__(self, log: Path) -> None:
+        self._file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._lines: list[str] = []
+        self.open = 0
+
+    @contextlib.asynccontextmanager
+    async def of(self, request: web.Request) -> AsyncIterator[dict[str, Any]]:
+        self.open += 1
+        note = {
+            "path": request.raw_path,
+            "method": request.method,
+            "job": request.headers.get("Idempotency-Key"),
+            "attempt": request.headers.get("X-Waitroom-Attempt"),
+            "open": self.open,
+            "at_ms": time.time_ns() // 1_000_000,
+            "began_ns": time.monotonic_ns(),
+            "status": None,
+        }
+        try:
+            yield note
+        finally:
+            self.open -= 1
+            note["ended_ns"] = time.monotonic_ns()
+            line = json.dumps(note)
+            self._lines.append(line)
+            os.write(self._file, line.encode() + b"\n")
+
+    async def show(self, request: web.Request) -> web.Response:
+        since = int(request.query.get("since", "0"))
+        calls = ",".join(self._lines[since:])
+        return web.Response(text=f'{{"open": {self.open}, "calls": [{calls}]}}')
+
+
+async def ok(request: web.Request) -> web.Response:
+    default = "5" if request.path == "/slow" else "0"
+    body = await request.read()
+    seconds = float(request.query.get("seconds", default))
+    if seconds:
+        await asyncio.sleep(seconds)
+    said = {
+        "method": request.method,
+        "path": request.raw_path,
+        "headers": dict(request.headers),
+        "body": body.decode("utf-8", "backslashreplace"),
+        "size": len(body),
+    }
+    headers = {"Set-Cookie": "target=1; Path=/", "X-Target": "bad"}
+    return web.json_response(said, headers=headers)
+
+
+def refusal(status: int, retry_after: str | None) -> web.Response:
+    headers = {} if retry_after is None else {"Retry-After": retry_after}
+    return web.Response(status=status, text=f"the target's own {status}", headers=headers)
+
+
+async def status(request: web.Request) -> web.Response:
+    return refusal(int(request.match_info["code"]), request.query.get("retry_after"))
+
+
+async def silence() -> web.Response:
+    """Until the client goes: that cancels it."""
+    await asyncio.sleep(3600)
+    return web.Response()
+
+
+async def hang_up(request: web.Request) -> web.Response:
+    assert request.transport is not None
+    request.transport.close()
+    return await silence()
+
+
+async def never(_request: web.Request) -> web.Response:
+    return await silence()
+
+
+FAILED: Counter[str] = Counter()
+
+
+async def flaky(request: web.Request) -> web.Response:
+    job, how = request.headers.get("Idempotency-Key", ""), request.query.get("how", "503")
+    if FAILED[job] >= int(request.query.get("times", "2")):
+        return await ok(request)
+    FAILED[job] += 1
+    return await hang_up(request) if how == "close" else refusal(int(how), None)
+
+
+async def half(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    response.content_length = 1000
+    await response.prepare(request)
+    await response.write(PART[:500])
+    return await hang_up(request)
+
+
+async def huge(request: web.Request) -> web.StreamResponse:
+    response, size = web.StreamResponse(), int(request.query.get("bytes", "0"))
+    if "length" in request.query:
+        response.content_length = size
+    await response.prepare(request)
+    for at in range(0, size if request.method != "HEAD" else 0, len(PART)):
+        await response.write(PART[: size - at])
+    await response.write_eof()
+    return response
+
+
+async def endless(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while True:
+        await response.write(PART)
+
+
+async def garbage(request: web.Request) -> web.Response:
+    transport, where = request.transport, request.query.get("where")
+    assert transport is not None
+    if where == "body":
+        transport.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\n")
+    elif where == "head":
+        for number in itertools.count():
+            transport.write(b"HTTP/1.1 200 OK\r\n" if number == 0 else b"X-%d: a\r\n" % number)
+            await asyncio.sleep(0)
+    else:
+        transport.write(b"\x15\x03\x01\x00\x02 this is no HTTP\r\n\r\n")
+    return await hang_up(request)
+
+
+async def redirect(request: web.Request) -> web.Response:
+    code = int(request.query.get("status", "302"))
+    return web.Response(status=code, headers={"Location": request.query["to"]})
+
+
+async def headers(request: web.Request) -> web.Response:
+    count, size = int(request.query["count"]), int(request.query["size"])
+    return web.Response(headers={f"X-{number}": "a" * size for number in range(count)})
+
+
+async def packed(request: web.Request) -> web.Response:
+    body = gzip.compress(bytes(int(request.query["bytes"])), compresslevel=1)
+    return web.Response(body=body, headers={"Content-Encoding": "gzip"})
+
+
+def make_app(log: Path) -> web.Application:
+    mood, notes = Mood(), Notes(log)
+
+    @web.middleware
+    async def noted(request: web.Request, handler: Any) -> web.StreamResponse:
+        if request.path in {"/calls", "/mood"}:
+            return await handler(request)
+        async with notes.of(request) as note:
+            response = await mood.answer(request) or await handler(request)
+            note["status"] = response.status
+            return response
+
+    async def feel(request: web.Request) -> web.Response:
+        mood.set(await request.json())
+        return web.Response()
+
+    app = web.Application(middlewares=[noted], client_max_size=1 << 24)
+    app.add_routes([web.get("/calls", notes.show), web.post("/mood", feel)])
+    doors = {
+        "/ok": ok, "/ok/{rest:.*}": ok, "/slow": ok, "/status/{code}": status, "/flaky": flaky,
+        "/close": hang_up, "/half": half, "/huge": huge, "/endless": endless, "/garbage": garbage,
+        "/redirect": redirect, "/never": never, "/headers": headers, "/gzip": packed,
+    }  # fmt: skip
+    app.add_routes([web.route("*", path, door) for path, door in doors.items()])
+    return app
+
+
+def main() -> None:
+    import uvloop
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--log", type=Path, required=True)
+    args = parser.parse_args()
+    web.run_app(
+        make_app(args.log), host=args.host, port=args.port, print=None, access_log=None,
+        # Who goes away ends the call, and so it is noted when.
+        handler_cancellation=True, shutdown_timeout=0.1, loop=uvloop.new_event_loop(), backlog=1024,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""Tokens that a test signs itself, with an age and a secret of its choice."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+from sidecar.gate.nginx_stamps import NginxKey, stamp_md5
+from sidecar.kit.clock import StoreClock
+from sidecar.queue.model import Pass, Ticket
+from sidecar.queue.tokens import Tokens, new_visitor
+from tests.support.site import SECRET
+
+SESSION_S = 300
+KEY = NginxKey.of(SECRET)
+#: $hostname is written small.
+HOST = socket.gethostname().lower()
+
+
+def signed_pass(room: str, *, secret: str = SECRET, age_s: int = 0) -> str:
+    """A pass of five minutes that was given or renewed `age_s` ago."""
+    tokens, now_ms = _signer(room, secret, age_s)
+    given = Pass(new_visitor(), now_ms * 1000, now_ms, 0, started_ms=now_ms, renewed_ms=now_ms,
+                 expires_ms=now_ms + SESSION_S * 1000)  # fmt: skip
+    return tokens.write(given)
+
+
+def signed_ticket(room: str, *, secret: str = SECRET, age_s: int = 0) -> str:
+    """A place in line that was taken `age_s` ago."""
+    tokens, now_ms = _signer(room, secret, age_s)
+    return tokens.write(Ticket(new_visitor(), now_ms * 1000, now_ms, 0))
+
+
+def _signer(room: str, secret: str, age_s: int) -> tuple[Tokens, int]:
+    clock = StoreClock()
+    clock.observe(clock.now_ms() - age_s * 1000)
+    return Tokens(room, [secret], clock), clock.now_ms()
+
+
+def stamp(room: str, *, secret: str = KEY.secret, host: str = HOST, in_s: int = 1) -> str:
+    """One that ends in so many seconds, of a room in a Site with `stamps`."""
+    until = int(time.time()) + in_s
+    return f"{stamp_md5(until, room, host, secret)}.{until}.{KEY.id}"

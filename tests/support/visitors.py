@@ -1,0 +1,52 @@
+"""What a visitor carries, as rooms/service.py would give it; and what a fault takes away."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sidecar.queue.model import Outcome, Pass, Ticket
+from sidecar.queue.tokens import new_visitor
+from sidecar.rooms.redis_keys import room_key, room_keys
+
+
+def ticket_of(visitor, standing):
+    return Ticket(visitor, standing.order, standing.now_ms, standing.epoch)
+
+
+def pass_of(visitor, standing):
+    return Pass(
+        visitor, standing.order, standing.now_ms, standing.epoch,
+        started_ms=standing.started_ms,
+        renewed_ms=standing.now_ms,
+        expires_ms=standing.expires_ms,
+    )  # fmt: skip
+
+
+async def queue(store, number):
+    """Newcomers who find the room full; their tickets."""
+    tickets = []
+    for _ in range(number):
+        visitor = new_visitor()
+        standing = await store.enter(visitor)
+        assert standing.outcome is Outcome.WAITING
+        tickets.append(ticket_of(visitor, standing))
+    return tickets
+
+
+async def beat_all(store, tickets):
+    """In one batch, in this order."""
+    return await asyncio.gather(*(store.beat(ticket) for ticket in tickets))
+
+
+async def go_in(store, visitor=None):
+    """A newcomer who finds a free slot; the pass."""
+    visitor = visitor or new_visitor()
+    standing = await store.enter(visitor)
+    assert standing.outcome is Outcome.ADMITTED
+    return pass_of(visitor, standing)
+
+
+async def lose(redis, store, *names):
+    """The store is emptied, or only these of the room's keys are gone."""
+    room = store._room
+    await redis.delete(*([room_key(room, name) for name in names] or room_keys(room)))

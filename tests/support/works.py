@@ -1,0 +1,393 @@
+"""All that jobs need, and all of it real: a database, a redis-server, replicas, runners, and a
+target that misbehaves when it is told to. And what is read from the traces that they leave.
+
+Moments are µs since 1970; the redis-server's clock is this machine's, and so is the target's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import http.client
+import json
+import re
+import signal
+import sys
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
+
+from sqlalchemy import delete
+
+from sidecar.jobs.model import Job
+from sidecar.jobs.store.jobs import JobStore
+from sidecar.jobs.store.tables import metadata
+from sidecar.kit.sql import database as sql
+from sidecar.queue.grants import Grant, sign
+from tests.support.processes import Process, wait_until
+from tests.support.service import TOKEN, Service
+from tests.support.site import ADMIN_TOKEN, SECRET, make_folder, redis_command
+from tests.support.target import Target, bad_target
+
+#: Named callers beside the service, each with jobs of its own.
+TOKENS = {"shop": "test-shop-token-000000", "press": "test-press-token-00000"}
+ENDED = {"completed", "failed", "cancelled", "expired"}
+#: Those who submit at the same time.
+CALLERS = 8
+
+#: Several at the same time would keep each other waiting for too long.
+_STARTING = Lock()
+_FACT = re.compile(r"^(\d+)~r~(\d+)~(\d)$")
+_WORDS = re.compile(r'"([^"]*)"')
+Result = TypeVar("Result")
+
+
+class Works(AbstractContextManager["Works"]):
+    """Starts everything on entry. `targets` are settings by name; `target` is the process that
+    all of them call unless they have a url of their own. `database`: of a server that somebody
+    else runs; empty: a file. `at_a_time`: calls of a target that a runner makes."""
+
+    def __init__(
+        self,
+        targets: dict[str, dict[str, Any]],
+        *,
+        database: str = "",
+        replicas: int = 1,
+        runners: int = 3,
+        at_a_time: int = 100,
+    ) -> None:
+        self._targets, self.database = targets, database
+        self._replicas, self._runners, self._at_a_time = replicas, runners, at_a_time
+        self._stack = ExitStack()
+        self.runners: list[Process] = []
+        self.replicas: list[Process] = []
+
+    def __enter__(self) -> Works:
+        try:
+            with _STARTING:
+                self._start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in (*self.runners, *self.replicas):
+            if process.running:
+                process.signal(signal.SIGTERM)  # all at once
+        self._stack.close()
+
+    def _start(self) -> None:
+        self.folder = make_folder(self._stack)
+        self.database = self.database or f"sqlite:///{self.folder}/jobs.db"
+        asyncio.run(_emptied(self.database))
+        self.socket = self.folder / "redis.sock"
+        self.redis = self._run("redis", redis_command(self.socket))
+        wait_until(self.socket.exists, "redis-server")
+        self.target: Target = self._stack.enter_context(bad_target(self.folder))
+        rules = self._rules()
+        self._config = self.folder / "runner.toml"
+        self._config.write_text(
+            f'store = "unix://{self.socket}"\nsecret_keys = ["{SECRET}"]\n'
+            f'store_timeout = "2s"\n{rules}'
+        )
+        service = Service(rules, replicas=self._replicas, store=f"unix://{self.socket}")
+        self._stack.enter_context(service)
+        self.urls, self.replicas = service.urls, service.replicas
+        for _ in range(self._runners):
+            self.start_runner()
+        for runner in self.runners:
+            wait_until(lambda runner=runner: "running_jobs" in runner.output, "a runner", of=runner)
+
+    def _rules(self) -> str:
+        lines = [f'jobs = "{self.database}"', f'admin_token = "{ADMIN_TOKEN}"', "[tokens]"]
+        lines += [f'{name} = "{token}"' for name, token in TOKENS.items()]
+        for name, settings in self._targets.items():
+            lines.append(f"[targets.{name}]")
+            given = {"url": self.target.url, "private": True, **settings}
+            lines += [f"{key} = {_toml(value)}" for key, value in given.items()]
+        return "\n".join(lines) + "\n"
+
+    def start_runner(self) -> None:
+        waitroom = str(Path(sys.executable).parent / "waitroom")
+        command = [waitroom, "run-jobs", "--config", str(self._config),
+                   "--at-a-time", str(self._at_a_time)]  # fmt: skip
+        self.runners.append(self._run(f"runner-{len(self.runners)}", command))
+
+    def _run(self, name: str, command: list[str]) -> Process:
+        return self._stack.enter_context(Process(command, log=self.folder / f"{name}.log"))
+
+    def another_target(self) -> Target:
+        """A process of its own, whose mood is its own."""
+        folder = self.folder / f"target-{time.monotonic_ns()}"
+        folder.mkdir()
+        return self._stack.enter_context(bad_target(folder))
+
+    # The store --------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def monitored(self) -> Iterator[Path]:
+        """A file with all that the store does from now on."""
+        log = self.folder / "monitor.log"
+        command = ["redis-cli", "-s", str(self.socket), "monitor"]
+        with Process(command, log=log):
+            wait_until(lambda: log.exists() and log.stat().st_size > 0, "redis-cli")
+            yield log
+
+    def redis_cli(self, *words: str) -> str:
+        return _says(["redis-cli", "-s", str(self.socket), *words])
+
+    def restart_redis(self) -> None:
+        """It has forgotten everything."""
+        self.redis.kill()
+        self.socket.unlink(missing_ok=True)
+        self.redis.start()
+        wait_until(self.socket.exists, "redis-server")
+
+    # Jobs -------------------------------------------------------------------------------------
+
+    def ended_calls(self) -> int:
+        """How many the target has noted."""
+        return self.target.log.read_bytes().count(b"\n")
+
+    def caller(self, who: str = "service", *, replica: int = 0) -> Caller:
+        token = {"service": TOKEN, "operator": ADMIN_TOKEN, **TOKENS}[who]
+        return self._stack.enter_context(Caller(self.urls[replica], token))
+
+    def submit_all(self, orders: Sequence[dict[str, Any]]) -> list[Sent]:
+        """By several at the same time, over all replicas in turn; in the order of the orders."""
+
+        def work(part: int) -> list[tuple[int, Sent]]:
+            with Caller(self.urls[part % len(self.urls)], TOKEN) as caller:
+                mine = range(part, len(orders), CALLERS)
+                return [(number, caller.submit(**orders[number])) for number in mine]
+
+        with ThreadPoolExecutor(CALLERS) as pool:
+            sent = [pair for part in pool.map(work, range(CALLERS)) for pair in part]
+        return [one for _, one in sorted(sent, key=lambda pair: pair[0])]
+
+    def wait_for(self, ids: Iterable[str], *, timeout_s: float = 60) -> dict[str, Job]:
+        """All of them, when all have ended; as the database has them."""
+        return asyncio.run(self._wait_for(set(ids), timeout_s))
+
+    async def _wait_for(self, ids: set[str], timeout_s: float) -> dict[str, Job]:
+        async with self.store() as store:
+            end, left, found = time.monotonic() + timeout_s, ids, {}
+            while left:
+                assert time.monotonic() < end, f"{len(left)} of {len(ids)} jobs have not ended"
+                found |= await store.find_many(left)
+                left = {id_ for id_ in ids if id_ not in found or not found[id_].is_ended}
+                await asyncio.sleep(0.1 if left else 0)
+        return found
+
+    def rows(self, ids: Iterable[str]) -> dict[str, Job]:
+        async def read() -> dict[str, Job]:
+            async with self.store() as store:
+                return await store.find_many(ids)
+
+        return asyncio.run(read())
+
+    @contextlib.asynccontextmanager
+    async def store(self):
+        store = JobStore(sql.open_database(self.database))
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+@dataclass
+class Sent:
+    """A job that was submitted: the document of the answer, when it was asked and answered."""
+
+    document: dict[str, Any]
+    began_us: int
+    ended_us: int
+    order: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        return self.document["id"]
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Caller(AbstractContextManager["Caller"]):
+    """One connection to a replica, by one token."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self._host, self._token = urlsplit(url).netloc, token
+        self._connection = http.client.HTTPConnection(self._host, timeout=70)
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def call(
+        self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None
+    ) -> Answer:
+        """`body`: bytes as they are, anything else as JSON."""
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        said = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        self._connection.request(method, f"/v1{path}", body=data, headers=said | (headers or {}))
+        with self._connection.getresponse() as answer:
+            return Answer(answer.status, answer.headers, answer.read())
+
+    def submit(self, **order: Any) -> Sent:
+        began_us = now_us()
+        answer = self.call("POST", "/jobs", order)
+        assert answer.status == 202, answer
+        return Sent(answer.json, began_us, now_us(), order)
+
+    def job(self, id_: str, wait_s: int = 0) -> dict[str, Any]:
+        answer = self.call("GET", f"/jobs/{id_}?wait={wait_s}")
+        assert answer.status == 200, answer
+        return answer.json
+
+    def target(self, name: str) -> dict[str, Any]:
+        answer = self.call("GET", f"/targets/{name}")
+        assert answer.status == 200, answer
+        return answer.json
+
+
+def now_us() -> int:
+    return time.time_ns() // 1000
+
+
+def grant(
+    target: str, class_name: str, *, life_s: int = 3600, id_: str = "", kind: str = "target"
+) -> str:
+    """An empty `kind`: as earlier versions signed."""
+    given = Grant(class_name, int(time.time()) + life_s, id_)
+    if kind in {"room", "target"}:
+        return sign(SECRET, target, given, kind="room" if kind == "room" else "target")
+    said = f"waitroom-grant:{target}:{class_name}:{given.expires_s}:{id_}"
+    digest = hmac.digest(SECRET.encode(), said.encode(), "sha256").hex()
+    return f"{class_name}.{given.expires_s}.{id_}.{digest}"
+
+
+def together(*works: Callable[[], Result]) -> list[Result]:
+    """At the same time; most of them wait."""
+    with ThreadPoolExecutor(len(works)) as pool:
+        return [future.result() for future in [pool.submit(work) for work in works]]
+
+
+# What is read from traces -------------------------------------------------------------------------
+
+
+class Claim(NamedTuple):
+    """A runner was given a job. `at_us` is the moment that counts against the rate."""
+
+    job: str
+    fence: int
+    at_us: int
+    is_trial: bool
+
+
+def claims_in(monitor: Path, target: str) -> list[Claim]:
+    """From what redis-cli wrote down; those that were held again after a loss are none."""
+    key, found = f'"waitroom:{{target:{target}}}:facts"', []
+    for line in monitor.read_text(errors="replace").splitlines():
+        if key not in line or '"HSET"' not in line:
+            continue
+        words = _WORDS.findall(line)[2:]
+        for job, text in zip(words[::2], words[1::2], strict=True):
+            match = _FACT.match(text)
+            if match and int(match[1]) >= int(match[2]):
+                found.append(Claim(job, int(match[1]), int(match[2]), match[3] == "1"))
+    return sorted(found, key=lambda claim: claim.fence)
+
+
+class Held(NamedTuple):
+    """The whole target was left alone, as it had asked."""
+
+    from_us: int
+    until_us: int
+
+
+def holds_in(monitor: Path, target: str) -> list[Held]:
+    key, found = f'"waitroom:{{target:{target}}}:state"', []
+    for line in monitor.read_text(errors="replace").splitlines():
+        words = _WORDS.findall(line) if key in line else []
+        if "held_until" in words and words[0] == "HSET":
+            at_us = round(float(line.split()[0]) * 1e6)
+            found.append(Held(at_us, round(float(words[words.index("held_until") + 1]))))
+    return [held for held in found if held.until_us > held.from_us]
+
+
+def arrivals(target: Target) -> dict[tuple[str, int], int]:
+    """When calls arrived at the target, by job and attempt."""
+    ahead_ns = time.time_ns() - time.monotonic_ns()
+    return {
+        (note["job"], int(note["attempt"])): (note["began_ns"] + ahead_ns) // 1000
+        for note in target.calls()
+    }
+
+
+def most_within(moments: Iterable[int], window_us: int) -> int:
+    """The most that lie in any stretch of that length, its end not included."""
+    found = sorted(moments)
+    return max((bisect_left(found, at + window_us) - i for i, at in enumerate(found)), default=0)
+
+
+def most_open(notes: Iterable[dict[str, Any]]) -> int:
+    """Calls that were open at the same time."""
+    edges = sorted(
+        edge for note in notes for edge in ((note["began_ns"], 1), (note["ended_ns"], -1))
+    )
+    most = count = 0
+    for _, step in edges:
+        count += step
+        most = max(most, count)
+    return most
+
+
+def overtaken(earlier: Iterable[tuple[int, int]], later: Iterable[tuple[int, int]]) -> int:
+    """How many of `later` were called before one of `earlier` that was submitted before them.
+    Those are (when it was in line for sure, called), these (when it could be in line, called)."""
+    before, count, last_called = sorted(earlier), 0, 0
+    at = 0
+    for begins, called in sorted(later):
+        while at < len(before) and before[at][0] < begins:
+            last_called = max(last_called, before[at][1])
+            at += 1
+        count += called < last_called
+    return count
+
+
+def _toml(value: Any) -> str:
+    """JSON, but for tables, which it writes with = ."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + "}"
+    return json.dumps(value)
+
+
+def _says(command: list[str]) -> str:
+    import subprocess
+
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout
+
+
+async def _emptied(database: str) -> None:
+    """With the tables of this version, and nothing in them."""
+    store = JobStore(sql.open_database(database))
+    await store.migrate()
+    async with sql.begin(store._engine) as connection:
+        for table in metadata.tables.values():
+            await connection.execute(delete(table))
+    await store.close()

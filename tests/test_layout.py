@@ -1,0 +1,266 @@
+"""The layout: one folder per product, who may import whom, no cycles, short files."""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.support.imports import ROOT, find_cycle, find_imports, find_modules
+
+#: Files of this kind have fewer lines than this.
+LIMITS = {".py": 400, ".lua": 80}
+PRODUCTS = ("rooms", "lottery", "leases", "limits", "jobs", "history", "webhooks")
+#: A folder imports from those in the rows before its own. settings.py: see `may_import`.
+RANKS = (
+    ("kit",),
+    ("client", "queue"),
+    ("settings", *PRODUCTS),
+    ("gate",),
+    ("dashboard", "doctor"),
+    ("api",),
+    ("app",),
+    ("cli",),
+)
+#: What a folder imports all the same, and why.
+ALLOWED = {
+    ("kit", "settings"): "the type of the key under which handlers find the settings",
+    ("rooms", "lottery"): "the places of a pre-queue are drawn",
+    ("lottery", "rooms"): "a draw is of a room's opening, and its list is in the room's keys",
+    ("leases", "rooms"): "proxies guard a leased resource as they guard a room",
+    ("history", "rooms"): "it is written from each room's event stream",
+    ("webhooks", "rooms"): "they tell what happens in rooms, and who was called there",
+    ("jobs", "limits"): "a target's rate is counted by a limit's algorithm",
+}
+
+
+# The checker. A module is its dotted name; a folder is one line of the package's docstring.
+
+
+def folder_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def find_folders(package: Path) -> set[str]:
+    """The folders and modules that the package's docstring names."""
+    tree = ast.parse((package / "__init__.py").read_text(encoding="utf-8"))
+    text = ast.get_docstring(tree, clean=False) or ""
+    return set(re.findall(r"^    (\w+)(?:/|\.py) ", text, re.MULTILINE))
+
+
+def rank_of(module: str) -> int:
+    """A product's commands stand beside the command line."""
+    parts = module.split(".")
+    folder = "cli" if parts[2:3] == ["commands"] else parts[1]
+    return next(rank for rank, folders in enumerate(RANKS) if folder in folders)
+
+
+def may_import(module: str, other: str) -> bool:
+    own, its = folder_of(module), folder_of(other)
+    if its in {"", own}:
+        return True
+    if own == "settings" and its in PRODUCTS:
+        return other == f"sidecar.{its}.settings"
+    if its == "settings" and own in PRODUCTS:
+        return module != f"sidecar.{own}.settings"
+    if rank_of(module) == rank_of(other) == len(RANKS) - 1:
+        return "cli" in {own, its}
+    return rank_of(other) < rank_of(module)
+
+
+def find_wrong_imports(package: Path) -> list[tuple[str, str]]:
+    modules = find_modules(package)
+    return sorted(
+        (module, other)
+        for module in modules
+        if folder_of(module)
+        for other in find_imports(module, modules)
+        if not may_import(module, other)
+    )
+
+
+def find_wrong_includes(package: Path) -> list[tuple[str, str]]:
+    """The same of Lua: a script's folder, and that of a fragment which it includes."""
+    found = set()
+    for file in package.rglob("*.lua"):
+        own = file.relative_to(package).parts[0]
+        included = re.findall(r'@include "(\w+)/', file.read_text(encoding="utf-8"))
+        found |= {(own, its) for its in included if its not in {own, "queue"} or own == "queue"}
+    return sorted(pair for pair in found if pair[0] != pair[1])
+
+
+def find_long_files(package: Path) -> list[str]:
+    problems = []
+    for file in sorted(package.rglob("*")):
+        lines = len(file.read_bytes().splitlines()) if file.suffix in LIMITS else 0
+        if lines and lines >= LIMITS[file.suffix]:
+            problems.append(f"{file.relative_to(package)} has {lines} lines")
+    return problems
+
+
+# What it says of the sidecar.
+
+
+def test_products_import_only_what_they_may():
+    """kit <- queue <- products <- gate <- dashboard, doctor <- api <- app <- cli."""
+    wrong = find_wrong_imports(ROOT / "sidecar")
+    assert [
+        f"{module} imports {other}"
+        for module, other in wrong
+        if (folder_of(module), folder_of(other)) not in ALLOWED
+    ] == []
+
+
+def test_what_is_allowed_is_needed():
+    """An exception that nobody makes use of any more goes from the list."""
+    used = {(folder_of(a), folder_of(b)) for a, b in find_wrong_imports(ROOT / "sidecar")}
+    assert set(ALLOWED) - used == set()
+
+
+def test_a_script_includes_its_own_product_and_the_queue():
+    """But for what is allowed to import, too."""
+    assert set(find_wrong_includes(ROOT / "sidecar")) <= set(ALLOWED)
+
+
+def test_the_map_names_each_folder():
+    """Those that the docstring lists are there, and there are no others; each has its rank."""
+    package = ROOT / "sidecar"
+    there = {
+        path.stem
+        for path in package.iterdir()
+        if path.name not in {"__init__.py", "__pycache__"} and not path.name.startswith(".")
+    }
+    assert find_folders(package) == there
+    assert {folder for row in RANKS for folder in row} == there
+
+
+def test_no_module_imports_itself_by_a_detour():
+    """There is no cycle of imports, those for types included."""
+    assert find_cycle(ROOT / "sidecar") == []
+
+
+def test_files_are_short():
+    """A Python file has fewer than 400 lines, a Lua script fewer than 80."""
+    assert find_long_files(ROOT / "sidecar") == []
+
+
+def test_no_test_imports_another():
+    """What tests share is in tests/support/, or in a helper beside them."""
+    modules = find_modules(ROOT / "tests")
+    found = {(a, b) for a in modules for b in find_imports(a, modules)}
+    assert [pair for pair in sorted(found) if pair[1].rpartition(".")[2].startswith("test_")] == []
+
+
+# And that it can fail.
+
+
+@pytest.fixture
+def package(tmp_path):
+    """Makes a small sidecar; texts by path below it override its own."""
+
+    def make(files: dict[str, str] | None = None) -> Path:
+        folder = tmp_path / "sidecar"
+        texts = {
+            "__init__.py": '"""Map.\n\n    kit/    machinery\n    app.py  wiring\n"""\n',
+            "kit/__init__.py": "",
+            "kit/clock.py": "",
+            "rooms/__init__.py": "",
+            "rooms/service.py": "from sidecar.kit import clock\n",
+            "app.py": "from sidecar.rooms import service\n",
+            **(files or {}),
+        }
+        for name, text in texts.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(textwrap.dedent(text))
+        return folder
+
+    return make
+
+
+def test_a_sound_package_passes(package):
+    """The checker finds nothing in a package that keeps to the rules."""
+    made = package()
+    assert find_folders(made) == {"kit", "app"}
+    assert (find_wrong_imports(made), find_cycle(made)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import sidecar.app",
+        "from sidecar import app",
+        "from sidecar.app import serve",
+        "from .. import app",
+        "from ..app import serve",
+        "def fetch():\n    from sidecar.app import serve",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from sidecar.app import serve",
+    ],
+)
+def test_an_import_from_above_is_found(package, text):
+    """However it is written."""
+    made = package({"kit/clock.py": text, "app.py": "serve = 1\n"})
+    assert find_wrong_imports(made) == [("sidecar.kit.clock", "sidecar.app")]
+
+
+@pytest.mark.parametrize(
+    ("module", "other", "is_allowed"),
+    [
+        ("rooms/worker.py", "sidecar.leases.model", False),
+        ("rooms/worker.py", "sidecar.queue.model", True),
+        ("rooms/worker.py", "sidecar.settings", True),
+        ("rooms/settings.py", "sidecar.settings", False),
+        ("settings.py", "sidecar.leases.settings", True),
+        ("settings.py", "sidecar.leases.model", False),
+        ("rooms/commands.py", "sidecar.cli.common", True),
+        ("rooms/commands.py", "sidecar.leases.commands", False),
+        ("rooms/worker.py", "sidecar.rooms.commands", True),
+        ("gate/check.py", "sidecar.rooms.commands", False),
+        ("queue/model.py", "sidecar.settings", False),
+        ("client/wire.py", "sidecar.queue.model", False),
+        ("doctor/visit.py", "sidecar.gate.check", True),
+        ("gate/check.py", "sidecar.dashboard.login", False),
+    ],
+)
+def test_who_may_import_whom(module, other, is_allowed):
+    """Each part of the rule."""
+    name = "sidecar." + module.removesuffix(".py").replace("/", ".")
+    assert may_import(name, other) is is_allowed
+
+
+def test_a_relative_import_in_a_folders_init_is_found(package):
+    """One dot in an __init__ is the folder itself, not the one above."""
+    made = package({"kit/__init__.py": "from .clock import x"})
+    assert find_imports("sidecar.kit", find_modules(made)) == {"sidecar.kit.clock"}
+
+
+def test_an_include_from_another_product_is_found(package):
+    """A fragment of the queue is everybody's, but the queue's own scripts include no other."""
+    made = package(
+        {
+            "rooms/lua/enter.lua": '-- @include "queue/order"\n-- @include "leases/ask"\n',
+            "queue/lua/order.lua": '-- @include "rooms/enter"\n',
+        }
+    )
+    assert find_wrong_includes(made) == [("queue", "rooms"), ("rooms", "leases")]
+
+
+def test_a_cycle_is_found(package):
+    """Two modules of one folder that import each other are a cycle."""
+    made = package(
+        {"kit/clock.py": "import sidecar.kit.errors", "kit/errors.py": "from .clock import x"}
+    )
+    assert set(find_cycle(made)) == {"sidecar.kit.clock", "sidecar.kit.errors"}
+    assert find_wrong_imports(made) == []
+
+
+def test_a_long_file_is_found(package):
+    """A file at the limit is too long, one line less is not."""
+    made = package({"kit/clock.py": "x = 1\n" * 399})
+    (made / "a.lua").write_text("--\n" * 79)
+    assert find_long_files(made) == []
+    (made / "a.lua").write_text("--\n" * 80)
+    (made / "kit" / "clock.py").write_text("x = 1\n" * 400)
+    assert find_long_files(made) == ["a.lua has 80 lines", "kit/clock.py has 400 lines"]

@@ -1,0 +1,73 @@
+"""`waitroom webhooks test`, run as its user runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.receiver import Receiver
+
+WAITROOM = str(Path(sys.executable).parent / "waitroom")
+GOOD = {"WAITROOM_SECRET_KEYS": "s" * 32, "WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USERS": "5"}
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("WAITROOM_")}
+
+
+@pytest.fixture
+async def receiver():
+    receiver = await Receiver().start()
+    yield receiver
+    await receiver.stop()
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs `waitroom webhooks test`; its exit status, output and errors."""
+
+    async def run(*names: str, **webhooks: dict[str, str]) -> tuple[int, str, str]:
+        variables = {
+            f"WAITROOM_WEBHOOKS__{name.upper()}__{setting.upper()}": value
+            for name, settings in webhooks.items()
+            for setting, value in settings.items()
+        }
+        process = await asyncio.create_subprocess_exec(
+            WAITROOM, "webhooks", "test", *names, cwd=tmp_path,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            env={**CLEAN, **GOOD, "NO_PROXY": "*", **variables},
+        )  # fmt: skip
+        out, err = await process.communicate()
+        return process.returncode, out.decode(), err.decode()
+
+    return run
+
+
+async def test_each_webhook_is_tried_and_its_answer_told(receiver, run):
+    """A line each with name, host and outcome; exit 1 when one did not take it."""
+    chat, pager = {"url": receiver.url, "format": "slack"}, {"url": receiver.url}
+    code, out, err = await run(chat=chat, pager=pager)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert [line.partition(" taken in ")[0] for line in lines] == [
+        "chat  127.0.0.1 ", "pager  127.0.0.1 ",
+    ]  # fmt: skip
+    assert receiver.events == ["test", "test"]
+    bodies = [body for _, body in receiver.came]
+    assert {"text": "Waitroom shop: this is a test, nothing has happened."} in bodies
+    assert any(body.get("event") == "test" and body["cap"] == 5 for body in bodies)
+    receiver.answers = [404]
+    code, out, _ = await run("pager", chat=chat, pager=pager)
+    assert (code, out) == (1, "pager  127.0.0.1  not taken: HTTP 404\n")
+    assert "nobody-sees" not in out
+
+
+async def test_there_must_be_something_to_try(run):
+    """No webhook, or one that nobody knows, is an error that says what to do."""
+    code, out, err = await run()
+    assert (code, out) == (1, "")
+    assert "[webhooks.team]" in err
+    code, out, err = await run("pager", chat={"url": "http://127.0.0.1:1/"})
+    assert (code, out) == (2, "")
+    assert "no webhook is named pager" in err
