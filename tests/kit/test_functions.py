@@ -145,6 +145,28 @@ async def test_a_full_store_lets_through_what_makes_room(server):
     await close(redis)
 
 
+async def test_a_store_that_takes_no_writes_is_read(server):
+    """Without enough copies, say. That says nothing of functions, which are asked for again."""
+    redis = connect(server.url, timeout_s=5)
+    store = make_limit(redis, TurnedClock(), "concurrency", limit=1)
+    permit = (await store.acquire(Ask("a", id="b"))).permit
+    for known in (True, False):
+        if not known:
+            server.cli("function", "flush")
+        server.config_set("min-replicas-to-write", 1)
+        try:
+            assert (await store.acquire(Ask("a"))).outcome is Decided.REFUSED
+            assert (await store.look("a")).remaining == 0
+            with pytest.raises(StoreError, match="NOREPLICAS"):
+                await store.release("a", permit)
+        finally:
+            server.config_set("min-replicas-to-write", 0)
+    before = calls(server, "fcall")
+    assert await store.release("a", permit)
+    assert calls(server, "fcall") > before
+    await close(redis)
+
+
 async def test_two_versions_share_a_server(server, open_rooms, monkeypatch, tmp_path):
     """Names have the hash of the text: neither takes the other's away."""
     await live(open_rooms(server.url))

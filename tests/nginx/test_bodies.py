@@ -72,6 +72,14 @@ def test_other_methods_pass(inside, method):
     assert (got["method"], got["received"]) == (method, 5)
 
 
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("asked", ["status", "join", "leave", ""])
+def test_a_room_takes_no_large_bodies(site, asked, chunked):
+    """nginx would keep them on its disk first."""
+    url = f"/_waitroom/open/{asked}"
+    assert Visitor(site.url).post(url, b"l" * MB, chunked=chunked).status == 413
+
+
 def test_bodies_do_not_desync_the_sidecar(site, inside):
     """Visitors whose requests follow POSTs over the same connections get their own answers."""
     poison = b"GET /check HTTP/1.1\r\nHost: x\r\nX-Waitroom-Room: full\r\n\r\n"

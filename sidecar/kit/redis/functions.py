@@ -68,10 +68,14 @@ class Scripts:
     async def run(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
         """The script's reply. Raises what the driver raises."""
         if time.monotonic() >= self._known.refused_until:
-            # A full store runs no function that may write, whatever it would do; by EVALSHA it
-            # refuses the first command that takes room, and lets through what gives some back.
-            with contextlib.suppress(OutOfMemoryError):
+            # A store that takes no writes, being full, say, runs no function that may write,
+            # whatever it would do; by EVALSHA it refuses the first command that writes, or takes
+            # room, and lets through what reads, or gives some back.
+            try:
                 return await self._by_function(name, keys, args)
+            except ResponseError as error:
+                if not _is_of_writes(error):
+                    raise
         return await self._eval(name, keys, args)
 
     async def _by_function(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
@@ -103,9 +107,9 @@ class Scripts:
                 return await self._call_if_there(name, keys, args)
             try:
                 await self._load(self._library_of(name), keys[0])
-            except (ReadOnlyError, OutOfMemoryError):
-                raise  # which says nothing of functions
             except ResponseError as error:
+                if _is_of_writes(error):
+                    raise  # which says nothing of functions
                 self._refused(error)
         with contextlib.suppress(_Missing):
             return await self._call_if_there(name, keys, args)
@@ -143,6 +147,12 @@ class Scripts:
 
 class _Missing(Exception):  # noqa: N818 - no error of anybody's
     """The server does not have the library."""
+
+
+def _is_of_writes(error: ResponseError) -> bool:
+    """The store takes no writes now; nothing was run."""
+    is_known = isinstance(error, OutOfMemoryError | ReadOnlyError)
+    return is_known or str(error).startswith(("MISCONF", "NOREPLICAS"))
 
 
 def _is_missing(error: ResponseError) -> bool:

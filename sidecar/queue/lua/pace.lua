@@ -53,12 +53,15 @@ function current_pace()
   if phase ~= OPEN or cap < 1 or room.queue_all then return UNKNOWN end
   local pace, waits, inside = room.pace, size(WAITING), size(ACTIVE)
   if not pace or math.abs(pace.waiting - waits) * 100 > waits or pace.active ~= inside
-    or pace.cap ~= cap or pace.per_minute ~= per_minute
+    or pace.cap ~= cap or pace.per_minute ~= per_minute or pace.born ~= stats.born
     or now < pace.at or now - pace.at >= PACE_MS then
     pace = find_pace()
     pace.at, pace.waiting, pace.active = now, waits, inside
-    pace.cap, pace.per_minute = cap, per_minute
+    pace.cap, pace.per_minute, pace.born = cap, per_minute, stats.born
+    pace.counted_at = now
     room.pace = pace
+  elseif per_minute and pace.counted_at ~= now then -- tokens are spent meanwhile
+    pace.at_once, pace.counted_at = at_once(), now
   end
   found.pace = pace
   return pace

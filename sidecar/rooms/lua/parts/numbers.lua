@@ -70,8 +70,10 @@ function save()
   redis_call('HSET', STATS, unpack(fields))
 end
 
--- At the end of a script that has changed nothing.
+-- At the end of a script that has changed nothing. Not in the millisecond in which they were
+-- measured: replicas of another version may change some and leave `measured_at` as it is then.
 function keep_numbers()
-  if kept and kept.measured_at then room.numbers = kept end
+  local measured_at = kept and tonumber(kept.measured_at or nil)
+  if measured_at and now >= math.floor(measured_at) + 1 then room.numbers = kept end
 end
 end

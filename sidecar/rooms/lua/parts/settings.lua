@@ -16,8 +16,10 @@ local function derive(settings)
   settings.session_ms = whole_ms(settings.session_duration)
   settings.claim_ms = whole_ms(settings.claim_window)
   settings.timeout_ms = whole_ms(settings.heartbeat_timeout)
-  -- From when on a recovery is over, whatever was told.
-  settings.recovery_over_ms = whole_ms(math.max(600, settings.recovery_window or 0))
+  -- From when on a recovery is over, whatever was told: nobody polls more seldom than twice within
+  -- heartbeat_timeout.
+  settings.recovery_over_ms = whole_ms(math.max(600, settings.recovery_window or 0,
+    1.1 * settings.heartbeat_timeout + 10))
   settings.lines, settings.classes = settings.lines or {}, settings.classes or {}
   settings.is_random = settings.queueing_method == 'random'
   settings.is_weighted = #settings.lines > 0 and settings.lines[1].weight ~= nil
