@@ -1,6 +1,6 @@
 -- Removes the waiting whose heartbeat stopped, sessions that ran out, and what was kept
 -- against tokens that nobody can show any more.
--- ARGV    6 the most places and spent tokens to remove (200 at most: with those that are
+-- ARGV    6 the most places and spent tokens to remove (100 at most: with those that are
 --           called and those that ran out Redis is held for some 5 ms)
 -- RETURNS {now, waiting removed, sessions removed, revocations and spent tickets removed, how
 --          many left the line by a call, more to do}
@@ -16,7 +16,7 @@ local HOUR_MS, MINUTE_MS = 3600000, 60000
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
   measure_start()
-  local limit = math.min(200, tonumber(ARGV[6]))
+  local limit = math.min(100, tonumber(ARGV[6]))
 
   local low, high = overdue_range()
   local silent = redis_call('ZRANGEBYSCORE', DUE, low, high, 'LIMIT', 0, limit)
