@@ -1,0 +1,196 @@
+"""The field's words: none of the home-made ones comes back (docs/glossary.md has ours)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.site import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+#: Home-made words, as regular expressions over `split`, and what we say in their place.
+WORDS = {
+    "told": "sent, given, reported; the response, the status document",
+    "whoever": "a client who, a visitor who, anyone who",
+    "doors?": "endpoint, gate",
+    "desks?": "dashboard, stats, state",
+    r"\w+_asked|asked_\w+|asked\.py|(?-i:Asked(?=[(:]))": "request parameters, requested",
+    "lanes?": "target worker",
+    "couriers?": "webhook sender",
+    "keepers?": "reconciler",
+    "offices?": "job services; a company",
+    "stir|stirs|stirred": "refresh",
+    "study": "collect",
+    "bears?|bearing": "has capacity for, allows, supports",
+    "graded?|grades": "reclassified",
+    "passed_over|passed over": "skipped; insert-ignore",
+    "laid_over": "upsert",
+    "let_in_alone|let in alone": "fail-open admission",
+    "take_turn|give_up_turn|turn_key": "leader lease",
+    "(?-i:Turn)": "leader lease",
+    "news|(?-i:News)": "wake-ups, notifications",
+    r"translated\(": "driver errors",
+    "alarms?": "alert",
+    "in (?:the )?line|line_waiting|head of (?:the|a|its|their) line|line up": "in the queue",
+    "the line": "the queue; the log line, that row",
+    "lines? of people": "queue",
+    r"(?:store|redis|database)_?(?: is|_is)? ?_?away": "Redis is unavailable",
+    "away_error": "unavailable",
+    "there is no such|no such": "unknown, not found",
+    "back to the file": "reset to the configured value",
+    "twice equals once": "idempotent",
+    "seen to": "processed, handled",
+    "comes? about": "happens, is made",
+    "called, not here": "called, not yet arrived",
+}
+
+#: What has such a word and keeps it: each a regular expression, taken out before the search.
+KEPT = {
+    r'\bdoor(?==~?\\*"|[`"),:;{}])|[`"{]door\b|by \(door|door, state': "a label of a metric",
+    r"waitroom[-_]desk": "the name of a cookie that browsers have",
+    r"\bline_waiting\b(?=[`\":])": "a member of documents that programs read",
+}
+
+#: Where the product is: code, what is installed beside it, and what is written about it.
+PLACES = ("README.md", "sidecar", "nginx", "static", "docs", "demo", "monitoring", "kubernetes")
+PLACES += ("proxies", "docker", "systemd")
+SUFFIXES = {".py", ".lua", ".md", ".conf", ".html", ".js", ".css", ".json", ".toml", ".yml"}
+SUFFIXES |= {".yaml", ".cfg", ".service", ".sh"}
+#: Generated from measurements, and what the test itself is about.
+SKIPPED = {"docs/reliability.md", "docs/glossary.md"}
+
+#: Folders and files that are not done yet. The list only gets shorter.
+TO_DO: tuple[str, ...] = (
+    "README.md",
+    "demo/pictures.py",
+    "demo/shop.py",
+    "docker/nginx.conf",
+    "docs/api.md",
+    "docs/benchmark.md",
+    "docs/branding.md",
+    "docs/caddy.md",
+    "docs/configuration.md",
+    "docs/dashboard.md",
+    "docs/design.md",
+    "docs/doctor.md",
+    "docs/draw.md",
+    "docs/estimate.md",
+    "docs/haproxy.md",
+    "docs/history.md",
+    "docs/ingress-nginx.md",
+    "docs/jobs.md",
+    "docs/kubernetes.md",
+    "docs/leases.md",
+    "docs/limits.md",
+    "docs/loadtest.md",
+    "docs/metrics.md",
+    "docs/nginx.md",
+    "docs/operations.md",
+    "docs/rollout.md",
+    "docs/security.md",
+    "docs/traefik.md",
+    "docs/upgrade.md",
+    "docs/webhooks.md",
+    "docs/who-is-next.md",
+    "kubernetes/network.yaml",
+    "kubernetes/waitroom.toml",
+    "monitoring/alertmanager",
+    "monitoring/grafana",
+    "monitoring/prometheus",
+    "nginx/example.conf",
+    "nginx/waitroom",
+    "proxies/haproxy",
+    "sidecar/__init__.py",
+    "sidecar/api",
+    "sidecar/app.py",
+    "sidecar/cli",
+    "sidecar/client",
+    "sidecar/dashboard",
+    "sidecar/doctor",
+    "sidecar/gate",
+    "sidecar/history",
+    "sidecar/jobs",
+    "sidecar/kit",
+    "sidecar/leases",
+    "sidecar/limits",
+    "sidecar/lottery",
+    "sidecar/queue",
+    "sidecar/rooms",
+    "sidecar/settings.py",
+    "sidecar/webhooks",
+    "static/claim.json",
+    "static/draw.js",
+    "static/i18n",
+    "static/waiting.css",
+    "static/waiting.html",
+    "static/waiting.js",
+)
+
+
+def split(line: str) -> str:
+    """`StoreAwayError` has the words of `store_away_error`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", line)
+
+
+PATTERN = re.compile(f"(?i)(?<![a-z])(?:{'|'.join(WORDS)})(?![a-z])")
+EXEMPT = re.compile("|".join(KEPT))
+
+
+def find_words(text: str) -> Iterator[tuple[int, str]]:
+    """Each home-made word, with the number of its line."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for match in PATTERN.finditer(split(EXEMPT.sub("", line))):
+            yield number, match[0]
+
+
+def find_files(place: Path) -> list[Path]:
+    files = [place] if place.is_file() else sorted(place.rglob("*"))
+    names = {file: file.relative_to(ROOT).as_posix() for file in files}
+    return [file for file in files if file.suffix in SUFFIXES and names[file] not in SKIPPED]
+
+
+def is_to_do(name: str) -> bool:
+    return any(name == place or name.startswith(f"{place}/") for place in TO_DO)
+
+
+def test_no_home_made_word_comes_back():
+    """In names, comments, texts and docs; WORDS has what to write in its place."""
+    found = [
+        f"{name}:{number}: {word}"
+        for place in PLACES
+        for file in find_files(ROOT / place)
+        if not is_to_do(name := file.relative_to(ROOT).as_posix())
+        for number, word in find_words(file.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("place", TO_DO)
+def test_a_place_on_the_list_is_not_done(place):
+    """What has no such word any more comes off TO_DO."""
+    texts = (file.read_text(encoding="utf-8") for file in find_files(ROOT / place))
+    assert any(list(find_words(text)) for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("def as_told(self):", ["told"]),
+        ("class StoreAwayError(Exception):", ["Store_Away"]),
+        ("from sidecar.jobs import Lane", ["Lane"]),
+        ("their place in line", ["in line"]),
+        ("a new line in the file", []),
+        ("it was asked for", []),
+        ("as_asked(request)", ["as_asked"]),
+        ('labels=("room", "door", "state")', []),
+        ("the door", ["door"]),
+    ],
+)
+def test_words_are_found_in_names_and_texts(text, words):
+    """Whole words, also as parts of names; labels and cookies keep theirs."""
+    assert [word for _, word in find_words(text)] == words
