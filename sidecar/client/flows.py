@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-import random
 import secrets
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -27,12 +26,11 @@ from sidecar.client.errors import (
 )
 from sidecar.client.wire import Answer, Call, path
 from sidecar.kit.errors import WaitroomError
+from sidecar.kit.retry import Backoff
 
 log = logging.getLogger("sidecar.client")
 
-#: Before the second try; each further one waits four times as long.
-FIRST_BACKOFF_S = 0.1
-MAX_BACKOFF_S = 5.0
+BACKOFF = Backoff(0.1, 5.0, factor=4, jitter=0.5)
 #: Where a reply says nothing of when to ask again.
 DEFAULT_REFRESH_S = 1.0
 
@@ -82,7 +80,7 @@ class Flows:
                         yield from self.quietly(undo)
                     raise
             try:
-                yield Pause(_backoff_s(tried))
+                yield Pause(BACKOFF.delay_s(tried + 1))
             except BaseException:
                 if undo and is_unknown:
                     yield from self.quietly(undo)
@@ -136,7 +134,7 @@ class Flows:
 
     def acquire_one_of(self, ask: Ask, *, wait: bool) -> Flow[Permit]:
         """A permit of a concurrency limit. There is no line: who waits asks again and again."""
-        tried = 0
+        refusals = 0
         while True:
             try:
                 return (yield from self.acquire(ask, wait=True))
@@ -144,8 +142,8 @@ class Flows:
                 if not wait:
                     raise
                 retry_s = refused.retry_after
-            yield Pause(min(retry_s, _backoff_s(min(tried, 2))))
-            tried += 1
+            refusals = min(refusals + 1, 3)
+            yield Pause(min(retry_s, BACKOFF.delay_s(refusals)))
 
     def look(self, rule: str, fields: Mapping[str, Field], key: str | None) -> Flow[Permit]:
         query = _texts(fields) if key is None else {"key": key}
@@ -302,9 +300,3 @@ def _texts(fields: Mapping[str, Field]) -> dict[str, str]:
         if not isinstance(value, str | int):
             raise RejectedError(f"field {name}: a text or a whole number (got {value!r})")
     return {name: str(value) for name, value in fields.items()}
-
-
-def _backoff_s(tried: int) -> float:
-    """With jitter, so that those who failed together do not come back together."""
-    backoff_s: float = min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 4.0**tried)
-    return backoff_s * random.uniform(0.5, 1)  # noqa: S311

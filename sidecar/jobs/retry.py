@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sidecar.jobs.model import Ending, Job, Outcome, State
 from sidecar.jobs.store.target_replies import Release
+from sidecar.kit.retry import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from sidecar.jobs.settings import TargetSettings
     from sidecar.jobs.store.target_replies import Claim, How
 
-LONGEST_DELAY_S = 300.0
+MAX_DELAY_S = 300.0
 #: What the line is told of a call that brought no answer.
 _HOW: dict[str, How] = {"busy": "busy", "failed": "failed", "refused": "gone"}
 
@@ -53,7 +54,7 @@ def judge(  # noqa: PLR0913
         )  # fmt: skip
         return Verdict(ending, Release(job.id, claim.fence, how, hold_ms=_held(outcome, now_ms)))
     asked_s = outcome.retry_after_s or 0.0
-    again_ms = now_ms + round(max(asked_s, delay_s(settings, failures, draw())) * 1000)
+    again_ms = now_ms + round(max(asked_s, backoff(settings).delay_s(failures, draw)) * 1000)
     ending = Ending(
         job.id, claim.fence, State.PENDING, now_ms, error=outcome.error, status=outcome.status,
         not_before_ms=again_ms, is_counted=is_counted,
@@ -85,11 +86,8 @@ def _answered(  # noqa: PLR0913
     return Verdict(ending, Release(job.id, claim.fence, how, outcome.took_us))
 
 
-def delay_s(settings: TargetSettings, failures: int, drawn: float) -> float:
-    """Before the next try: twice as long after each failure, and up to half of it shorter, so that
-    those that failed together do not come back together."""
-    longest = min(LONGEST_DELAY_S, settings.retry_delay * 2.0 ** max(0, min(failures, 30) - 1))
-    return longest * (1 - drawn / 2)
+def backoff(settings: TargetSettings) -> Backoff:
+    return Backoff(settings.retry_delay, MAX_DELAY_S, jitter=0.5)
 
 
 def _held(outcome: Outcome, now_ms: int) -> int | None:

@@ -391,7 +391,7 @@ async def test_whoever_cannot_ask_about_their_locks_waits_for_the_store(line, mo
     """When beginning took long: jobs that are given up would be passed by others until their locks
     have ended."""
     monkeypatch.setattr(runners, "SLOW_S", -1)
-    monkeypatch.setattr(runners, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(runners, "RETRY_S", 0.01)
     renew, asked = line.target.store.renew, []
 
     async def away_at_first(claims: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sidecar.jobs.model import Job, Outcome, State
-from sidecar.jobs.retry import LONGEST_DELAY_S, delay_s, judge
+from sidecar.jobs.retry import MAX_DELAY_S, backoff, judge
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_replies import Claim, Line
 from sidecar.jobs.targets import has_runner, rate_per_s, wait_s
@@ -109,9 +109,10 @@ def test_a_target_that_says_when_is_left_alone_until_then():
 
 def test_delays_double_are_spread_and_end():
     """Up to half of each is left out by chance; none is longer than five minutes."""
-    assert [delay_s(SETTINGS, failures, 0) for failures in (1, 2, 3, 4)] == [1, 2, 4, 8]
-    assert delay_s(SETTINGS, 3, 1) == 2
-    assert delay_s(SETTINGS, 100, 0) == LONGEST_DELAY_S
+    delay_s = backoff(SETTINGS).delay_s
+    assert [delay_s(failures, lambda: 0) for failures in (1, 2, 3, 4)] == [1, 2, 4, 8]
+    assert delay_s(3, lambda: 1) == 2
+    assert delay_s(100, lambda: 0) == MAX_DELAY_S
 
 
 def a_line(*, active=0, mean_s=None, calls=0, open_ms=None, runner_ms=None):

@@ -17,6 +17,7 @@ import structlog
 
 from sidecar.history.service import fold
 from sidecar.kit.errors import DatabaseError, StoreError
+from sidecar.kit.retry import Backoff
 
 if TYPE_CHECKING:
     from sidecar.history.store.event_stream import EventStream
@@ -32,8 +33,8 @@ TURN_S = 15.0
 LOOK_S = 1.0
 #: Rest between two batches, so that visitors get their turn.
 REST_S = 0.005
-#: Between two tries while the database is away, at first and at most.
-RETRY_S, RETRY_MOST_S = 1.0, 15.0
+#: Between two tries while the database is away.
+BACKOFF = Backoff(1.0, 15.0)
 
 log = structlog.get_logger()
 
@@ -68,7 +69,7 @@ class Recorder:
         self._is_away = False
 
     async def run(self, room: Room, stream: EventStream) -> None:
-        retry_s = RETRY_S
+        failures = 0
         metrics = self._metrics
         for counter in (metrics.recorder_written, metrics.recorder_errors, metrics.recorder_stuck):
             counter.labels(room.name)  # so that it is there, at 0
@@ -79,7 +80,7 @@ class Recorder:
                     self._show(room)
                     if self._has_work(room) and await stream.hold(seconds=TURN_S):
                         rest_s = REST_S if await self.record(room, stream) == BATCH else LOOK_S
-                    retry_s = RETRY_S
+                    failures = 0
                 except StoreError as error:
                     log.debug("record_failed", room=room.name, error=str(error))
                 except Exception as error:
@@ -88,7 +89,8 @@ class Recorder:
                         log.exception("record_failed", room=room.name)
                     self._failed(room, error)
                     await self._give_up(stream)  # another replica may reach the database
-                    rest_s, retry_s = retry_s, min(2 * retry_s, RETRY_MOST_S)
+                    failures += 1
+                    rest_s = BACKOFF.delay_s(failures)
                 await asyncio.sleep(rest_s * random.uniform(0.9, 1.1))  # noqa: S311
         finally:
             await self._give_up(stream)

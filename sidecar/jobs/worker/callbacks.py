@@ -19,6 +19,7 @@ from sidecar.jobs.model import receiver_of
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import DatabaseError
 from sidecar.kit.http.retry_after import seconds_in
+from sidecar.kit.retry import Backoff
 from sidecar.kit.signing import signature
 from sidecar.kit.tasks import stop_workers
 
@@ -38,10 +39,9 @@ TIMEOUT_S = 10.0
 EACH, MOST = 10, 100
 #: Once some have ended it waits so long, so that it looks for several at a time, seconds.
 PAUSE_S = 0.02
-#: Pauses between tries: 2 s, three times as long each time, an hour at most; ten tries take some
-#: two and a half hours.
+#: Ten tries take some two and a half hours.
 TRIES = 10
-FIRST_PAUSE_S, PAUSE_GROWS, LONGEST_PAUSE_S = 2.0, 3.0, 3600.0
+BACKOFF = Backoff(2.0, 3600.0, factor=3)
 
 log = structlog.get_logger()
 
@@ -123,9 +123,9 @@ async def _call_back(
         log.warning("callback_failed", job=job.id, target=job.target, tries=tries, reason=reason)
         await jobs.store.called_back(job.id, ended_ms=job.ended_ms, next_ms=None, tries=tries)
         return
-    pause_s = max(after_s, min(LONGEST_PAUSE_S, FIRST_PAUSE_S * PAUSE_GROWS ** (tries - 1)))
+    pause_s = max(after_s, BACKOFF.delay_s(tries))
     log.info("callback_retried", job=job.id, target=job.target, reason=reason, in_s=pause_s)
-    next_ms = round((time.time() + min(pause_s, LONGEST_PAUSE_S)) * 1000)
+    next_ms = round((time.time() + min(pause_s, BACKOFF.max_s)) * 1000)
     await jobs.store.called_back(job.id, ended_ms=job.ended_ms, next_ms=next_ms, tries=tries)
 
 

@@ -21,6 +21,7 @@ from sidecar.jobs.store.target_queue import LOCK_S
 from sidecar.jobs.store.target_replies import Release
 from sidecar.jobs.worker.wake_ups import IDLE_S
 from sidecar.kit.errors import DatabaseError, StoreError
+from sidecar.kit.retry import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,8 +48,10 @@ REST_S = 1.0
 SLOW_S = 0.1
 #: How many runners more than `retries` a job may outlive.
 LOST_MOST = 5
-#: Pauses between tries to write a result, seconds: doubled each time.
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
+#: Between two tries to renew locks while the store is away, seconds.
+RETRY_S = 0.2
+#: Between tries to write a result.
+WRITE_BACKOFF = Backoff(0.2, 5.0)
 
 log = structlog.get_logger()
 
@@ -162,7 +165,7 @@ class Lane:
             try:
                 told = await self._target.store.renew([(one.id, one.fence) for one in claims])
             except StoreError:
-                await asyncio.sleep(FIRST_PAUSE_S)
+                await asyncio.sleep(RETRY_S)
             else:
                 return [one for one, word in zip(claims, told, strict=True) if word != "lost"]
         return []
@@ -263,7 +266,7 @@ class Lane:
     async def _write(self, ending: Ending, *, tries: int | None = None) -> bool:
         """As often as it takes: what was called must not be called again for want of a database.
         Meanwhile the lock is renewed."""
-        pause_s, tried = FIRST_PAUSE_S, 0
+        tried = 0
         while True:
             try:
                 return await self._jobs.store.finish(ending)
@@ -271,9 +274,9 @@ class Lane:
                 tried += 1
                 if tried == tries:
                     return False
-                log.warning("result_waits", job=ending.id, error=str(error), again_in_s=pause_s)
-                await asyncio.sleep(pause_s)
-                pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
+                delay_s = WRITE_BACKOFF.delay_s(tried)
+                log.warning("result_waits", job=ending.id, error=str(error), again_in_s=delay_s)
+                await asyncio.sleep(delay_s)
 
     async def _release(self, ends: Sequence[Release]) -> None:
         """What fails here ends with its lock."""

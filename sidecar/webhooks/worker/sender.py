@@ -6,7 +6,6 @@ Each webhook has a courier of its own: one that hangs holds up no other.
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import aiohttp
 import structlog
 
+from sidecar.kit.retry import Backoff
 from sidecar.webhooks.messages import Answer, compose, judge
 
 if TYPE_CHECKING:
@@ -28,12 +28,9 @@ if TYPE_CHECKING:
 Result = Literal["delivered", "failed", "dropped"]
 
 TIMEOUT_S = 5.0
-#: Pauses between tries: 1 s, four times as long each time, no longer than five minutes; eight
-#: tries take about a quarter of an hour.
+#: Eight tries take about a quarter of an hour.
 TRIES = 8
-FIRST_PAUSE_S = 1.0
-PAUSE_GROWS = 4.0
-LONGEST_PAUSE_S = 300.0
+BACKOFF = Backoff(1.0, 300.0, factor=4, jitter=0.2)
 #: A notice that is older is not tried again: nobody wants to hear of it now.
 FRESH_S = 3600.0
 #: Notices that wait for one webhook.
@@ -145,7 +142,7 @@ class Courier:
             answer = await send(self._session, self.webhook, notice)
             if not answer.may_retry or tried == TRIES:
                 return answer
-            pause_s = max(answer.after_s, _pause_s(tried))
+            pause_s = max(answer.after_s, round(BACKOFF.delay_s(tried), 1))
             if self._clock() + pause_s >= until:
                 return answer
             self._log(log.info, "webhook_retried", notice, reason=answer.reason, in_s=pause_s)
@@ -162,9 +159,3 @@ class Courier:
     def _log(self, say: Callable[..., object], what: str, notice: News, **more: object) -> None:
         say(what, webhook=self.name, host=self.webhook.host, room=notice.room,
             happened=notice.event, id=notice.id, **more)  # fmt: skip
-
-
-def _pause_s(tried: int) -> float:
-    """Up to a fifth shorter, so that many couriers do not come back at once."""
-    pause_s = min(FIRST_PAUSE_S * PAUSE_GROWS ** (tried - 1), LONGEST_PAUSE_S)
-    return round(pause_s * random.uniform(0.8, 1), 1)  # noqa: S311 - decides nothing

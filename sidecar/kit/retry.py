@@ -1,0 +1,30 @@
+"""How long to wait before the next try."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Failures beyond it change no delay, and a float holds what comes of them.
+_MOST = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Exponential: `first_s`, then `factor` times as long after each failure, `max_s` at most.
+    `jitter`: the share by which a delay may be shorter, so that clients that failed together do not
+    come back together."""
+
+    first_s: float
+    max_s: float
+    factor: float = 2.0
+    jitter: float = 0.0
+
+    def delay_s(self, failures: int, draw: Callable[[], float] = random.random) -> float:
+        """After so many failures in a row, from 1. `draw`: a number from 0 to 1."""
+        grown_s = self.first_s * self.factor ** min(max(0, failures - 1), _MOST)
+        return min(self.max_s, grown_s) * (1 - self.jitter * draw())
