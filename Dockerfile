@@ -8,6 +8,7 @@ COPY constraints.txt pyproject.toml README.md ./
 COPY nginx/waitroom nginx/waitroom
 COPY static static
 COPY sidecar sidecar
+COPY waitroom waitroom
 # Into an environment of its own, so that one folder is all the next stage takes.
 RUN pip --python /opt/waitroom/bin/python install --constraint constraints.txt .
 

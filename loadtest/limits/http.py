@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from loadtest.limits.cases import KEYS, LIST, LISTS, TASKS, Case, Counts, keep_asking
-from sidecar.client import AsyncWaitroom
 from tests.support.service import TOKEN, Service
+from waitroom import AsyncClient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -73,7 +73,7 @@ async def of_replica(store: str) -> AsyncIterator[tuple[list[Case], Connection]]
     try:
         [url] = service.urls
         connections = [await Connection.open(url) for _ in range(CONNECTIONS)]
-        async with AsyncWaitroom(url, token=TOKEN) as room:
+        async with AsyncClient(url, token=TOKEN) as room:
             ways: dict[str, tuple[Asking, int]] = {
                 f"its client, {TASKS} tasks": (_by_client(room), TASKS),
                 f"lists of {LIST:,}": (_by_lists(connections, LIST), LISTS),
@@ -95,7 +95,7 @@ def _case(way: str, ask: Asking, tasks: int, pids: list[int]) -> Case:
     return Case("Waitroom", f"HTTP, {way}", ALGORITHM, "granted", run, pids)
 
 
-def _by_client(room: AsyncWaitroom) -> Asking:
+def _by_client(room: AsyncClient) -> Asking:
     keys = cycle(KEYS["granted"])
 
     async def ask() -> Counts:

@@ -64,13 +64,14 @@ def files(folder: Path, *suffixes: str) -> set[str]:
 
 
 def test_every_module_and_script_is_in_it(installed):
-    """Each Python and Lua file of sidecar/, and each of the dashboard's, is in the wheel, byte for
-    byte."""
+    """Each Python and Lua file of sidecar/, each of the dashboard's, and all of waitroom/ is in the
+    wheel, byte for byte."""
     source = ROOT / "sidecar"
     names = files(source, ".py", ".lua", ".html", ".css", ".js", ".svg")
     assert {"rooms/lua/enter.lua", "dashboard/page/index.html", "dashboard/page/desk.js"} <= names
     for name in names:
         assert (installed / "sidecar" / name).read_bytes() == (source / name).read_bytes(), name
+    assert files(installed / "waitroom") == files(ROOT / "waitroom") > {"py.typed", "client.py"}
 
 
 @pytest.mark.parametrize(("source", "place"), [("static", "static"), ("nginx/waitroom", "nginx")])
@@ -85,11 +86,12 @@ def test_the_page_and_the_includes_are_in_it(installed, source, place):
 
 
 def test_nothing_stray_is_in_it(installed):
-    """No tests, caches, settings or keys, and one package only."""
+    """No tests, caches, settings or keys, and the two packages only."""
     names = files(installed)
     assert [name for name in names if STRAY.search(name)] == []
     assert {name.split("/")[0] for name in names} == {
         "sidecar",
+        "waitroom",
         f"waitroom-{__version__}.dist-info",
     }
 

@@ -11,22 +11,13 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 import httpx
 
-from sidecar.client.answers import Held, Permit
-from sidecar.client.batch import Batcher
-from sidecar.client.errors import AwayError, RejectedError
-from sidecar.client.flows import (
-    Ask,
-    Field,
-    Flow,
-    Flows,
-    Pause,
-    Step,
-    asking,
-    fields_of_call,
-    giving_back,
-    make_id,
-)
-from sidecar.client.wire import Answer, Call, Wire
+from waitroom import core, leases, limits
+from waitroom.batch import Batcher
+from waitroom.core import Ask, Core, Field, Flow, Pause, Step, awaiting, make_id
+from waitroom.errors import RejectedError, UnavailableError
+from waitroom.limits import fields_of_call, make_ask
+from waitroom.model import Held, Permit
+from waitroom.wire import Wire
 
 #: Calls of one limit in one request, at most, and requests at a time.
 BATCH = 100
@@ -39,25 +30,32 @@ Document = dict[str, Any]
 
 
 class AsyncLease(Held):
-    """A lease that an `async with` block of AsyncWaitroom.lease holds."""
+    """A lease that an `async with` block of AsyncClient.lease holds."""
 
-    def __init__(self, room: AsyncWaitroom, template: str, resource: str, holder: str) -> None:
+    def __init__(self, client: AsyncClient, template: str, resource: str, holder: str) -> None:
         super().__init__(template, resource, holder)
-        self._room = room
+        self._client = client
 
     async def renew(self) -> None:
         """As Lease.renew."""
-        await self._room._drive(self._room._flows.renew(self))  # noqa: SLF001
+        await self._client.drive(leases.renew(self._client.core, self))
 
 
-class AsyncWaitroom:
-    """As Waitroom, for the tasks of one event loop."""
+class AsyncClient:
+    """As Client, for the tasks of one event loop. A task that is cancelled while it waits gives
+    back its moment, or leaves the queue."""
 
     def __init__(
-        self, address: str, *, token: str = "", timeout: float = 5, retries: int = 3
+        self,
+        address: str | Sequence[str],
+        *,
+        token: str = "",
+        timeout: float = 5,
+        retries: int = 3,
+        operator: str = "",
     ) -> None:
-        self._wire = Wire(address, token, timeout)
-        self._flows = Flows(retries)
+        self._wire = Wire(address, token=token, operator=operator, timeout_s=timeout)
+        self.core = Core(self._wire.replicas, retries)
         self._http = self._wire.async_client()
         self._batchers: dict[str, Batcher[Ask, Document]] = {}
         self._giving_back: set[asyncio.Task[None]] = set()
@@ -75,26 +73,10 @@ class AsyncWaitroom:
         await asyncio.gather(*self._giving_back)
         await self._http.aclose()
 
-    async def acquire(
-        self,
-        rule: str,
-        *,
-        key: str | None = None,
-        cost: int = 1,
-        id: str = "",  # noqa: A002 - the API's word
-        wait: bool = False,
-        **fields: Field,
-    ) -> Permit:
-        """As Waitroom.acquire. A task that is cancelled meanwhile gives its moment back."""
-        ask = self._flows.ask(rule, fields, key, cost=cost, name=id)
-        return await self._drive(self._flows.acquire(ask, wait=wait))
-
-    async def look(self, rule: str, *, key: str | None = None, **fields: Field) -> Permit:
-        return await self._drive(self._flows.look(rule, fields, key))
-
-    async def release(self, permit: Permit) -> bool:
-        """As Waitroom.release."""
-        return await self._drive(self._flows.release(permit))
+    request = awaiting(core.request)
+    acquire = awaiting(limits.acquire)
+    look = awaiting(limits.look)
+    release = awaiting(limits.release)
 
     def limited(
         self,
@@ -105,17 +87,17 @@ class AsyncWaitroom:
         wait: bool = False,
         **fields: Field | Callable[..., Field],
     ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R]]]:
-        """As Waitroom.limited, for async functions."""
+        """As Client.limited, for async functions."""
 
         def decorate(function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
             if not inspect.iscoroutinefunction(function):
-                raise TypeError(f"{function!r} is not async: use Waitroom's limited")
+                raise TypeError(f"{function!r} is not async: use Client's limited")
 
             @functools.wraps(function)
             async def limited(*args: P.args, **kwargs: P.kwargs) -> R:
-                told = fields_of_call(fields, args, kwargs)
-                ask = self._flows.ask(rule, told, key, cost=cost)
-                await self._drive(self._flows.acquire_to_go(ask, wait=wait))
+                values = fields_of_call(fields, args, kwargs)
+                ask = make_ask(self.core, rule, values, key, cost=cost)
+                await self.drive(limits.acquire_to_go(self.core, ask, wait=wait))
                 return await function(*args, **kwargs)
 
             return limited
@@ -132,27 +114,27 @@ class AsyncWaitroom:
         wait: bool = False,
         **fields: Field,
     ) -> AsyncIterator[Permit]:
-        """As Waitroom.permit."""
-        ask = self._flows.ask(rule, fields, key, cost=cost, is_kept=True)
-        permit = await self._drive(self._flows.acquire_one_of(ask, wait=wait))
+        """As Client.permit."""
+        ask = make_ask(self.core, rule, fields, key, cost=cost, is_kept=True)
+        permit = await self.drive(limits.acquire_one_of(self.core, ask, wait=wait))
         try:
             async with self._kept(ask, permit):
                 yield permit
         finally:
-            await self._drive(self._flows.give_back(permit))
+            await self.drive(limits.give_back(self.core, permit))
 
     @asynccontextmanager
     async def lease(
         self, template: str, resource: str, *, holder: str = "", wait: float | None = None
     ) -> AsyncIterator[AsyncLease]:
-        """As Waitroom.lease. A task that is cancelled while it waits leaves the line."""
+        """As Client.lease."""
         lease = AsyncLease(self, template, resource, holder or make_id())
-        await self._drive(self._flows.take(lease, wait))
+        await self.drive(leases.take(self.core, lease, wait))
         try:
             yield lease
             lease.check()
         finally:
-            await self._drive(self._flows.give_up(lease))
+            await self.drive(leases.give_up(self.core, lease))
 
     @asynccontextmanager
     async def _kept(self, ask: Ask, permit: Permit) -> AsyncIterator[None]:
@@ -170,7 +152,7 @@ class AsyncWaitroom:
 
         async def keep(lease_s: float) -> None:
             with suppress(_Stopped):
-                await self._drive(self._flows.keep(ask, lease_s), sleep)
+                await self.drive(limits.keep(self.core, ask, lease_s), sleep)
 
         keeper = asyncio.create_task(keep(permit.expires_in_seconds))
         try:
@@ -180,7 +162,7 @@ class AsyncWaitroom:
             # What it still asks for must not come after the permit is given back.
             await keeper
 
-    async def _drive(
+    async def drive(
         self, flow: Flow[T], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     ) -> T:
         try:
@@ -201,16 +183,11 @@ class AsyncWaitroom:
             return await sleep(step.seconds)
         if isinstance(step, Ask):
             return await self._batcher(step.rule).submit(step)
-        return await self._send(step)
-
-    async def _send(self, call: Call) -> Answer:
         try:
-            reply = await self._http.request(
-                call.method, call.path, params=call.query, content=call.content
-            )
+            reply = await self._http.request(**self._wire.request(step.call, step.replica))
         except httpx.TransportError as error:
-            raise self._wire.away(error) from error
-        return self._wire.read(call, reply.status_code, reply.content)
+            raise step.replica.unavailable(error) from error
+        return step.replica.read(step.call, reply.status_code, reply.content)
 
     def _batcher(self, rule: str) -> Batcher[Ask, Document]:
         batcher = self._batchers.get(rule)
@@ -225,9 +202,8 @@ class AsyncWaitroom:
 
     async def _ask_all(self, rule: str, asks: Sequence[Ask]) -> list[Document | Exception]:
         """A document for each, or what is wrong with it."""
-        call = asking(rule, [ask.call for ask in asks])
         try:
-            documents = (await self._send(call)).document
+            answer = await self.drive(self.core.ask_each(limits.asking_all(asks)))
         except RejectedError as error:
             # Nothing was counted: one of them is wrong, and the others are to have their answers.
             if error.status not in {413, 422} or len(asks) == 1:
@@ -236,10 +212,10 @@ class AsyncWaitroom:
             first = await self._ask_all(rule, asks[:half])
             return first + await self._ask_all(rule, asks[half:])
         return [
-            AwayError(f"limit {rule}: the replica has no store, and the rule refuses then")
+            UnavailableError(f"limit {rule}: Redis is unavailable, and the rule refuses then")
             if document["outcome"] == "refused_alone"
             else document
-            for document in documents
+            for document in answer.document
         ]
 
     def _unseen(self, ask: Ask, document: Document) -> None:
@@ -248,7 +224,7 @@ class AsyncWaitroom:
         if not ask.is_own or not document["permit"]:
             return
         permit = Permit.read(ask.rule, document)
-        task = asyncio.create_task(self._drive(self._flows.quietly(giving_back(permit))))
+        task = asyncio.create_task(self.drive(self.core.quietly(limits.giving_back(permit))))
         self._giving_back.add(task)
         task.add_done_callback(self._giving_back.discard)
 

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from sidecar.client import AsyncWaitroom, Waitroom
 from tests.support.service import TOKEN, Api, Service
+from waitroom import AsyncClient, Client
 
 RULES = """
 [limits.few]
@@ -76,13 +76,13 @@ def url(service):
 
 @pytest.fixture
 def room(url):
-    with Waitroom(url, token=TOKEN) as room:
+    with Client(url, token=TOKEN) as room:
         yield room
 
 
 @pytest.fixture
 async def aroom(url):
-    async with AsyncWaitroom(url, token=TOKEN) as room:
+    async with AsyncClient(url, token=TOKEN) as room:
         yield room
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-from sidecar.client.errors import AwayError
+from waitroom.errors import UnavailableError
 
 Item = TypeVar("Item")
 Reply = TypeVar("Reply")
@@ -93,7 +93,9 @@ class Batcher(Generic[Item, Reply]):
         except Exception as error:  # noqa: BLE001 - whatever it is, each caller gets it
             answers = [error] * len(batch)
         if len(answers) != len(batch):
-            answers = [AwayError(f"{len(batch)} calls got {len(answers)} answers")] * len(batch)
+            answers = [UnavailableError(f"{len(batch)} calls got {len(answers)} answers")] * len(
+                batch
+            )
         for (item, future), answer in zip(batch, answers, strict=True):
             if isinstance(answer, Exception):
                 if not future.done():

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sidecar.client.batch import Batcher
+from waitroom.batch import Batcher
 
 
 class Slow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import datetime as dt
 import itertools
@@ -16,20 +17,21 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from sidecar.client import (
-    AsyncWaitroom,
-    AwayError,
+from tests.support.imports import ROOT
+from tests.support.processes import free_port, wait_until
+from tests.support.service import TOKEN
+from tests.waitroom.relay import Faulty
+from waitroom import (
+    AsyncClient,
+    Client,
     ConfigError,
     LeaseLost,
     Queued,
     Refused,
     RejectedError,
-    Waitroom,
+    UnavailableError,
+    limits,
 )
-from tests.client.relay import Faulty
-from tests.support.imports import ROOT, find_imports, find_modules
-from tests.support.processes import free_port, wait_until
-from tests.support.service import TOKEN
 
 
 async def until(true, what):
@@ -45,20 +47,30 @@ def now(room):
 
 
 def test_it_knows_nothing_of_a_replica():
-    """The client imports from kit/ and itself only, so that a program carries no server along."""
-    modules = find_modules(ROOT / "sidecar")
-    own = [module for module in modules if module.startswith("sidecar.client")]
-    assert len(own) > 5
-    known = set().union(*(find_imports(module, modules) for module in own))
-    assert {module.split(".")[1] for module in known} == {"kit", "client"}
+    """Of packages that are not Python's own the client imports httpx alone, so that a program
+    carries no server along."""
+    names = set()
+    for file in (ROOT / "waitroom").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0
+                names.add(node.module)
+    tops = {name.split(".")[0] for name in names}
+    assert tops - sys.stdlib_module_names == {"httpx", "waitroom"}
 
 
-def test_without_httpx_it_says_what_to_install():
-    """An import where the extra is not installed names it."""
-    code = "import sys; sys.modules['httpx'] = None; import sidecar.client"
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    assert 'ImportError: the client needs httpx: pip install "waitroom[client]"' in done.stderr
+def test_the_old_name_goes_on_and_says_so():
+    """sidecar.client has the same classes by their old names, and a warning."""
+    code = (
+        "import sidecar.client as old, waitroom as new\n"
+        "assert old.Waitroom is new.Client and old.AsyncWaitroom is new.AsyncClient\n"
+        "assert old.AwayError is new.UnavailableError and old.Refused is new.Refused\n"
+    )
+    command = [sys.executable, "-W", "always::DeprecationWarning", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+    assert "DeprecationWarning: sidecar.client is deprecated: import waitroom" in done.stderr
 
 
 # Limits.
@@ -129,7 +141,7 @@ async def test_who_is_cancelled_before_the_answer_gives_it_back(room, url, n):
     second = room.look("slow", n=n).at
     with Faulty(url) as relay:
         relay.lets_pass.clear()
-        async with AsyncWaitroom(relay.address, token=TOKEN) as aroom:
+        async with AsyncClient(relay.address, token=TOKEN) as aroom:
             task = asyncio.create_task(aroom.acquire("slow", n=n, wait=True))
             await until(relay.holds.is_set, "the reply")
             task.cancel()
@@ -160,7 +172,7 @@ def test_a_decorated_function_is_limited(room, n):
 
 
 async def test_an_async_function_is_limited_too(room, aroom, n):
-    """AsyncWaitroom decorates async functions, Waitroom the others; each says so of a wrong one."""
+    """AsyncClient decorates async functions, Client the others; each says so of a wrong one."""
 
     @aroom.limited("few", n=n)
     async def pay(order):
@@ -169,9 +181,9 @@ async def test_an_async_function_is_limited_too(room, aroom, n):
     assert [await pay(1), await pay(2)] == [1, 2]
     with pytest.raises(Refused):
         await pay(3)
-    with pytest.raises(TypeError, match="is async: use AsyncWaitroom"):
+    with pytest.raises(TypeError, match="is async: use AsyncClient"):
         room.limited("few", n=n)(pay)
-    with pytest.raises(TypeError, match="is not async: use Waitroom"):
+    with pytest.raises(TypeError, match="is not async: use Client"):
         aroom.limited("few", n=n)(print)
 
 
@@ -234,25 +246,27 @@ def test_threads_share_a_client(room, n):
 async def test_who_gives_up_asking_again_gives_it_back(room, url, n):
     """A call whose answer was lost, and that is cancelled before it is tried again, or is tried no
     more: nobody keeps the permit. One with the caller's own id is the caller's."""
-    with Faulty(url, lose=1) as relay, pytest.raises(AwayError):
-        Waitroom(relay.address, token=TOKEN, retries=0).acquire("slow", n=n, id="mine")
+    with Faulty(url, lose=1) as relay, pytest.raises(UnavailableError):
+        Client(relay.address, token=TOKEN, retries=0).acquire("slow", n=n, id="mine")
     with Faulty(url, lose=1) as relay:
-        async with AsyncWaitroom(relay.address, token=TOKEN, retries=1) as aroom:
+        async with AsyncClient(relay.address, token=TOKEN, retries=1) as aroom:
             pauses = asyncio.Event()
 
             async def sleep(_):
                 pauses.set()
                 await asyncio.Event().wait()
 
-            ask = aroom._flows.ask("slow", {"n": n}, None, cost=1)
-            task = asyncio.create_task(aroom._drive(aroom._flows.acquire(ask, wait=True), sleep))
+            ask = limits.make_ask(aroom.core, "slow", {"n": n}, None, cost=1)
+            task = asyncio.create_task(
+                aroom.drive(limits.acquire_asked(aroom.core, ask, wait=True), sleep)
+            )
             await pauses.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
     assert room.look("slow", n=n).wait_seconds <= 3600
-    with Faulty(url, lose=2) as relay, Waitroom(relay.address, token=TOKEN, retries=1) as lossy:
-        with pytest.raises(AwayError):
+    with Faulty(url, lose=2) as relay, Client(relay.address, token=TOKEN, retries=1) as lossy:
+        with pytest.raises(UnavailableError):
             lossy.acquire("slow", n=n)
         assert relay.asked == 3
     assert room.look("slow", n=n).wait_seconds <= 3600
@@ -262,8 +276,8 @@ async def test_who_gives_up_asking_again_gives_it_back(room, url, n):
 @pytest.mark.parametrize(
     ("status", "document", "error"),
     [
-        (429, {"title": "Slow down"}, AwayError),
-        (429, [], AwayError),
+        (429, {"title": "Slow down"}, UnavailableError),
+        (429, [], UnavailableError),
         (200, [], RejectedError),
         (200, {}, RejectedError),
         (200, [{}], RejectedError),
@@ -280,14 +294,14 @@ async def test_what_no_replica_said_is_an_error(monkeypatch, status, document, e
     async def areply(*_, **__):
         return reply
 
-    with Waitroom("http://127.0.0.1:1", retries=0) as room:
+    with Client("http://127.0.0.1:1", retries=0) as room:
         monkeypatch.setattr(room._http, "request", lambda *_, **__: reply)
         for ask in (room.acquire, room.look):
             with pytest.raises(error, match=f"{status}"):
                 ask("few", n=1)
-        with pytest.raises((AwayError, RejectedError)), room.lease("title", "a", wait=0):
+        with pytest.raises((UnavailableError, RejectedError)), room.lease("title", "a", wait=0):
             pass
-    async with AsyncWaitroom("http://127.0.0.1:1", retries=0) as aroom:
+    async with AsyncClient("http://127.0.0.1:1", retries=0) as aroom:
         monkeypatch.setattr(aroom._http, "request", areply)
         calls = (aroom.acquire("few", n=n) for n in range(2))
         told = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 10)
@@ -473,7 +487,7 @@ async def test_a_block_that_outlives_its_term_does_not_end_without_a_word(room, 
     with pytest.raises(ZeroDivisionError), room.lease("title", str(n)) as lease:
         outlive(lease, then=ZeroDivisionError)
     assert f"lease title/{n} was over before its block" in caplog.messages
-    async with AsyncWaitroom(url, token=TOKEN) as aroom:
+    async with AsyncClient(url, token=TOKEN) as aroom:
         with pytest.raises(LeaseLost, match=over):
             async with aroom.lease("title", str(n)) as lease:
                 outlive(lease)
@@ -526,12 +540,12 @@ def test_a_wrong_token_and_a_wrong_listener_are_told(url, service):
     """A token that is wrong or missing: which setting it is. No service API there: which listener
     has it."""
     for token in ("", "wrong"):
-        with Waitroom(url, token=token) as room, pytest.raises(RejectedError) as caught:
+        with Client(url, token=token) as room, pytest.raises(RejectedError) as caught:
             room.acquire("few", n=1)
         assert caught.value.status == 401
         assert "service_token" in str(caught.value)
     edge = (service.folder / "replica-0.toml").read_text().split('edge_listen = "')[1].split('"')[0]
-    with Waitroom(f"http://{edge}") as room, pytest.raises(RejectedError, match="ops_listen"):
+    with Client(f"http://{edge}") as room, pytest.raises(RejectedError, match="ops_listen"):
         room.acquire("few", n=1)
 
 
@@ -540,31 +554,31 @@ def test_a_wrong_token_and_a_wrong_listener_are_told(url, service):
 )
 def test_an_address_that_cannot_be_is_told_at_once(address):
     with pytest.raises(ConfigError, match=r"address: write http://host:port"):
-        Waitroom(address)
+        Client(address)
 
 
 async def test_no_replica_is_told_with_its_address(n):
-    """Where nobody listens, AwayError names the address after so many tries."""
+    """Where nobody listens, UnavailableError names the address after so many tries."""
     address = f"http://127.0.0.1:{free_port()}"
     with (
-        Waitroom(address, retries=1) as room,
-        pytest.raises(AwayError, match=f"no replica answers at {address} .*refused"),
+        Client(address, retries=1) as room,
+        pytest.raises(UnavailableError, match=f"no replica answers at {address} .*refused"),
     ):
         room.acquire("few", n=n)
-    async with AsyncWaitroom(address, retries=1) as aroom:
-        with pytest.raises(AwayError, match=f"no replica answers at {address}"):
+    async with AsyncClient(address, retries=1) as aroom:
+        with pytest.raises(UnavailableError, match=f"no replica answers at {address}"):
             await aroom.acquire("few", n=n)
-        with pytest.raises(AwayError):
+        with pytest.raises(UnavailableError):
             await aroom.lease("title", str(n)).__aenter__()
 
 
 def test_a_reply_that_does_not_come_is_told(url, n):
-    """A replica that does not answer in time is AwayError, which says how long that was."""
+    """A replica that does not answer in time is UnavailableError, which says how long that was."""
     with Faulty(url) as relay:
         relay.lets_pass.clear()
         with (
-            Waitroom(relay.address, token=TOKEN, timeout=0.2, retries=0) as room,
-            pytest.raises(AwayError, match=r"did not answer within 0\.2 s"),
+            Client(relay.address, token=TOKEN, timeout=0.2, retries=0) as room,
+            pytest.raises(UnavailableError, match=r"did not answer within 0\.2 s"),
         ):
             room.look("few", n=n)
         relay.lets_pass.set()
@@ -576,17 +590,17 @@ async def test_a_retried_call_counts_once(room, url, n, fault):
     calls that went together. Without retries it is an error."""
     with (
         Faulty(url, **{fault: 1}) as relay,
-        Waitroom(relay.address, token=TOKEN) as retrying,
+        Client(relay.address, token=TOKEN) as retrying,
     ):
         assert retrying.acquire("many", n=f"{n}-a").remaining == 299
         assert relay.asked == 2
     with Faulty(url, **{fault: 1}) as relay:
-        async with AsyncWaitroom(relay.address, token=TOKEN) as retrying:
+        async with AsyncClient(relay.address, token=TOKEN) as retrying:
             await asyncio.gather(*(retrying.acquire("many", n=f"{n}-b") for _ in range(20)))
     with (
         Faulty(url, **{fault: 1}) as relay,
-        Waitroom(relay.address, token=TOKEN, retries=0) as once,
-        pytest.raises(AwayError),
+        Client(relay.address, token=TOKEN, retries=0) as once,
+        pytest.raises(UnavailableError),
     ):
         once.acquire("many", n=f"{n}-c")
     assert room.look("many", n=f"{n}-a").remaining == 299
@@ -598,7 +612,7 @@ def test_a_lost_reply_loses_no_lease(room, url, in_use, n):
     reply is lost too."""
     with (
         Faulty(url, lose=1) as relay,
-        Waitroom(relay.address, token=TOKEN) as retrying,
+        Client(relay.address, token=TOKEN) as retrying,
     ):
         with retrying.lease("title", str(n), holder="a") as lease:
             assert in_use("title", n) == (["a"], 0)
@@ -611,7 +625,7 @@ def test_a_lost_reply_loses_no_lease(room, url, in_use, n):
 def test_a_unix_socket_is_an_address(url, service, n):
     """The ops listener may be a socket in the file system."""
     path = str(service.folder / f"ops-{n}.sock")
-    with Faulty(url, path=path) as relay, Waitroom(relay.address, token=TOKEN) as room:
+    with Faulty(url, path=path) as relay, Client(relay.address, token=TOKEN) as room:
         assert room.acquire("few", n=n).allowed
         assert relay.asked == 1
 
@@ -622,7 +636,7 @@ def test_a_unix_socket_is_an_address(url, service, n):
 async def test_calls_that_come_together_go_together(url, n):
     """Of 500 tasks exactly as many are granted as the limit says, in far fewer requests."""
     with Faulty(url) as relay:
-        async with AsyncWaitroom(relay.address, token=TOKEN) as room:
+        async with AsyncClient(relay.address, token=TOKEN) as room:
             asked = (room.acquire("many", n=n) for _ in range(500))
             told = await asyncio.gather(*asked, return_exceptions=True)
         assert sum(isinstance(each, Refused) for each in told) == 200
@@ -642,3 +656,77 @@ async def test_one_wrong_call_fails_alone(aroom, n):
     assert "a cost of 301 is more than 300" in str(told[9])
     assert all(each.allowed for each in told[:7] + told[10:])
     assert (await aroom.look("many", n=n)).remaining == 283
+
+
+# Several replicas.
+
+
+@pytest.fixture
+def dead():
+    """The address of a replica that is stopped."""
+    return f"http://127.0.0.1:{free_port()}"
+
+
+async def test_a_stopped_replica_is_not_the_end(url, dead, n):
+    """Where the first address does not answer the next one does, without a try more; the client
+    then stays with that one."""
+    with Client([dead, url], token=TOKEN, retries=0) as client:
+        assert client.acquire("few", n=n).allowed
+        assert client._wire.replicas[client.core._first].address == url
+        with client.lease("title", str(n)) as lease:
+            assert lease.fence
+    async with AsyncClient([dead, url], token=TOKEN, retries=0) as aclient:
+        assert (await aclient.look("few", n=n)).remaining == 1
+        told = await asyncio.gather(*(aclient.acquire("many", n=n) for _ in range(20)))
+        assert all(each.allowed for each in told)
+    with (
+        Client([dead, dead], retries=0) as client,
+        pytest.raises(UnavailableError, match=f"no replica answers at {dead}") as caught,
+    ):
+        client.acquire("few", n=n)
+    assert not caught.value.is_sent
+
+
+@pytest.mark.parametrize("fault", ["lose", "away"])
+async def test_a_call_that_moves_on_counts_once(room, url, n, fault):
+    """One whose reply is lost at the first replica, or that says 503, is answered by the next:
+    counted once, and of one lease."""
+    with (
+        Faulty(url, **{fault: 1}) as relay,
+        Client([relay.address, url], token=TOKEN, retries=0) as client,
+    ):
+        assert client.acquire("many", n=n).remaining == 299
+        assert relay.asked == 1
+    with Faulty(url, **{fault: 1}) as relay:
+        async with AsyncClient([relay.address, url], token=TOKEN, retries=0) as client:
+            await asyncio.gather(*(client.acquire("many", n=n) for _ in range(20)))
+            assert relay.asked == 1
+    assert room.look("many", n=n).remaining == 279
+
+
+def test_what_is_not_safe_to_repeat_is_not_repeated(url, n):
+    """A POST of no known kind, whose reply is lost, goes to no other replica; one that never
+    arrived does."""
+    body = {"fields": {"n": str(n)}}
+    with Faulty(url, lose=1) as relay, Client([relay.address, url], token=TOKEN) as client:
+        with pytest.raises(UnavailableError) as caught:
+            client.request("POST", "/v1/limits/few/acquire", body)
+        assert caught.value.is_sent
+        assert relay.asked == 1
+        assert client.look("few", n=n).remaining == 1
+    dead = f"http://127.0.0.1:{free_port()}"
+    with Client([dead, url], token=TOKEN, retries=0) as client:
+        assert client.request("POST", "/v1/limits/few/acquire", body)["remaining"] == 0
+
+
+def test_an_error_carries_the_problem_document(room, n):
+    """Its status, title, detail and errors, as the replica answered."""
+    with pytest.raises(RejectedError) as caught:
+        room.request("POST", "/v1/limits/few/acquire", {"fields": {"n": str(n)}, "cost": 0})
+    problem = caught.value.problem
+    assert (problem.status, problem.title) == (422, "The request is not allowed")
+    assert problem.errors == caught.value.problems
+    assert problem.errors[0].startswith("cost: a whole number")
+    with pytest.raises(RejectedError) as caught:
+        room.acquire("more", n=n)
+    assert (caught.value.status, caught.value.problem.detail) == (404, "no limit is named 'more'")

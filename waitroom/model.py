@@ -1,4 +1,4 @@
-"""What a replica said, as a caller reads it."""
+"""What a replica answers, as a caller reads it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sidecar.client.errors import LeaseLost
+from waitroom.errors import LeaseLost
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,9 @@ class Permit:
         )
 
 
-#: What a document has of which a permit is read.
-DECISION = frozenset(
-    {
-        *("allowed", "outcome", "key", "permit", "limit", "remaining", "wait_seconds", "at"),
-        *("reset_seconds", "expires_in_seconds"),
-    }
-)
+#: What the documents have of which a permit and a lease are read.
+DECISION = frozenset(Permit.__dataclass_fields__) - {"rule"}
+LEASE = frozenset({"state", "fence", "order", "refresh_after_seconds", "expires_in_seconds"})
 
 
 class Held:
@@ -92,7 +88,7 @@ class Held:
             raise LeaseLost(f"lease {self} is over: its term ended, and others may have it by now")
 
     def granted(self, document: dict[str, Any], asked_at: float) -> None:
-        """Notes what the replica said; `asked_at` is time.monotonic() before it was asked."""
+        """`asked_at` is time.monotonic() before it was asked."""
         self.fence = document["fence"]
         self.granted_at = datetime.fromisoformat(document["granted_at"])
         self.expires_at = datetime.fromisoformat(document["expires_at"])

@@ -7,25 +7,17 @@ import inspect
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, ParamSpec, Self, TypeVar
 
 import httpx
 
-from sidecar.client.answers import Held, Permit
-from sidecar.client.flows import (
-    Ask,
-    Field,
-    Flow,
-    Flows,
-    Pause,
-    Step,
-    asking,
-    fields_of_call,
-    make_id,
-)
-from sidecar.client.wire import Answer, Call, Wire
+from waitroom import core, leases, limits
+from waitroom.core import Ask, Core, Field, Flow, Pause, Step, blocking, make_id
+from waitroom.limits import fields_of_call, make_ask
+from waitroom.model import Held, Permit
+from waitroom.wire import Wire
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,31 +25,38 @@ T = TypeVar("T")
 
 
 class Lease(Held):
-    """A lease that a `with` block of Waitroom.lease holds."""
+    """A lease that a `with` block of Client.lease holds."""
 
-    def __init__(self, room: Waitroom, template: str, resource: str, holder: str) -> None:
+    def __init__(self, client: Client, template: str, resource: str, holder: str) -> None:
         super().__init__(template, resource, holder)
-        self._room = room
+        self._client = client
 
     def renew(self) -> None:
         """The term begins anew. Raises LeaseLost; RejectedError where it may not be renewed, and
         ends when it said."""
-        self._room._drive(self._room._flows.renew(self))  # noqa: SLF001 - one thing in two classes
+        self._client.drive(leases.renew(self._client.core, self))
 
 
-class Waitroom:
+class Client:
     """Any number of threads may share one. `address` is a replica's ops listener, such as
-    http://127.0.0.1:8401 or unix:/run/waitroom/ops.sock; `token` its service_token. A request has
-    `timeout` seconds, and is tried again `retries` times while no replica answers.
+    http://127.0.0.1:8401 or unix:/run/waitroom/ops.sock, or a list of them; `token` its
+    service_token, or for operators its admin_token. A request has `timeout` seconds, and while no
+    replica answers all are tried again `retries` times. `operator`: who changes rooms, for the log.
 
-    Every method raises RejectedError and AwayError.
+    Every method raises RejectedError and UnavailableError.
     """
 
     def __init__(
-        self, address: str, *, token: str = "", timeout: float = 5, retries: int = 3
+        self,
+        address: str | Sequence[str],
+        *,
+        token: str = "",
+        timeout: float = 5,
+        retries: int = 3,
+        operator: str = "",
     ) -> None:
-        self._wire = Wire(address, token, timeout)
-        self._flows = Flows(retries)
+        self._wire = Wire(address, token=token, operator=operator, timeout_s=timeout)
+        self.core = Core(self._wire.replicas, retries)
         self._http, self._pid = self._wire.client(), os.getpid()
 
     def __enter__(self) -> Self:
@@ -70,33 +69,10 @@ class Waitroom:
         if self._pid == os.getpid():
             self._http.close()
 
-    def acquire(
-        self,
-        rule: str,
-        *,
-        key: str | None = None,
-        cost: int = 1,
-        id: str = "",  # noqa: A002 - the API's word
-        wait: bool = False,
-        **fields: Field,
-    ) -> Permit:
-        """Leave for one call, of the limit's `fields` or of a whole `key`. With `wait`, it comes
-        when the call may go; else `wait_seconds` says when that is. The same `id` asked for again
-        is the same call.
-
-        Raises Refused.
-        """
-        ask = self._flows.ask(rule, fields, key, cost=cost, name=id)
-        return self._drive(self._flows.acquire(ask, wait=wait))
-
-    def look(self, rule: str, *, key: str | None = None, **fields: Field) -> Permit:
-        """What a call would be told now. Nothing is taken."""
-        return self._drive(self._flows.look(rule, fields, key))
-
-    def release(self, permit: Permit) -> bool:
-        """Gives back a moment that is yet to come, or a permit of a concurrency limit. Whether
-        there was something to give back; twice equals once."""
-        return self._drive(self._flows.release(permit))
+    request = blocking(core.request)
+    acquire = blocking(limits.acquire)
+    look = blocking(limits.look)
+    release = blocking(limits.release)
 
     def limited(
         self,
@@ -115,13 +91,13 @@ class Waitroom:
 
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
             if inspect.iscoroutinefunction(function):
-                raise TypeError(f"{function.__qualname__} is async: use AsyncWaitroom's limited")
+                raise TypeError(f"{function.__qualname__} is async: use AsyncClient's limited")
 
             @functools.wraps(function)
             def limited(*args: P.args, **kwargs: P.kwargs) -> R:
-                told = fields_of_call(fields, args, kwargs)
-                ask = self._flows.ask(rule, told, key, cost=cost)
-                self._drive(self._flows.acquire_to_go(ask, wait=wait))
+                values = fields_of_call(fields, args, kwargs)
+                ask = make_ask(self.core, rule, values, key, cost=cost)
+                self.drive(limits.acquire_to_go(self.core, ask, wait=wait))
                 return function(*args, **kwargs)
 
             return limited
@@ -143,32 +119,32 @@ class Waitroom:
 
         Raises Refused.
         """
-        ask = self._flows.ask(rule, fields, key, cost=cost, is_kept=True)
-        permit = self._drive(self._flows.acquire_one_of(ask, wait=wait))
+        ask = make_ask(self.core, rule, fields, key, cost=cost, is_kept=True)
+        permit = self.drive(limits.acquire_one_of(self.core, ask, wait=wait))
         try:
             with self._kept(ask, permit):
                 yield permit
         finally:
-            self._drive(self._flows.give_back(permit))
+            self.drive(limits.give_back(self.core, permit))
 
     @contextmanager
     def lease(
         self, template: str, resource: str, *, holder: str = "", wait: float | None = None
     ) -> Iterator[Lease]:
-        """Holds a lease while the block runs, and waits in line for it for `wait` seconds: None,
-        for as long as it takes; 0, not at all. A `holder` is one: whoever else says the same name
-        has the same lease; without one, a name is made.
+        """Holds a lease while the block runs, and queues for it for `wait` seconds: None, for as
+        long as it takes; 0, not at all. A `holder` is one: whoever else says the same name has the
+        same lease; without one, a name is made.
 
-        Raises Queued, and Refused where the line is full; at the end of a block that outlived the
+        Raises Queued, and Refused where the queue is full; at the end of a block that outlived the
         term, LeaseLost, unless the block raised something itself.
         """
         lease = Lease(self, template, resource, holder or make_id())
-        self._drive(self._flows.take(lease, wait))
+        self.drive(leases.take(self.core, lease, wait))
         try:
             yield lease
             lease.check()
         finally:
-            self._drive(self._flows.give_up(lease))
+            self.drive(leases.give_up(self.core, lease))
 
     @contextmanager
     def _kept(self, ask: Ask, permit: Permit) -> Iterator[None]:
@@ -183,7 +159,7 @@ class Waitroom:
 
         def keep(lease_s: float) -> None:
             with suppress(_Stopped):
-                self._drive(self._flows.keep(ask, lease_s), sleep)
+                self.drive(limits.keep(self.core, ask, lease_s), sleep)
 
         thread = threading.Thread(target=keep, args=(permit.expires_in_seconds,), daemon=True)
         thread.start()
@@ -194,7 +170,7 @@ class Waitroom:
             # What it still asks for must not come after the permit is given back.
             thread.join()
 
-    def _drive(self, flow: Flow[T], sleep: Callable[[float], None] = time.sleep) -> T:
+    def drive(self, flow: Flow[T], sleep: Callable[[float], None] = time.sleep) -> T:
         try:
             step = next(flow)
             while True:
@@ -212,19 +188,17 @@ class Waitroom:
         if isinstance(step, Pause):
             return sleep(step.seconds)
         if isinstance(step, Ask):
-            return self._send(asking(step.rule, step.call)).document
-        return self._send(step)
+            return self.drive(self.core.ask_each(limits.asking(step))).document
+        try:
+            reply = self._connected().request(**self._wire.request(step.call, step.replica))
+        except httpx.TransportError as error:
+            raise step.replica.unavailable(error) from error
+        return step.replica.read(step.call, reply.status_code, reply.content)
 
-    def _send(self, call: Call) -> Answer:
+    def _connected(self) -> httpx.Client:
         if self._pid != os.getpid():  # after a fork: the connections are the parent's
             self._http, self._pid = self._wire.client(), os.getpid()
-        try:
-            reply = self._http.request(
-                call.method, call.path, params=call.query, content=call.content
-            )
-        except httpx.TransportError as error:
-            raise self._wire.away(error) from error
-        return self._wire.read(call, reply.status_code, reply.content)
+        return self._http
 
 
 class _Stopped(Exception):  # noqa: N818

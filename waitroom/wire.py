@@ -1,0 +1,174 @@
+"""Requests and responses: where to send them, and what a response means."""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import httpx
+
+from waitroom.errors import ConfigError, Problem, RejectedError, UnavailableError
+
+_ADDRESS = re.compile(r"https?://[^\s/?#@]+/?\Z")
+#: The replica, or a proxy before it, has no response just now.
+_UNAVAILABLE = {429, 502, 503, 504}
+#: What to do, where the replica speaks of HTTP or says no more.
+_HINTS = {
+    401: "Give the client the service_token of the replica's settings.",
+    404: "The client's address is to be that of the ops listener (ops_listen).",
+}
+#: A thread or a batch each has one. Idle ones are closed here before the replica does it.
+_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request. `path` is quoted already."""
+
+    method: str
+    path: str
+    query: dict[str, str] = field(default_factory=dict)
+    body: object = None
+    #: What its response has, each of them where it is a list.
+    members: frozenset[str] = frozenset()
+    #: The caller reads these too; others that are no 2xx are errors.
+    statuses: frozenset[int] = frozenset()
+    #: Whether it may be sent again when it may have arrived.
+    is_repeatable: bool = True
+    #: Seconds that the replica is asked to keep it open, beyond the timeout.
+    wait_s: float = 0
+
+    @property
+    def content(self) -> bytes | None:
+        return None if self.body is None else json.dumps(self.body, separators=(",", ":")).encode()
+
+    def is_answered(self, status: int, document: Any) -> bool:
+        """Whether it is a replica that says so, and not something before it."""
+        if not 200 <= status < 300 and status not in self.statuses:
+            return False
+        documents = [document]
+        if isinstance(self.body, list):
+            if not isinstance(document, list) or len(document) != len(self.body):
+                return False
+            documents = document
+        members = set() if status == 409 else self.members
+        return all(isinstance(one, dict) and members <= one.keys() for one in documents)
+
+
+class Answer(NamedTuple):
+    status: int
+    document: Any
+
+
+def path(*parts: str) -> str:
+    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
+
+
+class Replica:
+    """One address. `url` is where requests go, of which a unix socket has only a name."""
+
+    def __init__(self, address: str, number: int) -> None:
+        """Raises ConfigError."""
+        self.address = address
+        self.socket = address.removeprefix("unix:") if address.startswith("unix:") else None
+        if self.socket == "" or (self.socket is None and not _ADDRESS.match(address)):
+            raise ConfigError(
+                [f"address: write http://host:port, https://host or unix:/path (got {address!r})"]
+            )
+        self.url = address.rstrip("/") if self.socket is None else f"http://socket-{number}"
+
+    def read(self, call: Call, status: int, content: bytes) -> Answer:
+        """Raises UnavailableError where another try may succeed, RejectedError where not."""
+        try:
+            document = json.loads(content)
+        except ValueError:
+            document = None
+        if call.is_answered(status, document):
+            return Answer(status, document)
+        problem = Problem.read(status, document)
+        hint = _HINTS.get(status, "")
+        detail = hint if status == 401 else problem.detail or hint
+        title = problem.title or "this is no service API"
+        text = f"{call.method} {call.path} at {self.address}: {status}, {title}. {detail}".strip()
+        if status in _UNAVAILABLE:
+            raise UnavailableError(text, problem=problem)
+        raise RejectedError(text, problem)
+
+    def unavailable(self, error: httpx.TransportError) -> UnavailableError:
+        is_sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+        if not is_sent:
+            why = (
+                f"no replica answers at {self.address} ({error or 'no connection in time'}): is it "
+                "running, and is that its ops_listen?"
+            )
+        elif isinstance(error, httpx.TimeoutException):
+            allowed_s = error.request.extensions["timeout"]["read"]
+            why = f"the replica at {self.address} did not answer within {allowed_s:g} s"
+        else:
+            why = f"the replica at {self.address} closed the connection ({error})"
+        return UnavailableError(why, is_sent=is_sent)
+
+
+class Wire:
+    """The replicas, and what every request to them has."""
+
+    def __init__(
+        self, addresses: str | Sequence[str], *, token: str, operator: str, timeout_s: float
+    ) -> None:
+        """Raises ConfigError."""
+        listed = [addresses] if isinstance(addresses, str) else addresses
+        self.replicas = [Replica(address, number) for number, address in enumerate(listed)]
+        if not self.replicas:
+            raise ConfigError(["address: none is given"])
+        self._timeout_s = timeout_s
+        self._headers = {"Content-Type": "application/json"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+        if operator:
+            self._headers["X-Waitroom-Operator"] = operator
+
+    def client(self) -> httpx.Client:
+        mounts = {
+            f"all://{replica.url.removeprefix('http://')}": httpx.HTTPTransport(
+                uds=replica.socket, limits=_LIMITS, verify=False
+            )
+            for replica in self.replicas
+            if replica.socket is not None
+        }
+        transport = httpx.HTTPTransport(verify=self._tls(), limits=_LIMITS)
+        return httpx.Client(transport=transport, mounts=mounts, **self._options())
+
+    def async_client(self) -> httpx.AsyncClient:
+        mounts = {
+            f"all://{replica.url.removeprefix('http://')}": httpx.AsyncHTTPTransport(
+                uds=replica.socket, limits=_LIMITS, verify=False
+            )
+            for replica in self.replicas
+            if replica.socket is not None
+        }
+        transport = httpx.AsyncHTTPTransport(verify=self._tls(), limits=_LIMITS)
+        return httpx.AsyncClient(transport=transport, mounts=mounts, **self._options())
+
+    def request(self, call: Call, replica: Replica) -> dict[str, Any]:
+        """As httpx takes it."""
+        return {
+            "method": call.method,
+            "url": replica.url + call.path,
+            "params": call.query or None,
+            "content": call.content,
+            "timeout": httpx.Timeout(self._timeout_s, read=self._timeout_s + call.wait_s),
+        }
+
+    def _tls(self) -> ssl.SSLContext | bool:
+        """The machine's authorities. Reading them takes a while, which plain HTTP is spared."""
+        is_used = any(replica.url.startswith("https:") for replica in self.replicas)
+        return ssl.create_default_context() if is_used else False
+
+    def _options(self) -> dict[str, Any]:
+        # A replica is asked itself, whatever proxy is for the world outside.
+        return {"headers": self._headers, "trust_env": False}
