@@ -28,6 +28,8 @@ class State(StrEnum):
     EXPIRED = "expired"
 
 
+WAITS = frozenset({State.PENDING, State.CALLED})
+RUNS = frozenset({State.CALLED, State.PROCESSING})
 #: Nothing more happens to a job in one of these, but that it is removed.
 ENDED = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED, State.EXPIRED})
 #: How long a result that was read is kept for a repeated read, where it is deleted then, ms.

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from sidecar.jobs.model import Kind
-    from sidecar.jobs.store.jobs import JobQuery, JobStore
+    from sidecar.jobs.store.job_store import JobStore
+    from sidecar.jobs.store.jobs import JobQuery
     from sidecar.jobs.store.target_replies import Claim, Line, Place
     from sidecar.jobs.targets import Target, Targets
     from sidecar.kit.metrics import Metrics
@@ -94,7 +95,7 @@ class Jobs:
         target, settings = order.target, order.target.settings
         # Also when the line is full by now, and its grant has ended or was spent: for this.
         if order.idempotency_key and (
-            known := await self.store.find_by_key(owner, order.idempotency_key)
+            known := await self.store.jobs.find_by_key(owner, order.idempotency_key)
         ):
             return _same(known, order), False
         now_ms = target.clock.now_ms()
@@ -112,7 +113,7 @@ class Jobs:
         try:
             if grant_id:
                 await _spend(target, grant_id, spender, grant_ends_ms)
-            written = await self.store.insert(job)
+            written = await self.store.jobs.insert(job)
         except BaseException:
             await self._take_back(target, id_, "" if order.idempotency_key else grant_id)
             raise
@@ -146,7 +147,7 @@ class Jobs:
         )
 
     async def find(self, id_: str, owner: str | None) -> Job:
-        job = await self.store.find(id_)
+        job = await self.store.jobs.find(id_)
         if job is None or (owner is not None and job.owner != owner):
             raise UnknownNameError("job", id_)
         return job
@@ -170,13 +171,13 @@ class Jobs:
                 for job in jobs]  # fmt: skip
 
     async def page(self, query: JobQuery) -> list[Seen]:
-        return await self.see(await self.store.page(query))
+        return await self.see(await self.store.jobs.page(query))
 
     async def counts(self) -> dict[tuple[str, str], int]:
         """By target and state, some seconds old at most: each job is counted."""
         now = time.monotonic()
         if now - self._counted_at >= COUNTS_S:
-            self._counts, self._counted_at = await self.store.counts(), now
+            self._counts, self._counted_at = await self.store.backlog.counts(), now
         return self._counts
 
     async def was_read(self, job: Job) -> None:
@@ -186,12 +187,12 @@ class Jobs:
         if target is None or not deletes or job.read_ms is not None or not job.is_ended:
             return
         now_ms = target.clock.now_ms()
-        await self.store.mark_read(
+        await self.store.jobs.mark_read(
             job.id, at_ms=now_ms, expires_ms=min(job.expires_ms, now_ms + READ_GRACE_MS)
         )
 
     def body(self, job: Job) -> AsyncIterator[bytes]:
-        return self.store.chunks(job.id)
+        return self.store.jobs.chunks(job.id)
 
     async def cancel(self, id_: str, owner: str | None) -> State:
         """CANCELLED, or PROCESSING where the call is being cut off. Raises RefusedError where it
@@ -201,7 +202,7 @@ class Jobs:
         now_ms = target.clock.now_ms() if target else job.created_ms
         if not job.is_ended:
             kept_ms = ms(target.settings.result_ttl) if target else 0
-            if await self.store.cancel(id_, at_ms=now_ms, expires_ms=now_ms + kept_ms):
+            if await self.store.jobs.cancel(id_, at_ms=now_ms, expires_ms=now_ms + kept_ms):
                 if target is not None:
                     await target.store.remove(id_)
                     self._metrics.jobs.labels(target.name, "cancelled").inc()
@@ -219,7 +220,7 @@ class Jobs:
             )
         if not await target.store.abort(id_):
             # Its runner is gone: nobody would hear of it.
-            if await self.store.finish(self.aborted(target, id_, job.fence)):
+            if await self.store.attempts.finish(self.aborted(target, id_, job.fence)):
                 await target.store.remove(id_)
                 self._metrics.jobs.labels(target.name, "cancelled").inc()
                 return State.CANCELLED
@@ -240,7 +241,9 @@ class Jobs:
             raise self._full(target)
         now_ms = target.clock.now_ms()
         expires_ms = now_ms + ms(target.settings.pending_ttl)
-        if not await self.store.retry(id_, order=queue_order, at_ms=now_ms, expires_ms=expires_ms):
+        if not await self.store.jobs.retry(
+            id_, order=queue_order, at_ms=now_ms, expires_ms=expires_ms
+        ):
             await target.store.unreserve(id_)
             raise RefusedError("conflict", "The job was changed by somebody else meanwhile.")
         job.queue_order = queue_order
@@ -253,13 +256,13 @@ class Jobs:
         """Those were called: the permit is theirs, unless they ended meanwhile."""
         now_ms = target.clock.now_ms()
         for claim in claims:
-            if not await self.store.set_called(claim.id, claim.fence, at_ms=now_ms):
+            if not await self.store.attempts.set_called(claim.id, claim.fence, at_ms=now_ms):
                 over = Release(claim.id, claim.fence, "gone")
                 await target.store.release([over], target.settings, wakes=True)
 
     async def used(self, target: Target, id_: str, fence: int) -> None:
         """The permit was used: the call has begun."""
-        await self.store.set_used(id_, fence, at_ms=target.clock.now_ms())
+        await self.store.attempts.set_used(id_, fence, at_ms=target.clock.now_ms())
 
     async def done(self, id_: str, owner: str | None) -> Job:
         """The caller says that its call is over."""
@@ -285,7 +288,7 @@ class Jobs:
         state = State.FAILED if has_failed else State.COMPLETED
         error = f"the target says {status}" if has_failed else ""
         ending = Ending(id_, fence, state, now_ms, expires_ms, error, status)
-        if await self.store.finish(ending):
+        if await self.store.attempts.finish(ending):
             self._metrics.jobs.labels(target.name, state).inc()
             self._metrics.count_response(target.name, status)
         return is_over

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from sidecar.jobs.permits import Permits
-    from sidecar.jobs.store.jobs import JobStore
+    from sidecar.jobs.store.job_store import JobStore
     from sidecar.jobs.store.target_queue import TargetStore
     from sidecar.jobs.store.target_replies import Line
     from sidecar.kit.clock import StoreClock
@@ -49,12 +49,12 @@ class Targets:
     def __init__(
         self,
         of_file: Mapping[str, TargetSettings],
-        jobs: JobStore,
+        store: JobStore,
         make: Callable[[str, TargetSettings], Target],
         announce: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         self._of_file = dict(of_file)
-        self._jobs = jobs
+        self._store = store
         self._make = make
         self._announce = announce
         self._texts: dict[str, str] = {}
@@ -76,7 +76,7 @@ class Targets:
     async def refresh(self) -> list[str]:
         """Reads what was changed at run time; the targets that are others now. What cannot be used,
         such as a setting that a later version wrote, changes nothing. Raises DatabaseError."""
-        texts = await self._jobs.targets()
+        texts = await self._store.targets.all()
         others = [
             name
             for name in self._texts.keys() | texts.keys()
@@ -113,7 +113,7 @@ class Targets:
         settings = target.settings.changed(changes) if target else read_target(changes)
         names = json.loads(self._texts.get(name, "{}")).keys() | changes.keys()
         values = settings.model_dump(mode="json", include=set(names))
-        await self._jobs.put_target(name, json.dumps(values), at_ms)
+        await self._store.targets.put(name, json.dumps(values), at_ms)
         await self._was_changed(name)
         return self.get(name)
 
@@ -121,7 +121,7 @@ class Targets:
         """Back to what the file says; None: it says nothing, and the target is gone. Raises
         UnknownNameError, DatabaseError."""
         self.get(name)
-        await self._jobs.delete_target(name)
+        await self._store.targets.delete(name)
         await self._was_changed(name)
         return self._targets.get(name)
 

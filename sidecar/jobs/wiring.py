@@ -16,7 +16,7 @@ from aiohttp import web
 
 from sidecar.jobs.permits import Permits
 from sidecar.jobs.service import Jobs
-from sidecar.jobs.store.jobs import JobStore
+from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.pubsub import announce
 from sidecar.jobs.store.target_queue import TargetStore
 from sidecar.jobs.targets import Target, Targets

@@ -14,7 +14,9 @@ from sidecar.jobs.model import Job, Outcome
 from sidecar.jobs.permits import Permits
 from sidecar.jobs.service import Jobs, Order
 from sidecar.jobs.settings import TargetSettings
-from sidecar.jobs.store.jobs import JobStore
+from sidecar.jobs.store.attempts import AttemptRepository
+from sidecar.jobs.store.job_store import JobStore
+from sidecar.jobs.store.jobs import JobRepository
 from sidecar.jobs.store.target_queue import TargetStore
 from sidecar.jobs.targets import Target, Targets
 from sidecar.jobs.worker.reconciler import Keeper
@@ -66,17 +68,21 @@ class Line(TargetStore):
             await hook()
 
 
-class Database(JobStore):
-    """`before_start`: what happens when jobs are about to be begun; `before_part`: when a part of a
-    result is about to be read, with its number."""
+class Attempts(AttemptRepository):
+    """`before_start`: what happens when jobs are about to be started."""
 
     before_start: Hook | None = None
-    before_part: Hook | None = None
 
     async def start(self, claims: Any, *, at_ms: int) -> Any:
         if self.before_start is not None:
             await self.before_start()
         return await super().start(claims, at_ms=at_ms)
+
+
+class Rows(JobRepository):
+    """`before_part`: what happens when a part of a result is about to be read, with its number."""
+
+    before_part: Hook | None = None
 
     async def chunks(self, id_: str) -> AsyncIterator[bytes]:
         number = 0
@@ -85,6 +91,13 @@ class Database(JobStore):
                 await self.before_part(number)
             number += 1
             yield part
+
+
+class Database(JobStore):
+    def __init__(self, engine: Any) -> None:
+        super().__init__(engine)
+        self.jobs: Rows = Rows(self.transactions)
+        self.attempts: Attempts = Attempts(self.transactions)
 
 
 class Egress:
@@ -159,7 +172,7 @@ class Bench:
         await self.keeper.rebuild(target, born_us=claimed.born_us)
 
     async def row(self, id_: str) -> Job:
-        found = await self.store.find(id_)
+        found = await self.store.jobs.find(id_)
         assert found is not None
         return found
 

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import delete, event, func, select
 
 from sidecar.jobs.model import Job, new_job_id
-from sidecar.jobs.store.jobs import JobStore
+from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.tables import JOBS, chunks, metadata
 from sidecar.kit.sql import database as sql
 from tests.history.conftest import servers  # noqa: F401 - a fixture
@@ -28,7 +28,7 @@ async def open_store():
     async def make(url: str) -> JobStore:
         store = JobStore(sql.open_database(url))
         opened.append(store)
-        if await sql.revision(store._engine, JOBS) is None:
+        if await sql.revision(store.engine, JOBS) is None:
             await store.migrate()
         return store
 
@@ -41,7 +41,7 @@ async def open_store():
 async def store(database, open_store):
     """With empty tables."""
     made = await open_store(database.url)
-    async with sql.begin(made._engine) as connection:
+    async with sql.begin(made.engine) as connection:
         for table in metadata.tables.values():
             await connection.execute(delete(table))
     return made
@@ -64,12 +64,12 @@ def statements_of(store) -> list[str]:
         if not statement.startswith("BEGIN"):
             seen.append(statement)
 
-    event.listen(store._engine.sync_engine, "before_cursor_execute", note)
+    event.listen(store.engine.sync_engine, "before_cursor_execute", note)
     return seen
 
 
 async def chunk_count(store) -> int:
-    async with sql.begin(store._engine) as connection:
+    async with sql.begin(store.engine) as connection:
         return (await connection.execute(select(func.count()).select_from(chunks))).scalar()
 
 

@@ -12,7 +12,7 @@ import pytest
 from sidecar.jobs.model import Ending, State
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.settings import TargetSettings
-from sidecar.jobs.store.jobs import JobStore
+from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.worker.callbacks import EACH, MOST, call_back_forever
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.sql import database as sql
@@ -43,10 +43,10 @@ class Hooks:
             job(created_ms=now_ms, expires_ms=now_ms + 60_000, callback_url=f"{receiver.url}/{n}")
             for n in range(count)
         ]
-        await asyncio.gather(*map(self.store.insert, made))
-        await self.store.start([(one.id, 1) for one in made], at_ms=now_ms)
+        await asyncio.gather(*map(self.store.jobs.insert, made))
+        await self.store.attempts.start([(one.id, 1) for one in made], at_ms=now_ms)
         endings = [Ending(one.id, 1, State.COMPLETED, now_ms, now_ms + 60_000) for one in made]
-        await asyncio.gather(*map(self.store.finish, endings))
+        await asyncio.gather(*map(self.store.attempts.finish, endings))
 
 
 @pytest.fixture

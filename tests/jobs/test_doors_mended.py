@@ -47,15 +47,15 @@ async def completed(here, *, part=b"x" * CHUNK, parts=1, missing=0, **settings):
     target = await here.target(**settings)
     id_ = await here.submit(target)
     [claim] = (await target.store.claim(1, target.settings)).claims
-    await here.store.start([(id_, claim.fence)], at_ms=here.time())
+    await here.store.attempts.start([(id_, claim.fence)], at_ms=here.time())
     for number in range(parts - missing):
-        await here.store.add_chunk(id_, claim.fence, number, part)
+        await here.store.attempts.add_chunk(id_, claim.fence, number, part)
     now_ms = here.time()
     ending = Ending(
         id_, claim.fence, State.COMPLETED, now_ms, now_ms + 3_600_000,
         status=200, size=parts * len(part),
     )  # fmt: skip
-    assert await here.store.finish(ending)
+    assert await here.store.attempts.finish(ending)
     return id_
 
 
@@ -84,7 +84,7 @@ async def test_a_result_that_cannot_be_told_whole_is_cut_off(here, client, fault
         if number == 4:
             raise DatabaseError("it went away")
 
-    here.store.before_part = None if is_missing else fail
+    here.store.jobs.before_part = None if is_missing else fail
     head, _, body = (await raw(client, f"/v1/jobs/{id_}/body")).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 ")
     assert f"Content-Length: {6 * CHUNK}".encode() in head
@@ -136,15 +136,15 @@ async def test_whoever_waits_goes_on_waiting_after_a_look_that_failed(here, monk
     target = await here.target()
     ids = [await here.submit(target) for _ in range(2)]
     first, second = [Seen(await here.row(id_), State.PENDING) for id_ in ids]
-    looks, goes_on, find_many = asyncio.Event(), asyncio.Event(), here.store.find_many
+    looks, goes_on, find_many = asyncio.Event(), asyncio.Event(), here.store.jobs.find_many
 
     async def fail(_):
-        here.store.find_many = find_many
+        here.store.jobs.find_many = find_many
         looks.set()
         await goes_on.wait()
         raise DatabaseError("it went away")
 
-    here.store.find_many = fail
+    here.store.jobs.find_many = fail
     request = SimpleNamespace(transport=SimpleNamespace(is_closing=lambda: False))
     waiters = job_waiters.Waiters()
     early = asyncio.create_task(waiters.wait(request, here.jobs, first, 5))
@@ -154,5 +154,5 @@ async def test_whoever_waits_goes_on_waiting_after_a_look_that_failed(here, monk
     goes_on.set()
     with pytest.raises(DatabaseError):
         await early
-    await here.store.cancel(ids[1], at_ms=here.time(), expires_ms=here.time() + 1000)
+    await here.store.jobs.cancel(ids[1], at_ms=here.time(), expires_ms=here.time() + 1000)
     assert (await asyncio.wait_for(late, 2)).state == State.CANCELLED

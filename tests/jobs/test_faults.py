@@ -281,7 +281,7 @@ class Line:
                      queue_order=now * 1000 + 8 * n)
             for n in range(count)
         ]  # fmt: skip
-        await asyncio.gather(*map(self.database.insert, rows))
+        await asyncio.gather(*map(self.database.jobs.insert, rows))
         return [row.id for row in rows]
 
     async def called(self) -> list[str]:
@@ -319,7 +319,7 @@ async def test_a_line_that_is_built_again_has_those_who_run(line):
     """Their locks last, and those who run before take no second place."""
     ids = await line.insert(10)
     running = [(id_, 7) for id_ in ids[:3]]
-    await line.database.start(running, at_ms=now_ms())
+    await line.database.attempts.start(running, at_ms=now_ms())
     await line.keeper("one").rebuild(line.target, born_us=0)
     _, places = await line.target.store.look(ids)
     assert [place.where for place in places] == ["running"] * 3 + ["line"] * 7
@@ -331,7 +331,7 @@ async def test_a_line_that_is_built_again_waits_for_its_rate(line):
     """The store has forgotten how many were called; until they count no more, nobody is."""
     line.target.settings = line.target.settings.changed({"rate": 1, "window": "1m"})
     ids = await line.insert(2)
-    await line.database.start([(ids[0], 7)], at_ms=now_ms())
+    await line.database.attempts.start([(ids[0], 7)], at_ms=now_ms())
     await line.keeper("one").rebuild(line.target, born_us=0)
     claimed = await line.target.store.claim(10, line.target.settings)
     assert claimed.is_ready
@@ -365,12 +365,12 @@ async def test_a_job_that_runs_and_that_no_line_knows_is_called_again(line, monk
     keeper = line.keeper("one")
     await keeper.rebuild(line.target, born_us=0)
     [id_] = await line.insert(1)
-    await line.database.start([(id_, 7)], at_ms=now_ms())
+    await line.database.attempts.start([(id_, 7)], at_ms=now_ms())
     await keeper._reconcile(line.target)
     await asyncio.sleep(0.02)
     [claim] = (await line.target.store.claim(10, line.target.settings)).claims
     assert claim.id == id_
-    [job] = await line.database.start([(id_, claim.fence)], at_ms=now_ms())
+    [job] = await line.database.attempts.start([(id_, claim.fence)], at_ms=now_ms())
     assert (job.state, job.attempts) == (State.PROCESSING, 2)
 
 

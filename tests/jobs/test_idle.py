@@ -155,7 +155,7 @@ async def test_a_change_of_settings_is_followed_at_once(here):
     assert here.changed == [target.name]
     async with running(here.news.run()), running(here.keeper._refresh_forever()):
         await until(lambda: target.store.claims[0] > 0)
-        await here.store.put_target(target.name, '{"url": "http://other.example/"}', here.time())
+        await here.store.targets.put(target.name, '{"url": "http://other.example/"}', here.time())
         await announce(here.redis, f"settings {target.name}", timeout_s=5)
         await until(lambda: target.settings.url == "http://other.example/")
     for _, task in here.keeper._lines.values():

@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from sidecar.jobs.model import Ending, Job, State, new_job_id
-from sidecar.jobs.store.reconciling import BYTES_AT_ONCE
+from sidecar.jobs.store.retention import BYTES_AT_ONCE
 from sidecar.jobs.store.target_queue import LOCK_S
 from sidecar.jobs.wiring import Office, Runner
 from sidecar.jobs.worker import reconciler as keeper
@@ -31,7 +31,7 @@ async def begun(here, target, id_, *, fence=None):
     if fence is None:
         claimed = await target.store.claim(1, target.settings)
         [fence] = [claim.fence for claim in claimed.claims if claim.id == id_]
-    [job] = await here.store.start([(id_, fence)], at_ms=here.time())
+    [job] = await here.store.attempts.start([(id_, fence)], at_ms=here.time())
     return job.fence
 
 
@@ -42,11 +42,11 @@ def lost_once(here, target, *, seconds=0.0):
     """The line is lost, and built again, just before the next job is begun; which takes so long."""
 
     async def lose():
-        here.store.before_start = None
+        here.store.attempts.before_start = None
         await here.lose_line(target)
         await asyncio.sleep(seconds)
 
-    here.store.before_start = lose
+    here.store.attempts.before_start = lose
 
 
 async def test_a_runner_that_gets_its_own_job_again_cuts_the_older_call_off(here, monkeypatch):
@@ -92,8 +92,8 @@ async def test_what_ended_while_the_store_was_away_leaves_the_line(here):
     target = await here.target(retry_delay="1h")
     stays, cancelled, later = [await here.submit(target) for _ in range(3)]
     await target.store.remove(later)
-    await here.store.cancel(cancelled, at_ms=here.time(), expires_ms=here.time())
-    await here.store.cancel(later, at_ms=here.time(), expires_ms=here.time())
+    await here.store.jobs.cancel(cancelled, at_ms=here.time(), expires_ms=here.time())
+    await here.store.jobs.cancel(later, at_ms=here.time(), expires_ms=here.time())
     await target.store.add([keeper.Waiting(later, 9, False, here.time() + 60_000)])
     assert ((line := await here.line(target)).waiting, line.later) == (2, 1)
     await here.keeper._reconcile(target)
@@ -107,9 +107,11 @@ async def test_a_job_that_ended_while_its_line_was_built_again_has_no_slot(here)
     target = await here.target(concurrency=1)
     id_ = await here.submit(target)
     fence = await begun(here, target, id_)
-    read = await here.store.running(target.name)
+    read = await here.store.backlog.running(target.name)
     now_ms = here.time()
-    assert await here.store.finish(Ending(id_, fence, State.COMPLETED, now_ms, now_ms + 1000))
+    assert await here.store.attempts.finish(
+        Ending(id_, fence, State.COMPLETED, now_ms, now_ms + 1000)
+    )
     await here.lose_line(target)
     await here.keeper._hold(target, read)
     assert (await here.line(target)).active == 0
@@ -139,15 +141,15 @@ async def test_old_results_are_removed_some_megabytes_at_a_time(here):
 
     async def ended(size):
         id_ = new_job_id()
-        await here.store.insert(Job(id_, "service", "t", "offline", 1, now_ms, 1))
-        await here.store.start([(id_, 1)], at_ms=2)
-        await here.store.finish(Ending(id_, 1, State.COMPLETED, 3, 4, size=size))
+        await here.store.jobs.insert(Job(id_, "service", "t", "offline", 1, now_ms, 1))
+        await here.store.attempts.start([(id_, 1)], at_ms=2)
+        await here.store.attempts.finish(Ending(id_, 1, State.COMPLETED, 3, 4, size=size))
 
     await asyncio.gather(*(ended(4 * MIB) for _ in range(6)))
     assert BYTES_AT_ONCE == 16 * MIB
-    assert [await here.store.delete_old(now_ms, 500) for _ in range(3)] == [4, 2, 0]
+    assert [await here.store.retention.delete_old(now_ms, 500) for _ in range(3)] == [4, 2, 0]
     await asyncio.gather(ended(BYTES_AT_ONCE * 2), ended(BYTES_AT_ONCE * 2))
-    assert [await here.store.delete_old(now_ms, 500) for _ in range(3)] == [1, 1, 0]
+    assert [await here.store.retention.delete_old(now_ms, 500) for _ in range(3)] == [1, 1, 0]
 
 
 # Runners that are gone ----------------------------------------------------------------------------
@@ -220,7 +222,7 @@ async def test_an_online_job_that_ended_meanwhile_ends_no_lane_where_the_store_i
     """Its call cannot be given back: that is for later, and offline jobs are called."""
     target = await here.target(kinds=["offline", "online"])
     online = await here.submit(target, kind="online")
-    await here.store.cancel(online, at_ms=here.time(), expires_ms=here.time())
+    await here.store.jobs.cancel(online, at_ms=here.time(), expires_ms=here.time())
 
     async def away(*_, **__):
         raise StoreError("release: away")

@@ -13,7 +13,8 @@ from sqlalchemy import event, select, text, update
 
 from sidecar.history.store.stays import History
 from sidecar.jobs.model import Ending, State
-from sidecar.jobs.store.jobs import JobQuery, JobStore
+from sidecar.jobs.store.job_store import JobStore
+from sidecar.jobs.store.jobs import JobQuery
 from sidecar.jobs.store.tables import jobs, metadata
 from sidecar.kit.errors import DatabaseError
 from sidecar.kit.sql import database as sql
@@ -38,7 +39,7 @@ async def test_the_migration_makes_the_tables_that_are_written_to(store):
         ours = {"include_name": lambda name, kind, _: kind != "table" or name in metadata.tables}
         return compare_metadata(MigrationContext.configure(connection, opts=ours), metadata)
 
-    async with sql.begin(store._engine) as connection:
+    async with sql.begin(store.engine) as connection:
         assert await connection.run_sync(differences) == []
 
 
@@ -59,9 +60,9 @@ async def test_a_file_makes_its_tables_and_a_server_asks_for_them(sqlite):
     stores = [JobStore(sql.open_database(sqlite.url)) for _ in range(3)]
     try:
         await asyncio.gather(*(store.check() for store in stores))
-        await stores[0].insert(job())
-        assert len(await stores[1].page(JobQuery())) == 1
-        async with sql.begin(stores[0]._engine) as connection:
+        await stores[0].jobs.insert(job())
+        assert len(await stores[1].jobs.page(JobQuery())) == 1
+        async with sql.begin(stores[0].engine) as connection:
             await connection.execute(text("UPDATE waitroom_jobs_version SET version_num = '9999'"))
         with pytest.raises(DatabaseError, match="revision 9999: run waitroom migrate"):
             await stores[2].check()
@@ -75,22 +76,22 @@ async def test_a_file_makes_its_tables_and_a_server_asks_for_them(sqlite):
 async def test_a_migration_that_was_killed_can_be_repeated(servers, open_store):
     """MariaDB keeps the tables that it made, and has no version yet; rows are never dropped."""
     store = await open_store(servers(Mariadb).url)
-    async with sql.begin(store._engine) as connection:
+    async with sql.begin(store.engine) as connection:
         for name in metadata.tables:
             await connection.execute(text(f"DELETE FROM {name}"))
         await connection.execute(text("DELETE FROM waitroom_jobs_version"))
         await connection.execute(text("DROP TABLE waitroom_targets"))
     await store.migrate()
-    await store.insert(job())
+    await store.jobs.insert(job())
     try:
-        async with sql.begin(store._engine) as connection:
+        async with sql.begin(store.engine) as connection:
             await connection.execute(text("DELETE FROM waitroom_jobs_version"))
         with pytest.raises(DatabaseError, match="has rows"):
             await store.migrate()
         with pytest.raises(DatabaseError, match="run waitroom migrate"):
             await store.check()
     finally:
-        async with sql.begin(store._engine) as connection:
+        async with sql.begin(store.engine) as connection:
             await connection.execute(text("DELETE FROM waitroom_jobs_version"))
             await connection.execute(text("INSERT INTO waitroom_jobs_version VALUES ('0001')"))
 
@@ -109,16 +110,20 @@ async def test_runners_on_one_database_do_each_job_once(database, store, open_st
 
     async def submit(at, some):
         for one in some:
-            await at.insert(one)
+            await at.jobs.insert(one)
 
     async def finish(at, one):
-        if await at.finish(Ending(one.id, one.fence, State.COMPLETED, LATER_MS, body=b"x")):
+        if await at.attempts.finish(
+            Ending(one.id, one.fence, State.COMPLETED, LATER_MS, body=b"x")
+        ):
             ended[one.id].append(one.fence)
 
     async def run(at):
         while not all(ended.values()):
-            ids = [row.id for row in await at.waiting("images", None, 10)]
-            for one in (taken := await at.start([(i, next(fences)) for i in ids], at_ms=NOW_MS)):
+            ids = [row.id for row in await at.backlog.waiting("images", None, 10)]
+            for one in (
+                taken := await at.attempts.start([(i, next(fences)) for i in ids], at_ms=NOW_MS)
+            ):
                 begun[one.id].append(one.fence)
             await asyncio.gather(*(finish(at, one) for one in taken))
 
@@ -126,7 +131,7 @@ async def test_runners_on_one_database_do_each_job_once(database, store, open_st
         await asyncio.gather(
             *(submit(at, made[n::3]) for n, at in enumerate(stores)), *map(run, stores)
         )
-    for one in await store.page(JobQuery()):
+    for one in await store.jobs.page(JobQuery()):
         assert one.state is State.COMPLETED
         assert ended[one.id] == [one.fence] == [max(begun[one.id])]
         assert one.attempts == len(begun[one.id])
@@ -140,21 +145,21 @@ async def test_a_transaction_that_is_given_up_for_another_is_begun_again(
     of it."""
     store = await open_store(servers(kind).url)
     first, second, *others = sorted(
-        [await store.insert(job()) for _ in range(12)], key=lambda one: one.id
+        [await store.jobs.insert(job()) for _ in range(12)], key=lambda one: one.id
     )
     claims = [(one.id, 7) for one in (first, second)]
     tries = []
 
-    async def counted(work, once=store._write_once):
+    async def counted(work, once=store.transactions._write_once):
         tries.append(work)
         return await once(work)
 
-    monkeypatch.setattr(store, "_write_once", counted)
+    monkeypatch.setattr(store.transactions, "_write_once", counted)
     # Who has changed less is ended (MariaDB), or who waits longer (PostgreSQL): the store.
-    async with sql.begin(store._engine) as connection:
+    async with sql.begin(store.engine) as connection:
         for one in (second, *others):
             await connection.execute(_touch(one))
-        starting = asyncio.create_task(store.start(claims, at_ms=NOW_MS))
+        starting = asyncio.create_task(store.attempts.start(claims, at_ms=NOW_MS))
         while not await _is_locked(store, first):
             await asyncio.sleep(0.01)
         await connection.execute(_touch(first))
@@ -168,7 +173,7 @@ def _touch(one):
 
 async def _is_locked(store, one):
     free = select(jobs.c.id).where(jobs.c.id == one.id).with_for_update(skip_locked=True)
-    async with sql.begin(store._engine) as connection:
+    async with sql.begin(store.engine) as connection:
         return (await connection.execute(free)).first() is None
 
 
@@ -181,43 +186,50 @@ async def test_a_file_that_somebody_keeps_locked_is_an_error_for_all_who_wait(
     """Each is told, and they are not tried one by one; when it is free, all goes on."""
     monkeypatch.setattr(sql, "BUSY_MS", 50)
     store = await open_store(sqlite.url)
-    made = [await store.insert(job()) for _ in range(2)]
+    made = [await store.jobs.insert(job()) for _ in range(2)]
     seen = []
-    event.listen(store._engine.sync_engine, "begin", seen.append)
+    event.listen(store.engine.sync_engine, "begin", seen.append)
     sqlite.stop()
-    told = await asyncio.gather(*(store.insert(job()) for _ in range(9)), return_exceptions=True)
+    told = await asyncio.gather(
+        *(store.jobs.insert(job()) for _ in range(9)), return_exceptions=True
+    )
     assert [type(one) for one in told] == [DatabaseError] * 9
     assert len(seen) == 1
     with pytest.raises(DatabaseError, match="locked"):
-        await store.start([(made[0].id, 1)], at_ms=NOW_MS)
-    assert len(await store.page(JobQuery())) == 2
+        await store.attempts.start([(made[0].id, 1)], at_ms=NOW_MS)
+    assert len(await store.jobs.page(JobQuery())) == 2
     sqlite.start()
-    assert len(await store.start([(made[0].id, 1)], at_ms=NOW_MS)) == 1
-    await store.insert(job())
+    assert len(await store.attempts.start([(made[0].id, 1)], at_ms=NOW_MS)) == 1
+    await store.jobs.insert(job())
 
 
 async def test_whoever_asks_a_database_that_is_away_gets_one_error(tmp_path):
     """Whatever is asked."""
     store = JobStore(sql.open_database(f"postgresql://nobody@/none?host={tmp_path}"))
     ending = Ending("a", 1, State.COMPLETED, 1)
+    rows, attempts, backlog, targets = store.jobs, store.attempts, store.backlog, store.targets
     asked = [
-        store.check(), store.migrate(), store.insert(job()), store.find("a"),
-        store.find_many(["a"]), store.find_by_key("a", "b"), store.page(JobQuery()),
-        anext(store.chunks("a")),
-        store.start([("a", 1)], at_ms=1), store.finish(ending), store.add_chunk("a", 1, 0, b""),
-        store.set_called("a", 1, at_ms=1), store.set_used("a", 1, at_ms=1),
-        store.cancel("a", at_ms=1, expires_ms=1),
-        store.retry("a", order=1, at_ms=1, expires_ms=1),
-        store.mark_read("a", at_ms=1, expires_ms=1), store.waiting("a", None, 1),
-        store.running("a"), store.last_started_ms("a"), store.counts(), store.unended(["a"]),
-            store.expire(1, 1, {}),
-        store.delete_old(1, 1), store.due_callbacks(1, 1, hold_ms=1),
-        store.called_back("a", ended_ms=1, next_ms=1, tries=1), store.targets(),
-        store.put_target("a", "{}", 1), store.delete_target("a"), store.history("a", 1, 2, 1),
+        store.check(), store.migrate(), rows.insert(job()), rows.find("a"),
+        rows.find_many(["a"]), rows.find_by_key("a", "b"), rows.page(JobQuery()),
+        anext(rows.chunks("a")),
+        attempts.start([("a", 1)], at_ms=1), attempts.finish(ending),
+        attempts.add_chunk("a", 1, 0, b""),
+        attempts.set_called("a", 1, at_ms=1), attempts.set_used("a", 1, at_ms=1),
+        rows.cancel("a", at_ms=1, expires_ms=1),
+        rows.retry("a", order=1, at_ms=1, expires_ms=1),
+        rows.mark_read("a", at_ms=1, expires_ms=1), backlog.waiting("a", None, 1),
+        backlog.running("a"), backlog.last_started_ms("a"), backlog.counts(),
+        backlog.unended(["a"]), store.retention.expire(1, 1, {}), store.retention.delete_old(1, 1),
+        store.callbacks.due(1, 1, hold_ms=1),
+        store.callbacks.done("a", ended_ms=1, next_ms=1, tries=1), targets.all(),
+        targets.put("a", "{}", 1), targets.delete("a"), store.history.steps("a", 1, 2, 1),
     ]  # fmt: skip
     for one in asked:
         with pytest.raises(DatabaseError, match="FileNotFoundError"):
             await one
-    methods = {name for name in dir(JobStore) if not name.startswith("_")}
-    assert len(asked) == len(methods - {"close"})
+    parts = [part for name, part in vars(store).items() if name not in {"engine", "transactions"}]
+    methods = [
+        name for part in (store, *parts) for name in dir(type(part)) if not name.startswith("_")
+    ]
+    assert len(asked) == len(methods) - len(["close"])
     await store.close()

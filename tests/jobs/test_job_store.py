@@ -15,13 +15,13 @@ LATER_MS = NOW_MS + 5000
 
 
 async def insert(store, *some):
-    return await asyncio.gather(*(store.insert(one) for one in some))
+    return await asyncio.gather(*(store.jobs.insert(one) for one in some))
 
 
 async def begun(store, fence=7, **values):
     """A job that is processing."""
-    made = await store.insert(job(**values))
-    [begun] = await store.start([(made.id, fence)], at_ms=NOW_MS)
+    made = await store.jobs.insert(job(**values))
+    [begun] = await store.attempts.start([(made.id, fence)], at_ms=NOW_MS)
     return begun
 
 
@@ -31,7 +31,7 @@ def completed(made, fence=7, **values):
 
 
 async def body_of(store, id_):
-    return b"".join([part async for part in store.chunks(id_)])
+    return b"".join([part async for part in store.jobs.chunks(id_)])
 
 
 # Submitting --------------------------------------------------------------------------------------
@@ -46,28 +46,30 @@ async def test_a_job_comes_back_as_it_was_submitted(store):
         headers={"X-Grüße": "it's \\ 100%", "a": "b"}, callback_url="https://shop.example/back",
         queue_order=-(1 << 53), not_before_ms=NOW_MS + 1, result_headers={"x": "y\0"},
     )  # fmt: skip
-    assert await store.insert(made) == made
-    assert await store.find(made.id) == replace(made, body=b"")
-    [found] = await store.start([(made.id, 1)], at_ms=NOW_MS)
+    assert await store.jobs.insert(made) == made
+    assert await store.jobs.find(made.id) == replace(made, body=b"")
+    [found] = await store.attempts.start([(made.id, 1)], at_ms=NOW_MS)
     assert found.body == made.body
     assert {f.name for f in fields(Job) if getattr(found, f.name) != getattr(made, f.name)} == {
         "state", "fence", "attempts", "started_ms", "not_before_ms",
     }  # fmt: skip
-    assert await store.find_many([made.id, new_job_id()]) == {made.id: replace(found, body=b"")}
+    assert await store.jobs.find_many([made.id, new_job_id()]) == {
+        made.id: replace(found, body=b"")
+    }
 
 
 async def test_the_same_key_of_the_same_owner_is_the_same_job(store):
     """Also as it stands by now; another owner's, and one of other letters, are others."""
-    first = await store.insert(job(idempotency_key="Key-1", fingerprint="one"))
-    await store.start([(first.id, 3)], at_ms=NOW_MS)
-    again = await store.insert(job(idempotency_key="Key-1", fingerprint="two"))
+    first = await store.jobs.insert(job(idempotency_key="Key-1", fingerprint="one"))
+    await store.attempts.start([(first.id, 3)], at_ms=NOW_MS)
+    again = await store.jobs.insert(job(idempotency_key="Key-1", fingerprint="two"))
     assert (again.id, again.fingerprint, again.state) == (first.id, "one", State.PROCESSING)
     others = [
         job(idempotency_key="key-1"), job(owner="Shop", idempotency_key="Key-1"),
         job(idempotency_key=None), job(idempotency_key=None),
     ]  # fmt: skip
     assert await insert(store, *others) == others
-    assert len(await store.page(JobQuery())) == 5
+    assert len(await store.jobs.page(JobQuery())) == 5
 
 
 async def test_many_who_submit_the_same_at_once_get_the_same_job(database, store, open_store):
@@ -81,17 +83,17 @@ async def test_many_who_submit_the_same_at_once_get_the_same_job(database, store
     for one in (*found[0], *found[1]):
         ids[one.idempotency_key].add(one.id)
     assert all(len(same) == 1 for same in ids.values())
-    assert len(await store.page(JobQuery())) == len(keys)
+    assert len(await store.jobs.page(JobQuery())) == len(keys)
 
 
 async def test_a_job_that_cannot_be_written_does_not_take_others_along(store):
     """It alone is refused, whatever batch it came in."""
     good = [job(idempotency_key=f"k{n}") for n in range(4)]
     bad = [job(path="/\ud800"), job(created_ms=1 << 70)]
-    tasks = [store.insert(one) for one in (good[0], good[1], bad[0], good[2], bad[1], good[3])]
+    tasks = [store.jobs.insert(one) for one in (good[0], good[1], bad[0], good[2], bad[1], good[3])]
     told = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(one) for one in told] == [Job, Job, DatabaseError, Job, DatabaseError, Job]
-    assert {one.id for one in await store.page(JobQuery())} == {one.id for one in good}
+    assert {one.id for one in await store.jobs.page(JobQuery())} == {one.id for one in good}
 
 
 # Looking up --------------------------------------------------------------------------------------
@@ -104,7 +106,7 @@ async def test_pages_are_newest_first_and_leave_none_out(store):
         for n in range(14)
     ]
     await insert(store, *made)
-    await store.cancel(made[4].id, at_ms=NOW_MS, expires_ms=LATER_MS)
+    await store.jobs.cancel(made[4].id, at_ms=NOW_MS, expires_ms=LATER_MS)
     wanted = sorted(made, key=lambda one: (one.created_ms, one.id), reverse=True)
     for query, which in (
         (JobQuery(), lambda _: True),
@@ -117,13 +119,13 @@ async def test_pages_are_newest_first_and_leave_none_out(store):
         (JobQuery(state="pending", target="t0"), lambda one: one.target == "t0"),
     ):
         found, after = [], None
-        while page := await store.page(replace(query, after=after, limit=4)):
+        while page := await store.jobs.page(replace(query, after=after, limit=4)):
             assert len(page) <= 4
             found += page
             after = page[-1].created_ms, page[-1].id
         assert {one.id for one in found} == {one.id for one in wanted if which(one)}
         keys = [(one.created_ms, one.id) for one in found]
-        if store._engine.dialect.name != "postgresql":  # it sorts letters as its locale does
+        if store.engine.dialect.name != "postgresql":  # it sorts letters as its locale does
             assert keys == sorted(keys, reverse=True)
         assert [ms for ms, _ in keys] == sorted((ms for ms, _ in keys), reverse=True)
 
@@ -131,9 +133,9 @@ async def test_pages_are_newest_first_and_leave_none_out(store):
 async def test_what_can_be_no_id_is_found_nowhere(store):
     """Whatever a caller sends, the database is not blamed for it."""
     for odd in ("é", "a\0b", "\ud800", "%", "x" * 9999, "", "a b"):
-        assert await store.find(odd) is None
-        assert await store.page(JobQuery(target=odd)) == []
-        assert await store.page(JobQuery(after=(NOW_MS, odd))) == []
+        assert await store.jobs.find(odd) is None
+        assert await store.jobs.page(JobQuery(target=odd)) == []
+        assert await store.jobs.page(JobQuery(after=(NOW_MS, odd))) == []
 
 
 # Running -----------------------------------------------------------------------------------------
@@ -144,26 +146,26 @@ async def test_a_job_is_begun_by_who_claimed_it_last(store):
     a claim however often it is told."""
     made = [job(), job(expires_ms=NOW_MS), job()]
     await insert(store, *made)
-    await store.cancel(made[2].id, at_ms=NOW_MS, expires_ms=LATER_MS)
+    await store.jobs.cancel(made[2].id, at_ms=NOW_MS, expires_ms=LATER_MS)
     claims = [(one.id, 5) for one in made] + [(new_job_id(), 5)]
     for _ in range(2):
-        [found] = await store.start(claims, at_ms=NOW_MS)
+        [found] = await store.attempts.start(claims, at_ms=NOW_MS)
         assert (found.id, found.attempts, found.fence) == (made[0].id, 1, 5)
-        assert await store.find(found.id) == found
-    assert await store.start([(made[0].id, 4)], at_ms=NOW_MS) == []
-    [found] = await store.start([(made[0].id, 6)], at_ms=LATER_MS)
+        assert await store.jobs.find(found.id) == found
+    assert await store.attempts.start([(made[0].id, 4)], at_ms=NOW_MS) == []
+    [found] = await store.attempts.start([(made[0].id, 6)], at_ms=LATER_MS)
     assert (found.attempts, found.fence, found.started_ms) == (2, 6, LATER_MS)
-    assert await store.start([], at_ms=NOW_MS) == []
+    assert await store.attempts.start([], at_ms=NOW_MS) == []
 
 
 async def test_fifty_claims_take_few_statements(store):
     """One that reads and one that writes; and endings are written together."""
     made = await insert(store, *(job() for _ in range(50)))
     seen = statements_of(store)
-    assert len(await store.start([(one.id, 7) for one in made], at_ms=NOW_MS)) == 50
+    assert len(await store.attempts.start([(one.id, 7) for one in made], at_ms=NOW_MS)) == 50
     assert len(seen) == 2
     seen.clear()
-    told = await asyncio.gather(*(store.finish(completed(one, body=b"x")) for one in made))
+    told = await asyncio.gather(*(store.attempts.finish(completed(one, body=b"x")) for one in made))
     assert told == [True] * 50
     assert len(seen) <= 6  # the first goes alone: to read, to write, its body; the others together
 
@@ -171,14 +173,16 @@ async def test_fifty_claims_take_few_statements(store):
 async def test_an_ending_is_written_once_and_by_nobody_who_is_late(store):
     """What was written stays, and a second time equals once."""
     made = await begun(store)
-    await store.start([(made.id, 8)], at_ms=NOW_MS)
-    assert not await store.finish(completed(made, fence=7))
+    await store.attempts.start([(made.id, 8)], at_ms=NOW_MS)
+    assert not await store.attempts.finish(completed(made, fence=7))
     ending = completed(made, fence=8, headers={"a": "ü"}, body=b"\0\xff", size=2)
-    told = await asyncio.gather(*(store.finish(ending) for _ in range(3)), store.finish(ending))
+    told = await asyncio.gather(
+        *(store.attempts.finish(ending) for _ in range(3)), store.attempts.finish(ending)
+    )
     assert told == [True] * 4
-    assert not await store.finish(replace(ending, state=State.FAILED))
-    assert not await store.finish(completed(job()))
-    found = await store.find(made.id)
+    assert not await store.attempts.finish(replace(ending, state=State.FAILED))
+    assert not await store.attempts.finish(completed(job()))
+    found = await store.jobs.find(made.id)
     assert (found.state, found.status, found.result_headers, found.result_size, found.ended_ms,
             found.expires_ms, found.callback_ms) == (
         State.COMPLETED, 200, {"a": "ü"}, 2, LATER_MS, LATER_MS + HOUR_MS, None,
@@ -189,24 +193,24 @@ async def test_an_ending_is_written_once_and_by_nobody_who_is_late(store):
 async def test_a_job_that_is_tried_again_keeps_its_time_and_counts_its_failures(store):
     """Those that count. What is left of it when it ends in the end is the last answer alone."""
     made = await begun(store, callback_url="https://shop.example/")
-    assert await store.add_chunk(made.id, 7, 0, b"half of an ans")
+    assert await store.attempts.add_chunk(made.id, 7, 0, b"half of an ans")
     again = Ending(made.id, 7, State.PENDING, NOW_MS, error="cut\0 off\ud800",
                    not_before_ms=LATER_MS, is_counted=True)  # fmt: skip
-    assert [await store.finish(again), await store.finish(again)] == [True, True]
-    found = await store.find(made.id)
+    assert [await store.attempts.finish(again), await store.attempts.finish(again)] == [True, True]
+    found = await store.jobs.find(made.id)
     assert (found.state, found.failures, found.attempts, found.not_before_ms, found.error) == (
         State.PENDING, 1, 1, LATER_MS, "cut off?",
     )  # fmt: skip
     assert (found.expires_ms, found.ended_ms, found.callback_ms) == (made.expires_ms, None, None)
-    assert not await store.add_chunk(made.id, 7, 1, b"late")
-    [found] = await store.start([(made.id, 8)], at_ms=LATER_MS)
+    assert not await store.attempts.add_chunk(made.id, 7, 1, b"late")
+    [found] = await store.attempts.start([(made.id, 8)], at_ms=LATER_MS)
     assert (found.attempts, found.not_before_ms) == (2, None)
-    assert not await store.add_chunk(made.id, 7, 1, b"late")
-    assert await store.finish(replace(again, fence=8, is_counted=False))
-    assert (await store.find(made.id)).failures == 1
-    await store.start([(made.id, 9)], at_ms=LATER_MS)
-    assert await store.finish(completed(made, fence=9, body=b"whole", size=5))
-    assert (await store.find(made.id)).callback_ms == LATER_MS
+    assert not await store.attempts.add_chunk(made.id, 7, 1, b"late")
+    assert await store.attempts.finish(replace(again, fence=8, is_counted=False))
+    assert (await store.jobs.find(made.id)).failures == 1
+    await store.attempts.start([(made.id, 9)], at_ms=LATER_MS)
+    assert await store.attempts.finish(completed(made, fence=9, body=b"whole", size=5))
+    assert (await store.jobs.find(made.id)).callback_ms == LATER_MS
     assert await body_of(store, made.id) == b"whole"
     assert await chunk_count(store) == 1
 
@@ -216,39 +220,39 @@ async def test_a_long_answer_is_read_as_it_was_written(store):
     made = await begun(store)
     parts = [bytes([n]) * (1000 + n) for n in range(11)]
     for number, part in reversed(list(enumerate([*parts, parts[10]]))):
-        assert await store.add_chunk(made.id, 7, min(number, 10), part)
+        assert await store.attempts.add_chunk(made.id, 7, min(number, 10), part)
     assert await body_of(store, made.id) == b""
-    assert await store.finish(completed(made, size=sum(map(len, parts))))
+    assert await store.attempts.finish(completed(made, size=sum(map(len, parts))))
     assert await body_of(store, made.id) == b"".join(parts)
 
 
 async def test_an_online_job_is_called_used_and_ended(store):
     """Each step is for who has its permit, and the last attempt of it counts."""
-    made = await store.insert(job(kind="online"))
-    assert await store.set_called(made.id, 3, at_ms=NOW_MS)
-    assert not await store.set_called(made.id, 2, at_ms=NOW_MS)
-    assert not await store.set_used(made.id, 2, at_ms=NOW_MS)
+    made = await store.jobs.insert(job(kind="online"))
+    assert await store.attempts.set_called(made.id, 3, at_ms=NOW_MS)
+    assert not await store.attempts.set_called(made.id, 2, at_ms=NOW_MS)
+    assert not await store.attempts.set_used(made.id, 2, at_ms=NOW_MS)
     for _ in range(2):
-        assert await store.set_used(made.id, 3, at_ms=LATER_MS)
-    assert not await store.set_called(made.id, 4, at_ms=LATER_MS)
-    found = await store.find(made.id)
+        assert await store.attempts.set_used(made.id, 3, at_ms=LATER_MS)
+    assert not await store.attempts.set_called(made.id, 4, at_ms=LATER_MS)
+    found = await store.jobs.find(made.id)
     assert (found.state, found.called_ms, found.started_ms, found.attempts, found.fence) == (
         State.PROCESSING, NOW_MS, LATER_MS, 1, 3,
     )  # fmt: skip
-    assert await store.finish(completed(made, fence=3, status=None))
-    assert not await store.set_used(made.id, 3, at_ms=LATER_MS)
+    assert await store.attempts.finish(completed(made, fence=3, status=None))
+    assert not await store.attempts.set_used(made.id, 3, at_ms=LATER_MS)
 
 
 async def test_an_online_job_that_nobody_used_expires(store):
     """One that was used before it was noted that it was called is used; one that is overdue is
     not called."""
     unused, quick = await insert(store, *(job(kind="online") for _ in range(2)))
-    await store.set_called(unused.id, 3, at_ms=NOW_MS)
-    assert await store.finish(replace(completed(unused, fence=3), state=State.EXPIRED))
-    assert await store.set_used(quick.id, 4, at_ms=NOW_MS)
-    overdue = await store.insert(job(kind="online", expires_ms=NOW_MS))
-    assert not await store.set_called(overdue.id, 5, at_ms=NOW_MS)
-    states = [(await store.find(one.id)).state for one in (unused, quick, overdue)]
+    await store.attempts.set_called(unused.id, 3, at_ms=NOW_MS)
+    assert await store.attempts.finish(replace(completed(unused, fence=3), state=State.EXPIRED))
+    assert await store.attempts.set_used(quick.id, 4, at_ms=NOW_MS)
+    overdue = await store.jobs.insert(job(kind="online", expires_ms=NOW_MS))
+    assert not await store.attempts.set_called(overdue.id, 5, at_ms=NOW_MS)
+    states = [(await store.jobs.find(one.id)).state for one in (unused, quick, overdue)]
     assert states == [State.EXPIRED, State.PROCESSING, State.PENDING]
 
 
@@ -260,16 +264,16 @@ async def test_what_waits_can_be_cancelled_and_what_runs_cannot(store):
     waits, called, runs = await insert(
         store, job(callback_url="https://shop.example/"), job(kind="online"), job()
     )
-    await store.set_called(called.id, 3, at_ms=NOW_MS)
-    await store.start([(runs.id, 3)], at_ms=NOW_MS)
+    await store.attempts.set_called(called.id, 3, at_ms=NOW_MS)
+    await store.attempts.start([(runs.id, 3)], at_ms=NOW_MS)
     told = [
-        await store.cancel(one.id, at_ms=NOW_MS, expires_ms=LATER_MS)
+        await store.jobs.cancel(one.id, at_ms=NOW_MS, expires_ms=LATER_MS)
         for one in (waits, called, runs, waits)
     ]
     assert told == [True, True, False, False]
-    assert await store.start([(waits.id, 9), (called.id, 9)], at_ms=NOW_MS) == []
-    assert not await store.set_used(called.id, 3, at_ms=NOW_MS)
-    found = await store.find_many([waits.id, called.id])
+    assert await store.attempts.start([(waits.id, 9), (called.id, 9)], at_ms=NOW_MS) == []
+    assert not await store.attempts.set_used(called.id, 3, at_ms=NOW_MS)
+    found = await store.jobs.find_many([waits.id, called.id])
     assert [(one.state, one.ended_ms, one.expires_ms) for one in found.values()] == [
         (State.CANCELLED, NOW_MS, LATER_MS)
     ] * 2
@@ -280,41 +284,41 @@ async def test_a_job_that_ended_can_be_tried_again_from_the_start(store):
     """Without its failures and its answer, at another place in the line; however it ended."""
     made = await begun(store, callback_url="https://shop.example/")
     ending = completed(made, body=b"no", size=2, headers={"a": "b"}, error="e", is_counted=True)
-    await store.finish(replace(ending, state=State.FAILED))
+    await store.attempts.finish(replace(ending, state=State.FAILED))
     again = {"order": 99, "at_ms": LATER_MS, "expires_ms": LATER_MS + 1}
-    assert await store.retry(made.id, **again)
-    assert not await store.retry(made.id, **again)
-    found = await store.find(made.id)
+    assert await store.jobs.retry(made.id, **again)
+    assert not await store.jobs.retry(made.id, **again)
+    found = await store.jobs.find(made.id)
     changed = {"queue_order": 99, "expires_ms": LATER_MS + 1, "attempts": 1, "fence": 7,
                "started_ms": NOW_MS}  # fmt: skip
     assert found == replace(made, body=b"", state=State.PENDING, **changed)
     assert await chunk_count(store) == 0
-    await store.start([(made.id, 8)], at_ms=LATER_MS)
-    assert not await store.retry(made.id, **again)
-    await store.finish(completed(made, fence=8))
-    assert await store.retry(made.id, **again)
+    await store.attempts.start([(made.id, 8)], at_ms=LATER_MS)
+    assert not await store.jobs.retry(made.id, **again)
+    await store.attempts.finish(completed(made, fence=8))
+    assert await store.jobs.retry(made.id, **again)
 
 
 async def test_a_job_that_is_about_to_be_removed_is_not_tried_again(store):
     """Else it could be gone before it is put into the line."""
-    made = await store.insert(job())
-    await store.cancel(made.id, at_ms=NOW_MS, expires_ms=LATER_MS)
+    made = await store.jobs.insert(job())
+    await store.jobs.cancel(made.id, at_ms=NOW_MS, expires_ms=LATER_MS)
     again = {"order": 1, "expires_ms": LATER_MS + HOUR_MS}
-    assert not await store.retry(made.id, at_ms=LATER_MS, **again)
-    assert await store.retry(made.id, at_ms=LATER_MS - 1, **again)
+    assert not await store.jobs.retry(made.id, at_ms=LATER_MS, **again)
+    assert await store.jobs.retry(made.id, at_ms=LATER_MS - 1, **again)
 
 
 async def test_a_result_that_was_read_may_be_removed_sooner_but_never_later(store):
     """The first reading counts."""
     made = await begun(store)
-    await store.mark_read(made.id, at_ms=NOW_MS, expires_ms=1)
-    assert (await store.find(made.id)).read_ms is None
-    await store.finish(completed(made))
-    await store.mark_read(made.id, at_ms=LATER_MS, expires_ms=LATER_MS + 10)
-    await store.mark_read(made.id, at_ms=LATER_MS + 5, expires_ms=LATER_MS + 1)
-    found = await store.find(made.id)
+    await store.jobs.mark_read(made.id, at_ms=NOW_MS, expires_ms=1)
+    assert (await store.jobs.find(made.id)).read_ms is None
+    await store.attempts.finish(completed(made))
+    await store.jobs.mark_read(made.id, at_ms=LATER_MS, expires_ms=LATER_MS + 10)
+    await store.jobs.mark_read(made.id, at_ms=LATER_MS + 5, expires_ms=LATER_MS + 1)
+    found = await store.jobs.find(made.id)
     assert (found.read_ms, found.expires_ms) == (LATER_MS, LATER_MS + 10)
     other = await begun(store)
-    await store.finish(completed(other, expires_ms=LATER_MS + 3))
-    await store.mark_read(other.id, at_ms=LATER_MS, expires_ms=LATER_MS + 10)
-    assert (await store.find(other.id)).expires_ms == LATER_MS + 3
+    await store.attempts.finish(completed(other, expires_ms=LATER_MS + 3))
+    await store.jobs.mark_read(other.id, at_ms=LATER_MS, expires_ms=LATER_MS + 10)
+    assert (await store.jobs.find(other.id)).expires_ms == LATER_MS + 3

@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 from sqlalchemy import delete
 
 from sidecar.jobs.model import Job
-from sidecar.jobs.store.jobs import JobStore
+from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.tables import metadata
 from sidecar.kit.sql import database as sql
 from sidecar.queue.grants import Grant, sign
@@ -183,7 +183,7 @@ class Works(AbstractContextManager["Works"]):
             end, left, found = time.monotonic() + timeout_s, ids, {}
             while left:
                 assert time.monotonic() < end, f"{len(left)} of {len(ids)} jobs have not ended"
-                found |= await store.find_many(left)
+                found |= await store.jobs.find_many(left)
                 left = {id_ for id_ in ids if id_ not in found or not found[id_].is_ended}
                 await asyncio.sleep(0.1 if left else 0)
         return found
@@ -191,7 +191,7 @@ class Works(AbstractContextManager["Works"]):
     def rows(self, ids: Iterable[str]) -> dict[str, Job]:
         async def read() -> dict[str, Job]:
             async with self.store() as store:
-                return await store.find_many(ids)
+                return await store.jobs.find_many(ids)
 
         return asyncio.run(read())
 
@@ -387,7 +387,7 @@ async def _emptied(database: str) -> None:
     """With the tables of this version, and nothing in them."""
     store = JobStore(sql.open_database(database))
     await store.migrate()
-    async with sql.begin(store._engine) as connection:
+    async with sql.begin(store.engine) as connection:
         for table in metadata.tables.values():
             await connection.execute(delete(table))
     await store.close()

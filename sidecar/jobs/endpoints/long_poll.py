@@ -45,7 +45,7 @@ class Waiters:
             await asyncio.sleep(LOOK_S)
             waiting = {future: seen for future, (seen, _) in self._jobs.items()}
             try:
-                rows = await jobs.store.find_many({seen.job.id for seen in waiting.values()})
+                rows = await jobs.store.jobs.find_many({seen.job.id for seen in waiting.values()})
                 now = {seen.job.id: seen for seen in await jobs.see(list(rows.values()))}
             except Exception as error:  # noqa: BLE001 - each of them is told
                 for future in waiting:

@@ -75,7 +75,7 @@ async def show_history(request: web.Request) -> web.Response:
     step_ms = int(text) * 3_600_000 // STEPS
     now_ms = target.clock.now_ms()
     since_ms = now_ms - int(text) * 3_600_000
-    rows = await jobs.store.history(target.name, since_ms, now_ms, step_ms)
+    rows = await jobs.store.history.steps(target.name, since_ms, now_ms, step_ms)
     steps = [
         {
             "at": iso(row.at_ms),

@@ -1,30 +1,31 @@
-"""The jobs in SQL: submitted, looked up, cancelled, tried again. Others have what runners need
-(jobs/store/running.py) and what keepers need (jobs/store/reconciling.py).
-
-Every method raises DatabaseError when the database does not answer, or refuses.
-"""
+"""Jobs in SQL, for their callers: submitted, looked up, cancelled, retried."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, cast
 
-from sqlalchemy import BigInteger, and_, case, delete, literal, or_, select, update
+from sqlalchemy import BigInteger, and_, case, delete, false, literal, or_, select, update
 
-from sidecar.jobs.model import ENDED, Job, State
-from sidecar.jobs.store.reconciling import JobKeeping
-from sidecar.jobs.store.running import JobRunning
-from sidecar.jobs.store.tables import FIND, chunks, job_of, jobs, passed_over, row_of, written_map
-from sidecar.jobs.store.transactions import AT_ONCE, WAITS, apart, ended_values, is_any
+from sidecar.jobs.model import ENDED, WAITS, Job, State
+from sidecar.jobs.store.tables import FIND, chunks, ended_values, job_of, jobs, row_of
 from sidecar.kit.batch import Batcher
 from sidecar.kit.errors import DatabaseError
+from sidecar.kit.sql.transactions import separately
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
-    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+    from sidecar.kit.sql.transactions import Transactions
+
+#: Jobs in one transaction.
+BATCH_LIMIT = 200
 
 #: Ids in one IN (…).
 _NAMES = 500
@@ -47,15 +48,11 @@ class JobQuery:
     limit: int = 100
 
 
-class JobStore(JobRunning, JobKeeping):
-    """All jobs of all targets."""
-
-    def __init__(self, engine: AsyncEngine) -> None:
-        super().__init__(engine)
-        self._add_job = passed_over(engine.dialect.name, jobs)
-        self._inserts = Batcher(partial(apart, self._insert), limit=AT_ONCE)
-
-    # Submitting -------------------------------------------------------------------------------
+class JobRepository:
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+        self._add_job = transactions.insert_ignore(jobs)
+        self._inserts = Batcher(partial(separately, self._insert), limit=BATCH_LIMIT)
 
     async def insert(self, job: Job) -> Job:
         """The job; or the one that the same owner submitted before under the same key."""
@@ -63,24 +60,33 @@ class JobStore(JobRunning, JobKeeping):
 
     async def _insert(self, batch: Sequence[Job]) -> list[Job]:
         # In the same order everywhere: of two who insert the same keys, one waits for the other.
-        keyed = sorted({(job.owner, job.idempotency_key) for job in batch if job.idempotency_key})
-        rows = [row_of(job) for job in sorted(batch, key=lambda j: _key(j) or ("", ""))]
+        keys = sorted({_key(job) for job in batch if job.idempotency_key})
+        rows = [row_of(job) for job in sorted(batch, key=_key)]
+        # Not as pairs in one IN, for which MariaDB would read all rows. The ids alone, which are
+        # in the index: most are of the jobs that were just inserted.
+        taken = select(jobs.c.owner, jobs.c.idempotency_key, jobs.c.id).where(
+            or_(false(), *(
+                and_(jobs.c.owner == owner, jobs.c.idempotency_key.in_([key for _, key in pairs]))
+                for owner, pairs in groupby(keys, key=itemgetter(0))
+            ))
+        )  # fmt: skip
 
         async def work(connection: AsyncConnection) -> list[Job | None]:
             await connection.execute(self._add_job, rows)
-            there = await _ids_of(connection, keyed) if keyed else {}
             known = {job.id: job for job in batch}
-            others = [id_ for id_ in there.values() if id_ not in known]
-            if others:
+            ids: dict[tuple[str, str], str] = {}
+            if keys:
+                ids = {(owner, key): id_ for owner, key, id_ in await connection.execute(taken)}
+            if others := ids.values() - known.keys():
                 found = await connection.execute(FIND.where(jobs.c.id.in_(others)))
-                known |= {row["id"]: job_of(row) for row in found.mappings()}
-            ids = [job.id if (key := _key(job)) is None else there.get(key) for job in batch]
-            return [None if id_ is None else known.get(id_) for id_ in ids]
+                known |= {row.id: job_of(row) for row in found}
+            return [known.get(ids.get(_key(job), "") if job.idempotency_key else job.id)
+                    for job in batch]  # fmt: skip
 
         for _ in range(_TRIES):
-            told = await self._write(work)
-            if None not in told:
-                return cast("list[Job]", told)
+            replies = await self._transactions.write(work)
+            if None not in replies:
+                return cast("list[Job]", replies)
         raise DatabaseError("the job that has this idempotency_key was removed meanwhile")
 
     # Looking up -------------------------------------------------------------------------------
@@ -92,7 +98,7 @@ class JobStore(JobRunning, JobKeeping):
     async def find_by_key(self, owner: str, key: str) -> Job | None:
         """The job that this owner submitted under this idempotency key; without its body."""
         mine = (jobs.c.owner == owner, jobs.c.idempotency_key == key)
-        rows = await self._read(FIND.where(*mine))
+        rows = await self._transactions.read(FIND.where(*mine))
         return job_of(rows[0]) if rows else None
 
     async def find_many(self, ids: Iterable[str]) -> dict[str, Job]:
@@ -101,8 +107,8 @@ class JobStore(JobRunning, JobKeeping):
         asked = [id_ for id_ in ids if _WORD.match(id_)]
         for start in range(0, len(asked), _NAMES):
             part = jobs.c.id.in_(asked[start : start + _NAMES])
-            rows = await self._read(FIND.where(part))
-            found |= {row["id"]: job_of(row) for row in rows}
+            rows = await self._transactions.read(FIND.where(part))
+            found |= {row.id: job_of(row) for row in rows}
         return found
 
     async def page(self, query: JobQuery) -> list[Job]:
@@ -119,7 +125,9 @@ class JobStore(JobRunning, JobKeeping):
         newest = (jobs.c.created_ms.desc(), jobs.c.id.desc())
         # The ids alone are in the index: MariaDB would read all rows that it passes over.
         page = found.order_by(*newest).limit(query.limit).subquery()
-        rows = await self._read(FIND.join(page, page.c.id == jobs.c.id).order_by(*newest))
+        rows = await self._transactions.read(
+            FIND.join(page, page.c.id == jobs.c.id).order_by(*newest)
+        )
         return [job_of(row) for row in rows]
 
     async def chunks(self, id_: str) -> AsyncIterator[bytes]:
@@ -127,37 +135,36 @@ class JobStore(JobRunning, JobKeeping):
         removed meanwhile."""
         last = -1
         while True:
-            rows = await self._read(
+            rows = await self._transactions.read(
                 select(chunks.c.number, chunks.c.data)
                 .join(jobs, and_(jobs.c.id == chunks.c.job, jobs.c.fence == chunks.c.fence))
-                .where(jobs.c.id == id_, is_any(jobs.c.state, ENDED), chunks.c.number > last)
+                .where(jobs.c.id == id_, jobs.c.state.in_(ENDED), chunks.c.number > last)
                 .order_by(chunks.c.number)
                 .limit(_PARTS)
             )
             for row in rows:
-                yield row["data"]
+                yield row.data
             if len(rows) < _PARTS:
                 return
-            last = rows[-1]["number"]
+            last = rows[-1].number
 
-    # The caller -------------------------------------------------------------------------------
+    # Changing ---------------------------------------------------------------------------------
 
     async def cancel(self, id_: str, *, at_ms: int, expires_ms: int) -> bool:
         """False: it neither waited nor was called any more."""
-        waits = update(jobs).where(jobs.c.id == id_, is_any(jobs.c.state, WAITS))
-        return await self._change(
-            waits.values(**ended_values(State.CANCELLED, at_ms), expires_ms=expires_ms)
-        )
+        waits = update(jobs).where(jobs.c.id == id_, jobs.c.state.in_(WAITS))
+        values = ended_values(State.CANCELLED, at_ms, expires_ms)
+        return await self._transactions.change(waits.values(values))
 
     async def retry(self, id_: str, *, order: int, at_ms: int, expires_ms: int) -> bool:
         """A job that has ended is pending again, with all of its tries and without its result.
         False: it is something else by now, or about to be removed."""
         again = update(jobs).where(
-            jobs.c.id == id_, is_any(jobs.c.state, ENDED), jobs.c.expires_ms > at_ms
+            jobs.c.id == id_, jobs.c.state.in_(ENDED), jobs.c.expires_ms > at_ms
         ).values(
-            state=State.PENDING.value, queue_order=order, expires_ms=expires_ms, failures=0,
-            error="", status=None, result_headers=written_map({}), result_size=0, ended_ms=None,
-            called_ms=None, not_before_ms=None, read_ms=None, callback_ms=None, callback_tries=0,
+            state=State.PENDING, queue_order=order, expires_ms=expires_ms, failures=0, error="",
+            status=None, result_headers={}, result_size=0, ended_ms=None, called_ms=None,
+            not_before_ms=None, read_ms=None, callback_ms=None, callback_tries=0,
         )  # fmt: skip
 
         async def work(connection: AsyncConnection) -> bool:
@@ -166,7 +173,7 @@ class JobStore(JobRunning, JobKeeping):
             await connection.execute(delete(chunks).where(chunks.c.job == id_))
             return True
 
-        return await self._write(work)
+        return await self._transactions.write(work)
 
     async def mark_read(self, id_: str, *, at_ms: int, expires_ms: int) -> None:
         """Notes when a result was read first, and removes it sooner, at `expires_ms`."""
@@ -175,23 +182,10 @@ class JobStore(JobRunning, JobKeeping):
             else_=literal(expires_ms, BigInteger),
         )
         read = update(jobs).where(
-            jobs.c.id == id_, is_any(jobs.c.state, ENDED), jobs.c.read_ms.is_(None)
+            jobs.c.id == id_, jobs.c.state.in_(ENDED), jobs.c.read_ms.is_(None)
         )
-        await self._change(read.values(read_ms=at_ms, expires_ms=sooner))
+        await self._transactions.change(read.values(read_ms=at_ms, expires_ms=sooner))
 
 
-def _key(job: Job) -> tuple[str, str] | None:
-    return (job.owner, job.idempotency_key) if job.idempotency_key else None
-
-
-async def _ids_of(
-    connection: AsyncConnection, keyed: Sequence[tuple[str, str]]
-) -> dict[tuple[str, str], str]:
-    """The ids of the jobs that have these keys, by owner and key."""
-    owners = {owner for owner, _ in keyed}
-    named = [
-        and_(jobs.c.owner == owner, jobs.c.idempotency_key.in_([k for o, k in keyed if o == owner]))
-        for owner in sorted(owners)
-    ]
-    found = select(jobs.c.owner, jobs.c.idempotency_key, jobs.c.id).where(or_(*named))
-    return {(owner, key): id_ for owner, key, id_ in await connection.execute(found)}
+def _key(job: Job) -> tuple[str, str]:
+    return (job.owner, job.idempotency_key) if job.idempotency_key else ("", "")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     BigInteger,
@@ -18,19 +18,61 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
+    String,
     Table,
+    Text,
+    TypeDecorator,
+    case,
+    literal,
     select,
 )
-from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.dialects import mysql
 
 from sidecar.jobs.model import Job, State
 from sidecar.kit.sql.columns import long_text, word
 from sidecar.kit.sql.database import Tables
 
+if TYPE_CHECKING:
+    from sqlalchemy import Dialect, Row
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
 JOBS = Tables("jobs", "0001", "waitroom_jobs_version")
 
 
 metadata = MetaData()
+
+
+class StateType(TypeDecorator[State]):
+    impl = String
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> Any:
+        is_mysql = dialect.name == "mysql"
+        return word(16).dialect_impl(dialect) if is_mysql else String(16)
+
+    def process_bind_param(self, value: str | None, _dialect: Dialect) -> str | None:
+        return None if value is None else str(value)
+
+    def process_result_value(self, value: str | None, _dialect: Dialect) -> State | None:
+        return None if value is None else State(value)
+
+
+class HeadersType(TypeDecorator[dict[str, str]]):
+    """Headers, as JSON."""
+
+    impl = Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> Any:
+        is_mysql = dialect.name == "mysql"
+        return long_text().dialect_impl(dialect) if is_mysql else Text()
+
+    def process_bind_param(self, value: dict[str, str] | None, _dialect: Dialect) -> str:
+        return json.dumps(value, separators=(",", ":")) if value else "{}"
+
+    def process_result_value(self, value: str | None, _dialect: Dialect) -> dict[str, str]:
+        return json.loads(value) if value and value != "{}" else {}
+
 
 #: Octets: of a request's body, and of a part of an answer's.
 octets = LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mysql", "mariadb")
@@ -46,14 +88,14 @@ jobs = Table(
     Column("created_ms", BigInteger, nullable=False),
     Column("expires_ms", BigInteger, nullable=False),
     Column("queue_order", BigInteger, nullable=False),
-    Column("state", word(16), nullable=False),
+    Column("state", StateType(), nullable=False),
     Column("class_name", word(48), nullable=False),
     Column("idempotency_key", word(128)),
     Column("fingerprint", word(64), nullable=False),
     Column("method", word(16), nullable=False),
     Column("path", long_text(), nullable=False),
     Column("query", long_text(), nullable=False),
-    Column("headers", long_text(), nullable=False),
+    Column("headers", HeadersType(), nullable=False),
     Column("callback_url", long_text()),
     Column("not_before_ms", BigInteger),
     Column("called_ms", BigInteger),
@@ -64,7 +106,7 @@ jobs = Table(
     Column("fence", BigInteger, nullable=False),
     Column("error", long_text(), nullable=False),
     Column("status", Integer),
-    Column("result_headers", long_text(), nullable=False),
+    Column("result_headers", HeadersType(), nullable=False),
     Column("result_size", BigInteger, nullable=False),
     Column("read_ms", BigInteger),
     Column("callback_ms", BigInteger),
@@ -103,53 +145,28 @@ targets = Table(
 )
 
 _NAMES = tuple(field.name for field in fields(Job))
-_MAPS = ("headers", "result_headers")
 #: Finds jobs but for their bodies; and all of them.
 FIND = select(*(jobs.c[name] for name in _NAMES if name != "body"))
 FIND_WHOLE = select(*(jobs.c[name] for name in _NAMES))
 
 
 def row_of(job: Job) -> dict[str, Any]:
-    row = {name: getattr(job, name) for name in _NAMES}
-    row["state"] = job.state.value
-    for name in _MAPS:
-        row[name] = written_map(row[name])
-    return row
+    return {name: getattr(job, name) for name in _NAMES}
 
 
-def job_of(row: Any) -> Job:
-    """Of what FIND or FIND_WHOLE finds, as a mapping."""
-    values = dict(row)
-    values["state"] = State(values["state"])
-    for name in _MAPS:
-        values[name] = json.loads(values[name]) if values[name] != "{}" else {}
-    return Job(**values)
+def job_of(row: Row[Any]) -> Job:
+    """Of what FIND or FIND_WHOLE finds."""
+    return Job(**row._asdict())
 
 
-def written_map(headers: dict[str, str]) -> str:
-    return json.dumps(headers, separators=(",", ":")) if headers else "{}"
+async def lock_jobs(connection: AsyncConnection, ids: list[str]) -> list[Job]:
+    """These jobs without their bodies, in the order in which all transactions lock several."""
+    found = FIND.where(jobs.c.id.in_(ids)).order_by(jobs.c.id).with_for_update()
+    return [job_of(row) for row in await connection.execute(found)]
 
 
-def laid_over(dialect: str, table: Table) -> Any:
-    """Inserts a row, or lays it over the one of the same key."""
-    keys = [column.name for column in table.primary_key]
-    rest = [column.name for column in table.columns if column.name not in keys]
-    if dialect == "mysql":
-        over = mysql.insert(table)
-        return over.on_duplicate_key_update({name: over.inserted[name] for name in rest})
-    made = _conflict(dialect, table)
-    return made.on_conflict_do_update(
-        index_elements=keys, set_={name: made.excluded[name] for name in rest}
-    )
-
-
-def passed_over(dialect: str, table: Table) -> Any:
-    """Inserts a row, unless one of its keys is there."""
-    if dialect == "mysql":  # IGNORE would pass over whatever is wrong with it
-        name = next(iter(table.primary_key)).name
-        return mysql.insert(table).on_duplicate_key_update({name: table.c[name]})
-    return _conflict(dialect, table).on_conflict_do_nothing()
-
-
-def _conflict(dialect: str, table: Table) -> Any:
-    return (postgresql if dialect == "postgresql" else sqlite).insert(table)
+def ended_values(state: State, at_ms: int, expires_ms: int) -> dict[str, Any]:
+    """What is written to a job that ends without a result; its callback, if any, is due."""
+    callback_ms = case((jobs.c.callback_url.is_(None), None), else_=literal(at_ms, BigInteger))
+    return {"state": state, "ended_ms": at_ms, "expires_ms": expires_ms,
+            "callback_ms": callback_ms, "not_before_ms": None}  # fmt: skip

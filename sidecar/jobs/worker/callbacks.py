@@ -56,7 +56,7 @@ async def call_back_forever(
             under_way.has_room.clear()
             due: list[Job] = []
             try:
-                due = await jobs.store.due_callbacks(
+                due = await jobs.store.callbacks.due(
                     round(time.time() * 1000), MOST - len(under_way.tasks),
                     hold_ms=HOLD_S * 1000, each=EACH, under_way=under_way.receivers,
                 )  # fmt: skip
@@ -116,17 +116,17 @@ async def _call_back(
     tries = job.callback_tries + 1
     if not reason:
         metrics.callbacks.labels(job.target, "delivered").inc()
-        await jobs.store.called_back(job.id, ended_ms=job.ended_ms, next_ms=None, tries=tries)
+        await jobs.store.callbacks.done(job.id, ended_ms=job.ended_ms, next_ms=None, tries=tries)
         return
     if is_final or tries >= TRIES:
         metrics.callbacks.labels(job.target, "failed").inc()
         log.warning("callback_failed", job=job.id, target=job.target, tries=tries, reason=reason)
-        await jobs.store.called_back(job.id, ended_ms=job.ended_ms, next_ms=None, tries=tries)
+        await jobs.store.callbacks.done(job.id, ended_ms=job.ended_ms, next_ms=None, tries=tries)
         return
     pause_s = max(after_s, BACKOFF.delay_s(tries))
     log.info("callback_retried", job=job.id, target=job.target, reason=reason, in_s=pause_s)
     next_ms = round((time.time() + min(pause_s, BACKOFF.max_s)) * 1000)
-    await jobs.store.called_back(job.id, ended_ms=job.ended_ms, next_ms=next_ms, tries=tries)
+    await jobs.store.callbacks.done(job.id, ended_ms=job.ended_ms, next_ms=next_ms, tries=tries)
 
 
 async def _post(

@@ -146,14 +146,14 @@ class Keeper:
     async def _end(self, target: Target, id_: str, why: str, at_ms: int) -> None:
         """An online job whose permit nobody used, or whose call took too long to say that it was
         over."""
-        job = await self._jobs.store.find(id_)
+        job = await self._jobs.store.jobs.find(id_)
         if job is None or job.is_ended:
             return
         is_unused = why == "unused"
         state = State.EXPIRED if is_unused else State.COMPLETED
         error = "nobody used the permit" if is_unused else "it did not say when it was over"
         kept_ms = at_ms + ms(target.settings.result_ttl)
-        await self._jobs.store.finish(Ending(id_, job.fence, state, at_ms, kept_ms, error))
+        await self._jobs.store.attempts.finish(Ending(id_, job.fence, state, at_ms, kept_ms, error))
         self._metrics.jobs.labels(target.name, state).inc()
 
     async def rebuild(self, target: Target, *, born_us: int) -> None:
@@ -161,14 +161,14 @@ class Keeper:
         in their order; those that are being called, whose runners may live. Until that is done
         nothing is called, and then nothing for as long as the rate may be used up."""
         began = time.monotonic()
-        store = self._jobs.store
-        running = await store.running(target.name)
-        if running or await store.waiting(target.name, None, 1):
+        backlog = self._jobs.store.backlog
+        running = await backlog.running(target.name)
+        if running or await backlog.waiting(target.name, None, 1):
             await asyncio.sleep(SETTLE_S)
-        held = await self._hold(target, await store.running(target.name))
+        held = await self._hold(target, await backlog.running(target.name))
         count = await self._line_up(target)
-        last_ms = await store.last_started_ms(target.name)
-        held |= await self._hold(target, await store.running(target.name))  # begun meanwhile
+        last_ms = await backlog.last_started_ms(target.name)
+        held |= await self._hold(target, await backlog.running(target.name))  # begun meanwhile
         wait_ms = 0
         if last_ms is not None and target.settings.rate is not None:
             wait_ms = max(0, last_ms + ms(target.settings.window) - target.clock.now_ms())
@@ -186,7 +186,7 @@ class Keeper:
         for start in range(0, len(held), PAGE):
             await target.store.hold(held[start : start + PAGE])
         # Some may have ended since they were read: nobody would ever say so again.
-        known = await self._jobs.store.find_many(job.id for job in jobs)
+        known = await self._jobs.store.jobs.find_many(job.id for job in jobs)
         over = [
             Release(job.id, job.fence, "gone")
             for job in jobs
@@ -202,7 +202,7 @@ class Keeper:
         while True:
             await asyncio.sleep(RECONCILE_S)
             try:
-                known = await self._jobs.store.unended(self._idle)
+                known = await self._jobs.store.backlog.unended(self._idle)
                 for target in self._jobs.targets:
                     if target.name in known or target.name not in self._idle:
                         await self._reconcile(target)
@@ -216,14 +216,14 @@ class Keeper:
         if not await self._turn(target, "reconciling").hold(milliseconds=TURN_MS):
             return
         before_ms = target.clock.now_ms() - ms(RECONCILE_S)
-        running = await self._jobs.store.running(target.name)
+        running = await self._jobs.store.backlog.running(target.name)
         late = [job for job in running if (job.started_ms or job.called_ms or 0) < before_ms]
         line, places = await target.store.look([job.id for job in late], target.settings)
         if not line.is_ready:
             return
         lost = [job for job, place in zip(late, places, strict=True) if place.where == "gone"]
         await self._hold(target, lost)
-        counts = await self._jobs.store.counts(target.name, [State.PENDING])
+        counts = await self._jobs.store.backlog.counts(target.name, [State.PENDING])
         waiting = sum(counts.values())
         if waiting > line.waiting + line.later:
             await self._line_up(target, before_ms=before_ms)
@@ -233,7 +233,7 @@ class Keeper:
     async def _take_out(self, target: Target) -> None:
         """Out of the line what has ended: the store was away when that happened."""
         async for ids in target.store.waiting_ids():
-            known = await self._jobs.store.find_many(ids)
+            known = await self._jobs.store.jobs.find_many(ids)
             for id_ in ids:
                 job = known.get(id_)
                 if job is None or job.is_ended:
@@ -243,7 +243,7 @@ class Keeper:
         """Those that wait, in their order; whoever is in the line stays. How many there are."""
         after, count = None, 0
         while True:
-            rows = await self._jobs.store.waiting(target.name, after, PAGE)
+            rows = await self._jobs.store.backlog.waiting(target.name, after, PAGE)
             late = [row for row in rows if before_ms is None or row.created_ms < before_ms]
             for start in range(0, len(late), BATCH):
                 await target.store.add(
@@ -287,7 +287,7 @@ class Keeper:
         kept = {target.name: ms(target.settings.result_ttl) for target in self._jobs.targets}
         expired = removed = 0
         while True:
-            batch = await self._jobs.store.expire(now_ms, BATCH, kept)
+            batch = await self._jobs.store.retention.expire(now_ms, BATCH, kept)
             for id_, name in batch:
                 if target := self._jobs.targets.find(name):
                     with contextlib.suppress(StoreError):  # _take_out does it later
@@ -297,7 +297,7 @@ class Keeper:
             if len(batch) < BATCH:
                 break
         while True:
-            count = await self._jobs.store.delete_old(now_ms, BATCH)
+            count = await self._jobs.store.retention.delete_old(now_ms, BATCH)
             removed += count
             if not count:
                 break

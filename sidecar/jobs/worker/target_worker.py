@@ -133,7 +133,7 @@ class Lane:
         online = [claim for claim in claimed.claims if claim.is_online]
         try:
             await self._jobs.called(self._target, online)
-            ready = await self._jobs.store.start(
+            ready = await self._jobs.store.attempts.start(
                 [(claim.id, claim.fence) for claim in offline],
                 at_ms=self._target.clock.now_ms(),
             ) if offline else []  # fmt: skip
@@ -215,7 +215,9 @@ class Lane:
         target, settings = self._target, self._target.settings
 
         async def keep(number: int, data: bytes) -> None:
-            if not await self._jobs.store.add_chunk(job.id, call.claim.fence, number, data):
+            if not await self._jobs.store.attempts.add_chunk(
+                job.id, call.claim.fence, number, data
+            ):
                 call.why = "lost"
                 raise asyncio.CancelledError
 
@@ -269,7 +271,7 @@ class Lane:
         tried = 0
         while True:
             try:
-                return await self._jobs.store.finish(ending)
+                return await self._jobs.store.attempts.finish(ending)
             except DatabaseError as error:
                 tried += 1
                 if tried == tries:
