@@ -20,8 +20,8 @@
 
 In a product the same names mean the same: settings.py (what may be configured), model.py (types),
 service.py (rules), store.py and lua/ (Redis), redis_keys.py, endpoints.py (HTTP) and openapi.py,
-worker.py (loops), commands.py (CLI), app_keys.py (where handlers find it). A large one has a folder
-of that name.
+worker.py (loops), metrics.py, commands.py (CLI), app_keys.py (where handlers find it). A
+large one has a folder of that name.
 
 Who may import whom: kit <- client, queue <- products <- gate <- dashboard, doctor <- api <- app <-
 cli. Products do not import each other, but for the few that tests/test_layout.py lists with their

@@ -18,10 +18,13 @@ from aiohttp import web
 
 from sidecar.api.routes import edge_app, ops_app
 from sidecar.dashboard.worker import share_forever, share_once
+from sidecar.gate.metrics import GateMetrics
 from sidecar.gate.nginx_stamps import Stamps
+from sidecar.history.metrics import HistoryMetrics
 from sidecar.history.store.event_stream import EventStream
 from sidecar.history.worker.archivist import tidy_forever
 from sidecar.history.worker.recorder import record_forever
+from sidecar.jobs.metrics import JobMetrics
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.http.auth.ended_sessions import EndedSessions
@@ -30,23 +33,26 @@ from sidecar.kit.http.fast_path import FastRunner
 from sidecar.kit.http.static_pages import find_static
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import Store, close, connect
-from sidecar.kit.redis.observer import Observer
 from sidecar.kit.systemd import watched
 from sidecar.kit.tasks import Worker, keep_at_work, stop_workers
+from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.resource import Resources
 from sidecar.leases.service import Leases, Template
 from sidecar.leases.store import LeaseStore
 from sidecar.leases.worker import sweep_leases_forever
+from sidecar.limits.metrics import LimitMetrics
 from sidecar.limits.service import Limit, Limits
 from sidecar.limits.store import LimitStore
 from sidecar.lottery.service import Draws
 from sidecar.queue.grants import Grants
 from sidecar.queue.tokens import Tokens
+from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import EVENTS_KEPT
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.rooms.worker.refresher import refresh_forever, refresh_once
 from sidecar.rooms.worker.sweeper import sweep_forever
+from sidecar.webhooks.metrics import WebhookMetrics
 from sidecar.webhooks.worker.call_notifier import call_forever
 from sidecar.webhooks.worker.room_notifier import notify_forever
 
@@ -64,6 +70,16 @@ if TYPE_CHECKING:
 BACKLOG = 4096
 #: nginx passes addresses of up to 32 KB on as one header.
 MAX_FIELD = 65_536
+#: What a replica exports at /metrics.
+PRODUCT_METRICS = (
+    RoomMetrics,
+    GateMetrics,
+    LeaseMetrics,
+    LimitMetrics,
+    JobMetrics,
+    HistoryMetrics,
+    WebhookMetrics,
+)
 #: What a request that came just before the stop may still take, seconds.
 DRAIN_S = 5.0
 
@@ -102,7 +118,7 @@ async def serve(settings: Settings) -> None:
 @contextlib.asynccontextmanager
 async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Rooms]:
     """A replica that serves within the block."""
-    metrics = Metrics()
+    metrics = Metrics(*PRODUCT_METRICS)
     redis = connect(settings.store, timeout_s=settings.store_timeout)
     leases, limits = make_leases(settings, redis, metrics), make_limits(settings, redis, metrics)
     rooms = make_rooms(settings, redis, metrics, leases)
@@ -217,7 +233,6 @@ def _open_history(settings: Settings) -> History:
 
 
 def make_rooms(settings: Settings, redis: Store, metrics: Metrics, leases: Leases) -> Rooms:
-    observer = Observer(batch=metrics.observe_batch, error=metrics.count_store_error)
     replica = secrets.token_urlsafe(9)
     kept = settings.history_backlog if settings.history else EVENTS_KEPT
     of_calls = [hook for hook in settings.webhooks.values() if hook.tells_of_calls]
@@ -231,7 +246,7 @@ def make_rooms(settings: Settings, redis: Store, metrics: Metrics, leases: Lease
                 events_kept=kept, tells_called=any(hook.is_about(name) for hook in of_calls)
             ),
             clock=clock,
-            observer=observer,
+            observer=metrics.observer,
             timeout_s=settings.store_timeout,
             replica=replica,
         )
@@ -250,7 +265,6 @@ def make_rooms(settings: Settings, redis: Store, metrics: Metrics, leases: Lease
 
 
 def make_leases(settings: Settings, redis: Store, metrics: Metrics) -> Leases:
-    observer = Observer(batch=metrics.observe_batch, error=metrics.count_store_error)
 
     def make(name: str, lease: LeaseSettings) -> Template:
         clock = StoreClock()
@@ -259,22 +273,21 @@ def make_leases(settings: Settings, redis: Store, metrics: Metrics) -> Leases:
             name,
             settings=lease,
             clock=clock,
-            observer=observer,
+            observer=metrics.observer,
             timeout_s=settings.store_timeout,
         )
-        return Template(name, lease, store, clock, metrics)
+        return Template(name, lease, store, clock, metrics.of(LeaseMetrics))
 
     return Leases(make(name, lease) for name, lease in settings.leases.items())
 
 
 def make_limits(settings: Settings, redis: Store, metrics: Metrics) -> Limits:
-    observer = Observer(batch=metrics.observe_batch, error=metrics.count_store_error)
 
     def make(name: str, limit: LimitSettings) -> Limit:
         store = LimitStore(
-            redis, name, settings=limit, observer=observer, timeout_s=settings.store_timeout
+            redis, name, settings=limit, observer=metrics.observer, timeout_s=settings.store_timeout
         )
-        return Limit(name, limit, store, metrics)
+        return Limit(name, limit, store, metrics.of(LimitMetrics))
 
     return Limits(make(name, limit) for name, limit in settings.limits.items())
 

@@ -33,6 +33,7 @@ from sidecar.queue.verdict_lifetime import BRIEF_TTL_MS, VERDICT_TTL_MS
 from sidecar.rooms.app_keys import ROOMS
 from sidecar.rooms.contract import is_resource, label
 from sidecar.rooms.exemptions import may_stamp
+from sidecar.rooms.metrics import RoomMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,20 +127,20 @@ def _hear_time(room: Door, said: str) -> None:
 
 
 def count_answer(metrics: Metrics, room: Door, door: str, answer: Answer) -> None:
-    metrics.count_request(label(room), door, answer.uncounted or answer.state)
+    metrics.requests.count(label(room), door, answer.uncounted or answer.state)
     if answer.let_in_alone:
-        metrics.let_in_alone.labels(room.name).inc()
+        metrics.of(RoomMetrics).let_in_alone.labels(room.name).inc()
     pass_ = answer.token
     # Given now, and not prolonged, to somebody who had not just come.
     if isinstance(pass_, Pass) and pass_.joined_ms < pass_.started_ms == pass_.renewed_ms:
         waited_s = (pass_.started_ms - pass_.joined_ms) / 1000
-        metrics.wait_seconds.labels(room.name).observe(waited_s)
+        metrics.of(RoomMetrics).wait_seconds.labels(room.name).observe(waited_s)
 
 
 def count_grant(metrics: Metrics, room: Door, bearer: Bearer) -> None:
     """Counts what became of the grant that somebody brought, if they did."""
     if bearer.grant_result:
-        metrics.grants.labels(room.name, bearer.grant_result).inc()
+        metrics.of(RoomMetrics).grants.labels(room.name, bearer.grant_result).inc()
 
 
 def answer_headers(room: Door, answer: Answer, headers: Mapping[str, str]) -> dict[str, str]:
@@ -226,5 +227,5 @@ def find_unknown(request: web.Request, name: str, door: str) -> str:
     state = UNKNOWN_RESOURCE if template else UNKNOWN_ROOM
     if not template:
         log_unknown(name)
-    request.app[METRICS].count_request(template, door, state)
+    request.app[METRICS].requests.count(template, door, state)
     return state

@@ -102,7 +102,7 @@ async def take(request: web.Request) -> web.Response:
     # What another site posts here would put its own visitor's place in the stead of theirs.
     if view not in _OPEN or ticket is None or is_from_elsewhere(request.headers):
         return _page(request, room, view)
-    request.app[METRICS].count_request(room.name, "claim", "taken")
+    request.app[METRICS].requests.count(room.name, "claim", "taken")
     headers = {**_HEADERS, "Location": _next(request)}
     headers["Set-Cookie"] = set_cookie(request.headers, room, ticket)
     return web.Response(status=303, headers=headers)
@@ -136,7 +136,7 @@ async def _look(request: web.Request, room: Room) -> tuple[str, Ticket | None]:
 
 
 def _page(request: web.Request, room: Room, view: str) -> web.Response:
-    request.app[METRICS].count_request(room.name, "claim", view)
+    request.app[METRICS].requests.count(room.name, "claim", view)
     language = choose_language(request.headers.get("Accept-Language"))
     text = request.app[CLAIM_PAGE].render(language=language, view=view, following=_next(request))
     headers = {**_HEADERS, "Content-Language": language}

@@ -20,6 +20,7 @@ from aiohttp import web
 from sidecar.gate import status_document as told
 from sidecar.gate.check import count_answer
 from sidecar.gate.cookies import read_bearer, read_token, set_cookie
+from sidecar.gate.metrics import GateMetrics
 from sidecar.gate.request_parameters import door_of
 from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.http.problems import STORE_RETRY_S, problem
@@ -62,7 +63,7 @@ class Streams:
     def __init__(self, limit: int, metrics: Metrics) -> None:
         self.limit = limit
         self.is_closed = False
-        self._metrics = metrics
+        self._metrics = metrics.of(GateMetrics)
         self._open: dict[asyncio.Event, web.Request] = {}
         #: By visitor, the oldest first.
         self._of: dict[str, list[asyncio.Event]] = {}
@@ -142,7 +143,7 @@ async def events(request: web.Request) -> web.StreamResponse:
     if streams.is_closed:
         return problem(503, "Stopping", retry_after=STORE_RETRY_S)
     if streams.is_full:
-        metrics.count_request(label(room), "events", "too-many")
+        metrics.requests.count(label(room), "events", "too-many")
         return problem(503, "Too many event streams", detail="Poll status.", retry_after=RETRY_S)
     with streams.opened(request, label(room)) as over:
         token = read_token(request.headers, room)

@@ -31,6 +31,7 @@ from sidecar.kit.http.quick_response import QuickResponse
 from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY
 from sidecar.queue.model import State, Ticket
 from sidecar.rooms.contract import is_resource, label
+from sidecar.rooms.metrics import RoomMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -73,7 +74,7 @@ async def leave(request: web.Request) -> web.Response:
         address = request.headers.get("X-Real-IP", "")
         wait_s = request.app[LEAVE_LIMIT].wait_s(address, time.monotonic())
         if wait_s:
-            request.app[METRICS].refused_leaves.labels(room.name).inc()
+            request.app[METRICS].of(RoomMetrics).refused_leaves.labels(room.name).inc()
             return problem(
                 429,
                 "Too many places given up",
@@ -82,7 +83,7 @@ async def leave(request: web.Request) -> web.Response:
                 retry_after=math.ceil(wait_s),
             )
     await room.leave(token, why=why)
-    request.app[METRICS].count_request(label(room), "leave", State.NOT_QUEUED)
+    request.app[METRICS].requests.count(label(room), "leave", State.NOT_QUEUED)
     if _wants_page(request):
         return render_page(request, room, None, await _form_next(request))
     return web.json_response(told.document(room, None), headers=_NO_STORE)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.model import READ_GRACE_MS, Ending, Job, State, new_job_id
 from sidecar.jobs.store.target_replies import Release, Waiting
 from sidecar.jobs.targets import wait_s
@@ -82,7 +83,7 @@ class Jobs:
     def __init__(self, targets: Targets, store: JobStore, metrics: Metrics) -> None:
         self.targets = targets
         self.store = store
-        self._metrics = metrics
+        self._metrics = metrics.of(JobMetrics)
         self._counts: dict[tuple[str, str], int] = {}
         self._counted_at = float("-inf")
 

@@ -14,6 +14,7 @@ import aiohttp
 import structlog
 from aiohttp import web
 
+from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.permits import Permits
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.store.job_store import JobStore
@@ -31,7 +32,6 @@ from sidecar.kit.http import health as ops
 from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import close, connect
-from sidecar.kit.redis.observer import Observer
 from sidecar.kit.sql.database import open_database
 from sidecar.kit.tasks import keep_at_work, stop_workers
 from sidecar.queue.grants import Grants
@@ -65,12 +65,11 @@ class Office:
 async def office(settings: Settings, redis: Store, metrics: Metrics) -> AsyncIterator[Office]:
     """Keeps the lines within the block. Raises ConfigError for a database that cannot be opened;
     one that does not answer is waited for, and until then its callers are told so."""
-    observer = Observer(batch=metrics.observe_batch, error=metrics.count_store_error)
 
     def make(name: str, target: TargetSettings) -> Target:
         clock = StoreClock()
         store = TargetStore(
-            redis, name, clock=clock, observer=observer, timeout_s=settings.store_timeout
+            redis, name, clock=clock, observer=metrics.observer, timeout_s=settings.store_timeout
         )
         return Target(
             name,
@@ -142,7 +141,7 @@ async def run_jobs(settings: Settings, *, most: int, grace_s: float, listen: str
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    metrics = Metrics()
+    metrics = Metrics(JobMetrics)
     redis = connect(settings.store, timeout_s=settings.store_timeout)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(close, redis)

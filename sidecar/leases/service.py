@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from sidecar.kit.clock import StoreClock
-    from sidecar.kit.metrics import Metrics
+    from sidecar.leases.metrics import LeaseMetrics
     from sidecar.leases.settings import LeaseSettings
     from sidecar.leases.store import LeaseStore
 
@@ -41,7 +41,7 @@ class Template:
     settings: LeaseSettings
     store: LeaseStore
     clock: StoreClock
-    metrics: Metrics
+    metrics: LeaseMetrics
 
     async def take(
         self, resource: str, holder: str, *, owner: str = "", order: int | None = None

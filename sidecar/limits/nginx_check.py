@@ -46,7 +46,7 @@ async def check_limit(request: web.Request) -> web.Response:
     limit = request.app[LIMITS].find(name)
     if limit is None:
         log_unknown(name, "limit")
-        request.app[METRICS].count_request("", "check-limit", "unknown-limit")
+        request.app[METRICS].requests.count("", "check-limit", "unknown-limit")
         return _answer(request, 403, {"X-Waitroom-State": "unknown-limit"})
     if is_preflight(headers, original_method(headers)):
         return _answer(request, 204, _PASSED)

@@ -17,7 +17,7 @@ from sidecar.limits.settings import MAX_COST, MAX_KEY_LENGTH, PERMIT_ID, UNLIMIT
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from sidecar.kit.metrics import Metrics
+    from sidecar.limits.metrics import LimitMetrics
     from sidecar.limits.model import Ask
     from sidecar.limits.settings import LimitSettings
     from sidecar.limits.store import LimitStore
@@ -32,7 +32,7 @@ class Limit:
     name: str
     settings: LimitSettings
     store: LimitStore
-    metrics: Metrics
+    metrics: LimitMetrics
     _giving_back: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def acquire(self, ask: Ask) -> Decision:

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from sidecar.kit.clock import iso
+from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.redis_keys import room_key, room_keys
 from tests.support.replica import ADMIN_TOKEN, cookie_of, take_away
 
@@ -225,7 +226,7 @@ async def test_whoever_was_admitted_above_the_cap_stays(replica):
         ]
     shot = await site.room.refresh()
     assert (shot.active, shot.waiting) == (5, 0)
-    site.metrics.stays.learn(site.room.name, shot.counters)
+    site.metrics.of(RoomMetrics).stays.learn(site.room.name, shot.counters)
     assert f'waitroom_over_cap_total{{room="{site.room.name}"}} 4.0' in site.metrics.text().decode()
     assert (await site.check()).status == 401
 

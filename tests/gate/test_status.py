@@ -15,6 +15,7 @@ from sidecar.kit.http.static_pages import find_static
 from sidecar.queue.grants import Grant, Grants, sign
 from sidecar.queue.tokens import is_visitor
 from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS
+from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.openings import RoomEvent
 from tests.support.replica import HTML, KEYS, cookie_of
 
@@ -406,7 +407,7 @@ async def test_a_grant_is_believed_at_every_door_that_takes_a_place(replica, doo
         assert '<p id="line">Your line: channel</p>' in await reply.text()
     document = await (await site.status(cookie_of(reply))).json()
     assert (document["line"], document["position"], document["waiting"]) == ("channel", 1, 1)
-    counted = site.metrics.grants.labels(site.room.name, "believed")._value.get()
+    counted = site.metrics.of(RoomMetrics).grants.labels(site.room.name, "believed")._value.get()
     assert counted == 1
 
 
@@ -418,7 +419,7 @@ async def test_a_forged_grant_gives_nothing(replica):
     reply = await site.edge.post(f"/_waitroom/{site.room.name}/join?waitroom_grant={grant}")
     document = await reply.json()
     assert (document["line"], document["position"]) == ("ordinary", 1)
-    assert site.metrics.grants.labels(site.room.name, "forged")._value.get() == 1
+    assert site.metrics.of(RoomMetrics).grants.labels(site.room.name, "forged")._value.get() == 1
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import asyncio
 
 import pytest
 
+from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.model import Ending, Job, State, new_job_id
 from sidecar.jobs.store.retention import BYTES_AT_ONCE
 from sidecar.jobs.store.target_queue import LOCK_S
@@ -278,7 +279,7 @@ async def test_a_target_that_is_made_again_is_called_at_once(here):
 async def test_answers_are_counted_by_their_status(here):
     """A runner's, and what nginx said of an online call, which one in retry_on or fail_on fails."""
     target = await here.target(fail_on=[404])
-    counted = here.metrics.job_responses
+    counted = here.metrics.of(JobMetrics).job_responses
     await here.submit(target)
     here.egress.over.set()
     lane = here.lane(target)

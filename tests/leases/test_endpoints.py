@@ -8,6 +8,7 @@ import pytest
 
 from sidecar.kit.http.problems import STORE_RETRY_S
 from sidecar.leases.app_keys import LEASES
+from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.service import _HOLDER as NO_HOLDER
 from sidecar.leases.service import _RESOURCE as NO_RESOURCE
 from tests.support.replica import ADMIN_TOKEN, SERVICE_TOKEN
@@ -39,7 +40,7 @@ async def errors(site, method: str, path: str, body=None, **more) -> list[str]:
 
 
 def counts(site) -> dict[tuple[str, str], float]:
-    samples = site.metrics.leases.collect()[0].samples
+    samples = site.metrics.of(LeaseMetrics).leases.collect()[0].samples
     return {(each.labels["act"], each.labels["outcome"]): each.value for each in samples}
 
 

@@ -10,9 +10,11 @@ from aiohttp.test_utils import TestClient
 
 from sidecar.api.routes import edge_app
 from sidecar.kit.clock import iso
+from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.http.static_pages import find_static
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import close, connect
+from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.redis_keys import lease_key
 from sidecar.leases.resource import Resources
 from sidecar.leases.service import Template
@@ -50,7 +52,7 @@ async def seats(redis_socket, aiohttp_client, turn):
         file = LeaseSettings(**{"term": 60, **settings})
         name, metrics, clock = name or new_room_name(), Metrics(), TurnedClock(turn)
         store = LeaseStore(redis, name, settings=file, clock=clock, now_ms=turn)
-        template = Template(name, file, store, clock, metrics)
+        template = Template(name, file, store, clock, metrics.of(LeaseMetrics))
         rooms = Rooms([], Resources([template], KEYS))
         edge = await aiohttp_client(edge_app(rooms, metrics, find_static()), cookie_jar=Jar())
         return Seats(edge, template, turn)
@@ -170,7 +172,7 @@ async def test_beside_other_proxies_too_a_resource_that_there_is_not_is_not_foun
     assert reply.headers["X-Waitroom-State"] == "unknown-resource"
     assert "Set-Cookie" not in reply.headers
     assert "Retry-After" not in reply.headers
-    assert site.template.metrics.requests.counts[name, "gate", "unknown-resource"] == 1
+    assert site.edge.app[METRICS].requests.counts[name, "gate", "unknown-resource"] == 1
 
 
 async def test_a_renewable_lease_is_renewed_by_use(seats):

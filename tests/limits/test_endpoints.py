@@ -14,6 +14,7 @@ import pytest
 from sidecar.kit.http.long_poll import HELD
 from sidecar.kit.http.problems import STORE_RETRY_S
 from sidecar.limits.app_keys import LIMITS
+from sidecar.limits.metrics import LimitMetrics
 from sidecar.limits.model import Ask
 from sidecar.limits.settings import MAX_COST, MAX_LIMIT
 from tests.support.replica import ADMIN_TOKEN, SERVICE_TOKEN
@@ -54,11 +55,11 @@ async def until(true, what: str) -> None:
 
 
 def given_back(site) -> float:
-    return site.metrics.limit_releases.labels(site.name)._value.get()
+    return site.metrics.of(LimitMetrics).limit_releases.labels(site.name)._value.get()
 
 
 def outcomes(site) -> dict[str, float]:
-    samples = site.metrics.limit_decisions.collect()[0].samples
+    samples = site.metrics.of(LimitMetrics).limit_decisions.collect()[0].samples
     return {each.labels["outcome"]: each.value for each in samples}
 
 

@@ -13,6 +13,7 @@ from sidecar.kit.http.long_poll import HELD
 from sidecar.kit.http.static_pages import find_static
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import close, connect
+from sidecar.limits.metrics import LimitMetrics
 from sidecar.limits.nginx_check import key_of
 from sidecar.limits.service import Limit, Limits
 from sidecar.limits.settings import MAX_KEY_LENGTH, LimitSettings
@@ -33,7 +34,8 @@ async def rule(redis_socket, aiohttp_client):
     async def make(turn=None, **settings: Any):
         file, name, metrics = LimitSettings(**settings), new_room_name(), Metrics()
         now_us = None if turn is None else lambda: turn.now_ms * 1000
-        limit = Limit(name, file, LimitStore(redis, name, settings=file, now_us=now_us), metrics)
+        store = LimitStore(redis, name, settings=file, now_us=now_us)
+        limit = Limit(name, file, store, metrics.of(LimitMetrics))
         app = edge_app(Rooms([]), metrics, find_static(), limits=Limits([limit]))
         client = await aiohttp_client(app, cookie_jar=Jar())
 

@@ -6,6 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sidecar.kit.errors import StoreAwayError
+from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.service import Rooms
 from sidecar.rooms.worker.refresher import refresh_once
 from tests.monitoring.conftest import run
@@ -145,7 +146,7 @@ async def test_each_line_has_gauges(replica):
     assert await seen() == [None, None]
     await site.room.store.configure({"lines": None, "classes": None})
     assert await seen() == [1, 2]
-    site.metrics.forget(site.room.name)
+    site.metrics.of(RoomMetrics).forget(site.room.name)
     assert value(site, "waitroom_line_waiting", line="fast") is None
 
 

@@ -11,6 +11,7 @@ from sidecar.api.openapi.document import document
 from sidecar.gate.cookies import read_bearer
 from sidecar.queue.grants import Grant, Grants, sign
 from sidecar.rooms.bearer import NOBODY
+from sidecar.rooms.metrics import RoomMetrics
 from tests.support.replica import ADMIN_TOKEN
 
 TOKEN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
@@ -37,7 +38,7 @@ def signed(site, class_name="vip", *, room=None, life_s=60, id_="", key=GRANT_KE
 
 def counts(site) -> dict[str, float]:
     """How many grants were counted, by what became of them."""
-    samples = site.metrics.grants.collect()[0].samples
+    samples = site.metrics.of(RoomMetrics).grants.collect()[0].samples
     return {each.labels["result"]: each.value for each in samples if each.labels["room"]}
 
 

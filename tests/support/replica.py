@@ -17,9 +17,11 @@ from sidecar.kit.http.static_pages import find_static
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.breaker import TRIES
 from sidecar.kit.redis.connect import close, connect
+from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.service import Leases, Template
 from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import LeaseStore
+from sidecar.limits.metrics import LimitMetrics
 from sidecar.limits.service import Limit, Limits
 from sidecar.limits.settings import LimitSettings
 from sidecar.limits.store import LimitStore
@@ -162,13 +164,18 @@ async def service(redis_socket, aiohttp_client, turn):
         }
         whole = Settings(secret_keys=KEYS, **tokens, **of)
         limits = [
-            Limit(name, rule, LimitStore(redis, name, settings=rule, now_us=now_us), metrics)
+            Limit(
+                name,
+                rule,
+                LimitStore(redis, name, settings=rule, now_us=now_us),
+                metrics.of(LimitMetrics),
+            )
             for rule in whole.limits.values()
         ]
         leases = [
             Template(
                 name, rules, LeaseStore(redis, name, settings=rules, clock=clock, now_ms=turn),
-                clock, metrics,
+                clock, metrics.of(LeaseMetrics),
             )
             for rules in whole.leases.values()
         ]  # fmt: skip

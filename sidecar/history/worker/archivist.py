@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from sidecar.history.metrics import HistoryMetrics
 from sidecar.kit.errors import DatabaseError, StoreError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ async def tidy(room: Room, history: History, settings: Settings, metrics: Metric
     """Raises StoreError and DatabaseError; what was done until then stays done."""
     await history.check()
     stuck = await close_stuck(room, history, settings.history_stuck_after)
-    metrics.recorder_stuck.labels(room.name).inc(stuck)
+    metrics.of(HistoryMetrics).recorder_stuck.labels(room.name).inc(stuck)
     if stuck:
         log.warning("stuck", room=room.name, stays=stuck, hint="nothing was heard of their end")
     if settings.history_retention is None:

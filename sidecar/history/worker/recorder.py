@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from sidecar.history.metrics import HistoryMetrics
 from sidecar.history.service import fold
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.retry import Backoff
@@ -64,7 +65,7 @@ class Recorder:
         self._history = history
         self._backlog = backlog
         self._full: set[str] = set()
-        self._metrics = metrics
+        self._metrics = metrics.of(HistoryMetrics)
         self._is_checked = False
         self._is_away = False
 

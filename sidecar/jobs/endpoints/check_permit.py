@@ -103,6 +103,6 @@ def _refused(request: web.Request, reason: str) -> web.Response:
 def _answer(
     request: web.Request, status: int, state: str, said: dict[str, str] | None = None
 ) -> web.Response:
-    request.app[METRICS].count_request("", "check-permit", state)
+    request.app[METRICS].requests.count("", "check-permit", state)
     said = {"X-Waitroom-State": state, "Cache-Control": "no-store", **(said or {})}
     return close_if_body(request, web.Response(status=status, headers=said))

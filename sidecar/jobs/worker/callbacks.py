@@ -15,6 +15,7 @@ import aiohttp
 import structlog
 
 from sidecar import __version__
+from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.model import receiver_of
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import DatabaseError
@@ -50,7 +51,7 @@ async def call_back_forever(
     jobs: Jobs, session: aiohttp.ClientSession, metrics: Metrics, *, look_s: float = LOOK_S
 ) -> None:
     """Until cancelled. `session`: follows no redirect and keeps no cookie."""
-    under_way = UnderWay()
+    under_way, counted = UnderWay(), metrics.of(JobMetrics)
     try:
         while True:
             under_way.has_room.clear()
@@ -65,7 +66,7 @@ async def call_back_forever(
             except Exception:
                 log.exception("callbacks_failed")
             for job in due:
-                under_way.begin(job, _call_back(jobs, session, metrics, job))
+                under_way.begin(job, _call_back(jobs, session, counted, job))
             if due and len(under_way.tasks) < MOST:
                 continue  # there may be others behind those
             with contextlib.suppress(TimeoutError):
@@ -105,7 +106,7 @@ class UnderWay:
 
 
 async def _call_back(
-    jobs: Jobs, session: aiohttp.ClientSession, metrics: Metrics, job: Job
+    jobs: Jobs, session: aiohttp.ClientSession, metrics: JobMetrics, job: Job
 ) -> None:
     target = jobs.targets.find(job.target)
     url = job.callback_url or ""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.model import Ending, State
 from sidecar.jobs.redis_keys import target_key
 from sidecar.jobs.service import ms
@@ -66,7 +67,7 @@ class Keeper:
     ) -> None:
         self._jobs = jobs
         self._redis = redis
-        self._metrics = metrics
+        self._metrics = metrics.of(JobMetrics)
         self._news = news
         self._replica = replica
         self._timeout_s = timeout_s

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.model import Outcome
 from sidecar.jobs.retry import judge
 from sidecar.jobs.store.target_queue import LOCK_S
@@ -72,7 +73,7 @@ class Lane:
         self._target = target
         self._jobs = jobs
         self._egress = egress
-        self._metrics = metrics
+        self._metrics = metrics.of(JobMetrics)
         self._most = most
         self._news = news.of(target.name, asks=True)
         self._running: dict[str, _Call] = {}

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import structlog
 
 from sidecar.kit.errors import StoreError
-from sidecar.kit.metrics import absent
 from sidecar.queue.model import Phase
 from sidecar.queue.verdict_lifetime import REFRESH_MS
+from sidecar.rooms.metrics import RoomMetrics, absent
 
 if TYPE_CHECKING:
     from sidecar.kit.metrics import Metrics
@@ -36,11 +36,11 @@ async def refresh_forever(rooms: Rooms, metrics: Metrics) -> None:
 
 async def refresh_once(rooms: Rooms, metrics: Metrics) -> bool:
     """Whether every room was refreshed."""
-    done = await asyncio.gather(*(_refresh(room, metrics) for room in rooms))
+    done = await asyncio.gather(*(_refresh(room, metrics.of(RoomMetrics)) for room in rooms))
     return all(done)
 
 
-async def _refresh(room: Room, metrics: Metrics) -> bool:
+async def _refresh(room: Room, metrics: RoomMetrics) -> bool:
     was_away = room.store.is_away
     try:
         snapshot = await room.refresh()
@@ -63,7 +63,7 @@ async def _refresh(room: Room, metrics: Metrics) -> bool:
     return True
 
 
-def _say_settings(room: Room, metrics: Metrics) -> None:
+def _say_settings(room: Room, metrics: RoomMetrics) -> None:
     name, settings = room.name, room.settings
     metrics.cap.labels(name).set(settings.total_active_users)
     metrics.session_duration.labels(name).set(settings.session_duration)
@@ -76,7 +76,7 @@ def _say_settings(room: Room, metrics: Metrics) -> None:
     metrics.wait_seconds.labels(name)
 
 
-def _say_snapshot(name: str, snapshot: Snapshot, metrics: Metrics) -> None:
+def _say_snapshot(name: str, snapshot: Snapshot, metrics: RoomMetrics) -> None:
     metrics.recovery.labels(name).set(snapshot.recovery_stage)
     metrics.replicas.labels(name).set(snapshot.replicas)
     metrics.waiting.labels(name).set(snapshot.waiting)
@@ -91,9 +91,9 @@ def _say_snapshot(name: str, snapshot: Snapshot, metrics: Metrics) -> None:
     metrics.stays.learn(name, snapshot.counters)
 
 
-def _say_lines(room: Room, snapshot: Snapshot, metrics: Metrics) -> None:
+def _say_lines(room: Room, snapshot: Snapshot, metrics: RoomMetrics) -> None:
     waits = {
         line.name: (people, None if ms is None else ms / 1000)
         for line, (people, ms) in zip(room.settings.lines, snapshot.lines, strict=False)
     }
-    metrics.lines.learn(room.name, waits)
+    metrics.queues.learn(room.name, waits)

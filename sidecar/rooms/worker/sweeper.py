@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from sidecar.kit.errors import StoreError
+from sidecar.rooms.metrics import RoomMetrics
 
 if TYPE_CHECKING:
     from sidecar.kit.metrics import Metrics
@@ -56,9 +57,10 @@ async def sweep(room: Room, metrics: Metrics) -> int:
         more = swept.more
         if more:
             await asyncio.sleep(REST_S)
-    metrics.sweeps.labels(room.name).inc()
-    metrics.swept.labels(room.name, "waiting").inc(waiting)
-    metrics.swept.labels(room.name, "sessions").inc(sessions)
+    counted = metrics.of(RoomMetrics)
+    counted.sweeps.labels(room.name).inc()
+    counted.swept.labels(room.name, "waiting").inc(waiting)
+    counted.swept.labels(room.name, "sessions").inc(sessions)
     said = log.info if waiting or sessions else log.debug
     said("swept", room=room.name, waiting=waiting, sessions=sessions)
     return waiting

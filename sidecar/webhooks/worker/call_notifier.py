@@ -28,6 +28,7 @@ from sidecar.webhooks.call_notices import (
     read_cursor,
     ticket_of,
 )
+from sidecar.webhooks.metrics import WebhookMetrics
 from sidecar.webhooks.store.calls import Call, Calls
 from sidecar.webhooks.worker.sender import Courier, Result, new_session
 
@@ -104,7 +105,7 @@ class Caller:
 
         self.couriers: dict[str, Courier] = {}
         self._desks = {room.name: desk(room) for room in rooms}
-        self._metrics = metrics
+        self._metrics = metrics.of(WebhookMetrics)
 
     def add(self, courier: Courier) -> None:
         self.couriers[courier.name] = courier

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from sidecar.kit.errors import StoreError
+from sidecar.webhooks.metrics import WebhookMetrics
 from sidecar.webhooks.room_notices import UNSENT, Memory, Unsent, detect, read_memory
 from sidecar.webhooks.store.notices import Notices
 from sidecar.webhooks.worker.sender import Courier, Result, new_session
@@ -94,7 +95,7 @@ class Notifier:
 
         self.couriers: dict[str, Courier] = {}
         self._desks = {room.name: desk(room) for room in rooms}
-        self._metrics = metrics
+        self._metrics = metrics.of(WebhookMetrics)
 
     def add(self, courier: Courier) -> None:
         self.couriers[courier.name] = courier

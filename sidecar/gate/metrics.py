@@ -1,0 +1,9 @@
+"""The metrics of the gate; requests are counted by kit/metrics.py."""
+
+from __future__ import annotations
+
+from sidecar.kit.metrics import MetricSet, gauge
+
+
+class GateMetrics(MetricSet):
+    event_streams = gauge("waitroom_event_streams", "Open streams of server-sent events.", "room")
