@@ -51,13 +51,24 @@ WORDS = {
 
 #: What has such a word and keeps it: each a regular expression, taken out before the search.
 KEPT = {
+    r"\bAwayError\b": "the deprecated name of UnavailableError",
     r'\bdoor(?==~?\\*"|[`"),:;{}])|[`"{]door\b|by \(door|door, state': "a label of a metric",
     r"waitroom[-_]desk": "the name of a cookie that browsers have",
     r"\bline_waiting\b(?=[`\":])": "a member of documents that programs read",
 }
 
 #: Where the product is: code, what is installed beside it, and what is written about it.
-PLACES = ("README.md", "sidecar", "nginx", "static", "docs", "demo", "monitoring", "kubernetes")
+PLACES = (
+    "README.md",
+    "sidecar",
+    "waitroom",
+    "nginx",
+    "static",
+    "docs",
+    "demo",
+    "monitoring",
+    "kubernetes",
+)
 PLACES += ("proxies", "docker", "systemd")
 SUFFIXES = {".py", ".lua", ".md", ".conf", ".html", ".js", ".css", ".json", ".toml", ".yml"}
 SUFFIXES |= {".yaml", ".cfg", ".service", ".sh"}
@@ -109,7 +120,6 @@ TO_DO: tuple[str, ...] = (
     "sidecar/api",
     "sidecar/app.py",
     "sidecar/cli",
-    "sidecar/client",
     "sidecar/dashboard",
     "sidecar/doctor",
     "sidecar/gate",

@@ -154,13 +154,13 @@ class AsyncClient:
             with suppress(_Stopped):
                 await self.drive(limits.keep(self.core, ask, lease_s), sleep)
 
-        keeper = asyncio.create_task(keep(permit.expires_in_seconds))
+        renewal = asyncio.create_task(keep(permit.expires_in_seconds))
         try:
             yield
         finally:
             stop.set()
             # What it still asks for must not come after the permit is given back.
-            await keeper
+            await renewal
 
     async def drive(
         self, flow: Flow[T], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep

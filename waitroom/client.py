@@ -132,7 +132,7 @@ class Client:
         self, template: str, resource: str, *, holder: str = "", wait: float | None = None
     ) -> Iterator[Lease]:
         """Holds a lease while the block runs, and queues for it for `wait` seconds: None, for as
-        long as it takes; 0, not at all. A `holder` is one: whoever else says the same name has the
+        long as it takes; 0, not at all. A `holder` is one: all who use the same name have the
         same lease; without one, a name is made.
 
         Raises Queued, and Refused where the queue is full; at the end of a block that outlived the

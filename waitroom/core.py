@@ -1,7 +1,7 @@
 """What a client does, step by step, without doing it: a flow yields requests and pauses, and is
 sent the responses. So the same lines serve threads and tasks.
 
-Whoever drives a flow throws into it what a step raised, KeyboardInterrupt and CancelledError
+The driver of a flow throws into it what a step raised, KeyboardInterrupt and CancelledError
 included; the flow may then yield what is left to do, such as giving back a moment.
 """
 

@@ -67,7 +67,7 @@ class Queued(WaitroomError):  # noqa: N818 - it is a response
 
     def __init__(self, text: str, document: dict[str, Any]) -> None:
         self.position: int | None = document.get("position")
-        place = "" if self.position is None else f", place {self.position} in line"
+        place = "" if self.position is None else f", place {self.position} in the queue"
         super().__init__(f"{text}{place}")
         self.document = document
 

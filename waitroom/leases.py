@@ -26,10 +26,10 @@ def take(core: Core, lease: Held, wait: float | None) -> Flow[None]:
                 raise Queued(f"lease {lease} is held by somebody else", found)  # noqa: TRY301
             refresh_s = found["refresh_after_seconds"]
             yield Pause(min(left_s, DEFAULT_REFRESH_S if refresh_s is None else refresh_s))
-            asked_at, order = time.monotonic(), found["order"]
+            sent_at, order = time.monotonic(), found["order"]
             found = yield from core.document(_looking(lease))
             if found["state"] == "granted":
-                lease.granted(found, asked_at)
+                lease.granted(found, sent_at)
             elif found["state"] == "gone":
                 found = yield from _join(core, lease, order)
     except (Refused, RejectedError):
@@ -43,24 +43,24 @@ def _join(core: Core, lease: Held, order: int | None = None) -> Flow[dict[str, A
     body: dict[str, Any] = {"holder": lease.holder}
     if order is not None:
         body["order"] = order
-    asked_at = time.monotonic()
+    sent_at = time.monotonic()
     call = Call("POST", _path_of(lease), body=body, members=LEASE, statuses=frozenset({429}))
     answer: Answer = yield from core.sent(call)
     found: dict[str, Any] = answer.document
     if answer.status == 429:
-        raise Refused(f"the line for {lease} is full", retry_s(found), found)
+        raise Refused(f"the queue for {lease} is full", retry_s(found), found)
     if found["state"] == "granted":
-        lease.granted(found, asked_at)
+        lease.granted(found, sent_at)
     return found
 
 
 def renew(core: Core, lease: Held) -> Flow[None]:
-    asked_at = time.monotonic()
+    sent_at = time.monotonic()
     body = {"holder": lease.holder, "fence": lease.fence}
     call = Call("PUT", _path_of(lease), body=body, members=LEASE, statuses=frozenset({409}))
     answer: Answer = yield from core.sent(call)
     if answer.status == 200:
-        lease.granted(answer.document, asked_at)
+        lease.granted(answer.document, sent_at)
         return
     # Not renewed, and either over or not.
     problem = Problem.read(409, answer.document)

@@ -53,11 +53,11 @@ def acquire(  # noqa: PLR0913
     Raises Refused.
     """
     ask = make_ask(core, rule, fields, key, cost=cost, name=id)
-    return (yield from acquire_asked(core, ask, wait=wait))
+    return (yield from acquire_prepared(core, ask, wait=wait))
 
 
 def look(core: Core, /, rule: str, *, key: str | None = None, **fields: Field) -> Flow[Permit]:
-    """What a call would be told now. Nothing is taken."""
+    """What a call would get now. Nothing is taken."""
     query = texts(fields) if key is None else {"key": key}
     call = Call("GET", path("limits", rule), query, members=DECISION)
     return Permit.read(rule, (yield from core.document(call)))
@@ -71,7 +71,7 @@ def release(core: Core, /, permit: Permit) -> Flow[bool]:
     return bool((yield from core.document(giving_back(permit)))["released"])
 
 
-def acquire_asked(core: Core, ask: Ask, *, wait: bool) -> Flow[Permit]:
+def acquire_prepared(core: Core, ask: Ask, *, wait: bool) -> Flow[Permit]:
     permit = _permit_of(ask, (yield from core.sent(ask, _giving_back_unseen(ask))))
     if wait and permit.wait_seconds > 0:
         try:
@@ -84,7 +84,7 @@ def acquire_asked(core: Core, ask: Ask, *, wait: bool) -> Flow[Permit]:
 
 def acquire_to_go(core: Core, ask: Ask, *, wait: bool) -> Flow[None]:
     """Permission to call now. Without `wait` a moment to come is given back, and is a refusal."""
-    permit = yield from acquire_asked(core, ask, wait=wait)
+    permit = yield from acquire_prepared(core, ask, wait=wait)
     if not wait and permit.wait_seconds > 0:
         yield from core.quietly(giving_back(permit))
         raise Refused(f"{_of(ask, permit.key)} has no moment before", permit.wait_seconds, {})
@@ -95,7 +95,7 @@ def acquire_one_of(core: Core, ask: Ask, *, wait: bool) -> Flow[Permit]:
     tried = 0
     while True:
         try:
-            return (yield from acquire_asked(core, ask, wait=True))
+            return (yield from acquire_prepared(core, ask, wait=True))
         except Refused as refused:
             if not wait:
                 raise
@@ -105,7 +105,7 @@ def acquire_one_of(core: Core, ask: Ask, *, wait: bool) -> Flow[Permit]:
 
 
 def keep(core: Core, ask: Ask, lease_s: float) -> Flow[None]:
-    """Keeps a permit of a concurrency limit, until whoever drives it stops."""
+    """Keeps a permit of a concurrency limit, until its driver stops."""
     while True:
         yield Pause(lease_s / 3)
         try:

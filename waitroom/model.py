@@ -87,9 +87,9 @@ class Held:
         if self._ends <= time.monotonic():
             raise LeaseLost(f"lease {self} is over: its term ended, and others may have it by now")
 
-    def granted(self, document: dict[str, Any], asked_at: float) -> None:
-        """`asked_at` is time.monotonic() before it was asked."""
+    def granted(self, document: dict[str, Any], sent_at: float) -> None:
+        """`sent_at` is time.monotonic() before it was sent."""
         self.fence = document["fence"]
         self.granted_at = datetime.fromisoformat(document["granted_at"])
         self.expires_at = datetime.fromisoformat(document["expires_at"])
-        self._ends = asked_at + document["expires_in_seconds"]
+        self._ends = sent_at + document["expires_in_seconds"]

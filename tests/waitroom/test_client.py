@@ -129,6 +129,7 @@ async def test_who_is_cancelled_asleep_gives_the_moment_back(room, aroom, n):
     second = room.look("slow", n=n).at
     task = asyncio.create_task(aroom.acquire("slow", n=n, wait=True))
     await until(lambda: room.look("slow", n=n).at > second, "its booking")
+    await aroom.look("slow", n=n)  # the reply to the booking came before this one
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -258,7 +259,7 @@ async def test_who_gives_up_asking_again_gives_it_back(room, url, n):
 
             ask = limits.make_ask(aroom.core, "slow", {"n": n}, None, cost=1)
             task = asyncio.create_task(
-                aroom.drive(limits.acquire_asked(aroom.core, ask, wait=True), sleep)
+                aroom.drive(limits.acquire_prepared(aroom.core, ask, wait=True), sleep)
             )
             await pauses.wait()
             task.cancel()
@@ -397,7 +398,7 @@ def test_who_does_not_wait_is_told_its_place(room, in_use, n):
     with room.lease("title", str(n), holder="a"):
         for wait in (0, 0.05):
             with (
-                pytest.raises(Queued, match="place 1 in line") as caught,
+                pytest.raises(Queued, match="place 1 in the queue") as caught,
                 room.lease("title", str(n), wait=wait),
             ):
                 pass
@@ -405,7 +406,7 @@ def test_who_does_not_wait_is_told_its_place(room, in_use, n):
             assert in_use("title", n) == (["a"], 0)
     with (
         room.lease("full", str(n)),
-        pytest.raises(Refused, match=f"the line for full/{n} is full"),
+        pytest.raises(Refused, match=f"the queue for full/{n} is full"),
         room.lease("full", str(n), wait=60),
     ):
         pass
