@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import event
 
-from sidecar.history.lookups import AHEAD_LIMIT, EVENTS_LIMIT, tell_visitor
+from sidecar.history.lookups import AHEAD_LIMIT, EVENTS_LIMIT, find_visitor
 from sidecar.history.service import places
 from sidecar.history.store.stays import History
 from sidecar.kit.sql import database as sql
@@ -67,7 +67,7 @@ KINDS: dict[str, Ask] = {
     "in the queue? (stay)": _stay,
     "history (events)": _events,
     "place over time": _place,
-    "all three": tell_visitor,
+    "all three": find_visitor,
 }
 
 
@@ -104,7 +104,7 @@ async def read_all(history: History, samples: Sequence[Sample]) -> None:
     """So that what will be looked up is in memory."""
     for sample in samples:
         for visitor in sample.visitors:
-            await tell_visitor(history, sample.room, visitor)
+            await find_visitor(history, sample.room, visitor)
 
 
 def add(to: Taken, more: Taken) -> None:

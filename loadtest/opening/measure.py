@@ -206,7 +206,7 @@ async def _ask(
 
 async def _join(room: Room, class_name: str = "") -> Answer:
     bearer = Bearer(class_name=class_name)
-    return await room.check(None, may_join=True, is_asked=True, bearer=bearer)
+    return await room.check(None, may_join=True, from_page=True, bearer=bearer)
 
 
 async def _poll(room: Room, ticket: Ticket) -> Answer:

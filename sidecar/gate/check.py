@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from sidecar.kit.metrics import Metrics
     from sidecar.queue.answer import Answer
     from sidecar.rooms.bearer import Bearer
-    from sidecar.rooms.contract import Door
+    from sidecar.rooms.contract import Gate
 
 _STATUS = {
     State.ADMITTED: 204,
@@ -101,7 +101,7 @@ async def check(request: web.Request) -> web.Response:
     return close_if_body(request, QuickResponse(status=_STATUS[answer.state], headers=said))
 
 
-def _give_stamp(request: web.Request, room: Door, answer: Answer, said: dict[str, str]) -> None:
+def _give_stamp(request: web.Request, room: Gate, answer: Answer, said: dict[str, str]) -> None:
     """For a verdict that may be kept: what lets nginx repeat it by itself, for no longer."""
     if answer.state is State.ADMITTED and not answer.uncounted and may_stamp(room.settings):
         stamps = request.app[STAMPS]
@@ -115,7 +115,7 @@ def _give_stamp(request: web.Request, room: Door, answer: Answer, said: dict[str
             )
 
 
-def _hear_time(room: Door, said: str) -> None:
+def _hear_time(room: Gate, said: str) -> None:
     """What nginx says in its requests, while the store has not said the time since the start."""
     if _MSEC.match(said) is None:
         return
@@ -126,9 +126,9 @@ def _hear_time(room: Door, said: str) -> None:
         log.error("clocks_apart", room=room.name, nginx=iso(clock.now_ms()), hint=hint)
 
 
-def count_answer(metrics: Metrics, room: Door, door: str, answer: Answer) -> None:
+def count_answer(metrics: Metrics, room: Gate, door: str, answer: Answer) -> None:
     metrics.requests.count(label(room), door, answer.uncounted or answer.state)
-    if answer.let_in_alone:
+    if answer.failed_open:
         metrics.of(RoomMetrics).let_in_alone.labels(room.name).inc()
     pass_ = answer.token
     # Given now, and not prolonged, to somebody who had not just come.
@@ -137,13 +137,13 @@ def count_answer(metrics: Metrics, room: Door, door: str, answer: Answer) -> Non
         metrics.of(RoomMetrics).wait_seconds.labels(room.name).observe(waited_s)
 
 
-def count_grant(metrics: Metrics, room: Door, bearer: Bearer) -> None:
+def count_grant(metrics: Metrics, room: Gate, bearer: Bearer) -> None:
     """Counts what became of the grant that somebody brought, if they did."""
     if bearer.grant_result:
         metrics.of(RoomMetrics).grants.labels(room.name, bearer.grant_result).inc()
 
 
-def answer_headers(room: Door, answer: Answer, headers: Mapping[str, str]) -> dict[str, str]:
+def answer_headers(room: Gate, answer: Answer, headers: Mapping[str, str]) -> dict[str, str]:
     said = {"X-Waitroom-State": answer.state.value}
     if answer.token is not None:
         said["Set-Cookie"] = set_cookie(headers, room, answer.token)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from sidecar.queue.grants import Grant
     from sidecar.queue.model import Token
-    from sidecar.rooms.contract import Door
+    from sidecar.rooms.contract import Gate
 
 
 #: Looked up by itself, and not spelt anew for each request.
@@ -27,11 +27,11 @@ _COOKIE = istr("Cookie")
 _STAMP_STAYS_S = 600
 
 
-def read_token(headers: Mapping[str, str], room: Door) -> Token | None:
+def read_token(headers: Mapping[str, str], room: Gate) -> Token | None:
     return room.tokens.read(cookie_value(headers.get(_COOKIE), room.tokens.cookie_name))
 
 
-def read_given(headers: Mapping[str, str], room: Door) -> Token | None:
+def read_given(headers: Mapping[str, str], room: Gate) -> Token | None:
     """The token of a Set-Cookie that this very request was given already.
 
     An internal redirect in nginx (index, rewrite) asks about one request twice, the
@@ -42,7 +42,7 @@ def read_given(headers: Mapping[str, str], room: Door) -> Token | None:
 
 def read_bearer(  # noqa: PLR0913 - one for each thing that is said
     headers: Mapping[str, str],
-    room: Door,
+    room: Gate,
     *,
     uri: str = "",
     exempt: str = "",
@@ -58,13 +58,13 @@ def read_bearer(  # noqa: PLR0913 - one for each thing that is said
         class_name = ""
     if settings.classes and not class_name:
         grant, result = _read_grant(asked, room)
-    if not (room.asks_who or exempt or class_name or result):
+    if not (room.checks_bearer or exempt or class_name or result):
         return NOBODY
     address, user_agent = headers.get("X-Real-IP", ""), headers.get("User-Agent", "")
     return Bearer(address, user_agent, uri, exempt, class_name, grant, result)
 
 
-def _read_grant(asked: str, room: Door) -> tuple[Grant | None, str]:
+def _read_grant(asked: str, room: Gate) -> tuple[Grant | None, str]:
     """The grant in an address, if it is believed, and what became of it ("" where there is
     none)."""
     text = grant_in(asked)
@@ -79,7 +79,7 @@ def _read_grant(asked: str, room: Door) -> tuple[Grant | None, str]:
     return grant, "believed"
 
 
-def set_cookie(headers: Mapping[str, str], room: Door, token: Token) -> str:
+def set_cookie(headers: Mapping[str, str], room: Gate, token: Token) -> str:
     """The value of Set-Cookie. It lives as long as the token is worth something."""
     if isinstance(token, Pass):
         life_s = max(1, math.ceil((token.expires_ms - room.clock.now_ms()) / 1000))

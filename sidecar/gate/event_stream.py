@@ -21,7 +21,7 @@ from sidecar.gate import status_document as told
 from sidecar.gate.check import count_answer
 from sidecar.gate.cookies import read_bearer, read_token, set_cookie
 from sidecar.gate.metrics import GateMetrics
-from sidecar.gate.request_parameters import door_of
+from sidecar.gate.request_parameters import gate_of
 from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.http.problems import STORE_RETRY_S, problem
 from sidecar.queue.model import State, Ticket
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sidecar.kit.metrics import Metrics
     from sidecar.queue.answer import Answer
     from sidecar.queue.model import Token
-    from sidecar.rooms.contract import Door
+    from sidecar.rooms.contract import Gate
 
 #: A comment is sent after so long a silence, so that nobody between takes it for a dead line.
 KEEP_ALIVE_S = 15.0
@@ -135,7 +135,7 @@ async def close(app: web.Application) -> None:
 
 async def events(request: web.Request) -> web.StreamResponse:
     """`status` whenever a poll would be due, and at last `called`."""
-    room = door_of(request)
+    room = gate_of(request)
     streams, metrics = request.app[STREAMS], request.app[METRICS]
     if streams.limit == 0:
         detail = "Set event_streams, how many a replica serves at a time. Polling status works."
@@ -169,17 +169,17 @@ async def events(request: web.Request) -> web.StreamResponse:
     return response
 
 
-async def _beat(request: web.Request, room: Door, token: Token | None) -> Answer:
+async def _beat(request: web.Request, room: Gate, token: Token | None) -> Answer:
     class_name = request.headers.get("X-Waitroom-Class", "")  # nginx's word, as at /check
     bearer = read_bearer(request.headers, room, class_name=class_name)
-    answer = await room.check(token, may_join=False, is_asked=True, bearer=bearer)
+    answer = await room.check(token, may_join=False, from_page=True, bearer=bearer)
     count_answer(request.app[METRICS], room, "events", answer)
     return answer
 
 
 def _refusal(answer: Answer) -> web.Response | None:
     """As the status door refuses."""
-    if answer.store_away and answer.joined_ms is None:
+    if answer.store_unavailable and answer.joined_ms is None:
         return problem(503, "The store does not answer", retry_after=STORE_RETRY_S)
     limited_ms = answer.standing.limited_ms if answer.standing else 0
     if limited_ms and answer.state is State.WAITING:
@@ -190,7 +190,7 @@ def _refusal(answer: Answer) -> web.Response | None:
 async def _tell(  # noqa: PLR0913, PLR0917 - what one stream is
     request: web.Request,
     response: web.StreamResponse,
-    room: Door,
+    room: Gate,
     token: Token | None,
     answer: Answer,
     over: asyncio.Event,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sidecar.queue.answer import Answer
-    from sidecar.rooms.contract import Door
+    from sidecar.rooms.contract import Gate
 
 #: As HTML. The page says it three times, and a proxy may have to hold all of it in a buffer.
 _MAX_NEXT = 2_048
@@ -101,7 +101,7 @@ def _wants_problem(headers: Mapping[str, str]) -> bool:
     return "json" in accept and "html" not in accept
 
 
-def _original(request: web.Request, room: Door) -> tuple[str, str]:
+def _original(request: web.Request, room: Gate) -> tuple[str, str]:
     """The address and the method that the visitor asked with.
 
     Envoy asks with both itself, the address behind the room's name; others say them in headers.
@@ -122,7 +122,7 @@ def _refusal(status: str) -> int:
     return int(status) if int(status) >= 400 else _DEFAULT_STATUS
 
 
-def _numbers(room: Door, answer: Answer, said: dict[str, str]) -> web.Response:
+def _numbers(room: Gate, answer: Answer, said: dict[str, str]) -> web.Response:
     """What nginx tells a program: its numbers, and where to ask for them again."""
     status = _refusal(said["X-Waitroom-Status"])
     said["X-Waitroom-Status"] = str(status)

@@ -10,13 +10,13 @@ from sidecar.rooms.app_keys import ROOMS
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from sidecar.rooms.contract import Door
+    from sidecar.rooms.contract import Gate
 
 
-def door_of(request: web.Request) -> Door:
+def gate_of(request: web.Request) -> Gate:
     """The room, or the resource that is leased. Raises UnknownNameError."""
     name = request.match_info["room"]
-    door = request.app[ROOMS].find(name)
-    if door is None:
+    gate = request.app[ROOMS].find(name)
+    if gate is None:
         raise UnknownNameError("room", name)
-    return door
+    return gate

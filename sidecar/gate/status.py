@@ -22,7 +22,7 @@ from sidecar.gate.check import (
     takes_place,
 )
 from sidecar.gate.cookies import read_bearer, read_given, read_token, set_cookie
-from sidecar.gate.request_parameters import door_of
+from sidecar.gate.request_parameters import gate_of
 from sidecar.gate.waiting_page import choose_language, opening_in_digits
 from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.http.json_text import to_json
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from sidecar.queue.answer import Answer
-    from sidecar.rooms.contract import Door
+    from sidecar.rooms.contract import Gate
 
 _NO_STORE = {"Cache-Control": "no-store"}
 _JSON = {**_NO_STORE, "Content-Type": "application/json; charset=utf-8"}
@@ -47,14 +47,14 @@ _CLASS = istr("X-Waitroom-Class")
 
 async def status(request: web.Request) -> web.Response:
     """Where the visitor stands. Asking is the heartbeat; it takes no place."""
-    return await answer_status(request, door_of(request))
+    return await answer_status(request, gate_of(request))
 
 
-async def join(request: web.Request, room: Door | None = None) -> web.Response:
+async def join(request: web.Request, room: Gate | None = None) -> web.Response:
     """Takes a place; a visitor who has one keeps it. `room`: the one that the address names, where
     that is known already."""
     may_join = not is_from_elsewhere(request.headers)
-    room = room or door_of(request)
+    room = room or gate_of(request)
     if _wants_page(request):
         return await _shown(request, room, "join", may_join=may_join)
     return await answer_status(request, room, "join", may_join=may_join)
@@ -62,7 +62,7 @@ async def join(request: web.Request, room: Door | None = None) -> web.Response:
 
 async def leave(request: web.Request) -> web.Response:
     """Gives up the place or the session."""
-    room = door_of(request)
+    room = gate_of(request)
     if is_fetched_ahead(request.headers):
         return web.Response(status=204, headers=_NO_STORE)
     # Only nginx can say so: it passes no header of the visitor's on but those it names.
@@ -91,7 +91,7 @@ async def leave(request: web.Request) -> web.Response:
 
 async def page(request: web.Request) -> web.Response:
     """The waiting page with its numbers; enters by itself when the turn comes."""
-    room = door_of(request)
+    room = gate_of(request)
     return await _shown(request, room, "page", may_join=takes_place(request.headers))
 
 
@@ -106,11 +106,11 @@ def safe_next(value: str) -> str:
 
 
 async def answer_status(
-    request: web.Request, room: Door, door: str = "status", *, may_join: bool = False
+    request: web.Request, room: Gate, door: str = "status", *, may_join: bool = False
 ) -> web.Response:
     answer = await _ask(request, room, may_join=may_join, asked=request.raw_path)
     count_answer(request.app[METRICS], room, door, answer)
-    if answer.store_away and answer.joined_ms is None:
+    if answer.store_unavailable and answer.joined_ms is None:
         return problem(503, "The store does not answer", retry_after=STORE_RETRY_S)
     limited_ms = answer.standing.limited_ms if answer.standing else 0
     if limited_ms and answer.state is State.WAITING:
@@ -135,22 +135,22 @@ async def answer_status(
     return QuickResponse(headers=headers, body=to_json(document))
 
 
-def _ask(request: web.Request, room: Door, *, may_join: bool, asked: str) -> Awaitable[Answer]:
+def _ask(request: web.Request, room: Gate, *, may_join: bool, asked: str) -> Awaitable[Answer]:
     """`asked` is the address that may hold a grant: the page's, or the one it leads to."""
     headers = request.headers
     class_name = headers.get(_CLASS, "")  # nginx's word here, as at /check
     bearer = read_bearer(headers, room, asked=asked, class_name=class_name)
     count_grant(request.app[METRICS], room, bearer)
     token = read_token(headers, room)
-    return room.check(token, may_join=may_join, is_asked=True, bearer=bearer)
+    return room.check(token, may_join=may_join, from_page=True, bearer=bearer)
 
 
-def _is_repeatable(request: web.Request, room: Door, answer: Answer) -> bool:
+def _is_repeatable(request: web.Request, room: Gate, answer: Answer) -> bool:
     """Whether nginx shall answer the same question with the same words for a moment: what nobody
     will read again it need not keep. Of those who wait only some ask again so soon."""
     if request.method != "GET" or answer.token is not None:
         return False
-    if answer.store_away or answer.uncounted:  # what an exempt one is told is not for others
+    if answer.store_unavailable or answer.uncounted:  # what an exempt one is told is not for others
         return False
     # An exempt address gets another response, and nginx' key does not say the address.
     if is_resource(room) or room.settings.exempt_addresses:
@@ -161,7 +161,7 @@ def _is_repeatable(request: web.Request, room: Door, answer: Answer) -> bool:
     return is_early and answer.state is State.WAITING
 
 
-async def _shown(request: web.Request, room: Door, door: str, *, may_join: bool) -> web.Response:
+async def _shown(request: web.Request, room: Gate, door: str, *, may_join: bool) -> web.Response:
     following = await _form_next(request) if request.method == "POST" else _query_next(request)
     asked = following if request.method == "POST" else request.raw_path
     answer = await _ask(request, room, may_join=may_join, asked=asked)
@@ -177,7 +177,7 @@ async def _shown(request: web.Request, room: Door, door: str, *, may_join: bool)
 
 def render_page(
     request: web.Request,
-    room: Door,
+    room: Gate,
     answer: Answer | None,
     following: str,
     *,
@@ -226,7 +226,7 @@ def render_page(
     )
 
 
-def _give_cookie(request: web.Request, room: Door, answer: Answer, response: web.Response) -> None:
+def _give_cookie(request: web.Request, room: Gate, answer: Answer, response: web.Response) -> None:
     if answer.token is not None:
         response.headers["Set-Cookie"] = set_cookie(request.headers, room, answer.token)
 

@@ -12,7 +12,7 @@ from sidecar.rooms.contract import is_resource
 if TYPE_CHECKING:
     from sidecar.queue.answer import Answer
     from sidecar.queue.model import Standing
-    from sidecar.rooms.contract import Door
+    from sidecar.rooms.contract import Gate
     from sidecar.rooms.openings import Moments, RoomEvent
 
 #: How long a closed room's page may rest, seconds: what is coming may be changed.
@@ -23,7 +23,7 @@ _MAX_SPREAD_MS = 30_000
 _SPREAD_AT_OPENING_MS = 2_000
 
 
-def document(room: Door, answer: Answer | None) -> dict[str, Any]:
+def document(room: Gate, answer: Answer | None) -> dict[str, Any]:
     """The status document; `answer` None is somebody who has just left."""
     standing, settings = answer.standing if answer else None, room.settings
     now_ms = standing.now_ms if standing else room.clock.now_ms()
@@ -72,7 +72,7 @@ def _of_event(about: RoomEvent | None) -> dict[str, str | None]:
     }
 
 
-def store(room: Door, *, memory: str) -> str | None:
+def store(room: Gate, *, memory: str) -> str | None:
     """Which store the room is kept in: the same for all replicas that share one. None: unknown."""
     if memory:
         return f"memory {memory}"
@@ -100,7 +100,7 @@ def event(moments: Moments) -> RoomEvent | None:
     return moments.event or moments.coming
 
 
-def shown_position(room: Door, standing: Standing | None) -> tuple[int | None, int | None]:
+def shown_position(room: Gate, standing: Standing | None) -> tuple[int | None, int | None]:
     """The position from 1 on; or None, and the number that it is above (`rank_limit`), if that is
     the reason.
 
@@ -115,7 +115,7 @@ def shown_position(room: Door, standing: Standing | None) -> tuple[int | None, i
     return (None, limit) if limit is not None and position > limit else (position, None)
 
 
-def _state_in(room: Door, answer: Answer | None, moments: Moments) -> State:
+def _state_in(room: Gate, answer: Answer | None, moments: Moments) -> State:
     """Whoever has no place in a closed room need not ask for one to be told that it is closed."""
     if answer is None:
         return State.NOT_QUEUED
@@ -125,13 +125,13 @@ def _state_in(room: Door, answer: Answer | None, moments: Moments) -> State:
     return State.CLOSED if moments.phase is Phase.CLOSED else answer.state
 
 
-def refresh_s(room: Door, answer: Answer | None) -> float:
+def refresh_s(room: Gate, answer: Answer | None) -> float:
     """When to ask again, seconds."""
     now_ms = _now_ms(room, answer)
     return _refresh_in(room, answer, room.settings.moments(now_ms), now_ms)
 
 
-def _refresh_in(room: Door, answer: Answer | None, moments: Moments, now_ms: int) -> float:
+def _refresh_in(room: Gate, answer: Answer | None, moments: Moments, now_ms: int) -> float:
     standing = answer.standing if answer else None
     if moments.phase is Phase.CLOSED and _state_in(room, answer, moments) is State.CLOSED:
         draw = random.random()  # noqa: S311 - spreads requests, and decides nothing
@@ -155,33 +155,33 @@ def until_begins_s(coming: RoomEvent | None, now_ms: int, *, draw: float) -> flo
     return round(min(max(1.0, seconds), CLOSED_REFRESH_S), 3)
 
 
-def _is_paused(room: Door, answer: Answer, moments: Moments) -> bool:
+def _is_paused(room: Gate, answer: Answer, moments: Moments) -> bool:
     """Whether nobody is called for a reason that the page cannot show otherwise: Redis is
     unavailable, places come back, or an operator paused the room."""
     standing = answer.standing
-    if answer.store_away or (standing is not None and standing.recovery_stage == 2):
+    if answer.store_unavailable or (standing is not None and standing.recovery_stage == 2):
         return True
     is_paused = room.settings.queue_all
     return is_paused and answer.state is State.WAITING and moments.phase is Phase.OPEN
 
 
-def moments_of(room: Door, answer: Answer | None) -> Moments:
+def moments_of(room: Gate, answer: Answer | None) -> Moments:
     return room.settings.moments(_now_ms(room, answer))
 
 
-def _now_ms(room: Door, answer: Answer | None) -> int:
+def _now_ms(room: Gate, answer: Answer | None) -> int:
     """When it was answered, by the store's clock."""
     return answer.standing.now_ms if answer and answer.standing else room.clock.now_ms()
 
 
-def _line(room: Door, standing: Standing | None) -> str | None:
+def _line(room: Gate, standing: Standing | None) -> str | None:
     lines = room.settings.lines
     number = standing.line if standing else None
     # Lines may have been changed a second ago, and be known to the store only.
     return lines[number].name if number is not None and number < len(lines) else None
 
 
-def _waiting(room: Door, standing: Standing | None, line: str | None) -> int | None:
+def _waiting(room: Gate, standing: Standing | None, line: str | None) -> int | None:
     """How many wait in the visitor's line, or in all."""
     if standing is None:
         return room.snapshot.waiting if room.snapshot else None

@@ -48,7 +48,7 @@ def report(path: str | None, room: str, start: str | None, end: str | None, form
     """How a room did in a period: waits, giving up, no-shows, time inside, fairness."""
     settings = _load(path, room)
     period = _period(start, end)
-    told = _with_history(settings, lambda history: lookups.tell_report(history, room, period))
+    told = _with_history(settings, lambda history: lookups.find_report(history, room, period))
     if form == "json":
         click.echo(json.dumps(told, indent=2))
     elif form == "csv":
@@ -71,7 +71,7 @@ def visitor(connection: Connection, room: str, visitor: str) -> None:
     settings = _load(connection.config, room)
     if not is_visitor(visitor):
         fail([f"{visitor}: that is no visitor's id: it has 22 letters, digits, - and _"])
-    told = _with_history(settings, lambda history: lookups.tell_visitor(history, room, visitor))
+    told = _with_history(settings, lambda history: lookups.find_visitor(history, room, visitor))
     if told is None:
         fail([f"nothing was recorded of {visitor} in {room}"])
     click.echo(json.dumps(told, indent=2))
@@ -91,7 +91,7 @@ def stays(
 
     async def write(history: History) -> None:
         is_first = True
-        async for stay in lookups.tell_stays(history, room, period):
+        async for stay in lookups.find_stays(history, room, period):
             if as_json:
                 click.echo(json.dumps(stay))
             else:
@@ -114,7 +114,7 @@ def changes(
     """What operators did in a period, latest first."""
     settings, period = _load(connection.config, room), _period(start, end)
     acts: list[dict[str, Any]] = _with_history(
-        settings, lambda history: lookups.tell_changes(history, room, period, limit=limit)
+        settings, lambda history: lookups.find_changes(history, room, period, limit=limit)
     )
     for act in acts:
         what = " ".join(part for part in (act["what"], act["visitor"], act["detail"]) if part)

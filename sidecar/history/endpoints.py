@@ -26,7 +26,7 @@ REPORT_LIMIT = 100_000
 async def show_visitor(request: web.Request) -> web.Response:
     """One visitor's stay, its place over time, and what happened."""
     room, visitor = room_of(request), visitor_of(request)
-    told = await lookups.tell_visitor(_history(request), room.name, visitor)
+    told = await lookups.find_visitor(_history(request), room.name, visitor)
     if told is None:
         return problem(404, "Unknown visitor", detail=f"nothing was recorded of {visitor}")
     return web.json_response({"room": room.name, "visitor": visitor, **told})
@@ -36,15 +36,15 @@ async def list_stays(request: web.Request) -> web.Response:
     """Stays that began in a period, oldest first, a page at a time."""
     room, history, period = _asked(request)
     offset, limit = page_of(request)
-    found = lookups.tell_stays(history, room.name, period, limit=limit, offset=offset)
+    found = lookups.find_stays(history, room.name, period, limit=limit, offset=offset)
     stays = [stay async for stay in found]
-    return _reply(request, {"room": room.name, **_tell_period(period), "stays": stays}, stays)
+    return _reply(request, {"room": room.name, **_period_document(period), "stays": stays}, stays)
 
 
 async def show_report(request: web.Request) -> web.Response:
     """How the room did in a period: waits, giving up, fairness."""
     room, history, period = _asked(request)
-    told = await lookups.tell_report(history, room.name, period, most=REPORT_LIMIT)
+    told = await lookups.find_report(history, room.name, period, most=REPORT_LIMIT)
     if told is None:
         return problem(
             422,
@@ -59,8 +59,8 @@ async def list_changes(request: web.Request) -> web.Response:
     """What operators did in a period, latest first."""
     room, history, period = _asked(request)
     _, limit = page_of(request)
-    acts = await lookups.tell_changes(history, room.name, period, limit=limit)
-    return _reply(request, {"room": room.name, **_tell_period(period), "changes": acts}, acts)
+    acts = await lookups.find_changes(history, room.name, period, limit=limit)
+    return _reply(request, {"room": room.name, **_period_document(period), "changes": acts}, acts)
 
 
 def _history(request: web.Request) -> History:
@@ -79,7 +79,7 @@ def _asked(request: web.Request) -> tuple[Room, History, Period]:
     return room, history, period
 
 
-def _tell_period(period: Period) -> dict[str, str]:
+def _period_document(period: Period) -> dict[str, str]:
     return {"from": iso(period.from_ms), "to": iso(period.to_ms)}
 
 

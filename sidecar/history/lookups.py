@@ -70,7 +70,7 @@ def _moment(text: str, now_ms: int) -> int:
     return int(moment.timestamp() * 1000)
 
 
-async def tell_visitor(history: History, room: str, visitor: str) -> dict[str, Any] | None:
+async def find_visitor(history: History, room: str, visitor: str) -> dict[str, Any] | None:
     """One visitor's stay, its place over time, and what happened; None where nothing is known."""
     entry = await history.entry(room, visitor)
     if entry is None:
@@ -80,13 +80,13 @@ async def tell_visitor(history: History, room: str, visitor: str) -> dict[str, A
     curve = [] if ahead is None else places(entry, ahead)
     step = max(1, -(-len(curve) // EVENTS_LIMIT))
     return {
-        "stay": tell_stay(entry),
+        "stay": stay_document(entry),
         "places": [{"at": iso(at_ms), "position": position} for at_ms, position in curve[::step]],
-        "events": [_tell_event(event) for event in events],
+        "events": [_event_document(event) for event in events],
     }
 
 
-def tell_stay(entry: Entry) -> dict[str, Any]:
+def stay_document(entry: Entry) -> dict[str, Any]:
     """Times as ISO 8601, or null where it has not happened."""
     told = asdict(entry)
     for name in [name for name in told if name.endswith("_ms")]:
@@ -106,14 +106,14 @@ def state_of(entry: Entry) -> str:
     return "called" if entry.called_ms is not None else "waiting"
 
 
-def _tell_event(event: Event) -> dict[str, Any]:
+def _event_document(event: Event) -> dict[str, Any]:
     return {
         "id": f"{event.ms}-{event.seq}", "at": iso(event.at_ms), "kind": event.kind,
         "why": event.why, **event.more,
     }  # fmt: skip
 
 
-async def tell_stays(
+async def find_stays(
     history: History, room: str, period: Period, *, limit: int | None = None, offset: int = 0
 ) -> AsyncIterator[dict[str, Any]]:
     """Stays that began in the period."""
@@ -121,10 +121,10 @@ async def tell_stays(
         room, from_ms=period.from_ms, to_ms=period.to_ms, limit=limit, offset=offset
     )
     async for entry in found:
-        yield tell_stay(entry)
+        yield stay_document(entry)
 
 
-async def tell_report(
+async def find_report(
     history: History, room: str, period: Period, *, most: int | None = None
 ) -> dict[str, Any] | None:
     """The room over a period; None when more than `most` stays began in it."""
@@ -139,7 +139,7 @@ async def tell_report(
     return {**told, **asdict(tally.report())}
 
 
-async def tell_changes(
+async def find_changes(
     history: History, room: str, period: Period, *, limit: int
 ) -> list[dict[str, Any]]:
     """What operators did, latest first."""

@@ -59,7 +59,7 @@ class _Kind:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A Door, made for one request. Its tokens are tickets: the visitor is the holder, `order` the
+    """A Gate, made for one request. Its tokens are tickets: the visitor is the holder, `order` the
     newest place that they took in some line of the template, `epoch` which line that is, and
     `joined_ms` when the store knew
     them first (0: it has not answered them yet)."""
@@ -70,7 +70,7 @@ class Resource:
     settings: RoomSettings
     kind: _Kind
     snapshot: None = None
-    asks_who: bool = False
+    checks_bearer: bool = False
 
     @property
     def tokens(self) -> Tokens:
@@ -89,26 +89,26 @@ class Resource:
         token: Token | None,
         *,
         may_join: bool,
-        is_asked: bool = False,
+        from_page: bool = False,
         bearer: Bearer = NOBODY,  # noqa: ARG002 - nobody is told apart
     ) -> Answer:
         """Without a cookie only what a proxy guards is taken: the site says which names there are,
         and at /_waitroom/ anybody can make names up. Whoever asks there is given a cookie first."""
         ticket = token if isinstance(token, Ticket) else None
-        if ticket is None and (is_asked or not may_join):
-            given = Ticket(new_visitor(), 0, 0, 0) if is_asked else None
+        if ticket is None and (from_page or not may_join):
+            given = Ticket(new_visitor(), 0, 0, 0) if from_page else None
             return Answer(State.NOT_QUEUED, given)
         if ticket is not None and ticket.joined_ms:
             self.kind.template.store.knows(ticket.joined_ms)
         known = ticket or Ticket(new_visitor(), 0, 0, 0)
         try:
-            hold = await self._ask(known, may_join=may_join, is_asked=is_asked)
+            hold = await self._ask(known, may_join=may_join, from_page=from_page)
         except StoreError as error:
             log.debug("store_away", lease=self.name, error=str(error))
             if ticket is not None:
-                return Answer(State.WAITING, visitor=ticket.visitor, store_away=True)
+                return Answer(State.WAITING, visitor=ticket.visitor, store_unavailable=True)
             # With the cookie, because it may have been done all the same.
-            return Answer(State.NOT_QUEUED, known, store_away=True)
+            return Answer(State.NOT_QUEUED, known, store_unavailable=True)
         return _answer(hold, known, self._line)
 
     async def leave(self, token: Token | None, *, why: str = "left") -> None:  # noqa: ARG002
@@ -121,7 +121,7 @@ class Resource:
         """Which of the template's lines it is, as a ticket says it."""
         return crc32(self.resource.encode())
 
-    async def _ask(self, ticket: Ticket, *, may_join: bool, is_asked: bool) -> Hold:
+    async def _ask(self, ticket: Ticket, *, may_join: bool, from_page: bool) -> Hold:
         template, visitor = self.kind.template, ticket.visitor
         order = ticket.order if ticket.epoch == self._line else None
         if may_join:
@@ -129,9 +129,9 @@ class Resource:
         else:
             hold = await template.look(self.resource, visitor)
             # Whose page is open while the store was emptied gets the place back.
-            if hold.is_recovering and hold.outcome is LeaseOutcome.GONE and is_asked and order:
+            if hold.is_recovering and hold.outcome is LeaseOutcome.GONE and from_page and order:
                 hold = await template.take(self.resource, visitor, order=order)
-        if not is_asked and self._is_due(hold):
+        if not from_page and self._is_due(hold):
             with contextlib.suppress(StoreError):
                 renewed = await template.renew(self.resource, visitor, hold.fence)
                 return renewed if renewed.outcome is LeaseOutcome.GRANTED else hold

@@ -24,9 +24,9 @@ class Answer:
     #: Whose answer it is, where the store was asked about somebody.
     visitor: str | None = None
     #: The store did not answer: newcomers wait, those inside keep passing.
-    store_away: bool = False
+    store_unavailable: bool = False
     #: A newcomer whom this replica let in by itself: the store knows nothing of them.
-    let_in_alone: bool = False
+    failed_open: bool = False
     #: Holds for VERDICT_TTL_MS and for every request with the same cookie, class and exemption by
     #: nginx, which are the key that nginx keeps it by: the pass verifies, and is not due to be
     #: renewed in that time; the bearer is outside; or all who come without a cookie are refused.

@@ -88,7 +88,7 @@ class Pass:
     renewed_ms: int
     expires_ms: int
     #: What its bearer is known by (`bind_pass`); empty: whoever has it may use it.
-    mark: str = ""
+    fingerprint: str = ""
 
 
 @value

@@ -39,9 +39,9 @@ _SEPARATOR = "~"
 _KIND_TICKET = "t"
 _KIND_CLASSED = "k"  # a ticket with a class
 _KIND_PASS = "p"  # noqa: S105 - the letter that a pass begins with
-_KIND_MARKED = "m"  # a pass with a mark
+_KIND_BOUND = "m"  # a pass bound to an address or a browser
 _KIND_OUTSIDE = "o"
-_KINDS = (_KIND_TICKET, _KIND_CLASSED, _KIND_PASS, _KIND_MARKED, _KIND_OUTSIDE)
+_KINDS = (_KIND_TICKET, _KIND_CLASSED, _KIND_PASS, _KIND_BOUND, _KIND_OUTSIDE)
 _KIND_CLAIM = "c"  # a ticket for an address, and for no cookie
 
 
@@ -76,10 +76,10 @@ class Tokens:
             return self._sign(_KIND_OUTSIDE, token.draw)
         if isinstance(token, Ticket):
             return self._sign(*_fields(token))
-        kind = _KIND_MARKED if token.mark else _KIND_PASS
+        kind = _KIND_BOUND if token.fingerprint else _KIND_PASS
         fields: list[str | int] = [token.visitor, token.order, token.joined_ms, token.epoch]
         fields += [token.started_ms, token.renewed_ms, token.expires_ms]
-        return self._sign(kind, *fields, *([token.mark] if token.mark else []))
+        return self._sign(kind, *fields, *([token.fingerprint] if token.fingerprint else []))
 
     def _sign(self, kind: str, *fields: str | int) -> str:
         value = _SEPARATOR.join((kind, *map(str, fields)))
@@ -137,13 +137,15 @@ def _parse(value: str, signed_ms: int) -> Token:
     kind, visitor, *numbers = value.split(_SEPARATOR)
     if kind == _KIND_OUTSIDE:
         return Outside(int(visitor), signed_ms, *numbers)  # TypeError where there are more
-    mark = ""
-    if kind == _KIND_MARKED:
-        *numbers, mark = numbers
-    if kind in {_KIND_PASS, _KIND_MARKED}:
+    fingerprint = ""
+    if kind == _KIND_BOUND:
+        *numbers, fingerprint = numbers
+    if kind in {_KIND_PASS, _KIND_BOUND}:
         order, joined_ms, epoch, *times = map(int, numbers)
         started_ms, renewed_ms, expires_ms = times
-        return Pass(visitor, order, joined_ms, epoch, started_ms, renewed_ms, expires_ms, mark)
+        return Pass(
+            visitor, order, joined_ms, epoch, started_ms, renewed_ms, expires_ms, fingerprint
+        )
     class_name = ""
     if kind == _KIND_CLASSED:
         *numbers, class_name = numbers

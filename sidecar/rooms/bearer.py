@@ -29,7 +29,7 @@ class Bearer:
     #: What became of the grant that they brought; empty: of none. For the metrics only.
     grant_result: str = ""
 
-    def mark(self, room: str, settings: RoomSettings) -> str:
+    def fingerprint(self, room: str, settings: RoomSettings) -> str:
         """What a pass is bound to (`bind_pass`); empty where it is bound to nothing."""
         match settings.bind_pass:
             case "user_agent":
@@ -52,10 +52,10 @@ class Bearer:
 NOBODY = Bearer()
 
 
-def is_anothers(mark: str, seen: str) -> bool:
+def belongs_to_another(fingerprint: str, seen: str) -> bool:
     """Whether a pass with this mark was given to somebody else. One that was bound to nothing,
     or to something else before the setting was changed, may be anybody's."""
-    return bool(mark and seen) and mark[0] == seen[0] and mark != seen
+    return bool(fingerprint and seen) and fingerprint[0] == seen[0] and fingerprint != seen
 
 
 def _digest(*parts: str) -> str:

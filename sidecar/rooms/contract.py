@@ -1,4 +1,4 @@
-"""What proxies and browsers ask at: a room, or a resource that is leased. Both are a Door."""
+"""What proxies and browsers query: a room or a leased resource. Both implement Gate."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from sidecar.rooms.store.replies import Snapshot
 
 
-class Door(Protocol):
-    """What the edge doors know of a room; a resource has all of it too."""
+class Gate(Protocol):
+    """What the public endpoints need of a room; a leased resource has all of it too."""
 
     @property
     def name(self) -> str:
@@ -36,7 +36,7 @@ class Door(Protocol):
     def snapshot(self) -> Snapshot | None: ...
 
     @property
-    def asks_who(self) -> bool:
+    def checks_bearer(self) -> bool:
         """Whether it matters who brings a cookie."""
 
     async def check(
@@ -44,11 +44,11 @@ class Door(Protocol):
         token: Token | None,
         *,
         may_join: bool,
-        is_asked: bool = False,
+        from_page: bool = False,
         bearer: Bearer = NOBODY,
     ) -> Answer:
-        """The verdict about one request. `may_join`: whether a newcomer takes a place; `is_asked`:
-        the waiting page asks, and not a proxy about some other request."""
+        """The verdict about one request. `may_join`: whether a newcomer takes a place; `from_page`:
+        the waiting page sent it, rather than a proxy on behalf of some other request."""
 
     async def leave(self, token: Token | None, *, why: str = "left") -> None:
         """Gives up whatever the token's bearer has. Raises StoreError."""
@@ -57,17 +57,17 @@ class Door(Protocol):
 class Resources(Protocol):
     """What is guarded beside rooms, to be found by name: resources that are leased."""
 
-    def find(self, name: str) -> Door | None: ...
+    def find(self, name: str) -> Gate | None: ...
 
     def template_of(self, name: str) -> str:
         """Whose resource it would be; "" where it would be none."""
 
 
-def is_resource(door: Door) -> bool:
+def is_resource(gate: Gate) -> bool:
     """A lease ends to the millisecond, so nothing that is said of one may be kept."""
-    return SEPARATOR in door.name
+    return SEPARATOR in gate.name
 
 
-def label(door: Door) -> str:
+def label(gate: Gate) -> str:
     """As metrics name it: a template has any number of resources."""
-    return door.name.partition(SEPARATOR)[0]
+    return gate.name.partition(SEPARATOR)[0]

@@ -46,8 +46,8 @@ class Fallback:
         lately = max(0, int(admitted - self._admitted))
         self._admitted = admitted
         free = max(0, settings.total_active_users - snapshot.active - lately)
-        has_line = snapshot.waiting > 0 or settings.queue_all or snapshot.recovery_stage > 0
-        self._slots = 0 if has_line else free // self._replicas
+        has_queue = snapshot.waiting > 0 or settings.queue_all or snapshot.recovery_stage > 0
+        self._slots = 0 if has_queue else free // self._replicas
         self._tokens, self._tokens_ms = 1.0, snapshot.now_ms
 
     def admitted(self) -> None:

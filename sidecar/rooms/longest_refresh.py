@@ -19,28 +19,28 @@ class Refreshes:
 
     _since_ms: int | None = None
     #: (until when they ask again, refresh): later ones have asked later, and were told less.
-    _told: deque[tuple[int, int]] = field(default_factory=deque)
+    _given: deque[tuple[int, int]] = field(default_factory=deque)
 
     def note(self, refresh_ms: int, now_ms: int) -> None:
         """Somebody near the head was told to ask again after `refresh_ms`."""
         refresh_ms = -(-refresh_ms // 1000) * 1000
-        until_ms = now_ms + _asked_within(refresh_ms)
-        while self._told and self._told[-1][1] <= refresh_ms:
-            self._told.pop()
-        if not self._told or self._told[-1][0] < until_ms:
-            self._told.append((until_ms, refresh_ms))
+        until_ms = now_ms + _due_within(refresh_ms)
+        while self._given and self._given[-1][1] <= refresh_ms:
+            self._given.pop()
+        if not self._given or self._given[-1][0] < until_ms:
+            self._given.append((until_ms, refresh_ms))
 
     def longest(self, now_ms: int) -> int | None:
         """In whole seconds, as ms; 0: nobody waits near the head. None: too young to know."""
         if self._since_ms is None or now_ms < self._since_ms:  # the clock was put back
             self._since_ms = now_ms
-        while self._told and self._told[0][0] <= now_ms:
-            self._told.popleft()
-        if now_ms < self._since_ms + _asked_within(HEARTBEAT_MAX_MS):
+        while self._given and self._given[0][0] <= now_ms:
+            self._given.popleft()
+        if now_ms < self._since_ms + _due_within(HEARTBEAT_MAX_MS):
             return None
-        return self._told[0][1] if self._told else 0
+        return self._given[0][1] if self._given else 0
 
 
-def _asked_within(refresh_ms: int) -> int:
+def _due_within(refresh_ms: int) -> int:
     """A page may come 5 % late, and then there is the request."""
     return int(1.05 * refresh_ms) + 2_000

@@ -34,13 +34,15 @@ def claim_of(bearer: Bearer) -> Claim:
     return Claim(grant.class_name, grant.id, grant.expires_s * 1000) if grant else NO_CLAIM
 
 
-async def graded(ticket: Ticket, claim: Claim, settings: RoomSettings, store: RoomStore) -> Ticket:
+async def reclassified(
+    ticket: Ticket, claim: Claim, settings: RoomSettings, store: RoomStore
+) -> Ticket:
     """The ticket with a class that was claimed since it was given. It is asked for once, unless the
     grant was used up: then another one may come. Raises StoreError."""
     name = claim.class_name
     if name == ticket.class_name or name not in settings.classes:
         return ticket
-    if await store.grade(ticket.visitor, claim) <= 0:
+    if await store.reclassify(ticket.visitor, claim) <= 0:
         return ticket
     return replace(ticket, class_name=name, signed_ms=0)
 

@@ -36,18 +36,18 @@ def room_keys(room: str) -> list[str]:
     return [room_key(room, name) for name in ROOM_KEYS]
 
 
-def turn_key(room: str, work: str) -> str:
+def leader_key(room: str, work: str) -> str:
     """Says that this interval's turn at some work is taken: "sweeping", "tidying". It runs out by
     itself."""
     return room_key(room, work)
 
 
-def record_turn_key(room: str) -> str:
+def recorder_leader_key(room: str) -> str:
     """Holds the replica that writes the room's history; it runs out by itself."""
     return room_key(room, "recording")
 
 
-def notify_turn_key(room: str) -> str:
+def notifier_leader_key(room: str) -> str:
     """Holds the replica that tells the room's webhooks; it runs out by itself."""
     return room_key(room, "notifying")
 

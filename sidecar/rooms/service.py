@@ -29,13 +29,13 @@ from sidecar.queue.model import (
 )
 from sidecar.queue.tokens import Tokens, new_visitor
 from sidecar.queue.verdict_lifetime import RELEASE_GRACE_MS, VERDICT_TTL_MS
-from sidecar.rooms.bearer import NOBODY, Bearer, is_anothers
+from sidecar.rooms.bearer import NOBODY, Bearer, belongs_to_another
 from sidecar.rooms.exemptions import exempts_some, find_outside, is_exempt, is_for_part, is_outside
 from sidecar.rooms.fail_open import Fallback
 from sidecar.rooms.longest_refresh import Refreshes
 from sidecar.rooms.openings import during
 from sidecar.rooms.pass_renewal import renewal_due_ms
-from sidecar.rooms.places import claim_of, graded, lot_of_newcomer, ticket_of, with_lot
+from sidecar.rooms.places import claim_of, lot_of_newcomer, reclassified, ticket_of, with_lot
 from sidecar.rooms.shield import Shelter, Shield
 from sidecar.rooms.store.scripts import REVOCATIONS_LIMIT
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from sidecar.kit.clock import StoreClock
     from sidecar.lottery.service import Draws
     from sidecar.queue.model import Standing, Token
-    from sidecar.rooms.contract import Door, Resources
+    from sidecar.rooms.contract import Gate, Resources
     from sidecar.rooms.settings import RoomSettings
     from sidecar.rooms.store.replies import Snapshot
     from sidecar.rooms.store.scripts import Claim, RoomStore
@@ -74,7 +74,7 @@ class Room:
     #: Whether everybody passes, uncounted.
     is_open: bool = field(init=False)
     #: Whether it matters to this room who brings a cookie.
-    asks_who: bool = field(init=False)
+    checks_bearer: bool = field(init=False)
     snapshot: Snapshot | None = None
     _revoked: dict[str, int] = field(default_factory=dict)
     _revoked_seen_ms: int = 0
@@ -83,7 +83,7 @@ class Room:
     _shield: Shield = field(default_factory=Shield)
     _fallback: Fallback = field(default_factory=Fallback)
     _refreshes: Refreshes = field(default_factory=Refreshes)
-    _telling: set[asyncio.Task[None]] = field(default_factory=set)
+    _reporting: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._learn(self.file_settings)
@@ -92,7 +92,7 @@ class Room:
         """What each request would ask of the settings is found out once."""
         self.settings = settings
         self.is_open = settings.suspended or settings.queueing_method == "passthrough"
-        self.asks_who = (
+        self.checks_bearer = (
             settings.bind_pass in {"user_agent", "ip"}
             or settings.max_places_per_address is not None
             or is_for_part(settings)
@@ -104,43 +104,43 @@ class Room:
         token: Token | None,
         *,
         may_join: bool,
-        is_asked: bool = False,
+        from_page: bool = False,
         bearer: Bearer = NOBODY,
     ) -> Answer:
         """The verdict about one request.
 
         `may_join`: whether a newcomer takes a place; otherwise they are told NOT_QUEUED, and
-        also while the shield is up, unless they ask for a place by name (`is_asked`).
+        also while the shield is up, unless they ask for a place by name (`from_page`).
         """
         if self.is_open:
             return Answer(State.ADMITTED)
-        drawn, mark = None, ""
-        if self.asks_who or bearer is not NOBODY or isinstance(token, Outside):
+        drawn, fingerprint = None, ""
+        if self.checks_bearer or bearer is not NOBODY or isinstance(token, Outside):
             uncounted = self._uncounted(token, bearer)
             if uncounted is not None:
                 return uncounted
-            mark = bearer.mark(self.name, self.settings)
+            fingerprint = bearer.fingerprint(self.name, self.settings)
             if isinstance(token, Outside):
                 drawn, token = token.draw, None
-        token = self._accepted(token, mark)
+        token = self._accepted(token, fingerprint)
         try:
             if isinstance(token, Pass):
-                answer = await self._by_pass(token, mark)
+                answer = await self._by_pass(token, fingerprint)
             elif isinstance(token, Ticket):
                 if bearer is not NOBODY:
-                    token = await graded(token, claim_of(bearer), self.settings, self.store)
+                    token = await reclassified(token, claim_of(bearer), self.settings, self.store)
                 placed = with_lot(token, self.settings, self.draws)
                 answer = answer_of(self._noted(await self.store.beat(placed)), token)
             else:
                 answer = None
             if answer is None:
-                answer = await self._newcomer(may_join, is_asked, bearer, drawn)
+                answer = await self._newcomer(may_join, from_page, bearer, drawn)
         except StoreError as error:
             # Counted, and said once a second by the refresher; here it would flood the log.
             log.debug("store_away", room=self.name, error=str(error))
-            answer = self._alone(token, may_join=may_join)
-        if mark and isinstance(answer.token, Pass):
-            return replace(answer, token=replace(answer.token, mark=mark))
+            answer = self._fail_open(token, may_join=may_join)
+        if fingerprint and isinstance(answer.token, Pass):
+            return replace(answer, token=replace(answer.token, fingerprint=fingerprint))
         return answer
 
     def _uncounted(self, token: Token | None, bearer: Bearer) -> Answer | None:
@@ -153,16 +153,18 @@ class Room:
         given = None if keeps else token
         return Answer(State.ADMITTED, given, is_settled=keeps, uncounted="outside")
 
-    def _accepted(self, token: Ticket | Pass | None, mark: str) -> Ticket | Pass | None:
+    def _accepted(self, token: Ticket | Pass | None, fingerprint: str) -> Ticket | Pass | None:
         """The token, unless it is somebody else's, or is known to be given up."""
-        if token is None or (isinstance(token, Pass) and is_anothers(token.mark, mark)):
+        if token is None or (
+            isinstance(token, Pass) and belongs_to_another(token.fingerprint, fingerprint)
+        ):
             return None
         if self._honours(token):
             self.store.knows(token.joined_ms)
             return token
         return None if token.visitor in self._revoked else token
 
-    def _alone(self, token: Ticket | Pass | None, *, may_join: bool) -> Answer:
+    def _fail_open(self, token: Ticket | Pass | None, *, may_join: bool) -> Answer:
         """The verdict where the store gave none. Only while it is away, not for one call that
         failed, does the replica give passes by itself."""
         now_ms, settings, is_away = self.clock.now_ms(), self.settings, self.store.is_away
@@ -186,16 +188,16 @@ class Room:
                     token,
                     joined_ms=token.joined_ms,
                     visitor=token.visitor,
-                    store_away=True,
+                    store_unavailable=True,
                 )
         elif may_join and may_enter:
             given = self._fallback.newcomer(settings, now_ms)
             is_new = True
         if given is None:
-            return Answer(State.NOT_QUEUED, store_away=True)
+            return Answer(State.NOT_QUEUED, store_unavailable=True)
         self._fallback.keep(given)
         self.store.promises(now_ms)
-        return Answer(State.ADMITTED, given, joined_ms=given.joined_ms, let_in_alone=is_new)
+        return Answer(State.ADMITTED, given, joined_ms=given.joined_ms, failed_open=is_new)
 
     async def leave(self, token: Token | None, *, why: str = "left") -> None:
         """Gives up the place or the session that the token proves."""
@@ -226,7 +228,7 @@ class Room:
         self._revoked_seen_ms = newest
         if was_away:
             await self._release_orphans()  # before those come whom we let in by ourselves
-        await self._tell_given()
+        await self._report_given()
         await self._remind(snapshot)
         pass_ms = int(self.settings.session_duration * 1000)
         self._revoked = snapshot.still_of_use(self._revoked, pass_ms)
@@ -250,7 +252,7 @@ class Room:
             known = self.snapshot
             await self.store.remind(self._revoked, known.overrides, epoch=known.epoch)
 
-    async def _tell_given(self) -> None:
+    async def _report_given(self) -> None:
         """Redis hears at once of the passes that this replica gave or prolonged by itself, and not
         when their visitors come back: so nobody is called into their slots."""
         while given := self._fallback.take_given(self.clock.now_ms()):
@@ -282,23 +284,23 @@ class Room:
             return False
         return now_ms < token.expires_ms
 
-    def _due_ms(self, pass_: Pass, mark: str) -> int:
+    def _due_ms(self, pass_: Pass, fingerprint: str) -> int:
         """When it is to be renewed; 0: now. A store that knows nothing of a session, because it was
         emptied or because a replica gave the pass by itself, is told as soon as its pass is
         seen."""
         emptied_ms = self.snapshot.recovery_ms if self.snapshot else 0
-        if pass_.renewed_ms < max(1, emptied_ms) or pass_.mark != mark:
+        if pass_.renewed_ms < max(1, emptied_ms) or pass_.fingerprint != fingerprint:
             return 0
         return renewal_due_ms(pass_, self.settings)
 
     def _is_settled(self, pass_: Pass, in_ms: int = VERDICT_TTL_MS) -> bool:
         """Whether nginx may keep the verdict: it knows a cookie, and not who brings it."""
-        return not pass_.mark and self.clock.now_ms() + in_ms < pass_.expires_ms
+        return not pass_.fingerprint and self.clock.now_ms() + in_ms < pass_.expires_ms
 
-    async def _by_pass(self, pass_: Pass, mark: str) -> Answer | None:
+    async def _by_pass(self, pass_: Pass, fingerprint: str) -> Answer | None:
         if not self._honours(pass_):
             return None
-        due_ms, now_ms = self._due_ms(pass_, mark), self.clock.now_ms()
+        due_ms, now_ms = self._due_ms(pass_, fingerprint), self.clock.now_ms()
         if now_ms < due_ms:
             settled = self._is_settled(pass_) and now_ms + VERDICT_TTL_MS < due_ms
             return Answer(State.ADMITTED, is_settled=settled)
@@ -312,7 +314,7 @@ class Room:
         return standing
 
     async def _newcomer(
-        self, may_join: bool, is_asked: bool, bearer: Bearer, drawn: int | None
+        self, may_join: bool, from_page: bool, bearer: Bearer, drawn: int | None
     ) -> Answer:
         if self.settings.rollout_percent == 0:  # so for everybody, and nobody needs a cookie
             return Answer(State.ADMITTED, is_settled=True, uncounted="outside")
@@ -320,13 +322,13 @@ class Room:
         outside = find_outside(self.name, settings, bearer, drawn)
         if not may_join:
             # A page's picture, say. What nginx keeps of the shield is told to all without a cookie.
-            if outside and not is_asked and not self._shield.is_told(now_ms):
+            if outside and not from_page and not self._shield.is_kept_by_nginx(now_ms):
                 return Answer(State.ADMITTED, uncounted="outside")
             return Answer(State.NOT_QUEUED)
         is_alike = not exempts_some(settings)
         if not outside and settings.moments(now_ms).phase is Phase.CLOSED:
             return Answer(State.CLOSED, is_settled=is_alike and not is_for_part(settings))
-        if not is_asked:
+        if not from_page:
             shelter = self._meet()
             if shelter is not Shelter.NONE:
                 return Answer(State.NOT_QUEUED, is_settled=is_alike and shelter is Shelter.UP)
@@ -339,12 +341,12 @@ class Room:
         shelter = self._shield.meet(self.settings.shield_above, self.clock.now_ms())
         if self._shield.until_ms != known_ms:
             log.warning("shield_up", room=self.name)
-            task = asyncio.create_task(self._tell_shield())
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
+            task = asyncio.create_task(self._report_shield())
+            self._reporting.add(task)
+            task.add_done_callback(self._reporting.discard)
         return shelter
 
-    async def _tell_shield(self) -> None:
+    async def _report_shield(self) -> None:
         """So that all replicas raise theirs. Without the store, each has its own."""
         with contextlib.suppress(StoreError):
             await self.store.raise_shield(self._shield.until_ms)
@@ -379,7 +381,7 @@ class Rooms:
     def __iter__(self) -> Iterator[Room]:
         return iter(self._rooms.values())
 
-    def find(self, name: str) -> Door | None:
+    def find(self, name: str) -> Gate | None:
         return self._rooms.get(name) or (self._resources.find(name) if self._resources else None)
 
     def template_of(self, name: str) -> str:

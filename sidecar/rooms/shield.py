@@ -60,7 +60,7 @@ class Shield:
             return Shelter.UP
         return Shelter.LOOKING if looking else Shelter.NONE
 
-    def is_told(self, now_ms: int) -> bool:
+    def is_kept_by_nginx(self, now_ms: int) -> bool:
         """Whether nginx may still tell a newcomer what it keeps of the raised shield."""
         return now_ms < self.until_ms + BRIEF_TTL_MS
 

@@ -28,7 +28,7 @@ def lines_of(settings: RoomSettings, snapshot: Snapshot) -> list[dict[str, Any]]
     ]
 
 
-def place_in_line(place: int, line: str, settings: RoomSettings, snapshot: Snapshot) -> int:
+def place_in_sub_queue(place: int, line: str, settings: RoomSettings, snapshot: Snapshot) -> int:
     """Of somebody who stands in that line, from the place among all. Right to the few who came or
     went since the snapshot."""
     lengths = [people for people, _ in snapshot.lines]

@@ -197,7 +197,7 @@ class Scene:
             if not was_inside and not page.stays:
                 page.leaves_s = self.now_s + STAY_S
             self.later(self.random.uniform(1, 4), lambda: self.look(page))
-        elif answer.store_away and answer.joined_ms is None:
+        elif answer.store_unavailable and answer.joined_ms is None:
             await self._try_later(page)
         else:
             self.thrown_out += was_inside

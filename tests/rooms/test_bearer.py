@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.rooms.bearer import NOBODY, Bearer, is_anothers
+from sidecar.rooms.bearer import NOBODY, Bearer, belongs_to_another
 from sidecar.rooms.settings import RoomSettings
 
 ANN = Bearer("192.0.2.1", "Mozilla/5.0 (Ann)")
@@ -34,7 +34,7 @@ def place(address: str, room: str = "shop") -> str:
 
 def test_a_room_that_binds_nothing_marks_nobody():
     """The default: the same pass whoever brings it."""
-    assert ANN.mark("shop", RoomSettings(total_active_users=1)) == ""
+    assert ANN.fingerprint("shop", RoomSettings(total_active_users=1)) == ""
 
 
 @pytest.mark.parametrize(
@@ -50,14 +50,14 @@ def test_a_room_that_binds_nothing_marks_nobody():
 def test_a_mark_is_of_what_is_asked_and_of_nothing_else(other, same_agent, same_address):
     for bind_pass, same in (("user_agent", same_agent), ("ip", same_address)):
         settings = bound(bind_pass)
-        assert (other.mark("shop", settings) == ANN.mark("shop", settings)) is same
+        assert (other.fingerprint("shop", settings) == ANN.fingerprint("shop", settings)) is same
 
 
 def test_marks_of_two_kinds_and_of_two_rooms_differ():
     """An address that is sent as User-Agent is not that address; nobody can be followed from
-    room to room by a mark."""
+    room to room by a fingerprint."""
     same = Bearer("x", "x")
-    marks = {same.mark(room, bound(kind)) for room in ("shop", "tickets") for kind in KINDS}
+    marks = {same.fingerprint(room, bound(kind)) for room in ("shop", "tickets") for kind in KINDS}
     assert len(marks) == 4
 
 
@@ -65,9 +65,9 @@ def test_marks_of_two_kinds_and_of_two_rooms_differ():
 def test_a_mark_fits_a_token_and_tells_nothing(address, user_agent):
     """Whatever a browser sends: letters that need no quoting, always as many."""
     for kind in KINDS:
-        mark = Bearer(address, user_agent).mark("shop", bound(kind))
-        assert set(mark) <= ALPHABET
-        assert len(mark) == 17
+        fingerprint = Bearer(address, user_agent).fingerprint("shop", bound(kind))
+        assert set(fingerprint) <= ALPHABET
+        assert len(fingerprint) == 17
 
 
 def test_a_room_that_counts_no_addresses_keeps_none():
@@ -116,6 +116,8 @@ def test_any_address_is_a_place(address):
 def test_a_pass_is_anothers_only_by_the_mark_that_it_has(before, after):
     """One that was bound to something else before a change of the setting is its bearer's."""
     bob = Bearer("192.0.2.2", "Mozilla/5.0 (Bob)")
-    given = ANN.mark("shop", bound(before))
-    assert not is_anothers(given, ANN.mark("shop", bound(after)))
-    assert is_anothers(given, bob.mark("shop", bound(after))) is (before == after != "none")
+    given = ANN.fingerprint("shop", bound(before))
+    assert not belongs_to_another(given, ANN.fingerprint("shop", bound(after)))
+    assert belongs_to_another(given, bob.fingerprint("shop", bound(after))) is (
+        before == after != "none"
+    )

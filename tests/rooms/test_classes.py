@@ -212,7 +212,9 @@ async def test_a_grant_for_one_is_given_once_however_many_race(make_room_store):
     once = claim("partner", "order-17")
     joined, graded = await asyncio.gather(
         asyncio.gather(*(replicas[n % 2].enter(new_visitor(), claim=once) for n in range(20))),
-        asyncio.gather(*(replicas[n % 2].grade(t.visitor, once) for n, t in enumerate(tickets))),
+        asyncio.gather(
+            *(replicas[n % 2].reclassify(t.visitor, once) for n, t in enumerate(tickets))
+        ),
     )
     assert [s.is_classed for s in joined].count(True) + sum(at > 0 for at in graded) == 1
     assert sum(at == USED for at in graded) >= 9
@@ -261,16 +263,16 @@ async def test_a_grant_takes_somebody_in_line_ahead_and_nobody_back(redis, shop,
     turn.forward(2)
     [third] = await queue(store, 1)
     turn.forward(3000)
-    assert await store.grade(third.visitor, claim("member", "x")) == 2
-    assert await store.grade(second.visitor, claim("member", "y")) == 1
+    assert await store.reclassify(third.visitor, claim("member", "x")) == 2
+    assert await store.reclassify(second.visitor, claim("member", "y")) == 1
     assert await in_line(redis, store) == [t.visitor for t in (second, first, third)]
-    assert await store.grade(second.visitor, claim("gold", "z")) == 1
-    assert await store.grade(second.visitor, claim("member", "back")) == 1
-    assert await store.grade(second.visitor, claim("gold", "same")) == 1
+    assert await store.reclassify(second.visitor, claim("gold", "z")) == 1
+    assert await store.reclassify(second.visitor, claim("member", "back")) == 1
+    assert await store.reclassify(second.visitor, claim("gold", "same")) == 1
     used = await redis.zrange(room_key(store._room, "grants"), 0, -1)
     assert set(used) == {b"x", b"y", b"z"}
-    assert await store.grade(third.visitor, claim("staff", "x")) == USED
-    assert await store.grade(new_visitor(), claim("staff")) == NOT_IN_LINE
+    assert await store.reclassify(third.visitor, claim("staff", "x")) == USED
+    assert await store.reclassify(new_visitor(), claim("staff")) == NOT_IN_LINE
     standing = await store.beat(first)  # by arrival nobody's place has changed
     assert (standing.ahead, standing.calls) == (0, 1)
 
@@ -288,19 +290,19 @@ async def test_an_operator_gives_any_class_and_takes_it_away(redis, shop, turn):
         turn.forward(1)
     a, b, c, d = (ticket.visitor for ticket in tickets)
     assert await in_line(redis, store) == [c, b, a, d]
-    assert await store.grade(d, claim("staff"), by="desk", why="VIP") == 1
+    assert await store.reclassify(d, claim("staff"), by="desk", why="VIP") == 1
     assert await in_line(redis, store) == [d, c, b, a]
-    assert await store.grade(d, claim("member"), by="desk") == 3
+    assert await store.reclassify(d, claim("member"), by="desk") == 3
     assert await in_line(redis, store) == [c, b, d, a]
-    assert await store.grade(c, claim(""), by="desk") == 4
+    assert await store.reclassify(c, claim(""), by="desk") == 4
     assert await in_line(redis, store) == [b, d, a, c]
     assert await store.move(d, 4, by="desk") == 4
     assert await store.move(d, 0, by="desk") == 4
     assert await store.move(c, 0, by="desk") == 1
     assert await in_line(redis, store) == [c, b, a, d]
     assert await store.move(d, 0, by="desk") == NOT_MOVED
-    assert await store.grade(a, claim(""), by="desk") == 3  # has none
-    assert await store.grade(d, claim("staff"), by="") == 1
+    assert await store.reclassify(a, claim(""), by="desk") == 3  # has none
+    assert await store.reclassify(d, claim("staff"), by="") == 1
     assert await store.move(d, 0, by="desk") == NOT_MOVED  # by a grant, no operator
 
 
@@ -313,9 +315,9 @@ async def test_a_grant_counts_from_where_somebody_was_before_a_move(redis, shop,
         turn.forward(200)
     a, b, c, d = (ticket.visitor for ticket in tickets)
     assert await store.move(d, 3, by="desk") == 3
-    assert await store.grade(d, claim("member")) == 3  # 300 s of 600: between b and c too
+    assert await store.reclassify(d, claim("member")) == 3  # 300 s of 600: between b and c too
     assert await store.move(a, 4, by="desk") == 4
-    assert await store.grade(a, claim("member")) == 1
+    assert await store.reclassify(a, claim("member")) == 1
     assert await in_line(redis, store) == [a, b, d, c]
     assert await store.move(d, 4, by="desk") == 4
     assert await store.move(d, 0, by="desk") == 3
@@ -330,17 +332,17 @@ async def test_orders_stay_apart_whoever_is_moved_and_given_a_class(redis, make_
     other = (await join(store, "b")).visitor
     moved = (await queue(store, 1))[0].visitor
     assert await store.move(moved, 1, by="desk") == 1
-    assert await store.grade(other, claim("a"), by="desk") == 1
+    assert await store.reclassify(other, claim("a"), by="desk") == 1
     waiting = room_key(store._room, "waiting")
     assert await redis.zscore(waiting, other) == await redis.zscore(waiting, moved) - 1
     [last] = await queue(store, 1)
     assert await store.move(moved, 99, by="desk") == 3
     assert await store.move(last.visitor, 99, by="desk") == 3
     for number, name in enumerate(("a", "b"), 1):
-        assert await store.grade(last.visitor, claim(name), by="desk") > 0
+        assert await store.reclassify(last.visitor, claim(name), by="desk") > 0
         assert await redis.zscore(waiting, last.visitor) % 8 == number
     await store.configure({"classes": {"a": {"head_start": 60}}})  # no more b
-    assert await store.grade(other, claim("a"), by="desk") > 0
+    assert await store.reclassify(other, claim("a"), by="desk") > 0
     assert await redis.zscore(waiting, other) % 8 == 1
 
 
@@ -358,7 +360,7 @@ async def test_a_class_with_a_line_moves_somebody_there(redis, make_room_store, 
     turn.forward(10)
     resident = await join(store, "vip")
     turn.forward(10)
-    assert await store.grade(mover.visitor, claim("vip"), by="desk") == 1
+    assert await store.reclassify(mover.visitor, claim("vip"), by="desk") == 1
     standings = await beat_all(store, [mover, resident, other])
     assert [(s.line, s.ahead, s.line_waiting) for s in standings] == [
         (0, 1, 2),
@@ -418,7 +420,7 @@ async def test_everybody_is_back_at_their_order_after_the_store_was_emptied(
     for name in names:
         tickets.append(await join(store, name))
         turn.forward(1)
-    await store.grade(tickets[0].visitor, claim(names[2]))
+    await store.reclassify(tickets[0].visitor, claim(names[2]))
     turn.now_ms = begins
     tickets += [await join(store, lot=Lot(draw, begins)) for draw in (0.7, 0.2)]
     turn.forward(60)

@@ -122,8 +122,8 @@ async def test_in_the_prequeue_nobody_is_called_and_all_are_equal(redis, shop, t
     assert not standing.is_classed
     turn.now_ms = OPENS - 1
     [late] = await drawn(store, 0.1, name="member")
-    assert await store.grade(first.visitor, once) == DRAWN
-    assert await store.grade(first.visitor, once, by="desk") == DRAWN
+    assert await store.reclassify(first.visitor, once) == DRAWN
+    assert await store.reclassify(first.visitor, once, by="desk") == DRAWN
     assert await store.move(first.visitor, 1, by="desk") == DRAWN
     assert await in_line(redis, store) == [late.visitor, visitor, first.visitor]
     assert (await store.sweep()).called == 0
@@ -327,8 +327,8 @@ async def test_a_drawn_place_has_no_class_and_may_be_moved_once_it_has_opened(re
     turn.now_ms = OPENS
     [late] = await queue(store, 1)
     a, b, c, d = (ticket.visitor for ticket in [*tickets, late])
-    assert await store.grade(c, claim("staff")) == DRAWN
-    assert await store.grade(c, claim("staff"), by="desk") == DRAWN
+    assert await store.reclassify(c, claim("staff")) == DRAWN
+    assert await store.reclassify(c, claim("staff"), by="desk") == DRAWN
     assert await store.move(c, 1, by="desk") == 1
     assert await store.move(d, 3, by="desk") == 3
     assert await in_line(redis, store) == [c, a, d, b]

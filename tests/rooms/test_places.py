@@ -15,10 +15,10 @@ from sidecar.rooms.bearer import NOBODY, Bearer
 from sidecar.rooms.places import (
     FIRST_DRAWN,
     claim_of,
-    graded,
     hidden_order,
     line_of,
     lot_of_newcomer,
+    reclassified,
     ticket_of,
     with_lot,
 )
@@ -63,13 +63,13 @@ def test_what_nginx_says_goes_before_what_a_grant_says():
     assert claim_of(Bearer(class_name="staff", grant=grant)) == Claim("staff")
 
 
-class Grader:
+class Reclassifier:
     """A store that answers every grade so, and counts."""
 
     def __init__(self, answer):
         self.answer, self.asked = answer, []
 
-    async def grade(self, visitor, claim):
+    async def reclassify(self, visitor, claim):
         self.asked.append((visitor, claim.class_name))
         if self.answer is None:
             raise StoreError("away")
@@ -81,28 +81,28 @@ TICKET = Ticket(VISITOR, 7, START, 0, signed_ms=START)
 
 async def test_a_class_that_is_claimed_while_waiting_is_asked_for_once():
     """The ticket says it from then on, and is signed anew."""
-    store = Grader(3)
-    ticket = await graded(TICKET, Claim("member"), SETTINGS, store)
+    store = Reclassifier(3)
+    ticket = await reclassified(TICKET, Claim("member"), SETTINGS, store)
     assert (ticket.class_name, ticket.signed_ms, ticket.order) == ("member", 0, TICKET.order)
-    assert await graded(ticket, Claim("member"), SETTINGS, store) is ticket
+    assert await reclassified(ticket, Claim("member"), SETTINGS, store) is ticket
     assert store.asked == [(VISITOR, "member")]
 
 
 @pytest.mark.parametrize("answer", [0, -1, -2])
 async def test_a_class_that_was_not_given_is_not_noted(answer):
     """Not in line, a grant that was used, a place that was drawn: it may be asked for again."""
-    store = Grader(answer)
+    store = Reclassifier(answer)
     for _ in range(2):
-        assert await graded(TICKET, Claim("member"), SETTINGS, store) is TICKET
+        assert await reclassified(TICKET, Claim("member"), SETTINGS, store) is TICKET
     assert len(store.asked) == 2
 
 
 async def test_the_store_is_not_asked_about_no_class_or_one_that_the_room_does_not_have():
-    store = Grader(None)
+    store = Reclassifier(None)
     for claim in (NO_CLAIM, Claim("emperor")):
-        assert await graded(TICKET, claim, SETTINGS, store) is TICKET
+        assert await reclassified(TICKET, claim, SETTINGS, store) is TICKET
     with pytest.raises(StoreError):
-        await graded(TICKET, Claim("member"), SETTINGS, store)
+        await reclassified(TICKET, Claim("member"), SETTINGS, store)
 
 
 @pytest.mark.parametrize("is_classed", [True, False])

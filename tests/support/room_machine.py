@@ -326,8 +326,8 @@ class RoomMachine(RuleBasedStateMachine):
             return
         visitor = self.visitors[-1 - which % len(self.visitors)]
         claim = Claim(name, grant, self.now + 86_400_000)
-        graded = self.bench.run(self.store.grade(visitor, claim, by=by))
-        assert graded == self.model.grade(self.now, visitor, name, grant, by)
+        graded = self.bench.run(self.store.reclassify(visitor, claim, by=by))
+        assert graded == self.model.reclassify(self.now, visitor, name, grant, by)
         self.settle()
 
     @rule()

@@ -19,7 +19,7 @@ from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import close, connect
 from sidecar.queue.model import Ticket
 from sidecar.queue.tokens import Tokens, new_visitor
-from sidecar.rooms.redis_keys import called_key, room_key, turn_key
+from sidecar.rooms.redis_keys import called_key, leader_key, room_key
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
@@ -164,7 +164,7 @@ class World:
             await replica.look()
 
     async def turn_runs_out(self) -> None:
-        assert await self.redis.delete(turn_key(self.name, "calling")) == 1
+        assert await self.redis.delete(leader_key(self.name, "calling")) == 1
 
     def key(self, name: str) -> str:
         return room_key(self.name, name)

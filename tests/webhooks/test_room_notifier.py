@@ -14,7 +14,7 @@ from sidecar.kit.clock import StoreClock
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import close, connect
 from sidecar.queue.tokens import Tokens, new_visitor
-from sidecar.rooms.redis_keys import notices_key, notify_turn_key
+from sidecar.rooms.redis_keys import notices_key, notifier_leader_key
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
@@ -138,8 +138,8 @@ class World:
                 await replica.look()
 
     async def turn_runs_out(self) -> None:
-        assert await self.redis.pttl(notify_turn_key(self.name)) > 0
-        await self.redis.delete(notify_turn_key(self.name))
+        assert await self.redis.pttl(notifier_leader_key(self.name)) > 0
+        await self.redis.delete(notifier_leader_key(self.name))
 
     async def unsent(self) -> list[dict]:
         return json.loads(await self.redis.get(notices_key(self.name)))["unsent"]
@@ -300,7 +300,7 @@ async def test_rooms_and_events_are_chosen(world, receiver):
     await world.seconds(2)
     await world.arrive(2)
     await world.seconds(2)
-    assert await world.redis.exists(notices_key(world.name), notify_turn_key(world.name)) == 0
+    assert await world.redis.exists(notices_key(world.name), notifier_leader_key(world.name)) == 0
     assert replica.counted("queue_started", "delivered") is None
 
 
@@ -341,7 +341,7 @@ async def test_what_the_store_forgot_is_remembered(world, receiver):
     await world.seconds(2)
     await world.arrive(2)
     await world.seconds(2)
-    await world.redis.delete(notices_key(world.name), notify_turn_key(world.name))
+    await world.redis.delete(notices_key(world.name), notifier_leader_key(world.name))
     await world.go(1)
     await world.seconds(12)
     await until(lambda: receiver.events == ["queue_started", "queue_empty"], "beginning and end")

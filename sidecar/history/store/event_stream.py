@@ -15,7 +15,7 @@ from sidecar.history.model import Event
 from sidecar.kit.errors import StoreError
 from sidecar.kit.redis.driver_errors import text, translated
 from sidecar.kit.redis.leader_lease import Turn
-from sidecar.rooms.redis_keys import called_key, record_turn_key, room_key
+from sidecar.rooms.redis_keys import called_key, recorder_leader_key, room_key
 
 if TYPE_CHECKING:
     from sidecar.kit.redis.connect import Store
@@ -54,7 +54,7 @@ class EventStream:
         self._redis: Any = redis
         self._key = room_key(room, "events")
         self._keys = [self._key, called_key(room)]
-        self._turn = Turn(redis, record_turn_key(room), owner=owner, timeout_s=timeout_s)
+        self._turn = Turn(redis, recorder_leader_key(room), owner=owner, timeout_s=timeout_s)
         self._timeout_s = timeout_s
         self._has_group = False
 

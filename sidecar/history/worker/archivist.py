@@ -45,7 +45,7 @@ async def tidy_forever(
             except (StoreError, DatabaseError) as error:
                 log.warning("tidy_failed", room=room.name, error=str(error))
                 with contextlib.suppress(StoreError):
-                    await room.store.give_up_turn("tidying")
+                    await room.store.release_leader_lease("tidying")
 
 
 async def tidy(room: Room, history: History, settings: Settings, metrics: Metrics) -> None:

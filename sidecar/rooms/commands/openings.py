@@ -40,12 +40,12 @@ def summary(settings: Settings, now_ms: int) -> list[str]:
     for name, room in sorted(settings.rooms.items()):
         if room.events:
             told = preview(room, now_ms=now_ms)
-            lines += [f"{name}: {_in_a_line(event)}" for event in told["events"]]
+            lines += [f"{name}: {_on_one_line(event)}" for event in told["events"]]
             lines += [f"{name}: warning: {warning}" for warning in told["warnings"]]
     return lines
 
 
-def _in_a_line(event: dict[str, Any]) -> str:
+def _on_one_line(event: dict[str, Any]) -> str:
     steps = [f"{_label(step)} {_clock(step['local'])}" for step in event["steps"]]
     opens = next(step for step in event["steps"] if step["step"] == "opens_at")
     return (

@@ -20,7 +20,7 @@ from sidecar.rooms import modes
 from sidecar.rooms.app_keys import ROOMS
 from sidecar.rooms.endpoints.request_parameters import room_of, visitor_of
 from sidecar.rooms.places import line_of
-from sidecar.rooms.statistics import lines_of, place_in_line
+from sidecar.rooms.statistics import lines_of, place_in_sub_queue
 from sidecar.rooms.store.scripts import Claim
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ async def _place(room: Room, found: Found) -> dict[str, Any]:
     place["position"], place["line"] = found.position, line_of(found.order, room.settings.lines)
     if place["line"]:
         snapshot = await room.refresh()
-        place["line_position"] = place_in_line(
+        place["line_position"] = place_in_sub_queue(
             found.position, place["line"], room.settings, snapshot
         )
     return place
@@ -190,7 +190,7 @@ async def move_visitor(request: web.Request) -> web.Response:
             return problem(404, "Unknown class", detail=f"The classes of {room.name}: {known}.")
         said = f"class {name}" if name else "no class"
         why = f"{said}: {why}" if why else said
-        moved = await room.store.grade(visitor, Claim(name or ""), by=by, why=why)
+        moved = await room.store.reclassify(visitor, Claim(name or ""), by=by, why=why)
         if moved == -2:
             return problem(
                 409, "A drawn place has no class", detail="It can be moved, after the opening."

@@ -213,14 +213,14 @@ class RoomStore:
         _, moved = await self._run("move", [visitor, position, by, why])
         return int(moved)
 
-    async def grade(self, visitor: str, claim: Claim, *, by: str = "", why: str = "") -> int:
+    async def reclassify(self, visitor: str, claim: Claim, *, by: str = "", why: str = "") -> int:
         """Gives somebody in line a class, "" for none; by a grant (`by` is "") only where that
         takes them ahead. Their position, new or as it was; 0: not in line; -1: the grant was used;
         -2: the place is drawn, and all are equal there."""
-        _, graded = await self._run(
+        _, reclassified = await self._run(
             "grade", [visitor, claim.class_name, claim.grant, claim.expires_ms, by, why]
         )
-        return int(graded)
+        return int(reclassified)
 
     async def remind(
         self, revoked: dict[str, int], overrides: dict[str, Any], *, epoch: int
@@ -244,15 +244,15 @@ class RoomStore:
     async def take_turn(self, work: str, *, seconds: float) -> bool:
         """Whether this replica does the work in this interval. It is given up by itself, so the
         death of its holder delays the next time and no more."""
-        key = keys.turn_key(self._room, work)
+        key = keys.leader_key(self._room, work)
         milliseconds = max(1, int(seconds * 1000))
         async with translated("turn", self._timeout_s):
             return bool(await self._redis.set(key, "1", nx=True, px=milliseconds))
 
-    async def give_up_turn(self, work: str) -> None:
+    async def release_leader_lease(self, work: str) -> None:
         """The work could not be done: somebody may try before the interval is over."""
         async with translated("turn", self._timeout_s):
-            await self._redis.delete(keys.turn_key(self._room, work))
+            await self._redis.delete(keys.leader_key(self._room, work))
 
     async def raise_shield(self, until_ms: int) -> None:
         """Tells the other replicas, with their next snapshot, that newcomers come too fast."""

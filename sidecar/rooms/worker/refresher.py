@@ -52,18 +52,18 @@ async def _refresh(room: Room, metrics: RoomMetrics) -> bool:
         metrics.store_away.labels(room.name).set(room.store.is_away)
         if room.store.is_away:
             metrics.forget(room.name)
-        _say_settings(room, metrics)
+        _show_settings(room, metrics)
         return False
     if was_away:
         log.warning("store_back", room=room.name)
     metrics.store_away.labels(room.name).set(0)
-    _say_settings(room, metrics)
-    _say_snapshot(room.name, snapshot, metrics)
-    _say_lines(room, snapshot, metrics)
+    _show_settings(room, metrics)
+    _show_snapshot(room.name, snapshot, metrics)
+    _show_sub_queues(room, snapshot, metrics)
     return True
 
 
-def _say_settings(room: Room, metrics: RoomMetrics) -> None:
+def _show_settings(room: Room, metrics: RoomMetrics) -> None:
     name, settings = room.name, room.settings
     metrics.cap.labels(name).set(settings.total_active_users)
     metrics.session_duration.labels(name).set(settings.session_duration)
@@ -76,7 +76,7 @@ def _say_settings(room: Room, metrics: RoomMetrics) -> None:
     metrics.wait_seconds.labels(name)
 
 
-def _say_snapshot(name: str, snapshot: Snapshot, metrics: RoomMetrics) -> None:
+def _show_snapshot(name: str, snapshot: Snapshot, metrics: RoomMetrics) -> None:
     metrics.recovery.labels(name).set(snapshot.recovery_stage)
     metrics.replicas.labels(name).set(snapshot.replicas)
     metrics.waiting.labels(name).set(snapshot.waiting)
@@ -91,7 +91,7 @@ def _say_snapshot(name: str, snapshot: Snapshot, metrics: RoomMetrics) -> None:
     metrics.stays.learn(name, snapshot.counters)
 
 
-def _say_lines(room: Room, snapshot: Snapshot, metrics: RoomMetrics) -> None:
+def _show_sub_queues(room: Room, snapshot: Snapshot, metrics: RoomMetrics) -> None:
     waits = {
         line.name: (people, None if ms is None else ms / 1000)
         for line, (people, ms) in zip(room.settings.lines, snapshot.lines, strict=False)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sidecar.kit.redis.driver_errors import text, translated
 from sidecar.kit.redis.leader_lease import Turn
-from sidecar.rooms.redis_keys import called_key, calls_key, room_key, turn_key
+from sidecar.rooms.redis_keys import called_key, calls_key, leader_key, room_key
 
 if TYPE_CHECKING:
     from sidecar.kit.redis.connect import Store
@@ -86,7 +86,7 @@ class Calls:
     ) -> None:
         self._redis: Any = redis
         self._room = room
-        self._turn = Turn(redis, turn_key(room, "calling"), owner=replica, timeout_s=timeout_s)
+        self._turn = Turn(redis, leader_key(room, "calling"), owner=replica, timeout_s=timeout_s)
         self._key = calls_key(room)
         self._timeout_s = timeout_s
         self._turn_ms = turn_ms

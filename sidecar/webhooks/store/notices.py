@@ -19,7 +19,7 @@ class Notices:
         self, redis: Store, room: str, *, replica: str, timeout_s: float, turn_ms: int
     ) -> None:
         self._redis = redis
-        key = keys.notify_turn_key(room)
+        key = keys.notifier_leader_key(room)
         self._turn = Turn(redis, key, owner=replica, timeout_s=timeout_s)
         self._notices_key = keys.notices_key(room)
         self._timeout_s = timeout_s
