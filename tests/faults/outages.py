@@ -190,7 +190,7 @@ class Scene:
                 return
             return
         may_join = was_inside or page.token is None
-        answer = await room.check(page.token, may_join=may_join, is_asked=not was_inside)
+        answer = await room.check(page.token, may_join=may_join, from_page=not was_inside)
         page.token = answer.token or page.token
         page.failures = 0
         if answer.state is State.ADMITTED:
