@@ -1,6 +1,6 @@
 """Waitroom's sidecar: one folder per product, and one for the machinery that they share.
 
-    kit/         knows no product: errors, clock, signing, metrics, egress; redis/, sql/, http/
+    kit/         knows no product: errors, clock, signing, retry, outbox; redis/, sql/, http/
     client.py    the old name of waitroom/, the public Python client
     queue/       what all stand on: tickets, passes, classes, grants, the estimate; lua/
     settings.py  the configuration file and WAITROOM_*; each product brings its own section

@@ -53,8 +53,9 @@ from sidecar.rooms.store.scripts import RoomStore
 from sidecar.rooms.worker.refresher import refresh_forever, refresh_once
 from sidecar.rooms.worker.sweeper import sweep_forever
 from sidecar.webhooks.metrics import WebhookMetrics
-from sidecar.webhooks.worker.call_notifier import call_forever
-from sidecar.webhooks.worker.room_notifier import notify_forever
+from sidecar.webhooks.worker.call_notifier import CallNotifier
+from sidecar.webhooks.worker.notifier import notify_forever
+from sidecar.webhooks.worker.room_notifier import RoomNotifier
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -146,12 +147,12 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
             workers["archivist"] = lambda: tidy_forever(rooms, past, settings, metrics)
         hooks, timeout_s = settings.webhooks, settings.store_timeout
         if of_rooms := {name: hook for name, hook in hooks.items() if hook.tells_of_rooms}:
-            workers["notifier"] = lambda: notify_forever(
-                rooms, of_rooms, metrics, redis, timeout_s=timeout_s
+            workers["room notifier"] = lambda: notify_forever(
+                RoomNotifier(rooms, metrics, redis, timeout_s=timeout_s), of_rooms
             )
         if of_calls := {name: hook for name, hook in hooks.items() if hook.tells_of_calls}:
-            workers["caller"] = lambda: call_forever(
-                rooms, of_calls, metrics, redis, timeout_s=timeout_s
+            workers["call notifier"] = lambda: notify_forever(
+                CallNotifier(rooms, metrics, redis, timeout_s=timeout_s), of_calls
             )
         tasks = [asyncio.create_task(keep_at_work(*worker)) for worker in workers.items()]
         stack.push_async_callback(stop_workers, *tasks)

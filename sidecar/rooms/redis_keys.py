@@ -47,11 +47,6 @@ def recorder_leader_key(room: str) -> str:
     return room_key(room, "recording")
 
 
-def notifier_leader_key(room: str) -> str:
-    """Holds the replica that tells the room's webhooks; it runs out by itself."""
-    return room_key(room, "notifying")
-
-
 def notices_key(room: str) -> str:
     """What the webhooks were told, and what is still on its way (JSON,
     webhooks/room_notices.py)."""

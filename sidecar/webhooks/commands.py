@@ -15,8 +15,8 @@ from sidecar.cli.connection import SettingsGroup
 
 if TYPE_CHECKING:
     from sidecar.cli.connection import Connection
+    from sidecar.kit.outbox import Answer
     from sidecar.settings import Settings
-    from sidecar.webhooks.messages import Answer
 
 
 @click.group(cls=SettingsGroup)

@@ -1,4 +1,4 @@
-"""How a notice is written for each kind of webhook, how it is signed, and what an answer means."""
+"""How a notice is written for each kind of webhook, and what DingTalk answers."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ import base64
 import hashlib
 import hmac
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from yarl import URL
 
-from sidecar import __version__
 from sidecar.kit.clock import iso
-from sidecar.kit.http.retry_after import seconds_in
-from sidecar.kit.signing import signature
+from sidecar.kit.outbox import Answer, Message, headers_of
 
 if TYPE_CHECKING:
     from sidecar.webhooks.call_notices import CallNotice
@@ -30,39 +27,11 @@ _SAYS: dict[Event, str] = {
 #: DingTalk answers 200 whatever it thinks; these are its numbers for "later": busy, and two for
 #: too many messages (20 a minute are allowed, then none for ten minutes).
 _DINGTALK_LATER = {-1, 130101, 90030}
-#: Statuses of an answer that say "later": these and all from 500 on.
-_LATER = {408, 425, 429}
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A POST. Its url is a secret."""
-
-    url: URL
-    body: bytes
-    headers: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What became of a message. `reason` holds no part of the webhook's address."""
-
-    is_taken: bool
-    reason: str = ""
-    #: Whether it may be taken later, and after how many seconds at the soonest.
-    may_retry: bool = False
-    after_s: float = 0.0
 
 
 def compose(webhook: Webhook, notice: Notice | CallNotice, *, now_s: float) -> Message:
     """The message as it is sent now: signatures hold the time of the attempt."""
     url = URL(webhook.url)
-    headers = {
-        "Content-Type": "application/json; charset=utf-8",
-        "User-Agent": f"waitroom/{__version__}",
-        "X-Waitroom-Event": notice.event,
-        "X-Waitroom-Delivery": notice.id,
-    }
     document: dict[str, Any]
     if notice.event == "called":  # to programs alone, as the settings say
         document = _calls(notice)
@@ -83,11 +52,10 @@ def compose(webhook: Webhook, notice: Notice | CallNotice, *, now_s: float) -> M
     else:
         document = {"msgtype": "text", "text": {"content": sentence(notice)}}
     body = json.dumps(document).encode()
-    if webhook.secret and webhook.format == "dingtalk":
-        url = url.update_query(_dingtalk_query(webhook.secret, int(now_s * 1000)))
-    elif webhook.secret:
-        headers["X-Waitroom-Signature"] = signature(webhook.secret, body, int(now_s))
-    return Message(url, body, headers)
+    secret = webhook.secret
+    if secret and webhook.format == "dingtalk":
+        url, secret = url.update_query(_dingtalk_query(secret, int(now_s * 1000))), ""
+    return Message(url, body, headers_of(notice.event, notice.id, body, secret, now_s=now_s))
 
 
 def _calls(notice: CallNotice) -> dict[str, Any]:
@@ -133,30 +101,12 @@ def _spoken(seconds: int) -> str:
     return f"{seconds} s" if seconds < 120 else f"{round(seconds / 60):,} min"
 
 
-def judge(webhook: Webhook, status: int, retry_after: str, body: bytes, *, now_s: float) -> Answer:
-    """What an answer means. `body` matters to DingTalk alone, its first few KB are enough."""
-    if 200 <= status < 300:
-        return _dingtalk_answer(body) if webhook.format == "dingtalk" else Answer(is_taken=True)
-    reason = f"HTTP {status}"
-    if 300 <= status < 400:
-        reason += ", and redirects are not followed"
-    later = status in _LATER or status >= 500
-    return Answer(
-        is_taken=False,
-        reason=reason,
-        may_retry=later,
-        after_s=seconds_in(retry_after, now_s) if later else 0,
-    )
-
-
-def _dingtalk_answer(body: bytes) -> Answer:
+def read_dingtalk(body: bytes) -> Answer:
     try:
         document = json.loads(body)
         code, text = int(document["errcode"]), str(document.get("errmsg", ""))
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
-        return Answer(is_taken=False, reason="the answer has no errcode: is this DingTalk?")
+        return Answer(reason="the answer has no errcode: is this DingTalk?")
     if code == 0:
         return Answer(is_taken=True)
-    return Answer(
-        is_taken=False, reason=f"errcode {code}: {text[:200]}", may_retry=code in _DINGTALK_LATER
-    )
+    return Answer(reason=f"errcode {code}: {text[:200]}", may_retry=code in _DINGTALK_LATER)

@@ -36,9 +36,9 @@ from sidecar.webhooks.call_notices import (
 from sidecar.webhooks.messages import compose
 from sidecar.webhooks.settings import Webhook
 from sidecar.webhooks.store.calls import Call, Calls, Page
-from sidecar.webhooks.worker import call_notifier as callers
-from sidecar.webhooks.worker.call_notifier import Caller
-from sidecar.webhooks.worker.sender import Courier, new_session
+from sidecar.webhooks.worker import call_notifier
+from sidecar.webhooks.worker.call_notifier import CallNotifier
+from sidecar.webhooks.worker.sender import WebhookSender, new_session
 from tests.conftest import attended, new_room_name
 from tests.support.processes import free_port
 from tests.support.receiver import Receiver, until
@@ -62,7 +62,7 @@ async def receiver():
 
 @dataclass
 class Pauses:
-    """The couriers' time: a pause is over at once, and the clock is that much later."""
+    """The senders' time: a pause is over at once, and the clock is that much later."""
 
     now_s: float = 0.0
 
@@ -76,20 +76,20 @@ class Pauses:
 
 @dataclass
 class Replica:
-    """A replica's caller over one room, moved by hand."""
+    """A replica's call notifier over one room, moved by hand."""
 
     room: Room
-    caller: Caller
+    notifier: CallNotifier
     metrics: Metrics
     tasks: list[asyncio.Task[None]]
 
     @property
     def calls(self) -> Calls:
-        return self.caller._desks[self.room.name].calls
+        return self.notifier._calls[self.room.name]
 
     async def look(self) -> None:
         await self.room.refresh()
-        await self.caller.look()
+        await self.notifier.look()
 
     def counted(self, result: str) -> float | None:
         labels = {"room": self.room.name, "result": result}
@@ -121,15 +121,15 @@ class World:
                           now_ms=self.turn, timeout_s=5)  # fmt: skip
         room = Room(self.name, file, Tokens(self.name, ["k" * 32], clock), store, clock)
         metrics = Metrics()
-        caller = Caller(Rooms([room]), metrics, self.redis, timeout_s=5, turn_ms=600_000)
+        notifier = CallNotifier(Rooms([room]), metrics, self.redis, timeout_s=5, lease_ms=600_000)
         tasks = []
         for number, webhook in enumerate(webhooks):
-            courier = Courier(f"hook{number}", webhook, self.session, caller.done,
-                              sleep=self.pauses.sleep, clock=self.pauses.clock)  # fmt: skip
-            caller.add(courier)
+            sender = WebhookSender(f"hook{number}", webhook, self.session, notifier.done,
+                                   sleep=self.pauses.sleep, clock=self.pauses.clock)  # fmt: skip
+            notifier.add(sender)
             if sends:
-                tasks.append(asyncio.create_task(courier.run()))
-        self.replicas.append(Replica(room, caller, metrics, tasks))
+                tasks.append(asyncio.create_task(sender.run()))
+        self.replicas.append(Replica(room, notifier, metrics, tasks))
         return self.replicas[-1]
 
     @property
@@ -163,7 +163,7 @@ class World:
         for replica in replicas or self.replicas:
             await replica.look()
 
-    async def turn_runs_out(self) -> None:
+    async def lease_runs_out(self) -> None:
         assert await self.redis.delete(leader_key(self.name, "calling")) == 1
 
     def key(self, name: str) -> str:
@@ -335,7 +335,7 @@ async def test_a_replica_that_dies_before_it_sends_loses_nothing(world, receiver
     # I expect nothing while the dead one's turn lasts.
     await world.look(heir)
     assert receiver.came == []
-    await world.turn_runs_out()
+    await world.lease_runs_out()
     await world.look(heir)
     await until(lambda: heir.counted("delivered") == 2, "the message")
     assert (receiver.ids, told(receiver)) == (written, visitors)
@@ -352,7 +352,7 @@ async def test_a_replica_that_dies_before_it_notes_repeats_with_the_same_id(worl
     await until(lambda: len(receiver.came) == 1, "the message")
     first.die()
     heir = world.replica(hook)
-    await world.turn_runs_out()
+    await world.lease_runs_out()
     (late,) = await world.called(1)
     for _ in range(3):
         await world.look(heir)
@@ -377,14 +377,14 @@ async def test_a_replica_that_dies_between_reading_and_noting_loses_nothing(worl
         await world.look()
     assert [line["event"] for line in logs] == ["calls_failed"]
     assert (receiver.came, await world.unsent()) == ([], [])
-    await world.turn_runs_out()
+    await world.lease_runs_out()
     heir = world.replica(hook)
     await world.look(heir)
     await until(lambda: heir.counted("delivered") == 2, "the message")
     await world.look(heir)
     # I expect the first, when it has its turn again, to go on from there.
     first.calls.note = note
-    await world.turn_runs_out()
+    await world.lease_runs_out()
     await world.look(first)
     await world.look(first)
     assert told(receiver) == visitors
@@ -403,7 +403,7 @@ async def test_two_that_read_at_once_give_the_same_id(world, receiver, hook):
 
     await world.look(one)
     two.calls.load = load_before
-    await world.turn_runs_out()
+    await world.lease_runs_out()
     await world.look(two)
     await until(lambda: len(receiver.came) == 2, "both")
     assert len(set(receiver.ids)) == 1
@@ -423,7 +423,7 @@ async def test_a_claim_between_death_and_heir_is_not_repeated(world, receiver, h
     mute.die()
     await mute.room.check(world.tickets[came], may_join=False)
     heir = world.replica(hook)
-    await world.turn_runs_out()
+    await world.lease_runs_out()
     await world.look(heir)
     await until(lambda: heir.counted("delivered") == 1, "the message")
     assert told(receiver) == [waits]
@@ -453,7 +453,7 @@ async def test_only_who_did_not_have_it_is_told_again(world, receiver, hook):
     await world.look()
     _, texts = await first.calls.load()
     assert [batch.webhooks for batch in read_batches(texts).values()] == [("hook0",)]
-    await world.turn_runs_out()
+    await world.lease_runs_out()
     heir = world.replica(hook)  # the dead one is in its settings no more
     await world.look(heir)
     assert len(await world.unsent()) == 1  # now it is called hook0, and is told
@@ -466,7 +466,7 @@ async def test_a_webhook_that_is_gone_is_not_waited_for(world, hook):
     await world.look()
     await world.called(1)
     await world.look()
-    await world.turn_runs_out()
+    await world.lease_runs_out()
     heir = world.replica(hook, sends=False)
     await world.look(heir)
     _, texts = await heir.calls.load()
@@ -491,11 +491,11 @@ async def test_a_message_is_tried_until_the_turn_is_over(world, receiver, hook):
     assert told(receiver)[-1] == visitor
 
 
-async def test_a_courier_has_a_few_at_a_time_and_the_rest_is_looked_at_again(
+async def test_a_sender_has_a_few_at_a_time_and_the_rest_is_looked_at_again(
     monkeypatch, world, receiver, hook
 ):
-    """Who comes while a slow receiver keeps the courier is in no message."""
-    monkeypatch.setattr(callers, "IN_HAND", 1)
+    """Who comes while a slow receiver keeps the sender is in no message."""
+    monkeypatch.setattr(call_notifier, "IN_HAND", 1)
     receiver.answers = [None]
     replica = world.replica(hook)
     await world.look()
@@ -517,9 +517,9 @@ async def test_a_courier_has_a_few_at_a_time_and_the_rest_is_looked_at_again(
 
 
 async def test_too_many_drop_the_oldest(monkeypatch, world, receiver, hook):
-    """What a courier has stays; the oldest behind it gives way, and is counted and logged."""
-    monkeypatch.setattr(callers, "UNSENT", 2)
-    monkeypatch.setattr(callers, "IN_HAND", 1)
+    """What a sender has stays; the oldest behind it gives way, and is counted and logged."""
+    monkeypatch.setattr(call_notifier, "UNSENT", 2)
+    monkeypatch.setattr(call_notifier, "IN_HAND", 1)
     receiver.answers = [None]
     replica = world.replica(hook)
     await world.look()
@@ -564,7 +564,7 @@ async def test_a_stream_that_was_trimmed_is_said_and_gone_on_with(world, receive
 async def test_a_long_stream_is_read_in_pages(monkeypatch, world, receiver, hook):
     """Whatever fits in between, and with a rest for the next look."""
     monkeypatch.setattr("sidecar.webhooks.store.calls.PAGE", 7)
-    monkeypatch.setattr(callers, "PAGES", 3)
+    monkeypatch.setattr(call_notifier, "PAGES", 3)
     replica = world.replica(hook)
     await world.look()
     visitors = await world.called(20)  # and as many events of joining
@@ -716,8 +716,7 @@ def test_the_docs_show_the_body():
 
 async def test_a_replica_tells_what_its_settings_say(monkeypatch, redis_socket, tmp_path, receiver):
     """A webhook for `called` gets calls and nothing else, beside one for a room's events."""
-    monkeypatch.setattr(callers, "LOOK_S", 0.02)
-    monkeypatch.setattr("sidecar.webhooks.worker.room_notifier.LOOK_S", 0.02)
+    monkeypatch.setattr("sidecar.webhooks.worker.notifier.LOOK_S", 0.02)
     monkeypatch.setattr("sidecar.rooms.worker.refresher.REFRESH_MS", 20)
     name = new_room_name()
     store = f"unix://{redis_socket}"

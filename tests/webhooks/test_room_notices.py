@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from sidecar.kit.http.retry_after import seconds_in
+from sidecar.kit.outbox import judge
 from sidecar.rooms.store.replies import Snapshot
-from sidecar.webhooks.messages import compose, judge, sentence
+from sidecar.webhooks.messages import compose, read_dingtalk, sentence
 from sidecar.webhooks.room_notices import Notice, Unsent, detect, read_memory
 from sidecar.webhooks.settings import EVENTS, Webhook
 
@@ -313,7 +314,7 @@ def test_dingtalk_has_a_signature_of_its_own():
 )  # fmt: skip
 def test_what_a_status_means(status, taken, later):
     """2xx is taken; busy and broken may take it later; what else is refused stays refused."""
-    answer = judge(hook(), status, "7", b"", now_s=0)
+    answer = judge(status, "7")
     assert (answer.is_taken, answer.may_retry) == (taken, later)
     assert answer.after_s == (7 if later else 0)
 
@@ -335,7 +336,7 @@ def test_what_a_status_means(status, taken, later):
 )
 def test_dingtalk_says_no_with_200(body, taken, later):
     """It is its errcode that counts."""
-    answer = judge(hook("dingtalk"), 200, "", body, now_s=0)
+    answer = read_dingtalk(body)
     assert (answer.is_taken, answer.may_retry) == (taken, later)
     assert taken or answer.reason
 

@@ -10,21 +10,24 @@ import pytest
 from structlog.testing import capture_logs
 
 from sidecar.app import running
+from sidecar.kit import outbox
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.metrics import Metrics
+from sidecar.kit.outbox import FRESH_S
 from sidecar.kit.redis.connect import close, connect
 from sidecar.queue.tokens import Tokens, new_visitor
-from sidecar.rooms.redis_keys import notices_key, notifier_leader_key
+from sidecar.rooms.redis_keys import leader_key, notices_key
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.settings import Settings
 from sidecar.webhooks.room_notices import Notice
 from sidecar.webhooks.settings import Webhook
-from sidecar.webhooks.worker import room_notifier as notifiers
-from sidecar.webhooks.worker import sender as couriers
-from sidecar.webhooks.worker.room_notifier import Notifier, notify_forever
-from sidecar.webhooks.worker.sender import FRESH_S, TRIES, Courier, new_session, send
+from sidecar.webhooks.worker import notifier as notifiers
+from sidecar.webhooks.worker import sender as senders
+from sidecar.webhooks.worker.notifier import notify_forever
+from sidecar.webhooks.worker.room_notifier import RoomNotifier
+from sidecar.webhooks.worker.sender import SCHEDULE, WebhookSender, new_session, send
 from tests.conftest import attended, new_room_name
 from tests.support.processes import free_port
 from tests.support.receiver import Receiver, until
@@ -52,7 +55,7 @@ async def quick():
 
 @dataclass
 class Pauses:
-    """The couriers' time: a pause is over at once, and the clock is that much later."""
+    """The senders' time: a pause is over at once, and the clock is that much later."""
 
     now_s: float = 0.0
     slept: list[float] = field(default_factory=list)
@@ -71,7 +74,7 @@ class Replica:
     """A replica's notifier over one room, moved by hand."""
 
     room: Room
-    notifier: Notifier
+    notifier: RoomNotifier
     metrics: Metrics
     tasks: list[asyncio.Task[None]]
 
@@ -106,19 +109,21 @@ class World:
                           now_ms=self.turn, timeout_s=5)  # fmt: skip
         room = Room(self.name, file, Tokens(self.name, ["k" * 32], clock), store, clock)
         metrics = Metrics()
-        notifier = Notifier(Rooms([room]), metrics, self.redis, timeout_s=5, turn_ms=600_000)
+        notifier = RoomNotifier(Rooms([room]), metrics, self.redis, timeout_s=5, lease_ms=600_000)
         tasks = []
         for number, webhook in enumerate(webhooks):
-            courier = self.courier(f"hook{number}", webhook, notifier.done)
-            notifier.add(courier)
+            sender = self.sender(f"hook{number}", webhook, notifier.done)
+            notifier.add(sender)
             if sends:
-                tasks.append(asyncio.create_task(courier.run()))
+                tasks.append(asyncio.create_task(sender.run()))
         self.replicas.append(Replica(room, notifier, metrics, tasks))
         return self.replicas[-1]
 
-    def courier(self, name, webhook, done) -> Courier:
+    def sender(self, name, webhook, done) -> WebhookSender:
         pauses = self.pauses
-        return Courier(name, webhook, self.session, done, sleep=pauses.sleep, clock=pauses.clock)
+        return WebhookSender(
+            name, webhook, self.session, done, sleep=pauses.sleep, clock=pauses.clock
+        )
 
     async def arrive(self, number: int = 1) -> None:
         for _ in range(number):
@@ -137,9 +142,9 @@ class World:
             for replica in replicas or self.replicas:
                 await replica.look()
 
-    async def turn_runs_out(self) -> None:
-        assert await self.redis.pttl(notifier_leader_key(self.name)) > 0
-        await self.redis.delete(notifier_leader_key(self.name))
+    async def lease_runs_out(self) -> None:
+        assert await self.redis.pttl(leader_key(self.name, "notifying")) > 0
+        await self.redis.delete(leader_key(self.name, "notifying"))
 
     async def unsent(self) -> list[dict]:
         return json.loads(await self.redis.get(notices_key(self.name)))["unsent"]
@@ -195,7 +200,7 @@ async def test_a_replica_that_dies_before_it_sends_loses_nothing(world, receiver
     # I expect nothing while the dead one's turn lasts.
     await world.seconds(3, heir)
     assert receiver.came == []
-    await world.turn_runs_out()
+    await world.lease_runs_out()
     await world.seconds(2, heir)
     await until(lambda: receiver.ids == written, "what was written")
     await world.seconds(2, heir)
@@ -212,11 +217,11 @@ async def test_a_replica_that_dies_before_it_notes_repeats_with_the_same_id(worl
     await until(lambda: len(receiver.came) == 1, "the event")
     first.die()
     heir = world.replica(hook)
-    await world.turn_runs_out()
+    await world.lease_runs_out()
     await world.seconds(1, heir)
     await until(lambda: len(receiver.came) == 2, "the repeat")
     for _ in range(3):
-        await world.turn_runs_out()
+        await world.lease_runs_out()
         await world.seconds(1, heir)
     assert len(receiver.came) == 2
     assert len(set(receiver.ids)) == 1
@@ -235,10 +240,10 @@ async def test_a_dead_receiver_alone_is_told_again(world, receiver):
     await world.seconds(1)
     assert {name for one in await world.unsent() for name in one["webhooks"]} == {"hook0"}
     first.die()
-    await world.turn_runs_out()
+    await world.lease_runs_out()
     heir = world.replica(dead, alive, sends=False)
     await world.seconds(2, heir)
-    assert [len(courier) for courier in heir.notifier.couriers.values()] == [2, 0]
+    assert [len(sender) for sender in heir.notifier.senders.values()] == [2, 0]
 
 
 async def test_a_restart_goes_on_where_it_was(world, receiver):
@@ -251,7 +256,7 @@ async def test_a_restart_goes_on_where_it_was(world, receiver):
     await until(lambda: receiver.events == ["queue_started"], "the beginning")
     await world.seconds(1)
     world.replicas.pop().die()
-    await world.turn_runs_out()
+    await world.lease_runs_out()
     world.turn.forward(20)
     world.replica(hook)
     await world.seconds(5)
@@ -262,23 +267,23 @@ async def test_a_restart_goes_on_where_it_was(world, receiver):
 
 
 async def test_what_is_done_while_the_memory_is_written_is_noted_the_next_time(world):
-    """Couriers go on meanwhile, and nothing that they did is forgotten."""
+    """Senders go on meanwhile, and nothing that they did is forgotten."""
     replica = world.replica(Webhook(url="http://127.0.0.1:1/x"), sends=False)
     await world.seconds(2)
     await world.arrive(1)
     await world.seconds(1)
-    (desk,) = replica.notifier._desks.values()
-    ((full, _),) = replica.notifier.couriers["hook0"]._backlog
-    write = desk.notices.write
+    (notices,) = replica.notifier._notices.values()
+    ((full, _),) = replica.notifier.senders["hook0"]._backlog
+    write = notices.write
 
     async def write_slowly(memory: str) -> None:
         replica.notifier.done("hook0", full, "delivered")
         await write(memory)
 
-    desk.notices.write = write_slowly
+    notices.write = write_slowly
     await world.arrive(1)
     await world.seconds(1)
-    desk.notices.write = write
+    notices.write = write
     await world.seconds(1)
     assert [one["notice"]["event"] for one in await world.unsent()] == ["queue_started"]
 
@@ -300,7 +305,9 @@ async def test_rooms_and_events_are_chosen(world, receiver):
     await world.seconds(2)
     await world.arrive(2)
     await world.seconds(2)
-    assert await world.redis.exists(notices_key(world.name), notifier_leader_key(world.name)) == 0
+    assert (
+        await world.redis.exists(notices_key(world.name), leader_key(world.name, "notifying")) == 0
+    )
     assert replica.counted("queue_started", "delivered") is None
 
 
@@ -312,7 +319,7 @@ async def test_a_webhook_that_is_gone_is_not_waited_for(world):
     await world.arrive(2)
     await world.seconds(1)
     assert {name for one in await world.unsent() for name in one["webhooks"]} == {"hook0", "hook1"}
-    await world.turn_runs_out()
+    await world.lease_runs_out()
     heir = world.replica(hook, sends=False)
     await world.seconds(1, heir)
     assert {name for one in await world.unsent() for name in one["webhooks"]} == {"hook0"}
@@ -323,13 +330,13 @@ async def test_a_store_that_does_not_answer_is_tried_again(world, tmp_path, rece
     replica = world.replica(Webhook(url=receiver.url, events=["room_full"]))
     await world.seconds(2)
     await world.arrive(1)
-    (desk,) = replica.notifier._desks.values()
+    (notices,) = replica.notifier._notices.values()
     gone = connect(f"unix://{tmp_path}/none.sock", timeout_s=1)
-    desk.notices._redis, real = gone, desk.notices._redis
+    notices._redis, real = gone, notices._redis
     with capture_logs() as logs:
         await world.seconds(2)
     assert [line["event"] for line in logs] == ["notify_failed"] * 2
-    desk.notices._redis = real
+    notices._redis = real
     await world.seconds(1)
     await until(lambda: receiver.events == ["room_full"], "the event")
     await close(gone)
@@ -341,28 +348,28 @@ async def test_what_the_store_forgot_is_remembered(world, receiver):
     await world.seconds(2)
     await world.arrive(2)
     await world.seconds(2)
-    await world.redis.delete(notices_key(world.name), notifier_leader_key(world.name))
+    await world.redis.delete(notices_key(world.name), leader_key(world.name, "notifying"))
     await world.go(1)
     await world.seconds(12)
     await until(lambda: receiver.events == ["queue_started", "queue_empty"], "beginning and end")
 
 
-# One courier.
+# One sender.
 
 
 @pytest.fixture
 def brought(world):
-    """A courier that runs, and its results."""
+    """A sender that runs, and its results."""
     tasks = []
 
-    def start(webhook: Webhook, *, runs: bool = True) -> tuple[Courier, list[tuple[str, str]]]:
+    def start(
+        webhook: Webhook, *, runs: bool = True
+    ) -> tuple[WebhookSender, list[tuple[str, str]]]:
         results: list[tuple[str, str]] = []
-        courier = world.courier(
-            "team", webhook, lambda _, n, result: results.append((n.id, result))
-        )
+        sender = world.sender("team", webhook, lambda _, n, result: results.append((n.id, result)))
         if runs:
-            tasks.append(asyncio.create_task(courier.run()))
-        return courier, results
+            tasks.append(asyncio.create_task(sender.run()))
+        return sender, results
 
     yield start
     for task in tasks:
@@ -376,9 +383,9 @@ def notice(number: int = 1) -> Notice:
 async def test_it_is_tried_again_with_growing_pauses(world, receiver, brought):
     """Broken, then busy, then taken: in order, with the pause that the receiver asks for."""
     receiver.answers = [500, 502, (429, {"Retry-After": "77"}), 200]
-    courier, results = brought(Webhook(url=receiver.url, secret="s" * 16))
-    courier.bring(notice(1), age_s=0)
-    courier.bring(notice(2), age_s=0)
+    sender, results = brought(Webhook(url=receiver.url, secret="s" * 16))
+    sender.put(notice(1), age_s=0)
+    sender.put(notice(2), age_s=0)
     await until(lambda: len(results) == 2, "both")
     assert results == [("n1", "delivered"), ("n2", "delivered")]
     assert receiver.ids == ["n1"] * 4 + ["n2"]
@@ -392,9 +399,9 @@ async def test_it_is_tried_again_with_growing_pauses(world, receiver, brought):
 async def test_what_is_refused_is_not_tried_again(world, receiver, brought, answer):
     """A wrong address stays wrong, a redirect leads nowhere, and the next notice has its turn."""
     receiver.answers = [answer]
-    courier, results = brought(Webhook(url=receiver.url))
-    courier.bring(notice(1), age_s=0)
-    courier.bring(notice(2), age_s=0)
+    sender, results = brought(Webhook(url=receiver.url))
+    sender.put(notice(1), age_s=0)
+    sender.put(notice(2), age_s=0)
     await until(lambda: len(results) == 2, "both")
     assert results == [("n1", "failed"), ("n2", "delivered")]
     assert (len(receiver.came), world.pauses.slept) == (2, [])
@@ -402,12 +409,12 @@ async def test_what_is_refused_is_not_tried_again(world, receiver, brought, answ
 
 async def test_it_gives_up(world, receiver, brought):
     """After eight tries, which take about a quarter of an hour."""
-    receiver.answers = [503] * TRIES
-    courier, results = brought(Webhook(url=receiver.url))
-    courier.bring(notice(1), age_s=0)
+    receiver.answers = [503] * SCHEDULE.tries
+    sender, results = brought(Webhook(url=receiver.url))
+    sender.put(notice(1), age_s=0)
     await until(lambda: bool(results), "a result")
     assert results == [("n1", "failed")]
-    assert len(receiver.came) == TRIES == 8
+    assert len(receiver.came) == SCHEDULE.tries == 8
     assert 600 < sum(world.pauses.slept) < 1000
     assert max(world.pauses.slept) <= 300
 
@@ -415,10 +422,10 @@ async def test_it_gives_up(world, receiver, brought):
 async def test_what_is_old_is_not_sent(world, receiver, brought):
     """An hour after the event nobody wants it; a pause that would go beyond is not begun."""
     receiver.answers = [(503, {"Retry-After": "7200"})]
-    courier, results = brought(Webhook(url=receiver.url))
-    courier.bring(notice(1), age_s=0)
-    courier.bring(notice(2), age_s=FRESH_S)
-    courier.bring(notice(3), age_s=FRESH_S - 1)
+    sender, results = brought(Webhook(url=receiver.url))
+    sender.put(notice(1), age_s=0)
+    sender.put(notice(2), age_s=FRESH_S)
+    sender.put(notice(3), age_s=FRESH_S - 1)
     await until(lambda: len(results) == 3, "all")
     assert results == [("n1", "failed"), ("n2", "failed"), ("n3", "delivered")]
     assert receiver.ids == ["n1", "n3"]
@@ -427,28 +434,29 @@ async def test_what_is_old_is_not_sent(world, receiver, brought):
 
 async def test_too_many_drop_the_oldest(monkeypatch, receiver, brought):
     """The one that is on its way stays; the oldest behind it gives way, and is counted."""
-    monkeypatch.setattr(couriers, "BACKLOG", 3)
+    monkeypatch.setattr(outbox, "BACKLOG", 3)
     receiver.answers = [None]
-    courier, results = brought(Webhook(url=receiver.url))
-    courier.bring(notice(0), age_s=0)
+    sender, results = brought(Webhook(url=receiver.url))
+    sender.put(notice(0), age_s=0)
     await until(lambda: len(receiver.came) == 1, "the first")
     for number in range(1, 6):
-        courier.bring(notice(number), age_s=0)
+        sender.put(notice(number), age_s=0)
     assert results == [("n1", "dropped"), ("n2", "dropped")]
-    assert len(courier) == 4
+    assert len(sender) == 4
     receiver.let_go()
-    await until(lambda: len(courier) == 0, "the others")
+    await until(lambda: len(sender) == 0, "the others")
     assert receiver.ids == ["n0", "n3", "n4", "n5"]
 
 
 async def test_one_that_hangs_delays_no_other_and_no_stop(monkeypatch, world, receiver, quick):
     """Others get everything meanwhile; a stop does not wait for it, and says what is left."""
-    monkeypatch.setattr(couriers, "TIMEOUT_S", 1000)
+    monkeypatch.setattr(senders, "TIMEOUT_S", 1000)
     monkeypatch.setattr(notifiers, "LOOK_S", 0.01)
     receiver.answers = [None]
     replica = world.replica()
     hooks = {"slow": Webhook(url=receiver.url), "quick": Webhook(url=quick.url)}
-    work = notify_forever(Rooms([replica.room]), hooks, replica.metrics, world.redis, timeout_s=5)
+    notifier = RoomNotifier(Rooms([replica.room]), replica.metrics, world.redis, timeout_s=5)
+    work = notify_forever(notifier, hooks)
     await replica.room.refresh()
     with capture_logs() as logs:
         task = asyncio.create_task(work)
@@ -472,8 +480,8 @@ async def test_the_log_shows_no_address(receiver, brought):
     with capture_logs() as logs:
         for url in (closed, receiver.url):
             receiver.answers = [404]
-            courier, results = brought(Webhook(url=url, secret="secret-that-nobody-sees"))
-            courier.bring(notice(), age_s=0)
+            sender, results = brought(Webhook(url=url, secret="secret-that-nobody-sees"))
+            sender.put(notice(), age_s=0)
             await until(lambda results=results: results == [("n1", "failed")], "a result")
     retried, *_ = logs
     assert (retried["event"], retried["webhook"], retried["host"]) == (

@@ -1,8 +1,7 @@
-"""The calls in a room's event stream, for those who tell visitors elsewhere that it is their turn.
+"""The calls in a room's event stream, for webhooks.
 
-One replica reads, in its turn. How far it has read is kept in the store, together with what was
-read and is not told yet, so the next one goes on from there. Meanwhile `called` says to the
-recorder how far it may trim the stream.
+How far was read is kept in Redis, together with what was read and is not sent yet, so the next
+replica goes on from there. Meanwhile `called` tells the recorder how far it may trim the stream.
 """
 
 from __future__ import annotations
@@ -11,8 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sidecar.kit.redis.driver_errors import text, translated
-from sidecar.kit.redis.leader_lease import Turn
-from sidecar.rooms.redis_keys import called_key, calls_key, leader_key, room_key
+from sidecar.rooms.redis_keys import called_key, calls_key, room_key
 
 if TYPE_CHECKING:
     from sidecar.kit.redis.connect import Store
@@ -79,25 +77,17 @@ class Page:
 
 
 class Calls:
-    """Every method raises StoreError when the store does not answer."""
+    """Of one room. Every method raises StoreError when Redis is unavailable."""
 
-    def __init__(
-        self, redis: Store, room: str, *, replica: str, timeout_s: float, turn_ms: int
-    ) -> None:
+    def __init__(self, redis: Store, room: str, timeout_s: float) -> None:
         self._redis: Any = redis
         self._room = room
-        self._turn = Turn(redis, leader_key(room, "calling"), owner=replica, timeout_s=timeout_s)
         self._key = calls_key(room)
         self._timeout_s = timeout_s
-        self._turn_ms = turn_ms
-
-    async def take_turn(self) -> bool:
-        """Whether this replica reads and tells. Where two do for a moment, a call is told twice."""
-        return await self._turn.hold(milliseconds=self._turn_ms)
 
     async def load(self) -> tuple[str | None, dict[str, str]]:
-        """What was noted of how far it was read, and of each batch that is not told everybody, by
-        its id. None: nobody has ever read, or not for long."""
+        """What was noted of how far it was read, and of each batch that is not sent to all, by its
+        id. None: nobody has ever read, or not for long."""
         async with translated("calls", self._timeout_s):
             found = await self._redis.hgetall(self._key)
         noted = {text(name): text(value) for name, value in found.items()}

@@ -1,21 +1,17 @@
-"""Reads each room's calls every second, and has couriers tell them to the webhooks that ask.
+"""Reads each room's calls, and notifies the webhooks that ask for them.
 
-As with the notifier, one replica tells of a room; what is to be told is written to the store,
-together with how far was read, before anything is sent. So the next one misses nothing, and
-repeats, with the same ids, what the store had not heard of yet. Who came before the message was
-made is not in it, and neither is who had to come before.
+What is to be sent is written to Redis together with how far was read, before anything is sent.
+Visitors who came before a message was made are not in it, and neither are those whose time to come
+is over.
 """
 
 from __future__ import annotations
 
-import asyncio
-import secrets
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import structlog
 
-from sidecar.kit.errors import StoreError
 from sidecar.webhooks.call_notices import (
     UNSENT,
     Batch,
@@ -28,65 +24,34 @@ from sidecar.webhooks.call_notices import (
     read_cursor,
     ticket_of,
 )
-from sidecar.webhooks.metrics import WebhookMetrics
 from sidecar.webhooks.store.calls import Call, Calls
-from sidecar.webhooks.worker.sender import Courier, Result, new_session
+from sidecar.webhooks.worker.notifier import LEASE_MS, Notifier
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sidecar.kit.metrics import Metrics
+    from sidecar.kit.outbox import Result
     from sidecar.kit.redis.connect import Store
     from sidecar.rooms.service import Room, Rooms
-    from sidecar.webhooks.settings import Webhook
-    from sidecar.webhooks.worker.sender import News
+    from sidecar.rooms.store.replies import Snapshot
+    from sidecar.webhooks.worker.notifier import Outbox
+    from sidecar.webhooks.worker.sender import AnyNotice, WebhookSender
 
-LOOK_S = 1.0
-TURN_MS = 5_000
 #: Pages of events that are read at one look, at most.
 PAGES = 100
-#: Batches that one courier has at a time. The others wait in the store, and are looked at again
-#: before they go: by then their visitors may have come.
+#: Batches that one sender has at a time. The others wait in Redis, and are looked at again before
+#: they go: by then their visitors may have come.
 IN_HAND = 20
 
 #: What becomes of a call besides what becomes of the message that it is in.
-Unsaid = Literal["came", "over", "lost"]
+Unsent = Literal["came", "over", "lost"]
 
 log = structlog.get_logger()
 
 
-async def call_forever(
-    rooms: Rooms,
-    webhooks: Mapping[str, Webhook],
-    metrics: Metrics,
-    redis: Store,
-    *,
-    timeout_s: float,
-) -> None:
-    """Runs until cancelled."""
-    async with new_session() as session:
-        caller = Caller(rooms, metrics, redis, timeout_s=timeout_s)
-        for name, webhook in webhooks.items():
-            caller.add(Courier(name, webhook, session, caller.done))
-        await caller.run()
-
-
-@dataclass(slots=True)
-class _Desk:
-    """What the caller knows of one room."""
-
-    room: Room
-    calls: Calls
-    #: How far was read, as this replica knew it last.
-    cursor: Cursor | None = None
-    #: Batches and webhooks that the couriers have, by their ids and names.
-    taken: set[tuple[str, str]] = field(default_factory=set)
-    #: Batches and webhooks that are over and done with.
-    done: set[tuple[str, str]] = field(default_factory=set)
-
-
-class Caller:
-    """Couriers are added before it runs."""
+class CallNotifier(Notifier):
+    events = ("called",)
+    work = "calling"
+    failure = "calls_failed"
 
     def __init__(
         self,
@@ -95,92 +60,55 @@ class Caller:
         redis: Store,
         *,
         timeout_s: float,
-        turn_ms: int = TURN_MS,
+        lease_ms: int = LEASE_MS,
     ) -> None:
-        replica = secrets.token_urlsafe(9)
+        super().__init__(rooms, metrics, redis, timeout_s=timeout_s, lease_ms=lease_ms)
+        self._calls = {name: Calls(redis, name, timeout_s) for name in self._outboxes}
+        #: How far was read, as this replica knew it last.
+        self._cursors: dict[str, Cursor] = {}
 
-        def desk(room: Room) -> _Desk:
-            calls = Calls(redis, room.name, replica=replica, timeout_s=timeout_s, turn_ms=turn_ms)
-            return _Desk(room, calls)
-
-        self.couriers: dict[str, Courier] = {}
-        self._desks = {room.name: desk(room) for room in rooms}
-        self._metrics = metrics.of(WebhookMetrics)
-
-    def add(self, courier: Courier) -> None:
-        self.couriers[courier.name] = courier
-        for room in filter(courier.webhook.is_about, self._desks):
-            for result in ("delivered", "failed", "dropped"):
-                self._metrics.webhooks.labels(room, "called", result)
+    def add(self, sender: WebhookSender) -> None:
+        super().add(sender)
+        for room in filter(sender.webhook.is_about, self._outboxes):
             for result in ("delivered", "failed", "dropped", "came", "over", "lost"):
                 self._metrics.calls.labels(room, result)
 
-    async def run(self) -> None:
-        """Until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for courier in self.couriers.values():
-                group.create_task(courier.run())
-            while True:
-                await self.look()
-                await asyncio.sleep(LOOK_S)
-
-    async def look(self) -> None:
-        """Once at every room that a webhook is about and whose store answers."""
-        await asyncio.gather(
-            *(self._look(desk) for name, desk in self._desks.items() if self._who_wants(name))
-        )
-
-    def done(self, webhook: str, notice: News, result: Result) -> None:
-        """Told by the couriers."""
+    def done(self, webhook: str, notice: AnyNotice, result: Result) -> None:
+        super().done(webhook, notice, result)
         if isinstance(notice, CallNotice):
-            self._metrics.webhooks.labels(notice.room, notice.event, result).inc()
             self._count(notice.room, result, len(notice.calls))
-            self._desks[notice.room].done.add((notice.id, webhook))
 
-    def _who_wants(self, room: str) -> tuple[str, ...]:
-        couriers = self.couriers.values()
-        return tuple(courier.name for courier in couriers if courier.webhook.is_about(room))
-
-    def _count(self, room: str, result: Result | Unsaid, number: int) -> None:
+    def _count(self, room: str, result: Result | Unsent, number: int) -> None:
         self._metrics.calls.labels(room, result).inc(number)
 
-    async def _look(self, desk: _Desk) -> None:
-        room = desk.room
-        if room.snapshot is None or room.store.is_away:
-            return
-        try:
-            if await desk.calls.take_turn():
-                await self._tell(desk, epoch=room.snapshot.epoch)
-        except StoreError as error:
-            log.warning("calls_failed", room=room.name, error=str(error))
-
-    async def _tell(self, desk: _Desk, *, epoch: int) -> None:
-        name = desk.room.name
-        noted, texts = await desk.calls.load()
-        cursor, found = await self._read(desk, noted)
-        kept = self._open(desk, read_batches(texts))
-        batches = kept | batches_of(name, found, self._who_wants(name))
-        self._drop_oldest(desk, batches)
-        changed = {id_: text for id_, text in _texts(batches) if texts.get(id_) != text}
+    async def notify(self, outbox: Outbox, snapshot: Snapshot) -> None:
+        room, calls = outbox.room.name, self._calls[outbox.room.name]
+        noted, texts = await calls.load()
+        cursor, found = await self._read(room, noted)
+        batches = {
+            id_: replace(batch, webhooks=left)
+            for id_, batch in read_batches(texts).items()
+            if (left := self.open_for(outbox, id_, batch.webhooks))
+        } | batches_of(room, found, self.receivers(room, "called"))
+        self._drop_oldest(outbox, batches)
+        written = {id_: batch.text() for id_, batch in batches.items()}
+        changed = dict(written.items() - texts.items())
         gone = [id_ for id_ in texts if id_ not in batches]
         if changed or gone or cursor.text() != noted:
-            await desk.calls.note(cursor.text(), changed, gone)
-        desk.cursor = cursor
-        wanted = {(id_, hook) for id_, batch in batches.items() for hook in batch.webhooks}
-        desk.taken &= wanted
-        desk.done &= wanted  # what was done while this was written goes the next time
+            await calls.note(cursor.text(), changed, gone)
+        self._cursors[room] = cursor
+        outbox.ledger.keep({(id_, w) for id_, batch in batches.items() for w in batch.webhooks})
         for id_, batch in batches.items():
-            await self._hand_out(desk, id_, batch, epoch=epoch)
+            await self._hand_out(outbox, id_, batch, epoch=snapshot.epoch)
 
-    async def _read(self, desk: _Desk, noted: str | None) -> tuple[Cursor, list[Call]]:
-        """How far is read now, and what was called since `noted`, which the store has."""
-        room, calls = desk.room.name, desk.calls
-        cursor = read_cursor(noted)
+    async def _read(self, room: str, noted: str | None) -> tuple[Cursor, list[Call]]:
+        """How far is read now, and what was called since `noted`, which Redis has."""
+        calls, cursor = self._calls[room], read_cursor(noted)
         if cursor is None:
-            if desk.cursor is None:  # what was called before anybody asked is not told
+            if room not in self._cursors:  # what was called before anybody asked is not sent
                 end = await calls.read("", noted="")
                 return Cursor(end.until, end.ever), []
-            cursor = Cursor()  # the store was emptied: all that is there is new
+            cursor = Cursor()  # Redis was emptied: all that is there is new
         known, found = cursor.until if noted else "", list[Call]()
         for _ in range(PAGES):
             page = await calls.read(cursor.until, noted=known)
@@ -188,78 +116,59 @@ class Caller:
             found += page.calls
             if lost:
                 self._count(room, "lost", lost)
-                hint = "the stream was trimmed before they were read; calls since then are told"
+                hint = "the stream was trimmed before they were read; calls since then are sent"
                 log.error("calls_lost", room=room, calls=lost, hint=hint)
             if page.is_end:
                 break
         return cursor, found
 
-    def _open(self, desk: _Desk, batches: dict[str, Batch]) -> dict[str, Batch]:
-        """Without what is done, and without webhooks that are in the settings no more."""
-        left = {
-            id_: tuple(
-                hook
-                for hook in batch.webhooks
-                if hook in self.couriers and (id_, hook) not in desk.done
-            )
-            for id_, batch in batches.items()
-        }
-        return {
-            id_: replace(batch, webhooks=left[id_]) for id_, batch in batches.items() if left[id_]
-        }
-
-    def _drop_oldest(self, desk: _Desk, batches: dict[str, Batch]) -> None:
-        """Where there are too many; what a courier has stays."""
+    def _drop_oldest(self, outbox: Outbox, batches: dict[str, Batch]) -> None:
+        """Where there are too many; what a sender has stays."""
+        taken, room = outbox.ledger.taken, outbox.room.name
         waiting = [
             id_
             for id_, batch in batches.items()
-            if not any((id_, hook) in desk.taken for hook in batch.webhooks)
+            if not any((id_, webhook) in taken for webhook in batch.webhooks)
         ]
         for id_ in waiting[: max(0, len(batches) - UNSENT)]:
             batch = batches.pop(id_)
             count = len(batch.calls) * len(batch.webhooks)
-            self._count(desk.room.name, "dropped", count)
-            log.warning("calls_dropped", room=desk.room.name, calls=count, hint="too many wait")
+            self._count(room, "dropped", count)
+            log.warning("calls_dropped", room=room, calls=count, hint="too many wait")
 
-    async def _hand_out(self, desk: _Desk, id_: str, batch: Batch, *, epoch: int) -> None:
-        """Gives the couriers what they do not have, which is new or another replica's."""
-        known = desk.taken | desk.done
-        hooks = [
-            hook
-            for hook in batch.webhooks
-            if (id_, hook) not in known and len(self.couriers[hook]) < IN_HAND
+    async def _hand_out(self, outbox: Outbox, id_: str, batch: Batch, *, epoch: int) -> None:
+        """Gives the senders what they do not have, which is new or another replica's."""
+        room, ledger = outbox.room, outbox.ledger
+        senders = [
+            sender
+            for sender in map(self.senders.__getitem__, batch.webhooks)
+            if ledger.is_new((id_, sender.name)) and len(sender) < IN_HAND
         ]
-        if not hooks:
+        if not senders:
             return
-        room = desk.room
-        invited = await self._invited(desk, batch.calls, hooks=len(hooks), epoch=epoch)
+        deliveries = {(id_, sender.name) for sender in senders}
+        invited = await self._invite(room, batch.calls, times=len(senders), epoch=epoch)
         if not invited:
-            desk.done |= {(id_, hook) for hook in hooks}
+            ledger.done |= deliveries
             return
-        last_ms = max(call.called_ms for call in invited)
-        notice = CallNotice(id_, room.name, last_ms, invited)
+        notice = CallNotice(id_, room.name, max(call.called_ms for call in invited), invited)
         ends_ms = max(call.claim_before_ms for call in invited)
-        for hook in hooks:
-            self.couriers[hook].bring(notice, fresh_s=(ends_ms - room.clock.now_ms()) / 1000)
-            desk.taken.add((id_, hook))
+        ledger.taken |= deliveries
+        for sender in senders:
+            sender.put(notice, fresh_s=(ends_ms - room.clock.now_ms()) / 1000)
 
-    async def _invited(
-        self, desk: _Desk, calls: tuple[Call, ...], *, hooks: int, epoch: int
+    async def _invite(
+        self, room: Room, calls: tuple[Call, ...], *, times: int, epoch: int
     ) -> tuple[Invitation, ...]:
-        """Those who may still come, and have not."""
-        room = desk.room
-        ends, inside = await desk.calls.ends([call.visitor for call in calls])
+        """Of the visitors who may still come, and have not."""
+        ends, inside = await self._calls[room.name].ends([call.visitor for call in calls])
         invited, now_ms = [], room.clock.now_ms()
         for call in calls:
             ends_ms = ends.get(call.visitor, 0)
             if ends_ms <= now_ms:
-                self._count(room.name, "came" if call.visitor in inside else "over", hooks)
+                self._count(room.name, "came" if call.visitor in inside else "over", times)
                 continue
             ticket = ticket_of(call, room.settings, epoch=epoch)
             url = claim_url(room.name, room.settings, room.tokens, ticket)
             invited.append(Invitation(call.visitor, call.at_ms, ends_ms, url))
         return tuple(invited)
-
-
-def _texts(batches: dict[str, Batch]) -> list[tuple[str, str]]:
-    return [(id_, batch.text()) for id_, batch in batches.items()]
