@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sidecar.kit.batch import Batcher
 from sidecar.kit.clock import LATE_MS
-from sidecar.kit.errors import StoreAwayError, StoreError
-from sidecar.kit.redis.breaker import Breaker
-from sidecar.kit.redis.driver_errors import text, translated
-from sidecar.kit.redis.functions import Scripts
-from sidecar.kit.redis.observer import Observer
+from sidecar.kit.redis.driver_errors import text
+from sidecar.kit.redis.script_store import ScriptStore
 from sidecar.leases import redis_keys as keys
 from sidecar.leases.model import Hold, LeaseOutcome
 from sidecar.queue.verdict_lifetime import RESPONSE_MS
@@ -24,6 +19,7 @@ from sidecar.queue.verdict_lifetime import RESPONSE_MS
 if TYPE_CHECKING:
     from sidecar.kit.clock import StoreClock
     from sidecar.kit.redis.connect import Store
+    from sidecar.kit.redis.observer import Observer
     from sidecar.leases.settings import LeaseSettings
 
 #: Calls in one script, each perhaps for another resource. More would hold Redis too long.
@@ -54,12 +50,8 @@ class Resource:
     waiting: int
 
 
-class LeaseStore:
-    """A template's leases in the store.
-
-    `now_ms` overrides the store's time (tests). Every method raises StoreError when the store does
-    not answer.
-    """
+class LeaseStore(ScriptStore):
+    """A template's leases. `now_ms` overrides the store's time (tests)."""
 
     def __init__(  # noqa: PLR0913
         self,
@@ -72,31 +64,21 @@ class LeaseStore:
         now_ms: Callable[[], int] | None = None,
         timeout_s: float = 1.0,
     ) -> None:
-        self._redis: Any = redis
-        self._template = template
+        super().__init__(redis, "leases", template, observer=observer, timeout_s=timeout_s)
         self._settings = _for_scripts(settings)
         self._list_limit = max(1, LIST_LIMIT // settings.capacity)
         self._clock = clock
-        self._observer = observer or Observer()
         self._now_ms = now_ms
-        self._timeout_s = timeout_s
-        self._breaker = Breaker(timeout_s)
         self._known_since_ms: int | None = None
         self._last_number = 0
         names = ("state", "resources", "ends")
         self._state, self._resources, self._ends = (
             keys.lease_key(template, name) for name in names
         )
-        self._scripts = Scripts(redis, "leases")
         self._ask, self._renew, self._release = (
             Batcher(self._batch_runner(verb), limit=BATCH_LIMIT)
             for verb in ("ask", "renew", "release")
         )
-
-    @property
-    def is_away(self) -> bool:
-        """Whether the store has stopped answering. One call a second asks it all the same."""
-        return self._breaker.is_open
 
     def knows(self, since_ms: int) -> None:
         """The template was there at that time. A store that was made later was emptied."""
@@ -142,8 +124,9 @@ class LeaseStore:
         while len(found) < limit:
             wanted = min(limit - len(found), self._list_limit)
             low = f"({after}" if after else "-"
-            async with self._asking("list"):
-                page = await self._redis.zrangebylex(self._resources, low, "+", 0, wanted)
+            page = await self._call(
+                "list", self._redis.zrangebylex, self._resources, low, "+", 0, wanted
+            )
             names = [text(name) for name in page]
             if names:
                 after = names[-1]
@@ -155,8 +138,7 @@ class LeaseStore:
 
     async def count(self) -> int:
         """How many resources somebody holds or waits for."""
-        async with self._asking("count"):
-            return int(await self._redis.zcard(self._resources))
+        return int(await self._call("count", self._redis.zcard, self._resources))
 
     def _batch_runner(
         self, verb: str
@@ -169,10 +151,7 @@ class LeaseStore:
                 items = [(*fields, _earlier(until_ms, latest_ms)) for *fields, until_ms in items]
             for resource, *fields in items:
                 args += [numbers.setdefault(resource, len(numbers) + 1), *fields]
-            began = time.perf_counter()
-            reply = await self._run(verb, list(numbers), args)
-            self._observer.batch(self._template, verb, len(items), time.perf_counter() - began)
-            holds = _read_holds(reply)
+            holds = _read_holds(await self._run(verb, list(numbers), args, batch=len(items)))
             seen = max((max(hold.fence, hold.order) for hold in holds), default=0)
             self._last_number = max(self._last_number, seen)
             return holds
@@ -190,38 +169,26 @@ class LeaseStore:
             return None
         return ms + (self._clock.now_ms() if self._now_ms is None else self._now_ms())
 
-    async def _run(self, name: str, resources: Sequence[str], args: Sequence[Any]) -> Any:
+    async def _run(
+        self, name: str, resources: Sequence[str], args: Sequence[Any], *, batch: int = 0
+    ) -> Any:
         now = "" if self._now_ms is None else self._now_ms()
         known = "" if self._known_since_ms is None else self._known_since_ms
         last = self._last_number or ""
         parts = ("holders", "facts", "line", "due")
-        named = [keys.resource_key(self._template, r, part) for r in resources for part in parts]
-        async with self._asking(name):
-            reply = await self._scripts.run(
-                name,
-                [self._state, self._resources, self._ends, *named],
-                [now, self._settings, known, last, *resources, *args],
-            )
+        named = [keys.resource_key(self._name, r, part) for r in resources for part in parts]
+        reply = await self._call(
+            name,
+            self._scripts.run,
+            name,
+            [self._state, self._resources, self._ends, *named],
+            [now, self._settings, known, last, *resources, *args],
+            batch=batch,
+        )
         self._clock.observe(reply[0])
         if name not in {"due", "list"}:
             self.knows(reply[1])
         return reply
-
-    @asynccontextmanager
-    async def _asking(self, what: str) -> AsyncIterator[None]:
-        """Bounds the time, and notes whether the store answered; while it is away, one call a
-        second gets through."""
-        if self._breaker.refuses:
-            raise StoreAwayError(f"{what}: the store is away")
-        self._breaker.tries()
-        try:
-            async with translated(what, self._timeout_s):
-                yield
-        except StoreError:
-            self._observer.error(self._template, what)
-            self._breaker.failed()
-            raise
-        self._breaker.succeeded()
 
 
 def _for_scripts(settings: LeaseSettings) -> str:

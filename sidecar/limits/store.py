@@ -5,24 +5,22 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from sidecar.kit.batch import Batcher
 from sidecar.kit.errors import StoreAwayError, StoreError
-from sidecar.kit.redis.breaker import Breaker
-from sidecar.kit.redis.driver_errors import text, translated
-from sidecar.kit.redis.functions import Scripts
-from sidecar.kit.redis.observer import Observer
+from sidecar.kit.redis.driver_errors import text
+from sidecar.kit.redis.script_store import ScriptStore
 from sidecar.limits import redis_keys as keys
 from sidecar.limits.model import Ask, Decision, Outcome
 from sidecar.limits.settings import MAX_COST, UNLIMITED, LimitSettings
 
 if TYPE_CHECKING:
     from sidecar.kit.redis.connect import Store
+    from sidecar.kit.redis.observer import Observer
 
 #: Calls in one script call. More would hold Redis too long for the others.
 BATCH_LIMIT = 128
@@ -43,12 +41,9 @@ _PERMIT = re.compile(r"([1-9][0-9]{0,3})~(~?[A-Za-z0-9._:@+-]{1,64})\Z")
 _Permit = tuple[str, str, int, bool]
 
 
-class LimitStore:
-    """The scripts of one rule.
-
-    `now_us` overrides the store's time (tests). Every method raises StoreError when the store does
-    not answer. Asks are taken as they are: their keys, costs and ids were checked.
-    """
+class LimitStore(ScriptStore):
+    """The scripts of one rule. `now_us` overrides the store's time (tests). Asks are taken as they
+    are: their keys, costs and ids were checked."""
 
     def __init__(  # noqa: PLR0913
         self,
@@ -60,14 +55,9 @@ class LimitStore:
         now_us: Callable[[], int] | None = None,
         timeout_s: float = 1.0,
     ) -> None:
-        self._redis = redis
-        self._name = name
+        super().__init__(redis, "limits", name, observer=observer, timeout_s=timeout_s)
         self._settings = settings
-        self._observer = observer or Observer()
         self._now_us = now_us
-        self._timeout_s = timeout_s
-        self._breaker = Breaker(timeout_s)
-        self._scripts = Scripts(redis, "limits", is_one=False)
         self._values_key = keys.limit_values_key(name)
         self._limit = UNLIMITED if settings.limit is None else settings.limit
         self._values = settings.values
@@ -87,12 +77,6 @@ class LimitStore:
         self._unseen: deque[_Permit] = deque(maxlen=UNSEEN_LIMIT)
         self._giving_back: asyncio.Task[None] | None = None
 
-    @property
-    def is_away(self) -> bool:
-        """Whether the store has stopped answering. One call a second asks it all the same, and the
-        others raise StoreAwayError at once."""
-        return self._breaker.is_open
-
     async def acquire(self, ask: Ask) -> Decision:
         """Counts a call that may go, now or at its moment; GRANTED, PACED, REFUSED or UNLIMITED."""
         self._stop_if_away("acquire")
@@ -104,9 +88,7 @@ class LimitStore:
         told: list[Decision | StoreError] = []
         try:
             for part in self._parts(asks):
-                began = time.perf_counter()
                 told += await self._ask(part)
-                self._observer.batch(self._name, "acquire", len(part), time.perf_counter() - began)
         except StoreError as error:
             told += [error] * (len(asks) - len(told))
         except BaseException:
@@ -136,7 +118,7 @@ class LimitStore:
 
     async def values(self) -> dict[str, int]:
         """The limits of single keys that were set at run time."""
-        found = await self._run("values", self._redis.hgetall, self._values_key)
+        found = await self._call("values", self._redis.hgetall, self._values_key)
         return {text(key): int(limit) for key, limit in found.items()}
 
     async def set_value(self, key: str, limit: int | None) -> None:
@@ -151,7 +133,7 @@ class LimitStore:
             self._args[0] if self._settings.algorithm in _BUCKETS else 0,
             int(self._settings.algorithm in _LISTED),
         ]
-        await self._run_script("set_value", "value", [self._values_key, *of_key], args)
+        await self._call("set_value", self._scripts.run, "value", [self._values_key, *of_key], args)
 
     def _parts(self, asks: Sequence[Ask]) -> Iterator[Sequence[Ask]]:
         """As much as one script call should do."""
@@ -184,14 +166,14 @@ class LimitStore:
                 calls += [word for n in places for word in (asks[n].cost, ids[n])]
             else:
                 calls += [asks[n].cost for n in places]
-        args = [*self._args, "look" if looks else ""]
+        named = [self._values_key, *self._keys(by_key, has_ids)]
+        args = [self._now(), self._settings.algorithm, *self._args, int(looks)]
+        args += (1 + has_ids, len(by_key), *by_key, *calls)
         try:
-            reply = await self._run_script(
-                "look" if looks else "acquire",
-                self._settings.algorithm,
-                [self._values_key, *self._keys(by_key, has_ids)],
-                [self._now(), *args, 1 + has_ids, len(by_key), *by_key, *calls],
-            )
+            reply = await self._call(
+                "look" if looks else "acquire", self._scripts.run, "decide", named, args,
+                batch=0 if looks else len(asks),
+            )  # fmt: skip
         except StoreAwayError:
             raise  # it was not even sent
         except BaseException:
@@ -255,31 +237,21 @@ class LimitStore:
             sets = ("", "", "") if holds else (kept_in, ".free", ".booked")
             names += [keys.limit_key(self._name, key, state + name) for name in sets]
             args += (permit, cost if holds else 0)
-        reply = await self._run_script("release", "release", names, args)
+        reply = await self._call("release", self._scripts.run, "release", names, args)
         return [given_back == 1 for given_back in reply]
 
     def _now(self) -> int | str:
         return "" if self._now_us is None else self._now_us()
 
-    def _stop_if_away(self, verb: str) -> None:
-        """Before waiting behind a probe that may take long."""
-        if self._breaker.refuses:
-            raise StoreAwayError(f"{verb}: the store is away")
-
-    async def _run_script(self, verb: str, *script: Any) -> Any:
-        return await self._run(verb, self._scripts.run, *script)
-
-    async def _run(self, verb: str, call: Callable[..., Any], *args: Any) -> Any:
-        self._stop_if_away(verb)
-        self._breaker.tries()
-        try:
-            async with translated(verb, self._timeout_s):
-                reply = await call(*args)
-        except StoreError:
-            self._observer.error(self._name, verb)
-            self._breaker.failed()
-            raise
-        self._breaker.succeeded()
+    async def _call(
+        self,
+        verb: str,
+        command: Callable[..., Awaitable[Any]],
+        *args: Any,
+        batch: int = 0,
+        is_probe: bool = False,
+    ) -> Any:
+        reply = await super()._call(verb, command, *args, batch=batch, is_probe=is_probe)
         if self._unseen and (self._giving_back is None or self._giving_back.done()):
             self._giving_back = asyncio.create_task(self._give_back_unseen())
         return reply

@@ -70,12 +70,12 @@ class _Store(RoomStore):
 
     is_cut_off = False
 
-    async def _run(self, name: str, args: list[Any], *, is_probe: bool = False) -> Any:
+    async def _run(self, name: str, args: list[Any], **how: Any) -> Any:
         if self.is_cut_off:
             for _ in range(TRIES):
                 self._breaker.failed()
             raise StoreAwayError(f"{name}: cut off")
-        return await super()._run(name, args, is_probe=is_probe)
+        return await super()._run(name, args, **how)
 
 
 @dataclass

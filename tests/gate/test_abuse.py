@@ -303,7 +303,7 @@ async def test_a_bound_pass_while_the_store_is_away(replica):
 
 
 async def addresses(site) -> int:
-    room = site.room.store._room
+    room = site.room.store._name
     return await site.room.store._redis.zcard(room_key(room, "addresses"))
 
 
@@ -366,7 +366,7 @@ async def test_an_address_is_not_kept_in_clear(replica):
     """The store holds a digest of it, the cookie not even that."""
     site = await replica(max_places_per_address=3)
     reply = await site.check(headers={"X-Real-IP": "192.0.2.123"})
-    redis, room = site.room.store._redis, site.room.store._room
+    redis, room = site.room.store._redis, site.room.store._name
     [member] = await redis.zrange(room_key(room, "addresses"), 0, -1)
     for text in (member.decode(), reply.headers["Set-Cookie"]):
         assert "192.0.2" not in text

@@ -23,8 +23,7 @@ from tests.support.limits import WINDOWS, S, TurnedClock, check_promise
 from tests.support.lua import COMMANDS, header
 from tests.support.processes import free_port
 
-SCRIPTS = sorted((LUA_ROOT / "jobs" / "lua").rglob("*.lua"))
-WHOLE = [path for path in SCRIPTS if path.parent.name != "parts"]
+SCRIPTS = sorted((LUA_ROOT / "jobs" / "lua").glob("*.lua"))
 #: Those that only targets use; each is in Redis 6.2.
 MORE_COMMANDS = {"HSETNX", "PUBLISH", "SADD", "SMISMEMBER", "SREM", "ZMSCORE", "ZRANK"}
 LOCK = 10 * S
@@ -85,20 +84,16 @@ async def lose(redis, store):
 # The scripts ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", WHOLE, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_a_script_documents_its_contract(path):
     """Its head says what it is given and returns, or which part of it does."""
-    if path.parent.name in {"claim", "look"}:
-        assert f"See jobs/parts/{path.parent.name}." in path.read_text(encoding="utf-8")
-        path = path.parents[1] / "parts" / f"{path.parent.name}.lua"
     assert re.search(r"KEYS.*ARGV.*RETURNS", header(path), re.DOTALL)
 
 
-@pytest.mark.parametrize("path", WHOLE, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_a_script_touches_nothing_but_its_keys(path):
     """So that it runs in a cluster; and commands of Redis 6.2 alone."""
-    name = path.relative_to(LUA_ROOT / "jobs" / "lua").with_suffix("")
-    calls = re.findall(r"redis_call\(([^,)]+)(?:, ([^,)]+))?", source(f"jobs/{name.as_posix()}"))
+    calls = re.findall(r"redis_call\(([^,)]+)(?:, ([^,)]+))?", source(f"jobs/{path.stem}"))
     commands = {command.strip("'") for command, _ in calls} - {"command"}  # a parameter
     assert commands <= COMMANDS | MORE_COMMANDS
     keys = {key for command, key in calls if command.strip("'") not in {"TIME", "PUBLISH"}}

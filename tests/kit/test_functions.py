@@ -11,11 +11,16 @@ import pytest
 from redis.exceptions import RedisError
 from structlog.testing import capture_logs
 
+from sidecar.jobs.settings import TargetSettings
+from sidecar.jobs.store.target_queue import TargetStore, Waiting
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
 from sidecar.kit.redis import functions
 from sidecar.kit.redis.connect import close, connect
 from sidecar.kit.redis.scripts import LUA_ROOT, library
+from sidecar.leases.model import LeaseOutcome
+from sidecar.leases.settings import LeaseSettings
+from sidecar.leases.store import LeaseStore
 from sidecar.limits.model import Ask
 from sidecar.limits.model import Outcome as Decided
 from sidecar.queue.model import Outcome, Ticket
@@ -75,6 +80,44 @@ def calls(server, command):
     return int(row.partition(",")[0].removeprefix("calls="))
 
 
+@pytest.fixture
+async def open_all(server):
+    """A rule, a template and a target of one name, by the same client."""
+    redis = connect(server.url, timeout_s=5)
+
+    def open_(name):
+        return (
+            make_limit(redis, TurnedClock(), "sliding_window", limit=50, name=name),
+            LeaseStore(
+                redis, name, settings=LeaseSettings(term=60), clock=StoreClock(), timeout_s=5
+            ),
+            TargetStore(redis, name, clock=StoreClock(), timeout_s=5),
+        )
+
+    yield open_
+    await close(redis)
+
+
+async def live_all(limit, lease, target):
+    """A call of each, whose reply shows that nothing of before is lost."""
+    before = (await limit.look("a")).remaining
+    assert (await limit.acquire(Ask("a"))).remaining == before - 1
+    held = await lease.ask("printer", "one")
+    assert held.outcome is LeaseOutcome.GRANTED
+    assert (await lease.ask("printer", "two")).outcome is LeaseOutcome.WAITING
+    assert (await lease.renew("printer", "one", held.fence)).fence == held.fence
+    await target.ready(0)
+    for rate in ({}, {"rate": 1000, "window": 1}):
+        settings = TargetSettings(url="http://target.example/", concurrency=100, **rate)
+        job = new_visitor()
+        assert await target.add([Waiting(job, await target.reserve(job, "", settings))]) == [1]
+        [claim] = (await target.claim(1, settings)).claims
+        assert claim.id == job
+        assert await target.renew([(job, claim.fence)]) == ["held"]
+        line, [place] = await target.look([job], settings)
+        assert (line.active > 0, place.where) == (True, "running")
+
+
 async def live(store):
     """What a room does in a day."""
     inside = await go_in(store)
@@ -112,8 +155,8 @@ async def test_a_flushed_library_is_loaded_again(server, open_rooms):
 
 
 @pytest.mark.parametrize("algorithm", ALL)
-async def test_limits_scripts_are_libraries_too(server, algorithm):
-    """One each, for their fragments name the same things; loaded again after FUNCTION FLUSH."""
+async def test_limits_scripts_are_a_library_too(server, algorithm):
+    """One for all algorithms; loaded again after FUNCTION FLUSH."""
     redis = connect(server.url, timeout_s=5)
     server.cli("function", "flush")
     server.cli("config", "resetstat")
@@ -125,8 +168,29 @@ async def test_limits_scripts_are_libraries_too(server, algorithm):
         await store.set_value("a", 7)
         server.cli("function", "flush")
     assert calls(server, "evalsha") + calls(server, "eval") == 0
-    assert calls(server, "function|load") == 6
+    assert calls(server, "function|load") == 2
     await close(redis)
+
+
+async def test_functions_are_flushed_while_all_products_use_them(server, open_all):
+    """Between any two calls, and no call fails or loses anything; each library comes back."""
+    stores = open_all(new_room_name())
+    await live_all(*stores)
+    server.cli("config", "resetstat")
+    stop = asyncio.Event()
+
+    async def flush():
+        while not stop.is_set():
+            await asyncio.to_thread(server.cli, "function", "flush")
+
+    flushing = asyncio.create_task(flush())
+    for _ in range(10):
+        await live_all(*stores)
+    stop.set()
+    await flushing
+    await live_all(*stores)
+    listed = server.cli("function", "list")
+    assert all(library(product).name in listed for product in ("limits", "leases", "jobs"))
 
 
 async def test_a_full_store_lets_through_what_makes_room(server):
@@ -181,6 +245,32 @@ async def test_two_versions_share_a_server(server, open_rooms, monkeypatch, tmp_
     await live(open_rooms(server.url))
     assert calls(server, "function|load") == 0
     assert server.cli("function", "list").count("waitroom_rooms_") == 2
+
+
+async def test_two_versions_of_each_library_work_on_the_same_keys(
+    server, open_all, monkeypatch, tmp_path
+):
+    """Replicas of both at a time: neither loads what the other has, or runs it."""
+    name = new_room_name()
+    old = open_all(name)
+    await live_all(*old)
+    other = tmp_path / "lua"
+    shutil.copytree(LUA_ROOT, other)
+    for product in ("limits", "leases", "jobs"):
+        for script in (other / product / "lua").glob("*.lua"):
+            script.write_text(script.read_text() + "-- of the next version\n")
+    monkeypatch.setattr(functions, "library", lambda product: library(product, other))
+    new = open_all(name)
+    await live_all(*new)
+    server.cli("config", "resetstat")
+    await live_all(*old)
+    await live_all(*new)
+    assert calls(server, "function|load") == 0
+    listed = server.cli("function", "list")
+    for product in ("limits", "leases", "jobs"):
+        names = {library(product).name, library(product, other).name}
+        assert len(names) == 2
+        assert all(name in listed for name in names)
 
 
 @pytest.mark.parametrize(
@@ -242,10 +332,10 @@ async def test_the_store_in_memory_has_evalsha_alone(open_rooms):
 async def test_an_error_within_a_function_is_no_refusal(server, open_rooms):
     """It is raised as EVALSHA raises it, and the next call goes by FCALL."""
     store = open_rooms(server.url)
-    await store._redis.set(room_key(store._room, "waiting"), "not a sorted set")
+    await store._redis.set(room_key(store._name, "waiting"), "not a sorted set")
     with pytest.raises(StoreError, match="WRONGTYPE"):
         await store.snapshot()
-    await store._redis.delete(room_key(store._room, "waiting"))
+    await store._redis.delete(room_key(store._name, "waiting"))
     server.cli("config", "resetstat")
     await store.snapshot()
     assert calls(server, "evalsha") == 0
@@ -261,10 +351,10 @@ async def test_settings_are_those_of_the_moment(server, open_rooms, by):
     store = open_rooms(server.url)
     if by == "evalsha":
         refuse_functions(store._redis)
-    config = room_key(store._room, "config")
+    config = room_key(store._name, "config")
 
     async def cap():
-        await store._redis.delete(*(set(room_keys(store._room)) - {config}))
+        await store._redis.delete(*(set(room_keys(store._name)) - {config}))
         seen = [(await store.enter(new_visitor())).outcome for _ in range(4)]
         return seen.count(Outcome.ADMITTED)
 
@@ -289,7 +379,7 @@ async def test_rooms_and_replicas_know_nothing_of_each_other(server, open_rooms)
         heartbeat_interval=7,
     )
     new_file = RoomStore(
-        one._redis, one._room, settings=attended(RoomSettings(total_active_users=3)),
+        one._redis, one._name, settings=attended(RoomSettings(total_active_users=3)),
         clock=StoreClock(), timeout_s=5,
     )  # fmt: skip
     for store in (one, classed, two):
@@ -327,7 +417,7 @@ async def test_numbers_are_those_of_the_store(server, turn):
     turn.forward(20)
     for ticket in tickets[:3]:
         assert (await store.beat(ticket)).recovery_stage == 0
-    stats = room_key(store._room, "stats")
+    stats = room_key(store._name, "stats")
     changed = {"recovery": turn(), "measured_at": turn() + 0.5}
     await redis.hset(stats, mapping=changed)
     assert (await store.beat(tickets[3])).recovery_stage == 2
@@ -335,7 +425,7 @@ async def test_numbers_are_those_of_the_store(server, turn):
     turn.forward(3)
     for ticket in tickets[:3]:
         assert (await store.beat(ticket)).recovery_stage == 0
-    await redis.delete(*room_keys(store._room))
+    await redis.delete(*room_keys(store._name))
     store.knows(born_ms)
     assert (await store.beat(tickets[4])).recovery_stage == 2
     await close(redis)
@@ -346,7 +436,7 @@ async def test_nothing_is_left_of_a_call_that_failed(server, open_rooms):
     store, other = open_rooms(server.url, 2)
     await go_in(store)
     await go_in(other)
-    lost = room_key(store._room, "events")
+    lost = room_key(store._name, "events")
     await store._redis.delete(lost)
     await store._redis.set(lost, "not a stream")
     with pytest.raises(StoreError, match="WRONGTYPE"):
@@ -366,7 +456,7 @@ async def test_a_script_that_a_full_store_refuses_has_changed_nothing(server, op
     store = open_rooms(server.url, session_duration=5, heartbeat_timeout=10, claim_window=5)
     inside = await go_in(store)
     first, _ = await queue(store, 2)
-    await store._redis.zadd(room_key(store._room, "active"), {inside.visitor: 1}, xx=True)
+    await store._redis.zadd(room_key(store._name, "active"), {inside.visitor: 1}, xx=True)
     if by == "evalsha":
         refuse_functions(store._redis)
     asked = {
@@ -391,7 +481,7 @@ async def test_a_script_that_a_full_store_refuses_has_changed_nothing(server, op
 
 async def contents(store):
     found = {}
-    for key in room_keys(store._room):
+    for key in room_keys(store._name):
         try:
             found[key] = await store._redis.dump(key)
         except RedisError:  # it has none

@@ -127,7 +127,7 @@ async def all_calls(store):
     await store.raise_shield(shot.now_ms)
     shot = await store.snapshot()
     assert (set(shot.revoked), shot.shield_until_ms > 0) == ({inside.visitor}, True)
-    await store._redis.zadd(room_key(store._room, "revoked"), {second.visitor: 1.0}, nx=True)
+    await store._redis.zadd(room_key(store._name, "revoked"), {second.visitor: 1.0}, nx=True)
     assert await store.reset() >= 0
 
 

@@ -13,7 +13,6 @@ from sidecar.kit.redis.breaker import TRIES
 from sidecar.kit.redis.connect import close, connect
 from sidecar.kit.redis.functions import Scripts
 from sidecar.kit.redis.observer import Observer
-from sidecar.leases import store as store_leases
 from sidecar.leases.model import LeaseOutcome
 from sidecar.leases.redis_keys import lease_key, resource_key
 from sidecar.leases.settings import LeaseSettings
@@ -60,18 +59,18 @@ async def outcomes(store, resource, *holders, **kwargs):
 
 async def keys_of(redis, store):
     """The names of the template's keys, without what they have in common."""
-    prefix = lease_key(store._template, "")
+    prefix = lease_key(store._name, "")
     return {key.decode().removeprefix(prefix) for key in await redis.keys(f"{prefix}*")}
 
 
 async def contents(redis, store):
     """All keys of the template, with what they hold."""
-    prefix = lease_key(store._template, "")
+    prefix = lease_key(store._name, "")
     return {name: await redis.dump(prefix + name) for name in await keys_of(redis, store)}
 
 
 async def lose(redis, store):
-    prefix = lease_key(store._template, "")
+    prefix = lease_key(store._name, "")
     await redis.delete(*(prefix + name for name in await keys_of(redis, store)))
 
 
@@ -422,7 +421,7 @@ async def test_numbers_grow_when_another_server_becomes_the_store(redis, make, t
     """Its clock is behind, and it has lost the last of them; the replica has not."""
     store = make()
     last = await store.ask("A", "one")
-    await redis.hdel(lease_key(store._template, "state"), "last")
+    await redis.hdel(lease_key(store._name, "state"), "last")
     turn.forward(-0.2)
     assert (await store.ask("B", "one")).fence > last.fence
 
@@ -602,7 +601,7 @@ async def test_one_script_does_so_much_and_leaves_the_rest(redis, make, turn):
     turn.forward(59)
     await store.ask("A", "alive")
     turn.forward(1)
-    line = resource_key(store._template, "A", "line")
+    line = resource_key(store._name, "A", "line")
     assert await outcomes(store, "A", "new") == [WAITING]
     assert await redis.zcard(line) == 400 - 150 + 2
     assert await store.sweep() == (1, True)
@@ -931,9 +930,9 @@ async def test_of_a_batch_nobody_is_given_a_lease_whose_client_has_gone(make, tu
     await store.ask("A", "one")
     gate, run = asyncio.Event(), store._run
 
-    async def held(*args):
+    async def held(*args, **how):
         await gate.wait()
-        return await run(*args)
+        return await run(*args, **how)
 
     store._run = held
     asked = []
@@ -1000,7 +999,7 @@ async def test_calls_go_together(make):
     store = make()
     store._observer = Observer(batch=lambda name, verb, size, _: sizes.append((name, verb, size)))
     await asyncio.gather(*(store.ask(f"r{n}", "one") for n in range(100)))
-    assert sizes == [(store._template, "ask", 64), (store._template, "ask", 36)]
+    assert sizes == [(store._name, "ask", 64), (store._name, "ask", 36)]
 
 
 @pytest.fixture
@@ -1042,7 +1041,7 @@ async def test_a_store_that_is_away_is_asked_once_a_second(away, redis_socket, m
     """By whoever comes; the others are told at once. An answer brings it back."""
     store, errors = away
     now_s = 1000.0
-    monkeypatch.setattr(store_leases.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr("time.monotonic", lambda: now_s)
     for _ in range(TRIES):
         assert not store.is_away
         with pytest.raises(StoreError, match=r"^ask: "):

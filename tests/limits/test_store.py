@@ -258,7 +258,7 @@ async def test_a_store_that_is_away_is_asked_once_a_second(redis_socket):
         with pytest.raises(StoreError, match="acquire: "):
             await store.acquire(Ask())
     assert store.is_away
-    store._scripts = Scripts(there, "limits", is_one=False)
+    store._scripts = Scripts(there, "limits")
     calls = [
         store.acquire(Ask()),
         store.look(""),

@@ -100,7 +100,7 @@ async def test_a_class_that_the_room_does_not_know_is_none(redis, shop):
     store = shop()
     standing = await store.enter(new_visitor(), claim=claim("emperor", "g-1"))
     assert (standing.outcome, standing.is_classed) == (WAITING, False)
-    assert not await redis.zcard(room_key(store._room, "grants"))
+    assert not await redis.zcard(room_key(store._name, "grants"))
 
 
 async def test_in_a_random_room_head_starts_do_not_count_and_priorities_do(
@@ -269,7 +269,7 @@ async def test_a_grant_takes_somebody_in_line_ahead_and_nobody_back(redis, shop,
     assert await store.reclassify(second.visitor, claim("gold", "z")) == 1
     assert await store.reclassify(second.visitor, claim("member", "back")) == 1
     assert await store.reclassify(second.visitor, claim("gold", "same")) == 1
-    used = await redis.zrange(room_key(store._room, "grants"), 0, -1)
+    used = await redis.zrange(room_key(store._name, "grants"), 0, -1)
     assert set(used) == {b"x", b"y", b"z"}
     assert await store.reclassify(third.visitor, claim("staff", "x")) == USED
     assert await store.reclassify(new_visitor(), claim("staff")) == NOT_IN_LINE
@@ -333,7 +333,7 @@ async def test_orders_stay_apart_whoever_is_moved_and_given_a_class(redis, make_
     moved = (await queue(store, 1))[0].visitor
     assert await store.move(moved, 1, by="desk") == 1
     assert await store.reclassify(other, claim("a"), by="desk") == 1
-    waiting = room_key(store._room, "waiting")
+    waiting = room_key(store._name, "waiting")
     assert await redis.zscore(waiting, other) == await redis.zscore(waiting, moved) - 1
     [last] = await queue(store, 1)
     assert await store.move(moved, 99, by="desk") == 3

@@ -128,7 +128,7 @@ async def test_in_the_prequeue_nobody_is_called_and_all_are_equal(redis, shop, t
     assert await in_line(redis, store) == [late.visitor, visitor, first.visitor]
     assert (await store.sweep()).called == 0
     assert (await store.snapshot()).active == 0
-    assert not await redis.zcard(room_key(store._room, "grants"))
+    assert not await redis.zcard(room_key(store._name, "grants"))
 
 
 async def test_a_replica_that_does_not_know_the_event_gives_no_place_in_it(shop, turn):
@@ -194,7 +194,7 @@ async def test_whoever_left_the_prequeue_stays_in_its_list(redis, shop, turn):
     turn.now_ms = OPENS
     await beat_all(store, [tickets[0], tickets[3]])
     assert (await store.snapshot()).active == 2
-    listed = await redis.zrange(room_key(store._room, "drawn"), 0, -1, withscores=True)
+    listed = await redis.zrange(room_key(store._name, "drawn"), 0, -1, withscores=True)
     by_lot = [tickets[n] for n in (1, 3, 2, 0)]
     assert listed == [(t.visitor.encode(), t.order) for t in by_lot]
 
@@ -205,20 +205,20 @@ async def test_an_operators_hand_does_not_change_the_list(redis, shop, turn):
     store = shop(total_active_users=0)
     turn.now_ms = BEGINS
     tickets = await drawn(store, 0.1, 0.2, 0.3)
-    listed = await redis.zrange(room_key(store._room, "drawn"), 0, -1, withscores=True)
+    listed = await redis.zrange(room_key(store._name, "drawn"), 0, -1, withscores=True)
     turn.now_ms = OPENS
     assert await store.move(tickets[2].visitor, 1, by="desk") == 1
     moved = replace(tickets[2], order=(await store.beat(tickets[2])).order)
     assert moved.order != tickets[2].order
     await lose(redis, store, "waiting", "due")
     assert (await store.beat(moved)).order == moved.order
-    assert await redis.zrange(room_key(store._room, "drawn"), 0, -1, withscores=True) == listed
+    assert await redis.zrange(room_key(store._name, "drawn"), 0, -1, withscores=True) == listed
     [late] = await queue(store, 1)
     assert await store.move(late.visitor, 1, by="desk") == 1
     late = replace(late, order=(await store.beat(late)).order)
     await lose(redis, store)
     assert [s.ahead for s in await beat_all(store, [late, tickets[0]])] == [0, 1]
-    listed = await redis.zrange(room_key(store._room, "drawn"), 0, -1)
+    listed = await redis.zrange(room_key(store._name, "drawn"), 0, -1)
     assert listed == [tickets[0].visitor.encode()]
 
 
@@ -452,7 +452,7 @@ async def test_the_next_prequeue_is_drawn_anew(redis, make_room_store, turn, bet
     await store.sweep()
     back = await store.beat(old[1])
     assert (back.outcome, back.ahead) == (WAITING, 0)
-    listed = room_key(store._room, "drawn")
+    listed = room_key(store._name, "drawn")
     assert await redis.zcard(listed) == 2
     turn.now_ms = NEXT_BEGINS
     await store.sweep()
@@ -488,7 +488,7 @@ async def test_leftovers_of_an_earlier_draw_are_behind_the_next_one(redis, make_
     assert await in_line(redis, store) == [ticket.visitor for ticket in [*new, *left]]
     turn.forward(60)
     assert [s.ahead for s in await beat_all(store, [*new, *left])] == [0, 1, 2, 3]
-    assert await redis.zcard(room_key(store._room, "drawn")) == 2
+    assert await redis.zcard(room_key(store._name, "drawn")) == 2
 
 
 @pytest.mark.parametrize("between", ["open", "closed"])

@@ -56,7 +56,7 @@ async def test_no_event_of_a_pre_queue_tells_a_lot(shop, redis, turn):
     turn.forward(60)
     await store.sweep()
     await store.beat(others[0])
-    events = await redis.xrange(room_key(store._room, "events"))
+    events = await redis.xrange(room_key(store._name, "events"))
     assert [e[b"kind"] for _, e in events][-4:] == [b"left", b"expired", b"expired", b"joined"]
     assert not any({b"order", b"position"} & e.keys() for _, e in events)
 
@@ -68,7 +68,7 @@ async def test_who_is_swept_after_the_close_has_not_given_up(shop, redis, turn):
     await queue(store, 5)
     turn.forward(101)
     assert (await store.sweep()).waiting == 5
-    assert not float(await redis.hget(room_key(store._room, "stats"), "drops") or 0)
+    assert not float(await redis.hget(room_key(store._name, "stats"), "drops") or 0)
 
 
 @pytest.mark.parametrize("method", ["fifo", "random"])

@@ -94,7 +94,7 @@ async def move(source, target):
 
 
 async def held(store, *names):
-    redis, room = store._redis, store._room
+    redis, room = store._redis, store._name
     return {
         name: dict(await redis.zrange(room_key(room, name), 0, -1, withscores=True))
         for name in names or SETS
@@ -279,7 +279,7 @@ async def test_twenty_thousand(stores, turn):
     old, new = stores(total_active_users=0)
     now_ms, number = turn(), 20_000
     ids = [new_visitor() for _ in range(number)]
-    redis, room = old._redis, old._room
+    redis, room = old._redis, old._name
     for start in range(0, number, 5000):
         part = {ids[i]: now_ms * 1000 + i for i in range(start, start + 5000)}
         await redis.zadd(room_key(room, "waiting"), part)

@@ -25,16 +25,16 @@ async def join(store, name="", grant="", *, visitor=None, lot=None):
 
 async def in_line(redis, store):
     """Everybody in line, in the order of their calls where lines have no weights."""
-    return [v.decode() for v in await redis.zrange(room_key(store._room, "waiting"), 0, -1)]
+    return [v.decode() for v in await redis.zrange(room_key(store._name, "waiting"), 0, -1)]
 
 
 async def called(redis, store):
     """Everybody who was ever called, in order."""
-    events = await redis.xrange(room_key(store._room, "events"))
+    events = await redis.xrange(room_key(store._name, "events"))
     return [e[b"visitor"].decode() for _, e in events if e[b"kind"] == b"called"]
 
 
 async def last_called(redis, store):
     """Who was called last, if that is among the last things that happened."""
-    events = await redis.xrevrange(room_key(store._room, "events"), count=10)
+    events = await redis.xrevrange(room_key(store._name, "events"), count=10)
     return next(e[b"visitor"].decode() for _, e in events if e[b"kind"] == b"called")

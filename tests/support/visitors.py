@@ -48,5 +48,5 @@ async def go_in(store, visitor=None):
 
 async def lose(redis, store, *names):
     """The store is emptied, or only these of the room's keys are gone."""
-    room = store._room
+    room = store._name
     await redis.delete(*([room_key(room, name) for name in names] or room_keys(room)))

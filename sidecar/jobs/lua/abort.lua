@@ -3,9 +3,12 @@
 -- ARGV     4 the job
 -- RETURNS  now, 1 if a runner has it
 -- @include "jobs/parts/head"
-local _, word = read_fact(redis_call('HGET', FACTS, ARGV[4]))
-if word ~= 'r' then return {now, 0} end
-begin_with_removal()
-redis_call('SADD', ABORTS, ARGV[4])
-publish('abort ' .. ARGV[3])
-return {now, 1}
+local function run(KEYS, ARGV)
+  begin_target(KEYS, ARGV)
+  local _, word = read_fact(redis_call('HGET', FACTS, ARGV[4]))
+  if word ~= 'r' then return {now, 0} end
+  begin_with_removal()
+  redis_call('SADD', ABORTS, ARGV[4])
+  publish('abort ' .. target_name)
+  return {now, 1}
+end

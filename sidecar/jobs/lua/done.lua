@@ -4,23 +4,26 @@
 -- RETURNS  now; then for each 1, 0: there is no such call, -2: that is not known, as the target is
 --          not built again after a loss
 -- @include "jobs/parts/breaker"
-local replies, dropped = {now}, {}
-for i = 4, #ARGV, 3 do
-  local job = ARGV[i]
-  local fence, word, began, is_trial = read_fact(redis_call('HGET', FACTS, job))
-  local is_its = fence and fence == tonumber(ARGV[i + 1]) and word ~= 'r' and not dropped[job]
-  if is_its then
-    dropped[job] = true
-    dropped[#dropped + 1] = job
-    count(ARGV[i + 2] == '1' and 'failed' or 'completed')
-    measure(math.max(0, now - began))
-    -- How calls went that others make is not known; but a trial must end some time.
-    if is_trial then close_breaker() end
+local function run(KEYS, ARGV)
+  begin_state(KEYS, ARGV)
+  local replies, dropped = {now}, {}
+  for i = 4, #ARGV, 3 do
+    local job = ARGV[i]
+    local fence, word, began, is_trial = read_fact(redis_call('HGET', FACTS, job))
+    local is_its = fence and fence == tonumber(ARGV[i + 1]) and word ~= 'r' and not dropped[job]
+    if is_its then
+      dropped[job] = true
+      dropped[#dropped + 1] = job
+      count(ARGV[i + 2] == '1' and 'failed' or 'completed')
+      measure(math.max(0, now - began))
+      -- How calls went that others make is not known; but a trial must end some time.
+      if is_trial then close_breaker() end
+    end
+    replies[#replies + 1] = is_its and 1 or (target.ready and 0 or -2)
   end
-  replies[#replies + 1] = is_its and 1 or (target.ready and 0 or -2)
+  drop(dropped)
+  forget(dropped)
+  finish_state()
+  if #dropped > 0 then tell_if_waiting() end
+  return replies
 end
-drop(dropped)
-forget(dropped)
-finish_state()
-if #dropped > 0 then tell_if_waiting() end
-return replies

@@ -4,21 +4,24 @@
 -- RETURNS  now
 -- @include "jobs/parts/state"
 -- @include "queue/arrival"
-local jobs = {}
-for i = 4, #ARGV, 5 do jobs[#jobs + 1] = ARGV[i] end
-local actives = scores(ACTIVE, jobs)
-for n, job in ipairs(jobs) do
-  local fence, order, ends, word = unpack(ARGV, 5 * n, 5 * n + 3)
-  if not actives[n] then
-    redis_call('ZADD', ACTIVE, ends, job)
-    redis_call('HSET', FACTS, job, fact(tonumber(fence), word, now, false))
-    redis_call('HSET', ORDERS, job, order)
-    redis_call('ZREM', LINE, job)
-    redis_call('ZREM', LATER, job)
-    if word ~= 'r' then redis_call('SADD', ONLINE, job) end
+local function run(KEYS, ARGV)
+  begin_state(KEYS, ARGV)
+  local jobs = {}
+  for i = 4, #ARGV, 5 do jobs[#jobs + 1] = ARGV[i] end
+  local actives = scores(ACTIVE, jobs)
+  for n, job in ipairs(jobs) do
+    local fence, order, ends, word = unpack(ARGV, 5 * n, 5 * n + 3)
+    if not actives[n] then
+      redis_call('ZADD', ACTIVE, ends, job)
+      redis_call('HSET', FACTS, job, fact(tonumber(fence), word, now, false))
+      redis_call('HSET', ORDERS, job, order)
+      redis_call('ZREM', LINE, job)
+      redis_call('ZREM', LATER, job)
+      if word ~= 'r' then redis_call('SADD', ONLINE, job) end
+    end
+    target.last_fence = math.max(target.last_fence or 0, tonumber(fence))
+    target.last_order = math.max(target.last_order or 0, tonumber(order) - order % STEP)
   end
-  target.last_fence = math.max(target.last_fence or 0, tonumber(fence))
-  target.last_order = math.max(target.last_order or 0, tonumber(order) - order % STEP)
+  finish_state()
+  return {now}
 end
-finish_state()
-return {now}

@@ -8,50 +8,55 @@
 -- RETURNS  now; then for each 1, or 0 where somebody else has it, or nobody
 -- @include "jobs/parts/breaker"
 local WORDS, AFTER_TRIAL_US = 7, 1000000
-local jobs, replies = {}, {now}
-for i = 5, #ARGV, WORDS do jobs[#jobs + 1] = ARGV[i] end
-local facts = redis_call('HMGET', FACTS, unpack(jobs))
-local dropped, forgotten, later, is_news = {}, {}, {}, ARGV[4] == '1'
 
+-- Whether others are told.
 local function note(how, took_us, is_trial, break_after)
   if how == 'answered' or how == 'rejected' then
     count(how == 'answered' and 'completed' or 'failed')
     measure(took_us)
-    is_news = close_breaker() or is_news
+    return close_breaker()
   elseif how == 'failed' then
     count('failed')
     failed(is_trial, break_after)
   end
+  return false
 end
 
-for n, job in ipairs(jobs) do
-  local i = WORDS * (n - 1) + 5
-  local given, how, took_us, again, hold, break_after = unpack(ARGV, i + 1, i + 6)
-  local fence, _, _, is_trial = read_fact(facts[n])
-  if fence and fence == tonumber(given) and not dropped[job] then
-    dropped[job] = true
-    dropped[#dropped + 1] = job
-    note(how, tonumber(took_us), is_trial, tonumber(break_after))
-    if again == '' then
-      forgotten[#forgotten + 1] = job
-    elseif how == 'failed' and is_trial then
-      -- The next trial is another's: it may be the job.
-      local after = math.max(tonumber(again), (target.open_until or 0) + AFTER_TRIAL_US)
-      later[#later + 1], later[#later + 2] = int(after), job
-      count('retried')
+local function run(KEYS, ARGV)
+  begin_state(KEYS, ARGV)
+  local jobs, replies, is_news = {}, {now}, ARGV[4] == '1'
+  for i = 5, #ARGV, WORDS do jobs[#jobs + 1] = ARGV[i] end
+  local facts = redis_call('HMGET', FACTS, unpack(jobs))
+  local dropped, forgotten, later = {}, {}, {}
+  for n, job in ipairs(jobs) do
+    local i = WORDS * (n - 1) + 5
+    local given, how, took_us, again, hold, break_after = unpack(ARGV, i + 1, i + 6)
+    local fence, _, _, is_trial = read_fact(facts[n])
+    if fence and fence == tonumber(given) and not dropped[job] then
+      dropped[job] = true
+      dropped[#dropped + 1] = job
+      is_news = note(how, tonumber(took_us), is_trial, tonumber(break_after)) or is_news
+      if again == '' then
+        forgotten[#forgotten + 1] = job
+      elseif how == 'failed' and is_trial then
+        -- The next trial is another's: it may be the job.
+        local after = math.max(tonumber(again), (target.open_until or 0) + AFTER_TRIAL_US)
+        later[#later + 1], later[#later + 2] = int(after), job
+        count('retried')
+      else
+        later[#later + 1], later[#later + 2] = again, job
+        count('retried')
+      end
+      target.held_until = math.max(target.held_until or 0, tonumber(hold) or 0)
+      replies[#replies + 1] = 1
     else
-      later[#later + 1], later[#later + 2] = again, job
-      count('retried')
+      replies[#replies + 1] = 0
     end
-    target.held_until = math.max(target.held_until or 0, tonumber(hold) or 0)
-    replies[#replies + 1] = 1
-  else
-    replies[#replies + 1] = 0
   end
+  drop(dropped)
+  forget(forgotten)
+  write_all('ZADD', LATER, later)
+  finish_state()
+  if is_news then tell_if_waiting() end
+  return replies
 end
-drop(dropped)
-forget(forgotten)
-write_all('ZADD', LATER, later)
-finish_state()
-if is_news then tell_if_waiting() end
-return replies

@@ -5,23 +5,26 @@
 -- RETURNS  now; then for each its order, or '' where the line is full
 -- @include "jobs/parts/state"
 -- @include "queue/arrival"
-local taken, replies, adds = redis_call('ZCOUNT', RESERVED, '(' .. int(now), '+inf'), {now}, {}
-taken = taken + redis_call('ZCARD', LINE) + redis_call('ZCARD', LATER)
-for i = 5, #ARGV, 5 do
-  local most = tonumber(ARGV[i + 1]) or math.huge
-  if taken >= most then
-    replies[#replies + 1] = ''
-  else
-    taken = taken + 1
-    target.last_order = arrive_after(target.last_order, now)
-    local start, priority, number = unpack(ARGV, i + 2, i + 4)
-    replies[#replies + 1] =
-      order_by(target.last_order, tonumber(start), tonumber(priority), tonumber(number))
-    adds[#adds + 1], adds[#adds + 2] = int(now + tonumber(ARGV[4])), ARGV[i]
+local function run(KEYS, ARGV)
+  begin_state(KEYS, ARGV)
+  local taken, replies, adds = redis_call('ZCOUNT', RESERVED, '(' .. int(now), '+inf'), {now}, {}
+  taken = taken + redis_call('ZCARD', LINE) + redis_call('ZCARD', LATER)
+  for i = 5, #ARGV, 5 do
+    local most = tonumber(ARGV[i + 1]) or math.huge
+    if taken >= most then
+      replies[#replies + 1] = ''
+    else
+      taken = taken + 1
+      target.last_order = arrive_after(target.last_order, now)
+      local start, priority, number = unpack(ARGV, i + 2, i + 4)
+      replies[#replies + 1] =
+        order_by(target.last_order, tonumber(start), tonumber(priority), tonumber(number))
+      adds[#adds + 1], adds[#adds + 2] = int(now + tonumber(ARGV[4])), ARGV[i]
+    end
   end
+  write_all('ZADD', RESERVED, adds)
+  finish_state()
+  local over = redis_call('ZRANGEBYSCORE', RESERVED, '-inf', int(now), 'LIMIT', 0, BOUND)
+  write_all('ZREM', RESERVED, over)
+  return replies
 end
-write_all('ZADD', RESERVED, adds)
-finish_state()
-local over = redis_call('ZRANGEBYSCORE', RESERVED, '-inf', int(now), 'LIMIT', 0, BOUND)
-write_all('ZREM', RESERVED, over)
-return replies

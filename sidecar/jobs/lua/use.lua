@@ -5,19 +5,22 @@
 --          already, -1: it is not called, or not any more, -2: that is not known, as the target is
 --          not built again after a loss
 -- @include "jobs/parts/state"
-local replies, unknown = {now}, target.ready and -1 or -2
-for i = 4, #ARGV, 4 do
-  local job, given, term_us, request = unpack(ARGV, i, i + 3)
-  local fence, word, _, is_trial, by = read_fact(redis_call('HGET', FACTS, job))
-  local is_its = fence and fence == tonumber(given)
-    and tonumber(redis_call('ZSCORE', ACTIVE, job) or 0) > now
-  if is_its and word == 'c' then
-    begin_with_removal()
-    redis_call('ZADD', ACTIVE, int(now + tonumber(term_us)), job)
-    redis_call('HSET', FACTS, job, fact(fence, 'u', now, is_trial, request))
+local function run(KEYS, ARGV)
+  begin_state(KEYS, ARGV)
+  local replies, unknown = {now}, target.ready and -1 or -2
+  for i = 4, #ARGV, 4 do
+    local job, given, term_us, request = unpack(ARGV, i, i + 3)
+    local fence, word, _, is_trial, by = read_fact(redis_call('HGET', FACTS, job))
+    local is_its = fence and fence == tonumber(given)
+      and tonumber(redis_call('ZSCORE', ACTIVE, job) or 0) > now
+    if is_its and word == 'c' then
+      begin_with_removal()
+      redis_call('ZADD', ACTIVE, int(now + tonumber(term_us)), job)
+      redis_call('HSET', FACTS, job, fact(fence, 'u', now, is_trial, request))
+    end
+    local is_again = word == 'u' and request ~= '' and by == request
+    local answer = (word == 'c' or is_again) and 1 or word == 'u' and 0
+    replies[#replies + 1] = is_its and answer or unknown
   end
-  local is_again = word == 'u' and request ~= '' and by == request
-  local answer = (word == 'c' or is_again) and 1 or word == 'u' and 0
-  replies[#replies + 1] = is_its and answer or unknown
+  return replies
 end
-return replies

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sidecar.jobs.redis_keys import target_key
 from sidecar.kit.redis.driver_errors import translated
-from sidecar.kit.redis.scripts import source
+from sidecar.kit.redis.functions import Scripts
 from sidecar.kit.redis.topology import Cluster
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Rounds:
     ) -> None:
         # The targets of a cluster are on several servers: each is asked for itself.
         self._at_once = 1 if isinstance(redis, Cluster) else AT_ONCE
-        self._script: Any = redis.register_script(source("jobs/round"))
+        self._scripts = Scripts(redis, "jobs")
         self._timeout_s = timeout_s
         self._now_us = now_us
 
@@ -44,7 +44,6 @@ class Rounds:
         keys = [target_key(name, part) for name in names for part in _PARTS]
         now = "" if self._now_us is None else self._now_us()
         async with translated("round", self._timeout_s):
-            replies = await self._script(
-                keys=keys, args=[now, *(int(targets[name]) for name in names)]
-            )
+            args = [now, *(int(targets[name]) for name in names)]
+            replies = await self._scripts.run("round", keys, args)
         return [name for name, reply in zip(names, replies, strict=True) if reply]

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from sidecar.jobs import redis_keys as keys
@@ -19,7 +18,6 @@ from sidecar.jobs.store.target_replies import (
     Place,
     Release,
     Waiting,
-    algorithm_of,
     class_words,
     in_us,
     rate_words,
@@ -28,16 +26,15 @@ from sidecar.jobs.store.target_replies import (
     read_look,
 )
 from sidecar.kit.batch import Batcher
-from sidecar.kit.errors import StoreAwayError, StoreError
-from sidecar.kit.redis.breaker import Breaker
-from sidecar.kit.redis.driver_errors import text, translated
-from sidecar.kit.redis.observer import Observer
-from sidecar.kit.redis.scripts import source
+from sidecar.kit.errors import StoreError
+from sidecar.kit.redis.driver_errors import text
+from sidecar.kit.redis.script_store import ScriptStore
 
 if TYPE_CHECKING:
     from sidecar.jobs.settings import TargetSettings
     from sidecar.kit.clock import StoreClock
     from sidecar.kit.redis.connect import Store
+    from sidecar.kit.redis.observer import Observer
 
 __all__ = [
     "Claim",
@@ -69,12 +66,9 @@ _UNKNOWN = -2
 Item = TypeVar("Item")
 
 
-class TargetStore:
-    """The scripts of one target. `settings` are as they are now, at each call.
-
-    `now_us` overrides the store's time (tests). Every method raises StoreError when the store does
-    not answer.
-    """
+class TargetStore(ScriptStore):
+    """The scripts of one target. `settings` are as they are now, at each call. `now_us` overrides
+    the store's time (tests)."""
 
     def __init__(  # noqa: PLR0913
         self,
@@ -86,18 +80,13 @@ class TargetStore:
         now_us: Callable[[], int] | None = None,
         timeout_s: float = 1.0,
     ) -> None:
-        self._redis: Any = redis
-        self._name = name
+        super().__init__(redis, "jobs", name, observer=observer, timeout_s=timeout_s)
         self._clock = clock
-        self._observer = observer or Observer()
         self._now_us = now_us
-        self._timeout_s = timeout_s
-        self._breaker = Breaker(timeout_s)
         self._keys = keys.target_keys(name)
         self._state_key, self._reserved_key, self._ended_key = (
             keys.target_key(name, part) for part in ("state", "reserved", "ended")
         )
-        self._scripts: dict[str, Any] = {}
         self._reserve = Batcher(self._reserve_batch, limit=BATCH_LIMIT)
         self._add = Batcher(self._add_batch, limit=BATCH_LIMIT)
         self._release = Batcher(self._release_batch, limit=BATCH_LIMIT)
@@ -108,12 +97,6 @@ class TargetStore:
         self._done: Batcher[tuple[str, int, int], Any] = Batcher(
             self._done_batch, limit=BATCH_LIMIT
         )
-
-    @property
-    def is_away(self) -> bool:
-        """Whether the store has stopped answering. One call a second asks it all the same, and the
-        others raise StoreAwayError at once."""
-        return self._breaker.is_open
 
     # Submitting and taking back ----------------------------------------------------------------
 
@@ -126,24 +109,29 @@ class TargetStore:
     async def spend_grant(self, grant_id: str, job: str, until_ms: int) -> bool:
         """Whether the grant of this id is this job's alone. It is remembered until it ends."""
         key = keys.target_key(self._name, f"grant:{grant_id}")
-        async with self._asking("spend_grant"):
+
+        async def spend() -> bool:
             if await self._redis.set(key, job, nx=True, pxat=until_ms):
                 return True
             holder = await self._redis.get(key)
             return holder is not None and text(holder) == job
 
+        return bool(await self._call("spend_grant", spend))
+
     async def return_grant(self, grant_id: str, job: str) -> None:
         """The job that has it was not submitted after all. What another has stays."""
         key = keys.target_key(self._name, f"grant:{grant_id}")
-        async with self._asking("return_grant"):
+
+        async def give_back() -> None:
             holder = await self._redis.get(key)
             if holder is not None and text(holder) == job:
                 await self._redis.delete(key)
 
+        await self._call("return_grant", give_back)
+
     async def unreserve(self, job: str) -> None:
         """It was not submitted after all."""
-        async with self._asking("unreserve"):
-            await self._redis.zrem(self._reserved_key, job)
+        await self._call("unreserve", self._redis.zrem, self._reserved_key, job)
 
     async def add(self, jobs: Sequence[Waiting]) -> list[int | None]:
         """The position of each in the line; None: it is not in it. Whoever is in it, waits for a
@@ -173,7 +161,7 @@ class TargetStore:
             in_us(settings.claim_window),
         ]
         began = time.perf_counter()
-        claimed = read_claimed(await self._run(f"claim/{algorithm_of(settings)}", args))
+        claimed = read_claimed(await self._run("claim", args, settings))
         if size := len(claimed.claims):
             self._observer.batch(self._name, "claim", size, time.perf_counter() - began)
         return claimed
@@ -220,25 +208,28 @@ class TargetStore:
 
     async def ended(self, limit: int = 100) -> list[Ended]:
         """Online jobs that ended by themselves, the first ones."""
-        async with self._asking("ended"):
-            rows = await self._redis.zrange(self._ended_key, 0, limit - 1, withscores=True)
+
+        async def first() -> Any:
+            return await self._redis.zrange(self._ended_key, 0, limit - 1, withscores=True)
+
+        rows = await self._call("ended", first)
         return [read_ended(row) for row in rows]
 
     async def forget(self, ended: Sequence[Ended]) -> None:
         """They were seen to."""
         if ended:
-            async with self._asking("forget"):
-                await self._redis.zrem(self._ended_key, *(f"{job}~{why}" for job, why, _ in ended))
+            members = [f"{job}~{why}" for job, why, _ in ended]
+            await self._call("forget", self._redis.zrem, self._ended_key, *members)
 
     async def waiting_ids(self) -> AsyncIterator[list[str]]:
         """Those in the line and those that wait elsewhere, some at a time, perhaps twice."""
         for name in ("line", "later"):
             cursor = 0
             while True:
-                async with self._asking("waiting_ids"):
-                    cursor, rows = await self._redis.zscan(
-                        keys.target_key(self._name, name), cursor, count=BATCH_LIMIT
-                    )
+                key = keys.target_key(self._name, name)
+                cursor, rows = await self._call(
+                    "waiting_ids", self._redis.zscan, key, cursor, None, BATCH_LIMIT
+                )
                 yield [text(member) for member, _ in rows]
                 if not cursor:
                     break
@@ -255,8 +246,7 @@ class TargetStore:
         return await self._says("ready", wait_us, born_us or "")
 
     async def is_ready(self) -> bool:
-        async with self._asking("is_ready"):
-            return bool(await self._redis.hexists(self._state_key, "ready"))
+        return bool(await self._call("is_ready", self._redis.hexists, self._state_key, "ready"))
 
     # How -----------------------------------------------------------------------------------------
 
@@ -267,7 +257,7 @@ class TargetStore:
         for job, class_name, settings in items:
             most = "" if settings.max_pending is None else settings.max_pending
             args += (job, most, *class_words(settings, class_name))
-        _, *orders = await self._run("reserve", args, len(items))
+        _, *orders = await self._run("reserve", args, batch=len(items))
         return [order if isinstance(order, int) else None for order in orders]
 
     async def _add_batch(self, items: Sequence[Waiting]) -> list[int | None]:
@@ -275,7 +265,7 @@ class TargetStore:
         for job in items:
             later = "" if job.not_before_ms is None else job.not_before_ms * 1000
             args += (job.id, job.order, int(job.is_online), later)
-        _, *positions = await self._run("add", args, len(items))
+        _, *positions = await self._run("add", args, batch=len(items))
         return [position or None for position in positions]
 
     async def _release_batch(self, items: Sequence[tuple[Release, int, bool]]) -> list[bool]:
@@ -284,17 +274,17 @@ class TargetStore:
             args += (end.id, end.fence, end.how, end.took_us)
             args += ("" if ms is None else ms * 1000 for ms in (end.again_ms, end.hold_ms))
             args.append(break_after)
-        _, *replies = await self._run("release", args, len(items))
+        _, *replies = await self._run("release", args, batch=len(items))
         return [reply == 1 for reply in replies]
 
     async def _use_batch(
         self, items: Sequence[tuple[str, int, int, str]]
     ) -> list[Used | StoreError]:
-        _, *replies = await self._run("use", [w for item in items for w in item], len(items))
+        _, *replies = await self._run("use", [w for item in items for w in item], batch=len(items))
         return [_lost("use") if reply == _UNKNOWN else _USED[reply] for reply in replies]
 
     async def _done_batch(self, items: Sequence[tuple[str, int, int]]) -> list[bool | StoreError]:
-        _, *replies = await self._run("done", [w for item in items for w in item], len(items))
+        _, *replies = await self._run("done", [w for item in items for w in item], batch=len(items))
         return [_lost("done") if reply == _UNKNOWN else reply == 1 for reply in replies]
 
     async def _look_batch(
@@ -305,9 +295,8 @@ class TargetStore:
         wanted = [job for jobs, _ in items for job in jobs]
         places: list[Place] = []
         for part in list(_parts(wanted)) or [()]:
-            reply = await self._run(
-                f"look/{algorithm_of(settings)}", [*rate_words(settings), *part], len(items)
-            )
+            args = [*rate_words(settings), *part]
+            reply = await self._run("look", args, settings, batch=len(items))
             line, found = read_look(reply)
             places += found
         told = []
@@ -326,42 +315,23 @@ class TargetStore:
         _, reply = await self._run(name, args)
         return bool(reply)
 
-    async def _run(self, name: str, args: Sequence[Any], size: int = 0) -> Any:
-        """The reply of a script. `size`: of a batch that is to be observed."""
-        script = self._scripts.get(name)
-        if script is None:
-            script = self._scripts[name] = self._redis.register_script(source(f"jobs/{name}"))
-        verb, _, algorithm = name.partition("/")
+    async def _run(
+        self,
+        name: str,
+        args: Sequence[Any],
+        settings: TargetSettings | None = None,
+        *,
+        batch: int = 0,
+    ) -> Any:
+        """The reply of a script; of one that goes by the rate, which the `settings` say."""
         named = self._keys
-        if algorithm:
-            named = [*named, keys.target_key(self._name, f"rate.{algorithm}")]
+        if settings is not None and settings.rate is not None:
+            named = [*named, keys.target_key(self._name, f"rate.{settings.algorithm}")]
         now = "" if self._now_us is None else self._now_us()
-        began = time.perf_counter()
-        async with self._asking(verb):
-            reply = await script(keys=named, args=[now, keys.JOBS_CHANNEL, self._name, *args])
-        if size:
-            self._observer.batch(self._name, verb, size, time.perf_counter() - began)
+        args = [now, keys.JOBS_CHANNEL, self._name, *args]
+        reply = await self._call(name, self._scripts.run, name, named, args, batch=batch)
         self._clock.observe(reply[0] // 1000)
         return reply
-
-    def _stop_if_away(self, verb: str) -> None:
-        """Before waiting behind a probe that may take long."""
-        if self._breaker.refuses:
-            raise StoreAwayError(f"{verb}: the store is away")
-
-    @asynccontextmanager
-    async def _asking(self, verb: str) -> AsyncIterator[None]:
-        """Bounds the time, and notes whether the store answered."""
-        self._stop_if_away(verb)
-        self._breaker.tries()
-        try:
-            async with translated(verb, self._timeout_s):
-                yield
-        except StoreError:
-            self._observer.error(self._name, verb)
-            self._breaker.failed()
-            raise
-        self._breaker.succeeded()
 
 
 def _lost(verb: str) -> StoreError:

@@ -170,15 +170,11 @@ def rows_of(words: Sequence[Any], width: int) -> Iterator[tuple[Any, ...]]:
     yield from zip(*(iter(words),) * width, strict=True)
 
 
-def algorithm_of(settings: TargetSettings | None) -> str:
-    return "none" if settings is None or settings.rate is None else settings.algorithm
-
-
-def rate_words(settings: TargetSettings | None) -> tuple[int | str, int | str, int | str]:
-    """As jobs/lua/parts/rated takes it."""
+def rate_words(settings: TargetSettings | None) -> tuple[int | str, ...]:
+    """As jobs/lua/parts/rate takes it."""
     if settings is None or settings.rate is None:
-        return "", "", ""
-    return settings.rate, in_us(settings.window), settings.burst or ""
+        return "", "", "", ""
+    return settings.algorithm, settings.rate, in_us(settings.window), settings.burst or ""
 
 
 def class_words(settings: TargetSettings, name: str) -> tuple[int, int, int]:

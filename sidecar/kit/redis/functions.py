@@ -1,4 +1,4 @@
-"""Runs the scripts of a folder: as Redis Functions, which are loaded once and make their closures
+"""Runs a product's scripts: as Redis Functions, which are loaded once and make their closures
 once, or by EVALSHA of the same source where there are none.
 
 A server that does not know the library is given it: at the first call, after FUNCTION FLUSH, after
@@ -13,14 +13,13 @@ import contextlib
 import math
 import time
 from dataclasses import dataclass, field
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import structlog
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
 
-from sidecar.kit.redis.scripts import Library, library, source
+from sidecar.kit.redis.scripts import library, source
 from sidecar.kit.redis.topology import Cluster
 
 if TYPE_CHECKING:
@@ -55,13 +54,12 @@ def known_of(redis: Store) -> Known:
 
 
 class Scripts:
-    """The scripts of one folder of lua/, by name: one library, or each one its own, where they take
-    in other fragments that define the same names."""
+    """The scripts of sidecar/PRODUCT/lua, by name: one library."""
 
-    def __init__(self, redis: Store, folder: str, *, is_one: bool = True) -> None:
+    def __init__(self, redis: Store, product: str) -> None:
         self._redis: Any = redis
-        self._folder = folder
-        self._library = library(folder) if is_one else None
+        self._product = product
+        self._library = library(product)
         self._known = known_of(redis)
         self._scripts: dict[str, AsyncScript] = {}
 
@@ -90,13 +88,13 @@ class Scripts:
         return await self._eval(name, keys, args)
 
     async def _call(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        function = self._library_of(name).functions[PurePath(name).name]
+        function = self._library.functions[name]
         return await self._redis.execute_command("FCALL", function, len(keys), *keys, *args)
 
     async def _eval(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
         script = self._scripts.get(name)
         if script is None:
-            text = source(f"{self._folder}/{name}")
+            text = source(f"{self._product}/{name}")
             script = self._scripts[name] = self._redis.register_script(text)
         return await script(keys=keys, args=args)
 
@@ -106,7 +104,7 @@ class Scripts:
             with contextlib.suppress(_Missing):
                 return await self._call_if_there(name, keys, args)
             try:
-                await self._load(self._library_of(name), keys[0])
+                await self._load(keys[0])
             except ResponseError as error:
                 if _is_of_writes(error):
                     raise  # which says nothing of functions
@@ -124,15 +122,12 @@ class Scripts:
                 raise _Missing from None
             raise
 
-    def _library_of(self, name: str) -> Library:
-        return self._library or library(f"{self._folder}/{name}")
-
-    async def _load(self, needed: Library, key: str) -> None:
+    async def _load(self, key: str) -> None:
         """Gives the library to the server that has the key."""
         where: dict[str, Any] = {}
         if isinstance(self._redis, Cluster):
             where["target_nodes"] = self._redis.get_node_from_key(key)
-        await self._redis.execute_command("FUNCTION LOAD", "REPLACE", needed.text, **where)
+        await self._redis.execute_command("FUNCTION LOAD", "REPLACE", self._library.text, **where)
 
     def _refused(self, error: ResponseError) -> None:
         self._known.refused_until = time.monotonic() + RETRY_S

@@ -58,15 +58,12 @@ def source(name: str, root: Path = LUA_ROOT) -> str:
 
 
 @cache
-def library(name: str, root: Path = LUA_ROOT) -> Library:
-    """All scripts of a product, such as "rooms", or one alone, such as "limits/release"."""
+def library(product: str, root: Path = LUA_ROOT) -> Library:
+    """All scripts of a product, such as "rooms"."""
     taken: set[Path] = set()
     fragments: list[str] = []
     scripts: dict[str, str] = {}
-    alone = file_of(name, root)
-    if alone.exists():
-        scripts[alone.stem] = "\n".join(_flatten(alone, root, taken, ()))
-    for file in sorted((root / name / "lua").glob("*.lua")):
+    for file in sorted((root / product / "lua").glob("*.lua")):
         own = []
         for line in _lines(file, root, ()):
             if isinstance(line, str):
@@ -76,15 +73,13 @@ def library(name: str, root: Path = LUA_ROOT) -> Library:
         scripts[file.stem] = "\n".join(own)
     shared = "\n".join(fragments)
     digest = hashlib.sha256("\n".join([shared, *scripts.values()]).encode()).hexdigest()[:16]
-    own_name = f"waitroom_{name.replace('/', '_')}_{digest}"
+    name = f"waitroom_{product}_{digest}"
     functions = {verb: f"waitroom_{verb}_{digest}" for verb in scripts}
     blocks = [
         f"do\n{text}\nredis.register_function('{functions[verb]}', run)\nend"
         for verb, text in scripts.items()
     ]
-    return Library(
-        own_name, "\n".join([f"#!lua name={own_name}", shared, *blocks]) + "\n", functions
-    )
+    return Library(name, "\n".join([f"#!lua name={name}", shared, *blocks]) + "\n", functions)
 
 
 def _flatten(file: Path, root: Path, taken: set[Path], above: tuple[Path, ...]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import time
@@ -11,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from sidecar.kit.batch import Batcher
 from sidecar.kit.clock import LATE_MS
-from sidecar.kit.errors import StoreAwayError, StoreError
+from sidecar.kit.errors import StoreError
 from sidecar.kit.redis.breaker import Breaker
 from sidecar.kit.redis.driver_errors import translated
-from sidecar.kit.redis.functions import Scripts
-from sidecar.kit.redis.observer import Observer
+from sidecar.kit.redis.script_store import ScriptStore
 from sidecar.lottery.store import DrawsStore
 from sidecar.queue.verdict_lifetime import RESPONSE_MS
 from sidecar.rooms import redis_keys as keys
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from sidecar.kit.clock import StoreClock
     from sidecar.kit.redis.connect import Store
+    from sidecar.kit.redis.observer import Observer
     from sidecar.queue.model import Pass, Standing, Ticket
 
 #: Visitors in one script call. More would hold Redis too long for the others.
@@ -63,11 +64,11 @@ class Lot:
     begins_ms: int
 
 
-class RoomStore:
+class RoomStore(ScriptStore):
     """The scripts of one room.
 
-    `settings` are the file's, as JSON for the scripts. `now_ms` overrides the
-    store's time (tests). Every method raises StoreError when the store does not answer.
+    `settings` are the file's, as JSON for the scripts. `now_ms` overrides the store's time (tests).
+    While Redis is away, only the refresher asks, by `snapshot`.
     """
 
     def __init__(  # noqa: PLR0913
@@ -82,19 +83,16 @@ class RoomStore:
         timeout_s: float = 1.0,
         replica: str = "",
     ) -> None:
-        self._redis = redis
-        self._room = room
+        super().__init__(redis, "rooms", room, observer=observer, timeout_s=timeout_s)
+        self._breaker = Breaker(math.inf)
         self._file_settings: dict[str, Any] = json.loads(settings)
         self._tell()
         self._replica = replica
-        self._breaker = Breaker()
         self._known_since_ms: int | None = None
         self._promised_since_ms: int | None = None
         self._near_ms: int | None = None
         self._clock = clock
-        self._observer = observer or Observer()
         self._now_ms = now_ms
-        self._timeout_s = timeout_s
         #: The room's people and what was done to it, to be looked at.
         self.lists = Lists(redis, room, timeout_s=timeout_s)
         #: The room as pages that another store takes in.
@@ -103,17 +101,11 @@ class RoomStore:
         self.draws = DrawsStore(redis, room, timeout_s=timeout_s)
         self._keys = keys.room_keys(room)
         self._keys_of = {verb: self._keys[:number] for verb, number in _KEYS_OF.items()}
-        self._scripts = Scripts(redis, "rooms")
         is_plain = not self._file_settings.keys() & {"classes", "lines"}
         limit = BATCH_LIMIT if is_plain else LINES_BATCH_LIMIT
         self._enter, self._beat, self._renew, self._leave = (
             Batcher(self._batch_runner(verb), limit=limit) for verb in _VERBS
         )
-
-    @property
-    def is_away(self) -> bool:
-        """Whether the store has stopped answering; nobody but the refresher asks it then."""
-        return self._breaker.is_open
 
     def knows(self, since_ms: int) -> None:
         """The room was there at that time. A store that was made later was emptied."""
@@ -227,7 +219,7 @@ class RoomStore:
     ) -> None:
         """Tells a store that was emptied who was revoked (visitor -> when, ms), and the config.
         What it has learnt meanwhile stays."""
-        key = keys.room_key(self._room, "config")
+        key = keys.room_key(self._name, "config")
         config = {name: json.dumps(value) for name, value in overrides.items()}
         if epoch:
             config["epoch"] = str(epoch)
@@ -239,12 +231,12 @@ class RoomStore:
             part = dict(rows[start : start + REVOCATIONS_LIMIT])
             for name in ("revoked", "spent"):
                 async with translated("remind", self._timeout_s):
-                    await self._redis.zadd(keys.room_key(self._room, name), part, nx=True)
+                    await self._redis.zadd(keys.room_key(self._name, name), part, nx=True)
 
     async def take_turn(self, work: str, *, seconds: float) -> bool:
         """Whether this replica does the work in this interval. It is given up by itself, so the
         death of its holder delays the next time and no more."""
-        key = keys.leader_key(self._room, work)
+        key = keys.leader_key(self._name, work)
         milliseconds = max(1, int(seconds * 1000))
         async with translated("turn", self._timeout_s):
             return bool(await self._redis.set(key, "1", nx=True, px=milliseconds))
@@ -252,11 +244,11 @@ class RoomStore:
     async def release_leader_lease(self, work: str) -> None:
         """The work could not be done: somebody may try before the interval is over."""
         async with translated("turn", self._timeout_s):
-            await self._redis.delete(keys.leader_key(self._room, work))
+            await self._redis.delete(keys.leader_key(self._name, work))
 
     async def raise_shield(self, until_ms: int) -> None:
         """Tells the other replicas, with their next snapshot, that newcomers come too fast."""
-        key = keys.room_key(self._room, "stats")
+        key = keys.room_key(self._name, "stats")
         async with translated("shield", self._timeout_s):
             await self._redis.hset(key, SHIELD, str(until_ms))
 
@@ -268,10 +260,7 @@ class RoomStore:
                 latest_ms = self._deadline_ms()
                 items = [(*fields, min(until_ms, latest_ms)) for *fields, until_ms in items]
             args = [field for item in items for field in item]
-            began = time.perf_counter()
-            reply = await self._run(verb, args)
-            self._observer.batch(self._room, verb, len(items), time.perf_counter() - began)
-            return read_standings(reply)
+            return read_standings(await self._run(verb, args, batch=len(items)))
 
         return run
 
@@ -290,19 +279,15 @@ class RoomStore:
         clock. The clients of the batch may give up sooner."""
         return self._store_ms() + int(self._timeout_s * 1000) + LATE_MS
 
-    async def _run(self, name: str, args: list[Any], *, is_probe: bool = False) -> Any:
-        if self.is_away and not is_probe:
-            raise StoreAwayError(f"{name}: the store is away")
+    async def _run(
+        self, name: str, args: list[Any], *, batch: int = 0, is_probe: bool = False
+    ) -> Any:
         promised_ms = self._promised_since_ms
-        try:
-            async with translated(name, self._timeout_s):
-                named = self._keys_of.get(name, self._keys)
-                reply = await self._scripts.run(name, named, [*self._known(), *args])
-        except StoreError:
-            self._observer.error(self._room, name)
-            self._breaker.failed()
-            raise
-        self._breaker.succeeded()
+        named = self._keys_of.get(name, self._keys)
+        args = [*self._known(), *args]
+        reply = await self._call(
+            name, self._scripts.run, name, named, args, batch=batch, is_probe=is_probe
+        )
         if promised_ms is not None and promised_ms == self._promised_since_ms:
             self._promised_since_ms = None
         self._clock.observe(reply[0])

@@ -4,11 +4,17 @@
 --          10 aborts (names and types: jobs/redis_keys.py)
 -- ARGV     2 the channel of the news  3 the target's name; the script's own from 4 on
 -- RETURNS  now, and what the script says
-begin(ARGV)
-local STATE, LINE, LATER, ORDERS, ACTIVE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local FACTS, ONLINE, ENDED, RESERVED, ABORTS = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local STATE, LINE, LATER, ORDERS, ACTIVE, FACTS, ONLINE, ENDED, RESERVED, ABORTS
+local channel, target_name
 -- The most members that one loop of a script touches; what is left is the next script's.
 local BOUND = 200
+
+local function begin_target(KEYS, ARGV)
+  begin(ARGV)
+  STATE, LINE, LATER, ORDERS, ACTIVE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+  FACTS, ONLINE, ENDED, RESERVED, ABORTS = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+  channel, target_name = ARGV[2], ARGV[3]
+end
 
 -- A full store refuses a script's first write if that may take room, and none that follows. What
 -- goes on or ends in a full store too begins with this.
@@ -17,11 +23,11 @@ local function begin_with_removal()
 end
 
 local function publish(text)
-  redis_call('PUBLISH', ARGV[2], text)
+  redis_call('PUBLISH', channel, text)
 end
 
 local function tell_if_waiting()
-  if redis_call('ZCARD', LINE) > 0 then publish(ARGV[3]) end
+  if redis_call('ZCARD', LINE) > 0 then publish(target_name) end
 end
 
 -- What is known of an active job: the number of its lock or permit, r (a runner has it), c (called,

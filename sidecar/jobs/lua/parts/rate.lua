@@ -1,27 +1,38 @@
+-- @include "jobs/parts/state"
+-- @include "limits/parts/algorithms"
 -- @include "limits/parts/present"
--- The rate of a target, by the algorithm of the limits that was included before.
-local rate_ends
+-- The rate of a target, by an algorithm of the limits; without one it is not limited.
+-- KEYS  11 the state of the rate
+-- ARGV  4 the algorithm, or ''  5 calls in each window  6 its length, µs  7 burst, or ''
+local RATE, rate_ends
+
+local function begin_rate(KEYS, ARGV)
+  algorithm, state, free = ALGORITHMS[ARGV[4]], KEYS[11], nil
+  RATE, LENGTH, BURST, rate_ends = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), nil
+end
 
 local function open_rate()
-  begin_after(load())
+  if algorithm then begin_after(algorithm.load()) end
 end
 
 -- Counts a call; or says when one may be made.
 local function count_call()
-  local at, after, _, ends = find(1, RATE, base)
+  if not algorithm then return nil end
+  local at, after, _, ends = algorithm.find(1, RATE, base)
   if at > present then return at end
-  take(at, after, 1)
+  algorithm.take(at, after, 1)
   base, rate_ends = math.max(base, at), ends
 end
 
 -- What went is kept for longer than these settings need it: others may come that do.
 local KEPT_US = 3600000000
 local function close_rate()
-  if rate_ends then save(math.max(rate_ends, now + KEPT_US)) end
+  if rate_ends then algorithm.save(math.max(rate_ends, now + KEPT_US)) end
 end
 
 local function calls_in_use()
+  if not algorithm then return 0 end
   open_rate()
-  local _, after = find(0, RATE, base)
+  local _, after = algorithm.find(0, RATE, base)
   return math.ceil(after)
 end

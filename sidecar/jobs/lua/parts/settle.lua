@@ -1,7 +1,7 @@
 -- @include "jobs/parts/state"
 -- What happened by itself since a script looked: locks, permits and terms that ended, and jobs that
 -- have waited long enough.
-local is_more = false -- than one script does
+local is_more -- than one script does
 
 local function return_to_line(jobs)
   if #jobs == 0 then return end
@@ -48,4 +48,10 @@ end
 -- When the next of either is due.
 local function first_of(key)
   return tonumber(redis_call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or math.huge)
+end
+
+local function settle()
+  is_more = false
+  end_active()
+  end_waits()
 end

@@ -10,15 +10,20 @@ local NUMBERS = {
   'runner', -- when one last asked for offline jobs, µs, to the second
   'called', 'completed', 'failed', 'retried', 'lost', 'expired', -- counted since the store is new
 }
-local loaded, target = redis_call('HMGET', STATE, unpack(NUMBERS)), {}
-for i, name in ipairs(NUMBERS) do
-  loaded[i] = tonumber(loaded[i] or nil)
-  target[name] = loaded[i]
-end
+local loaded, target
 -- A clock may jump back, and nothing is put off for longer than this.
 local MOST_US = {open_until = 60000000, held_until = 3600000000, ready = 86400000000}
-for name, most in pairs(MOST_US) do
-  if target[name] then target[name] = math.min(target[name], now + most) end
+
+local function begin_state(KEYS, ARGV)
+  begin_target(KEYS, ARGV)
+  loaded, target = redis_call('HMGET', STATE, unpack(NUMBERS)), {}
+  for i, name in ipairs(NUMBERS) do
+    loaded[i] = tonumber(loaded[i] or nil)
+    target[name] = loaded[i]
+  end
+  for name, most in pairs(MOST_US) do
+    if target[name] then target[name] = math.min(target[name], now + most) end
+  end
 end
 
 local function count(name, by)

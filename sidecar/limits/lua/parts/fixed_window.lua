@@ -1,10 +1,10 @@
 -- Windows [k * window, (k + 1) * window) of the store's clock, each with its own count.
 -- @include "limits/parts/pair"
-local function find(cost, limit, base)
+local fixed_window = algorithm_by(function(cost, limit, base)
   if cost > limit then return nil end
   local start = base - base % LENGTH
   local after = cost + (last >= start and used or 0)
   if after == 0 then return base, 0, limit, base end
   if cost == 0 or after <= limit then return base, after, limit, start + LENGTH end
   return start + LENGTH, cost, limit, start + 2 * LENGTH
-end
+end)

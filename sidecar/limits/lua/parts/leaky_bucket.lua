@@ -1,5 +1,5 @@
 -- Even spacing: the next call goes window / limit after this one, times what this one cost.
 -- @include "limits/parts/bucket"
-local function find(cost, limit, base)
+local leaky_bucket = algorithm_by(function(cost, limit, base)
   return fill(cost, limit, base, math.max(1, cost), math.huge)
-end
+end)

@@ -1,4 +1,7 @@
+-- @include "limits/parts/subject"
 -- What was promised to whom, and the moments that were given back.
+local permits, booked -- the keys, where the rule has them
+local REMEMBERED -- how long an id is
 local freed, remembered, until_booked
 
 local function open_permits()

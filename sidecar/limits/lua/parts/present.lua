@@ -1,3 +1,4 @@
+-- @include "limits/parts/subject"
 -- From which moment on something may be promised.
 -- A clock that went back by so little is taken to stand still: nothing more is granted by that, and
 -- nobody refused for it. (Where the rule paces, or did, the last moment may well be to come.)

@@ -2,21 +2,22 @@
 -- a number that grows; where the rule paces, it has another first digit.
 -- @include "limits/parts/units"
 local FIRST = 100000000000000 -- as long as all that follow: equal moments are sorted by their text
+local sliding_window = {}
 -- Between two looks at what is over: a part of the window, and of what a key stays after it.
 local step
 local is_due
 
-local function load()
+function sliding_window.load()
   load_top()
   step, is_due = math.min(1000000, LENGTH / 4), false
   return top_score, top and top >= 2 * FIRST
 end
 
-local function find(cost, limit, base)
+function sliding_window.find(cost, limit, base)
   return find_units(cost, limit, base, LENGTH)
 end
 
-local function take(at, after, cost)
+function sliding_window.take(at, after, cost)
   is_due = is_due or math.floor(at / step) > math.floor(top_score / step)
   local is_behind = top and top >= 2 * FIRST and at == top_score
   top = (free or is_behind) and 2 * FIRST + (top or 0) % FIRST or FIRST + (top or 0) % FIRST
@@ -25,8 +26,8 @@ local function take(at, after, cost)
   taken, taken_from = after, at - LENGTH
 end
 
-local function save(ends)
-  flush()
+function sliding_window.save(ends)
+  flush_units()
   if is_due then
     redis_call('ZREMRANGEBYSCORE', state, '-inf', int(now - LENGTH))
     redis_call('PEXPIRE', state, int(life_ms(ends)))

@@ -1,6 +1,6 @@
 -- Tokens that come at limit / window, `burst` of them at most; a call takes as many as it costs.
 -- @include "limits/parts/bucket"
-local function find(cost, limit, base)
+local token_bucket = algorithm_by(function(cost, limit, base)
   local size = BURST or limit
   return fill(cost, limit, base, size, size) -- a limit that was lowered: empty, and no less
-end
+end)

@@ -1,27 +1,28 @@
+-- @include "limits/parts/subject"
 -- The state of a key as a sorted set of units of cost, each in use for `lasts` from its score on.
 local top, top_score -- the last one's member and score
-local pending -- scores and members that are still to be added
+local unwritten -- scores and members that are still to be added
 local taken, taken_from -- how many are in use, from when on
 local asked, answered -- what find_units() looked up last
 
 local function load_top()
   local found = redis_call('ZRANGE', state, '-1', '-1', 'WITHSCORES')
-  top, top_score, pending, taken = tonumber(found[1]), tonumber(found[2] or 0), {}, nil
+  top, top_score, unwritten, taken = tonumber(found[1]), tonumber(found[2] or 0), {}, nil
   asked = nil
 end
 
-local function flush()
-  if #pending > 0 then redis_call('ZADD', state, unpack(pending)) end
-  pending, asked = {}, nil
+local function flush_units()
+  if #unwritten > 0 then redis_call('ZADD', state, unpack(unwritten)) end
+  unwritten, asked = {}, nil
 end
 
 local function add_unit(score, member)
-  pending[#pending + 1], pending[#pending + 2] = score, member
+  unwritten[#unwritten + 1], unwritten[#unwritten + 2] = score, member
 end
 
 local function units_from(from)
   if not taken or taken_from ~= from then
-    flush()
+    flush_units()
     taken, taken_from = redis_call('ZCOUNT', state, '(' .. int(from), '+inf'), from
   end
   return taken
@@ -35,8 +36,8 @@ local function find_units(cost, limit, base, lasts)
     local ends = math.max(top_score + lasts, cost == 0 and base or base + LENGTH)
     return base, after, limit, ends
   end
-  if #pending > 0 or asked ~= cost then
-    flush()
+  if #unwritten > 0 or asked ~= cost then
+    flush_units()
     local rank = int(cost - limit - 1)
     asked, answered = cost, tonumber(redis_call('ZRANGE', state, rank, rank, 'WITHSCORES')[2])
   end

@@ -1,26 +1,12 @@
--- @include "jobs/parts/settle"
 -- @include "jobs/parts/breaker"
--- Who is called now: at most as many as the target bears, and offline jobs at most as many as the
--- caller can take. One of these at the head lets nobody past.
--- KEYS     jobs/parts/head; jobs/parts/rated
--- ARGV     4 to 6 jobs/parts/rated  7 how many offline jobs  8 how many calls at a time
---          9 1: nothing is called  10 how long a runner's lock lasts, µs  11 a permit
--- RETURNS  now, 1 if the target is ready, when it is worth asking again (-1: when there is news),
---          when the store was found new, or 0; then of each call: job, fence, order, 1 if it is
---          online, 1 if it is a trial
+-- @include "jobs/parts/rate"
+-- @include "jobs/parts/settle"
+-- Calls the head of the queue, as long as there is room.
 -- How many more are looked at than the caller can take: some of them may be online.
 local AHEAD = 20
-local wanted, is_paused = tonumber(ARGV[7]), ARGV[9] == '1'
-local lock_us, permit_us = tonumber(ARGV[10]), tonumber(ARGV[11])
-local replies = {}
-
-end_active()
-end_waits()
-if wanted > 0 and math.abs(now - (target.runner or 0)) >= 1000000 then target.runner = now end
--- Calls are made: a clock that jumps back changes nothing about that.
-if target.ready and target.ready <= now then target.ready = 1 end
-local is_trial = breaker() == 'trial'
-local room = (is_trial and 1 or tonumber(ARGV[8])) - redis_call('ZCARD', ACTIVE)
+local wanted, is_paused, is_trial, room
+local lock_us, permit_us
+local replies
 
 -- From when on calls are made; math.huge: from some news on.
 local function opens_at()
@@ -58,4 +44,24 @@ local function call(heads, rows, flags)
   return #taken, at
 end
 
--- @include "jobs/parts/answer"
+-- When the first of those who wait can be called, unless somebody active has to end before.
+local function call_next()
+  local opens = opens_at()
+  if opens > now then return redis_call('ZCARD', LINE) > 0 and opens or math.huge end
+  if room <= 0 then return math.huge end
+  local last = math.min(BOUND, room, wanted + AHEAD) - 1
+  local rows = redis_call('ZRANGE', LINE, 0, last, 'WITHSCORES')
+  if #rows == 0 then return math.huge end
+  local heads = {}
+  for i = 1, #rows, 2 do heads[#heads + 1] = rows[i] end
+  open_rate()
+  local taken, at = call(heads, rows, redis_call('SMISMEMBER', ONLINE, unpack(heads)))
+  if at then return at end
+  return taken < room and redis_call('ZCARD', LINE) > 0 and now or math.huge
+end
+
+local function next_moment()
+  local moment = call_next()
+  if is_more then return now end
+  return math.min(moment, first_of(ACTIVE), first_of(LATER))
+end

@@ -1,5 +1,0 @@
--- See jobs/parts/claim. Its rate goes by limits/parts/fixed_window.
--- @include "jobs/parts/rated"
--- @include "limits/parts/fixed_window"
--- @include "jobs/parts/rate"
--- @include "jobs/parts/claim"

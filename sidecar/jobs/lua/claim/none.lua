@@ -1,3 +1,0 @@
--- See jobs/parts/claim. The target has no rate.
--- @include "jobs/parts/no_rate"
--- @include "jobs/parts/claim"

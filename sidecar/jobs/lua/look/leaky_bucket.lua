@@ -1,5 +1,0 @@
--- See jobs/parts/look. Its rate goes by limits/parts/leaky_bucket.
--- @include "jobs/parts/rated"
--- @include "limits/parts/leaky_bucket"
--- @include "jobs/parts/rate"
--- @include "jobs/parts/look"

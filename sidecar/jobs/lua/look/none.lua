@@ -1,3 +1,0 @@
--- See jobs/parts/look. The target has no rate.
--- @include "jobs/parts/no_rate"
--- @include "jobs/parts/look"

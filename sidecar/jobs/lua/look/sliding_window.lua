@@ -1,5 +1,0 @@
--- See jobs/parts/look. Its rate goes by limits/parts/sliding_window.
--- @include "jobs/parts/rated"
--- @include "limits/parts/sliding_window"
--- @include "jobs/parts/rate"
--- @include "jobs/parts/look"

@@ -1,0 +1,77 @@
+"""What the stores of rooms, leases, limits and targets share: a breaker, a bound on the time, an
+observer, and the scripts of their product."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from sidecar.kit.errors import StoreAwayError, StoreError
+from sidecar.kit.redis.breaker import Breaker
+from sidecar.kit.redis.driver_errors import translated
+from sidecar.kit.redis.functions import Scripts
+from sidecar.kit.redis.observer import Observer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from sidecar.kit.redis.connect import Store
+
+
+class ScriptStore:
+    """The state of one room, template, rule or target, by the scripts of sidecar/PRODUCT/lua.
+
+    Every method raises StoreError when Redis does not answer.
+    """
+
+    def __init__(
+        self,
+        redis: Store,
+        product: str,
+        name: str,
+        *,
+        observer: Observer | None,
+        timeout_s: float,
+    ) -> None:
+        self._redis: Any = redis
+        self._name = name
+        self._observer = observer or Observer()
+        self._timeout_s = timeout_s
+        self._breaker = Breaker(timeout_s)
+        self._scripts = Scripts(redis, product)
+
+    @property
+    def is_away(self) -> bool:
+        """Whether Redis has stopped answering: calls raise StoreAwayError at once, but for the
+        breaker's probes."""
+        return self._breaker.is_open
+
+    def _stop_if_away(self, verb: str) -> None:
+        """Before waiting behind a probe that may take long."""
+        if self._breaker.refuses:
+            raise StoreAwayError(f"{verb}: the store is away")
+
+    async def _call(
+        self,
+        verb: str,
+        command: Callable[..., Awaitable[Any]],
+        *args: Any,
+        batch: int = 0,
+        is_probe: bool = False,
+    ) -> Any:
+        """The reply of a script or command. `batch`: its size, where it is to be observed."""
+        if not is_probe:
+            self._stop_if_away(verb)
+        self._breaker.tries()
+        began = time.perf_counter()
+        try:
+            async with translated(verb, self._timeout_s):
+                reply = await command(*args)
+        except StoreError:
+            self._observer.error(self._name, verb)
+            self._breaker.failed()
+            raise
+        self._breaker.succeeded()
+        if batch:
+            self._observer.batch(self._name, verb, batch, time.perf_counter() - began)
+        return reply
