@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
     from sidecar.history.store.stays import History
     from sidecar.jobs.service import Jobs
-    from sidecar.jobs.wiring import Office
+    from sidecar.jobs.wiring import JobServices
     from sidecar.leases.settings import LeaseSettings
     from sidecar.limits.settings import LimitSettings
     from sidecar.rooms.settings import RoomSettings
@@ -156,7 +156,7 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
             )
         tasks = [asyncio.create_task(keep_at_work(*worker)) for worker in workers.items()]
         stack.push_async_callback(stop_workers, *tasks)
-        within = await _open_office(settings, redis, metrics, rooms, stack)
+        within = await _open_jobs(settings, redis, metrics, rooms, stack)
         static = settings.static_dir or find_static()
         if not (static / "waiting.html").is_file():
             raise ConfigError([f"static_dir: there is no waiting.html in {static}"])
@@ -200,20 +200,20 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
         yield rooms
 
 
-async def _open_office(
+async def _open_jobs(
     settings: Settings,
     redis: Store,
     metrics: Metrics,
     rooms: Rooms,
     stack: contextlib.AsyncExitStack,
-) -> Office | None:
+) -> JobServices | None:
     """What jobs need, where there are targets."""
     if not settings.jobs_database:
         return None
     from sidecar.jobs.endpoints import nginx_done_log as done_log  # noqa: PLC0415
-    from sidecar.jobs.wiring import office  # noqa: PLC0415 - as with the history
+    from sidecar.jobs.wiring import job_services  # noqa: PLC0415 - as with the history
 
-    within = await stack.enter_async_context(office(settings, redis, metrics))
+    within = await stack.enter_async_context(job_services(settings, redis, metrics))
     for room in rooms:
         room.grants.has_namesake = partial(_is_target, within.jobs, room.name)
     if settings.done_listen:

@@ -43,6 +43,10 @@ def receiver_of(url: str) -> str:
     return "/".join(url.split("/", 3)[:3]).lower()
 
 
+def ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
 def new_job_id() -> str:
     """128 random bits in 22 characters; it never begins with -, which a command would take for an
     option."""

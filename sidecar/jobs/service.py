@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from sidecar.jobs.metrics import JobMetrics
-from sidecar.jobs.model import READ_GRACE_MS, Ending, Job, State, new_job_id
+from sidecar.jobs.model import READ_GRACE_MS, Job, State, ms, new_job_id
 from sidecar.jobs.store.target_replies import Release, Waiting
 from sidecar.jobs.targets import wait_s
 from sidecar.kit.errors import RefusedError, StoreError, UnknownNameError
@@ -83,7 +83,7 @@ class Jobs:
     def __init__(self, targets: Targets, store: JobStore, metrics: Metrics) -> None:
         self.targets = targets
         self.store = store
-        self._metrics = metrics.of(JobMetrics)
+        self.metrics = metrics.of(JobMetrics)
         self._counts: dict[tuple[str, str], int] = {}
         self._counted_at = float("-inf")
 
@@ -121,7 +121,7 @@ class Jobs:
         if written.id != id_:  # somebody was faster
             await self._take_back(target, id_, "")
             return _same(written, order), False
-        self._metrics.jobs.labels(target.name, "submitted").inc()
+        self.metrics.jobs.labels(target.name, "submitted").inc()
         await self._line_up(target, written)
         return written, True
 
@@ -139,7 +139,7 @@ class Jobs:
             await target.store.add([Waiting(job.id, job.queue_order, job.kind == "online")])
 
     def _full(self, target: Target) -> RefusedError:
-        self._metrics.jobs.labels(target.name, "refused").inc()
+        self.metrics.jobs.labels(target.name, "refused").inc()
         return RefusedError(
             "full",
             f"{target.settings.max_pending} jobs wait for {target.name} (max_pending), and no more "
@@ -206,7 +206,7 @@ class Jobs:
             if await self.store.jobs.cancel(id_, at_ms=now_ms, expires_ms=now_ms + kept_ms):
                 if target is not None:
                     await target.store.remove(id_)
-                    self._metrics.jobs.labels(target.name, "cancelled").inc()
+                    self.metrics.jobs.labels(target.name, "cancelled").inc()
                 return State.CANCELLED
             job = await self.find(id_, owner)
         if job.state is State.CANCELLED:
@@ -221,9 +221,9 @@ class Jobs:
             )
         if not await target.store.abort(id_):
             # Its runner is gone: nobody would hear of it.
-            if await self.store.attempts.finish(self.aborted(target, id_, job.fence)):
+            if await self.store.attempts.finish(target.aborted(id_, job.fence)):
                 await target.store.remove(id_)
-                self._metrics.jobs.labels(target.name, "cancelled").inc()
+                self.metrics.jobs.labels(target.name, "cancelled").inc()
                 return State.CANCELLED
             await target.store.abort(id_)
         return State.PROCESSING
@@ -284,38 +284,13 @@ class Jobs:
         is_over = await target.store.done(id_, fence, has_failed=has_failed)
         if is_over:  # who used the permit may not have told the database yet
             await self.used(target, id_, fence)
-        now_ms = target.clock.now_ms()
-        expires_ms = now_ms + ms(target.settings.result_ttl)
         state = State.FAILED if has_failed else State.COMPLETED
         error = f"the target says {status}" if has_failed else ""
-        ending = Ending(id_, fence, state, now_ms, expires_ms, error, status)
+        ending = target.ending(id_, fence, state, error, status)
         if await self.store.attempts.finish(ending):
-            self._metrics.jobs.labels(target.name, state).inc()
-            self._metrics.count_response(target.name, status)
+            self.metrics.jobs.labels(target.name, state).inc()
+            self.metrics.count_response(target.name, status)
         return is_over
-
-    # Runners ----------------------------------------------------------------------------------
-
-    def aborted(self, target: Target, id_: str, fence: int) -> Ending:
-        """Of a call that was cut off because its caller wished so."""
-        return _over(target, id_, fence, State.CANCELLED, "cut off by its caller")
-
-    def failed(self, target: Target, id_: str, fence: int, error: str) -> Ending:
-        """Of a job that is not called again."""
-        return _over(target, id_, fence, State.FAILED, error)
-
-    def put_back(self, target: Target, id_: str, fence: int, error: str) -> Ending:
-        """Of a call that its runner does not make, or cuts off for a reason of its own."""
-        return Ending(id_, fence, State.PENDING, target.clock.now_ms(), error=error)
-
-
-def _over(target: Target, id_: str, fence: int, state: State, error: str) -> Ending:
-    now_ms = target.clock.now_ms()
-    return Ending(id_, fence, state, now_ms, now_ms + ms(target.settings.result_ttl), error)
-
-
-def ms(seconds: float) -> int:
-    return round(seconds * 1000)
 
 
 def _class_of(order: Order, now_ms: int) -> tuple[str, str, int]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from sidecar.jobs.model import ENDED, Ending, State, ms
 from sidecar.jobs.settings import TargetSettings, read_target
 from sidecar.kit.errors import ConfigError, UnknownNameError
 
@@ -38,8 +39,19 @@ class Target:
     grants: Grants
     permits: Permits
     clock: StoreClock
-    #: Whether it is as the file has it.
+    #: Whether its settings are as configured.
     is_of_file: bool = True
+
+    def ending(
+        self, id_: str, fence: int, state: State, error: str = "", status: int | None = None
+    ) -> Ending:
+        """Of an attempt that ends now, without a result."""
+        now_ms = self.clock.now_ms()
+        expires_ms = now_ms + ms(self.settings.result_ttl) if state in ENDED else None
+        return Ending(id_, fence, state, now_ms, expires_ms, error, status)
+
+    def aborted(self, id_: str, fence: int) -> Ending:
+        return self.ending(id_, fence, State.CANCELLED, "cut off by its caller")
 
 
 class Targets:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
@@ -34,3 +35,10 @@ async def stop_workers(*tasks: asyncio.Task[None], again_s: float = 1.0) -> None
         for task in going:
             task.cancel()
         await asyncio.wait(going, timeout=again_s)
+
+
+async def wait_for(event: asyncio.Event, seconds: float) -> None:
+    """Until it is set, for so many seconds at most."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

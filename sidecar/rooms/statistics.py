@@ -1,4 +1,5 @@
-"""What an operator sees of a room: its sub-queues, the last hour by minute, and the waits."""
+"""What an operator sees of a room: its lines, the last hour minute by minute, and how long people
+waited."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ _WAIT = "wait_"
 
 
 def lines_of(settings: RoomSettings, snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Each sub-queue with its length and what a newcomer there would wait; drawn places
-    are in none."""
+    """Each of the room's lines with its length and what a newcomer there would wait; drawn places
+    stand in none."""
     return [
         {"line": line.name, "waiting": people, "wait_seconds": None if ms is None else ms // 1000}
         for line, (people, ms) in zip(settings.lines, snapshot.lines, strict=False)
@@ -28,7 +29,7 @@ def lines_of(settings: RoomSettings, snapshot: Snapshot) -> list[dict[str, Any]]
 
 
 def place_in_sub_queue(place: int, line: str, settings: RoomSettings, snapshot: Snapshot) -> int:
-    """The position in that sub-queue, from the position among all. Right to the few who came or
+    """Of somebody who stands in that line, from the place among all. Right to the few who came or
     went since the snapshot."""
     lengths = [people for people, _ in snapshot.lines]
     drawn = max(0, snapshot.waiting - sum(lengths))

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,13 @@ from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.jobs import JobRepository
 from sidecar.jobs.store.target_queue import TargetStore
 from sidecar.jobs.targets import Target, Targets
-from sidecar.jobs.worker.reconciler import Keeper
-from sidecar.jobs.worker.target_worker import Lane
-from sidecar.jobs.worker.wake_ups import News
+from sidecar.jobs.worker.reconciler import Reconciler
+from sidecar.jobs.worker.target_worker import TargetWorker
+from sidecar.jobs.worker.wake_ups import WakeUps
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import Store, close, connect
+from sidecar.kit.redis.leader_lease import Turn
 from sidecar.kit.sql import database as sql
 from sidecar.queue.grants import Grants
 from tests.conftest import Time, new_room_name
@@ -127,10 +129,10 @@ class Bench:
         self.changed: list[str] = []
         self.jobs = Jobs(Targets({}, database, self._make, self._announce), database, self.metrics)
         self.targets = self.jobs.targets
-        self.news = News(redis, timeout_s=5, now_us=lambda: self.time() * 1000)
-        self.keeper = Keeper(
-            self.jobs, redis, self.metrics, self.news, replica="one", timeout_s=5
-        )  # fmt: skip
+        self.wake_ups = WakeUps(redis, timeout_s=5, now_us=lambda: self.time() * 1000)
+        self.reconciler = Reconciler(
+            self.jobs, self.wake_ups, partial(Turn, redis, owner="one", timeout_s=5)
+        )
         self.egress = Egress()
 
     async def _announce(self, name: str) -> None:
@@ -159,8 +161,8 @@ class Bench:
         job, _ = await self.jobs.submit("service", Order(target, **order))
         return job.id
 
-    def lane(self, target: Target, *, most: int = 5) -> Lane:
-        return Lane(target, self.jobs, self.egress, self.metrics, self.news, most=most)  # type: ignore[arg-type]
+    def worker(self, target: Target, *, most: int = 5) -> TargetWorker:
+        return TargetWorker(target, self.jobs, self.egress, self.wake_ups, most=most)  # type: ignore[arg-type]
 
     async def lose_line(self, target: Target) -> None:
         """As if Redis had been emptied, and the keeper had built the line again."""
@@ -169,7 +171,7 @@ class Bench:
         await self.redis.delete(*keys)
         claimed = await target.store.claim(0, target.settings)
         assert not claimed.is_ready
-        await self.keeper.rebuild(target, born_us=claimed.born_us)
+        await self.reconciler.rebuild(target, born_us=claimed.born_us)
 
     async def row(self, id_: str) -> Job:
         found = await self.store.jobs.find(id_)

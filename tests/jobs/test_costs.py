@@ -35,10 +35,10 @@ async def test_calls_under_way_share_scripts_and_statements(here, sent):
     target = await here.target(concurrency=50)
     await asyncio.gather(*(here.submit(target) for _ in range(JOBS)))
     here.egress.over.set()
-    lane = here.lane(target, most=50)
+    worker = here.worker(target, most=50)
     statements = statements_of(here.store)
     sent.clear()
-    async with running(lane.run()):
-        await until(lambda: len(here.egress.called) == JOBS and not len(lane))
+    async with running(worker.run()):
+        await until(lambda: len(here.egress.called) == JOBS and not len(worker))
     assert len(sent) <= 16
     assert len(statements) <= 20

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,14 +24,15 @@ from sidecar.jobs.service import Jobs
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import TargetStore
 from sidecar.jobs.targets import Target, Targets
-from sidecar.jobs.worker import reconciler as keepers
-from sidecar.jobs.worker import target_worker as runners
-from sidecar.jobs.worker.reconciler import Keeper
-from sidecar.jobs.worker.wake_ups import News
+from sidecar.jobs.worker import reconciler as reconcilers
+from sidecar.jobs.worker import target_worker as workers
+from sidecar.jobs.worker.reconciler import Reconciler
+from sidecar.jobs.worker.wake_ups import WakeUps
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import close, connect
+from sidecar.kit.redis.leader_lease import Turn
 from sidecar.queue.grants import Grants
 from tests.conftest import new_room_name
 from tests.jobs.conftest import job as make_job
@@ -265,12 +267,12 @@ class Line:
         keys = ["k" * 32]
         return Target(name, settings, store, Grants(name, keys), Permits(name, keys, clock), clock)
 
-    def keeper(self, replica: str) -> Keeper:
-        return Keeper(self.jobs, self._redis, Metrics(), News(self._redis),
-                      replica=replica, timeout_s=10)  # fmt: skip
+    def reconciler(self, replica: str) -> Reconciler:
+        lease = partial(Turn, self._redis, owner=replica, timeout_s=10)
+        return Reconciler(self.jobs, WakeUps(self._redis), lease)
 
-    def lane(self, egress: Any) -> runners.Lane:
-        return runners.Lane(self.target, self.jobs, egress, Metrics(), News(self._redis), most=10)
+    def worker(self, egress: Any) -> workers.TargetWorker:
+        return workers.TargetWorker(self.target, self.jobs, egress, WakeUps(self._redis), most=10)
 
     async def insert(self, count: int) -> list[str]:
         """Into the database alone, as by somebody who died before they could do more. In their
@@ -307,7 +309,7 @@ async def line(redis_socket, open_store, tmp_path):
 async def test_two_keepers_that_build_a_line_again_build_one(line):
     """Neither knows of the other: no job is there twice, none is lost, and all are in order."""
     ids = await line.insert(2500)
-    one, two = line.keeper("one"), line.keeper("two")
+    one, two = line.reconciler("one"), line.reconciler("two")
     born_us = (await line.target.store.claim(0, line.target.settings)).born_us
     assert born_us > 0
     await asyncio.gather(one.rebuild(line.target, born_us=born_us),
@@ -320,7 +322,7 @@ async def test_a_line_that_is_built_again_has_those_who_run(line):
     ids = await line.insert(10)
     running = [(id_, 7) for id_ in ids[:3]]
     await line.database.attempts.start(running, at_ms=now_ms())
-    await line.keeper("one").rebuild(line.target, born_us=0)
+    await line.reconciler("one").rebuild(line.target, born_us=0)
     _, places = await line.target.store.look(ids)
     assert [place.where for place in places] == ["running"] * 3 + ["line"] * 7
     assert await line.target.store.renew(running) == ["held"] * 3
@@ -332,7 +334,7 @@ async def test_a_line_that_is_built_again_waits_for_its_rate(line):
     line.target.settings = line.target.settings.changed({"rate": 1, "window": "1m"})
     ids = await line.insert(2)
     await line.database.attempts.start([(ids[0], 7)], at_ms=now_ms())
-    await line.keeper("one").rebuild(line.target, born_us=0)
+    await line.reconciler("one").rebuild(line.target, born_us=0)
     claimed = await line.target.store.claim(10, line.target.settings)
     assert claimed.is_ready
     assert claimed.claims == []
@@ -341,32 +343,32 @@ async def test_a_line_that_is_built_again_waits_for_its_rate(line):
 
 async def test_a_job_that_only_the_database_has_comes_into_the_line(line, monkeypatch):
     """Whoever submitted it died before it was there. It has its place by its order."""
-    monkeypatch.setattr(keepers, "RECONCILE_S", -1.0)
-    keeper = line.keeper("one")
-    await keeper.rebuild(line.target, born_us=0)
+    monkeypatch.setattr(reconcilers, "RECONCILE_S", -1.0)
+    reconciler = line.reconciler("one")
+    await reconciler.rebuild(line.target, born_us=0)
     ids = await line.insert(5)
-    await keeper._reconcile(line.target)
+    await reconciler._reconcile(line.target)
     assert await line.called() == ids
 
 
 async def test_a_job_that_is_being_submitted_is_left_alone(line):
     """Who submits it puts it in the line in a moment."""
-    keeper = line.keeper("one")
-    await keeper.rebuild(line.target, born_us=0)
+    reconciler = line.reconciler("one")
+    await reconciler.rebuild(line.target, born_us=0)
     await line.insert(1)
-    await keeper._reconcile(line.target)
+    await reconciler._reconcile(line.target)
     assert await line.called() == []
 
 
 async def test_a_job_that_runs_and_that_no_line_knows_is_called_again(line, monkeypatch):
     """Its runner has died, and the store has forgotten it."""
-    monkeypatch.setattr(keepers, "RECONCILE_S", -1.0)
-    monkeypatch.setattr(keepers, "LOCK_S", 0.01)
-    keeper = line.keeper("one")
-    await keeper.rebuild(line.target, born_us=0)
+    monkeypatch.setattr(reconcilers, "RECONCILE_S", -1.0)
+    monkeypatch.setattr(reconcilers, "LOCK_S", 0.01)
+    reconciler = line.reconciler("one")
+    await reconciler.rebuild(line.target, born_us=0)
     [id_] = await line.insert(1)
     await line.database.attempts.start([(id_, 7)], at_ms=now_ms())
-    await keeper._reconcile(line.target)
+    await reconciler._reconcile(line.target)
     await asyncio.sleep(0.02)
     [claim] = (await line.target.store.claim(10, line.target.settings)).claims
     assert claim.id == id_
@@ -376,13 +378,13 @@ async def test_a_job_that_runs_and_that_no_line_knows_is_called_again(line, monk
 
 async def test_nobody_is_called_when_locks_end_before_the_database_answers(line, monkeypatch):
     """Others may call them by then; they go back to where they were."""
-    monkeypatch.setattr(runners, "LOCK_S", 0)
-    monkeypatch.setattr(runners, "MARGIN_S", 0)
-    monkeypatch.setattr(runners, "SLOW_S", 0)
-    [id_], lane = await line.insert(1), line.lane(Silence())
-    await line.keeper("one").rebuild(line.target, born_us=0)
-    assert await lane._turn() > 0
-    assert len(lane) == 0
+    monkeypatch.setattr(workers, "LOCK_S", 0)
+    monkeypatch.setattr(workers, "MARGIN_S", 0)
+    monkeypatch.setattr(workers, "SLOW_S", 0)
+    [id_], worker = await line.insert(1), line.worker(Silence())
+    await line.reconciler("one").rebuild(line.target, born_us=0)
+    assert await worker._take_some() > 0
+    assert len(worker) == 0
     _, [place] = await line.target.store.look([id_])
     assert place.where == "later"
 
@@ -390,8 +392,8 @@ async def test_nobody_is_called_when_locks_end_before_the_database_answers(line,
 async def test_whoever_cannot_ask_about_their_locks_waits_for_the_store(line, monkeypatch):
     """When beginning took long: jobs that are given up would be passed by others until their locks
     have ended."""
-    monkeypatch.setattr(runners, "SLOW_S", -1)
-    monkeypatch.setattr(runners, "RETRY_S", 0.01)
+    monkeypatch.setattr(workers, "SLOW_S", -1)
+    monkeypatch.setattr(workers, "RETRY_S", 0.01)
     renew, asked = line.target.store.renew, []
 
     async def away_at_first(claims: Any) -> Any:
@@ -403,8 +405,8 @@ async def test_whoever_cannot_ask_about_their_locks_waits_for_the_store(line, mo
     monkeypatch.setattr(line.target.store, "renew", away_at_first)
     silence = Silence()
     await line.insert(1)
-    await line.keeper("one").rebuild(line.target, born_us=0)
-    working = asyncio.create_task(line.lane(silence).run())
+    await line.reconciler("one").rebuild(line.target, born_us=0)
+    working = asyncio.create_task(line.worker(silence).run())
     await silence.begun.wait()
     assert len(asked) == 3
     working.cancel()
@@ -413,13 +415,13 @@ async def test_whoever_cannot_ask_about_their_locks_waits_for_the_store(line, mo
 
 async def test_a_call_whose_lock_cannot_be_renewed_is_cut_off(line, monkeypatch):
     """Before another can have it: the store is away, and may be there for others."""
-    monkeypatch.setattr(runners, "LOCK_S", 0.2)
-    monkeypatch.setattr(runners, "MARGIN_S", 0)
-    monkeypatch.setattr(runners, "RENEW_S", 0.02)
+    monkeypatch.setattr(workers, "LOCK_S", 0.2)
+    monkeypatch.setattr(workers, "MARGIN_S", 0)
+    monkeypatch.setattr(workers, "RENEW_S", 0.02)
     await line.insert(1)
     silence = Silence()
-    await line.keeper("one").rebuild(line.target, born_us=0)
-    working = asyncio.create_task(line.lane(silence).run())
+    await line.reconciler("one").rebuild(line.target, born_us=0)
+    working = asyncio.create_task(line.worker(silence).run())
     await silence.begun.wait()
 
     async def renew(*_: object) -> None:

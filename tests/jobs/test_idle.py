@@ -8,9 +8,10 @@ import asyncio
 import pytest
 
 from sidecar.jobs.model import State
-from sidecar.jobs.store.pubsub import announce
-from sidecar.jobs.wiring import Office, Runner
-from sidecar.jobs.worker import reconciler as keeper
+from sidecar.jobs.store.pubsub import publish
+from sidecar.jobs.store.target_replies import Held, Waiting
+from sidecar.jobs.worker import reconciler
+from sidecar.jobs.worker.pool import WorkerPool
 from tests.jobs.bench import bench, running, until
 
 TARGETS = 20
@@ -18,13 +19,13 @@ TARGETS = 20
 
 @pytest.fixture
 async def here(redis_socket, tmp_path, monkeypatch):
-    monkeypatch.setattr(keeper, "SETTLE_S", 0)
+    monkeypatch.setattr(reconciler, "SETTLE_S", 0)
     async with bench(redis_socket, tmp_path) as made:
         yield made
 
 
 def runner(here):
-    return Runner(Office(here.jobs, here.keeper, here.news, here.metrics), here.egress, most=5)
+    return WorkerPool(here.jobs, here.wake_ups, here.egress, most=5)
 
 
 async def test_an_idle_runner_leaves_redis_alone(here, sent):
@@ -33,19 +34,19 @@ async def test_an_idle_runner_leaves_redis_alone(here, sent):
     targets = [await here.target() for _ in range(TARGETS)]
     stop = asyncio.Event()
     async with (
-        running(here.news.run()),
-        running(here.keeper.run()),
+        running(here.wake_ups.run()),
+        running(here.reconciler.run()),
         running(runner(here).run(stop)),
     ):
         await until(lambda: all(min(target.store.claims) > 0 for target in targets))
-        await until(lambda: len(here.keeper._idle) == TARGETS)
-        await here.news.look()  # the first one loads the script
+        await until(lambda: len(here.reconciler.idle) == TARGETS)
+        await here.wake_ups.look()  # the first one loads the script
         await asyncio.sleep(0.2)
         sent.clear()
         await asyncio.sleep(2.5)
         assert len(sent) <= 2
         sent.clear()
-        await here.news.look()
+        await here.wake_ups.look()
         assert len(sent) == 1
         stop.set()
 
@@ -53,92 +54,92 @@ async def test_an_idle_runner_leaves_redis_alone(here, sent):
 async def test_a_job_without_news_is_found_by_the_look_at_all_targets(here):
     """Nobody listens to the news here. A runner that has nothing to do looks no sooner."""
     target, other = await here.target(), await here.target()
-    lane = here.lane(target)
-    kept = here.news.of(other.name)
-    async with running(lane.run()):
+    worker = here.worker(target)
+    kept = here.wake_ups.listen(other.name)
+    async with running(worker.run()):
         await until(lambda: target.store.claims[1] == 1)
         await asyncio.sleep(0.05)
         id_ = await here.submit(target)
         await asyncio.sleep(0.05)
         assert (here.egress.called, target.store.claims[1]) == ([], 1)
-        await here.news.look()
+        await here.wake_ups.look()
         await until(lambda: here.egress.called == [id_])
         assert not kept.woken.is_set()
         here.egress.over.set()
-        await until(lambda: not len(lane))
+        await until(lambda: not len(worker))
     assert (await here.row(id_)).state == State.COMPLETED
 
 
 async def test_a_line_that_was_lost_while_nothing_happened_is_found(here):
     """Redis was emptied, and nobody was told."""
     target = await here.target()
-    heard = here.news.of(target.name)
-    await here.news.look()
-    assert not heard.woken.is_set()
+    listener = here.wake_ups.listen(target.name)
+    await here.wake_ups.look()
+    assert not listener.woken.is_set()
     keys = [key async for key in here.redis.scan_iter(match=f"*{{target:{target.name}}}*")]
     await here.redis.delete(*keys)
-    await here.news.look()
-    assert heard.woken.is_set()
+    await here.wake_ups.look()
+    assert listener.woken.is_set()
 
 
 async def test_the_look_at_all_targets_notes_that_a_runner_asks(here):
     """Where it makes the calls; a replica, which only keeps the line, does not."""
     asked, kept = await here.target(), await here.target()
-    lane, heard = here.lane(asked), here.news.of(kept.name)
-    await here.news.look()
+    worker, listener = here.worker(asked), here.wake_ups.listen(kept.name)
+    await here.wake_ups.look()
     assert (await here.line(asked)).runner_ms == here.time()
     assert (await here.line(kept)).runner_ms is None
-    assert (len(lane), heard.asks) == (0, False)
+    assert (len(worker), listener.is_worker) == (0, False)
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda target, _: target.store.add([keeper.Waiting("a", 1)]),
+        lambda target, _: target.store.add([Waiting("a", 1)]),
         lambda target, here: target.store.add(
-            [keeper.Waiting("a", 1, not_before_ms=here.time() + 60_000)]
+            [Waiting("a", 1, not_before_ms=here.time() + 60_000)]
         ),
-        lambda target, here: target.store.hold([keeper.Held("a", 1, 1, here.time() + 60_000, "u")]),
+        lambda target, here: target.store.hold([Held("a", 1, 1, here.time() + 60_000, "u")]),
     ],
     ids=["it waits", "it waits for its next try", "it is called"],
 )
 async def test_whatever_there_is_to_do_is_seen(here, change):
     """By one look at all targets."""
     target = await here.target()
-    heard = here.news.of(target.name)
+    listener = here.wake_ups.listen(target.name)
     await change(target, here)
-    await here.news.look()
-    assert heard.woken.is_set()
+    await here.wake_ups.look()
+    assert listener.woken.is_set()
 
 
 async def test_a_keeper_that_finds_something_looks_again_soon(here, monkeypatch):
     """Each second, until there is nothing any more."""
-    monkeypatch.setattr(keeper, "LOOK_S", 0.01)
+    monkeypatch.setattr(reconciler, "LOOK_S", 0.01)
     target = await here.target()
-    async with running(here.keeper._keep_forever(target)):
-        await until(lambda: target.name in here.keeper._idle)
+    async with running(here.reconciler._keep_forever(target)):
+        await until(lambda: target.name in here.reconciler.idle)
         count = target.store.claims[0]
         await asyncio.sleep(0.1)
         assert target.store.claims[0] == count
         id_ = await here.submit(target)
-        here.news.tell(target.name)
+        here.wake_ups.wake(target.name)
         await until(lambda: target.store.claims[0] > count + 3)
-        assert target.name not in here.keeper._idle
+        assert target.name not in here.reconciler.idle
         await here.jobs.cancel(id_, None)
-        await until(lambda: target.name in here.keeper._idle)
+        await until(lambda: target.name in here.reconciler.idle)
 
 
 async def test_an_idle_target_whose_jobs_no_line_knows_is_reconciled(here, monkeypatch):
     """Only it: of the others the database is asked all at once."""
-    monkeypatch.setattr(keeper, "RECONCILE_S", 0.01)
+    monkeypatch.setattr(reconciler, "RECONCILE_S", 0.01)
     others, target = [await here.target() for _ in range(3)], await here.target()
-    here.keeper._idle = {one.name for one in (*others, target)}
+    here.reconciler.idle = {one.name for one in (*others, target)}
     id_ = await here.submit(target)
     await target.store.remove(id_)
     await target.store.claim(0, target.settings)
     here.time.forward(60)
     await target.store.claim(0, target.settings)
-    async with running(here.keeper._reconcile_forever()):
+    async with running(here.reconciler._reconcile_forever()):
         while not (await here.line(target)).waiting:
             await asyncio.sleep(0.01)
     keys = [key async for key in here.redis.scan_iter(match="*:reconciling")]
@@ -153,12 +154,12 @@ async def test_a_change_of_settings_is_followed_at_once(here):
     """By those who are told of it, which is whoever hears the news."""
     target = await here.target()
     assert here.changed == [target.name]
-    async with running(here.news.run()), running(here.keeper._refresh_forever()):
+    async with running(here.wake_ups.run()), running(here.reconciler._refresh_forever()):
         await until(lambda: target.store.claims[0] > 0)
         await here.store.targets.put(target.name, '{"url": "http://other.example/"}', here.time())
-        await announce(here.redis, f"settings {target.name}", timeout_s=5)
+        await publish(here.redis, f"settings {target.name}", timeout_s=5)
         await until(lambda: target.settings.url == "http://other.example/")
-    for _, task in here.keeper._lines.values():
+    for _, task in here.reconciler._tasks.values():
         task.cancel()
 
 

@@ -11,9 +11,9 @@ from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.model import Ending, Job, State, new_job_id
 from sidecar.jobs.store.retention import BYTES_AT_ONCE
 from sidecar.jobs.store.target_queue import LOCK_S
-from sidecar.jobs.wiring import Office, Runner
-from sidecar.jobs.worker import reconciler as keeper
-from sidecar.jobs.worker import target_worker as runner
+from sidecar.jobs.store.target_replies import Waiting
+from sidecar.jobs.worker import cleaner, reconciler, target_worker
+from sidecar.jobs.worker.pool import WorkerPool
 from sidecar.kit.errors import StoreError
 from tests.jobs.bench import bench, running, until
 
@@ -22,7 +22,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 async def here(redis_socket, tmp_path, monkeypatch):
-    monkeypatch.setattr(keeper, "SETTLE_S", 0)
+    monkeypatch.setattr(reconciler, "SETTLE_S", 0)
     async with bench(redis_socket, tmp_path) as made:
         yield made
 
@@ -53,18 +53,18 @@ def lost_once(here, target, *, seconds=0.0):
 async def test_a_runner_that_gets_its_own_job_again_cuts_the_older_call_off(here, monkeypatch):
     """A job is in the new line though its runner calls by the old one: never two calls of one job
     at a time."""
-    monkeypatch.setattr(runner, "SLOW_S", 60)  # it looks like a quick one
+    monkeypatch.setattr(target_worker, "SLOW_S", 60)  # it looks like a quick one
     target = await here.target()
     id_ = await here.submit(target)
-    lane = here.lane(target)
+    worker = here.worker(target)
     lost_once(here, target)
-    await lane._turn()
+    await worker._take_some()
     await until(lambda: here.egress.called == [id_])
-    await lane._turn()
+    await worker._take_some()
     await until(lambda: here.egress.called == [id_] * 2)
     assert here.egress.most == 1
     here.egress.over.set()
-    await until(lambda: not len(lane))
+    await until(lambda: not len(worker))
     assert (await here.row(id_)).state == State.COMPLETED
     assert (await here.line(target)).active == 0
 
@@ -73,10 +73,10 @@ async def test_a_runner_that_was_slow_to_begin_asks_whether_the_job_is_still_its
     """Meanwhile the line was lost and the job is another runner's: only that one calls."""
     target = await here.target()
     id_ = await here.submit(target)
-    first, second = here.lane(target), here.lane(target)
-    lost_once(here, target, seconds=runner.SLOW_S)
-    await first._turn()
-    await second._turn()
+    first, second = here.worker(target), here.worker(target)
+    lost_once(here, target, seconds=target_worker.SLOW_S)
+    await first._take_some()
+    await second._take_some()
     await until(lambda: bool(here.egress.called))
     assert (len(first), len(second), here.egress.called) == (0, 1, [id_])
     here.egress.over.set()
@@ -95,9 +95,9 @@ async def test_what_ended_while_the_store_was_away_leaves_the_line(here):
     await target.store.remove(later)
     await here.store.jobs.cancel(cancelled, at_ms=here.time(), expires_ms=here.time())
     await here.store.jobs.cancel(later, at_ms=here.time(), expires_ms=here.time())
-    await target.store.add([keeper.Waiting(later, 9, False, here.time() + 60_000)])
+    await target.store.add([Waiting(later, 9, False, here.time() + 60_000)])
     assert ((line := await here.line(target)).waiting, line.later) == (2, 1)
-    await here.keeper._reconcile(target)
+    await here.reconciler._reconcile(target)
     assert ((line := await here.line(target)).waiting, line.later) == (1, 0)
     _, [place] = await target.store.look([stays])
     assert place.position == 1
@@ -114,7 +114,7 @@ async def test_a_job_that_ended_while_its_line_was_built_again_has_no_slot(here)
         Ending(id_, fence, State.COMPLETED, now_ms, now_ms + 1000)
     )
     await here.lose_line(target)
-    await here.keeper._hold(target, read)
+    await here.reconciler._hold(target, read)
     assert (await here.line(target)).active == 0
     following = await here.submit(target)
     claimed = await target.store.claim(1, target.settings)
@@ -132,7 +132,7 @@ async def test_a_clean_goes_on_when_the_store_is_away(here):
     target.store.remove = away
     here.time.forward(2)
     await target.store.claim(0, target.settings.changed({"paused": True}))
-    assert (await here.keeper.clean())[0] == 1
+    assert (await cleaner.clean(here.jobs))[0] == 1
     assert (await here.row(id_)).state == State.EXPIRED
 
 
@@ -183,12 +183,12 @@ async def test_a_job_outlives_some_runners(here, more, state):
     """As many as it has retries, and five more; then it fails, and is not called again."""
     target = await here.target(retries=1)
     id_ = await here.submit(target)
-    for fence in range(1, 1 + 1 + runner.LOST_MOST + more):
+    for fence in range(1, 1 + 1 + target_worker.LOST_MOST + more):
         await begun(here, target, id_, fence=fence)
     here.egress.over.set()
-    lane = here.lane(target)
-    await lane._turn()
-    await until(lambda: not len(lane))
+    worker = here.worker(target)
+    await worker._take_some()
+    await until(lambda: not len(worker))
     row = await here.row(id_)
     assert (row.state, here.egress.called) == (state, [id_] * (1 - more))
     assert ("were gone" in row.error) is bool(more)
@@ -200,10 +200,10 @@ async def test_a_job_outlives_some_runners(here, more, state):
 
 async def test_an_error_in_a_turn_does_not_end_the_lane(here, monkeypatch):
     """Whatever it is: calls under way go on, and new ones are begun."""
-    monkeypatch.setattr(runner, "REST_S", 0.01)
+    monkeypatch.setattr(target_worker, "REST_S", 0.01)
     target = await here.target()
     first = await here.submit(target)
-    async with running(here.lane(target).run()) as task:
+    async with running(here.worker(target).run()) as task:
         await until(lambda: here.egress.called == [first])
         failed = asyncio.Event()
 
@@ -214,7 +214,7 @@ async def test_an_error_in_a_turn_does_not_end_the_lane(here, monkeypatch):
 
         target.store.before["claim"] = fail
         second = await here.submit(target)
-        here.news.tell(target.name)
+        here.wake_ups.wake(target.name)
         await until(lambda: task.done() or here.egress.called == [first, second])
         assert (failed.is_set(), task.done(), here.egress.open) == (True, False, 2)
 
@@ -229,7 +229,7 @@ async def test_an_online_job_that_ended_meanwhile_ends_no_lane_where_the_store_i
         raise StoreError("release: away")
 
     target.store.release = away
-    assert await here.lane(target)._turn() == runner.REST_S
+    assert await here.worker(target)._take_some() == target_worker.REST_S
 
 
 async def again(here, target):
@@ -242,15 +242,15 @@ async def again(here, target):
 
 async def test_a_target_that_is_made_again_is_kept(here, monkeypatch):
     """By its own settings, however soon that was."""
-    monkeypatch.setattr(keeper, "REFRESH_S", 0.01)
+    monkeypatch.setattr(reconciler, "REFRESH_S", 0.01)
     old = await here.target()
-    async with running(here.keeper._refresh_forever()):
+    async with running(here.reconciler._refresh_forever()):
         await until(lambda: old.store.claims[0] > 0)
     new = await again(here, old)  # between two looks of the keeper
-    async with running(here.keeper._refresh_forever()):
+    async with running(here.reconciler._refresh_forever()):
         await until(lambda: new.store.claims[0] > 0)
-        assert here.keeper._lines[new.name][0] is new
-    for _, task in here.keeper._lines.values():
+        assert here.reconciler._tasks[new.name][0] is new
+    for _, task in here.reconciler._tasks.values():
         task.cancel()
 
 
@@ -258,16 +258,14 @@ async def test_a_target_that_is_made_again_is_called_at_once(here):
     """While a call of the old one goes on, which is not cut off."""
     old = await here.target()
     first = await here.submit(old)
-    workers = Runner(
-        Office(here.jobs, here.keeper, here.news, here.metrics), here.egress, most=5
-    )  # fmt: skip
+    workers = WorkerPool(here.jobs, here.wake_ups, here.egress, most=5)
     stop = asyncio.Event()
     async with running(workers.run(stop, grace_s=5, look_s=0.01)) as task:
         await until(lambda: here.egress.called == [first])
         new = await again(here, old)
         await until(lambda: new.store.claims[1] > 0)
         second = await here.submit(new)
-        here.news.tell(new.name)
+        here.wake_ups.wake(new.name)
         await until(lambda: here.egress.called == [first, second])
         assert here.egress.open == 2
         here.egress.over.set()
@@ -282,9 +280,9 @@ async def test_answers_are_counted_by_their_status(here):
     counted = here.metrics.of(JobMetrics).job_responses
     await here.submit(target)
     here.egress.over.set()
-    lane = here.lane(target)
-    await lane._turn()
-    await until(lambda: not len(lane))
+    worker = here.worker(target)
+    await worker._take_some()
+    await until(lambda: not len(worker))
     assert counted.labels(target.name, "200")._value.get() == 1
     for status, state in (
         (200, "completed"),

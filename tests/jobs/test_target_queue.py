@@ -10,7 +10,7 @@ import pytest
 
 from sidecar.jobs.redis_keys import JOBS_CHANNEL, TARGET_KEYS, target_key
 from sidecar.jobs.settings import TargetSettings
-from sidecar.jobs.store.pubsub import news
+from sidecar.jobs.store.pubsub import subscribe
 from sidecar.jobs.store.target_queue import Held, Place, Release, TargetStore, Waiting
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreAwayError, StoreError
@@ -773,7 +773,7 @@ async def heard(words, name):
 async def test_news_are_heard(redis, make):
     """By whoever listens; at first it has to look at everything."""
     store = await make()
-    async with contextlib.aclosing(news(redis)) as words:
+    async with contextlib.aclosing(subscribe(redis)) as words:
         assert await heard(words, store._name) == ""
         await add(store, "a")
         await store.claim(1, settings())
@@ -788,7 +788,7 @@ async def test_news_go_on_after_a_lost_connection(redis_socket):
     listening = connect(f"unix://{redis_socket}", timeout_s=1)
     redis = connect(f"unix://{redis_socket}", timeout_s=5)
     store = TargetStore(redis, new_room_name(), clock=StoreClock())
-    async with contextlib.aclosing(news(listening, silence_s=0.02)) as words:
+    async with contextlib.aclosing(subscribe(listening, silence_s=0.02)) as words:
         assert await heard(words, store._name) == ""
         waits = asyncio.create_task(heard(words, store._name))
         commands = ""

@@ -1,4 +1,4 @@
-"""The look at all targets at once, by whoever has heard nothing of them (jobs/lua/round)."""
+"""One look at all targets, where no wake-up came (jobs/lua/round)."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Rounds:
         self._now_us = now_us
 
     async def look(self, targets: Mapping[str, bool]) -> list[str]:
-        """Those where somebody waits, is called or is over, or whose line was lost. Of each it is
-        said whether a runner asks, which is noted. Raises StoreError when the store does not
-        answer."""
+        """Those where a job waits, is called or is over, or whose queue was lost. `targets` says
+        whether this process has a worker for each, which is noted. Raises StoreError when Redis
+        does not answer."""
         names = list(targets)
         parts = [names[i : i + self._at_once] for i in range(0, len(names), self._at_once)]
         told = await asyncio.gather(*(self._part(part, targets) for part in parts))

@@ -1,5 +1,4 @@
-"""News of targets' lines, as the scripts tell them: somebody waits, somebody is to be cut off; and
-of their settings, as replicas tell them."""
+"""Wake-ups by pub/sub: a queue has a job, a call is to be cut off, settings were changed."""
 
 from __future__ import annotations
 
@@ -18,46 +17,46 @@ from sidecar.kit.redis.driver_errors import text, translated
 if TYPE_CHECKING:
     from sidecar.kit.redis.connect import Store
 
-#: After so much silence the server is asked whether it is there, and has as long to answer.
+#: After so much silence the server is pinged, and has as long to answer.
 SILENCE_S = 5.0
 #: Between two tries to subscribe.
 AGAIN_S = 0.5
 
 
-async def announce(redis: Store, word: str, *, timeout_s: float) -> None:
-    """Tells everybody. Raises StoreError when the store does not answer."""
+async def publish(redis: Store, message: str, *, timeout_s: float) -> None:
+    """To all replicas and workers. Raises StoreError when Redis does not answer."""
     sender: Any = redis
-    async with translated("announce", timeout_s):
-        await sender.publish(JOBS_CHANNEL, word)
+    async with translated("publish", timeout_s):
+        await sender.publish(JOBS_CHANNEL, message)
 
 
-async def news(redis: Store, *, silence_s: float = SILENCE_S) -> AsyncGenerator[str, None]:
-    """Targets' names, "settings NAME" where those were changed, and "abort NAME" for those who may
-    have such a call; "" whenever anything may
-    have been missed: at first, and when a lost connection is back. Never ends, and raises nothing;
-    close it, as `contextlib.aclosing` does.
+async def subscribe(redis: Store, *, silence_s: float = SILENCE_S) -> AsyncGenerator[str, None]:
+    """A target's name where a job waits, "abort NAME" where a call is to be cut off, "settings
+    NAME" where settings were changed; "" whenever a message may have been missed: at first, and
+    when a lost connection is back. Never ends, and raises nothing; close it with
+    `contextlib.aclosing`.
     """
     while True:
         try:
             async with _subscribed(redis, silence_s) as channel:
-                async for word in _heard(channel, silence_s):
-                    yield word
+                async for message in _messages(channel, silence_s):
+                    yield message
         except (RedisError, OSError, TimeoutError):
             await asyncio.sleep(AGAIN_S)
 
 
-async def _heard(channel: Any, silence_s: float) -> AsyncIterator[str]:
+async def _messages(channel: Any, silence_s: float) -> AsyncIterator[str]:
     """Ends when the server is silent."""
-    is_asked = False
+    is_pinged = False
     while True:
         message = await channel.get_message(timeout=silence_s)
         if message is None:
-            if is_asked:
+            if is_pinged:
                 return
             await channel.ping()
-            is_asked = True
+            is_pinged = True
             continue
-        is_asked = False
+        is_pinged = False
         if message["type"] == "subscribe":
             yield ""
         elif message["type"] == "message":
@@ -83,7 +82,7 @@ async def _subscribed(redis: Store, timeout_s: float) -> AsyncIterator[Any]:
 
 
 async def _one_server(redis: Store) -> Redis:
-    """Of a cluster any will do: what is published at one of them is told by all."""
+    """Any of a cluster: what is published at one of them is sent by all."""
     if isinstance(redis, Redis):
         return redis
     await redis.initialize()

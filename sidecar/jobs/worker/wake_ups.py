@@ -1,5 +1,5 @@
-"""What runners and keepers are told at once: that a line has a job, a call is to be cut off, or the
-settings of a target are others."""
+"""Wakes workers and reconcilers: a queue has a job, a call is to be cut off, or the settings of a
+target were changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weakref import WeakSet
 import structlog
 
 from sidecar.jobs.store.idle_rounds import Rounds
-from sidecar.jobs.store.pubsub import news
+from sidecar.jobs.store.pubsub import subscribe
 from sidecar.kit.errors import StoreError
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from sidecar.kit.redis.connect import Store
 
-#: News may be lost: between two looks at all targets, seconds. Whoever has nothing to do waits for
-#: news; if even this look says nothing, they look by themselves after `IDLE_S`.
+#: Between two looks at all targets, seconds: a message may be lost. What is idle waits for these;
+#: if even they find nothing, it looks by itself after `IDLE_S`.
 ROUND_S = 10.0
 IDLE_S = 60.0
 _ABORT, SETTINGS = "abort ", "settings "
@@ -28,56 +28,56 @@ _ABORT, SETTINGS = "abort ", "settings "
 log = structlog.get_logger()
 
 
-class Heard:
-    """`woken`: something may be called; `urgent`: a call is to be cut off. `asks`: this listener
-    makes calls of offline jobs."""
+class Listener:
+    """`woken`: something may be called; `urgent`: a call is to be cut off. `is_worker`: it makes
+    calls of offline jobs."""
 
-    def __init__(self, *, asks: bool = False) -> None:
-        self.asks = asks
+    def __init__(self, *, is_worker: bool = False) -> None:
+        self.is_worker = is_worker
         self.woken = asyncio.Event()
         self.urgent = asyncio.Event()
 
 
-class News:
-    """Events that are set when there is news of a target, told by the store at once, or found by a
-    look at all targets every ROUND_S."""
+class WakeUps:
+    """Wakes a target's listeners, by messages from Redis and by a look at all targets every
+    ROUND_S."""
 
     def __init__(
         self, redis: Store, *, timeout_s: float = 1.0, now_us: Callable[[], int] | None = None
     ) -> None:
         self._redis = redis
         self._rounds = Rounds(redis, timeout_s=timeout_s, now_us=now_us)
-        self._events: dict[str, WeakSet[Heard]] = {}
-        #: Somebody changed the settings of a target.
+        self._listeners: dict[str, WeakSet[Listener]] = {}
+        #: The settings of a target were changed.
         self.changed = asyncio.Event()
 
-    def of(self, target: str, *, asks: bool = False) -> Heard:
+    def listen(self, target: str, *, is_worker: bool = False) -> Listener:
         """For one listener, for as long as it keeps it."""
-        heard = Heard(asks=asks)
-        self._events.setdefault(target, WeakSet()).add(heard)
-        return heard
+        listener = Listener(is_worker=is_worker)
+        self._listeners.setdefault(target, WeakSet()).add(listener)
+        return listener
 
-    def tell(self, word: str) -> None:
-        """As the store tells it: a target's name, "abort NAME", "settings NAME", or "" for all."""
-        if not word or word.startswith(SETTINGS):
+    def wake(self, message: str) -> None:
+        """A target's name, "abort NAME", "settings NAME", or "" for all."""
+        if not message or message.startswith(SETTINGS):
             self.changed.set()
-        target = word.removeprefix(_ABORT).removeprefix(SETTINGS)
-        names = [target] if word else list(self._events)
-        for heard in [one for name in names for one in self._events.get(name, ())]:
-            heard.woken.set()
-            if word.startswith(_ABORT):
-                heard.urgent.set()
+        target = message.removeprefix(_ABORT).removeprefix(SETTINGS)
+        names = [target] if message else list(self._listeners)
+        for listener in [one for name in names for one in self._listeners.get(name, ())]:
+            listener.woken.set()
+            if message.startswith(_ABORT):
+                listener.urgent.set()
 
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._listen())
+            group.create_task(self._listen_forever())
             group.create_task(self._look_forever())
 
-    async def _listen(self) -> None:
-        async with contextlib.aclosing(news(self._redis)) as told:
-            async for word in told:
-                self.tell(word)
+    async def _listen_forever(self) -> None:
+        async with contextlib.aclosing(subscribe(self._redis)) as messages:
+            async for message in messages:
+                self.wake(message)
 
     async def _look_forever(self) -> None:
         while True:
@@ -88,11 +88,11 @@ class News:
                 log.debug("round_failed", error=str(error))
 
     async def look(self) -> None:
-        """Tells what can be seen. Raises StoreError."""
-        asked = {
-            name: any(heard.asks for heard in listeners)
-            for name, listeners in self._events.items()
+        """Wakes those of targets where something can be seen. Raises StoreError."""
+        has_worker = {
+            name: any(listener.is_worker for listener in listeners)
+            for name, listeners in self._listeners.items()
             if listeners
         }
-        for name in await self._rounds.look(asked):
-            self.tell(name)
+        for name in await self._rounds.look(has_worker):
+            self.wake(name)
