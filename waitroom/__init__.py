@@ -13,8 +13,8 @@ whatever has a name of its own (`id`, `idempotency_key`, a holder; the client ma
 may have to repeat the call), and giving something back.
 """
 
-from waitroom.async_client import AsyncClient, AsyncLease
-from waitroom.client import Client, Lease
+from waitroom.async_client import AsyncClient, AsyncJobs, AsyncLease, AsyncRooms
+from waitroom.client import Client, Jobs, Lease, Rooms
 from waitroom.errors import (
     ConfigError,
     LeaseLost,
@@ -25,13 +25,20 @@ from waitroom.errors import (
     UnavailableError,
     WaitroomError,
 )
-from waitroom.model import Permit
+from waitroom.jobs import JobRequest
+from waitroom.model import Job, JobResult, Permit, Room, Visitor
 
 __all__ = [
     "AsyncClient",
+    "AsyncJobs",
     "AsyncLease",
+    "AsyncRooms",
     "Client",
     "ConfigError",
+    "Job",
+    "JobRequest",
+    "JobResult",
+    "Jobs",
     "Lease",
     "LeaseLost",
     "Permit",
@@ -39,6 +46,9 @@ __all__ = [
     "Queued",
     "Refused",
     "RejectedError",
+    "Room",
+    "Rooms",
     "UnavailableError",
+    "Visitor",
     "WaitroomError",
 ]

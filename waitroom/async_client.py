@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack
 
 import httpx
 
-from waitroom import core, leases, limits
+from waitroom import core, jobs, leases, limits, rooms
 from waitroom.batch import Batcher
 from waitroom.core import Ask, Core, Field, Flow, Pause, Step, awaiting, make_id
 from waitroom.errors import RejectedError, UnavailableError
 from waitroom.limits import fields_of_call, make_ask
-from waitroom.model import Held, Permit
-from waitroom.wire import Wire
+from waitroom.model import Held, Job, Permit
+from waitroom.wire import Call, Wire
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+
+    from waitroom.jobs import JobRequest
 
 #: Calls of one limit in one request, at most, and requests at a time.
 BATCH = 100
@@ -72,6 +76,14 @@ class AsyncClient:
             await batcher.landed()
         await asyncio.gather(*self._giving_back)
         await self._http.aclose()
+
+    @property
+    def jobs(self) -> AsyncJobs:
+        return AsyncJobs(self)
+
+    @property
+    def rooms(self) -> AsyncRooms:
+        return AsyncRooms(self)
 
     request = awaiting(core.request)
     acquire = awaiting(limits.acquire)
@@ -183,8 +195,15 @@ class AsyncClient:
             return await sleep(step.seconds)
         if isinstance(step, Ask):
             return await self._batcher(step.rule).submit(step)
+        http, request = self._http, self._wire.request(step.call, step.replica)
         try:
-            reply = await self._http.request(**self._wire.request(step.call, step.replica))
+            if not step.is_streamed:
+                reply = await http.request(**request)
+            else:
+                reply = await http.send(http.build_request(**request), stream=True)
+                if reply.is_success:
+                    return reply
+                await reply.aread()
         except httpx.TransportError as error:
             raise step.replica.unavailable(error) from error
         return step.replica.read(step.call, reply.status_code, reply.content)
@@ -227,6 +246,82 @@ class AsyncClient:
         task = asyncio.create_task(self.drive(self.core.quietly(limits.giving_back(permit))))
         self._giving_back.add(task)
         task.add_done_callback(self._giving_back.discard)
+
+
+class _Section:
+    """Some of a client's methods."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self.core, self.drive = client.core, client.drive
+
+
+class AsyncJobs(_Section):
+    """As Jobs."""
+
+    submit = awaiting(jobs.submit)
+    get = awaiting(jobs.get)
+    wait = awaiting(jobs.wait)
+    cancel = awaiting(jobs.cancel)
+    retry = awaiting(jobs.retry)
+    done = awaiting(jobs.done)
+
+    async def iterate(
+        self, *, target: str | None = None, state: str | None = None
+    ) -> AsyncIterator[Job]:
+        """As Jobs.iterate."""
+        after: str | None = ""
+        while after is not None:
+            page = await self.drive(jobs.page(self.core, target, state, after))
+            for job in page["jobs"]:
+                yield job
+            after = page["next"]
+
+    async def results(self, ids: Iterable[str]) -> AsyncIterator[Job]:
+        """As Jobs.results."""
+        left = dict.fromkeys(ids)
+        while left:
+            for job in await self.drive(jobs.wait_for_some(self.core, left)):
+                del left[job["id"]]
+                yield job
+
+    async def body(self, id: str) -> AsyncIterator[bytes]:  # noqa: A002 - the API's word
+        """As Jobs.body."""
+        replica, response = await self.drive(self.core.opened(Call("GET", jobs.body_path(id))))
+        try:
+            async for part in response.aiter_bytes():
+                yield part
+        except httpx.TransportError as error:
+            raise replica.unavailable(error) from error
+        finally:
+            await response.aclose()
+
+    @asynccontextmanager
+    async def permit(
+        self, target: str, *, wait: float | None = None, **request: Unpack[JobRequest]
+    ) -> AsyncIterator[Job]:
+        """As Jobs.permit. A task that is cancelled while it queues leaves the queue."""
+        job = await self.drive(jobs.take_permit(self.core, target, wait, request))
+        try:
+            yield job
+        finally:
+            await self.drive(jobs.give_permit_back(self.core, job))
+
+
+class AsyncRooms(_Section):
+    """As Rooms."""
+
+    list = awaiting(rooms.list_all)
+    get = awaiting(rooms.get)
+    update = awaiting(rooms.update)
+    pause = awaiting(rooms.pause)
+    drain = awaiting(rooms.drain)
+    resume = awaiting(rooms.resume)
+    reset = awaiting(rooms.reset)
+    find = awaiting(rooms.find)
+    release = awaiting(rooms.release)
+    move = awaiting(rooms.move)
+    set_class = awaiting(rooms.set_class)
+    log = awaiting(rooms.log)
 
 
 class _Stopped(Exception):  # noqa: N818

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from waitroom.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
 
 Item = TypeVar("Item")
 Reply = TypeVar("Reply")

@@ -7,17 +7,21 @@ import inspect
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack
 
 import httpx
 
-from waitroom import core, leases, limits
+from waitroom import core, jobs, leases, limits, rooms
 from waitroom.core import Ask, Core, Field, Flow, Pause, Step, blocking, make_id
 from waitroom.limits import fields_of_call, make_ask
-from waitroom.model import Held, Permit
-from waitroom.wire import Wire
+from waitroom.model import Held, Job, Permit
+from waitroom.wire import Call, Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from waitroom.jobs import JobRequest
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -68,6 +72,14 @@ class Client:
     def close(self) -> None:
         if self._pid == os.getpid():
             self._http.close()
+
+    @property
+    def jobs(self) -> Jobs:
+        return Jobs(self)
+
+    @property
+    def rooms(self) -> Rooms:
+        return Rooms(self)
 
     request = blocking(core.request)
     acquire = blocking(limits.acquire)
@@ -189,8 +201,15 @@ class Client:
             return sleep(step.seconds)
         if isinstance(step, Ask):
             return self.drive(self.core.ask_each(limits.asking(step))).document
+        http, request = self._connected(), self._wire.request(step.call, step.replica)
         try:
-            reply = self._connected().request(**self._wire.request(step.call, step.replica))
+            if not step.is_streamed:
+                reply = http.request(**request)
+            else:
+                reply = http.send(http.build_request(**request), stream=True)
+                if reply.is_success:
+                    return reply
+                reply.read()
         except httpx.TransportError as error:
             raise step.replica.unavailable(error) from error
         return step.replica.read(step.call, reply.status_code, reply.content)
@@ -199,6 +218,83 @@ class Client:
         if self._pid != os.getpid():  # after a fork: the connections are the parent's
             self._http, self._pid = self._wire.client(), os.getpid()
         return self._http
+
+
+class _Section:
+    """Some of a client's methods."""
+
+    def __init__(self, client: Client) -> None:
+        self.core, self.drive = client.core, client.drive
+
+
+class Jobs(_Section):
+    """Calls that wait for their turn at a target."""
+
+    submit = blocking(jobs.submit)
+    get = blocking(jobs.get)
+    wait = blocking(jobs.wait)
+    cancel = blocking(jobs.cancel)
+    retry = blocking(jobs.retry)
+    done = blocking(jobs.done)
+
+    def iterate(self, *, target: str | None = None, state: str | None = None) -> Iterator[Job]:
+        """The token's jobs, newest first; with the admin_token all."""
+        after: str | None = ""
+        while after is not None:
+            page = self.drive(jobs.page(self.core, target, state, after))
+            yield from page["jobs"]
+            after = page["next"]
+
+    def results(self, ids: Iterable[str]) -> Iterator[Job]:
+        """Each job as soon as it has ended, or was called. Asks for all every two seconds."""
+        left = dict.fromkeys(ids)
+        while left:
+            for job in self.drive(jobs.wait_for_some(self.core, left)):
+                del left[job["id"]]
+                yield job
+
+    def body(self, id: str) -> Iterator[bytes]:  # noqa: A002 - the API's word
+        """The result's body as it came, of any size."""
+        replica, response = self.drive(self.core.opened(Call("GET", jobs.body_path(id))))
+        try:
+            yield from response.iter_bytes()
+        except httpx.TransportError as error:
+            raise replica.unavailable(error) from error
+        finally:
+            response.close()
+
+    @contextmanager
+    def permit(
+        self, target: str, *, wait: float | None = None, **request: Unpack[JobRequest]
+    ) -> Iterator[Job]:
+        """Holds an online job's permit while the block runs: the block makes the call, with
+        `job["permit"]` in the header X-Waitroom-Permit. Queues for it for `wait` seconds; None, for
+        as long as it takes.
+
+        Raises Queued, and Refused where the queue is full.
+        """
+        job = self.drive(jobs.take_permit(self.core, target, wait, request))
+        try:
+            yield job
+        finally:
+            self.drive(jobs.give_permit_back(self.core, job))
+
+
+class Rooms(_Section):
+    """Rooms, for operators: with the admin_token."""
+
+    list = blocking(rooms.list_all)
+    get = blocking(rooms.get)
+    update = blocking(rooms.update)
+    pause = blocking(rooms.pause)
+    drain = blocking(rooms.drain)
+    resume = blocking(rooms.resume)
+    reset = blocking(rooms.reset)
+    find = blocking(rooms.find)
+    release = blocking(rooms.release)
+    move = blocking(rooms.move)
+    set_class = blocking(rooms.set_class)
+    log = blocking(rooms.log)
 
 
 class _Stopped(Exception):  # noqa: N818

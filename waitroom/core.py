@@ -93,6 +93,11 @@ class Core:
                 return answer
         raise AssertionError  # the last one has answered or raised
 
+    def opened(self, call: Call) -> Flow[tuple[Replica, Any]]:
+        """The replica that answered, and its open response."""
+        response = yield from self.ask_each(call, is_streamed=True)
+        return self._replicas[self._first], response
+
     def sent(self, step: Call | Ask, undo: Call | None = None) -> Flow[Any]:
         """`undo`: what is sent where a try had no answer, and no other try has one."""
         is_unknown = False

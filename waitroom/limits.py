@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from waitroom.core import Ask, Core, Field, Flow, Pause, backoff_s, log, make_id, retry_s, texts
 from waitroom.errors import Refused, RejectedError, WaitroomError
 from waitroom.model import DECISION, Permit
 from waitroom.wire import Call, path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 _RELEASED = frozenset({"released"})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 from waitroom.errors import LeaseLost
 
@@ -55,6 +55,110 @@ class Permit:
 #: What the documents have of which a permit and a lease are read.
 DECISION = frozenset(Permit.__dataclass_fields__) - {"rule"}
 LEASE = frozenset({"state", "fence", "order", "refresh_after_seconds", "expires_in_seconds"})
+
+
+class JobResult(TypedDict):
+    """Its body is here where it is at most 64 KB: as text, or else as base64."""
+
+    status: int
+    headers: dict[str, str]
+    size: int
+    body_url: str
+    body: NotRequired[str]
+    body_base64: NotRequired[str]
+
+
+#: Times are ISO 8601. `position`: 1 is next.
+Job = TypedDict(
+    "Job",
+    {
+        "id": str,
+        "target": str,
+        "kind": Literal["offline", "online"],
+        "state": Literal[
+            "pending", "called", "processing", "completed", "failed", "expired", "cancelled"
+        ],
+        "owner": str,
+        "class": str | None,
+        "method": str,
+        "path": str,
+        "query": str | None,
+        "position": int | None,
+        "wait_seconds": float | None,
+        "attempts": int,
+        "status": int | None,
+        "error": str | None,
+        "created_at": str,
+        "called_at": str | None,
+        "started_at": str | None,
+        "ended_at": str | None,
+        "expires_at": str,
+        "retry_at": str | None,
+        "permit": str | None,
+        "permit_expires_at": str | None,
+        "result": JobResult | None,
+    },
+)
+
+
+class JobPage(TypedDict):
+    jobs: list[Job]
+    next: str | None
+
+
+class Cancelled(TypedDict):
+    id: str
+    state: str
+    aborting: NotRequired[bool]
+
+
+class Line(TypedDict):
+    """One of a room's weighted queues."""
+
+    line: str
+    waiting: int
+    wait_seconds: int | None
+
+
+class Room(TypedDict):
+    room: str
+    mode: str
+    phase: str
+    event: str | None
+    coming: str | None
+    waiting: int
+    active: int
+    wait_seconds: int | None
+    lines: list[Line]
+    provisional: int
+    recovers_until: str | None
+    recovery_stage: str | None
+    replicas: int
+    revision: int
+    counters: dict[str, int]
+    settings: dict[str, Any]
+    changed: list[str]
+
+
+class Visitor(TypedDict):
+    room: str
+    visitor: str
+    state: str
+    position: int | None
+    line: str | None
+    line_position: int | None
+    started_at_ms: int | None
+    ends_at_ms: int | None
+    revoked_at_ms: int | None
+
+
+class LogEntry(TypedDict):
+    #: ms since 1970.
+    at: int
+    by: str
+    what: str
+    visitor: str | None
+    detail: str | None
 
 
 class Held:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 import ssl
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 import httpx
 
 from waitroom.errors import ConfigError, Problem, RejectedError, UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _ADDRESS = re.compile(r"https?://[^\s/?#@]+/?\Z")
 #: The replica, or a proxy before it, has no response just now.

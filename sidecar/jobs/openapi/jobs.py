@@ -44,8 +44,8 @@ _IN_PATH = {
 }  # fmt: skip
 _PENDING = {
     "id": "x0m3yQ8qS7mVt1cJr2nW4A", "target": "images", "kind": "offline", "state": "pending",
-    "owner": "shop", "class": None, "method": "POST", "path": "generate", "position": 12,
-    "wait_seconds": 4.8, "attempts": 0, "status": None, "error": None,
+    "owner": "shop", "class": None, "method": "POST", "path": "generate", "query": None,
+    "position": 12, "wait_seconds": 4.8, "attempts": 0, "status": None, "error": None,
     "created_at": "2026-11-27T18:00:00.000+00:00", "called_at": None, "started_at": None,
     "ended_at": None, "expires_at": "2026-11-27T21:00:00.000+00:00", "retry_at": None,
     "permit": None, "permit_expires_at": None, "result": None,
@@ -82,7 +82,7 @@ def schemas() -> Json:
         "state": words(*State, description="called: an online job whose permit was not used yet."),
         "owner": text("The name of the token that submitted it; service, operator."),
         "class": or_null(text()),
-        "method": text(), "path": text(),
+        "method": text(), "path": text(), "query": or_null(text()),
         "position": or_null(whole("In line; 1 is next.", minimum=1)),
         "wait_seconds": or_null({"type": "number", "minimum": 0, "description": "Expected, until "
                                  "it is called. null: not in line."}),

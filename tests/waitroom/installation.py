@@ -1,0 +1,61 @@
+"""Two replicas, a job worker and a target, for what a client does with jobs and rooms."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+
+from tests.support.service import Service
+from tests.support.target import bad_target
+
+ADMIN = "test-admin-token-000000"
+WAITROOM = str(Path(sys.executable).parent / "waitroom")
+RULES = """
+admin_token = "{admin}"
+jobs = "sqlite:///{folder}/jobs.db"
+
+[rooms.shop]
+total_active_users = 1
+
+[targets.images]
+url = "{url}"
+private = true
+concurrency = 4
+
+[targets.held]
+url = "{url}"
+private = true
+paused = true
+max_pending = 3
+
+[targets.files]
+kinds = ["online"]
+concurrency = 1
+
+[leases.title]
+term = "60s"
+renewable = true
+
+[limits.many]
+algorithm = "sliding_window"
+limit = 300
+window = "1h"
+key = "{{n}}"
+
+[limits.export]
+algorithm = "concurrency"
+limit = 1
+lease = "600ms"
+key = "{{n}}"
+"""
+
+
+@contextlib.contextmanager
+def installation(folder: Path):
+    with bad_target(folder) as target:
+        rules = RULES.format(admin=ADMIN, folder=folder, url=target.url)
+        with Service(rules, replicas=2) as service:
+            config = service.folder / "replica-0.toml"
+            service.run("worker", [WAITROOM, "run-jobs", "--config", str(config)])
+            yield service

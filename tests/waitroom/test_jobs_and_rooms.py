@@ -1,0 +1,260 @@
+"""Jobs and rooms by the client, against a real replica; and that its types are the replica's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import typing
+
+import pytest
+
+from tests.support.processes import wait_until
+from tests.waitroom.installation import ADMIN, installation
+from waitroom import (
+    AsyncClient,
+    Client,
+    Queued,
+    Refused,
+    RejectedError,
+    core,
+    model,
+)
+from waitroom.jobs import JobRequest
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with installation(tmp_path_factory.mktemp("installation")) as service:
+        yield service
+
+
+@pytest.fixture
+def client(service):
+    with Client(service.urls, token=ADMIN, operator="ann") as client:
+        yield client
+
+
+@pytest.fixture
+async def aclient(service):
+    async with AsyncClient(service.urls, token=ADMIN) as client:
+        yield client
+
+
+# Jobs.
+
+
+def test_a_job_is_submitted_and_waited_for(client):
+    """Its result has the answer's body; the whole body comes in pieces too."""
+    submitted = client.jobs.submit("images", path="ok/a", query={"x": "1"}, body={"prompt": "a"})
+    assert (submitted["target"], submitted["kind"]) == ("images", "offline")
+    job = client.jobs.wait(submitted["id"], timeout=30)
+    assert (job["state"], job["status"]) == ("completed", 200)
+    assert json.loads(job["result"]["body"])["path"] == "/ok/a?x=1"
+    assert b"".join(client.jobs.body(job["id"])) == job["result"]["body"].encode()
+    assert client.jobs.get(job["id"])["state"] == "completed"
+    binary = client.jobs.submit("images", path="ok", body=b"\xff\x00")
+    assert json.loads(client.jobs.wait(binary["id"])["result"]["body"])["size"] == 2
+
+
+def test_the_same_key_is_the_same_job(client):
+    """With the caller's idempotency_key; without one the client makes one for each call."""
+    ids = [client.jobs.submit("held", path="a", idempotency_key="order-1")["id"] for _ in range(2)]
+    assert ids[0] == ids[1]
+    other = client.jobs.submit("held", path="a")["id"]
+    assert other != ids[0]
+    for id_ in {*ids, other}:
+        assert client.jobs.cancel(id_)["state"] == "cancelled"
+        assert client.jobs.cancel(id_)["state"] == "cancelled"
+
+
+def test_a_wait_ends_in_time(client):
+    """After `timeout` seconds the job is as it stands."""
+    job = client.jobs.submit("held", path="a")
+    assert client.jobs.wait(job["id"], timeout=0)["state"] == "pending"
+    assert client.jobs.wait(job["id"], timeout=0.5)["state"] == "pending"
+    client.jobs.cancel(job["id"])
+    assert client.jobs.wait(job["id"])["state"] == "cancelled"
+
+
+def test_what_is_refused_says_so(client):
+    """A full queue is Refused, a wrong request RejectedError with each problem."""
+    held = [client.jobs.submit("held", path="a")["id"] for _ in range(3)]
+    with pytest.raises(Refused, match="target held: the queue is full") as caught:
+        client.jobs.submit("held", path="a")
+    assert caught.value.retry_after > 0
+    for id_ in held:
+        client.jobs.cancel(id_)
+    with pytest.raises(RejectedError) as rejected:
+        client.jobs.submit("images", method="BREW", body=b"1", kind="neither")
+    assert rejected.value.status == 422
+    assert any("kind: " in line for line in rejected.value.problems)
+    with pytest.raises(RejectedError, match="404"):
+        client.jobs.get("x" * 22)
+    with pytest.raises(RejectedError, match="404"):
+        next(client.jobs.body("x" * 22))
+
+
+async def test_results_come_as_they_end(client, aclient):
+    """Each job once, those that end first before others; in a list newest first."""
+    ids = [
+        client.jobs.submit("images", path="ok", query={"seconds": seconds})["id"]
+        for seconds in ("2", "0", "0")
+    ]
+    found = [job["id"] async for job in aclient.jobs.results(ids)]
+    assert found[2] == ids[0]
+    assert sorted(found) == sorted(ids)
+    assert [job["id"] for job in client.jobs.results(ids)] == ids
+    listed = [job["id"] for job in client.jobs.iterate(target="images", state="completed")]
+    assert listed[:3] == ids[::-1]
+    assert [job["id"] async for job in aclient.jobs.iterate(target="images")][:3] == ids[::-1]
+    assert b"".join([part async for part in aclient.jobs.body(ids[1])])
+
+
+def test_a_job_that_ended_is_tried_again(client):
+    job = client.jobs.submit("images", path="status/404")
+    assert client.jobs.wait(job["id"])["state"] in {"failed", "completed"}
+    assert client.jobs.retry(job["id"])["state"] in {"pending", "processing"}
+    client.jobs.wait(job["id"])
+
+
+# Permits of online jobs.
+
+
+async def test_a_permit_is_held_and_given_back(client, aclient):
+    """One at a time: the next one has it when the block ends, however it does."""
+    with client.jobs.permit("files") as job:
+        assert job["permit"].startswith("files~")
+        with pytest.raises(Queued, match="has no permit: the job is pending"):
+            client.jobs.permit("files", wait=0.2).__enter__()
+        waiting = asyncio.create_task(hold(aclient))
+        await asyncio.sleep(0)
+    assert (await waiting).startswith("files~")
+    states = {job["state"] for job in client.jobs.iterate(target="files")}
+    assert states == {"completed", "cancelled"}
+
+
+async def hold(aclient):
+    async with aclient.jobs.permit("files") as job:
+        return job["permit"]
+
+
+async def test_a_cancelled_task_leaves_the_queue(client, aclient):
+    """A task that is cancelled while it queues for a permit has cancelled its job."""
+    with client.jobs.permit("files"):
+        task = asyncio.create_task(hold(aclient))
+
+        def pending():
+            return list(client.jobs.iterate(target="files", state="pending"))
+
+        await asyncio.to_thread(wait_until, pending, "its job")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not pending()
+
+
+# Rooms.
+
+
+def test_an_operator_changes_a_room(client):
+    """Settings, pause and back; the log has the operator's name."""
+    assert [room["room"] for room in client.rooms.list()] == ["shop"]
+    assert client.rooms.update("shop", total_active_users=7)["settings"]["total_active_users"] == 7
+    client.rooms.update("shop", total_active_users=None)
+    assert client.rooms.get("shop")["settings"]["total_active_users"] == 1
+    assert client.rooms.pause("shop")["mode"] == client.rooms.pause("shop")["mode"] == "paused"
+    assert client.rooms.drain("shop")["mode"] == "draining"
+    assert client.rooms.resume("shop")["mode"] == "running"
+    assert client.rooms.reset("shop") == 0
+    assert client.rooms.find("shop", "x" * 22)["state"] == "unknown"
+    for act in (
+        lambda: client.rooms.release("shop", "x" * 22),
+        lambda: client.rooms.move("shop", "x" * 22, "head", why="a test"),
+        lambda: client.rooms.set_class("shop", "x" * 22, None),
+    ):
+        with pytest.raises(RejectedError, match=r"404|422"):
+            act()
+    entry = client.rooms.log("shop")[0]
+    assert "ann" in entry["by"]
+    with pytest.raises(RejectedError, match="no room is named 'more'"):
+        client.rooms.get("more")
+
+
+async def test_the_same_for_tasks(aclient):
+    rooms = await aclient.rooms.list()
+    assert await aclient.rooms.get("shop") == rooms[0]
+
+
+# Its types.
+
+
+@pytest.mark.parametrize(
+    ("kind", "at"),
+    [
+        (model.Job, "get /v1/jobs/{id}"),
+        (model.JobResult, "get /v1/jobs/{id} result"),
+        (model.JobPage, "get /v1/jobs"),
+        (model.Room, "get /admin/rooms/{room}"),
+        (model.Line, "get /admin/rooms/{room} lines"),
+        (model.Visitor, "get /admin/rooms/{room}/visitors/{visitor}"),
+        (model.LogEntry, "get /admin/rooms/{room}/log log"),
+    ],
+)
+def test_types_are_those_of_the_description(client, kind, at):
+    """A document's type has the members that the replica's OpenAPI document has, and those that
+    may be left out may be left out."""
+    found = described(client, *at.split())
+    assert set(kind.__annotations__) == set(found["properties"])
+    hints = typing.get_type_hints(kind, include_extras=True)
+    optional = {name for name in hints if typing.get_origin(hints[name]) is typing.NotRequired}
+    assert set(hints) - optional == set(found["required"])
+
+
+def test_what_is_read_of_limits_and_leases_is_described(client):
+    """And what may be submitted as a job."""
+    decision = described(client, "post", "/v1/limits/{name}/acquire")
+    assert set(decision["properties"]) >= model.DECISION
+    assert set(described(client, "get", "/v1/leases/{template}/{resource}")["properties"]) > (
+        model.LEASE
+    )
+    order = described(client, "post", "/v1/jobs", of="request")
+    names = {"class" if name == "class_name" else name for name in JobRequest.__annotations__}
+    assert names | {"target", "body_base64"} == set(order["properties"])
+
+
+def described(client, method, path, *members, of="response"):
+    """The schema of a call's answer, or of one of its members."""
+    document = client.request("GET", "/openapi.json")
+    call = document["paths"][path][method]
+    if of == "request":
+        content = call["requestBody"]["content"]
+    else:
+        content = next(answer for status, answer in call["responses"].items() if status == "200")
+        content = resolved(document, content)["content"]
+    schema = resolved(document, content["application/json"]["schema"])
+    for member in members:
+        schema = resolved(document, schema["properties"][member])
+    return schema
+
+
+def resolved(document, schema):
+    """What it refers to; the object among several, and the items of an array."""
+    for one in schema.get("anyOf", schema.get("oneOf", ())):
+        if one.get("type") != "null":
+            schema = one
+            break
+    if schema.get("type") == "array":
+        schema = schema["items"]
+    if "$ref" in schema:
+        found = document
+        for part in schema["$ref"].removeprefix("#/").split("/"):
+            found = found[part]
+        return resolved(document, found)
+    return schema
+
+
+def test_hints_can_be_read():
+    """All annotations name something, so that programs that read them at run time can."""
+    for kind in (model.Job, model.Room, JobRequest, model.Permit):
+        assert typing.get_type_hints(kind)
+    assert core.request.__doc__
