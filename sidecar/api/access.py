@@ -11,6 +11,7 @@ from aiohttp import web
 
 from sidecar.api.rights import needed
 from sidecar.dashboard.app_keys import LIVE
+from sidecar.kit.http import problem_kinds as kinds
 from sidecar.kit.http.app_keys import OPERATORS, SETTINGS
 from sidecar.kit.http.auth.owner import OPERATOR, Owner
 from sidecar.kit.http.auth.scopes import OWNERS, SCOPES
@@ -44,9 +45,8 @@ async def authorised(request: web.Request, handler: Handler) -> web.StreamRespon
 async def _operator(request: web.Request, handler: Handler) -> web.StreamResponse:
     token = request.app[SETTINGS].admin_token
     if not token:
-        return problem(
-            403, "Administration is off", detail="Set admin_token (WAITROOM_ADMIN_TOKEN) first."
-        )
+        detail = "Set admin_token (WAITROOM_ADMIN_TOKEN) first."
+        return problem(kinds.ADMINISTRATION_OFF, detail=detail)
     if "Authorization" in request.headers:
         refused = _by_admin_token(request, token)
     else:
@@ -61,11 +61,8 @@ async def _operator(request: web.Request, handler: Handler) -> web.StreamRespons
 
 async def _program(request: web.Request, handler: Handler) -> web.StreamResponse:
     if not _tokens(request.app[SETTINGS]):
-        return problem(
-            403,
-            "The service API is off",
-            detail="Set service_token (WAITROOM_SERVICE_TOKEN) first.",
-        )
+        detail = "Set service_token (WAITROOM_SERVICE_TOKEN) first."
+        return problem(kinds.SERVICE_OFF, detail=detail)
     guesses = request.app[OPERATORS].guesses_of_programs
     owner = find_owner(request, is_refused=guesses.refused_s(request.remote) > 0)
     if owner is None:
@@ -81,12 +78,11 @@ def _beyond(owner: Owner, request: web.Request) -> web.Response | None:
     if owner.is_operator or owner.scopes & scopes:
         return None
     if not scopes:
-        return problem(
-            403, "For operators", detail="Programs may not change this: send the admin_token."
-        )
+        detail = "Programs may not change this: send the admin_token."
+        return problem(kinds.OPERATORS_ONLY, detail=detail)
     one_of, has = (" or ".join(sorted(each)) for each in (scopes, owner.scopes))
     detail = f"This needs the scope {one_of}; the token {owner.name} has {has} (scopes)."
-    return problem(403, "Not in the token's scopes", detail=detail)
+    return problem(kinds.SCOPE_MISSING, detail=detail)
 
 
 def find_owner(request: web.Request, *, is_refused: bool = False) -> Owner | None:
@@ -131,7 +127,7 @@ def _by_admin_token(request: web.Request, token: str) -> web.Response | None:
             f"They came from your address, {request.remote or 'a unix socket'}; perhaps a program "
             f"has an old token. Try again in {refused_s} s. Sessions of the dashboard go on."
         )
-        return problem(429, "Too many wrong tokens", detail=detail, retry_after=refused_s)
+        return problem(kinds.TOO_MANY_WRONG_TOKENS, detail=detail, retry_after=refused_s)
     return None if _by_token(request, [(token, OPERATOR)]) else _wrong(request, guesses)
 
 
@@ -157,9 +153,9 @@ def _is_below(path: str, doors: tuple[str, ...]) -> bool:
 def _unknown(request: web.Request, refused_s: int = 0) -> web.Response:
     """`refused_s`: for how long the admin token is not looked at."""
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    title, detail = "A token is needed", "Send Authorization: Bearer <token>."
+    kind, detail = kinds.TOKEN_NEEDED, "Send Authorization: Bearer <token>."
     if scheme.lower() == "bearer" and given.strip():
-        title, detail = "The token is wrong", "It is not this replica's admin_token."
+        kind, detail = kinds.TOKEN_WRONG, "It is not this replica's admin_token."
         if request.path.startswith("/v1/"):
             detail = "It is none of this replica's admin_token, service_token and tokens."
         if refused_s:
@@ -167,6 +163,6 @@ def _unknown(request: web.Request, refused_s: int = 0) -> web.Response:
                 "It is no program's token. Too many wrong ones came from your address: the "
                 f"admin_token is not looked at for {refused_s} s."
             )
-    response = problem(401, title, detail=detail)
+    response = problem(kind, detail=detail)
     response.headers["WWW-Authenticate"] = 'Bearer realm="waitroom"'
     return response

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sidecar.api.endpoints import OPS
 from sidecar.kit.http.auth.scopes import SCOPES
 
 if TYPE_CHECKING:
@@ -15,10 +16,8 @@ if TYPE_CHECKING:
     from sidecar.kit.http.auth.scopes import Scope
 
 _JOBS: frozenset[Scope] = frozenset({"jobs"})
-_LEASES: frozenset[Scope] = frozenset({"leases"})
 _LIMITS: frozenset[Scope] = frozenset({"limits"})
 _READ: frozenset[Scope] = frozenset({"read"})
-_LEASE = "/v1/leases/{template}/{resource}"
 
 #: One of these scopes is needed, by method and path.
 RIGHTS: dict[tuple[str, str], frozenset[Scope]] = {
@@ -32,18 +31,12 @@ RIGHTS: dict[tuple[str, str], frozenset[Scope]] = {
     ("GET", "/v1/targets"): _JOBS | _READ,
     ("GET", "/v1/targets/{name}"): _JOBS | _READ,
     ("GET", "/v1/targets/{name}/history"): _JOBS | _READ,
-    ("GET", "/v1/leases"): _LEASES | _READ,
-    ("GET", "/v1/leases/{template}"): _LEASES | _READ,
-    # It is a heartbeat, and takes the lease when it is the holder's turn.
-    ("GET", _LEASE): _LEASES,
-    ("POST", _LEASE): _LEASES,
-    ("PUT", _LEASE): _LEASES,
-    ("DELETE", _LEASE): _LEASES,
     ("GET", "/v1/limits"): _LIMITS | _READ,
     ("GET", "/v1/limits/{name}"): _LIMITS | _READ,
     ("GET", "/v1/limits/{name}/values"): _LIMITS | _READ,
     ("POST", "/v1/limits/{name}/acquire"): _LIMITS,
     ("POST", "/v1/limits/{name}/release"): _LIMITS,
+    **{(each.method, each.path): each.access.scopes for each in OPS if each.access.scopes},
 }
 #: Where there are no targets: says so, to any token.
 NO_JOBS = "/v1/{_}"

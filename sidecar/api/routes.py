@@ -13,6 +13,7 @@ from aiohttp import web
 
 from sidecar.api import health as ops
 from sidecar.api.access import authorised, find_owner
+from sidecar.api.endpoints import OPS
 from sidecar.api.openapi import document as openapi
 from sidecar.dashboard import endpoints as dashboard
 from sidecar.dashboard import login
@@ -39,7 +40,6 @@ from sidecar.kit.http.auth.operators import Operators
 from sidecar.kit.http.auth.owner import FIND_OWNER
 from sidecar.kit.http.fast_path import FAST
 from sidecar.kit.http.problems import problems
-from sidecar.leases import endpoints as service_leases
 from sidecar.leases.app_keys import LEASES
 from sidecar.leases.service import Leases
 from sidecar.limits import endpoints as service_limits
@@ -187,12 +187,6 @@ def ops_app(  # noqa: PLR0913 - one for each thing that it serves
             web.get("/admin/rooms/{room}/changes", history.list_changes),
             web.post("/admin/rooms/{room}/visitors/{visitor}/release", admin.release_visitor),
             web.post("/admin/rooms/{room}/visitors/{visitor}/move", admin.move_visitor),
-            web.get("/v1/leases", service_leases.list_templates),
-            web.get("/v1/leases/{template}", service_leases.list_resources),
-            web.get("/v1/leases/{template}/{resource}", service_leases.look),
-            web.post("/v1/leases/{template}/{resource}", service_leases.take),
-            web.put("/v1/leases/{template}/{resource}", service_leases.renew),
-            web.delete("/v1/leases/{template}/{resource}", service_leases.release),
             web.get("/v1/limits", service_limits.list_limits),
             web.get("/v1/limits/{name}", service_limits.look),
             web.post("/v1/limits/{name}/acquire", service_limits.acquire),
@@ -202,6 +196,7 @@ def ops_app(  # noqa: PLR0913 - one for each thing that it serves
             web.delete("/v1/limits/{name}/values/{key:.*}", service_limits.delete_value),
         ]
     )
+    app.add_routes([endpoint.route() for endpoint in OPS])
     if jobs is None:
         app.add_routes([web.route("*", r"/v1/{_:(?:jobs|targets)(?:/.*)?}", ops.no_jobs)])
     else:

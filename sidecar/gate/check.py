@@ -51,7 +51,7 @@ _STATUS = {
     State.CLOSED: 403,
 }
 #: How long nginx may keep the verdict about a pass. It counts whole seconds, by a clock of
-#: whole seconds, so what it is told it keeps for up to a second longer.
+#: whole seconds, so it keeps a verdict for up to a second longer.
 _KEEP_S = str(VERDICT_TTL_MS // 1000 - 1)
 #: How long it may keep what changes sooner: a visitor's numbers, a raised shield.
 KEEP_BRIEFLY_S = str(BRIEF_TTL_MS // 1000 - 1)
@@ -86,7 +86,9 @@ async def check(request: web.Request) -> web.Response:
     # Of no other proxy's: those pass on what a visitor says in headers that they do not know.
     uri, exempt = headers.get("X-Original-URI", ""), headers.get("X-Waitroom-Exempt", "")
     class_name = headers.get("X-Waitroom-Class", "")
-    bearer = read_bearer(headers, room, uri=uri, exempt=exempt, asked=uri, class_name=class_name)
+    bearer = read_bearer(
+        headers, room, uri=uri, exempt=exempt, grant_uri=uri, class_name=class_name
+    )
     count_grant(metrics, room, bearer)
     may_join = takes_place(headers) and not is_posted_from_elsewhere(headers, method)
     answer = await room.check(token, may_join=may_join, bearer=bearer)
@@ -126,8 +128,8 @@ def _hear_time(room: Gate, said: str) -> None:
         log.error("clocks_apart", room=room.name, nginx=iso(clock.now_ms()), hint=hint)
 
 
-def count_answer(metrics: Metrics, room: Gate, door: str, answer: Answer) -> None:
-    metrics.requests.count(label(room), door, answer.uncounted or answer.state)
+def count_answer(metrics: Metrics, room: Gate, endpoint: str, answer: Answer) -> None:
+    metrics.requests.count(label(room), endpoint, answer.uncounted or answer.state)
     if answer.failed_open:
         metrics.of(RoomMetrics).let_in_alone.labels(room.name).inc()
     pass_ = answer.token
@@ -211,7 +213,7 @@ def is_fetched_ahead(headers: Mapping[str, str]) -> bool:
 
 def is_from_elsewhere(headers: Mapping[str, str]) -> bool:
     """Whether another site made the browser ask. Of such a POST the browser leaves our cookie
-    out (SameSite=Lax): whoever sends it may well be inside, and a new cookie would take that
+    out (SameSite=Lax): its sender may well be inside, and a new cookie would take that
     from them."""
     return headers.get("Sec-Fetch-Site") == "cross-site"
 
@@ -220,12 +222,12 @@ def is_posted_from_elsewhere(headers: Mapping[str, str], method: str) -> bool:
     return is_from_elsewhere(headers) and method not in {"GET", "HEAD"}
 
 
-def find_unknown(request: web.Request, name: str, door: str) -> str:
+def find_unknown(request: web.Request, name: str, endpoint: str) -> str:
     """What a name that is none is said to be. A resource that its template does not have is an
     address that a visitor made up; an unknown room is a mistake in the proxy's configuration."""
     template = request.app[ROOMS].template_of(name)
     state = UNKNOWN_RESOURCE if template else UNKNOWN_ROOM
     if not template:
         log_unknown(name)
-    request.app[METRICS].requests.count(template, door, state)
+    request.app[METRICS].requests.count(template, endpoint, state)
     return state

@@ -1,5 +1,6 @@
-"""A link that takes a place in line, or a turn, to another browser. Webhooks bring it to the site,
-which may send it on to its visitor.
+"""A link that takes a place in the queue, or a call, to another browser.
+
+Webhooks bring it to the site, which may send it on to its visitor.
 
 Opening it changes nothing and sets no cookie, because programs open links in mail before people
 do. The page's button takes the ticket; the verdict about the next request claims the turn.
@@ -115,7 +116,7 @@ async def _look(request: web.Request, room: Room) -> tuple[str, Ticket | None]:
         return "unknown", None
     try:
         if room.store.is_away:
-            raise StoreAwayError("claim: the store is away")
+            raise StoreAwayError("claim: Redis is unavailable")
         found = await room.store.lists.find(ticket.visitor)
     except StoreError as error:
         log.debug("store_away", room=room.name, error=str(error))

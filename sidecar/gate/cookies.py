@@ -46,28 +46,28 @@ def read_bearer(  # noqa: PLR0913 - one for each thing that is said
     *,
     uri: str = "",
     exempt: str = "",
-    asked: str = "",
+    grant_uri: str = "",
     class_name: str = "",
 ) -> Bearer:
     """Only where the room asks: most do not, and this is done for every request. `uri`, `exempt`
-    and `class_name` are nginx's; whoever reads them knows that no visitor can have said them.
-    `asked` is the address to look for a grant in, whoever says it: a grant is signed."""
+    and `class_name` are nginx's; no visitor can have set them.
+    `grant_uri` is where to look for a grant; its source does not matter, as a grant is signed."""
     grant, result = None, ""
     settings = room.settings
     if not (settings.class_header and class_name in settings.classes):
         class_name = ""
     if settings.classes and not class_name:
-        grant, result = _read_grant(asked, room)
+        grant, result = _read_grant(grant_uri, room)
     if not (room.checks_bearer or exempt or class_name or result):
         return NOBODY
     address, user_agent = headers.get("X-Real-IP", ""), headers.get("User-Agent", "")
     return Bearer(address, user_agent, uri, exempt, class_name, grant, result)
 
 
-def _read_grant(asked: str, room: Gate) -> tuple[Grant | None, str]:
+def _read_grant(grant_uri: str, room: Gate) -> tuple[Grant | None, str]:
     """The grant in an address, if it is believed, and what became of it ("" where there is
     none)."""
-    text = grant_in(asked)
+    text = grant_in(grant_uri)
     if text is None:
         return None, ""
     try:

@@ -1,4 +1,4 @@
-"""Server-sent events for whoever waits: where they stand, and that it is their turn.
+"""Server-sent events for waiting visitors: their position, and that they are called.
 
 A stream is a browser that polls, without the requests: each `status` is a heartbeat. The turn is
 claimed by it. A cookie cannot be given in mid-stream, so the browser gets the pass with its next
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from aiohttp import web
 
-from sidecar.gate import status_document as told
+from sidecar.gate import status_document
 from sidecar.gate.check import count_answer
 from sidecar.gate.cookies import read_bearer, read_token, set_cookie
 from sidecar.gate.metrics import GateMetrics
@@ -113,7 +113,7 @@ class Streams:
             over.set()
 
     async def _look(self) -> None:
-        # One for all: a handler is not told when its browser goes, and may rest for a minute.
+        # One for all: a handler does not learn when its browser goes, and may sleep for a minute.
         while True:
             await asyncio.sleep(LOOK_S)
             for over, request in self._open.items():
@@ -178,7 +178,7 @@ async def _beat(request: web.Request, room: Gate, token: Token | None) -> Answer
 
 
 def _refusal(answer: Answer) -> web.Response | None:
-    """As the status door refuses."""
+    """As the status endpoint refuses."""
     if answer.store_unavailable and answer.joined_ms is None:
         return problem(503, "The store does not answer", retry_after=STORE_RETRY_S)
     limited_ms = answer.standing.limited_ms if answer.standing else 0
@@ -197,7 +197,7 @@ async def _tell(  # noqa: PLR0913, PLR0917 - what one stream is
 ) -> None:
     """From the first answer until there is nothing more to tell."""
     while True:
-        document = told.document(room, answer)
+        document = status_document.document(room, answer)
         await response.write(_event("status", document))
         if answer.state is State.ADMITTED:
             # The waiting page's address, which hands the pass over and leads on.
@@ -209,12 +209,12 @@ async def _tell(  # noqa: PLR0913, PLR0917 - what one stream is
             return
         if not await _rest(response, document["refresh_after_seconds"], over):
             return
-        if has_hung_up(request):  # whoever is not there has no heartbeat
+        if has_hung_up(request):  # nobody there, so no heartbeat
             return
         answer = await _beat(request, room, token)
         if isinstance(answer.token, Ticket):
             # Signed anew, which the browser gets as a cookie when it opens the next stream.
-            await response.write(_event("status", told.document(room, answer)))
+            await response.write(_event("status", status_document.document(room, answer)))
             return
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 #: As HTML. The page says it three times, and a proxy may have to hold all of it in a buffer.
 _MAX_NEXT = 2_048
 _DEFAULT_STATUS = 503
-#: Where a template has no such resource. In English, and with no file that it needs.
+#: Where a template does not have that resource. In English, and with no file that it needs.
 _NOT_FOUND = """<!DOCTYPE html>
 <html lang="en">
 <meta charset="utf-8">
@@ -62,7 +62,7 @@ async def gate(request: web.Request) -> web.Response:
     if is_preflight(headers, method):
         said = {"X-Waitroom-State": State.ADMITTED.value}
         return close_if_body(request, web.Response(headers=said))
-    bearer = read_bearer(headers, room, asked=asked)
+    bearer = read_bearer(headers, room, grant_uri=asked)
     count_grant(metrics, room, bearer)
     answer = await room.check(
         read_token(headers, room),

@@ -93,7 +93,7 @@ def key_file(secret_keys: Sequence[str]) -> str:
     *older, newest = map(NginxKey.of, secret_keys)
     lines = [
         "# nginx's key, made by `waitroom nginx-key`: with it nginx knows for seconds who is",
-        "# inside, without asking (docs/nginx.md). Whoever reads it can let themselves in.",
+        "# inside, without asking (docs/nginx.md). Anyone who reads it can let themselves in.",
         "# Make it again when secret_keys change; without this file stamps are off.",
         f'set $waitroom_proof "{newest.proof}";',
         f'set $waitroom_stamp_key "{newest.secret}";',

@@ -1,4 +1,4 @@
-"""Who asks again within a moment: only then is it worth keeping what they were told."""
+"""Who asks again within a moment: only then is the response worth keeping."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 from aiohttp import web
 from multidict import istr
 
-from sidecar.gate import status_document as told
+from sidecar.gate import status_document
 from sidecar.gate.app_keys import LEAVE_LIMIT, MEMORY, PAGE, REPEATS, STAMPS
 from sidecar.gate.check import (
     KEEP_BRIEFLY_S,
@@ -86,7 +86,7 @@ async def leave(request: web.Request) -> web.Response:
     request.app[METRICS].requests.count(label(room), "leave", State.NOT_QUEUED)
     if _wants_page(request):
         return render_page(request, room, None, await _form_next(request))
-    return web.json_response(told.document(room, None), headers=_NO_STORE)
+    return web.json_response(status_document.document(room, None), headers=_NO_STORE)
 
 
 async def page(request: web.Request) -> web.Response:
@@ -106,10 +106,10 @@ def safe_next(value: str) -> str:
 
 
 async def answer_status(
-    request: web.Request, room: Gate, door: str = "status", *, may_join: bool = False
+    request: web.Request, room: Gate, endpoint: str = "status", *, may_join: bool = False
 ) -> web.Response:
-    answer = await _ask(request, room, may_join=may_join, asked=request.raw_path)
-    count_answer(request.app[METRICS], room, door, answer)
+    answer = await _ask(request, room, may_join=may_join, grant_uri=request.raw_path)
+    count_answer(request.app[METRICS], room, endpoint, answer)
     if answer.store_unavailable and answer.joined_ms is None:
         return problem(503, "The store does not answer", retry_after=STORE_RETRY_S)
     limited_ms = answer.standing.limited_ms if answer.standing else 0
@@ -120,13 +120,13 @@ async def answer_status(
             detail="Your place is kept. Ask again after Retry-After seconds.",
             retry_after=math.ceil(limited_ms / 1000),
         )
-    document = told.document(room, answer)
+    document = status_document.document(room, answer)
     has_query = "?" in request.raw_path
     if has_query and "client" in request.query:
         # Their own address, as nginx names it, where the room is kept, and whether nginx's key is
         # ours: `waitroom doctor` finds a wrong address, store or key by it.
         document["client"] = request.headers.get("X-Real-IP")
-        document["store"] = told.store(room, memory=request.app[MEMORY])
+        document["store"] = status_document.store(room, memory=request.app[MEMORY])
         document["nginx_key"] = request.app[STAMPS].nginx_key
     is_kept = not has_query and _is_repeatable(request, room, answer)
     headers = _KEPT_JSON if is_kept else _JSON
@@ -135,11 +135,11 @@ async def answer_status(
     return QuickResponse(headers=headers, body=to_json(document))
 
 
-def _ask(request: web.Request, room: Gate, *, may_join: bool, asked: str) -> Awaitable[Answer]:
-    """`asked` is the address that may hold a grant: the page's, or the one it leads to."""
+def _ask(request: web.Request, room: Gate, *, may_join: bool, grant_uri: str) -> Awaitable[Answer]:
+    """`grant_uri` may hold a grant: the page's, or the one it leads to."""
     headers = request.headers
     class_name = headers.get(_CLASS, "")  # nginx's word here, as at /check
-    bearer = read_bearer(headers, room, asked=asked, class_name=class_name)
+    bearer = read_bearer(headers, room, grant_uri=grant_uri, class_name=class_name)
     count_grant(request.app[METRICS], room, bearer)
     token = read_token(headers, room)
     return room.check(token, may_join=may_join, from_page=True, bearer=bearer)
@@ -150,7 +150,7 @@ def _is_repeatable(request: web.Request, room: Gate, answer: Answer) -> bool:
     will read again it need not keep. Of those who wait only some ask again so soon."""
     if request.method != "GET" or answer.token is not None:
         return False
-    if answer.store_unavailable or answer.uncounted:  # what an exempt one is told is not for others
+    if answer.store_unavailable or answer.uncounted:  # an exempt client's is not for others
         return False
     # An exempt address gets another response, and nginx' key does not say the address.
     if is_resource(room) or room.settings.exempt_addresses:
@@ -161,11 +161,13 @@ def _is_repeatable(request: web.Request, room: Gate, answer: Answer) -> bool:
     return is_early and answer.state is State.WAITING
 
 
-async def _shown(request: web.Request, room: Gate, door: str, *, may_join: bool) -> web.Response:
+async def _shown(
+    request: web.Request, room: Gate, endpoint: str, *, may_join: bool
+) -> web.Response:
     following = await _form_next(request) if request.method == "POST" else _query_next(request)
     asked = following if request.method == "POST" else request.raw_path
-    answer = await _ask(request, room, may_join=may_join, asked=asked)
-    count_answer(request.app[METRICS], room, door, answer)
+    answer = await _ask(request, room, may_join=may_join, grant_uri=asked)
+    count_answer(request.app[METRICS], room, endpoint, answer)
     response: web.Response
     if answer.state is State.ADMITTED:
         response = web.Response(status=303, headers={"Location": following, **_NO_STORE})
@@ -186,9 +188,9 @@ def render_page(
     """The page for somebody who waits, or has just left (`answer` is None), with the way to
     `following`. `method` is theirs, where the page stands in place of what they asked for."""
     language = choose_language(request.headers.get("Accept-Language"))
-    document = told.document(room, answer)
+    document = status_document.document(room, answer)
     shown = request.app[PAGE]
-    view = told.view(document) if answer else "left"
+    view = status_document.view(document) if answer else "left"
     # Who left, or has no place, is not brought back by the page's own refresh; in place, it is
     # the way to a place for who has none yet.
     is_without = document["state"] == State.NOT_QUEUED
@@ -202,7 +204,7 @@ def render_page(
         "state": document["state"],
         "phase": document["phase"],
         "next": following,
-        "position": told.position_in_digits(document),
+        "position": status_document.position_in_digits(document),
         "line": shown.line_in_words(language, document["line"]),
         "waiting": str(document["waiting"] if document["waiting"] is not None else ""),
         "wait": shown.wait_in_words(language, answer.wait if answer else None),
@@ -210,7 +212,7 @@ def render_page(
         "updated": datetime.now(UTC).strftime("%H:%M:%S UTC"),
         "refresh": refresh,
     }
-    event = told.event(told.moments_of(room, answer))
+    event = status_document.event(status_document.moments_of(room, answer))
     opens = opening_in_digits(event) if event else ""
     headers = {
         **_NO_STORE,

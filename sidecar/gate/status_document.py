@@ -1,4 +1,4 @@
-"""What visitors are told of where they stand: the status document, and the numbers in it."""
+"""The status document that visitors poll, and the numbers in it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def document(room: Gate, answer: Answer | None) -> dict[str, Any]:
     position, above = shown_position(room, standing)
     wait = answer.wait if answer else None
     line = _line(room, standing) if settings.lines else None
-    told: dict[str, Any] = {
+    status: dict[str, Any] = {
         "state": _state_in(room, answer, moments),
         "visitor": answer.visitor if answer else None,
         "position": position,
@@ -52,10 +52,10 @@ def document(room: Gate, answer: Answer | None) -> dict[str, Any]:
         **_of_event(event(moments)),
     }
     if answer and _is_paused(room, answer, moments):
-        told["paused"] = True
+        status["paused"] = True
     if standing and standing.expires_ms and is_resource(room):
-        told["expires_at"] = iso(standing.expires_ms)
-    return told
+        status["expires_at"] = iso(standing.expires_ms)
+    return status
 
 
 _NO_EVENT = dict.fromkeys(("event", "prequeue_from", "opens_at", "closes_at"))
@@ -80,7 +80,7 @@ def store(room: Gate, *, memory: str) -> str | None:
 
 
 def view(document: dict[str, Any]) -> str:
-    """What the page shows to whoever is told this (static/waiting.js has the same rule)."""
+    """What the page shows for this document (static/waiting.js has the same rule)."""
     state, phase = document["state"], document["phase"]
     if state == State.CLOSED and phase == Phase.CLOSED and document["opens_at"]:
         return "opens"
@@ -104,7 +104,7 @@ def shown_position(room: Gate, standing: Standing | None) -> tuple[int | None, i
     """The position from 1 on; or None, and the number that it is above (`rank_limit`), if that is
     the reason.
 
-    While places come back somebody ahead may be missing, and a number told now might grow. In a
+    While places come back somebody ahead may be missing, and a number shown now might grow. In a
     pre-queue nobody has a position yet: what the store knows is the lot, and a secret.
     """
     if standing is None or standing.outcome is not Outcome.WAITING or standing.recovery_stage:
@@ -116,7 +116,7 @@ def shown_position(room: Gate, standing: Standing | None) -> tuple[int | None, i
 
 
 def _state_in(room: Gate, answer: Answer | None, moments: Moments) -> State:
-    """Whoever has no place in a closed room need not ask for one to be told that it is closed."""
+    """A visitor without a place in a closed room sees that it is closed before joining."""
     if answer is None:
         return State.NOT_QUEUED
     # Who is outside of a room that is rolled out in part passes, and is known when they join.
@@ -182,7 +182,7 @@ def _line(room: Gate, standing: Standing | None) -> str | None:
 
 
 def _waiting(room: Gate, standing: Standing | None, line: str | None) -> int | None:
-    """How many wait in the visitor's line, or in all."""
+    """How many wait in the visitor's sub-queue, or in all."""
     if standing is None:
         return room.snapshot.waiting if room.snapshot else None
     if line is not None and standing.line_waiting is not None:

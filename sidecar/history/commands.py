@@ -48,13 +48,13 @@ def report(path: str | None, room: str, start: str | None, end: str | None, form
     """How a room did in a period: waits, giving up, no-shows, time inside, fairness."""
     settings = _load(path, room)
     period = _period(start, end)
-    told = _with_history(settings, lambda history: lookups.find_report(history, room, period))
+    found = _with_history(settings, lambda history: lookups.find_report(history, room, period))
     if form == "json":
-        click.echo(json.dumps(told, indent=2))
+        click.echo(json.dumps(found, indent=2))
     elif form == "csv":
-        click.echo(lookups.as_csv([told or {}]), nl=False)
+        click.echo(lookups.as_csv([found or {}]), nl=False)
     else:
-        click.echo(_as_text(told or {}))
+        click.echo(_as_text(found or {}))
 
 
 @click.group(cls=SettingsGroup)
@@ -71,10 +71,10 @@ def visitor(connection: Connection, room: str, visitor: str) -> None:
     settings = _load(connection.config, room)
     if not is_visitor(visitor):
         fail([f"{visitor}: that is no visitor's id: it has 22 letters, digits, - and _"])
-    told = _with_history(settings, lambda history: lookups.find_visitor(history, room, visitor))
-    if told is None:
+    found = _with_history(settings, lambda history: lookups.find_visitor(history, room, visitor))
+    if found is None:
         fail([f"nothing was recorded of {visitor} in {room}"])
-    click.echo(json.dumps(told, indent=2))
+    click.echo(json.dumps(found, indent=2))
 
 
 @history.command()
@@ -164,10 +164,10 @@ _LINES = (
     ("stays", "Stays that began", ""),
     ("admitted_at_once", "  let in at once", ""),
     ("admitted_after_wait", "  let in after a wait", ""),
-    ("abandoned", "  gave up in line", "abandonment"),
+    ("abandoned", "  gave up waiting", "abandonment"),
     ("no_shows", "  called, did not come", "no_show_share"),
     ("released", "  released by an operator", ""),
-    ("reset", "  in line at a reset", ""),
+    ("reset", "  waiting at a reset", ""),
     ("stuck", "  closed as stuck", ""),
     ("waiting", "  wait still", ""),
     ("inside", "  are inside still", ""),
@@ -179,23 +179,23 @@ _TIMES = (
 )
 
 
-def _as_text(told: dict[str, Any]) -> str:
-    lines = [f"{told['room']}, {told['from']} to {told['to']}", ""]
+def _as_text(found: dict[str, Any]) -> str:
+    lines = [f"{found['room']}, {found['from']} to {found['to']}", ""]
     for name, title, share in _LINES:
-        part = f"  {told[share]:.1%} of those who joined the line" if told.get(share) else ""
-        lines.append(f"{title:<28}{told[name]:>10,}{part}")
+        part = f"  {found[share]:.1%} of those who queued" if found.get(share) else ""
+        lines.append(f"{title:<28}{found[name]:>10,}{part}")
     lines.append("")
     for title, names in _TIMES:
         known = [
-            f"{name.rpartition('_')[2]} {_duration(told[name])}"
+            f"{name.rpartition('_')[2]} {_duration(found[name])}"
             for name in names
-            if told[name] is not None
+            if found[name] is not None
         ]
         lines.append(f"{title:<28}{', '.join(known) or 'nobody to say it of'}")
     fair = "all were called in order"
-    if told["inversions"]:
-        fair = f"{told['inversions']:,} called after somebody who stood behind them"
-    lines += ["", f"{'Fairness':<28}{fair}", f"{'Moved by an operator':<28}{told['moved']:,}"]
+    if found["inversions"]:
+        fair = f"{found['inversions']:,} called after somebody who was behind them"
+    lines += ["", f"{'Fairness':<28}{fair}", f"{'Moved by an operator':<28}{found['moved']:,}"]
     return "\n".join(lines)
 
 

@@ -26,10 +26,10 @@ REPORT_LIMIT = 100_000
 async def show_visitor(request: web.Request) -> web.Response:
     """One visitor's stay, its place over time, and what happened."""
     room, visitor = room_of(request), visitor_of(request)
-    told = await lookups.find_visitor(_history(request), room.name, visitor)
-    if told is None:
+    document = await lookups.find_visitor(_history(request), room.name, visitor)
+    if document is None:
         return problem(404, "Unknown visitor", detail=f"nothing was recorded of {visitor}")
-    return web.json_response({"room": room.name, "visitor": visitor, **told})
+    return web.json_response({"room": room.name, "visitor": visitor, **document})
 
 
 async def list_stays(request: web.Request) -> web.Response:
@@ -44,15 +44,15 @@ async def list_stays(request: web.Request) -> web.Response:
 async def show_report(request: web.Request) -> web.Response:
     """How the room did in a period: waits, giving up, fairness."""
     room, history, period = _asked(request)
-    told = await lookups.find_report(history, room.name, period, most=REPORT_LIMIT)
-    if told is None:
+    document = await lookups.find_report(history, room.name, period, most=REPORT_LIMIT)
+    if document is None:
         return problem(
             422,
             "Too many stays for a replica",
             detail=f"More than {REPORT_LIMIT:,} began in that time. Ask for less of it, or run "
             "waitroom report, which reads the database itself.",
         )
-    return _reply(request, told, [told])
+    return _reply(request, document, [document])
 
 
 async def list_changes(request: web.Request) -> web.Response:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from sidecar.history.model import Entry, Event
     from sidecar.history.store.stays import History
 
-#: Events and places of one visitor that are told at most.
+#: Events and places of one visitor that are returned, at most.
 EVENTS_LIMIT = 1000
-#: Beyond so many who stood before a visitor its place over time is not told: reading and counting
+#: Beyond so many who stood before a visitor its place over time is left out: reading and counting
 #: them would keep a replica from its visitors.
 AHEAD_LIMIT = 50_000
 DAY_MS = 86_400_000
@@ -88,13 +88,13 @@ async def find_visitor(history: History, room: str, visitor: str) -> dict[str, A
 
 def stay_document(entry: Entry) -> dict[str, Any]:
     """Times as ISO 8601, or null where it has not happened."""
-    told = asdict(entry)
-    for name in [name for name in told if name.endswith("_ms")]:
-        at_ms = told.pop(name)
-        told[name.removesuffix("_ms") + "_at"] = None if at_ms is None else iso(at_ms)
-    told["class"] = told.pop("class_name")
-    told["state"] = state_of(entry)
-    return told
+    document = asdict(entry)
+    for name in [name for name in document if name.endswith("_ms")]:
+        at_ms = document.pop(name)
+        document[name.removesuffix("_ms") + "_at"] = None if at_ms is None else iso(at_ms)
+    document["class"] = document.pop("class_name")
+    document["state"] = state_of(entry)
+    return document
 
 
 def state_of(entry: Entry) -> str:
@@ -135,8 +135,8 @@ async def find_report(
         tally.add(entry)
     if most is not None and tally.counts["stays"] > most:
         return None
-    told = {"room": room, "from": iso(period.from_ms), "to": iso(period.to_ms)}
-    return {**told, **asdict(tally.report())}
+    document = {"room": room, "from": iso(period.from_ms), "to": iso(period.to_ms)}
+    return {**document, **asdict(tally.report())}
 
 
 async def find_changes(

@@ -36,7 +36,7 @@ class Entry:
     class_name: str = ""
     queue_order: int | None = None
     joined_ms: int | None = None
-    #: Since when it stood in line without a break: later than joined_ms for whoever came back.
+    #: Since when it has queued without a break: later than joined_ms for visitors who came back.
     queued_ms: int | None = None
     called_ms: int | None = None
     admitted_ms: int | None = None

@@ -14,7 +14,7 @@ from sidecar.queue.model import ORDER_BAND
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-#: How those ended who gave up in line, and those who were called and did not come.
+#: How those ended who gave up waiting, and those who were called and did not come.
 GAVE_UP = frozenset({"left", "silent", "swept"})
 NO_SHOW = "no_show"
 
@@ -99,12 +99,12 @@ class Report:
     admitted_after_wait: int
     waiting: int
     inside: int
-    #: Gave up in line; were called and did not come; and both as a share of those who joined it.
+    #: Gave up waiting; were called and did not come; and both as a share of those who joined it.
     abandoned: int
     no_shows: int
     abandonment: float | None
     no_show_share: float | None
-    #: Removed by an operator, by a reset of the line; closed by the safety net.
+    #: Removed by an operator, by a reset of the queue; closed by the safety net.
     released: int
     reset: int
     stuck: int
@@ -118,7 +118,7 @@ class Report:
     #: Of those inside whose stay has ended.
     inside_p50: float | None
     inside_p90: float | None
-    #: Called later than somebody behind them while both stood in line; those whom an operator
+    #: Called later than somebody behind them while both were waiting; those whom an operator
     #: moved, or who came back to their place, are not counted.
     inversions: int
     #: How often an operator moved somebody.
@@ -175,7 +175,7 @@ class Tally:
             self.calls.append((entry.called_ms, entry.queue_order, entry.queued_ms or 0))
 
     def _by_band(self) -> Iterable[list[tuple[int, int, int]]]:
-        """Lines with weights are called side by side: in each it goes by order."""
+        """Sub-queues with weights are called side by side: in each it goes by order."""
         bands: dict[int, list[tuple[int, int, int]]] = {}
         for call in self.calls:
             bands.setdefault(call[1] // ORDER_BAND, []).append(call)
@@ -221,8 +221,8 @@ def seconds(values_ms: Sequence[int], shares: Sequence[float]) -> list[float | N
 
 
 def inversions(calls: list[tuple[int, int, int]]) -> int:
-    """Of calls (when, order, in line since): how many came later than that of somebody of a higher
-    order who was called while both stood in line. What happens in one millisecond is in order."""
+    """Of calls (when, order, queued since): how many came later than that of somebody of a higher
+    order who was called while both were waiting. What happens in one millisecond is in order."""
     calls.sort()
     times = [called_ms for called_ms, _, _ in calls]
     size = len(calls)
@@ -255,8 +255,8 @@ def _highest(tree: list[int], start: int, end: int) -> float:
 
 
 def places(entry: Entry, ahead: Iterable[tuple[int, int | None]]) -> list[tuple[int, int]]:
-    """(when in ms, position) at each change of somebody's place in line, from those of a lower
-    order: since when they stood in line, and when they left it (None: they still do)."""
+    """(when in ms, position) at each change of a visitor's position, from those of a lower order:
+    since when they waited, and until when (None: they still do)."""
     if entry.queued_ms is None:
         return []
     until = entry.called_ms or entry.ended_ms or math.inf

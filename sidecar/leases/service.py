@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sidecar.kit.errors import ConfigError, UnknownNameError
 from sidecar.leases.model import Hold, LeaseOutcome
-from sidecar.leases.settings import HOLDER, RESOURCE, name_in_store
+from sidecar.leases.settings import name_in_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -21,20 +21,16 @@ if TYPE_CHECKING:
     from sidecar.leases.settings import LeaseSettings
     from sidecar.leases.store import LeaseStore
 
-_RESOURCE = (
-    "resource: 1 to 128 letters, digits and . _ - : @ +, and it begins with a letter or digit"
-)
 #: Of several releases, the one that says most.
 _TELLING = (LeaseOutcome.GRANTED, LeaseOutcome.STALE, LeaseOutcome.GONE)
-_HOLDER = "holder: 1 to 128 letters, digits and . _ - : @ +"
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
     """The leases of one template as this replica sees them.
 
-    Every method raises StoreError when the store does not answer, and ConfigError for a name that
-    is not allowed.
+    Every method raises StoreError when the store does not answer, and ConfigError for a resource
+    that the settings do not allow.
     """
 
     name: str
@@ -75,21 +71,11 @@ class Template:
         return self._counted("release", hold)
 
     def _name(self, resource: str, holder: str, owner: str) -> str:
-        self._check(resource, holder)
-        return name_in_store(holder, owner)
-
-    def _check(self, resource: str, holder: str) -> None:
-        problems = []
-        if not RESOURCE.match(resource):
-            problems.append(f"{_RESOURCE} (got {resource[:40]!r})")
-        elif not self.settings.has(resource):
-            problems.append(
-                f"resource: {self.name} has none called {resource[:40]!r} (the setting resources)"
+        if not self.settings.has(resource):
+            raise ConfigError(
+                [f"resource: {self.name} has none called {resource[:40]!r} (the setting resources)"]
             )
-        if not HOLDER.match(holder):
-            problems.append(f"{_HOLDER} (got {holder[:40]!r})")
-        if problems:
-            raise ConfigError(problems)
+        return name_in_store(holder, owner)
 
     def _counted(self, act: str, hold: Hold) -> Hold:
         outcome = LeaseOutcome(hold.outcome).name.lower()

@@ -16,6 +16,7 @@ from sidecar.kit.http.problems import problem
 from sidecar.kit.http.request_parameters import json_of, object_of, whole_of
 from sidecar.limits.app_keys import LIMITS
 from sidecar.limits.model import Ask, Decision
+from sidecar.limits.schemas import OVER_LIMIT
 from sidecar.limits.service import check, headers, retry_after_s
 from sidecar.limits.settings import MAX_COST, MAX_LIMIT, UNLIMITED
 
@@ -258,11 +259,11 @@ def _refusal(limit: Limit, ask: Ask, decision: Decision, said: dict[str, str]) -
         response = problem(503, "The store does not answer", detail=detail, retry_after=1, **told)
     elif not decision.at_us:
         detail = f"The limit of {ask.key or limit.name!r} is 0."
-        response = problem(429, "Over the limit", detail=detail, retry_after=60, **told)
+        response = problem(OVER_LIMIT, detail=detail, retry_after=60, **told)
     else:
         retry_s = retry_after_s(decision)
         detail = f"Nothing was counted. Ask again after {retry_s} s."
-        response = problem(429, "Over the limit", detail=detail, retry_after=retry_s, **told)
+        response = problem(OVER_LIMIT, detail=detail, retry_after=retry_s, **told)
     response.headers.update(said)
     return response
 

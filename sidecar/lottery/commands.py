@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _PAGE = 10_000
 _TIMEOUT_S = 30
 _ANSWER_BYTES = 4_000_000
-#: Places that are read, whatever count is told; characters that are shown of what a server says.
+#: Places that are read, whatever count is given; characters that are shown of what a server says.
 _MOST = 5_000_000
 _SHOWN = 300
 #: The list's digest is computed when it is first asked for: so often is asked, and each second.
@@ -133,7 +133,7 @@ async def _fetch_places(session: ClientSession, url: str, draw: Published) -> li
         goes_on = isinstance(following, int) and following > offset and bool(rows)
         offset = following if goes_on else None
     if len(places) > _MOST:
-        raise click.ClickException(f"more than {_MOST:,} places are told: no more are read")
+        raise click.ClickException(f"more than {_MOST:,} places are listed: no more are read")
     return places
 
 

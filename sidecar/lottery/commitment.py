@@ -27,7 +27,7 @@ LOT_BITS = 50
 REVEAL_AFTER_MS = 3000
 
 Hex = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-#: What is printed of what a room says: whoever checks a draw may not trust the operator.
+#: What is printed of what a room says: those who verify a draw may not trust the operator.
 Plain = Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,64}$")]
 #: A visitor's id, and its place from 1 on.
 Row = tuple[Plain, Annotated[int, Field(strict=True, ge=-(2**53), le=2**53)]]
@@ -210,7 +210,7 @@ def _lots(secret: str, ids: Sequence[str]) -> Check:
     for place, (found, right) in enumerate(zip(ids, by_lot(secret, ids), strict=True), start=1):
         if found != right:
             return Check(
-                False, "lots", f"place {place} is told to be {found}'s; by the lots it is {right}'s"
+                False, "lots", f"place {place} is listed as {found}'s; by the lots it is {right}'s"
             )
     return Check(
         True, "lots", f"all {len(ids)} were drawn again: each id has the place that its lot gives "
@@ -220,7 +220,9 @@ def _lots(secret: str, ids: Sequence[str]) -> Check:
 
 def _count(said: int | None, found: int) -> Check:
     if said is None:
-        return Check(False, "count", f"{found} places are listed; how many were drawn is not told")
+        return Check(
+            False, "count", f"{found} places are listed; the number drawn is not published"
+        )
     if said != found:
         return Check(False, "count", f"{found} places are listed, and {said} were published")
     return Check(True, "count", f"{found} places, as published: none was added or taken away")

@@ -97,7 +97,7 @@ class Draws:
         return draw.commitment_to(self.secret(event)) if said is None else said
 
     def secret(self, event: RoomEvent) -> str:
-        """Not to be told before the draw is revealed."""
+        """Secret until the draw is revealed."""
         name = key_of(event)
         secret = self._secrets.get(name)
         if secret is None:
@@ -112,7 +112,7 @@ class Draws:
         drawn = draws_of(events)
         if not drawn:
             return
-        # An emptied store is told again.
+        # Written again after the store was emptied.
         seen = (snapshot.born_ms, [key_of(event) for event in drawn])
         if seen != self._refreshed:
             published = await store.published()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Places that one command reads.
 PAGE = 1000
-#: A page that was read is told again for so long: however many ask, the store is asked seldom.
+#: How long a page is cached: however many clients ask, Redis is read seldom.
 REMEMBERED_S = 10.0
 #: Pages that are remembered, some 70 KB each.
 _PAGES = 200
@@ -109,7 +109,7 @@ class DrawsStore:
             elif await self._stat("born") != born_ms:
                 return
         except StoreError:
-            return  # whoever asks next tries again
+            return  # the next request tries again
         if digest is not None:
             self._digests[draw, born_ms] = digest
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @value
 class Answer:
-    """What a visitor is told, and the token to give them (None: keep what they have)."""
+    """The response to a visitor, and the token to give them (None: keep what they have)."""
 
     state: State
     token: Token | None = None

@@ -77,9 +77,9 @@ class VisitorClass(BaseModel):
 
     #: As if they had come so much earlier. Whole milliseconds.
     head_start: Seconds = Field(default=0, ge=0, le=_DAY_S)
-    #: All of a higher one go before any of a lower; whoever has no class has 0.
+    #: All of a higher one go before any of a lower; a visitor without a class has 0.
     priority: Count = Field(default=0, ge=0, le=MAX_PRIORITY)
-    #: The line in which they stand; None: that of those without a class.
+    #: Their sub-queue; None: that of visitors without a class.
     line: Name | None = None
 
     @field_validator("head_start", mode="before")

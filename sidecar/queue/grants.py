@@ -1,7 +1,7 @@
 """Grants: signed words that give their bearer a class of a room, or of a target, for a while.
 
 A grant is `class.expires.id.signature`: the class's name; when it ends, in unix seconds; an id,
-with which it gives the class to one visitor only (empty: to whoever brings it); and the
+with which it gives the class to one visitor only (empty: to any bearer); and the
 HMAC-SHA256 (RFC 2104) of "waitroom-grant:{kind}:{name}:{class}:{expires}:{id}" in 64 hexadecimal
 digits, small letters; `kind` is room or target. A site's own server makes one in a line
 (docs/who-is-next.md). Earlier ones were signed without the kind; a room believes them as long as no
@@ -91,7 +91,7 @@ def new_id() -> str:
 def grant_in(address: str) -> str | None:
     """The first grant in an address's parameters (`/shop?a=b&waitroom_grant=…`), also of the
     address that it leads on to (`/_waitroom/shop/?next=/shop?waitroom_grant=…`). What is there is
-    said by whoever asks: `read` it."""
+    unverified: `read` it."""
     query = address.find("?")
     match = _IN_ADDRESS.search(address, query) if query >= 0 else None
     return match[1] if match else None

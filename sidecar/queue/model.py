@@ -14,7 +14,7 @@ class Phase(StrEnum):
     OPEN = "open"
     #: Nobody comes in, nobody takes a place, nobody is called.
     CLOSED = "closed"
-    #: Places are taken and kept; nobody is called, and nobody is told a position.
+    #: Places are taken and kept; nobody is called, and positions are unknown.
     PREQUEUE = "prequeue"
 
 
@@ -39,7 +39,7 @@ class Outcome(IntEnum):
 
     ADMITTED = 1
     WAITING = 0
-    #: The ticket or pass is worth nothing: its visitor left, or the line was reset.
+    #: The ticket or pass is worth nothing: its visitor left, or the queue was reset.
     GONE = -1
     #: `max_waiting` is reached.
     FULL = -2
@@ -48,7 +48,7 @@ class Outcome(IntEnum):
 
 
 class State(StrEnum):
-    """What a visitor is told."""
+    """A visitor's state."""
 
     __hash__ = str.__hash__  # enum's own is written in Python, and asked for each request
 
@@ -61,13 +61,13 @@ class State(StrEnum):
 
 @value
 class Ticket:
-    """Proof of a place in line."""
+    """Proof of a place in the queue."""
 
     visitor: str
     #: Decides who is called next; smaller is sooner. Microseconds in a first-come room.
     order: int
     joined_ms: int
-    #: The line's epoch: a reset of the line makes a new one and voids older tickets.
+    #: The queue's epoch: a reset makes a new one and voids older tickets.
     epoch: int
     #: When it was signed; 0 until then.
     signed_ms: int = 0
@@ -87,7 +87,7 @@ class Pass:
     #: When the store gave it; 0: a replica did by itself, or made it longer.
     renewed_ms: int
     expires_ms: int
-    #: What its bearer is known by (`bind_pass`); empty: whoever has it may use it.
+    #: What its bearer is known by (`bind_pass`); empty: any bearer may use it.
     fingerprint: str = ""
 
 
@@ -126,8 +126,8 @@ class Standing:
     spread: float = 1.0
     #: More polls than `poll_limit` in this minute; milliseconds until it starts anew.
     limited_ms: int = 0
-    #: 0: as ever. 1: some in line may be missing yet, so that `ahead` says little. 2: nobody is
-    #: called either, until those who were inside or in line are back.
+    #: 0: as ever. 1: some waiting may still be missing, so that `ahead` says little. 2: nobody is
+    #: called either, until those who were inside or waiting are back.
     recovery_stage: int = 0
     epoch: int = 0
     phase: Phase = Phase.OPEN

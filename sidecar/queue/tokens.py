@@ -86,7 +86,7 @@ class Tokens:
         return self._signers[kind].sign(value, self._clock.now_ms() // 1000)
 
     def write_claim(self, ticket: Ticket) -> str:
-        """For a link: whoever opens it may take the ticket to their browser."""
+        """For a link: the browser that opens it may take the ticket."""
         value = _SEPARATOR.join((_KIND_CLAIM, *map(str, _fields(ticket))))
         return self._claims.sign(value, self._clock.now_ms() // 1000)
 

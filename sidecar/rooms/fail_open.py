@@ -1,4 +1,4 @@
-"""Who is let in while the store is away, and for how long."""
+"""Who is admitted while Redis is unavailable, and for how long."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AT_A_TIME = 500
 
 @dataclass(slots=True)
 class Fallback:
-    """What one replica may do by itself. It is told of every snapshot, and remembers the last.
+    """What one replica may do by itself. It learns every snapshot and remembers the last.
 
     With `on_store_failure = "bounded"` a replica lets in its share of the slots that were
     free, and no faster than its share of new_users_per_minute. Nothing is free where people
@@ -79,7 +79,7 @@ class Fallback:
         return self._pass(new_visitor(), now_ms * 1000, now_ms, self._epoch, settings, now_ms)
 
     def waiting(self, ticket: Ticket, settings: RoomSettings, now_ms: int) -> Pass | None:
-        """A pass for somebody in line, or None: they go on waiting."""
+        """A pass for a waiting visitor, or None: they go on waiting."""
         if settings.queue_all or settings.on_store_failure != "admit":
             return None
         return self._pass(
@@ -88,7 +88,7 @@ class Fallback:
 
     def longer(self, pass_: Pass, settings: RoomSettings, now_ms: int) -> Pass | None:
         """The pass until later, or None where half of its time is left or it must end. It is due
-        for renewal from now on: the store is told as soon as it is back."""
+        for renewal from now on: Redis hears of it as soon as it is back."""
         length_ms = int(settings.session_duration * 1000)
         if settings.disable_session_renewal or pass_.expires_ms - now_ms > length_ms // 2:
             return None

@@ -1,4 +1,4 @@
-"""The longest refresh that visitors near the head were told and may still wait for."""
+"""The longest refresh that visitors near the head were given and may still wait for."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from sidecar.queue.model import HEARTBEAT_MAX_MS
 
 @dataclass(slots=True)
 class Refreshes:
-    """What one replica told those near the head of a queue.
+    """What one replica gave visitors near the head of a queue.
 
     After a loss the queue stands still until they could have asked again, twice
     (queue/lua/recovery.lua). A replica that is younger than the longest refresh cannot know what
-    another one told before. All times are in ms, by one clock.
+    another one gave before. All times are in ms, by one clock.
     """
 
     _since_ms: int | None = None
-    #: (until when they ask again, refresh): later ones have asked later, and were told less.
+    #: (until when they ask again, refresh): later ones asked later, and were given less.
     _given: deque[tuple[int, int]] = field(default_factory=deque)
 
     def note(self, refresh_ms: int, now_ms: int) -> None:
-        """Somebody near the head was told to ask again after `refresh_ms`."""
+        """A visitor near the head is to ask again after `refresh_ms`."""
         refresh_ms = -(-refresh_ms // 1000) * 1000
         until_ms = now_ms + _due_within(refresh_ms)
         while self._given and self._given[-1][1] <= refresh_ms:

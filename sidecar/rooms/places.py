@@ -48,7 +48,7 @@ async def reclassified(
 
 
 def line_of(order: int, lines: Sequence[Line]) -> str | None:
-    """The name of the line in which an order stands (queue/lua/order.lua has the same rule); None
+    """The name of the sub-queue that an order is in (queue/lua/order.lua has the same rule); None
     where there are no lines, or the place was drawn."""
     if not lines or order < FIRST_DRAWN + ORDER_BAND:
         return None

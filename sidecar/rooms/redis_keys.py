@@ -48,7 +48,7 @@ def recorder_leader_key(room: str) -> str:
 
 
 def notices_key(room: str) -> str:
-    """What the webhooks were told, and what is still on its way (JSON,
+    """What webhooks were sent, and what is still on its way (JSON,
     webhooks/room_notices.py)."""
     return room_key(room, "notices")
 
@@ -59,7 +59,7 @@ def draws_key(room: str) -> str:
 
 
 def calls_key(room: str) -> str:
-    """Calls that webhooks are not told yet, and how far the stream was read for them (hash,
+    """Calls not yet sent to webhooks, and how far the stream was read for them (hash,
     webhooks/store/calls.py)."""
     return room_key(room, "calls")
 

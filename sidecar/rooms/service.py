@@ -109,7 +109,7 @@ class Room:
     ) -> Answer:
         """The verdict about one request.
 
-        `may_join`: whether a newcomer takes a place; otherwise they are told NOT_QUEUED, and
+        `may_join`: whether a newcomer takes a place; otherwise they get NOT_QUEUED, and
         also while the shield is up, unless they ask for a place by name (`from_page`).
         """
         if self.is_open:
@@ -256,8 +256,8 @@ class Room:
         """Redis hears at once of the passes that this replica gave or prolonged by itself, and not
         when their visitors come back: so nobody is called into their slots."""
         while given := self._fallback.take_given(self.clock.now_ms()):
-            told = (self.store.renew(pass_) for pass_ in given)
-            replies = await asyncio.gather(*told, return_exceptions=True)
+            renewals = (self.store.renew(pass_) for pass_ in given)
+            replies = await asyncio.gather(*renewals, return_exceptions=True)
             for pass_, reply in zip(given, replies, strict=True):
                 if isinstance(reply, StoreError):
                     self._fallback.keep(pass_)
@@ -286,8 +286,8 @@ class Room:
 
     def _due_ms(self, pass_: Pass, fingerprint: str) -> int:
         """When it is to be renewed; 0: now. A store that knows nothing of a session, because it was
-        emptied or because a replica gave the pass by itself, is told as soon as its pass is
-        seen."""
+        emptied or because a replica gave the pass by itself, learns of it with the pass's
+        next request."""
         emptied_ms = self.snapshot.recovery_ms if self.snapshot else 0
         if pass_.renewed_ms < max(1, emptied_ms) or pass_.fingerprint != fingerprint:
             return 0
@@ -307,7 +307,7 @@ class Room:
         return answer_of(self._noted(await self.store.renew(pass_)), pass_)
 
     def _noted(self, standing: Standing) -> Standing:
-        """What those near the head are told is remembered."""
+        """Remembers the refresh that visitors near the head were given."""
         is_near = (standing.calls or 0) < self.settings.total_active_users
         if standing.outcome is Outcome.WAITING and is_near:
             self._refreshes.note(standing.refresh_ms, standing.now_ms)
@@ -321,7 +321,7 @@ class Room:
         settings, now_ms = self.settings, self.clock.now_ms()
         outside = find_outside(self.name, settings, bearer, drawn)
         if not may_join:
-            # A page's picture, say. What nginx keeps of the shield is told to all without a cookie.
+            # A page's picture, say. nginx gives the shield's kept answer to all without a cookie.
             if outside and not from_page and not self._shield.is_kept_by_nginx(now_ms):
                 return Answer(State.ADMITTED, uncounted="outside")
             return Answer(State.NOT_QUEUED)

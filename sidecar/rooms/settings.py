@@ -103,7 +103,7 @@ class RoomSettings(BaseModel):
     exempt_paths: Paths = None
     exempt_header: bool = False
     queueing_status_code: Annotated[Literal[200, 202, 429, 503], BeforeValidator(from_text)] = 503
-    #: From how many waiting on the event queue_over is told.
+    #: From how many waiting the event queue_over is sent.
     notify_above: Count | None = Field(default=None, ge=1, le=1_000_000_000)
     #: Where visitors find the site, for links that reach them elsewhere.
     public_url: Annotated[str, AfterValidator(_site)] | None = None

@@ -1,5 +1,4 @@
-"""What an operator sees of a room: its lines, the last hour minute by minute, and how long people
-waited."""
+"""What an operator sees of a room: its sub-queues, the last hour by minute, and the waits."""
 
 from __future__ import annotations
 
@@ -20,8 +19,8 @@ _WAIT = "wait_"
 
 
 def lines_of(settings: RoomSettings, snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Each of the room's lines with its length and what a newcomer there would wait; drawn places
-    stand in none."""
+    """Each sub-queue with its length and what a newcomer there would wait; drawn places
+    are in none."""
     return [
         {"line": line.name, "waiting": people, "wait_seconds": None if ms is None else ms // 1000}
         for line, (people, ms) in zip(settings.lines, snapshot.lines, strict=False)
@@ -29,7 +28,7 @@ def lines_of(settings: RoomSettings, snapshot: Snapshot) -> list[dict[str, Any]]
 
 
 def place_in_sub_queue(place: int, line: str, settings: RoomSettings, snapshot: Snapshot) -> int:
-    """Of somebody who stands in that line, from the place among all. Right to the few who came or
+    """The position in that sub-queue, from the position among all. Right to the few who came or
     went since the snapshot."""
     lengths = [people for people, _ in snapshot.lines]
     drawn = max(0, snapshot.waiting - sum(lengths))

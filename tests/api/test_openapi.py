@@ -23,7 +23,7 @@ from sidecar.jobs.openapi import jobs
 from sidecar.jobs.settings import TargetSettings
 from sidecar.kit.http.static_pages import find_static
 from sidecar.kit.metrics import Metrics
-from sidecar.leases.openapi import NAME_OF_RESOURCE
+from sidecar.leases.settings import RESOURCE
 from sidecar.rooms.service import Rooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings import Settings
@@ -268,7 +268,7 @@ def aimed(described: dict[str, Any], replica: Replica) -> dict[str, Any]:
             if f"{{{name}}}" in path:
                 own.append(in_path(name, {"enum": [*known]}))
         if "{resource}" in path:
-            any_name = {"type": "string", "pattern": NAME_OF_RESOURCE}
+            any_name = {"type": "string", "pattern": "^" + RESOURCE.pattern.replace(r"\Z", "$")}
             own.append(in_path("resource", {"anyOf": [{"enum": ["1", "2"]}, any_name]}))
     # Every call names the field that the limit's key has.
     called = aimed["components"]["schemas"]["LimitFields"]

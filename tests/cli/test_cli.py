@@ -86,7 +86,7 @@ def test_a_change_is_seen_by_the_other_replica_within_two_seconds(site, rooms):
         (("set", "shop", "nothing"), "write SETTING=VALUE"),
         (("show", "nope"), "no room is named 'nope'"),
         (("release", "shop", "x"), "no visitor's id"),
-        (("release", "shop", "a" * 22), "neither inside nor in line"),
+        (("release", "shop", "a" * 22), "neither inside nor waiting"),
     ],
 )
 def test_a_mistake_is_named(rooms, words, said):
@@ -204,7 +204,7 @@ def test_somebody_is_moved(at_once, three):
     assert move("2") == "2"
     assert move("head") == "1"
     found = at_once("find", "shop", last).stdout
-    assert found == f"{last} is waiting in line ordinary at position 1\n"
+    assert found == f"{last} is waiting in sub-queue ordinary at position 1\n"
     assert move("back") == "2"
     assert move("--class", "vip", "--why", "press") == "2"
     assert move("--no-class") == "2"
@@ -228,7 +228,7 @@ def test_somebody_is_moved(at_once, three):
         (("0",), 1, "position: a whole number from 1 on"),
         (("1", "--why", "x" * 201), 1, "why: text of 200 characters at most"),
         (("--class", "vip"), 1, "The classes of shop: it has none"),
-        (("head",), 1, "is not in line"),
+        (("head",), 1, "is not waiting"),
     ],
 )
 def test_a_move_that_is_none(at_once, words, status, said):

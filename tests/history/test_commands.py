@@ -49,7 +49,7 @@ async def test_a_report_can_be_read(waitroom, record, tmp_path):
     await it.record()
     text = await ask("report", "shop")
     assert "Stays that began                     3" in text
-    assert "gave up in line                    1  33.3% of those who joined the line" in text
+    assert "gave up waiting                    1  33.3% of those who queued" in text
     assert "all were called in order" in text
     assert json.loads(await ask("report", "shop", "--format", "json"))["waiting"] == 2
     assert (await ask("report", "shop", "--format", "csv")).count("\n") == 2

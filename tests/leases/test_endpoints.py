@@ -9,10 +9,12 @@ import pytest
 from sidecar.kit.http.problems import STORE_RETRY_S
 from sidecar.leases.app_keys import LEASES
 from sidecar.leases.metrics import LeaseMetrics
-from sidecar.leases.service import _HOLDER as NO_HOLDER
-from sidecar.leases.service import _RESOURCE as NO_RESOURCE
+from sidecar.leases.schemas import LETTERS
 from tests.support.replica import ADMIN_TOKEN, SERVICE_TOKEN
 
+NO_HOLDER = f"holder: {LETTERS}"
+NO_RESOURCE = f"resource: {LETTERS}, and it begins with a letter or digit"
+WHOLE = f"a whole number from 0 to {2**53}"
 #: What the turned clock says at first, µs: the first fencing number.
 FIRST = 1_800_000_000_000_000
 SEAT = "/leases/{name}/17"
@@ -190,7 +192,8 @@ async def test_an_unknown_template(service):
     for name in ("%00", "%FF", "..", "{x}", "a%2Fb", "x" * 3000):
         for method in ("GET", "POST", "PUT", "DELETE"):
             path = f"/leases/{name}/17?holder=anna"
-            answer = await site.ask(method, path, {"holder": "anna", "fence": 1})
+            body = {"holder": "anna", **({"fence": 1} if method == "PUT" else {})}
+            answer = await site.ask(method, path, body)
             assert answer.status == 404, (method, name)
         assert (await site.ask("GET", f"/leases/{name}")).status == 404
 
@@ -215,15 +218,17 @@ async def test_names_that_are_not_allowed(service):
 
 
 BAD_BODIES = {
-    "no holder": ({}, ["holder: is needed, a text"]),
-    "an empty one": ({"holder": ""}, ["holder: is needed, a text"]),
-    "a number": ({"holder": 7}, ["holder: is needed, a text"]),
+    "no holder": ({}, ["holder: is needed"]),
+    "an empty one": ({"holder": ""}, [f"{NO_HOLDER} (got '')"]),
+    "a number": ({"holder": 7}, [f"{NO_HOLDER} (got 7)"]),
     "all at once": ({"holder": [], "order": -1, "fence": "x", "y" * 99: 0},
                     ["fence: there is no such member", "y" * 40 + ": there is no such member",
-                     "holder: is needed, a text", "order: a whole number"]),
-    "a fraction": ({"holder": "a", "order": 1.5}, ["order: a whole number"]),
-    "a switch": ({"holder": "a", "order": True}, ["order: a whole number"]),
-    "too large": ({"holder": "a", "order": 2**53 + 1}, ["order: a whole number"]),
+                     NO_HOLDER, f"order: {WHOLE} (got -1)"]),
+    "a fraction": ({"holder": "a", "order": 1.5}, [f"order: {WHOLE} (got 1.5)"]),
+    "a switch": ({"holder": "a", "order": True}, [f"order: {WHOLE} (got True)"]),
+    "too large": ({"holder": "a", "order": 2**53 + 1}, [f"order: {WHOLE} (got {2**53 + 1})"]),
+    "a name that was meant": ({"holder": "a", "odrer": 1},
+                              ["odrer: there is no such member; did you mean order?"]),
     "no object": (["a"], ["the body must be a JSON object"]),
 }  # fmt: skip
 
@@ -235,10 +240,9 @@ async def test_bodies_that_are_not_allowed(service):
         assert await errors(site, "POST", SEAT, body) == said, what
     for raw in (b"", b"{", b"\xff", b"[" * 9999):
         assert await errors(site, "POST", SEAT, data=raw) == ["the body is not JSON"]
-    needed = "fence: is needed, as the lease was told it"
-    assert await errors(site, "PUT", SEAT, {"holder": "a"}) == [needed]
+    assert await errors(site, "PUT", SEAT, {"holder": "a"}) == ["fence: is needed"]
     assert await errors(site, "PUT", SEAT, {"holder": "a", "fence": "1"}) == [
-        "fence: a whole number"
+        f"fence: {WHOLE} (got '1')"
     ]
     assert (await site.told("GET", "/leases/{name}"))["count"] == 0
     # What is null is as if it was not there.
@@ -249,19 +253,17 @@ async def test_queries_that_are_not_allowed(service):
     """A holder is needed; numbers are numbers."""
     site = await service(lease={"term": "1m"})
     for method in ("GET", "DELETE"):
-        for query in ("", "?holder=", "?Holder=a"):
+        for query in ("", "?Holder=a"):
             assert await errors(site, method, SEAT + query) == ["holder: is needed, in the query"]
+        assert await errors(site, method, f"{SEAT}?holder=") == [f"{NO_HOLDER} (got '')"]
     for fence in ("", "x", "-1", "1.5", "%D9%A1", "9" * 16, "9" * 5000):
         (said,) = await errors(site, "DELETE", f"{SEAT}?holder=a&fence={fence}")
-        assert said.startswith("fence: a whole number (got "), fence
-    for limit in ("0", "1001"):
+        assert said.startswith(f"fence: {WHOLE} (got "), fence
+    for limit in ("0", "1001", "-1"):
         said = await errors(site, "GET", f"/leases/{{name}}?limit={limit}")
-        assert said == ["limit: a whole number from 1 to 1000"]
-    assert await errors(site, "GET", "/leases/{name}?limit=-1") == [
-        "limit: a whole number (got '-1')"
-    ]
+        assert said == [f"limit: a whole number from 1 to 1000 (got '{limit}')"]
     assert await errors(site, "GET", "/leases/{name}?after=%00") == [
-        "after: the name of a resource"
+        "after: the name of a resource (got '\\x00')"
     ]
 
 

@@ -156,6 +156,7 @@ async def test_a_call_over_the_limit(service):
         assert document == {
             "type": "about:blank", "title": "Over the limit", "status": 429,
             "detail": "Nothing was counted. Ask again after 10 s.", "retry_after": 10,
+            "code": "over_limit", "retry_after_seconds": 10,
             "allowed": False, "outcome": "refused", "permit": None, "key": "", "limit": 2,
             "remaining": 0, "wait_seconds": 9.5, "at": "2027-01-15T08:00:10.000000+00:00",
             "reset_seconds": 9.5, "expires_in_seconds": None,

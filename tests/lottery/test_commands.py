@@ -116,7 +116,7 @@ async def test_the_first_wrong_place_is_named(told, run):
     told.places[29][0], told.places[30][0] = told.places[30][0], told.places[29][0]
     code, out, _ = await run(told.url)
     assert code == 1
-    said = f"place 30 is told to be {told.order[30]}'s; by the lots it is {told.order[29]}'s"
+    said = f"place 30 is listed as {told.order[30]}'s; by the lots it is {told.order[29]}'s"
     assert f"WRONG  lots        {said}" in out
 
 
@@ -189,7 +189,7 @@ async def test_pages_that_do_not_end_are_read_no_further(told, run, monkeypatch)
     told.draw["count"] = None
     code, out, err = await run(told.url)
     assert (code, out, told.pages) == (1, "", 3 + 6)
-    assert "more than 500 places are told" in err
+    assert "more than 500 places are listed" in err
     monkeypatch.setattr(commands, "_ANSWER_BYTES", 99)
     code, out, err = await run(told.url)
     assert (code, "this is no draw as a room publishes it" in err) == (1, True)

@@ -156,7 +156,7 @@ def test_an_id_that_was_added_is_found(ids):
     draw, new = published(ids), ids_of(random.Random(3), 1)[0]
     pushed = numbered([new, *ids])
     assert wrong(verify(draw, pushed))["lots"] == (
-        f"place 1 is told to be {new}'s; by the lots it is {ids[0]}'s"
+        f"place 1 is listed as {new}'s; by the lots it is {ids[0]}'s"
     )
     fitted = by_lot(SECRET, [*ids, new])
     assert set(wrong(verify(draw, numbered(fitted)))) == {"count", "list"}
@@ -178,13 +178,13 @@ def test_an_id_that_was_replaced_is_found(ids):
     found = wrong(verify(published(ids), numbered([*ids[:99], new, *ids[100:]])))
     assert set(found) == {"lots", "list"}
     first = min(100, by_lot(SECRET, [*ids, new]).index(new) + 1)
-    assert found["lots"].startswith(f"place {first} is told to be")
+    assert found["lots"].startswith(f"place {first} is listed as")
 
 
 def test_two_ids_that_were_swapped_are_found(ids):
     """Neighbours too; both by the lots, and where the list's SHA-256 was made to fit."""
     swapped = [*ids[:9], ids[10], ids[9], *ids[11:]]
-    said = f"place 10 is told to be {ids[10]}'s; by the lots it is {ids[9]}'s"
+    said = f"place 10 is listed as {ids[10]}'s; by the lots it is {ids[9]}'s"
     assert wrong(verify(published(ids), numbered(swapped)))["lots"] == said
     forged = published(ids, places_sha256=hashlib.sha256(as_lines(swapped)).hexdigest())
     assert wrong(verify(forged, numbered(swapped))) == {"lots": said}

@@ -51,7 +51,7 @@ async def test_a_grant_gives_its_class(hall):
     text = signed(site, id_="order-17")
     for way in ("/sale?a=b&", "/_waitroom/x/?next=/sale?"):
         asked = f"{way}waitroom_grant={text}"
-        bearer = read_bearer({}, site.room, asked=asked)
+        bearer = read_bearer({}, site.room, grant_uri=asked)
         assert (bearer.grant.class_name, bearer.grant.id) == ("vip", "order-17")
         assert (bearer.grant_result, bearer.class_name) == ("believed", "")
 
@@ -60,10 +60,10 @@ async def test_nginxs_word_goes_before_a_grant(hall):
     """Which is not even looked at then; a class that the room does not have is none."""
     site = await hall(class_header=True)
     asked = f"/?waitroom_grant={signed(site)}"
-    bearer = read_bearer({}, site.room, asked=asked, class_name="partner")
+    bearer = read_bearer({}, site.room, grant_uri=asked, class_name="partner")
     assert (bearer.class_name, bearer.grant, bearer.grant_result) == ("partner", None, "")
     for said in ("gold", "VIP", "vip ", "", "\xff"):
-        bearer = read_bearer({}, site.room, asked=asked, class_name=said)
+        bearer = read_bearer({}, site.room, grant_uri=asked, class_name=said)
         assert (bearer.class_name, bearer.grant.class_name) == ("", "vip")
 
 
@@ -83,7 +83,7 @@ async def test_a_room_without_classes_never_looks(hall):
     """And counts nothing."""
     site = await hall(classes={}, class_header=True)
     asked = f"/?waitroom_grant={signed(site)}"
-    assert read_bearer({}, site.room, asked=asked, class_name="vip") is NOBODY
+    assert read_bearer({}, site.room, grant_uri=asked, class_name="vip") is NOBODY
     await site.check(headers={"X-Original-URI": asked, "X-Waitroom-Class": "vip"})
     assert counts(site) == {}
 
@@ -193,7 +193,7 @@ async def test_grants_are_made(hall, body, count, life_s):
         ({"class": "vip", "count": 1.5, "once": True}, "count: a whole number from 1 to 1000"),
         ({"class": "vip", "count": 2}, "count: all would be the same; say once too"),
         ({"class": "vip", "once": "yes"}, "once: true or false"),
-        ({"class": "vip", "id": "a"}, "id: there is no such member"),
+        ({"class": "vip", "id": "a"}, "id: unknown member"),
         ([], "the body must be a JSON object"),
     ],
 )

@@ -341,7 +341,7 @@ async def test_somebody_is_given_another_class(replica):
     for name in ("gold", "", "\ud800"):
         assert await move(site, last, **{"class": name}) == unknown
     status, said = await move(site, "a" * 22, **{"class": "vip"})
-    assert (status, said) == (404, f"Unknown visitor: {'a' * 22} is not in line")
+    assert (status, said) == (404, f"Unknown visitor: {'a' * 22} is not waiting")
     log = (await told(site, "/log"))["log"]
     assert [(act["what"], act["detail"]) for act in log] == [
         ("grade", "1 to 3: no class"),

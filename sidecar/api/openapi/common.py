@@ -8,7 +8,6 @@ from sidecar.kit.http.auth.operators import COOKIE
 from sidecar.kit.http.auth.session import CSRF_HEADER
 from sidecar.kit.http.openapi import ROOM, Json, shape, text, whole
 from sidecar.kit.http.request_parameters import LIST_LIMIT, MAX_OFFSET
-from sidecar.leases.openapi import NAME_OF_RESOURCE
 from sidecar.limits.settings import MAX_KEY_LENGTH
 
 _AGO = r"[0-9]{1,5}(\.[0-9]+)?(ms|s|m|h|d)"
@@ -40,10 +39,6 @@ def parameters() -> Json:
         "Room": _in_path("room", "A room that is configured.", shape("Room"), "shop"),
         "Visitor": _in_path("visitor", "The visitor's id, as lists and the log tell it.",
                             shape("VisitorId"), "hQmVzkXy3c1tA9bWn0Lr-Q"),
-        "Template": _in_path("template", "A template that is configured.", text(pattern=ROOM),
-                             "seat"),
-        "Resource": _in_path("resource", "It is there as soon as somebody names it.",
-                             text(pattern=NAME_OF_RESOURCE), "17"),
         "LimitName": _in_path("name", "A limit that is configured.", text(pattern=ROOM), "pay"),
         "LimitKey": _in_path("key", "The whole key, as a call is told it, percent-encoded once "
                              "more. Of a limit whose key has no fields: nothing, as in "
@@ -138,16 +133,6 @@ def responses() -> Json:
         "UnknownLimit": _refusal(
             "No such limit.",
             {"title": "Unknown limit", "status": 404, "detail": "no limit is named 'pai'"},
-        ),
-        "UnknownLease": _refusal(
-            "No such template.",
-            {"title": "Unknown lease", "status": 404, "detail": "no lease is named 'sead'"},
-        ),
-        "LeaseOver": _refusal(
-            "The lease is over, or the fencing number is that of another one; nothing was changed.",
-            {"title": "The lease is over", "status": 409,
-             "detail": "1795802400000000 is not the fencing number of this holder's lease of 17: "
-             "it ended, or there is a newer one. Stop, and take it anew."},
         ),
         "UnknownJob": _refusal(
             "No such job of this token's; or there are no targets.",

@@ -9,11 +9,12 @@ from typing import Any
 from aiohttp import web
 
 from sidecar import __version__
+from sidecar.api.endpoints import OPS
 from sidecar.api.openapi import common, operations, shapes
 from sidecar.gate.openapi import proxy, visitor
 from sidecar.history import openapi as history
 from sidecar.jobs.openapi import jobs, targets
-from sidecar.leases import openapi as leases
+from sidecar.kit.http.openapi_document import describe
 from sidecar.limits import openapi as limits
 from sidecar.rooms.openapi import administration
 
@@ -47,6 +48,7 @@ _HEADERS = {"Cache-Control": "max-age=300"}
 
 
 def document() -> dict[str, Any]:
+    paths, schemas = describe(OPS)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Waitroom", "version": __version__, "description": _DESCRIPTION},
@@ -58,18 +60,18 @@ def document() -> dict[str, Any]:
             **operations.paths(),
             **administration.paths(),
             **history.paths(),
-            **leases.paths(),
             **limits.paths(),
             **jobs.paths(),
             **targets.paths(),
+            **paths,
         },
         "components": {
             "schemas": {
                 **shapes.schemas(),
-                **leases.schemas(),
                 **limits.schemas(),
                 **jobs.schemas(),
                 **targets.schemas(),
+                **schemas,
             },
             "parameters": common.parameters(),
             "headers": common.headers(),

@@ -174,11 +174,13 @@ _PROBLEM = thing(
         "type": text(format="uri-reference"),
         "title": text("What went wrong."),
         "status": {"type": "integer", "minimum": 400, "maximum": 599},
+        "code": text("Which kind of problem it is, for programs: docs/api.md lists them."),
         "detail": text("What to do."),
         "errors": rows(text(), "Each thing that is wrong, beginning with what it is about."),
-        "retry_after": whole("Seconds; Retry-After says the same."),
+        "retry_after_seconds": whole("Retry-After says the same."),
+        "retry_after": whole("The same as `retry_after_seconds`.", deprecated=True),
     },
-    optional=("detail", "errors", "retry_after"),
+    optional=("detail", "errors", "retry_after_seconds", "retry_after"),
     description="A problem document (RFC 9457).",
 )
 

@@ -1,4 +1,4 @@
-"""The doors where proxies ask whether a request may pass: on the edge listener, for nobody else."""
+"""Endpoints where proxies ask whether a request may pass: on the edge listener only."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ _NUMBERS = {
 _WAITING = {
     "description": "Waits, or is refused: the waiting page; for programs the numbers. The status "
     "is the room's `queueing_status_code`, where that is a refusal. 503 without "
-    "`X-Waitroom-Status`: no such room.",
+    "`X-Waitroom-Status`: unknown room.",
     "headers": _REFUSED,
     "content": {
         "text/html": {"schema": text("The waiting page.")},
@@ -152,7 +152,7 @@ def paths() -> Json:
                     "204": {"description": "It may.", "headers": _SAID},
                     "401": {"description": "The visitor waits.", "headers": _REFUSED},
                     "403": {
-                        "description": "The room is full or closed, or there is no such room.",
+                        "description": "The room is full or closed, or there is unknown room.",
                         "headers": _REFUSED,
                     },
                 },
@@ -185,7 +185,7 @@ def paths() -> Json:
                         },
                     },
                     "403": {
-                        "description": "It does not; or the store is away; or there is no such "
+                        "description": "It does not; or Redis is unavailable; or there is no "
                         "target.",
                         "headers": {
                             **_PERMIT_SAID,
@@ -193,7 +193,7 @@ def paths() -> Json:
                                 "description": "over: it is not called any more.",
                                 "schema": words(*_PERMIT_DOUBTS),
                             },
-                            "Retry-After": {"description": "Seconds, where the store is away.",
+                            "Retry-After": {"description": "Seconds, while Redis is unavailable.",
                                             "schema": whole(minimum=1)},
                         },
                     },
@@ -212,8 +212,8 @@ def paths() -> Json:
                 "Nothing has a body.",
                 "parameters": [
                     _asked("X-Waitroom-Limit", "The rule.", required=True, pattern=ROOM),
-                    _asked("X-Waitroom-Key", "What calls are told apart by: the whole key. What "
-                           "no key may have is percent-encoded, what is too long is told by its "
+                    _asked("X-Waitroom-Key", "The whole key that calls are counted by. What "
+                           "a key may not contain is percent-encoded; one that is too long is its "
                            "digest, and an IPv6 address by its network of 64 bits. Without it, "
                            "all without it are one."),
                     _asked("X-Original-Method", "How the visitor asked, otherwise GET: a CORS "
@@ -225,8 +225,8 @@ def paths() -> Json:
                 "responses": {
                     "204": {"description": "It does.", "headers": _LIMIT_SAID},
                     "403": {
-                        "description": "It does not; or the store is away, and the rule refuses "
-                        "then; or there is no such rule.",
+                        "description": "It does not; or Redis is unavailable, and the rule refuses "
+                        "then; or the rule is unknown.",
                         "headers": _LIMIT_SAID,
                     },
                 },

@@ -1,4 +1,4 @@
-"""The doors by which visitors hear of their turn elsewhere: a stream of events, and a link."""
+"""Endpoints that notify visitors of their call: an event stream, and a link."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PAGE = {"text/html": {"schema": text("A page that says so, in the visitor's lan
 _LINK: list[Json] = [
     {
         "name": "token", "in": "query", "required": True, "schema": text(),
-        "description": "As webhooks are told it, in `claim_url`.",
+        "description": "As webhooks receive it, in `claim_url`.",
     },
     {
         "name": "next", "in": "query", "schema": text(),
@@ -26,8 +26,8 @@ in between are signs of life.\
 
 
 def _page(description: str, **headers: Json) -> Json:
-    told = {"Cache-Control": ref("headers", "NoStore"), **headers}
-    return {"description": description, "headers": told, "content": _PAGE}
+    sent = {"Cache-Control": ref("headers", "NoStore"), **headers}
+    return {"description": description, "headers": sent, "content": _PAGE}
 
 
 def paths(servers: list[dict[str, Any]]) -> Json:

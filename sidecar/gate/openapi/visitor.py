@@ -1,4 +1,4 @@
-"""The doors for visitors: through the proxy, at the site's own address."""
+"""Endpoints for visitors: through the proxy, at the site's own address."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def paths() -> Json:
                 "operationId": "join",
                 "tags": ["visitor"],
                 "summary": "Take a place",
-                "description": "Whoever has one keeps it. A browser that asks for a page gets the "
-                "waiting page, or is sent to `next`." + _COOKIE,
+                "description": "A visitor who has one keeps it. A browser that asks for a page "
+                "gets the waiting page, or is sent to `next`." + _COOKIE,
                 "parameters": parameters("Site"),
                 "requestBody": _FORM,
                 "responses": {
@@ -97,7 +97,7 @@ def paths() -> Json:
                 "operationId": "leave",
                 "tags": ["visitor"],
                 "summary": "Give up the place or the session",
-                "description": "The slot is free at once for whoever is next. Without a cookie "
+                "description": "The slot is free at once for the next visitor. Without a cookie "
                 "there is nothing to give up, and that is no error. 429: this address gave up too "
                 "many places in the queue; a place ends by itself without polls." + _COOKIE,
                 "requestBody": _FORM,

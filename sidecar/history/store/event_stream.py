@@ -1,7 +1,7 @@
 """A room's event stream as the recorder reads it: by a consumer group with one consumer.
 
-Whoever records is "the" consumer, so what another replica had read and not acknowledged is read
-again. The stream is trimmed when the events were written, and not before.
+Every replica records as the same consumer, so what another one had read and not acknowledged is
+read again. The stream is trimmed when the events were written, and not before.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class EventStream:
         self._has_group = True
 
     async def done(self, events: list[Event]) -> None:
-        """They were written. Doing it twice equals once."""
+        """Acknowledges written events. Idempotent."""
         ids = [f"{event.ms}-{event.seq}" for event in events]
         async with translated("record", self._timeout_s):
             await self._redis.eval(_DONE, 2, *self._keys, _GROUP, ids[-1], *ids)

@@ -67,7 +67,7 @@ class History:
 
     async def write(self, room: str, batch: Sequence[Event], fold: Fold) -> int:
         """Events of one room in their order, and the stays that they change (`fold`), all or
-        nothing. What was written before is passed over. How many were new."""
+        nothing. Known ones are skipped. How many were new."""
         async with sql.begin(self._engine) as connection:
             new = await _unknown(connection, room, batch)
             if not new:
@@ -83,7 +83,7 @@ class History:
     async def _fold(
         self, connection: AsyncConnection, room: str, run: list[Event], fold: Fold
     ) -> None:
-        """Events up to a reset of the line, which ends every stay that waits."""
+        """Events up to a reset of the queue, which ends every stay that waits."""
         known = await _load(connection, room, list({e.visitor for e in run if e.visitor}))
         for event in run:
             if event.visitor:
@@ -197,7 +197,7 @@ class History:
     async def ahead_of(
         self, room: str, entry: Entry, *, most: int
     ) -> list[tuple[int, int | None]] | None:
-        """Of those of a lower order who may have stood in line with it: since when, and until
+        """Of those of a lower order who may have waited at the same time: since when, and until
         when (None: still); None where they are more than `most`. Those who joined long before
         it are looked for only where its first position tells of more than were found."""
         if entry.queued_ms is None or entry.queue_order is None:
@@ -209,7 +209,7 @@ class History:
             entries.c.queue_order < entry.queue_order,
             entries.c.queued_ms.is_not(None),
             or_(gone_ms.is_(None), gone_ms >= entry.queued_ms),
-            # This follows from the line before, and there is an index of it, as of joined_ms.
+            # This follows from the condition above, and has an index, as of joined_ms.
             or_(entries.c.ended_ms.is_(None), entries.c.ended_ms >= entry.queued_ms),
         )
         until_ms = entry.called_ms or entry.ended_ms

@@ -1,6 +1,6 @@
 """The tables of the history. Times are milliseconds since 1970, UTC.
 
-MariaDB and MySQL compare text without regard to case unless told otherwise, and a visitor's id
+MariaDB and MySQL compare text without regard to case by default, and a visitor's id
 has both cases: ids and names there are of a binary collation.
 """
 

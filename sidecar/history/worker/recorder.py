@@ -2,7 +2,7 @@
 
 A batch is read, written in one transaction, and acknowledged. Whatever happens in between, the
 next replica reads it again, and the database knows what it has: nothing is lost, nothing is
-double. While the database is away the events wait in the store.
+double. While the database is unavailable the events wait in the store.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TURN_S = 15.0
 LOOK_S = 1.0
 #: Rest between two batches, so that visitors get their turn.
 REST_S = 0.005
-#: Between two tries while the database is away.
+#: Between two tries while the database is unavailable.
 BACKOFF = Backoff(1.0, 15.0)
 
 log = structlog.get_logger()

@@ -17,6 +17,8 @@ from sidecar.kit.errors import (
     StoreError,
     UnknownNameError,
 )
+from sidecar.kit.http import problem_kinds as kinds
+from sidecar.kit.http.problem_kinds import Kind
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
@@ -45,14 +47,21 @@ class _Unreadable(logging.Filter):
 logging.getLogger("aiohttp.server").addFilter(_Unreadable())
 
 
-def problem(status: int, title: str, **members: Any) -> web.Response:
-    """A problem document; `detail`, `errors` and the like are its members."""
-    document = {"type": "about:blank", "title": title, "status": status, **members}
+def problem(kind: Kind | int, title: str = "", **members: Any) -> web.Response:
+    """A problem document; `detail`, `errors` and the like are its members. `kind`: or a status, of
+    what has no kind of its own."""
+    if isinstance(kind, int):
+        kind = kinds.GENERAL.get(kind) or Kind("other", kind, title, "")
+    document = {
+        "type": "about:blank", "title": title or kind.title, "status": kind.status,
+        "code": kind.code, **members,
+    }  # fmt: skip
     headers = {"Cache-Control": "no-store"}
     if "retry_after" in members:
         headers["Retry-After"] = str(members["retry_after"])
+        document["retry_after_seconds"] = members["retry_after"]
     return web.Response(
-        status=status,
+        status=kind.status,
         # As bytes, because aiohttp adds a charset to text, and this type has none.
         body=json.dumps(document).encode(),
         content_type="application/problem+json",
@@ -61,17 +70,18 @@ def problem(status: int, title: str, **members: Any) -> web.Response:
 
 
 _REFUSED = {
-    "forbidden": (403, "That is not allowed"),
-    "full": (429, "The line is full"),
-    "conflict": (409, "The job's state does not allow it"),
-    "other": (422, "Another job has this idempotency_key"),
+    "forbidden": kinds.GRANT_NEEDED,
+    "full": kinds.QUEUE_FULL,
+    "conflict": kinds.WRONG_STATE,
+    "other": kinds.IDEMPOTENCY_KEY_USED,
 }
 
 
 def _refusal(error: RefusedError) -> web.Response:
-    status, title = _REFUSED[error.kind]
-    more = {} if error.retry_after_s is None else {"retry_after": error.retry_after_s}
-    return problem(status, title, detail=str(error), **more)
+    more: dict[str, Any] = (
+        {} if error.retry_after_s is None else {"retry_after": error.retry_after_s}
+    )
+    return problem(_REFUSED[error.kind], detail=str(error), **more)
 
 
 @web.middleware
@@ -87,12 +97,12 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
             response.headers["Allow"] = error.headers["Allow"]
         return response
     except web.RequestPayloadError:
-        return problem(400, "The body cannot be read", detail="It is not of its Content-Encoding.")
+        return problem(kinds.UNREADABLE, detail="It is not of its Content-Encoding.")
     except (UnknownNameError, RefusedError, ConfigError, DatabaseError, StoreError) as error:
         return _explained(request, error)
     except Exception:
         log.exception("unexpected", path=request.rel_url.raw_path)
-        return problem(500, "An error of the waiting room", detail="It was logged.")
+        return problem(kinds.INTERNAL_ERROR, detail="It was logged.")
 
 
 _UNCHANGED = "Nothing was changed."
@@ -113,21 +123,21 @@ def _explained(request: web.Request, error: WaitroomError) -> web.Response:
     path, is_change = request.rel_url.raw_path, request.method not in {"GET", "HEAD"}
     match error:
         case UnknownNameError():
-            return problem(404, f"Unknown {error.kind}", detail=str(error))
+            return problem(kinds.unknown(error.kind), detail=str(error))
         case RefusedError():
             return _refusal(error)
         case ConfigError():
             more = {"detail": _UNCHANGED} if is_change else {}
-            return problem(422, "The request is not allowed", **more, errors=error.problems)
+            return problem(kinds.INVALID_REQUEST, **more, errors=error.problems)
         case DatabaseError():
             log.warning("database_away", path=path, error=str(error))
-            title = "The database does not answer"
+            kind = kinds.DATABASE_UNAVAILABLE
             detail = f"{error}. What happens meanwhile is recorded when it is back."
             if request.path.startswith("/v1/"):
                 detail = f"{_JOBS_KEPT}Try again in a moment."
                 detail = f"{_UNCHANGED} {detail}" if is_change else detail
         case _:
             log.warning("store_away", path=path, error=str(error))
-            title = "The store does not answer"
+            kind = kinds.STORE_UNAVAILABLE
             detail = f"{_kept(request)}Try again in a moment."
-    return problem(503, title, detail=detail, retry_after=STORE_RETRY_S)
+    return problem(kind, detail=detail, retry_after=STORE_RETRY_S)

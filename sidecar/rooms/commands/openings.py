@@ -30,8 +30,8 @@ _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 def show_events(connection: Connection, room: str, at: str | None) -> None:
     """Say what a room's events will do, when, and what looks like a mistake."""
     query = "" if at is None else f"?at={quote(at)}"
-    told = call(connection, "GET", f"/admin/rooms/{room}/events{query}")
-    click.echo("\n".join(_whole(told)))
+    document = call(connection, "GET", f"/admin/rooms/{room}/events{query}")
+    click.echo("\n".join(_whole(document)))
 
 
 def summary(settings: Settings, now_ms: int) -> list[str]:
@@ -39,9 +39,9 @@ def summary(settings: Settings, now_ms: int) -> list[str]:
     lines = []
     for name, room in sorted(settings.rooms.items()):
         if room.events:
-            told = preview(room, now_ms=now_ms)
-            lines += [f"{name}: {_on_one_line(event)}" for event in told["events"]]
-            lines += [f"{name}: warning: {warning}" for warning in told["warnings"]]
+            document = preview(room, now_ms=now_ms)
+            lines += [f"{name}: {_on_one_line(event)}" for event in document["events"]]
+            lines += [f"{name}: warning: {warning}" for warning in document["warnings"]]
     return lines
 
 
@@ -54,20 +54,20 @@ def _on_one_line(event: dict[str, Any]) -> str:
     )
 
 
-def _whole(told: dict[str, Any]) -> list[str]:
-    event = f", {told['event']}" if told["event"] else ""
-    coming = f"; next is {told['coming']}" if told["coming"] else ""
-    mode = "" if told["mode"] == "running" else f" (the room is {told['mode']})"
+def _whole(document: dict[str, Any]) -> list[str]:
+    event = f", {document['event']}" if document["event"] else ""
+    coming = f"; next is {document['coming']}" if document["coming"] else ""
+    mode = "" if document["mode"] == "running" else f" (the room is {document['mode']})"
     lines = [
-        f"{told['room']} at {_clocks(told, ', ')}",
-        f"  {_PHASES[told['phase']]}{event}{coming}{mode}",
-        f"  {_holding(told)}",
+        f"{document['room']} at {_clocks(document, ', ')}",
+        f"  {_PHASES[document['phase']]}{event}{coming}{mode}",
+        f"  {_holding(document)}",
     ]
-    for event, after in itertools.zip_longest(told["events"], told["events"][1:]):
+    for event, after in itertools.zip_longest(document["events"], document["events"][1:]):
         lines += ["", *_event(event, after)]
-    lines += [] if told["events"] else ["", "It has no events."]
-    lines += [""] if told["warnings"] else []
-    return lines + [f"warning: {warning}" for warning in told["warnings"]]
+    lines += [] if document["events"] else ["", "It has no events."]
+    lines += [""] if document["warnings"] else []
+    return lines + [f"warning: {warning}" for warning in document["warnings"]]
 
 
 def _event(event: dict[str, Any], after: dict[str, Any] | None) -> list[str]:
@@ -90,20 +90,20 @@ def _label(step: dict[str, Any]) -> str:
     return "ends" if name == "closes_at" and step["phase"] == "open" else _STEPS[name]
 
 
-def _holding(told: dict[str, Any]) -> str:
-    rate = told["new_users_per_minute"]
+def _holding(document: dict[str, Any]) -> str:
+    rate = document["new_users_per_minute"]
     return ", ".join(
         [
-            f"{told['total_active_users']:,} inside at most",
+            f"{document['total_active_users']:,} inside at most",
             "as fast as slots come free" if rate is None else f"{rate:,} a minute",
-            f"message: {told['message']}" if told["message"] else "no message",
+            f"message: {document['message']}" if document["message"] else "no message",
         ]
     )
 
 
-def _clocks(told: dict[str, Any], between: str) -> str:
+def _clocks(document: dict[str, Any], between: str) -> str:
     """A time in its zone, and in UTC where that is another."""
-    return between.join(dict.fromkeys([_clock(told["local"]), _clock(told["at"])]))
+    return between.join(dict.fromkeys([_clock(document["local"]), _clock(document["at"])]))
 
 
 def _clock(moment: str) -> str:

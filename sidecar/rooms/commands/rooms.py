@@ -63,7 +63,7 @@ def show(connection: Connection, room: str) -> None:
 def set_(connection: Connection, room: str, changes: tuple[str, ...]) -> None:
     """Change settings of a running room; all replicas follow within two seconds.
 
-    A value is JSON or text; "null" goes back to the file's value.
+    A value is JSON or text; "null" resets to the configured value.
     """
     body = {}
     if wrong := [change for change in changes if "=" not in change]:
@@ -84,7 +84,7 @@ def set_(connection: Connection, room: str, changes: tuple[str, ...]) -> None:
 @click.argument("room")
 @click.pass_obj
 def pause(connection: Connection, room: str) -> None:
-    """Let nobody in: newcomers wait in line, those inside stay."""
+    """Let nobody in: newcomers queue, those inside stay."""
     _act(connection, room, "pause")
 
 
@@ -92,7 +92,7 @@ def pause(connection: Connection, room: str) -> None:
 @click.argument("room")
 @click.pass_obj
 def drain(connection: Connection, room: str) -> None:
-    """Let in those who are in line; nobody new joins it."""
+    """Let in those who wait; nobody new joins the queue."""
     _act(connection, room, "drain")
 
 
@@ -168,7 +168,7 @@ def find(connection: Connection, room: str, visitor: str) -> None:
     found = call(connection, "GET", f"/admin/rooms/{room}/visitors/{visitor}")
     place = f" at position {found['position']}" if found["position"] else ""
     if found["line"]:
-        place = f" in line {found['line']} at position {found['line_position']}"
+        place = f" in sub-queue {found['line']} at position {found['line_position']}"
     since, until = found["revoked_at_ms"], found["ends_at_ms"]
     times = f" since {iso(since)}" if since else f" until {iso(until)}" if until else ""
     click.echo(f"{visitor} is {found['state']}{place}{times}")
@@ -176,7 +176,7 @@ def find(connection: Connection, room: str, visitor: str) -> None:
 
 @rooms.command()
 @click.argument("room")
-@click.confirmation_option(prompt="Everybody in line loses their place. Sure?")
+@click.confirmation_option(prompt="Everybody in the queue loses their place. Sure?")
 @click.pass_obj
 def reset(connection: Connection, room: str) -> None:
     """Empty a room's line; who is inside stays."""

@@ -57,8 +57,8 @@ def export_room(connection: Connection, room: str, output: str) -> None:
 def import_room(connection: Connection, room: str, source: str) -> None:
     """Bring a room in from a file that `export` wrote.
 
-    The room is paused meanwhile, and then has the run-time settings of the file. Whoever is
-    here already stays; doing it twice equals once. Both replicas need the same secret_keys.
+    The room is paused meanwhile, and then has the run-time settings of the file. Visitors who are
+    here already stay; importing twice is safe. Both replicas need the same secret_keys.
     """
     with _opened(source) as file:
         head, places = _checked(file)

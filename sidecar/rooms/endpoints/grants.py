@@ -30,7 +30,7 @@ async def issue(request: web.Request) -> web.Response:
     room = room_of(request)
     body = await object_of(request)
     class_name, is_once = body.get("class"), body.get("once", False)
-    problems = [f"{name}: there is no such member" for name in body if name not in _MEMBERS]
+    problems = [f"{name}: unknown member" for name in body if name not in _MEMBERS]
     if not isinstance(class_name, str):
         problems.append('class: is needed, such as {"class": "vip"}')
     if not isinstance(is_once, bool):

@@ -16,5 +16,5 @@ async def show(request: web.Request) -> web.Response:
     settings, _ = room.file_settings.overridden(snapshot.overrides)
     at = request.query.get("at")
     at_ms = None if at is None else read_time(at, settings)
-    told = preview(settings, now_ms=room.clock.now_ms(), at_ms=at_ms)
-    return web.json_response({"room": room.name, **told})
+    document = preview(settings, now_ms=room.clock.now_ms(), at_ms=at_ms)
+    return web.json_response({"room": room.name, **document})

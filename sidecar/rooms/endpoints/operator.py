@@ -49,7 +49,7 @@ async def show_room(request: web.Request) -> web.Response:
 
 
 async def change_room(request: web.Request) -> web.Response:
-    """A JSON object of settings; null goes back to the file's value. All or nothing."""
+    """A JSON object of settings; null resets to the configured value. All or nothing."""
     room = room_of(request)
     changes = await object_of(request)
     if not changes:
@@ -83,7 +83,7 @@ async def _change(request: web.Request, room: Room, changes: dict[str, Any]) -> 
 
 
 async def reset_room(request: web.Request) -> web.Response:
-    """Empties the line; who is inside stays."""
+    """Empties the queue; sessions stay."""
     room = room_of(request)
     removed = await room.store.reset(by=operator(request))
     log.info("reset", room=room.name, removed=removed)
@@ -166,7 +166,7 @@ async def release_visitor(request: web.Request) -> web.Response:
     """Ends one visitor's session or place."""
     room, visitor = room_of(request), visitor_of(request)
     if not await room.release(visitor, by=operator(request)):
-        return problem(404, "Unknown visitor", detail=f"{visitor} is neither inside nor in line")
+        return problem(404, "Unknown visitor", detail=f"{visitor} is neither inside nor waiting")
     log.info("released", room=room.name, visitor=visitor)
     return web.json_response({"room": room.name, "visitor": visitor, "released": True})
 
@@ -196,7 +196,7 @@ async def move_visitor(request: web.Request) -> web.Response:
                 409, "A drawn place has no class", detail="It can be moved, after the opening."
             )
     if moved == 0:
-        return problem(404, "Unknown visitor", detail=f"{visitor} is not in line")
+        return problem(404, "Unknown visitor", detail=f"{visitor} is not waiting")
     if moved < 0:
         title, detail = _NOT_MOVED[moved]
         return problem(409, title, detail=detail)
@@ -222,7 +222,7 @@ def _check_move(body: dict[str, Any]) -> None:
         problems.append('position: a whole number from 1 on, "head" or "back"')
     elif "class" in body and not isinstance(body["class"], str | None):
         problems.append("class: the name of one, or null for none")
-    problems += [f"{name}: there is no such member" for name in body if name not in known]
+    problems += [f"{name}: unknown member" for name in body if name not in known]
     why = body.get("why", "")
     if not isinstance(why, str) or len(why) > WHY_LENGTH or not re.fullmatch(WHY, why):
         problems.append(f"why: text of {WHY_LENGTH} characters at most, on one line")

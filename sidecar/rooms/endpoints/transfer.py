@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sidecar.rooms.service import Room
     from sidecar.rooms.store.transfer import Row
 
-#: Whoever draws the first lot is never outside, so this proof is worth nothing but its signature.
+#: Lot 0 is never outside, so this proof is worth nothing but its signature.
 _PROOF = Outside(0)
 _CURSOR = re.compile(rf"({'|'.join(READ_ORDER)})-([0-9]{{1,20}})")
 #: A page of the answer has so many pages of the store at most.
@@ -129,8 +129,8 @@ async def _begin(request: web.Request, room: Room, head: dict[str, Any]) -> web.
     if not await transfer.begin(head["epoch"], read_ms=read_ms, by=operator(request)):
         return problem(
             409,
-            "The line was reset",
-            detail="The line here was reset after that of the file: its tickets are worth nothing. "
+            "The queue was reset",
+            detail="The queue here was reset after the export: its tickets are worth nothing. "
             "Nothing was changed.",
         )
     await room.refresh()
@@ -165,7 +165,7 @@ def _read_head(room: Room, step: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_rows(kind: str, rows: Any) -> list[Row]:
-    """Raises ConfigError: what is not as an export has it would spoil the line for everybody."""
+    """Raises ConfigError: what is not as an export has it would spoil the queue for everybody."""
     if not isinstance(rows, list) or len(rows) > PAGE:
         raise ConfigError([f"rows: a list of at most {PAGE}"])
     return [_read_row(kind, row, f"rows[{at}]") for at, row in enumerate(rows)]

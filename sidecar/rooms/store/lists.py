@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where one visitor is: in line (`position` from 1 on, `order`), inside (`started_ms` None: was
+    """Where one visitor is: waiting (`position` from 1 on, `order`), inside (`started_ms` None: was
     called, and is not here yet), revoked, or none of these."""
 
     position: int | None = None
@@ -52,7 +52,7 @@ class Lists:
         return Found(position, order, ends, started, revoked)
 
     async def here(self, visitors: list[str]) -> set[str]:
-        """Those of them who are in line or inside."""
+        """Those of them who wait or are inside."""
         found: set[str] = set()
         for name in ("waiting", "active"):
             async with translated("here", self._timeout_s):

@@ -18,10 +18,10 @@ FORMAT = "waitroom-room/1"
 PAGE = 500
 #: Members in one script call: at a million waiting it holds Redis for some 4 ms.
 CALL = 150
-#: The sorted sets, in the order in which they are read: whoever is called meanwhile is read as
+#: The sorted sets, in the order in which they are read: a visitor called meanwhile is read as
 #: waiting and as active, and not as neither.
 READ_ORDER = ("waiting", "active", "spent", "addresses", "drawn", "grants", "revoked")
-#: The order in which they are written: whoever is inside or has left is not put in line.
+#: The order in which they are written: a visitor who is inside or has left is not queued.
 WRITE_ORDER = ("stats", "revoked", "spent", "addresses", "drawn", "grants", "active", "waiting")
 #: What a second score of a member means: when the next heartbeat is due; when the session began.
 _SECOND = {"waiting": "due", "active": "admitted"}
@@ -65,7 +65,7 @@ class Transfer:
         return pages, int(cursor)
 
     async def begin(self, epoch: int, *, read_ms: int, by: str) -> bool:
-        """Pauses the room (queue_all) and gives the line its epoch. False: the line here was
+        """Pauses the room (queue_all) and gives the queue its epoch. False: the queue here was
         reset after the other one, so tickets of the other one are worth nothing; nothing was
         changed. `read_ms`: when the other store was read; `by`: the operator who says so."""
         return await self._write("begin", [(epoch,)], read_ms, by) >= 0

@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 
 async def refresh_forever(rooms: Rooms, metrics: Metrics) -> None:
-    """Runs until cancelled. A room whose store is away is tried again a second later."""
+    """Runs until cancelled. A room whose Redis is unavailable is tried again a second later."""
     while True:
         await refresh_once(rooms, metrics)
         await asyncio.sleep(REFRESH_MS / 1000)

@@ -1,7 +1,7 @@
 """Sweeps every room, one replica an interval; and the leases, each replica each second.
 
 The turn to sweep is a key that runs out after the interval: who sets it sweeps. When
-its holder dies, the next interval has another. The line moves without sweeps too
+its holder dies, the next interval has another. The queue moves without sweeps too
 (the call passes over the silent); they keep its length honest.
 """
 

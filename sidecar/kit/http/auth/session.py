@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from sidecar.kit.http.app_keys import OPERATORS
 from sidecar.kit.http.auth.operators import COOKIE
 from sidecar.kit.http.cookies import cookie_value
+from sidecar.kit.http.problem_kinds import CSRF_WRONG, FOREIGN_SITE
 from sidecar.kit.http.problems import problem
 
 if TYPE_CHECKING:
@@ -32,14 +33,12 @@ def refusal(request: web.Request, operator: Operator) -> web.Response | None:
     """Why a request that comes with the session's cookie is not the dashboard's own; None when it
     may be. The cookie alone changes nothing: a browser sends it whoever made the request."""
     if not is_same_origin(request.headers):
-        return problem(403, "From another site", detail="The session's cookie is for the dashboard")
+        return problem(FOREIGN_SITE, detail="The session's cookie is for the dashboard")
     if request.method in _SAFE:
         return None
     if request.app[OPERATORS].is_csrf(operator, request.headers.get(CSRF_HEADER, "")):
         return None
-    return problem(
-        403, "Not from the dashboard", detail=f"Send {CSRF_HEADER}, or the token as bearer."
-    )
+    return problem(CSRF_WRONG, detail=f"Send {CSRF_HEADER}, or the token as bearer.")
 
 
 def is_same_origin(headers: Mapping[str, str]) -> bool:

@@ -1,0 +1,195 @@
+"""Endpoints, each declared once: the route, who may ask, validation and OpenAPI come from it.
+
+    ENDPOINTS = Endpoints("leases", problems=(UNKNOWN_LEASE,))
+
+    @ENDPOINTS.put(
+        "/v1/leases/{template}/{resource}",
+        programs("leases"),
+        parameters=LeaseAddress,
+        body=RenewLease,
+        replies={200: (Lease, "The holder has it.")},
+        problems=(LEASE_OVER,),
+    )
+    async def renew_lease(request: web.Request, at: LeaseAddress, body: RenewLease) -> Lease:
+        '''Begin the term anew.
+
+        The first paragraph is the summary, what follows is the description.
+        '''
+
+A handler is called with the request and the models that it declares, and returns a model, or a
+response where status or headers are its own. Its name is the operationId.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from inspect import getdoc
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from aiohttp import web
+
+from sidecar.kit.errors import ConfigError
+from sidecar.kit.http import problem_kinds as kinds
+from sidecar.kit.http.models import Parameters, Reply, read
+from sidecar.kit.http.request_parameters import object_of
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from sidecar.kit.http.auth.scopes import Scope
+    from sidecar.kit.http.problem_kinds import Kind
+
+Handler: TypeAlias = Callable[..., Awaitable[web.StreamResponse | Reply]]
+H = TypeVar("H", bound=Handler)
+#: A model, and what the status means.
+Replies: TypeAlias = Mapping[int, tuple[Any, str]]
+
+_SAFE = frozenset({"GET", "HEAD"})
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may ask. Operators may always: by the admin token, and `by_session` of the dashboard."""
+
+    #: Of a program's token, one of these opens it; none: it is for operators.
+    scopes: frozenset[Scope] = frozenset()
+    by_session: bool = False
+    is_open: bool = False
+
+    def problems(self, path: str) -> list[Kind]:
+        if self.is_open:
+            return []
+        found = [kinds.TOKEN_NEEDED, kinds.TOKEN_WRONG]
+        if path.startswith("/admin/"):
+            found += [kinds.ADMINISTRATION_OFF, kinds.TOO_MANY_WRONG_TOKENS]
+        else:
+            found += [
+                kinds.SERVICE_OFF,
+                kinds.SCOPE_MISSING if self.scopes else kinds.OPERATORS_ONLY,
+            ]
+        return found + ([kinds.FOREIGN_SITE, kinds.CSRF_WRONG] if self.by_session else [])
+
+
+ANYBODY = Access(is_open=True)
+#: By the admin token alone.
+OPERATORS = Access()
+#: Or by a session of the dashboard.
+DASHBOARD = Access(by_session=True)
+
+
+def programs(*scopes: Scope, by_session: bool = False) -> Access:
+    return Access(frozenset(scopes), by_session=by_session)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One method of one path."""
+
+    method: str
+    path: str
+    access: Access
+    handler: Handler
+    tag: str
+    #: Of the path and the query.
+    parameters: type[Parameters] | None = None
+    #: A JSON object; any type where the handler reads the body itself.
+    body: Any = None
+    replies: Replies = field(default_factory=dict)
+    #: What it may answer beside what all may: problem documents.
+    problems: tuple[Kind, ...] = ()
+    #: By status: whose members a problem document has as well.
+    problem_members: Mapping[int, Any] = field(default_factory=dict)
+    #: The handler reads the request and writes the response itself: the models describe it.
+    is_hand_made: bool = False
+    #: What else its OpenAPI operation says.
+    described: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def operation_id(self) -> str:
+        first, *others = self.handler.__name__.split("_")
+        return first + "".join(word.capitalize() for word in others)
+
+    @property
+    def summary(self) -> str:
+        return self._docs()[0].rstrip(".")
+
+    @property
+    def description(self) -> str:
+        return self._docs()[1]
+
+    def _docs(self) -> tuple[str, str]:
+        paragraphs = (getdoc(self.handler) or "").split("\n\n")
+        first, *others = (" ".join(each.split()) for each in paragraphs)
+        return first, "\n\n".join(others)
+
+    def all_problems(self) -> list[Kind]:
+        """Those of its access and of reading what it reads, too."""
+        found = [*self.access.problems(self.path), *self.problems]
+        if self.body is not None:
+            found += [kinds.UNREADABLE, kinds.TOO_LARGE]
+        if "{" in self.path:
+            found.append(kinds.NOT_FOUND)
+        if self.body is not None or self.parameters is not None:
+            found.append(kinds.INVALID_REQUEST)
+        return [*found, kinds.STORE_UNAVAILABLE]
+
+    def route(self) -> web.RouteDef:
+        handler: Any = self.handler if self.is_hand_made else self.serve
+        return web.route(self.method, self.path, handler)
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        """Calls the handler with what was sent; ConfigError names all that is wrong with it."""
+        given: list[tuple[type[BaseModel], Any]] = []
+        if self.parameters is not None:
+            query = {name: request.query[name] for name in request.query}
+            given.append((self.parameters, {**query, **request.match_info}))
+        if self.body is not None:
+            given.append((self.body, await object_of(request)))
+        models, problems = [], []
+        for model, values in given:
+            try:
+                models.append(read(model, values, from_text=model is self.parameters))
+            except ConfigError as error:
+                problems += error.problems
+        if problems:
+            raise ConfigError(problems)
+        reply = await self.handler(request, *models)
+        return reply.response() if isinstance(reply, Reply) else reply
+
+
+class Endpoints:
+    """A product's endpoints, in the order of their declaration. `problems`: of all of them."""
+
+    def __init__(self, tag: str, *, problems: tuple[Kind, ...] = ()) -> None:
+        self._tag, self._problems = tag, problems
+        self._all: list[Endpoint] = []
+
+    def __iter__(self) -> Iterator[Endpoint]:
+        return iter(self._all)
+
+    def declare(self, method: str, path: str, access: Access, **more: Any) -> Callable[[H], H]:
+        """`more`: the other fields of an Endpoint."""
+        problems = (*self._problems, *more.pop("problems", ()))
+
+        def add(handler: H) -> H:
+            endpoint = Endpoint(method, path, access, handler, self._tag, problems=problems, **more)
+            self._all.append(endpoint)
+            return handler
+
+        return add
+
+    def get(self, path: str, access: Access, **more: Any) -> Callable[[H], H]:
+        return self.declare("GET", path, access, **more)
+
+    def post(self, path: str, access: Access, **more: Any) -> Callable[[H], H]:
+        return self.declare("POST", path, access, **more)
+
+    def put(self, path: str, access: Access, **more: Any) -> Callable[[H], H]:
+        return self.declare("PUT", path, access, **more)
+
+    def patch(self, path: str, access: Access, **more: Any) -> Callable[[H], H]:
+        return self.declare("PATCH", path, access, **more)
+
+    def delete(self, path: str, access: Access, **more: Any) -> Callable[[H], H]:
+        return self.declare("DELETE", path, access, **more)

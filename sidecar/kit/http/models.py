@@ -1,0 +1,197 @@
+"""What requests and responses are made of: the bases of the models in products' schemas.py.
+
+A string below a field is its description.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+from aiohttp import web
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WrapValidator
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import PydanticCustomError, core_schema
+
+from sidecar.kit.did_you_mean import did_you_mean
+from sidecar.kit.errors import ConfigError
+from sidecar.kit.names import ROOM_NAME
+
+if TYPE_CHECKING:
+    from pydantic import ValidatorFunctionWrapHandler
+
+#: Names of JSON that are shown in an error are cut to this.
+_SHOWN = 40
+#: A number of JSON that is exact everywhere.
+MAX_NUMBER = 2**53
+#: For `json_schema_extra`: a name that is accepted, or sent, beside its successor.
+DEPRECATED = {"deprecated": True}
+
+
+class Parameters(BaseModel):
+    """Parameters of the path and the query: those that the path does not name are in the query.
+    Others are ignored, and of several of one name the first counts."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True, defer_build=True)
+
+
+class Body(BaseModel):
+    """A JSON object."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True, defer_build=True
+    )
+
+
+class Reply(BaseModel):
+    """A JSON document that is answered. Later versions may add members."""
+
+    model_config = ConfigDict(
+        extra="ignore",
+        use_attribute_docstrings=True,
+        defer_build=True,
+        json_schema_serialization_defaults_required=True,
+    )
+
+    def response(self, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+        return web.Response(
+            status=status,
+            body=self.model_dump_json(by_alias=True).encode(),
+            content_type="application/json",
+            headers={"Cache-Control": "no-store", **(headers or {})},
+        )
+
+
+class PageParameters(Parameters):
+    """Which page of a list."""
+
+    after: str = ""
+    """Behind which the page begins: the `next` of the page before."""
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    """How many to list, at most."""
+
+
+class PageReply(Reply):
+    """A page of a list."""
+
+    next: str | None
+    """The `after` of the next page. null: this is the last."""
+
+
+def wanted(text: str) -> WrapValidator:
+    """What an error says is wanted, in place of pydantic's message."""
+
+    def check(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return validate(value)
+        except ValidationError:
+            raise PydanticCustomError("wanted", "{text}", {"text": text}) from None
+
+    return WrapValidator(check)
+
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def matching(pattern: re.Pattern[str] | str, text: str) -> tuple[Any, ...]:
+    """Of a string: a pattern that all of it matches, and what an error says is wanted."""
+    source = pattern if isinstance(pattern, str) else pattern.pattern
+    # As JSON Schema writes it, which knows no \\Z.
+    return Field(pattern="^" + source.replace(r"\Z", "") + "$"), wanted(text)
+
+
+#: What rooms, templates, limits and targets are called; whether there is one of that name is the
+#: handler's to say.
+Name = Annotated[
+    str, Field(json_schema_extra={"pattern": "^" + ROOM_NAME.pattern.replace(r"\Z", "$")})
+]
+#: In JSON 1.0 is a whole number, too.
+Whole = Annotated[int, BeforeValidator(_whole)]
+#: That no later one of the same kind is below.
+Number = Annotated[Whole, Field(ge=0, le=MAX_NUMBER)]
+Seconds = Annotated[float, Field(ge=0)]
+#: ISO 8601, as kit/clock.py tells it.
+Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+
+
+def read(model: type[BaseModel], given: Any, *, from_text: bool = False) -> Any:
+    """The model of what was sent. `from_text`: parameters, whose values are text. Raises
+    ConfigError with a line for each thing that is wrong."""
+    try:
+        return model.model_validate_strings(given) if from_text else model.model_validate(given)
+    except ValidationError as error:
+        where = ", in the query" if from_text else ""
+        raise ConfigError(_problems(error, model, where)) from None
+
+
+def _problems(error: ValidationError, model: type[BaseModel], where: str) -> list[str]:
+    """Unknown members first, then the others in the model's order."""
+    unknown, others = [], []
+    for found in error.errors(include_url=False):
+        name = ".".join(str(part) for part in found["loc"])
+        if found["type"] == "extra_forbidden":
+            meant = did_you_mean(name, model.model_fields)
+            unknown.append(f"{name[:_SHOWN]}: there is no such member{meant}")
+        elif found["type"] == "missing":
+            others.append(f"{name}: is needed{where}")
+        else:
+            others.append(f"{name}: {_said(found, model)}".removeprefix(": "))
+    return sorted(unknown) + others
+
+
+def _said(found: Any, model: type[BaseModel]) -> str:
+    text = found["msg"].removeprefix("Value error, ")
+    if found["type"] not in {"wanted", "value_error"} and len(found["loc"]) == 1:
+        text = _describe(_properties(model).get(found["loc"][0], {})) or text
+    value = found["input"]
+    if isinstance(value, str):
+        return f"{text} (got {value[:_SHOWN]!r})"
+    return text if isinstance(value, dict | list) else f"{text} (got {str(value)[:_SHOWN]})"
+
+
+@cache
+def _properties(model: type[BaseModel]) -> dict[str, Any]:
+    return dict(model.model_json_schema(schema_generator=Schema).get("properties", {}))
+
+
+def _describe(schema: dict[str, Any]) -> str:
+    """What a field may be; empty where that is no matter of a few words."""
+    if "enum" in schema:
+        return " or ".join(str(value) for value in schema["enum"])
+    if "anyOf" in schema:
+        options = [_describe(option) for option in schema["anyOf"] if option != {"type": "null"}]
+        return " or ".join(options) if all(options) else ""
+    kinds = {
+        "integer": "a whole number", "number": "a number", "boolean": "true or false",
+        "string": "a string", "array": "a list", "object": "an object",
+    }  # fmt: skip
+    text, low, high = kinds.get(schema.get("type", ""), ""), *map(schema.get, _BOUNDS)
+    if low is None:
+        return text
+    return f"{text} from {low}" + (f" to {high}" if high is not None else "")
+
+
+_BOUNDS = ("minimum", "maximum")
+
+
+class Schema(GenerateJsonSchema):
+    """Without the titles that pydantic makes of fields' names, and replies without defaults."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
+        return False
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        made = super().default_schema(schema)
+        if self.mode == "serialization":
+            made.pop("default", None)
+        return made
+
+    def generate_inner(self, schema: Any) -> JsonSchemaValue:
+        made = super().generate_inner(schema)
+        # Behind a function pydantic leaves bounds as they are.
+        for name, bound in (("ge", "minimum"), ("le", "maximum")):
+            if name in made:
+                made[bound] = made.pop(name)
+        return made
