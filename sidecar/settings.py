@@ -29,10 +29,11 @@ from sidecar.kit.http.auth.scopes import (
     SCOPES,
     Scope,
 )
-from sidecar.kit.names import ROOM_NAME, is_plain_name
+from sidecar.kit.names import NAME, is_plain_name
 from sidecar.kit.setting_types import (
     Count,
     Database,
+    HoldsSecrets,
     Listen,
     Seconds,
     Store,
@@ -60,7 +61,7 @@ _TABLES = {"rooms", "leases", "limits", "targets", "webhooks", "tokens"}
 
 
 def _room_name(value: str) -> str:
-    if not ROOM_NAME.match(value):
+    if not NAME.match(value):
         raise ValueError("a name has lower-case letters, digits, - and _, 48 at most")
     if value in RESERVED_NAMES:
         raise ValueError(
@@ -87,18 +88,18 @@ class Settings(BaseModel):
 
     #: Lets the well-known demo secret through. Never on a site that matters.
     demo: bool = False
-    store: Store = MEMORY
+    store: Store = Field(default=MEMORY, repr=False)
     #: Oldest to newest; the last one signs.
     secret_keys: Annotated[list[str], BeforeValidator(listed)] = Field(
-        default=[], validate_default=True
+        default=[], validate_default=True, repr=False
     )
     #: In the same order; empty: secret_keys.
-    grant_keys: Annotated[list[str], BeforeValidator(listed)] = []
-    admin_token: str = ""
+    grant_keys: Annotated[list[str], BeforeValidator(listed)] = Field(default=[], repr=False)
+    admin_token: str = Field(default="", repr=False)
     #: Opens the service API, as the admin_token does; empty: only that does.
-    service_token: str = ""
+    service_token: str = Field(default="", repr=False)
     #: More that do, each under a name of its own: jobs are seen by the name that submitted them.
-    tokens: dict[Annotated[str, AfterValidator(_plain_name)], str] = {}
+    tokens: dict[Annotated[str, AfterValidator(_plain_name)], str] = Field(default={}, repr=False)
     #: By the token's name; service is the service_token.
     scopes: dict[str, Annotated[frozenset[Scope], BeforeValidator(listed)]] = {}
     edge_listen: Listen = "127.0.0.1:8400"
@@ -113,7 +114,7 @@ class Settings(BaseModel):
     #: Streams of server-sent events that are open at a time, at most; 0: there are none.
     event_streams: Count = Field(default=0, ge=0, le=100_000)
     #: The database of the history; empty: none is kept.
-    history: Database = ""
+    history: Database = Field(default="", repr=False)
     history_partitions: Count = Field(default=128, ge=1, le=1024)
     #: Rows that are older are dropped or moved; None keeps them.
     history_retention: Seconds | None = Field(default=90 * 86_400, ge=3600)
@@ -122,14 +123,18 @@ class Settings(BaseModel):
     history_backlog: Count = Field(default=10_000_000, ge=1000)
     history_stuck_after: Seconds = Field(default=86_400, ge=60)
     #: The database of the jobs; empty: a file in the working directory, if there are targets.
-    jobs: Database = ""
+    jobs: Database = Field(default="", repr=False)
     leases: dict[Annotated[str, AfterValidator(_room_name)], LeaseSettings] = {}
     limits: dict[Annotated[str, AfterValidator(_plain_name)], LimitSettings] = {}
-    targets: dict[Annotated[str, AfterValidator(_plain_name)], TargetSettings] = {}
+    targets: Annotated[
+        dict[Annotated[str, AfterValidator(_plain_name)], TargetSettings], HoldsSecrets
+    ] = {}
     rooms: dict[Annotated[str, AfterValidator(_room_name)], RoomSettings] = Field(
         default={}, validate_default=True
     )
-    webhooks: dict[Annotated[str, AfterValidator(_plain_name)], Webhook] = {}
+    webhooks: Annotated[
+        dict[Annotated[str, AfterValidator(_plain_name)], Webhook], HoldsSecrets
+    ] = {}
 
     @field_validator("secret_keys")
     @classmethod

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from loadtest.jobs.cpu_time import cpu_ns
 from loadtest.jobs.target import Redis
 from tests.support.processes import Process, wait_until
 from tests.support.site import SECRET
@@ -79,8 +80,6 @@ class _Worker:
         self._name, self._process, self._redis, self._counts = name, process, redis, counts
 
     async def watch(self, seconds: float) -> Idle:
-        from loadtest.jobs.measure import cpu_ns  # noqa: PLC0415 - which imports this
-
         def cpu() -> tuple[int, int]:
             return cpu_ns([self._process.pid]), cpu_ns([self._redis.pid])
 

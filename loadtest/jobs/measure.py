@@ -7,11 +7,11 @@ import os
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from loadtest.history import servers
 from loadtest.jobs import idle
+from loadtest.jobs.cpu_time import cpu_ns
 from loadtest.jobs.systems import Arq, System, Waitroom, environment_of_arq
 from loadtest.jobs.target import Bell, Redis, Target
 
@@ -223,17 +223,3 @@ class _Measurement:
             for kind in before.keys() & after.keys()
         }
         return Rate(jobs / max(seconds, 1e-6), each)
-
-
-def cpu_ns(pids: list[int], *, families: bool = True) -> int:
-    """CPU time of all threads that these processes have now, with their children or without, ns."""
-    total, left = 0, list(pids)
-    while left:
-        pid = left.pop()
-        for task in Path(f"/proc/{pid}/task").glob("*"):
-            try:
-                total += int((task / "schedstat").read_text().split()[0])
-                left += map(int, (task / "children").read_text().split() if families else ())
-            except OSError:
-                continue
-    return total

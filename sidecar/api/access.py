@@ -12,7 +12,7 @@ from aiohttp import web
 from sidecar.api.rights import needed
 from sidecar.dashboard.app_keys import LIVE
 from sidecar.kit.http import problem_kinds as kinds
-from sidecar.kit.http.app_keys import OPERATORS, SETTINGS
+from sidecar.kit.http.app_keys import OPERATORS, SETTINGS, SiteSettings
 from sidecar.kit.http.auth.owner import OPERATOR, Owner
 from sidecar.kit.http.auth.scopes import OWNERS, SCOPES
 from sidecar.kit.http.auth.session import operator_of, refusal
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
     from sidecar.kit.http.auth.throttle import Throttle
-    from sidecar.settings import Settings
 
 #: Doors of /v1/ that the dashboard calls too, by its session.
 _OF_THE_DASHBOARD = ("/v1/jobs", "/v1/targets")
@@ -95,7 +94,7 @@ def find_owner(request: web.Request, *, is_refused: bool = False) -> Owner | Non
     return OPERATOR if is_known else None
 
 
-def _tokens(settings: Settings, *, is_refused: bool = False) -> list[tuple[str, Owner]]:
+def _tokens(settings: SiteSettings, *, is_refused: bool = False) -> list[tuple[str, Owner]]:
     """Each with whose it is. Where two are the same, the first says who it is."""
     named = {OWNERS[0]: settings.service_token, **settings.tokens}
     programs = [

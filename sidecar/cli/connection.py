@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from yarl import URL
 
 from sidecar.kit.errors import ConfigError
@@ -23,8 +23,8 @@ class _Replica(BaseModel):
     """What the settings say of the way to a replica."""
 
     ops_listen: Listen = DEFAULT_OPS_LISTEN
-    admin_token: str = ""
-    service_token: str = ""
+    admin_token: str = Field(default="", repr=False)
+    service_token: str = Field(default="", repr=False)
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Connection:
         except ConfigError as error:
             problems = error.problems
         except ValidationError as error:
-            problems += problems_in(error)
+            problems += problems_in(error, _Replica)
         if problems:
             raise click.ClickException("\n".join(problems))
         return found

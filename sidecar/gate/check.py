@@ -228,6 +228,6 @@ def find_unknown(request: web.Request, name: str, endpoint: str) -> str:
     template = request.app[ROOMS].template_of(name)
     state = UNKNOWN_RESOURCE if template else UNKNOWN_ROOM
     if not template:
-        log_unknown(name)
+        log_unknown(name, "room")
     request.app[METRICS].requests.count(template, endpoint, state)
     return state

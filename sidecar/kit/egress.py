@@ -1,4 +1,4 @@
-"""Connections of jobs' calls, which reach no further than they may.
+"""Outgoing connections to addresses that clients name, which reach public ones alone.
 
 The address that was checked is the one that is connected to: names are looked up by a resolver
 that hands on public addresses alone, and each socket is checked once more before it is connected.
@@ -63,8 +63,8 @@ def open_session(names: AbstractResolver, *, is_private: bool) -> aiohttp.Client
 async def _once(
     request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """A client may send some requests again by itself where a connection broke. Of a target each
-    call counts."""
+    """A client may send some requests again by itself where a connection broke. Here
+    each call counts."""
     try:
         return await send(request)
     except aiohttp.ClientConnectorError:
@@ -74,7 +74,7 @@ async def _once(
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Uses no connection again on which the target spoke without being asked: what it said would
+    """Uses no connection again on which the server spoke without being asked: what it said would
     be taken for the answer to the next call, which may be somebody else's."""
 
     async def connect(

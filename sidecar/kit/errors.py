@@ -2,8 +2,8 @@
 
 WaitroomError
 ├── ConfigError        a setting is wrong; carries every problem found
-├── UnknownNameError   no room, lease, limit or target of that name is configured
-├── RefusedError       a job is not taken, or what is asked of it cannot be
+├── UnknownNameError   nothing of that kind and name is configured
+├── RefusedError       the state of things does not allow what is asked
 ├── StoreError         the store did not answer, or refused
 └── DatabaseError      the SQL database did not, or its tables are of another version
 """
@@ -29,7 +29,7 @@ class ConfigError(WaitroomError):
 
 
 class UnknownNameError(WaitroomError):
-    """A room, a lease, a limit or a target (`kind`) that is not in the configuration."""
+    """A name that is not in the configuration; `kind`: of what."""
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"no {kind} is named {name[:64]!r}")

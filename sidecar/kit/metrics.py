@@ -1,7 +1,7 @@
 """The registry of a process and what every process measures; docs/metrics.md lists all metrics.
 
 A product declares its own in a MetricSet (its metrics.py) and finds them by `Metrics.of`. No
-visitor and no address is ever a label.
+person and no address is ever a label.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Requests(Collector):
     """The count of requests, kept for a tenth of what the library's own counter takes."""
 
     def __init__(self) -> None:
-        #: By name (a room's or a template's), endpoint and state.
+        #: By the configuration's name, endpoint and state.
         self.counts: dict[tuple[str, str, str], int] = {}
 
     def count(self, name: str, endpoint: str, state: str) -> None:

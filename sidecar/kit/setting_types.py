@@ -12,13 +12,6 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 
 from sidecar.kit.did_you_mean import did_you_mean, names_beside
 
-_TOKENS = {"admin_token", "service_token"}
-#: Never repeated in a problem: they are secrets, or may hold a password.
-_HIDDEN = {
-    "secret_keys", "grant_keys", "store", "history", "webhooks", "jobs", "tokens", "targets",
-    "headers", "callback_secret",
-} | _TOKENS  # fmt: skip
-
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\Z")
 _UNIT_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}
 STORES = (
@@ -224,22 +217,26 @@ Store = Annotated[str, AfterValidator(read_store)]
 Database = Annotated[str, AfterValidator(read_database)]
 
 
+class HoldsSecrets:
+    """Annotates a table of which some values are secret."""
+
+
 def problems_in(error: ValidationError, model: type[BaseModel] | None = None) -> list[str]:
     """One line for each problem: the setting's name, and what is allowed. `model`: what was
-    validated, whose settings are suggested for those that there are not."""
+    validated; it suggests names for unknown ones, and no value is repeated of a setting that may
+    hold a secret (`repr=False`, HoldsSecrets)."""
     lines = []
     for problem in error.errors(include_url=False, include_context=False):
         name = ".".join(str(part) for part in problem["loc"] if part != "[key]")
+        field = model.model_fields.get(str(problem["loc"][0])) if model and problem["loc"] else None
+        is_secret = field is not None and (not field.repr or HoldsSecrets in field.metadata)
         text = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
             known = names_beside(model, problem["loc"]) if model else None
             text = f"there is no such setting{did_you_mean(str(problem['loc'][-1]), known or ())}"
         elif problem["type"] == "missing":
             text = "is needed"
-        elif (
-            not isinstance(problem["input"], dict | list | tuple)
-            and name.split(".")[0] not in _HIDDEN
-        ):
+        elif not isinstance(problem["input"], dict | list | tuple) and not is_secret:
             text += f" (got {problem['input']!r})"
         lines += [f"{name}: {line}" if name else line for line in text.split("\n")]
     return lines

@@ -61,7 +61,7 @@ def _send(address: str, line: str) -> None:
     name = "\0" + address[1:] if address.startswith("@") else address
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
-            out.setblocking(False)  # a full queue must not hold up visitors
+            out.setblocking(False)  # a full queue must not block the replica
             out.sendto(line.encode(), name)
     except OSError as error:
         log.warning("notify_failed", socket=address, said=line, error=str(error))

@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 async def keep_at_work(name: str, worker: Worker, *, rest_s: float = REST_S) -> None:
     """Runs a worker, and again a moment after it failed: an error that nobody foresaw must not
-    end it for good, and the visitors' requests do not depend on it."""
+    end it for good, and requests do not depend on it."""
     while True:
         try:
             await worker()

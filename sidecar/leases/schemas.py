@@ -20,7 +20,7 @@ from sidecar.kit.http.models import (
     matching,
 )
 from sidecar.kit.http.problem_kinds import Kind, unknown
-from sidecar.kit.names import ROOM_NAME
+from sidecar.kit.names import NAME
 from sidecar.leases.settings import HOLDER, RESOURCE, LeaseSettings
 
 UNKNOWN_LEASE = unknown("lease")
@@ -64,7 +64,7 @@ class ReleaseParameters(HolderAddress):
     """Of that lease alone."""
     owner: Annotated[
         str | None,
-        *matching(f"({ROOM_NAME.pattern})?", "the name of a token, or empty for a browser"),
+        *matching(f"({NAME.pattern})?", "the name of a token, or empty for a browser"),
     ] = None
     """For operators: of this token's holder alone, or of a browser (empty)."""
 

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol
+
 from aiohttp import web
 
 from sidecar.kit.http.auth.operators import Operators
 from sidecar.kit.metrics import Metrics
-from sidecar.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sidecar.kit.http.auth.scopes import Scope
+
+
+class SiteSettings(Protocol):
+    """What handlers everywhere read of the settings."""
+
+    @property
+    def admin_token(self) -> str: ...
+    @property
+    def service_token(self) -> str: ...
+    @property
+    def tokens(self) -> Mapping[str, str]: ...
+    @property
+    def scopes(self) -> Mapping[str, frozenset[Scope]]: ...
+    @property
+    def is_in_memory(self) -> bool: ...
+
 
 METRICS = web.AppKey("metrics", Metrics)
-SETTINGS = web.AppKey("settings", Settings)
+SETTINGS: web.AppKey[SiteSettings] = web.AppKey("settings")
 OPERATORS = web.AppKey("operators", Operators)
 #: Set when the replica was told to stop; a list because an application is frozen by then.
 STOPPING = web.AppKey("stopping", list[bool])

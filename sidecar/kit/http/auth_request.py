@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 
-#: Unknown rooms and limits that were logged already; each is a mistake in somebody's nginx.
+#: Unknown names that were logged already; each is a mistake in somebody's nginx.
 _MAX_LOGGED = 100
 
 logged_once: set[tuple[str, str]] = set()
@@ -33,15 +33,14 @@ def is_preflight(headers: Mapping[str, str], method: str) -> bool:
 
 
 def close_if_body(request: web.Request, response: web.Response) -> web.Response:
-    """A body that nobody reads would be taken for the next visitor's request."""
+    """A body that nobody reads would be taken for the next request."""
     if request.can_read_body:
         response.force_close()
     return response
 
 
-def log_unknown(name: str, kind: str = "room") -> None:
-    """`kind`: room or limit. Of resources whatever is theirs may be a visitor's invention, so each
-    template is told once."""
+def log_unknown(name: str, kind: str) -> None:
+    """Once for each name. What comes after the separator may be anybody's invention."""
     shown = name[:64].encode("ascii", "backslashreplace").decode()
     about = kind, shown.partition(SEPARATOR)[0]
     if about not in logged_once and len(logged_once) < _MAX_LOGGED:

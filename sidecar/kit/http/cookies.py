@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
 
 def secure(headers: Mapping[str, str]) -> str:
-    """The attribute of a cookie whose visitor came by https. Schemes are written in any case, and
-    of several proxies each may add its own: the first is the visitor's."""
+    """The attribute of a cookie whose client came by https. Schemes are written in any case, and
+    of several proxies each may add its own: the first is the client's."""
     scheme = headers.get("X-Forwarded-Proto", "").partition(",")[0]
     return "; Secure" if scheme.strip().lower() == "https" else ""
 

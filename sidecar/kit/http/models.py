@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError, core_schema
 
 from sidecar.kit.did_you_mean import did_you_mean
 from sidecar.kit.errors import ConfigError
-from sidecar.kit.names import ROOM_NAME
+from sidecar.kit.names import NAME
 
 if TYPE_CHECKING:
     from pydantic import ValidatorFunctionWrapHandler
@@ -102,11 +102,9 @@ def matching(pattern: re.Pattern[str] | str, text: str) -> tuple[Any, ...]:
     return Field(pattern="^" + source.replace(r"\Z", "") + "$"), wanted(text)
 
 
-#: What rooms, templates, limits and targets are called; whether there is one of that name is the
+#: A name in the configuration; whether there is one of that name is the
 #: handler's to say.
-Name = Annotated[
-    str, Field(json_schema_extra={"pattern": "^" + ROOM_NAME.pattern.replace(r"\Z", "$")})
-]
+Name = Annotated[str, Field(json_schema_extra={"pattern": "^" + NAME.pattern.replace(r"\Z", "$")})]
 #: In JSON 1.0 is a whole number, too.
 Whole = Annotated[int, BeforeValidator(_whole)]
 #: That no later one of the same kind is below.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from sidecar.kit.names import ROOM_NAME
+from sidecar.kit.names import NAME
 
 Json: TypeAlias = dict[str, Any]
 
 #: As JSON Schema writes it, which knows no \Z.
-ROOM = "^" + ROOM_NAME.pattern.replace(r"\Z", "$")
+ROOM = "^" + NAME.pattern.replace(r"\Z", "$")
 VISITOR_ID = "^[A-Za-z0-9_-]{22}$"
 #: One of these lets a caller in; a change by the session needs its CSRF token as well.
 READS: list[Json] = [{"token": []}, {"session": []}]

@@ -33,7 +33,7 @@ log = structlog.get_logger()
 
 class _Unreadable(logging.Filter):
     """What cannot be read as HTTP is answered with a 400 and is its sender's fault: aiohttp
-    would write a traceback, in lines of its own, each time that a visitor sends a control
+    would write a traceback, in lines of its own, each time that a client sends a control
     character in a header."""
 
     def filter(self, record: logging.LogRecord) -> bool:

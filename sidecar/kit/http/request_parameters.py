@@ -1,5 +1,4 @@
-"""What a request of an operator names: a room, a visitor, a page, a body. What is wrong with it is
-a ConfigError that says so."""
+"""The parameters of an operator's request: a page, a body. What is wrong is a ConfigError."""
 
 from __future__ import annotations
 

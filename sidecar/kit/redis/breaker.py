@@ -12,8 +12,8 @@ PROBE_INTERVAL_S = 1.0
 
 class Breaker:
     """Closed while the store answers. Open after TRIES failures in a row: nobody then waits
-    for what will not come. One caller a second tries all the same (of a room the refresher, of
-    others whoever comes first), and the first success closes it.
+    for what will not come. One caller a second tries all the same, and the first success
+    closes it.
     """
 
     __slots__ = ("_failures", "_interval_s", "_tried_s")

@@ -19,7 +19,7 @@ from sidecar.kit.redis.topology import (
     sentinel_store,
 )
 
-#: A client of whatever keeps the rooms.
+#: A client of the store.
 Store: TypeAlias = Redis | Cluster
 
 

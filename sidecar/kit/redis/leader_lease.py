@@ -1,4 +1,4 @@
-"""A turn at some work of a room, which one replica keeps for as long as it goes on asking."""
+"""The leader lease: work that one replica does at a time, for as long as it renews the lease."""
 
 from __future__ import annotations
 

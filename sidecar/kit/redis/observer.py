@@ -13,5 +13,5 @@ if TYPE_CHECKING:
 class Observer:
     """Told about every batch; the default looks away."""
 
-    batch: Callable[[str, str, int, float], None] = lambda _room, _verb, _size, _seconds: None
-    error: Callable[[str, str], None] = lambda _room, _verb: None
+    batch: Callable[[str, str, int, float], None] = lambda _name, _verb, _size, _seconds: None
+    error: Callable[[str, str], None] = lambda _name, _verb: None

@@ -1,4 +1,4 @@
-"""What the stores of rooms, leases, limits and targets share: a breaker, a bound on the time, an
+"""What all script stores share: a breaker, a bound on the time, an
 observer, and the scripts of their product."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ScriptStore:
-    """The state of one room, template, rule or target, by the scripts of sidecar/PRODUCT/lua.
+    """The state of one name, by the scripts of sidecar/PRODUCT/lua.
 
     Every method raises StoreError when Redis does not answer.
     """

@@ -1,6 +1,6 @@
 """Stores of several servers, one of which may fail: Redis Sentinel and Redis Cluster.
 
-The driver knows both. It is kept from what would cost a room its store here: every call is
+The driver knows both. It is kept from what would make the store unavailable here: every call is
 cut off from outside after `store_timeout`, so whatever the driver finds out by waiting
 longer, or only when a call ends by an error of its own, it would never find out.
 """
@@ -31,7 +31,7 @@ from sidecar.kit.setting_types import read_servers
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-#: Batches of a few rooms and verbs at a time; more would only queue up in Redis.
+#: Batches of a few names and verbs at a time; more would only queue up in Redis.
 POOL_SIZE = 64
 #: How long a call may wait for a free connection, seconds.
 POOL_WAIT_S = 0.25
@@ -45,7 +45,7 @@ def common_options(timeout_s: float) -> dict[str, Any]:
         "socket_timeout": timeout_s,
         "socket_connect_timeout": timeout_s,
         "socket_keepalive": True,
-        # A call that is repeated later is worth less to a visitor than an answer now.
+        # A call that is repeated later is worth less to the client than an answer now.
         "retry": Retry(NoBackoff(), 0),
     }
 
@@ -185,14 +185,14 @@ class Cluster(RedisCluster):
     It draws a new map of the cluster before the next call when a call ended by an error. Here
     a call that is cut off counts too: a server that hangs gives no error. And the map is
     drawn beside the calls, which go on by the old one: a server that is gone takes time to
-    find out, and the rooms of the others must not wait for that.
+    find out, and calls to the others must not wait for that.
     """
 
     def __init__(self, **options: Any) -> None:
         # Connections that are being replaced count too; the places below are the bound.
         options.setdefault("max_connections", 2 * POOL_SIZE)
-        # A slot that moved is noted for itself. The driver would close every connection of
-        # every room at each fifth.
+        # A slot that moved is noted for itself. The driver would close every connection at
+        # each fifth.
         super().__init__(reinitialize_steps=0, **options)
         kind = packed(self.connection_kwargs["connection_class"])
         self.connection_kwargs["connection_class"] = kind

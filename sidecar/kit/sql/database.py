@@ -93,7 +93,7 @@ def _engine(url: URL, setting: str) -> AsyncEngine:
     options: dict[str, Any] = {"connect_args": {"connect_timeout": CONNECT_S}}
     if kind == "postgresql":
         options = {"connect_args": {"timeout": CONNECT_S}}
-    # Read committed: a recorder locks no gaps that another room's writes would wait for.
+    # Read committed: a writer locks no gaps that another's inserts would wait for.
     return create_async_engine(
         url, isolation_level="READ COMMITTED", pool_pre_ping=True, pool_size=4, **options
     )

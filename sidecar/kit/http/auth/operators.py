@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from sidecar.kit.http.auth.ended_sessions import EndedSessions
 
-#: With a hyphen, so that it is no room's cookie, whatever the room is called.
+#: Other cookies of ours have an underscore here, and any name may follow theirs.
 COOKIE = "waitroom-desk"
 LIFETIME_S = 12 * 3600
 NAME_LENGTH = 64

@@ -1,4 +1,4 @@
-"""Whose jobs and leases a request is about: the name of its token."""
+"""The owner of what a request is about: the name of its token."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ FIND_OWNER: web.AppKey[Callable[[web.Request], Owner | None]] = web.AppKey("find
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whoever asks at /v1/: the name of the token, which jobs are kept under."""
+    """Whoever asks at /v1/: the name of the token, which is kept with what it owns."""
 
     name: str
     #: What a program's token is for.
     scopes: frozenset[Scope] = SCOPES
-    #: Sees everybody's jobs, may release anybody's leases and change all that can be changed.
+    #: Sees what anybody owns, and may change all that can be changed.
     is_operator: bool = False
 
 

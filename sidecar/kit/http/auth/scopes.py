@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 
-#: Whose jobs those are that come with service_token or admin_token.
+#: The owners' names behind service_token and admin_token.
 OWNERS = ("service", "operator")
 #: What a program's token may be for; without a line in `scopes` it is for all of it.
 Scope: TypeAlias = Literal["jobs", "leases", "limits", "read"]
