@@ -1,0 +1,320 @@
+"""Makes tests/upgrade/snapshot/: what a replica and a runner of some version left behind.
+
+Run it by that version, in a checkout of it with its own .venv and a redis-server on the PATH:
+
+    git worktree add /tmp/before VERSION && cd /tmp/before && make install
+    .venv/bin/python …/tests/upgrade/make_snapshot.py …/tests/upgrade/snapshot
+
+It uses the waitroom command, HTTP, redis-py and sqlite3, and nothing else of that version. All that
+it writes is text: the test moves its times to the present.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import re
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import redis
+
+SECRET = "snapshot-secret-snapshot-secret-snapshot"
+SERVICE, ADMIN = "snapshot-service-token-0000", "snapshot-admin-token-0000"
+LIMITS = ("fixed_window", "sliding_window", "token_bucket", "leaky_bucket", "concurrency")
+#: @…@ is filled in by whoever starts something with it.
+CONFIG = f"""\
+store = "@store@"
+secret_keys = ["{SECRET}"]
+service_token = "{SERVICE}"
+admin_token = "{ADMIN}"
+edge_listen = "127.0.0.1:@edge@"
+ops_listen = "127.0.0.1:@ops@"
+store_timeout = "10s"
+history = "sqlite:///@folder@/history.db"
+jobs = "sqlite:///@folder@/jobs.db"
+
+[rooms.shop]
+total_active_users = 3
+session_duration = "1h"
+heartbeat_timeout = "10m"
+claim_window = "10m"
+classes = {{ vip = {{ head_start = "5m" }} }}
+
+[leases.title]
+term = "1h"
+renewable = true
+
+[leases.desk]
+term = "1h"
+capacity = 2
+
+[targets.images]
+url = "http://127.0.0.1:@target@/"
+private = true
+concurrency = 1
+rate = 1000
+
+[targets.reports]
+url = "http://127.0.0.1:@target@/"
+private = true
+kinds = ["online"]
+concurrency = 1
+claim_window = "10m"
+""" + "".join(
+    f"""
+[limits.{name}]
+algorithm = "{name}"
+limit = 5
+key = "{{who}}"
+{'lease = "1h"' if name == "concurrency" else 'window = "30d"'}
+"""
+    for name in LIMITS
+)
+
+
+class Target(http.server.BaseHTTPRequestHandler):
+    """Answers with what it was sent."""
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Site:
+    """A replica, and the documents that it answers with."""
+
+    def __init__(self, edge: int, ops: int) -> None:
+        self._edge, self._ops = f"http://127.0.0.1:{edge}", f"http://127.0.0.1:{ops}"
+
+    def ask(self, method: str, path: str, body: Any = None, token: str = SERVICE) -> Any:
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self._ops + path, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=40) as answer:
+                return json.loads(answer.read() or b"null")
+        except urllib.error.HTTPError as error:
+            raise SystemExit(f"{method} {path}: {error} {error.read().decode()}") from error
+
+    def visit(self, path: str, cookie: str = "", method: str = "GET") -> tuple[int, str, Any]:
+        """The status, the cookie from now on, and the document, if there is one."""
+        headers = {"X-Waitroom-Room": "shop", "Accept": "text/html", "Cookie": cookie}
+        request = urllib.request.Request(self._edge + path, headers=headers, method=method)
+        try:
+            answer = urllib.request.urlopen(request, timeout=30)
+        except urllib.error.HTTPError as error:
+            answer = error
+        with answer:
+            body = answer.read()
+            given = answer.headers.get("Set-Cookie", "").partition(";")[0] or cookie
+            is_json = "json" in answer.headers.get("Content-Type", "")
+            return answer.status, given, json.loads(body) if is_json else None
+
+
+def fill_room(site: Site) -> dict[str, str]:
+    """Each visitor's cookie, by what became of them."""
+    cookies = {}
+    for name in ("inside", "left", "released", "claimed", "called", "first", "second"):
+        _, cookies[name], _ = site.visit("/check")
+    visitors = site.ask("GET", "/admin/rooms/shop/sessions", token=ADMIN)["sessions"]
+    released = cookies["released"].split("~")[1]
+    assert released in {one["visitor"] for one in visitors}, visitors
+    site.ask("POST", f"/admin/rooms/shop/visitors/{released}/release", {}, ADMIN)
+    state = "waiting"
+    while state != "admitted":  # a slot is free when no proxy keeps its verdict any more
+        time.sleep(2)
+        _, cookies["claimed"], status = site.visit("/_waitroom/shop/status", cookies["claimed"])
+        state = status["state"]
+    site.visit("/_waitroom/shop/leave", cookies["left"], "POST")
+    site.ask("PATCH", "/admin/rooms/shop", {"message": "Back in ten minutes"}, ADMIN)
+    return cookies
+
+
+def fill_jobs(site: Site) -> dict[str, Any]:
+    def submit(target: str, number: int, **more: Any) -> str:
+        order = {"target": target, "idempotency_key": f"{target}-{number}", **more}
+        return site.ask("POST", "/v1/jobs", order)["id"]
+
+    done = submit("images", 0, method="POST", body={"number": 0})
+    assert site.ask("GET", f"/v1/jobs/{done}?wait=30")["state"] == "completed"
+    site.ask("PATCH", "/v1/targets/images", {"paused": True}, ADMIN)
+    waiting = [submit("images", n, method="POST", body={"number": n}) for n in (1, 2, 3)]
+    online = [submit("reports", n) for n in range(2)]
+    assert site.ask("GET", f"/v1/jobs/{online[0]}?wait=30")["permit"]
+    return {"done": done, "waiting": waiting, "online": online}
+
+
+def fill(site: Site) -> dict[str, Any]:
+    """All that has a place, or counts."""
+    made: dict[str, Any] = {"cookies": fill_room(site), "jobs": fill_jobs(site)}
+    for holder in ("one", "two", "three"):
+        made[f"title.{holder}"] = site.ask("POST", "/v1/leases/title/A", {"holder": holder})
+    for holder in ("one", "two"):
+        made[f"desk.{holder}"] = site.ask("POST", "/v1/leases/desk/1", {"holder": holder})
+    for name in LIMITS:
+        for number in range(1 if name == "leaky_bucket" else 3):
+            call = {"fields": {"who": "ann"}, "id": f"{name}-{number}"}
+            assert site.ask("POST", f"/v1/limits/{name}/acquire", call)["allowed"]
+    site.ask("PUT", "/v1/limits/token_bucket/values/bob", {"limit": 2}, ADMIN)
+    return made
+
+
+def describe(site: Site) -> dict[str, list[str]]:
+    """Each endpoint, with the names of its parameters and of what a request's body may say."""
+    document, found = site.ask("GET", "/openapi.json"), {}
+
+    def resolve(part: dict[str, Any]) -> dict[str, Any]:
+        while "$ref" in part:
+            whole: Any = document
+            for name in part["$ref"].removeprefix("#/").split("/"):
+                whole = whole[name]
+            part = whole
+        return part
+
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            if method not in {"get", "post", "put", "patch", "delete"}:
+                continue
+            parameters = methods.get("parameters", []) + operation.get("parameters", [])
+            names = {
+                part["name"]
+                for part in map(resolve, parameters)
+                if part["in"] in {"query", "header"}
+            }
+            content = resolve(operation.get("requestBody", {})).get("content", {})
+            for media in content.values():
+                schema = resolve(media["schema"])
+                for one in [
+                    schema,
+                    *map(resolve, schema.get("oneOf", []) + schema.get("anyOf", [])),
+                ]:
+                    names |= set(one.get("properties", {}))
+            found[f"{method.upper()} {re.sub('{[^}]*}', '{}', path)}"] = sorted(names)
+    return found
+
+
+def commands_of(store: redis.Redis) -> list[list[Any]]:
+    """What makes the same keys again; the times that they have left are relative."""
+    commands: list[list[Any]] = []
+    for key in sorted(store.scan_iter(count=1000)):
+        kind = store.type(key)
+        if kind == "zset":
+            found = store.execute_command("ZRANGE", key, 0, -1, "WITHSCORES")
+            pairs = (
+                found if isinstance(found[0], list) else zip(found[::2], found[1::2], strict=True)
+            )
+            commands.append(["ZADD", key, *_flat((_text(at), one) for one, at in pairs)])
+        elif kind == "hash":
+            commands.append(["HSET", key, *_flat(sorted(store.hgetall(key).items()))])
+        elif kind == "list":
+            commands.append(["RPUSH", key, *store.lrange(key, 0, -1)])
+        elif kind == "set":
+            commands.append(["SADD", key, *sorted(store.smembers(key))])
+        elif kind == "stream":
+            for id_, fields in store.xrange(key):
+                commands.append(["XADD", key, id_, *_flat(fields.items())])
+            commands += [
+                ["XGROUP", "CREATE", key, group["name"], group["last-delivered-id"], "MKSTREAM"]
+                for group in store.xinfo_groups(key)
+            ]
+            commands.append(["XSETID", key, store.xinfo_stream(key)["last-generated-id"]])
+        else:
+            commands.append(["SET", key, store.get(key)])
+        if (left_ms := store.pttl(key)) > 0:
+            commands.append(["PEXPIRE", key, left_ms])
+    return commands
+
+
+def _flat(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    return [part for pair in pairs for part in pair]
+
+
+def _text(score: float) -> str:
+    return repr(int(score)) if score == int(score) else repr(score)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(port: int) -> None:
+    for _ in range(600):
+        with (
+            contextlib.suppress(OSError),
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz"),
+        ):
+            return
+        time.sleep(0.1)
+    raise SystemExit("the replica does not start")
+
+
+def main(out: Path) -> None:
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        folder, edge, ops = Path(name), free_port(), free_port()
+        target = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Target)
+        threading.Thread(target=target.serve_forever, daemon=True).start()
+        sock = folder / "redis.sock"
+        given = {
+            "store": f"unix://{sock}", "edge": edge, "ops": ops, "folder": folder,
+            "target": target.server_port,
+        }  # fmt: skip
+        config = CONFIG
+        for word, value in given.items():
+            config = config.replace(f"@{word}@", str(value))
+        (folder / "waitroom.toml").write_text(config)
+
+        def start(*command: str) -> subprocess.Popen[bytes]:
+            process = stack.enter_context(subprocess.Popen(command))
+            stack.callback(process.terminate)
+            return process
+
+        start("redis-server", "--port", "0", "--unixsocket", str(sock), "--save", "")
+        while not sock.exists():
+            time.sleep(0.1)
+        waitroom = [sys.executable, "-c", "from sidecar.cli import main; main()"]
+        options = ["--config", str(folder / "waitroom.toml")]
+        replica = start(*waitroom, "serve", *options)
+        wait_for(ops)
+        runner = start(*waitroom, "run-jobs", *options)
+        site = Site(edge, ops)
+        made = fill(site)
+        made["api"] = describe(site)
+        time.sleep(5)  # the recorder writes, and each minute's figures have something to say
+        for process in (runner, replica):
+            process.terminate()
+            process.wait(60)
+        store = redis.Redis(unix_socket_path=str(sock), decode_responses=True)
+        seconds, micros = store.time()
+        made["at_ms"] = seconds * 1000 + micros // 1000
+        out.mkdir(exist_ok=True)
+        (out / "waitroom.toml").write_text(CONFIG)
+        (out / "made.json").write_text(json.dumps(made, indent=1) + "\n")
+        lines = [json.dumps(command) for command in commands_of(store)]
+        (out / "redis.jsonl").write_text("\n".join(lines) + "\n")
+        for database in ("history", "jobs"):
+            with contextlib.closing(sqlite3.connect(folder / f"{database}.db")) as connection:
+                (out / f"{database}.sql").write_text("\n".join(connection.iterdump()) + "\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve())
