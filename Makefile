@@ -9,12 +9,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help install run crowd test lint types check bench bench-history bench-opening bench-limits bench-jobs loadtest faults clean
+.PHONY: help install run crowd unit test lint types check bench bench-history bench-opening bench-limits bench-jobs loadtest faults clean
 
 help:
 	@echo "make install the waitroom command, in .venv"
 	@echo "make run     install what is missing, run the demo on http://localhost:$(PORT) (PORT=)"
 	@echo "make crowd   bring visitors to the demo (VISITORS=)"
+	@echo "make unit    every test that needs no server: nothing is installed but .venv (ARGS=)"
 	@echo "make test    install what is missing, run every test (WORKERS=, ARGS=)"
 	@echo "make bench   measure against plain nginx and a Lua design, and jobs (QUICK=1)"
 	@echo "make bench-history  ten million stays in MariaDB: look-ups, the recorder (QUICK=1)"
@@ -34,6 +35,9 @@ run: $(STAMP)
 
 crowd: $(STAMP)
 	@$(BIN)/python demo/crowd.py --url http://localhost:$(PORT) --visitors $(VISITORS)
+
+unit: $(STAMP)
+	@$(BIN)/pytest -n $(WORKERS) -m "not server and not slow" $(ARGS)
 
 test: $(STAMP)
 	@scripts/install-packages nginx redis-server chromium wrk libnginx-mod-http-lua lua-nginx-redis systemd prometheus prometheus-alertmanager caddy haproxy mariadb-server postgresql
@@ -68,7 +72,10 @@ bench-jobs: $(STAMP)
 	@scripts/install-packages nginx redis-server postgresql
 	@$(BIN)/python -m loadtest.jobs $(if $(QUICK),--quick)
 
-loadtest: $(STAMP)
+loadunit: $(STAMP)
+	@$(BIN)/pytest -n $(WORKERS) -m "not server and not slow" $(ARGS)
+
+test: $(STAMP)
 	@scripts/install-packages nginx redis-server
 	@$(BIN)/python -m loadtest.cluster --replicas $(REPLICAS) $(if $(QUICK),--quick)
 

@@ -22,6 +22,7 @@ from sidecar.kit.redis.connect import close, connect
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from tests.support.processes import Process, wait_until
+from tests.support.unit import Guard, mark_servers
 
 # Hypothesis looks at answers, not at the time they take on a busy machine.
 hypothesis.settings.register_profile("unhurried", deadline=None)
@@ -44,8 +45,14 @@ LONGEST = (
 )
 
 
+_guard = Guard()
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """The longest files first; the order within a file stays."""
+    """Those that start a server are marked. The longest files first; the order within a file
+    stays."""
+    mark_servers(items)
     here = Path(__file__).parent
 
     def place(item):
@@ -53,6 +60,13 @@ def pytest_collection_modifyitems(items):
         return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
     items.sort(key=place)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """A test without the mark starts no process."""
+    with _guard.during(item):
+        return (yield)
 
 
 class Time:
@@ -114,7 +128,7 @@ def _ping(socket: Path) -> bool:
     return done.stdout.strip() == b"PONG"
 
 
-@pytest.fixture(params=["redis", "memory"])
+@pytest.fixture(params=[pytest.param("redis", marks=pytest.mark.server), "memory"])
 def store_url(request):
     """Each kind of store in turn. Rooms are named apart, so nothing is ever flushed."""
     if request.param == "memory":

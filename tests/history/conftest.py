@@ -23,7 +23,7 @@ from sidecar.rooms.service import Room
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from tests.conftest import Time, attended, new_room_name
-from tests.support.databases import Mariadb, Postgresql, Sqlite
+from tests.support.databases import KINDS, Sqlite
 
 PARTITIONS = 16
 BACKLOG = 10_000_000
@@ -48,7 +48,7 @@ def servers():
         yield start
 
 
-@pytest.fixture(params=[Sqlite, Mariadb, Postgresql], ids=lambda kind: kind.kind)
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.kind)
 def database(request, servers):
     return servers(request.param)
 

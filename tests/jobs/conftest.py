@@ -10,12 +10,12 @@ from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.tables import JOBS, chunks, metadata
 from sidecar.kit.sql import database as sql
 from tests.history.conftest import servers  # noqa: F401 - a fixture
-from tests.support.databases import Mariadb, Postgresql, Sqlite
+from tests.support.databases import KINDS
 
 NOW_MS = 1_800_000_000_000
 
 
-@pytest.fixture(params=[Sqlite, Mariadb, Postgresql], ids=lambda kind: kind.kind)
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.kind)
 def database(request, servers):  # noqa: F811
     return servers(request.param)
 

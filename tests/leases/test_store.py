@@ -572,6 +572,7 @@ async def test_the_last_who_goes_takes_the_keys_along(redis, make, turn):
     assert await keys_of(redis, store) == {"state"}
 
 
+@pytest.mark.slow
 async def test_ten_thousand_resources_used_once_leave_nothing(redis, make, turn):
     """Half of them given back, half forgotten."""
     store = make()

@@ -13,6 +13,7 @@ from tests.support.limit_model import LIMITS, SETTINGS, Key
 from tests.support.limits import WINDOWS, S, TurnedClock, make_limit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["fcall", "evalsha"])
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("on_exceed", ["refuse", "pace"])

@@ -327,6 +327,7 @@ async def test_a_clock_that_goes_back_books_no_moment_twice(make, clock, algorit
 
 
 @each_algorithm
+@pytest.mark.slow
 async def test_no_stretch_of_time_has_more_than_its_limit(make, clock, algorithm):
     """A random run with moments that are given back: as promised to those that kept theirs."""
     numbers, limit = random.Random(5), 4

@@ -126,6 +126,7 @@ async def test_in_one_batch_who_comes_after_the_last_free_slot_waits(make_room_s
     assert told[-1].wait_ms == 150_000
 
 
+@pytest.mark.slow
 async def test_slots_that_are_free_already_shorten_the_wait(make_room_store, turn):
     """A script calls so many at a time; those who are next do not wait for others to leave."""
     store = make_room_store(total_active_users=0, session_duration=300)
@@ -161,6 +162,7 @@ async def serve(store, turn, inside: list[str], tickets: list[Ticket], stay_s: f
     return told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cap", [1, 2, 5])
 async def test_a_small_room_learns_how_long_people_really_stay(make_room_store, turn, cap):
     """session_duration is far from the truth; after a few dozen ends the room knows."""

@@ -11,6 +11,8 @@ import subprocess
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from tests.support.processes import Process, wait_until
 
 
@@ -127,6 +129,10 @@ class Postgresql(_Server):
 def _runs(command: list[str]) -> bool:
     done = subprocess.run(command, capture_output=True, check=False, timeout=10)
     return done.returncode == 0
+
+
+#: For fixtures: each in turn.
+KINDS = [Sqlite, *(pytest.param(kind, marks=pytest.mark.server) for kind in (Mariadb, Postgresql))]
 
 
 def count_sqlite(url: str, table: str) -> int:

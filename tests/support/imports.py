@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 from pathlib import Path
 
@@ -25,10 +26,10 @@ def find_imports(module: str, modules: dict[str, Path]) -> set[str]:
     """
     file = modules[module]
     found = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in _find_nodes(file.read_text(encoding="utf-8")):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = node.module or ""
             if node.level:
                 package = module.split(".")
@@ -39,10 +40,17 @@ def find_imports(module: str, modules: dict[str, Path]) -> set[str]:
                 f"{base}.{alias.name}" if f"{base}.{alias.name}" in modules else base
                 for alias in node.names
             ]
-        else:
-            continue
         found |= {name for name in names if name in modules}
     return found
+
+
+@functools.cache
+def _find_nodes(text: str) -> list[ast.Import | ast.ImportFrom]:
+    """Read once, however many tests ask for it."""
+    if "import" not in text:
+        return []
+    nodes = ast.walk(ast.parse(text))
+    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def find_cycle(package: Path) -> list[str]:

@@ -1,0 +1,112 @@
+"""Which tests are unit tests: those that start no process.
+
+Nobody keeps a list. A test is marked `server` when it, a fixture of its own, or anything of tests/
+that these name may start a process; and a test that starts one without the mark fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+#: What starts a process, by the name under which it is imported.
+STARTERS = {
+    "subprocess",
+    "multiprocessing",
+    "create_subprocess_exec",
+    "create_subprocess_shell",
+    "sync_playwright",
+}
+#: Where it is looked for; the product starts none.
+OURS = ("tests", "loadtest", "demo")
+#: What the interpreter says of it.
+EVENTS = {"subprocess.Popen", "os.posix_spawn", "os.system"}
+
+
+def may_start_process(function: Any, seen: set[int] | None = None) -> bool:
+    """Whether a function or class names a starter, or something of tests/ that does."""
+    seen = set() if seen is None else seen
+    if id(function) in seen:
+        return False
+    seen.add(id(function))
+    if isinstance(function, type):
+        parts = [part for one in function.__mro__ if _is_ours(one) for part in vars(one).values()]
+        return any(may_start_process(part, seen) for part in parts)
+    if isinstance(function, property):
+        return any(may_start_process(part, seen) for part in (function.fget, function.fset))
+    function = inspect.unwrap(getattr(function, "__func__", function))
+    if not isinstance(function, types.FunctionType) or not _is_ours(function):
+        return False
+    names = set(_names(function.__code__))
+    return bool(names & STARTERS) or any(
+        may_start_process(found, seen) for found in _find(names, function.__globals__)
+    )
+
+
+def _is_ours(found: Any) -> bool:
+    return (getattr(found, "__module__", None) or "").startswith(OURS)
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for part in code.co_consts:
+        if isinstance(part, types.CodeType):
+            yield from _names(part)
+
+
+def _find(names: set[str], scope: dict[str, Any]) -> Iterator[Any]:
+    """What those names stand for; of a module of ours, what they stand for there, too."""
+    found = [scope[name] for name in names & scope.keys()]
+    found += [sys.modules[name] for name in names & sys.modules.keys()]  # imported in a function
+    for one in found:
+        if isinstance(one, types.ModuleType) and one.__name__.startswith(OURS):
+            yield from (vars(one)[name] for name in names & vars(one).keys())
+        else:
+            yield one
+
+
+def mark_servers(items: list[pytest.Item]) -> None:
+    """Marks those that may start a process, by themselves or by a fixture."""
+    seen: dict[Any, bool] = {}
+    for item in items:
+        functions = [getattr(item, "obj", None), getattr(item, "cls", None)]
+        for fixtures in item._fixtureinfo.name2fixturedefs.values():
+            functions += [fixture.func for fixture in fixtures]
+        # A fixture's parameter may be the class of a server.
+        functions += [one for one in _parameters(item) if isinstance(one, type)]
+        for function in functions:
+            if function not in seen:
+                seen[function] = may_start_process(function)
+        if any(seen[function] for function in functions):
+            item.add_marker(pytest.mark.server)
+
+
+def _parameters(item: pytest.Item) -> list[Any]:
+    return list(item.callspec.params.values()) if hasattr(item, "callspec") else []
+
+
+class Guard:
+    """While a unit test runs, nobody starts a process. Python keeps an audit hook for ever, so
+    there is one, and it looks whether it is on."""
+
+    def __init__(self) -> None:
+        self._test = ""
+        sys.addaudithook(self._look)
+
+    def _look(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event in EVENTS and self._test:
+            raise AssertionError(f"{self._test} is no unit test: it starts {arguments[0]}")
+
+    @contextlib.contextmanager
+    def during(self, item: pytest.Item) -> Iterator[None]:
+        self._test = "" if item.get_closest_marker("server") else item.nodeid
+        try:
+            yield
+        finally:
+            self._test = ""
