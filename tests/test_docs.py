@@ -7,7 +7,8 @@ import pytest
 from tests.support.markdown import problems
 from tests.support.site import ROOT
 
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+TOP = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+PAGES = [*(ROOT / name for name in TOP), *sorted((ROOT / "docs").glob("*.md"))]
 TABLE = "| a | b |\n|---|---|\n| 1 | 2 |\n"
 
 
