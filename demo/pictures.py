@@ -57,7 +57,7 @@ def add(app: web.Application, page: Page, url: str, token: str) -> None:
         again = '<meta http-equiv="refresh" content="1">' if is_waiting else ""
         return page(
             "Pictures",
-            f"{again}<p>The studio draws one at a time, whoever asks.</p>"
+            f"{again}<p>The studio draws one at a time.</p>"
             f'<form method="post"><button class="go">Draw {AT_ONCE}</button></form>'
             f"<ul>{cards}</ul>",
         )
@@ -79,5 +79,5 @@ def card(job: dict[str, Any]) -> str:
         return str(job["result"]["body"])  # the studio's own, so it may be shown
     said = str(job.get("state", "unknown"))
     if job.get("position"):
-        said += f", number {job['position']} in line, about {job['wait_seconds']:.0f} s"
+        said += f", number {job['position']} in the queue, about {job['wait_seconds']:.0f} s"
     return html.escape(said)

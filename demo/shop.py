@@ -10,7 +10,7 @@ import pictures
 from aiohttp import web
 
 THINGS = {
-    "lamp": ("Desk lamp", "€ 39"),
+    "lamp": ("Table lamp", "€ 39"),
     "chair": ("Reading chair", "€ 240"),
     "clock": ("Wall clock", "€ 55"),
     "radio": ("Kitchen radio", "€ 89"),
@@ -56,7 +56,7 @@ async def landing(request: web.Request) -> web.Response:
     )
     return page(
         "The little shop",
-        "<p>You are inside. Few fit in at a time; the others wait at the door.</p>"
+        "<p>You are inside. Few fit in at a time; the others wait in line.</p>"
         f"<ul>{things}</ul>"
         f'<p>Or choose <a href="/seats/">a seat in our café</a>{drawn}.</p>'
         '<p><a class="go" href="/checkout/done">Buy and finish</a></p>'

@@ -73,7 +73,7 @@ async function* verify(draw, places, noted, tell) {
 	const right = ids.map((id, at) => [drawn[at], id]).sort((a, b) => a[0] - b[0] || (a[1] < b[1] ? -1 : 1));
 	const moved = right.findIndex(([, id], at) => id !== ids[at]);
 	yield moved < 0 ? [true, 'Every place is the one that was drawn', 'All were drawn again with the secret: nobody was moved.']
-		: [false, 'A place is not the one that was drawn', `Place ${moved + 1} is told to be ${ids[moved]}’s; by the lots it is ${right[moved][1]}’s.`];
+		: [false, 'A place is not the one that was drawn', `Place ${moved + 1} is listed as ${ids[moved]}’s; by the lots it is ${right[moved][1]}’s.`];
 
 	const digest = await sha256(rows.map(([id, place]) => `${place} ${id}\n`).join(''));
 	yield draw.count === rows.length && draw.places_sha256 === digest

@@ -130,7 +130,7 @@ function render(restored) {
 		bar.value = bar.max - position;
 	}
 	if (state === 'admitted') bar.value = bar.max;
-	$('lane').hidden = !position && state !== 'admitted';
+	$('track').hidden = !position && state !== 'admitted';
 	$('clock').hidden = view !== 'opens' && view !== 'prequeue';
 	tick();
 	if (!texts) return;
@@ -150,17 +150,17 @@ const said = { view: 'waiting', at: 0 };
 function speak(view, heading, restored) {
 	const { position_above: above, message, paused } = data;
 	const p = above ? above + 1 : data.position;
-	const news = restored ? [texts.online] : [];
-	if (view !== said.view) news.push(heading);
-	if (message && message !== said.message) news.push(message);
-	if (paused && !said.paused) news.push(texts.paused);
+	const updates = restored ? [texts.online] : [];
+	if (view !== said.view) updates.push(heading);
+	if (message && message !== said.message) updates.push(message);
+	if (paused && !said.paused) updates.push(texts.paused);
 	if (p && p !== said.p && (Date.now() - said.at >= 3e4 || p === 1 || (p <= 10 && said.p > 10))) {
-		news.push(p === 1 ? texts.next : `${texts.position}: ${above ? texts.above.replace('{n}', number(above)) : number(p)}`);
+		updates.push(p === 1 ? texts.next : `${texts.position}: ${above ? texts.above.replace('{n}', number(above)) : number(p)}`);
 		said.p = p;
 		said.at = Date.now();
 	}
 	Object.assign(said, { view, message, paused });
-	if (news.length) put('live', news.join('\n'));
+	if (updates.length) put('live', updates.join('\n'));
 }
 
 // A class that was granted with the address, here or at the end of the way.

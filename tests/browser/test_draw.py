@@ -91,7 +91,7 @@ def test_the_page_finds_a_draw_that_is_rigged(site, visitor):
     page.goto(f"{site.url}/_waitroom/rigged/draw?id={'x' * 22}")
     expect(page.locator("#verdict")).to_contain_text("not as it was drawn")
     expect(page.locator("#checks .wrong")).to_have_count(1)
-    said = f"Place 1 is told to be {order[30]}’s; by the lots it is {order[0]}’s."
+    said = f"Place 1 is listed as {order[30]}’s; by the lots it is {order[0]}’s."
     expect(page.locator("#checks .wrong")).to_contain_text(said)
     expect(page.locator("#mine")).to_contain_text("not in the list")
     assert page.problems == []

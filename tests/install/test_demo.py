@@ -53,7 +53,7 @@ def test_the_story_in_the_demo(tmp_path):
         assert not re.search(r"\[(error|crit|alert|emerg)\]", demo.output)
         answers = [fetch(f"{url}/thing/lamp?colour=red") for _ in range(3)]
         assert [status for status, *_ in answers] == [200, 200, 503]
-        assert "Desk lamp" in answers[0][1]
+        assert "Table lamp" in answers[0][1]
         assert "You are in line" in answers[2][1]
         status, text, _ = fetch(f"{url}/checkout/done", answers[0][2].partition(";")[0])
         assert (status, "Thank you" in text) == (200, True)

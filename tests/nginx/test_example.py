@@ -176,7 +176,7 @@ def test_the_rooms_of_the_example(visitor, path):
     assert (reply.status, len(room_cookies(reply, "shop"))) == (200, 1)
 
 
-@pytest.mark.parametrize("path", ["/health", "/webhooks/x", "/desk/1"])
+@pytest.mark.parametrize("path", ["/health", "/webhooks/x", "/staff/1"])
 def test_what_has_no_room_in_the_example(visitor, path):
     """Health checks, webhooks and staff pass without a cookie."""
     reply = visitor.get(path)

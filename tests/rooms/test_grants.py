@@ -76,7 +76,7 @@ async def test_nginxs_word_counts_where_the_room_says_so(hall):
 async def test_who_brings_no_class(hall):
     """Costs no more than before."""
     site = await hall(class_header=True)
-    assert read_bearer({"X-Waitroom-Class": "vip"}, site.room, asked="/sale?a=b") is NOBODY
+    assert read_bearer({"X-Waitroom-Class": "vip"}, site.room, grant_uri="/sale?a=b") is NOBODY
 
 
 async def test_a_room_without_classes_never_looks(hall):
