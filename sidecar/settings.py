@@ -1,6 +1,8 @@
 """Settings: a TOML file, overridden by WAITROOM_* environment variables.
 
-`load` reports every problem at once.
+`load` reports every problem at once, by the names of settings and variables. The variables are read
+here and not by pydantic-settings, which ignores one that names no setting, takes lists as JSON
+alone, and knows no _FILE beside each of them.
 """
 
 from __future__ import annotations
@@ -8,11 +10,10 @@ from __future__ import annotations
 import os
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -21,6 +22,7 @@ from pydantic import (
     field_validator,
 )
 
+from sidecar.history.settings import HistorySection
 from sidecar.jobs.settings import DEFAULT_DATABASE, TargetSettings
 from sidecar.kit.did_you_mean import did_you_mean, names_beside
 from sidecar.kit.errors import ConfigError
@@ -45,6 +47,8 @@ from sidecar.leases.settings import LeaseSettings  # noqa: TC001 - pydantic read
 from sidecar.limits.settings import LimitSettings  # noqa: TC001 - pydantic reads it
 from sidecar.rooms.settings import RoomSettings  # noqa: TC001 - pydantic reads it
 from sidecar.webhooks.settings import Webhook  # noqa: TC001 - pydantic reads it
+
+T = TypeVar("T")
 
 DEFAULT_FILE = "waitroom.toml"
 ENV_PREFIX = "WAITROOM_"
@@ -81,7 +85,7 @@ def _listen_or_off(value: str) -> str:
     return read_listen(value) if value else value
 
 
-class Settings(BaseModel):
+class Settings(HistorySection):
     """Everything one replica needs."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -101,7 +105,7 @@ class Settings(BaseModel):
     #: More that do, each under a name of its own: jobs are seen by the name that submitted them.
     tokens: dict[Annotated[str, AfterValidator(_plain_name)], str] = Field(default={}, repr=False)
     #: By the token's name; service is the service_token.
-    scopes: dict[str, Annotated[frozenset[Scope], BeforeValidator(listed)]] = {}
+    scopes: dict[str, Annotated[frozenset[Scope], BeforeValidator(listed)]] = Field(default={})
     edge_listen: Listen = "127.0.0.1:8400"
     ops_listen: Listen = DEFAULT_OPS_LISTEN
     #: Where nginx's log says that calls with a permit are over; empty: nowhere.
@@ -113,28 +117,19 @@ class Settings(BaseModel):
     shutdown_delay: Seconds = Field(default=0.0, ge=0, le=300)
     #: Streams of server-sent events that are open at a time, at most; 0: there are none.
     event_streams: Count = Field(default=0, ge=0, le=100_000)
-    #: The database of the history; empty: none is kept.
-    history: Database = Field(default="", repr=False)
-    history_partitions: Count = Field(default=128, ge=1, le=1024)
-    #: Rows that are older are dropped or moved; None keeps them.
-    history_retention: Seconds | None = Field(default=90 * 86_400, ge=3600)
-    history_archive: Literal["drop", "move"] = "drop"
-    #: Events that wait to be written, a room, at most; the oldest give way.
-    history_backlog: Count = Field(default=10_000_000, ge=1000)
-    history_stuck_after: Seconds = Field(default=86_400, ge=60)
     #: The database of the jobs; empty: a file in the working directory, if there are targets.
     jobs: Database = Field(default="", repr=False)
-    leases: dict[Annotated[str, AfterValidator(_room_name)], LeaseSettings] = {}
-    limits: dict[Annotated[str, AfterValidator(_plain_name)], LimitSettings] = {}
+    leases: dict[Annotated[str, AfterValidator(_room_name)], LeaseSettings] = Field(default={})
+    limits: dict[Annotated[str, AfterValidator(_plain_name)], LimitSettings] = Field(default={})
     targets: Annotated[
         dict[Annotated[str, AfterValidator(_plain_name)], TargetSettings], HoldsSecrets
-    ] = {}
+    ] = Field(default={})
     rooms: dict[Annotated[str, AfterValidator(_room_name)], RoomSettings] = Field(
         default={}, validate_default=True
     )
     webhooks: Annotated[
         dict[Annotated[str, AfterValidator(_plain_name)], Webhook], HoldsSecrets
-    ] = {}
+    ] = Field(default={})
 
     @field_validator("secret_keys")
     @classmethod
@@ -146,17 +141,12 @@ class Settings(BaseModel):
                 "WAITROOM_SECRET_KEYS or WAITROOM_SECRET_KEYS_FILE"
             )
         problems += _problems_of_keys(keys, is_demo=info.data.get("demo") is True)
-        if problems:
-            raise ValueError("\n".join(problems))
-        return keys
+        return _without(problems, keys)
 
     @field_validator("grant_keys")
     @classmethod
     def _grant_keys_are_safe(cls, keys: list[str], info: ValidationInfo) -> list[str]:
-        problems = _problems_of_keys(keys, is_demo=info.data.get("demo") is True)
-        if problems:
-            raise ValueError("\n".join(problems))
-        return keys
+        return _without(_problems_of_keys(keys, is_demo=info.data.get("demo") is True), keys)
 
     @field_validator("admin_token", "service_token")
     @classmethod
@@ -182,9 +172,7 @@ class Settings(BaseModel):
             for name, token in tokens.items()
             if token and others.count(token) > 1
         ]
-        if problems:
-            raise ValueError("\n".join(problems))
-        return tokens
+        return _without(problems, tokens)
 
     @field_validator("scopes")
     @classmethod
@@ -202,9 +190,7 @@ class Settings(BaseModel):
             for name, given in scopes.items()
             if not given
         ]
-        if problems:
-            raise ValueError("\n".join(problems))
-        return scopes
+        return _without(problems, scopes)
 
     @field_validator("rooms")
     @classmethod
@@ -225,15 +211,11 @@ class Settings(BaseModel):
         cls, rooms: dict[str, RoomSettings], info: ValidationInfo
     ) -> dict[str, RoomSettings]:
         both = rooms.keys() & info.data.get("leases", {}).keys()
-        if both:
-            raise ValueError(
-                "\n".join(
-                    f"{name}: a lease has this name too, and both would have the cookie "
-                    f"waitroom_{name}"
-                    for name in sorted(both)
-                )
-            )
-        return rooms
+        problems = [
+            f"{name}: a lease has this name too, and both would have the cookie waitroom_{name}"
+            for name in sorted(both)
+        ]
+        return _without(problems, rooms)
 
     @field_validator("webhooks")
     @classmethod
@@ -247,9 +229,7 @@ class Settings(BaseModel):
             for room in webhook.rooms
             if known is not None and room not in known
         ]
-        if problems:
-            raise ValueError("\n".join(problems))
-        return webhooks
+        return _without(problems, webhooks)
 
     @property
     def is_in_memory(self) -> bool:
@@ -295,6 +275,13 @@ class Settings(BaseModel):
     def keys_of_grants(self) -> list[str]:
         """Oldest to newest: those that sign and verify grants."""
         return self.grant_keys or self.secret_keys
+
+
+def _without(problems: list[str], value: T) -> T:
+    """The value, unless something is wrong with it."""
+    if problems:
+        raise ValueError("\n".join(problems))
+    return value
 
 
 def _problems_of_keys(keys: list[str], *, is_demo: bool) -> list[str]:
