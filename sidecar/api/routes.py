@@ -35,7 +35,7 @@ from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints import check_permit
 from sidecar.kit.http import app_keys as keys
 from sidecar.kit.http import health as http_health
-from sidecar.kit.http import long_poll as held
+from sidecar.kit.http import long_poll
 from sidecar.kit.http.auth.operators import Operators
 from sidecar.kit.http.auth.owner import FIND_OWNER
 from sidecar.kit.http.fast_path import FAST
@@ -91,10 +91,10 @@ def edge_app(  # noqa: PLR0913
     app[LEAVE_LIMIT] = LeaveLimit()
     app[REPEATS] = Repeats()
     app[claim.CLAIM_PAGE] = claim.ClaimPage(static)
-    app[events.STREAMS] = events.Streams(event_streams, metrics)
-    app[held.HELD] = held.Held()
+    app[events.STREAMS] = events.Streams(event_streams)
+    app[long_poll.LONG_POLLS] = long_poll.LongPolls()
     app[check_permit.TELLING] = check_permit.Telling()
-    app.on_shutdown.extend([events.close, held.close, check_permit.close])
+    app.on_shutdown.extend([long_poll.close, check_permit.close])
     app[draw.DRAW_PAGE] = draw.load_page(static)
     fast: dict[tuple[str, str], Handler] = {
         ("GET", "/check"): check.check,
@@ -154,8 +154,8 @@ def ops_app(  # noqa: PLR0913 - one for each thing that it serves
     app[keys.OPERATORS] = operators or Operators(settings.secret_keys, settings.admin_token)
     app[LIVE] = Live(rooms)
     app[FIND_OWNER] = find_owner
-    app[held.HELD] = held.Held()
-    app.on_shutdown.extend([dashboard.close, held.close])
+    app[long_poll.LONG_POLLS] = long_poll.LongPolls()
+    app.on_shutdown.append(long_poll.close)
     app.add_routes(
         [
             web.get("/healthz", http_health.healthz),
@@ -207,12 +207,11 @@ def ops_app(  # noqa: PLR0913 - one for each thing that it serves
 def _add_jobs(app: web.Application, jobs: Jobs) -> None:
     # Without targets a replica starts sooner.
     from sidecar.jobs.endpoints import jobs as service_jobs  # noqa: PLC0415
-    from sidecar.jobs.endpoints import long_poll as job_waiters  # noqa: PLC0415
     from sidecar.jobs.endpoints import targets as service_targets  # noqa: PLC0415
+    from sidecar.jobs.endpoints.long_poll import JOB_POLLS, JobPolls  # noqa: PLC0415
 
     app[JOBS] = jobs
-    app[job_waiters.WAITERS] = job_waiters.Waiters()
-    app.on_shutdown.append(job_waiters.close)
+    app[JOB_POLLS] = JobPolls(jobs)
     app.add_routes(
         [
             web.post("/v1/jobs", service_jobs.submit),

@@ -66,7 +66,7 @@ async def events(request: web.Request) -> web.StreamResponse:
     await response.prepare(request)
     seen: dict[str, bytes] = {}
     # A browser that has gone away is noticed when it is written to.
-    with live.watched(), contextlib.suppress(ConnectionResetError):
+    with live.watched(request), contextlib.suppress(ConnectionResetError):
         await response.write(_RETRY)
         while not (stopping or live.is_closed):
             if operators.is_over(operator):
@@ -75,8 +75,3 @@ async def events(request: web.Request) -> web.StreamResponse:
             await response.write(live.text(seen))
             await live.news()
     return response
-
-
-async def close(app: web.Application) -> None:
-    """Before the application waits for its handlers: a stream would not end by itself."""
-    app[LIVE].close()

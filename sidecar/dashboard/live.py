@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from sidecar.kit.errors import StoreError
+from sidecar.kit.http.long_poll import LongPolls
 from sidecar.queue.model import Phase
 from sidecar.rooms.modes import mode
 from sidecar.rooms.places import line_of
@@ -18,6 +19,8 @@ from sidecar.rooms.statistics import ABANDONED, difference, lines_of, minutes, w
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from aiohttp import web
 
     from sidecar.rooms.openings import RoomEvent
     from sidecar.rooms.service import Room, Rooms
@@ -38,13 +41,12 @@ OLD_MS = 3_000
 log = structlog.get_logger()
 
 
-class Live:
+class Live(LongPolls):
     """`watched` starts and ends the work; `text` is what a viewer has not seen yet."""
 
     def __init__(self, rooms: Rooms) -> None:
+        super().__init__(self._tick, self._study)
         self._rooms = rooms
-        self._viewers = 0
-        self._tasks: list[asyncio.Task[None]] = []
         self._news = asyncio.Event()
         self._stirred = asyncio.Event()
         self._now = b""
@@ -52,24 +54,16 @@ class Live:
         self._studies: dict[str, bytes] = {}
         self._points: dict[str, deque[tuple[int, dict[str, float]]]] = {}
         self._revisions: dict[str, int] = {}
-        self.is_closed = False
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
+    def watched(self, request: web.Request) -> Iterator[None]:
         """Somebody watches within the block."""
-        self._viewers += 1
-        if self._viewers == 1:
+        if not len(self):  # what was there for others is old
+            self._studies.clear()
+            self._points.clear()
             self._look()
-            self._tasks = [asyncio.create_task(self._tick()), asyncio.create_task(self._study())]
-        try:
+        with self.opened(request):
             yield
-        finally:
-            self._viewers -= 1
-            if self._viewers == 0:
-                for task in self._tasks:
-                    task.cancel()
-                self._studies.clear()
-                self._points.clear()
 
     async def news(self) -> None:
         """Returns when there is something new, a second later at most."""
@@ -88,7 +82,7 @@ class Live:
 
     def close(self) -> None:
         """Sends the viewers away."""
-        self.is_closed = True
+        super().close()
         self._tell()
 
     def _tell(self) -> None:

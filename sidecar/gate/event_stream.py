@@ -23,6 +23,7 @@ from sidecar.gate.cookies import read_bearer, read_token, set_cookie
 from sidecar.gate.metrics import GateMetrics
 from sidecar.gate.request_parameters import gate_of
 from sidecar.kit.http.app_keys import METRICS
+from sidecar.kit.http.long_poll import LongPolls, is_gone, is_set
 from sidecar.kit.http.problems import STORE_RETRY_S, problem
 from sidecar.queue.model import State, Ticket
 from sidecar.rooms.contract import label
@@ -30,15 +31,12 @@ from sidecar.rooms.contract import label
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sidecar.kit.metrics import Metrics
     from sidecar.queue.answer import Answer
     from sidecar.queue.model import Token
     from sidecar.rooms.contract import Gate
 
 #: A comment is sent after so long a silence, so that nobody between takes it for a dead line.
 KEEP_ALIVE_S = 15.0
-#: How often it is looked whether somebody has hung up.
-LOOK_S = 1.0
 #: When to try again where there are as many streams as there may be, seconds.
 RETRY_S = 10
 #: A visitor's tabs and devices. With a stream more the oldest ends: nobody can take them all.
@@ -57,40 +55,16 @@ _GOES_ON = {State.WAITING, State.CLOSED}
 log = structlog.get_logger()
 
 
-class Streams:
-    """Those of this replica; `limit` at most."""
+class Streams(LongPolls):
+    """`limit` at most."""
 
-    def __init__(self, limit: int, metrics: Metrics) -> None:
+    look_s = 1.0
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
         self.limit = limit
-        self.is_closed = False
-        self._metrics = metrics.of(GateMetrics)
-        self._open: dict[asyncio.Event, web.Request] = {}
         #: By visitor, the oldest first.
         self._of: dict[str, list[asyncio.Event]] = {}
-        self._watch: asyncio.Task[None] | None = None
-
-    @property
-    def is_full(self) -> bool:
-        return len(self._open) >= self.limit
-
-    @contextlib.contextmanager
-    def opened(self, request: web.Request, room: str) -> Iterator[asyncio.Event]:
-        """A stream within the block. The event is set when it has to end: the browser has hung up,
-        the visitor has opened too many others, or the replica stops."""
-        over = asyncio.Event()
-        self._open[over] = request
-        gauge = self._metrics.event_streams.labels(room)
-        gauge.inc()
-        if self._watch is None:
-            self._watch = asyncio.create_task(self._look())
-        try:
-            yield over
-        finally:
-            del self._open[over]
-            gauge.dec()
-            if not self._open and self._watch is not None:
-                self._watch.cancel()
-                self._watch = None
 
     @contextlib.contextmanager
     def one_of(self, visitor: str, over: asyncio.Event) -> Iterator[None]:
@@ -107,30 +81,8 @@ class Streams:
                 if not theirs:
                     del self._of[visitor]
 
-    def close(self) -> None:
-        self.is_closed = True
-        for over in self._open:
-            over.set()
-
-    async def _look(self) -> None:
-        # One for all: a handler does not learn when its browser goes, and may sleep for a minute.
-        while True:
-            await asyncio.sleep(LOOK_S)
-            for over, request in self._open.items():
-                if has_hung_up(request):
-                    over.set()
-
 
 STREAMS = web.AppKey("streams", Streams)
-
-
-def has_hung_up(request: web.Request) -> bool:
-    return request.transport is None or request.transport.is_closing()
-
-
-async def close(app: web.Application) -> None:
-    """Before the application waits for its handlers: a stream would not end by itself."""
-    app[STREAMS].close()
 
 
 async def events(request: web.Request) -> web.StreamResponse:
@@ -142,10 +94,11 @@ async def events(request: web.Request) -> web.StreamResponse:
         return problem(404, "There are no event streams", detail=detail)
     if streams.is_closed:
         return problem(503, "Stopping", retry_after=STORE_RETRY_S)
-    if streams.is_full:
+    if len(streams) >= streams.limit:
         metrics.requests.count(label(room), "events", "too-many")
         return problem(503, "Too many event streams", detail="Poll status.", retry_after=RETRY_S)
-    with streams.opened(request, label(room)) as over:
+    gauge = metrics.of(GateMetrics).event_streams.labels(label(room))
+    with gauge.track_inprogress(), streams.opened(request) as over:
         token = read_token(request.headers, room)
         answer = await _beat(request, room, token)
         refusal = _refusal(answer)
@@ -209,7 +162,7 @@ async def _tell(  # noqa: PLR0913, PLR0917 - what one stream is
             return
         if not await _rest(response, document["refresh_after_seconds"], over):
             return
-        if has_hung_up(request):  # nobody there, so no heartbeat
+        if is_gone(request):  # nobody there, so no heartbeat
             return
         answer = await _beat(request, room, token)
         if isinstance(answer.token, Ticket):
@@ -221,10 +174,7 @@ async def _tell(  # noqa: PLR0913, PLR0917 - what one stream is
 async def _rest(response: web.StreamResponse, seconds: float, over: asyncio.Event) -> bool:
     """Until the next heartbeat is due; whether there is to be one."""
     while seconds > 0:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(seconds, KEEP_ALIVE_S)):
-                await over.wait()
-        if over.is_set():
+        if await is_set(over, min(seconds, KEEP_ALIVE_S)):
             return False
         seconds -= KEEP_ALIVE_S
         if seconds > 0:

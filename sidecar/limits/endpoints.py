@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from aiohttp import web
 from sidecar.kit.clock import iso_us
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.http.json_text import to_json
-from sidecar.kit.http.long_poll import HELD, is_gone
+from sidecar.kit.http.long_poll import LONG_POLLS, is_gone, wait_of
 from sidecar.kit.http.problems import problem
 from sidecar.kit.http.request_parameters import json_of, object_of, whole_of
 from sidecar.limits.app_keys import LIMITS
@@ -41,22 +42,26 @@ async def list_limits(request: web.Request) -> web.Response:
 
 
 async def acquire(request: web.Request) -> web.Response:
-    """Leave for one call, or for a list of them. `?hold=true`: the answer to one call that has to
-    wait comes when it may go; whoever goes away before gives its moment back."""
+    """Leave for one call, or for a list of them. `?wait=20`: the answer to one call that has to
+    wait comes when it may go, so many seconds later at most; a client that goes away before gives
+    its moment back. `?hold=true`, the old name: however long it takes."""
     limit = _limit_of(request)
-    is_held = _flag(request, "hold")
+    hold_s = math.inf if _flag(request, "hold") else wait_of(request)
     # Of a limit whose key has no fields there is nothing to say.
     body = await json_of(request) if (await request.read()).strip() else {}
     if isinstance(body, list):
-        if is_held:
-            raise ConfigError(["hold: for one call, not for a list"])
+        if hold_s:
+            name = "wait" if "wait" in request.query else "hold"
+            raise ConfigError([f"{name}: for one call, not for a list"])
         return await _acquire_all(request, limit, body)
     ask = _ask(body, limit)
     decision = await limit.acquire(ask)
     is_told = False
     try:
-        if is_held and decision.is_allowed and decision.wait_s > 0:
-            left_s = await request.app[HELD].hold(request, decision.wait_s)
+        if hold_s and decision.is_allowed and decision.wait_s > 0:
+            held_s = min(hold_s, decision.wait_s)
+            left_s = await request.app[LONG_POLLS].hold(request, held_s)
+            left_s += decision.wait_s - held_s
             decision = replace(decision, now_us=decision.at_us - round(left_s * 1_000_000))
         is_told = not is_gone(request)
     finally:

@@ -16,7 +16,7 @@ from aiohttp import web
 from sidecar.kit.addresses import network_of
 from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.http.auth_request import close_if_body, is_preflight, log_unknown, original_method
-from sidecar.kit.http.long_poll import HELD, is_gone
+from sidecar.kit.http.long_poll import LONG_POLLS, is_gone
 from sidecar.kit.http.problems import STORE_RETRY_S
 from sidecar.limits.app_keys import LIMITS
 from sidecar.limits.model import Ask, Outcome
@@ -81,7 +81,7 @@ async def _in_time(request: web.Request, limit: Limit, ask: Ask, decision: Decis
     wait_s, is_told = decision.wait_s, False
     try:
         if 0 < wait_s <= MAX_HOLD_S:
-            wait_s = await request.app[HELD].hold(request, wait_s)
+            wait_s = await request.app[LONG_POLLS].hold(request, wait_s)
         if wait_s > 0:
             now_us = decision.at_us - round(wait_s * 1_000_000)
             return replace(decision, outcome=Outcome.REFUSED, now_us=now_us, remaining=0)

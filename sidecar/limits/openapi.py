@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sidecar.kit.http.long_poll import MAX_WAIT_S
 from sidecar.kit.http.openapi import (
     OPERATORS,
     ROOM,
@@ -163,11 +164,15 @@ def _calls() -> Json:
     }  # fmt: skip
     many = {**rows(shape("LimitCall")), "minItems": 1, "maxItems": MAX_CALLS}
     one_or_many = {"anyOf": [shape("Decision"), rows(shape("Decision"), "In the list's order.")]}
+    wait = {
+        "name": "wait", "in": "query", "schema": whole(maximum=MAX_WAIT_S, default=0),
+        "description": "The answer comes when the call may go, so many seconds later at most, with "
+        "the rest in `wait_seconds`. A client that goes away before gives the moment back, unless "
+        "the call has an id. A replica that stops answers at once. Not with a list.",
+    }  # fmt: skip
     hold = {
         "name": "hold", "in": "query", "schema": {"type": "boolean", "default": False},
-        "description": "The answer comes when the call may go, with nothing left to wait. Whoever "
-        "goes away before gives the moment back, unless the call has an id. A replica that stops "
-        "answers at once, with the rest in `wait_seconds`. Not with a list.",
+        "deprecated": True, "description": "As `wait`, however long it takes.",
     }  # fmt: skip
     acquire = _ask(
         "acquireLimit", "May this call go?",
@@ -177,7 +182,7 @@ def _calls() -> Json:
         description=f"Or a list of calls, {MAX_CALLS} at most: it is answered with 200 whatever "
         "they are told. Without a body: a call of a limit whose key has no fields. A single call "
         "that costs more than could ever go is a 422.",
-        parameters=[hold],
+        parameters=[wait, hold],
         requestBody=body({"anyOf": [shape("LimitCall"), many]}, {
             "by its fields": {"fields": {"biz": "refund", "channel": "wx"}},
             "with an id": {"key": "refund:wx", "cost": 2, "id": "order-4711"},

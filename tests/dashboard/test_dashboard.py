@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from aiohttp.test_utils import make_mocked_request
 
 from sidecar.api.routes import ops_app
 from sidecar.dashboard import page as desk
@@ -488,7 +489,7 @@ async def test_the_stream_tells_no_lot(replica):
 async def look(site):
     """What a new viewer is told of the room, at once and after the first study."""
     live = Live(Rooms([site.room]))
-    with live.watched():
+    with live.watched(make_mocked_request("GET", "/")):
         await live.news()
         text = live.text({}).decode()
     now, study = (json.loads(data) for data in re.findall(r"data: (.*)", text))
@@ -514,7 +515,7 @@ async def test_curves_rates_and_waits(site):
     site.turn.forward(30)
     await site.room.refresh()
     live = Live(Rooms([site.room]))
-    with live.watched():
+    with live.watched(make_mocked_request("GET", "/")):
         await live.news()
         await live.news()
         text = live.text({}).decode()
@@ -539,12 +540,12 @@ async def test_viewers_share_the_work(site):
         await read(streams[-1], "now", "study")
         made.append(live._tasks)
     tasks = made[0]
-    assert (live._viewers, len(tasks)) == (3, 2)
+    assert (len(live), len(tasks)) == (3, 3)
     assert all(each is tasks for each in made)
     for stream in streams:
         stream.close()
     await asyncio.wait(tasks)
-    assert (live._viewers, all(task.cancelled() for task in tasks)) == (0, True)
+    assert (len(live), all(task.cancelled() for task in tasks)) == (0, True)
 
 
 async def test_the_stream_ends_when_the_replica_stops(site):

@@ -15,6 +15,7 @@ from sidecar.api.routes import edge_app
 from sidecar.gate import event_stream as events
 from sidecar.gate.event_stream import MAX_PER_VISITOR, STREAMS
 from sidecar.kit.errors import StoreAwayError
+from sidecar.kit.http import long_poll
 from sidecar.kit.http.static_pages import find_static
 from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS
 from sidecar.rooms.service import RESIGN_MS, Rooms
@@ -186,14 +187,14 @@ async def slow(replica, request):
 @pytest.mark.parametrize("slow", [100], indirect=True)
 async def test_who_hangs_up_is_gone_before_the_next_heartbeat(slow, open_stream, monkeypatch):
     """Nobody waits for it to be due: the stream makes room for another."""
-    monkeypatch.setattr(events, "LOOK_S", 0.02)
+    monkeypatch.setattr(slow.streams, "look_s", 0.02)
     stream = await open_stream(slow, slow.ticket)
     await stream.next()
     assert (open_streams(slow), heartbeats(slow)) == (1, 1)
     stream.reply.close()
     await until(lambda: open_streams(slow) == 0, "the end")
     assert heartbeats(slow) == 1
-    assert slow.streams._watch is None
+    assert slow.streams._tasks == []
 
 
 @pytest.mark.parametrize("slow", [0.5], indirect=True)
@@ -201,7 +202,7 @@ async def test_who_hangs_up_has_no_heartbeat(slow, open_stream):
     """Also where nobody has looked before it is due."""
     stream = await open_stream(slow, slow.ticket)
     await stream.next()
-    slow.streams._watch.cancel()
+    slow.streams._tasks[0].cancel()
     stream.reply.close()
     await until(lambda: open_streams(slow) == 0, "the end")
     assert heartbeats(slow) == 1
@@ -290,7 +291,7 @@ async def test_a_replica_that_stops_ends_its_streams(full, open_stream):
     """At once, and opens no other."""
     stream = await open_stream(full, full.ticket)
     await stream.next()
-    await events.close(full.edge.app)
+    await long_poll.close(full.edge.app)
     assert await asyncio.wait_for(stream.rest(), 5) == []
     assert (await open_stream(full, full.ticket)).reply.status == 503
     assert open_streams(full) == 0

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from sidecar.api.access import find_owner
 from sidecar.api.routes import _add_jobs
-from sidecar.jobs.endpoints import long_poll as job_waiters
+from sidecar.jobs.endpoints import long_poll as job_polls
 from sidecar.jobs.model import CHUNK, Ending, State
 from sidecar.jobs.service import Seen
 from sidecar.kit.errors import DatabaseError, StoreError
@@ -132,7 +132,7 @@ async def test_an_operator_who_reads_a_result_reads_it_for_nobody(here, client, 
 
 async def test_whoever_waits_goes_on_waiting_after_a_look_that_failed(here, monkeypatch):
     """Those whom it concerned are told; who came while it went on hears of their job."""
-    monkeypatch.setattr(job_waiters, "LOOK_S", 0.01)
+    monkeypatch.setattr(job_polls, "LOOK_S", 0.01)
     target = await here.target()
     ids = [await here.submit(target) for _ in range(2)]
     first, second = [Seen(await here.row(id_), State.PENDING) for id_ in ids]
@@ -146,11 +146,11 @@ async def test_whoever_waits_goes_on_waiting_after_a_look_that_failed(here, monk
 
     here.store.jobs.find_many = fail
     request = SimpleNamespace(transport=SimpleNamespace(is_closing=lambda: False))
-    waiters = job_waiters.Waiters()
-    early = asyncio.create_task(waiters.wait(request, here.jobs, first, 5))
+    polls = job_polls.JobPolls(here.jobs)
+    early = asyncio.create_task(polls.wait(request, first, 5))
     await looks.wait()
-    late = asyncio.create_task(waiters.wait(request, here.jobs, second, 5))
-    await until(lambda: len(waiters._jobs) == 2)
+    late = asyncio.create_task(polls.wait(request, second, 5))
+    await until(lambda: len(polls) == 2)
     goes_on.set()
     with pytest.raises(DatabaseError):
         await early

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sidecar.kit.http.long_poll import HELD
+from sidecar.kit.http.long_poll import LONG_POLLS
 from sidecar.kit.http.problems import STORE_RETRY_S
 from sidecar.limits.app_keys import LIMITS
 from sidecar.limits.metrics import LimitMetrics
@@ -550,19 +550,20 @@ async def test_values_that_are_not_allowed(service):
 # Held answers -------------------------------------------------------------------------------------
 
 
-def holding(site, **body):
+def holding(site, query="?wait=60", **body):
     """A call whose answer is held, under way."""
-    path = "/limits/{name}/acquire?hold=true"
+    path = f"/limits/{{name}}/acquire{query}"
     return asyncio.create_task(site.ask("POST", path, body))
 
 
-async def test_an_answer_is_held_until_its_moment(service):
+@pytest.mark.parametrize("query", ["?wait=60", "?hold=true"])
+async def test_an_answer_is_held_until_its_moment(service, query):
     """Not earlier; then there is nothing left to wait. What need not wait, or is refused, is
-    answered at once."""
+    answered at once. By the old name of the parameter, too."""
     site = await service(limit={**PACED, "window": "0.3s", "max_wait": "0.3s"})
-    assert (await (await holding(site)).json())["wait_seconds"] == 0
+    assert (await (await holding(site, query)).json())["wait_seconds"] == 0
     began = time.monotonic()
-    answer = await holding(site)
+    answer = await holding(site, query)
     assert time.monotonic() - began >= 0.3
     told = await answer.json()
     assert (told["outcome"], told["wait_seconds"]) == ("paced", 0)
@@ -573,13 +574,27 @@ async def test_an_answer_is_held_until_its_moment(service):
 
 
 async def test_what_can_be_held(service):
-    """One call; and hold is true or false."""
+    """One call; hold is true or false, and wait a number of seconds."""
     site = await service(limit=PACED)
     path = "/limits/{name}/acquire?hold="
     assert await errors(site, path + "true", [{}]) == ["hold: for one call, not for a list"]
     assert await errors(site, path + "1", {}) == ["hold: true or false (got '1')"]
+    for text in ("61", "-1", "1.5", "true"):
+        said = await errors(site, f"/limits/{{name}}/acquire?wait={text}", {})
+        assert said == [f"wait: whole seconds from 0 to 60 (got '{text}')"]
     await site.told("POST", path + "false", {})
     assert (await site.told("POST", path + "false", {}))["wait_seconds"] == 60
+
+
+async def test_an_answer_is_held_no_longer_than_was_asked_for(service):
+    """Then it has the rest, and the moment is kept."""
+    site = await service(limit=PACED)
+    await acquire(site, {})
+    answer = await (await holding(site, "?wait=1", id="a")).json()
+    assert answer["outcome"] == "paced"
+    assert 50 < answer["wait_seconds"] <= 59
+    assert (await acquire(site, {}))[0]["wait_seconds"] == 120
+    assert given_back(site) == 0
 
 
 async def hangs_up(site, body: dict[str, object], *, query: str = "?hold=true") -> None:
@@ -592,10 +607,10 @@ async def hangs_up(site, body: dict[str, object], *, query: str = "?hold=true") 
         f"Authorization: Bearer {SERVICE_TOKEN}\r\nContent-Length: {len(text)}\r\n\r\n".encode()
         + text
     )
-    held = server.app[HELD]
-    await until(lambda: held._held, "the call")
+    polls = server.app[LONG_POLLS]
+    await until(lambda: len(polls) == 1, "the call")
     writer.close()
-    await until(lambda: not held._held, "its end")
+    await until(lambda: len(polls) == 0, "its end")
 
 
 async def test_who_goes_away_gives_the_moment_back(service):
@@ -654,8 +669,8 @@ async def test_a_replica_that_stops_holds_nobody(service):
     site = await service(limit=PACED)
     await acquire(site, {})
     calls = [holding(site) for _ in range(3)]
-    held = site.ops.server.app[HELD]
-    await until(lambda: len(held._held) == 3, "the calls")
+    polls = site.ops.server.app[LONG_POLLS]
+    await until(lambda: len(polls) == 3, "the calls")
     stopping = asyncio.create_task(site.ops.server.close())
     answers = [await call for call in calls]
     await stopping
@@ -664,8 +679,8 @@ async def test_a_replica_that_stops_holds_nobody(service):
         assert whole - 30 < left <= whole
     assert {answer.status for answer in answers} == {200}
     assert given_back(site) == 0
-    assert not held._held
-    assert held._watch is None
+    assert len(polls) == 0
+    assert polls._tasks == []
 
 
 # The store is away --------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import ClientTimeout
 
 from sidecar.api.routes import edge_app
-from sidecar.kit.http.long_poll import HELD
+from sidecar.kit.http.long_poll import LONG_POLLS
 from sidecar.kit.http.static_pages import find_static
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import close, connect
@@ -112,9 +112,9 @@ async def test_a_replica_that_stops_holds_nobody(rule):
     assert (await ask()).status == 204
     held = asyncio.create_task(ask())
     async with asyncio.timeout(10):
-        while not ask.app[HELD]._held:
+        while not len(ask.app[LONG_POLLS]):
             await asyncio.sleep(0.01)
-    ask.app[HELD].close()
+    ask.app[LONG_POLLS].close()
     reply = await held
     assert (reply.status, reply.headers["X-Waitroom-State"]) == (403, "limited")
     assert 18 <= int(reply.headers["Retry-After"]) <= 20

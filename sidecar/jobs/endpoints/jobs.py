@@ -11,7 +11,7 @@ import structlog
 from aiohttp import web
 
 from sidecar.jobs.app_keys import JOBS
-from sidecar.jobs.endpoints.long_poll import WAITERS
+from sidecar.jobs.endpoints.long_poll import JOB_POLLS
 from sidecar.jobs.model import ENDED, State
 from sidecar.jobs.request import read_request
 from sidecar.jobs.service import Jobs, Order, Seen
@@ -20,14 +20,13 @@ from sidecar.kit.clock import iso
 from sidecar.kit.errors import ConfigError, DatabaseError, StoreError
 from sidecar.kit.http.auth.owner import owner_of
 from sidecar.kit.http.auth.session import operator
-from sidecar.kit.http.long_poll import is_gone
+from sidecar.kit.http.long_poll import is_gone, wait_of
 from sidecar.kit.http.request_parameters import object_of, whole_of
 
 if TYPE_CHECKING:
     from sidecar.jobs.model import Job
     from sidecar.jobs.targets import Target
 
-MAX_WAIT_S = 60
 #: Answers in a job's document, bytes; what is longer is at its /body.
 MAX_INLINE = 65_536
 LIST_LIMIT, DEFAULT_LIMIT = 1000, 100
@@ -56,10 +55,10 @@ async def look(request: web.Request) -> web.StreamResponse:
     """`?wait=20`: the answer comes when the job has ended, or may be called by its caller; or
     after so many seconds."""
     jobs, owner = request.app[JOBS], _owner(request)
-    wait_s = _wait_of(request)
+    wait_s = wait_of(request)
     seen = await jobs.look(request.match_info["id"], owner)
     if wait_s and seen.state not in ENDED | {State.CALLED}:
-        seen = await request.app[WAITERS].wait(request, jobs, seen, wait_s)
+        seen = await request.app[JOB_POLLS].wait(request, seen, wait_s)
     body = await _inline(jobs, seen.job)
     response = _json(told(seen, body))
     if body is not None and not is_gone(request) and _is_callers(request, seen.job):
@@ -315,13 +314,6 @@ def _with_type(headers: dict[str, Any], media: str) -> dict[str, Any]:
     if any(str(name).lower() == "content-type" for name in headers):
         return headers
     return {**headers, "Content-Type": media}
-
-
-def _wait_of(request: web.Request) -> int:
-    text = request.query.get("wait", "0")
-    if not (text.isascii() and text.isdigit() and len(text) < 4 and int(text) <= MAX_WAIT_S):
-        raise ConfigError([f"wait: whole seconds from 0 to {MAX_WAIT_S} (got {text[:40]!r})"])
-    return int(text)
 
 
 def _query(request: web.Request) -> JobQuery:

@@ -1,4 +1,4 @@
-"""Those who wait for their jobs: all of them are looked up together, a few times a second."""
+"""Clients that wait for their jobs: all of these are looked up together, a few times a second."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from sidecar.jobs.model import ENDED, State
-from sidecar.kit.http.long_poll import is_gone
+from sidecar.kit.http.long_poll import LongPolls, is_set
 
 if TYPE_CHECKING:
     from sidecar.jobs.service import Jobs, Seen
@@ -17,58 +17,43 @@ if TYPE_CHECKING:
 LOOK_S = 0.25
 
 
-class Waiters:
-    def __init__(self) -> None:
-        self.is_closed = False
-        self._jobs: dict[asyncio.Future[Seen], tuple[Seen, web.Request]] = {}
-        self._task: asyncio.Task[None] | None = None
+class JobPolls(LongPolls):
+    def __init__(self, jobs: Jobs) -> None:
+        super().__init__(self._look)
+        self._service = jobs
+        self._jobs: dict[asyncio.Event, Seen] = {}
+        self._failures: dict[asyncio.Event, Exception] = {}
 
-    async def wait(self, request: web.Request, jobs: Jobs, seen: Seen, wait_s: float) -> Seen:
+    async def wait(self, request: web.Request, seen: Seen, wait_s: float) -> Seen:
         """The job when it has ended, or was called, or how it stands after so long."""
-        future: asyncio.Future[Seen] = asyncio.get_running_loop().create_future()
-        self._jobs[future] = seen, request
-        if self._task is None:
-            self._task = asyncio.create_task(self._look(jobs))
-        try:
-            async with asyncio.timeout(wait_s):
-                return await future
-        except TimeoutError:
-            return self._jobs[future][0]
-        finally:
-            del self._jobs[future]
-            if not self._jobs and self._task is not None:
-                self._task.cancel()
-                self._task = None
+        with self.opened(request) as over:
+            self._jobs[over] = seen
+            try:
+                await is_set(over, wait_s)
+            finally:
+                seen, failure = self._jobs.pop(over), self._failures.pop(over, None)
+        if failure is not None:
+            raise failure
+        return seen
 
-    async def _look(self, jobs: Jobs) -> None:
+    async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            waiting = {future: seen for future, (seen, _) in self._jobs.items()}
+            waiting = {over: seen.job.id for over, seen in self._jobs.items() if not over.is_set()}
             try:
-                rows = await jobs.store.jobs.find_many({seen.job.id for seen in waiting.values()})
-                now = {seen.job.id: seen for seen in await jobs.see(list(rows.values()))}
-            except Exception as error:  # noqa: BLE001 - each of them is told
-                for future in waiting:
-                    if not future.done():
-                        future.set_exception(error)
+                rows = await self._service.store.jobs.find_many(set(waiting.values()))
+                now = {seen.job.id: seen for seen in await self._service.see(list(rows.values()))}
+            except Exception as error:  # noqa: BLE001 - each of them gets it
+                for over in waiting.keys() & self._jobs.keys():
+                    self._failures[over] = error
+                    over.set()
                 continue
-            for future, before in waiting.items():
-                seen = now.get(before.job.id, before)
-                _, request = self._jobs.get(future, (None, None))
-                if request is None or future.done():
+            for over, id_ in waiting.items():
+                if over not in self._jobs:
                     continue
-                self._jobs[future] = seen, request
-                is_over = seen.state in ENDED | {State.CALLED} or before.job.id not in now
-                if is_over or self.is_closed or is_gone(request):
-                    future.set_result(seen)
-
-    def close(self) -> None:
-        self.is_closed = True
+                seen = self._jobs[over] = now.get(id_, self._jobs[over])
+                if id_ not in now or seen.state in ENDED | {State.CALLED}:
+                    over.set()
 
 
-WAITERS = web.AppKey("job waiters", Waiters)
-
-
-async def close(app: web.Application) -> None:
-    """Whoever waits hears how their job stands."""
-    app[WAITERS].close()
+JOB_POLLS = web.AppKey("job polls", JobPolls)

@@ -7,6 +7,7 @@ from typing import Any
 from sidecar.jobs.model import State
 from sidecar.jobs.request import MAX_PATH, MAX_QUERY
 from sidecar.jobs.settings import METHODS
+from sidecar.kit.http.long_poll import MAX_WAIT_S
 from sidecar.kit.http.openapi import (
     ROOM,
     SERVICE,
@@ -26,7 +27,6 @@ from sidecar.kit.http.openapi import (
 )
 
 #: As in sidecar/jobs/endpoints/jobs.py, which takes a third of a replica's start to import.
-MAX_WAIT_S = 60
 MAX_INLINE = 65_536
 LIST_LIMIT, DEFAULT_LIMIT = 1000, 100
 MAX_IDEMPOTENCY_KEY = 128
