@@ -58,6 +58,7 @@ KEPT = {
     r"\b\w*let_in_alone(?:_total)?\b": "a metric",
     '"graded?"': "a script, and an event in the history",
     "waitroom_line_waiting": "a metric",
+    r'" in line\b': "code that looks into a line of text",
     "(?:jobs_)?database_away|Support  grade": "log events, and what the operators' log says",
     "(?:names|remove) the line$|names the line ": "a line of a configuration",
     r"waitroom_(?:\w+_)?asked": "variables of nginx, which configurations may use",
