@@ -22,7 +22,7 @@ from sidecar.gate.check import is_from_elsewhere
 from sidecar.gate.cookies import set_cookie
 from sidecar.gate.status import safe_next
 from sidecar.gate.waiting_page import choose_language
-from sidecar.kit.errors import StoreAwayError, StoreError
+from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.http.problems import STORE_RETRY_S
 from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY, find_static
@@ -116,7 +116,7 @@ async def _look(request: web.Request, room: Room) -> tuple[str, Ticket | None]:
         return "unknown", None
     try:
         if room.store.is_away:
-            raise StoreAwayError("claim: Redis is unavailable")
+            raise StoreUnavailableError("claim: Redis is unavailable")
         found = await room.store.lists.find(ticket.visitor)
     except StoreError as error:
         log.debug("store_away", room=room.name, error=str(error))

@@ -34,7 +34,7 @@ from sidecar.kit.http import health as ops
 from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import close, connect
-from sidecar.kit.redis.leader_lease import Turn
+from sidecar.kit.redis.leader_lease import LeaderLease
 from sidecar.kit.sql.database import open_database
 from sidecar.kit.tasks import keep_at_work, stop_workers
 from sidecar.queue.grants import Grants
@@ -89,7 +89,7 @@ async def job_services(
     wake_ups = WakeUps(redis, timeout_s=timeout_s)
     store = JobStore(open_database(settings.jobs_database, setting="jobs"))
     jobs = Jobs(Targets(settings.targets, store, make, announce), store, metrics)
-    lease = partial(Turn, redis, owner=secrets.token_urlsafe(9), timeout_s=timeout_s)
+    lease = partial(LeaderLease, redis, owner=secrets.token_urlsafe(9), timeout_s=timeout_s)
     reconciler = Reconciler(jobs, wake_ups, lease)
 
     async def reconcile() -> None:

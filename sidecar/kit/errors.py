@@ -62,5 +62,5 @@ class DatabaseError(WaitroomError):
     """The database is away or refused, or its tables are not what we know; the text says which."""
 
 
-class StoreAwayError(StoreError):
+class StoreUnavailableError(StoreError):
     """The store has stopped answering, and was not even asked."""

@@ -11,7 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from sidecar.kit.batch import Batcher
-from sidecar.kit.errors import StoreAwayError, StoreError
+from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.kit.redis.driver_errors import text
 from sidecar.kit.redis.script_store import ScriptStore
 from sidecar.limits import redis_keys as keys
@@ -174,7 +174,7 @@ class LimitStore(ScriptStore):
                 "look" if looks else "acquire", self._scripts.run, "decide", named, args,
                 batch=0 if looks else len(asks),
             )  # fmt: skip
-        except StoreAwayError:
+        except StoreUnavailableError:
             raise  # it was not even sent
         except BaseException:
             for ask, id_ in zip(asks, ids, strict=True):

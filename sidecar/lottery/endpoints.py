@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from sidecar.kit.clock import iso
-from sidecar.kit.errors import ConfigError, StoreAwayError
+from sidecar.kit.errors import ConfigError, StoreUnavailableError
 from sidecar.kit.http.problems import STORE_RETRY_S, problem
 from sidecar.kit.http.request_parameters import MAX_OFFSET
 from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY, find_static
@@ -97,7 +97,7 @@ async def places(request: web.Request) -> web.Response:
     visitors: list[str] = []
     if _drawn_from(room) == event.begins_ms:
         if room.store.is_away:
-            raise StoreAwayError("draw: the store is away")
+            raise StoreUnavailableError("draw: Redis is unavailable")
         visitors = await room.store.draws.drawn(
             begins_ms=event.begins_ms, offset=offset, limit=limit
         )

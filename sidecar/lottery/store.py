@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sidecar.kit.errors import StoreError
-from sidecar.kit.redis.driver_errors import text, translated
+from sidecar.kit.redis.driver_errors import driver_errors, text
 from sidecar.lottery.commitment import as_lines
 from sidecar.rooms.redis_keys import draws_key, room_key
 
@@ -54,13 +54,13 @@ class DrawsStore:
 
     async def published(self) -> dict[str, str]:
         """Commitments by draw (and what was published of lists)."""
-        async with translated("draws", self._timeout_s):
+        async with driver_errors("draws", self._timeout_s):
             found = await self._redis.hgetall(self._draws_key)
         return {text(name): text(value) for name, value in found.items()}
 
     async def publish(self, draw: str, said: str) -> str:
         """Writes down what is published of a draw, unless something is; what is, then."""
-        async with translated("draws", self._timeout_s):
+        async with driver_errors("draws", self._timeout_s):
             await self._redis.hsetnx(self._draws_key, draw, said)
             kept = await self._redis.hget(self._draws_key, draw)
         return said if kept is None else text(kept)
@@ -114,7 +114,7 @@ class DrawsStore:
             self._digests[draw, born_ms] = digest
 
     async def _published_list(self, draw: str) -> ListDigest | None:
-        async with translated("draws", self._timeout_s):
+        async with driver_errors("draws", self._timeout_s):
             said = await self._redis.hget(self._draws_key, f"{draw}:places")
         return None if said is None else _read(text(said))
 
@@ -153,17 +153,17 @@ class DrawsStore:
         return visitors
 
     async def _read_page(self, offset: int) -> list[str]:
-        async with translated("drawn", self._timeout_s):
+        async with driver_errors("drawn", self._timeout_s):
             found = await self._redis.zrange(self._drawn_key, offset, offset + PAGE - 1)
         return [text(visitor) for visitor in found]  # type: ignore[arg-type] # with no score asked for they are names
 
     async def _size(self) -> int:
-        async with translated("drawn", self._timeout_s):
+        async with driver_errors("drawn", self._timeout_s):
             return int(await self._redis.zcard(self._drawn_key))
 
     async def _stat(self, name: str) -> int:
         """0: there is none."""
-        async with translated("draws", self._timeout_s):
+        async with driver_errors("draws", self._timeout_s):
             said = await self._redis.hget(self._stats_key, name)
         return 0 if said is None else int(float(said))
 

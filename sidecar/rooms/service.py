@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from sidecar.kit.errors import StoreAwayError, StoreError, UnknownNameError
+from sidecar.kit.errors import StoreError, StoreUnavailableError, UnknownNameError
 from sidecar.queue.answer import Answer, answer_of
 from sidecar.queue.grants import Grants
 from sidecar.queue.model import (
@@ -356,7 +356,7 @@ class Room:
         lot = lot_of_newcomer(visitor, self.settings, self.draws, self.clock.now_ms())
         try:
             standing = await self.store.enter(visitor, address=address, claim=claim, lot=lot)
-        except StoreAwayError:
+        except StoreUnavailableError:
             raise  # nothing was sent
         except StoreError:
             # It may have been done all the same, for somebody who was given no cookie.

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from sidecar.gate import status_document as told
-from sidecar.kit.errors import StoreAwayError, StoreError
+from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.kit.redis.breaker import TRIES
 from sidecar.queue.model import Pass, State, Ticket
 from sidecar.queue.tokens import Tokens
@@ -74,7 +74,7 @@ class _Store(RoomStore):
         if self.is_cut_off:
             for _ in range(TRIES):
                 self._breaker.failed()
-            raise StoreAwayError(f"{name}: cut off")
+            raise StoreUnavailableError(f"{name}: cut off")
         return await super()._run(name, args, **how)
 
 

@@ -14,7 +14,7 @@ from aiohttp import ClientSession, web
 from sidecar.api.routes import edge_app
 from sidecar.gate import event_stream as events
 from sidecar.gate.event_stream import MAX_PER_VISITOR, STREAMS
-from sidecar.kit.errors import StoreAwayError
+from sidecar.kit.errors import StoreUnavailableError
 from sidecar.kit.http import long_poll
 from sidecar.kit.http.static_pages import find_static
 from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS
@@ -330,7 +330,7 @@ async def test_a_store_that_goes_away_pauses_the_stream(full, open_stream, monke
     await stream.next()
 
     async def fail(_ticket):
-        raise StoreAwayError("gone")
+        raise StoreUnavailableError("gone")
 
     monkeypatch.setattr(full.room.store, "beat", fail)
     _, document = await stream.next()

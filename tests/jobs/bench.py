@@ -26,7 +26,7 @@ from sidecar.jobs.worker.wake_ups import WakeUps
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import Store, close, connect
-from sidecar.kit.redis.leader_lease import Turn
+from sidecar.kit.redis.leader_lease import LeaderLease
 from sidecar.kit.sql import database as sql
 from sidecar.queue.grants import Grants
 from tests.conftest import Time, new_room_name
@@ -131,7 +131,7 @@ class Bench:
         self.targets = self.jobs.targets
         self.wake_ups = WakeUps(redis, timeout_s=5, now_us=lambda: self.time() * 1000)
         self.reconciler = Reconciler(
-            self.jobs, self.wake_ups, partial(Turn, redis, owner="one", timeout_s=5)
+            self.jobs, self.wake_ups, partial(LeaderLease, redis, owner="one", timeout_s=5)
         )
         self.egress = Egress()
 

@@ -32,7 +32,7 @@ from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import close, connect
-from sidecar.kit.redis.leader_lease import Turn
+from sidecar.kit.redis.leader_lease import LeaderLease
 from sidecar.queue.grants import Grants
 from tests.conftest import new_room_name
 from tests.jobs.conftest import job as make_job
@@ -268,7 +268,7 @@ class Line:
         return Target(name, settings, store, Grants(name, keys), Permits(name, keys, clock), clock)
 
     def reconciler(self, replica: str) -> Reconciler:
-        lease = partial(Turn, self._redis, owner=replica, timeout_s=10)
+        lease = partial(LeaderLease, self._redis, owner=replica, timeout_s=10)
         return Reconciler(self.jobs, WakeUps(self._redis), lease)
 
     def worker(self, egress: Any) -> workers.TargetWorker:

@@ -13,7 +13,7 @@ from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.pubsub import subscribe
 from sidecar.jobs.store.target_queue import Held, Place, Release, TargetStore, Waiting
 from sidecar.kit.clock import StoreClock
-from sidecar.kit.errors import StoreAwayError, StoreError
+from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.kit.redis.breaker import TRIES
 from sidecar.kit.redis.connect import close, connect
 from sidecar.kit.redis.observer import Observer
@@ -855,7 +855,7 @@ async def test_a_store_that_is_away(tmp_path):
         store.release([Release("a", 1, "gone")], settings()), store.done("a", 1),
     )  # fmt: skip
     for ask in asks:
-        with pytest.raises(StoreAwayError):
+        with pytest.raises(StoreUnavailableError):
             await ask
     assert errors == [("t", "reserve")] * TRIES
     await close(redis)

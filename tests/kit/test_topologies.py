@@ -122,8 +122,8 @@ async def all_calls(store):
     assert (await store.sweep()).waiting == 0
     inside_now = {visitor for visitor, _ in await store.lists.sessions(offset=0, limit=5)}
     assert first.visitor in inside_now
-    assert await store.take_turn("sweeping", seconds=5)
-    assert not await store.take_turn("sweeping", seconds=5)
+    assert await store.acquire_leader_lease("sweeping", seconds=5)
+    assert not await store.acquire_leader_lease("sweeping", seconds=5)
     await store.raise_shield(shot.now_ms)
     shot = await store.snapshot()
     assert (set(shot.revoked), shot.shield_until_ms > 0) == ({inside.visitor}, True)

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from sidecar.kit.clock import LATE_MS, StoreClock
-from sidecar.kit.errors import StoreAwayError, StoreError
+from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.kit.redis.breaker import TRIES
 from sidecar.kit.redis.connect import close, connect
 from sidecar.kit.redis.functions import Scripts
@@ -1053,7 +1053,7 @@ async def test_a_store_that_is_away_is_asked_once_a_second(away, redis_socket, m
         with pytest.raises(StoreError):
             await store.ask("A", "one")
         assert len(errors) == TRIES + asked
-    with pytest.raises(StoreAwayError, match=r"^count: the store is away$"):
+    with pytest.raises(StoreUnavailableError, match=r"^count: Redis is unavailable$"):
         await store.count()
     there = connect(f"unix://{redis_socket}", timeout_s=1)
     store._scripts = Scripts(there, "leases")

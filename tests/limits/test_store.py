@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sidecar.kit.errors import StoreAwayError, StoreError
+from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.kit.redis.breaker import TRIES, Breaker
 from sidecar.kit.redis.connect import close, connect
 from sidecar.kit.redis.functions import Scripts
@@ -266,10 +266,10 @@ async def test_a_store_that_is_away_is_asked_once_a_second(redis_socket):
         store.acquire_all([Ask()]),
     ]
     for call in calls:
-        with pytest.raises(StoreAwayError):
+        with pytest.raises(StoreUnavailableError):
             await call
     store._breaker._tried_s -= 1
-    with pytest.raises(StoreAwayError):
+    with pytest.raises(StoreUnavailableError):
         await store.acquire(Ask())  # the one of a second ago may still be on its way
     store._breaker._tried_s -= 2
     assert (await store.acquire(Ask())).outcome is Outcome.GRANTED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sidecar.kit.errors import StoreAwayError
+from sidecar.kit.errors import StoreUnavailableError
 from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.service import Rooms
 from sidecar.rooms.worker.refresher import refresh_once
@@ -183,7 +183,7 @@ async def test_without_the_store_nothing_stale_is_told(site, monkeypatch):
     assert all(value(site, name) is not None for name in GONE_WITH_THE_STORE)
 
     async def no_answer(**_: object) -> None:
-        raise StoreAwayError("away")
+        raise StoreUnavailableError("away")
 
     monkeypatch.setattr(type(site.room.store), "snapshot", lambda *_, **__: no_answer())
     assert not await refresh_once(Rooms([site.room]), site.metrics)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from sidecar.kit.errors import StoreAwayError
+from sidecar.kit.errors import StoreUnavailableError
 from sidecar.rooms.exemptions import DRAWS, draw
 from tests.support.replica import cookie_of
 
@@ -161,7 +161,7 @@ async def test_who_is_outside_needs_no_store(replica, monkeypatch):
     site = await replica(rollout_percent=50, on_store_failure="wait")
 
     async def fail(*_args, **_options):
-        raise StoreAwayError("away")
+        raise StoreUnavailableError("away")
 
     monkeypatch.setattr(site.room.store, "_run", fail)
     assert (await site.check(headers=browser(site, is_outside=True))).status == 204

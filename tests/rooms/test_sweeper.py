@@ -70,10 +70,10 @@ async def test_one_replica_sweeps_in_an_interval(make_room):
     """The turn is had once; it comes back by itself, so a dead holder holds nobody up."""
     name = new_room_name()
     first, second = make_room(name=name), make_room(name=name)
-    assert await first.store.take_turn("sweeping", seconds=0.2)
-    assert not await second.store.take_turn("sweeping", seconds=0.2)
+    assert await first.store.acquire_leader_lease("sweeping", seconds=0.2)
+    assert not await second.store.acquire_leader_lease("sweeping", seconds=0.2)
     await asyncio.sleep(0.25)
-    assert await second.store.take_turn("sweeping", seconds=0.2)
+    assert await second.store.acquire_leader_lease("sweeping", seconds=0.2)
 
 
 async def test_the_sweeper_runs_by_itself(make_room):

@@ -13,8 +13,8 @@ from redis.exceptions import ResponseError
 
 from sidecar.history.model import Event
 from sidecar.kit.errors import StoreError
-from sidecar.kit.redis.driver_errors import text, translated
-from sidecar.kit.redis.leader_lease import Turn
+from sidecar.kit.redis.driver_errors import driver_errors, text
+from sidecar.kit.redis.leader_lease import LeaderLease
 from sidecar.rooms.redis_keys import called_key, recorder_leader_key, room_key
 
 if TYPE_CHECKING:
@@ -54,18 +54,20 @@ class EventStream:
         self._redis: Any = redis
         self._key = room_key(room, "events")
         self._keys = [self._key, called_key(room)]
-        self._turn = Turn(redis, recorder_leader_key(room), owner=owner, timeout_s=timeout_s)
+        self._lease = LeaderLease(
+            redis, recorder_leader_key(room), owner=owner, timeout_s=timeout_s
+        )
         self._timeout_s = timeout_s
         self._has_group = False
 
     async def hold(self, *, seconds: float) -> bool:
         """Whether this replica records now, and for so long. Where two do for a moment, what is
         written twice is found in the database."""
-        return await self._turn.hold(milliseconds=int(seconds * 1000))
+        return await self._lease.hold(milliseconds=int(seconds * 1000))
 
     async def give_up(self) -> None:
         """So that another replica need not wait until the turn has run out."""
-        await self._turn.give_up()
+        await self._lease.give_up()
 
     async def read(self, limit: int) -> Batch:
         """Events that nobody has acknowledged, oldest first: those read before come again."""
@@ -79,7 +81,7 @@ class EventStream:
         events = [_event(event_id, fields) for event_id, fields in rows if fields]
         lost = [event_id for event_id, fields in rows if not fields]
         if lost:
-            async with translated("record", self._timeout_s):
+            async with driver_errors("record", self._timeout_s):
                 await self._redis.xack(self._key, _GROUP, *lost)
         return Batch(events, len(lost))
 
@@ -87,7 +89,7 @@ class EventStream:
         if not self._has_group:
             await self._make_group()
         try:
-            async with translated("record", self._timeout_s):
+            async with driver_errors("record", self._timeout_s):
                 reply = await self._redis.xreadgroup(
                     _GROUP, _CONSUMER, {self._key: start}, count=limit
                 )
@@ -102,7 +104,7 @@ class EventStream:
         return list(rows)
 
     async def _make_group(self) -> None:
-        async with translated("record", self._timeout_s):
+        async with driver_errors("record", self._timeout_s):
             try:
                 await self._redis.xgroup_create(self._key, _GROUP, id="0", mkstream=True)
             except ResponseError as error:
@@ -113,12 +115,12 @@ class EventStream:
     async def done(self, events: list[Event]) -> None:
         """Acknowledges written events. Idempotent."""
         ids = [f"{event.ms}-{event.seq}" for event in events]
-        async with translated("record", self._timeout_s):
+        async with driver_errors("record", self._timeout_s):
             await self._redis.eval(_DONE, 2, *self._keys, _GROUP, ids[-1], *ids)
 
     async def _trim_rest(self) -> None:
         """Events that were written, and stayed until their calls were read."""
-        async with translated("record", self._timeout_s):
+        async with driver_errors("record", self._timeout_s):
             try:
                 groups = await self._redis.xinfo_groups(self._key)
             except ResponseError:  # there is no stream: the store was emptied

@@ -40,7 +40,7 @@ async def tidy_forever(
         await asyncio.sleep(LOOK_S * random.uniform(0.5, 1.5))  # noqa: S311
         for room in rooms:
             try:
-                if await room.store.take_turn("tidying", seconds=INTERVAL_S):
+                if await room.store.acquire_leader_lease("tidying", seconds=INTERVAL_S):
                     await tidy(room, history, settings, metrics)
             except (StoreError, DatabaseError) as error:
                 log.warning("tidy_failed", room=room.name, error=str(error))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sidecar.jobs.redis_keys import target_key
-from sidecar.kit.redis.driver_errors import translated
+from sidecar.kit.redis.driver_errors import driver_errors
 from sidecar.kit.redis.functions import Scripts
 from sidecar.kit.redis.topology import Cluster
 
@@ -43,7 +43,7 @@ class Rounds:
     async def _part(self, names: Sequence[str], targets: Mapping[str, bool]) -> list[str]:
         keys = [target_key(name, part) for name in names for part in _PARTS]
         now = "" if self._now_us is None else self._now_us()
-        async with translated("round", self._timeout_s):
+        async with driver_errors("round", self._timeout_s):
             args = [now, *(int(targets[name]) for name in names)]
             replies = await self._scripts.run("round", keys, args)
         return [name for name, reply in zip(names, replies, strict=True) if reply]

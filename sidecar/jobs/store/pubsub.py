@@ -12,7 +12,7 @@ from redis.asyncio import ConnectionPool, Redis
 from redis.exceptions import RedisError
 
 from sidecar.jobs.redis_keys import JOBS_CHANNEL
-from sidecar.kit.redis.driver_errors import text, translated
+from sidecar.kit.redis.driver_errors import driver_errors, text
 
 if TYPE_CHECKING:
     from sidecar.kit.redis.connect import Store
@@ -26,7 +26,7 @@ AGAIN_S = 0.5
 async def publish(redis: Store, message: str, *, timeout_s: float) -> None:
     """To all replicas and workers. Raises StoreError when Redis does not answer."""
     sender: Any = redis
-    async with translated("publish", timeout_s):
+    async with driver_errors("publish", timeout_s):
         await sender.publish(JOBS_CHANNEL, message)
 
 

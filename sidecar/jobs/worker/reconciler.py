@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sidecar.jobs.service import Jobs
     from sidecar.jobs.targets import Target
     from sidecar.jobs.worker.wake_ups import WakeUps
-    from sidecar.kit.redis.leader_lease import Turn
+    from sidecar.kit.redis.leader_lease import LeaderLease
 
 #: Between two looks, seconds: at the settings, without a wake-up; at a queue where something
 #: happens by itself; and at one where only the metrics change.
@@ -50,7 +50,7 @@ log = structlog.get_logger()
 class Reconciler:
     """`lease` makes a leader lease of this process for a Redis key."""
 
-    def __init__(self, jobs: Jobs, wake_ups: WakeUps, lease: Callable[[str], Turn]) -> None:
+    def __init__(self, jobs: Jobs, wake_ups: WakeUps, lease: Callable[[str], LeaderLease]) -> None:
         self._jobs = jobs
         self._backlog = jobs.store.backlog
         self._wake_ups = wake_ups

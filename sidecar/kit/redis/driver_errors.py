@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-class translated:  # noqa: N801 - reads as a statement
+class driver_errors:  # noqa: N801 - reads as a statement
     """Turns what the driver raises into StoreError, and bounds the time."""
 
     def __init__(self, what: str, timeout_s: float) -> None:

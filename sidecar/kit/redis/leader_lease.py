@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sidecar.kit.redis.driver_errors import text, translated
+from sidecar.kit.redis.driver_errors import driver_errors, text
 
 if TYPE_CHECKING:
     from sidecar.kit.redis.connect import Store
 
 
-class Turn:
+class LeaderLease:
     """Held under `key` by its `owner`, a replica. Every method raises StoreError when the store
     does not answer.
 
-    Two may hold it for a moment, where one was slow: whatever is done in a turn must bear that.
+    Two may hold it for a moment, where one was slow: the work must tolerate that.
     """
 
     def __init__(self, redis: Store, key: str, *, owner: str, timeout_s: float) -> None:
@@ -24,8 +24,8 @@ class Turn:
         self._timeout_s = timeout_s
 
     async def hold(self, *, milliseconds: int) -> bool:
-        """Whether this replica has the turn now, and for so long. It is given up by itself."""
-        async with translated("turn", self._timeout_s):
+        """Whether this replica has the lease now, and for so long. It expires by itself."""
+        async with driver_errors("leader lease", self._timeout_s):
             if await self._redis.set(self._key, self._owner, nx=True, px=milliseconds):
                 return True
             return await self._is_mine() and bool(
@@ -34,7 +34,7 @@ class Turn:
 
     async def give_up(self) -> None:
         """So that another replica need not wait until it has run out."""
-        async with translated("turn", self._timeout_s):
+        async with driver_errors("leader lease", self._timeout_s):
             if await self._is_mine():
                 await self._redis.delete(self._key)
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from sidecar.kit.errors import StoreAwayError, StoreError
+from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.kit.redis.breaker import Breaker
-from sidecar.kit.redis.driver_errors import translated
+from sidecar.kit.redis.driver_errors import driver_errors
 from sidecar.kit.redis.functions import Scripts
 from sidecar.kit.redis.observer import Observer
 
@@ -42,14 +42,14 @@ class ScriptStore:
 
     @property
     def is_away(self) -> bool:
-        """Whether Redis has stopped answering: calls raise StoreAwayError at once, but for the
-        breaker's probes."""
+        """Whether Redis stopped answering: calls raise StoreUnavailableError at once, except for
+        the breaker's probes."""
         return self._breaker.is_open
 
     def _stop_if_away(self, verb: str) -> None:
         """Before waiting behind a probe that may take long."""
         if self._breaker.refuses:
-            raise StoreAwayError(f"{verb}: the store is away")
+            raise StoreUnavailableError(f"{verb}: Redis is unavailable")
 
     async def _call(
         self,
@@ -65,7 +65,7 @@ class ScriptStore:
         self._breaker.tries()
         began = time.perf_counter()
         try:
-            async with translated(verb, self._timeout_s):
+            async with driver_errors(verb, self._timeout_s):
                 reply = await command(*args)
         except StoreError:
             self._observer.error(self._name, verb)

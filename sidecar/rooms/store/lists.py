@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sidecar.kit.redis.driver_errors import text, translated
+from sidecar.kit.redis.driver_errors import driver_errors, text
 from sidecar.rooms.redis_keys import room_key
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Lists:
         return await self._range("active", offset, limit)
 
     async def find(self, visitor: str) -> Found:
-        async with translated("find", self._timeout_s):
+        async with driver_errors("find", self._timeout_s):
             rank = await self._redis.zrank(self._key("waiting"), visitor)
         order, ends, started, revoked = [
             await self._score(name, visitor)
@@ -55,7 +55,7 @@ class Lists:
         """Those of them who wait or are inside."""
         found: set[str] = set()
         for name in ("waiting", "active"):
-            async with translated("here", self._timeout_s):
+            async with driver_errors("here", self._timeout_s):
                 scores = await self._redis.zmscore(self._key(name), visitors)
             found |= {v for v, score in zip(visitors, scores, strict=True) if score is not None}
         return found
@@ -72,17 +72,17 @@ class Lists:
         return room_key(self._room, name)
 
     async def _score(self, name: str, visitor: str) -> int | None:
-        async with translated("find", self._timeout_s):
+        async with driver_errors("find", self._timeout_s):
             score = await self._redis.zscore(self._key(name), visitor)
         return None if score is None else int(score)
 
     async def _json(self, name: str) -> list[dict[str, Any]]:
-        async with translated(name, self._timeout_s):
+        async with driver_errors(name, self._timeout_s):
             rows = await self._redis.lrange(self._key(name), 0, -1)
         return [json.loads(row) for row in rows]
 
     async def _range(self, name: str, offset: int, limit: int) -> list[tuple[str, int]]:
-        async with translated("list", self._timeout_s):
+        async with driver_errors("list", self._timeout_s):
             rows = await self._redis.zrange(
                 self._key(name), offset, offset + limit - 1, withscores=True
             )

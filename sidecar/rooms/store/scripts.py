@@ -14,7 +14,7 @@ from sidecar.kit.batch import Batcher
 from sidecar.kit.clock import LATE_MS
 from sidecar.kit.errors import StoreError
 from sidecar.kit.redis.breaker import Breaker
-from sidecar.kit.redis.driver_errors import translated
+from sidecar.kit.redis.driver_errors import driver_errors
 from sidecar.kit.redis.script_store import ScriptStore
 from sidecar.lottery.store import DrawsStore
 from sidecar.queue.verdict_lifetime import RESPONSE_MS
@@ -224,32 +224,32 @@ class RoomStore(ScriptStore):
         if epoch:
             config["epoch"] = str(epoch)
         for name, value in config.items():
-            async with translated("remind", self._timeout_s):
+            async with driver_errors("remind", self._timeout_s):
                 await self._redis.hsetnx(key, name, value)
         rows = list(revoked.items())
         for start in range(0, len(rows), REVOCATIONS_LIMIT):
             part = dict(rows[start : start + REVOCATIONS_LIMIT])
             for name in ("revoked", "spent"):
-                async with translated("remind", self._timeout_s):
+                async with driver_errors("remind", self._timeout_s):
                     await self._redis.zadd(keys.room_key(self._name, name), part, nx=True)
 
-    async def take_turn(self, work: str, *, seconds: float) -> bool:
+    async def acquire_leader_lease(self, work: str, *, seconds: float) -> bool:
         """Whether this replica does the work in this interval. It is given up by itself, so the
         death of its holder delays the next time and no more."""
         key = keys.leader_key(self._name, work)
         milliseconds = max(1, int(seconds * 1000))
-        async with translated("turn", self._timeout_s):
+        async with driver_errors("leader lease", self._timeout_s):
             return bool(await self._redis.set(key, "1", nx=True, px=milliseconds))
 
     async def release_leader_lease(self, work: str) -> None:
         """The work could not be done: somebody may try before the interval is over."""
-        async with translated("turn", self._timeout_s):
+        async with driver_errors("leader lease", self._timeout_s):
             await self._redis.delete(keys.leader_key(self._name, work))
 
     async def raise_shield(self, until_ms: int) -> None:
         """Tells the other replicas, with their next snapshot, that newcomers come too fast."""
         key = keys.room_key(self._name, "stats")
-        async with translated("shield", self._timeout_s):
+        async with driver_errors("shield", self._timeout_s):
             await self._redis.hset(key, SHIELD, str(until_ms))
 
     def _batch_runner(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sidecar.kit.redis.driver_errors import text, translated
+from sidecar.kit.redis.driver_errors import driver_errors, text
 from sidecar.rooms.redis_keys import room_key
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Transfer:
         """Some members of a sorted set (READ_ORDER), at most PAGE in a list, and the cursor of
         the next page; 0 begins, and is the end. Who is there all the while is in some page, and
         may be in two."""
-        async with translated("export", self._timeout_s):
+        async with driver_errors("export", self._timeout_s):
             reply: Any = await self._redis.zscan(self._key(kind), cursor, count=PAGE)
         cursor, found = reply
         pages = []
@@ -84,7 +84,7 @@ class Transfer:
         if kind not in _SECOND:
             return [(member, whole(score)) for member, score in part]
         key = self._key(_SECOND[kind])
-        async with translated("export", self._timeout_s):
+        async with driver_errors("export", self._timeout_s):
             seconds = await self._redis.zmscore(key, [member for member, _ in part])
         return [
             (member, whole(score), "" if second is None else whole(float(second)))

@@ -40,7 +40,7 @@ async def _sweep_room_forever(room: Room, metrics: Metrics) -> None:
         interval = room.settings.sweep_interval
         await asyncio.sleep(min(LOOK_S, interval / 4) * random.uniform(0.9, 1.1))  # noqa: S311
         try:
-            if await room.store.take_turn("sweeping", seconds=interval):
+            if await room.store.acquire_leader_lease("sweeping", seconds=interval):
                 await sweep(room, metrics)
         except StoreError as error:
             log.warning("sweep_failed", room=room.name, error=str(error))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sidecar.kit.redis.driver_errors import text, translated
+from sidecar.kit.redis.driver_errors import driver_errors, text
 from sidecar.rooms.redis_keys import called_key, calls_key, room_key
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Calls:
     async def load(self) -> tuple[str | None, dict[str, str]]:
         """What was noted of how far it was read, and of each batch that is not sent to all, by its
         id. None: nobody has ever read, or not for long."""
-        async with translated("calls", self._timeout_s):
+        async with driver_errors("calls", self._timeout_s):
             found = await self._redis.hgetall(self._key)
         noted = {text(name): text(value) for name, value in found.items()}
         return noted.pop(_CURSOR, None), noted
@@ -98,7 +98,7 @@ class Calls:
         and noted; the recorder may trim until there."""
         stream, stats = (room_key(self._room, name) for name in ("events", "stats"))
         keys = [stream, stats, self._key, called_key(self._room)]
-        async with translated("calls", self._timeout_s):
+        async with driver_errors("calls", self._timeout_s):
             until, is_end, rows, ever, is_gone = await self._redis.eval(
                 _READ, len(keys), *keys, start, noted, PAGE, HELD_S, KEPT_S
             )
@@ -108,7 +108,7 @@ class Calls:
     async def note(self, cursor: str, batches: dict[str, str], gone: list[str]) -> None:
         """How far was read, together with the batches that are new or were changed; and takes out
         those that are done."""
-        async with translated("calls", self._timeout_s):
+        async with driver_errors("calls", self._timeout_s):
             await self._redis.hset(self._key, mapping={_CURSOR: cursor, **batches})
             if gone:
                 await self._redis.hdel(self._key, *gone)
@@ -116,7 +116,7 @@ class Calls:
     async def ends(self, visitors: list[str]) -> tuple[dict[str, int], set[str]]:
         """Until when those of them who were called, and are not here yet, have to come (ms); and
         those who are inside."""
-        async with translated("calls", self._timeout_s):
+        async with driver_errors("calls", self._timeout_s):
             ends = await self._redis.zmscore(room_key(self._room, "active"), visitors)
             started = await self._redis.zmscore(room_key(self._room, "admitted"), visitors)
         inside = {v for v, at in zip(visitors, started, strict=True) if at is not None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sidecar.kit.redis.driver_errors import text, translated
+from sidecar.kit.redis.driver_errors import driver_errors, text
 from sidecar.rooms.redis_keys import notices_key
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ class Notices:
         self._timeout_s = timeout_s
 
     async def read(self) -> str | None:
-        async with translated("notices", self._timeout_s):
+        async with driver_errors("notices", self._timeout_s):
             found = await self._redis.get(self._key)
         return None if found is None else text(found)
 
     async def write(self, memory: str) -> None:
-        async with translated("notices", self._timeout_s):
+        async with driver_errors("notices", self._timeout_s):
             await self._redis.set(self._key, memory)

@@ -18,7 +18,7 @@ import structlog
 
 from sidecar.kit.errors import StoreError
 from sidecar.kit.outbox import Ledger
-from sidecar.kit.redis.leader_lease import Turn
+from sidecar.kit.redis.leader_lease import LeaderLease
 from sidecar.rooms.redis_keys import leader_key
 from sidecar.webhooks.metrics import WebhookMetrics
 from sidecar.webhooks.worker.sender import WebhookSender, new_session
@@ -59,7 +59,7 @@ class Outbox:
     """Of one room."""
 
     room: Room
-    lease: Turn
+    lease: LeaderLease
     ledger: Ledger
 
 
@@ -85,7 +85,9 @@ class Notifier(ABC):
 
         def outbox(room: Room) -> Outbox:
             key = leader_key(room.name, self.work)
-            return Outbox(room, Turn(redis, key, owner=replica, timeout_s=timeout_s), Ledger())
+            return Outbox(
+                room, LeaderLease(redis, key, owner=replica, timeout_s=timeout_s), Ledger()
+            )
 
         self.senders: dict[str, WebhookSender] = {}
         self._outboxes = {room.name: outbox(room) for room in rooms}

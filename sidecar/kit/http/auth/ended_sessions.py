@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from sidecar.kit.redis.driver_errors import text, translated
+from sidecar.kit.redis.driver_errors import driver_errors, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ class EndedSessions:
     async def exchange(self, known: Mapping[str, int]) -> dict[str, int]:
         """What the store knows, after it was told what it did not know. Raises StoreError."""
         oldest_s = int(self._now_s()) - LATE_S
-        async with translated("ended sessions", self._timeout_s):
+        async with driver_errors("ended sessions", self._timeout_s):
             rows = await self._redis.zrangebyscore(
                 ENDED_SESSIONS, oldest_s, "+inf", withscores=True
             )
