@@ -42,7 +42,9 @@ def test_what_starts_a_process_is_found(function):
     assert may_start_process(function)
 
 
-@pytest.mark.parametrize("function", [by_none, processes.wait_until, print, None], ids=str)
+@pytest.mark.parametrize(
+    "function", [by_none, processes.wait_until, print], ids=lambda function: function.__name__
+)
 def test_what_starts_none_is_left_alone(function):
     """It may stand in the same file as what does."""
     assert not may_start_process(function)
