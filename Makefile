@@ -9,7 +9,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help install run crowd unit test lint types check bench bench-history bench-opening bench-limits bench-jobs loadtest faults clean
+.PHONY: help install run crowd unit test lint types measures check bench bench-history bench-opening bench-limits bench-jobs loadtest faults clean
 
 help:
 	@echo "make install the waitroom command, in .venv"
@@ -25,6 +25,7 @@ help:
 	@echo "make loadtest  load a room with up to 3,000 users (REPLICAS=, QUICK=1)"
 	@echo "make faults  break everything under load, write docs/reliability.md (QUICK=1)"
 	@echo "             (bench, loadtest: no report while other programs are busy, but with FORCE=1)"
+	@echo "make measures  count what should become less: lines, what stands twice (ARGS=--list)"
 	@echo "make check   the tests, and ruff and mypy before them"
 
 install: $(STAMP)
@@ -49,6 +50,9 @@ lint: $(STAMP)
 
 types: $(STAMP)
 	@$(BIN)/mypy
+
+measures: $(STAMP)
+	@$(BIN)/python scripts/measures $(ARGS)
 
 check: lint types test
 

@@ -10,31 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.imports import ROOT, find_cycle, find_imports, find_modules
+from tests.support.layers import ALLOWED, RANKS, find_wrong_imports, folder_of, may_import
 
 #: Files of this kind have fewer lines than this.
 LIMITS = {".py": 400, ".lua": 80}
-PRODUCTS = ("rooms", "lottery", "leases", "limits", "jobs", "history", "webhooks")
-#: A folder imports from those in the rows before its own. settings.py: see `may_import`.
-RANKS = (
-    ("kit",),
-    ("client", "queue"),
-    ("settings", *PRODUCTS),
-    ("gate",),
-    ("dashboard", "doctor"),
-    ("api",),
-    ("app",),
-    ("cli",),
-)
-#: What a folder imports all the same, and why.
-ALLOWED = {
-    ("rooms", "lottery"): "the places of a pre-queue are drawn",
-    ("lottery", "rooms"): "a draw is of a room's opening, and its list is in the room's keys",
-    ("leases", "rooms"): "proxies guard a leased resource as they guard a room",
-    ("history", "rooms"): "it is written from each room's event stream",
-    ("webhooks", "rooms"): "they tell what happens in rooms, and who was called there",
-    ("jobs", "limits"): "a target's rate is counted by a limit's algorithm",
-}
-
 #: The products' words, which kit/ has none of; and the few that must stay, by file.
 WORDS = re.compile(
     r"(?<![a-z])(rooms?|leases?|lotter(?:y|ies)|jobs?|targets?|pass(?!\s*$)|passes|tickets?|visitors?"
@@ -61,11 +40,7 @@ WORDS_IN_KIT = {
 }
 
 
-# The checker. A module is its dotted name; a folder is one line of the package's docstring.
-
-
-def folder_of(module: str) -> str:
-    return module.split(".")[1] if "." in module else ""
+# The checker. A folder is one line of the package's docstring.
 
 
 def find_folders(package: Path) -> set[str]:
@@ -73,37 +48,6 @@ def find_folders(package: Path) -> set[str]:
     tree = ast.parse((package / "__init__.py").read_text(encoding="utf-8"))
     text = ast.get_docstring(tree, clean=False) or ""
     return set(re.findall(r"^    (\w+)(?:/|\.py) ", text, re.MULTILINE))
-
-
-def rank_of(module: str) -> int:
-    """A product's commands stand beside the command line."""
-    parts = module.split(".")
-    folder = "cli" if parts[2:3] == ["commands"] else parts[1]
-    return next(rank for rank, folders in enumerate(RANKS) if folder in folders)
-
-
-def may_import(module: str, other: str) -> bool:
-    own, its = folder_of(module), folder_of(other)
-    if its in {"", own}:
-        return True
-    if own == "settings" and its in PRODUCTS:
-        return other == f"sidecar.{its}.settings"
-    if its == "settings" and own in PRODUCTS:
-        return module != f"sidecar.{own}.settings"
-    if rank_of(module) == rank_of(other) == len(RANKS) - 1:
-        return "cli" in {own, its}
-    return rank_of(other) < rank_of(module)
-
-
-def find_wrong_imports(package: Path) -> list[tuple[str, str]]:
-    modules = find_modules(package)
-    return sorted(
-        (module, other)
-        for module in modules
-        if folder_of(module)
-        for other in find_imports(module, modules)
-        if not may_import(module, other)
-    )
 
 
 def find_wrong_includes(package: Path) -> list[tuple[str, str]]:

@@ -1,0 +1,213 @@
+"""Measures of the product's code, each a number that should fall; scripts/measures prints them.
+
+They are counted from the text alone, so any version's tree can be measured.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import keyword
+import re
+import tokenize
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tests.support.imports import find_cycle
+from tests.support.layers import ALLOWED, PRODUCTS, find_wrong_imports, folder_of
+
+PACKAGES = ("sidecar", "waitroom")
+#: So many equal lines make a pair of places.
+EQUAL_LINES = 6
+COMMON = 8
+LONGEST_FUNCTION = 60
+MOST_PARAMETERS = 6
+
+#: By product, the words that a file of it may have in its name.
+FEATURES = {
+    "rooms": {"room", "rooms"},
+    "lottery": {"lottery", "draw", "draws"},
+    "leases": {"lease", "leases"},
+    "limits": {"limit", "limits"},
+    "jobs": {"job", "jobs", "target", "targets", "permit", "permits"},
+    "history": {"history", "recorder", "stays"},
+    "webhooks": {"webhook", "webhooks", "notifier"},
+    "dashboard": {"dashboard"},
+    "doctor": {"doctor"},
+}
+WORDS = {word for words in FEATURES.values() for word in words}
+#: Files whose name has a product's word and means something else.
+OTHERWISE = {
+    "sidecar/kit/redis/leader_lease.py": "the field's word for work that one replica does",
+    "sidecar/gate/leave_limit.py": "of one endpoint, whatever [limits] say",
+}
+#: What tells that something is made once more. In Lua: the sorted sets in which places are counted.
+REPEATED = {
+    "exponential backoff": (".py", r"\*\* ?\(?(?:min\(|max\()?[\d, ]*\w*(?:tries|tried|failures)"),
+    "store scaffold": (".py", r"(?<!class )\bBreaker\("),
+    "webhook delivery": (".py", r"session\.post\("),
+    "queue in Lua": (".lua", r"'ZRANK', (?!ARRIVALS)([\w.]+)"),
+}
+
+
+def find_files(root: Path, suffix: str = ".py") -> list[Path]:
+    """Of the product, but for migrations, which stay as they were run."""
+    found = [file for name in PACKAGES for file in (root / name).rglob(f"*{suffix}")]
+    return sorted(file for file in found if "migrations" not in file.parts)
+
+
+def count_lines(root: Path) -> int:
+    return sum(len(file.read_bytes().splitlines()) for file in find_files(root))
+
+
+def find_strays(root: Path) -> list[str]:
+    """Files that are named for a product and lie in no product's folder."""
+    own = set(FEATURES)
+    return [
+        name
+        for file in find_files(root) + find_files(root, ".lua")
+        if (name := str(file.relative_to(root))).startswith("sidecar/")
+        and set(file.stem.split("_")) & WORDS
+        and name.split("/")[1] not in own
+        and name not in OTHERWISE
+    ]
+
+
+def find_repeated(root: Path, what: str) -> set[str]:
+    """Places in Python are lines; a queue in Lua is a sorted set."""
+    suffix, pattern = REPEATED[what]
+    found = set()
+    for file in find_files(root, suffix):
+        text = file.read_text(encoding="utf-8")
+        for match in re.finditer(pattern, text):
+            number = text.count("\n", 0, match.start()) + 1
+            found.add(match[1] if match.groups() else f"{file.relative_to(root)}:{number}")
+    return found
+
+
+def shape_of(line: str) -> str:
+    """The line with any name, text and number for each that it has."""
+    line = re.sub(r"""[rbf]*("[^"]*"|'[^']*')""", "'", line)
+    return re.sub(r"\w+", lambda word: word[0] if keyword.iskeyword(word[0]) else "x", line)
+
+
+def code_lines(file: Path) -> list[tuple[int, str]]:
+    """Those that say something: no blank ones, comments, imports, docstrings, lone brackets."""
+    text = file.read_text(encoding="utf-8")
+    lines = [re.sub(r"\s+", " ", line).strip() for line in text.splitlines()]
+    skipped = set()
+    for node in ast.walk(ast.parse(text)):
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if is_text or isinstance(node, ast.Import | ast.ImportFrom):
+            skipped |= set(range(node.lineno, node.end_lineno + 1))
+    return [
+        (number, line)
+        for number, line in enumerate(lines, 1)
+        if number not in skipped and re.search(r"\w", line) and not line.startswith("#")
+    ]
+
+
+def find_pairs(root: Path, like: Callable[[str], str] = str) -> list[str]:
+    """Pairs of places with six or more code lines that are `like` each other, one after the other;
+    white space and what is no code do not count. A longer stretch is one pair, three places are
+    three pairs, and what stands in more than eight places is how Python is written."""
+    files = [
+        (file, [(number, like(line)) for number, line in code_lines(file)])
+        for file in find_files(root)
+    ]
+    places = defaultdict(list)
+    for index, (_, lines) in enumerate(files):
+        for start in range(len(lines) - EQUAL_LINES + 1):
+            window = tuple(line for _, line in lines[start : start + EQUAL_LINES])
+            places[window].append((index, start))
+    windows = {
+        (one, other)
+        for found in places.values()
+        if len(found) <= COMMON
+        for at, one in enumerate(found)
+        for other in found[at + 1 :]
+        if one[0] != other[0] or other[1] - one[1] >= EQUAL_LINES
+    }
+    # A stretch begins where the pair one line before is none.
+    return [
+        f"{_name(root, files[one[0]], one[1])} ~ {_name(root, files[other[0]], other[1])}"
+        for one, other in sorted(windows)
+        if ((one[0], one[1] - 1), (other[0], other[1] - 1)) not in windows
+    ]
+
+
+def _name(root: Path, file: tuple[Path, list[tuple[int, str]]], start: int) -> str:
+    path, lines = file
+    return f"{path.relative_to(root)}:{lines[start][0]}"
+
+
+def find_upward(root: Path) -> list[str]:
+    """Imports of a folder above, but for those that the layers allow."""
+    return [
+        f"{module} imports {other}"
+        for module, other in find_wrong_imports(root / "sidecar")
+        if (folder_of(module), folder_of(other)) not in ALLOWED
+    ]
+
+
+def find_cycles(root: Path) -> list[str]:
+    """One of each package that has one, those beside the product included."""
+    packages = [root / name for name in (*PACKAGES, "demo", "loadtest", "tests")]
+    return [" > ".join(cycle) for package in packages if (cycle := find_cycle(package))]
+
+
+def find_unformatted(root: Path) -> list[str]:
+    """What the formatter leaves alone."""
+    return [
+        f"{file.relative_to(root)}:{token.start[0]}"
+        for file in find_files(root)
+        for token in tokenize.generate_tokens(io.StringIO(file.read_text("utf-8")).readline)
+        if token.type == tokenize.COMMENT and "fmt: skip" in token.string
+    ]
+
+
+def _functions(root: Path) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    for file in find_files(root):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield f"{file.relative_to(root)}:{node.lineno} {node.name}", node
+
+
+def find_long_functions(root: Path) -> list[str]:
+    return [
+        name
+        for name, node in _functions(root)
+        if node.end_lineno - node.lineno + 1 > LONGEST_FUNCTION
+    ]
+
+
+def find_wide_functions(root: Path) -> list[str]:
+    """Those with more than six parameters, self aside."""
+    found = []
+    for name, node in _functions(root):
+        names = [
+            one.arg
+            for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+            if one.arg not in {"self", "cls"}
+        ]
+        if len(names) > MOST_PARAMETERS:
+            found.append(name)
+    return found
+
+
+def measure(root: Path) -> dict[str, tuple[int, list[str]]]:
+    """Each measure's number, and the places that it counted."""
+    lists = {
+        "files named for a product, outside its folder": find_strays(root),
+        **{what: sorted(find_repeated(root, what)) for what in REPEATED},
+        "pairs of places with six equal lines": find_pairs(root),
+        "pairs of places with six lines of the same shape": find_pairs(root, shape_of),
+        "import cycles": find_cycles(root),
+        "upward imports": find_upward(root) if (root / "sidecar" / PRODUCTS[0]).is_dir() else [],
+        "fmt: skip": find_unformatted(root),
+        "functions of more than 60 lines": find_long_functions(root),
+        "functions with more than 6 parameters": find_wide_functions(root),
+    }
+    counted = {what: (len(found), found) for what, found in lists.items()}
+    return {"product Python, lines": (count_lines(root), []), **counted}
