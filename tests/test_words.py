@@ -53,6 +53,7 @@ WORDS = {
 KEPT = {
     r"\bAwayError\b": "the deprecated name of UnavailableError",
     r'\bdoor(?==~?\\*"|[`"),:;{}])|[`"{]door\b|by \(door|door, state': "a label of a metric",
+    'alias="told"': "a field of a document that Redis keeps",
     r"waitroom[-_]desk": "the name of a cookie that browsers have",
     r"\b\w*store_away\b|WaitroomStoreAway": "a metric, a log event, an alert",
     r"\b\w*let_in_alone(?:_total)?\b": "a metric",
@@ -107,9 +108,6 @@ TO_DO: tuple[str, ...] = (
     "sidecar/rooms/openapi/settings.py",
     "sidecar/rooms/store/scripts.py",
     "sidecar/settings.py",
-    "sidecar/webhooks/call_notices.py",
-    "sidecar/webhooks/room_notices.py",
-    "sidecar/webhooks/settings.py",
 )
 
 

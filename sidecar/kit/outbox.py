@@ -13,9 +13,9 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 import aiohttp
 import structlog
@@ -146,27 +146,22 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+@dataclass(eq=False)
 class Sender(ABC, Generic[Item]):
-    """Delivers to one receiver, in order. `done` gets each item's result, once. `sleep` and `clock`
-    (seconds) are time's."""
+    """Delivers to one receiver, in order."""
 
-    def __init__(
-        self,
-        name: str,
-        schedule: Schedule,
-        done: Callable[[str, Item, Result], None],
-        *,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.name = name
-        self._schedule = schedule
-        self._done = done
-        self._sleep = sleep
-        self._clock = clock
-        #: Items, and until when (by the clock) each is worth a try. The first is on its way.
-        self._backlog: deque[tuple[Item, float]] = deque()
-        self._has_some = asyncio.Event()
+    schedule: ClassVar[Schedule]
+
+    name: str
+    #: Gets each item's result, once.
+    done: Callable[[str, Item, Result], None]
+    _: KW_ONLY
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    #: Seconds.
+    clock: Callable[[], float] = time.monotonic
+    #: Items, and until when (by the clock) each is worth a try. The first is on its way.
+    _backlog: deque[tuple[Item, float]] = field(default_factory=deque, init=False)
+    _has_some: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     @abstractmethod
     async def send(self, item: Item) -> Answer:
@@ -187,7 +182,7 @@ class Sender(ABC, Generic[Item]):
             oldest, _ = self._backlog[1]
             del self._backlog[1]
             self._finish(oldest, "dropped", "too many wait")
-        self._backlog.append((item, self._clock() + fresh_s - age_s))
+        self._backlog.append((item, self.clock() + fresh_s - age_s))
         self._has_some.set()
 
     async def run(self) -> None:
@@ -207,14 +202,14 @@ class Sender(ABC, Generic[Item]):
 
     async def _deliver(self, item: Item, until: float) -> Answer:
         answer, tried = Answer(reason="too old"), 0
-        while self._clock() < until:
+        while self.clock() < until:
             answer = await self.send(item)
             tried += 1
-            pause_s = self._schedule.pause_s(tried, answer)
-            if pause_s is None or self._clock() + pause_s >= until:
+            pause_s = self.schedule.pause_s(tried, answer)
+            if pause_s is None or self.clock() + pause_s >= until:
                 break
             self.log(log.info, "retried", item, reason=answer.reason, in_s=round(pause_s, 1))
-            await self._sleep(pause_s)
+            await self.sleep(pause_s)
         return answer
 
     def _finish(self, item: Item, result: Result, reason: str) -> None:
@@ -222,7 +217,7 @@ class Sender(ABC, Generic[Item]):
             self.log(log.info, result, item)
         else:
             self.log(log.warning, result, item, reason=reason)
-        self._done(self.name, item, result)
+        self.done(self.name, item, result)
 
 
 @dataclass(slots=True)

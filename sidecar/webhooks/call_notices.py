@@ -1,4 +1,4 @@
-"""What webhooks are told of visitors who were called. Pure: calls in, notices out."""
+"""What is sent of visitors who were called. Pure: calls in, notices out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from sidecar.queue.model import Ticket
-from sidecar.webhooks.store.calls import START, Call, Page
+from sidecar.webhooks.store.calls import Call  # noqa: TC001 - pydantic reads it
 
 if TYPE_CHECKING:
     from sidecar.queue.tokens import Tokens
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 #: Calls in one notice.
 BATCH = 100
-#: Batches on their way that are kept in the store; the oldest give way.
+#: Batches on their way that are kept in Redis; the oldest give way.
 UNSENT = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """What is told of one call: who, when, until when they have to come, and where."""
+    """What is sent of one call: who, when, until when they have to come, and where."""
 
     visitor: str
     called_ms: int
@@ -43,7 +43,7 @@ class CallNotice:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Calls that are told together, and the webhooks that have not been told."""
+    """Calls that are sent together, and the webhooks that do not have them."""
 
     calls: tuple[Call, ...]
     webhooks: tuple[str, ...]
@@ -52,37 +52,7 @@ class Batch:
         return _BATCH.dump_json(self).decode()
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
-    """How far a room's events were read, and how many calls the room had had until there."""
-
-    until: str = START
-    ever: int = 0
-
-    def text(self) -> str:
-        return _CURSOR.dump_json(self).decode()
-
-    def after(self, page: Page) -> tuple[Cursor, int]:
-        """How far it is read with this page, and how many calls were lost: trimmed before
-        anybody had read them. That is known at the stream's end."""
-        ever = self.ever + len(page.calls)
-        if not page.is_end:
-            return Cursor(page.until, ever), 0
-        # A room that comes from another store brings a higher number along.
-        lost = max(0, page.ever - ever) if page.is_gone else 0
-        return Cursor(page.until, page.ever), lost
-
-
 _BATCH = TypeAdapter(Batch)
-_CURSOR = TypeAdapter(Cursor)
-
-
-def read_cursor(text: str | None) -> Cursor | None:
-    """None: there is none, or another version wrote it."""
-    try:
-        return None if text is None else _CURSOR.validate_json(text)
-    except ValidationError:
-        return None
 
 
 def read_batches(texts: dict[str, str]) -> dict[str, Batch]:
@@ -102,7 +72,7 @@ def _place(event_id: str) -> tuple[int, int]:
 
 
 def batches_of(room: str, calls: list[Call], webhooks: tuple[str, ...]) -> dict[str, Batch]:
-    """By id. Whoever reads the same calls gives them the same ids."""
+    """By id. Two replicas that read the same calls give them the same ids."""
     made = {}
     for start in range(0, len(calls), BATCH):
         part = calls[start : start + BATCH]
@@ -112,7 +82,7 @@ def batches_of(room: str, calls: list[Call], webhooks: tuple[str, ...]) -> dict[
 
 def ticket_of(call: Call, settings: RoomSettings, *, epoch: int) -> Ticket:
     """The ticket that the called visitor has, as far as the call tells. What it does not tell is
-    made of the time of the call: that counts only where the store is emptied before they come."""
+    made of the time of the call: that counts only where Redis is emptied before they come."""
     order = call.at_ms * 1000 if call.order is None else call.order
     joined_ms = call.joined_ms
     if joined_ms is None:

@@ -1,25 +1,25 @@
-"""What webhooks are told about a room, and when. Pure: snapshots in, notices out.
+"""What is sent to webhooks about a room, and when. Pure: snapshots in, notices out.
 
-Each of the room's conditions is a latch, so that nothing flaps: it is told of when it comes
+Each of the room's conditions is a latch, so that nothing flaps: it is sent when it comes
 on, at most once in APART_MS, and comes off when its opposite has held for a while.
 
-| latch | comes on                 | comes off                        | tells                      |
+| latch | comes on                 | comes off                        | sends                      |
 |-------|--------------------------|----------------------------------|----------------------------|
 | queue | somebody waits           | nobody waits for EMPTY_MS        | queue_started, queue_empty |
 | over  | more than n wait         | fewer than 80 % of n wait        | queue_over                 |
 | full  | all slots of a cap taken | a slot was free for FREE_MS      | room_full                  |
 
-What was told is a Memory, which the store keeps: whichever replica looks next goes on from
+What was sent is a Memory, which Redis keeps: whichever replica looks next goes on from
 there. It holds the notices that are still on their way too. A notice's id is made of the
-memory's, so two replicas that tell the same from the same memory give it the same id.
+memory's, so two replicas that send the same from the same memory give it the same id.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from sidecar.webhooks.settings import Event  # noqa: TC001 - pydantic reads it
 
@@ -82,17 +82,17 @@ class Latch:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What was told of a room. `began_ms` and `told`, a count, make the notices' ids."""
+    """What was sent of a room. `began_ms` and `sent`, a count, make the notices' ids."""
 
     began_ms: int
-    told: int = 0
+    sent: Annotated[int, Field(alias="told")] = 0
     queue: Latch = Latch()
     over: Latch = Latch()
     full: Latch = Latch()
     unsent: tuple[Unsent, ...] = ()
 
     def text(self) -> str:
-        return _MEMORY.dump_json(self).decode()
+        return _MEMORY.dump_json(self, by_alias=True).decode()
 
 
 _MEMORY = TypeAdapter(Memory)
@@ -109,9 +109,9 @@ def read_memory(text: str) -> Memory | None:
 def detect(
     memory: Memory | None, room: str, snapshot: Snapshot, *, cap: int, above: int | None
 ) -> tuple[Memory | None, list[Notice]]:
-    """The memory after this snapshot, and what is to be told.
+    """The memory after this snapshot, and what is to be sent.
 
-    The first look at a room tells nothing: what holds then has not just begun. A room that
+    The first look at a room sends nothing: what holds then has not just begun. A room that
     recovers is not looked at, because its people are not back yet. `above`: its notify_above.
     """
     if snapshot.recovery_stage:
@@ -142,9 +142,9 @@ def detect(
             None if snapshot.wait_ms is None else round(snapshot.wait_ms / 1000),
             above if event == "queue_over" else None,
         )
-        for number, event in enumerate(_changes(memory, after), start=memory.told + 1)
+        for number, event in enumerate(_changes(memory, after), start=memory.sent + 1)
     ]
-    return replace(after, told=memory.told + len(notices)), notices
+    return replace(after, sent=memory.sent + len(notices)), notices
 
 
 def _changes(before: Memory, after: Memory) -> Iterator[Event]:

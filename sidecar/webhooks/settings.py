@@ -1,4 +1,4 @@
-"""A webhook: who is told about which events of which rooms, and in what form."""
+"""A webhook: the receiver of which events of which rooms, and in what form."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from yarl import URL
 from sidecar.kit.setting_types import listed
 from sidecar.kit.signing import MIN_WEBHOOK_SECRET_LENGTH
 
-#: Of a room; all of them are told where a webhook names none.
+#: Of a room; a webhook that names none gets all of these.
 Event = Literal["queue_started", "queue_over", "queue_empty", "room_full"]
 EVENTS: tuple[Event, ...] = get_args(Event)
-#: `called` is of a visitor, and is told to who asks for it.
+#: `called` is of a visitor; a webhook gets it that names it.
 Wanted = Literal[Event, "called"]
 WANTED: tuple[Wanted, ...] = get_args(Wanted)
 

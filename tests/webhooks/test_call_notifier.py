@@ -27,15 +27,13 @@ from sidecar.settings import Settings
 from sidecar.webhooks.call_notices import (
     BATCH,
     CallNotice,
-    Cursor,
     Invitation,
     read_batches,
-    read_cursor,
     ticket_of,
 )
 from sidecar.webhooks.messages import compose
 from sidecar.webhooks.settings import Webhook
-from sidecar.webhooks.store.calls import Call, Calls, Page
+from sidecar.webhooks.store.calls import Call, Calls, Cursor, Page, read_cursor
 from sidecar.webhooks.worker import call_notifier
 from sidecar.webhooks.worker.call_notifier import CallNotifier
 from sidecar.webhooks.worker.sender import WebhookSender, new_session
@@ -85,7 +83,7 @@ class Replica:
 
     @property
     def calls(self) -> Calls:
-        return self.notifier._calls[self.room.name]
+        return self.notifier.outboxes[self.room.name].store
 
     async def look(self) -> None:
         await self.room.refresh()
@@ -124,7 +122,7 @@ class World:
         notifier = CallNotifier(Rooms([room]), metrics, self.redis, timeout_s=5, lease_ms=600_000)
         tasks = []
         for number, webhook in enumerate(webhooks):
-            sender = WebhookSender(f"hook{number}", webhook, self.session, notifier.done,
+            sender = WebhookSender(f"hook{number}", notifier.done, webhook, self.session,
                                    sleep=self.pauses.sleep, clock=self.pauses.clock)  # fmt: skip
             notifier.add(sender)
             if sends:

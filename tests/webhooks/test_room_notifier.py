@@ -122,7 +122,7 @@ class World:
     def sender(self, name, webhook, done) -> WebhookSender:
         pauses = self.pauses
         return WebhookSender(
-            name, webhook, self.session, done, sleep=pauses.sleep, clock=pauses.clock
+            name, done, webhook, self.session, sleep=pauses.sleep, clock=pauses.clock
         )
 
     async def arrive(self, number: int = 1) -> None:
@@ -272,7 +272,7 @@ async def test_what_is_done_while_the_memory_is_written_is_noted_the_next_time(w
     await world.seconds(2)
     await world.arrive(1)
     await world.seconds(1)
-    (notices,) = replica.notifier._notices.values()
+    notices = replica.notifier.outboxes[world.name].store
     ((full, _),) = replica.notifier.senders["hook0"]._backlog
     write = notices.write
 
@@ -330,7 +330,7 @@ async def test_a_store_that_does_not_answer_is_tried_again(world, tmp_path, rece
     replica = world.replica(Webhook(url=receiver.url, events=["room_full"]))
     await world.seconds(2)
     await world.arrive(1)
-    (notices,) = replica.notifier._notices.values()
+    notices = replica.notifier.outboxes[world.name].store
     gone = connect(f"unix://{tmp_path}/none.sock", timeout_s=1)
     notices._redis, real = gone, notices._redis
     with capture_logs() as logs:

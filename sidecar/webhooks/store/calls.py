@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from sidecar.kit.redis.driver_errors import driver_errors, text
 from sidecar.rooms.redis_keys import called_key, calls_key, room_key
 
@@ -17,9 +19,9 @@ if TYPE_CHECKING:
 
 #: Events read at a time: Redis does nothing else meanwhile, for some 3 ms.
 PAGE = 200
-#: What was read is forgotten when nobody has read for so long: those calls are over.
+#: What was read is forgotten when nobody has read for so long: the calls are over.
 KEPT_S = 3 * 3600
-#: For how long the recorder waits for a reader of whom nothing is heard.
+#: For how long the recorder waits for a silent reader.
 HELD_S = 60
 START = "0-0"
 _CURSOR = "cursor"
@@ -76,6 +78,38 @@ class Page:
     is_gone: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far a room's events were read, and how many calls the room had had until there."""
+
+    until: str = START
+    ever: int = 0
+
+    def text(self) -> str:
+        return _STORED.dump_json(self).decode()
+
+    def after(self, page: Page) -> tuple[Cursor, int]:
+        """How far it is read with this page, and how many calls were lost: trimmed before
+        anybody had read them. That is known at the stream's end."""
+        ever = self.ever + len(page.calls)
+        if not page.is_end:
+            return Cursor(page.until, ever), 0
+        # A room that comes from another store brings a higher number along.
+        lost = max(0, page.ever - ever) if page.is_gone else 0
+        return Cursor(page.until, page.ever), lost
+
+
+_STORED = TypeAdapter(Cursor)
+
+
+def read_cursor(text: str | None) -> Cursor | None:
+    """None: there is none, or another version wrote it."""
+    try:
+        return None if text is None else _STORED.validate_json(text)
+    except ValidationError:
+        return None
+
+
 class Calls:
     """Of one room. Every method raises StoreError when Redis is unavailable."""
 
@@ -84,6 +118,8 @@ class Calls:
         self._room = room
         self._key = calls_key(room)
         self._timeout_s = timeout_s
+        #: How far was read, as this replica knew it last.
+        self.last: Cursor | None = None
 
     async def load(self) -> tuple[str | None, dict[str, str]]:
         """What was noted of how far it was read, and of each batch that is not sent to all, by its
@@ -114,7 +150,7 @@ class Calls:
                 await self._redis.hdel(self._key, *gone)
 
     async def ends(self, visitors: list[str]) -> tuple[dict[str, int], set[str]]:
-        """Until when those of them who were called, and are not here yet, have to come (ms); and
+        """Until when those of them who are called, and not yet arrived, have to come (ms); and
         those who are inside."""
         async with driver_errors("calls", self._timeout_s):
             ends = await self._redis.zmscore(room_key(self._room, "active"), visitors)

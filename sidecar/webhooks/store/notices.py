@@ -9,6 +9,7 @@ from sidecar.rooms.redis_keys import notices_key
 
 if TYPE_CHECKING:
     from sidecar.kit.redis.connect import Store
+    from sidecar.webhooks.room_notices import Memory
 
 
 class Notices:
@@ -18,6 +19,8 @@ class Notices:
         self._redis = redis
         self._key = notices_key(room)
         self._timeout_s = timeout_s
+        #: As last read or written here; what is left of it when Redis was emptied.
+        self.last: Memory | None = None
 
     async def read(self) -> str | None:
         async with driver_errors("notices", self._timeout_s):

@@ -16,22 +16,18 @@ from sidecar.webhooks.call_notices import (
     UNSENT,
     Batch,
     CallNotice,
-    Cursor,
     Invitation,
     batches_of,
     claim_url,
     read_batches,
-    read_cursor,
     ticket_of,
 )
-from sidecar.webhooks.store.calls import Call, Calls
-from sidecar.webhooks.worker.notifier import LEASE_MS, Notifier
+from sidecar.webhooks.store.calls import Call, Calls, Cursor, read_cursor
+from sidecar.webhooks.worker.notifier import Notifier
 
 if TYPE_CHECKING:
-    from sidecar.kit.metrics import Metrics
     from sidecar.kit.outbox import Result
     from sidecar.kit.redis.connect import Store
-    from sidecar.rooms.service import Room, Rooms
     from sidecar.rooms.store.replies import Snapshot
     from sidecar.webhooks.worker.notifier import Outbox
     from sidecar.webhooks.worker.sender import AnyNotice, WebhookSender
@@ -48,28 +44,18 @@ Unsent = Literal["came", "over", "lost"]
 log = structlog.get_logger()
 
 
-class CallNotifier(Notifier):
+class CallNotifier(Notifier[Calls]):
     events = ("called",)
     work = "calling"
     failure = "calls_failed"
 
-    def __init__(
-        self,
-        rooms: Rooms,
-        metrics: Metrics,
-        redis: Store,
-        *,
-        timeout_s: float,
-        lease_ms: int = LEASE_MS,
-    ) -> None:
-        super().__init__(rooms, metrics, redis, timeout_s=timeout_s, lease_ms=lease_ms)
-        self._calls = {name: Calls(redis, name, timeout_s) for name in self._outboxes}
-        #: How far was read, as this replica knew it last.
-        self._cursors: dict[str, Cursor] = {}
+    @staticmethod
+    def open_store(redis: Store, room: str, timeout_s: float) -> Calls:
+        return Calls(redis, room, timeout_s)
 
     def add(self, sender: WebhookSender) -> None:
         super().add(sender)
-        for room in filter(sender.webhook.is_about, self._outboxes):
+        for room in filter(sender.webhook.is_about, self.outboxes):
             for result in ("delivered", "failed", "dropped", "came", "over", "lost"):
                 self._metrics.calls.labels(room, result)
 
@@ -81,10 +67,10 @@ class CallNotifier(Notifier):
     def _count(self, room: str, result: Result | Unsent, number: int) -> None:
         self._metrics.calls.labels(room, result).inc(number)
 
-    async def notify(self, outbox: Outbox, snapshot: Snapshot) -> None:
-        room, calls = outbox.room.name, self._calls[outbox.room.name]
+    async def notify(self, outbox: Outbox[Calls], snapshot: Snapshot) -> None:
+        room, calls = outbox.room.name, outbox.store
         noted, texts = await calls.load()
-        cursor, found = await self._read(room, noted)
+        cursor, found = await self._read(room, calls, noted)
         batches = {
             id_: replace(batch, webhooks=left)
             for id_, batch in read_batches(texts).items()
@@ -96,16 +82,16 @@ class CallNotifier(Notifier):
         gone = [id_ for id_ in texts if id_ not in batches]
         if changed or gone or cursor.text() != noted:
             await calls.note(cursor.text(), changed, gone)
-        self._cursors[room] = cursor
+        calls.last = cursor
         outbox.ledger.keep({(id_, w) for id_, batch in batches.items() for w in batch.webhooks})
         for id_, batch in batches.items():
             await self._hand_out(outbox, id_, batch, epoch=snapshot.epoch)
 
-    async def _read(self, room: str, noted: str | None) -> tuple[Cursor, list[Call]]:
+    async def _read(self, room: str, calls: Calls, noted: str | None) -> tuple[Cursor, list[Call]]:
         """How far is read now, and what was called since `noted`, which Redis has."""
-        calls, cursor = self._calls[room], read_cursor(noted)
+        cursor = read_cursor(noted)
         if cursor is None:
-            if room not in self._cursors:  # what was called before anybody asked is not sent
+            if calls.last is None:  # what was called before anybody asked is not sent
                 end = await calls.read("", noted="")
                 return Cursor(end.until, end.ever), []
             cursor = Cursor()  # Redis was emptied: all that is there is new
@@ -122,7 +108,7 @@ class CallNotifier(Notifier):
                 break
         return cursor, found
 
-    def _drop_oldest(self, outbox: Outbox, batches: dict[str, Batch]) -> None:
+    def _drop_oldest(self, outbox: Outbox[Calls], batches: dict[str, Batch]) -> None:
         """Where there are too many; what a sender has stays."""
         taken, room = outbox.ledger.taken, outbox.room.name
         waiting = [
@@ -136,7 +122,7 @@ class CallNotifier(Notifier):
             self._count(room, "dropped", count)
             log.warning("calls_dropped", room=room, calls=count, hint="too many wait")
 
-    async def _hand_out(self, outbox: Outbox, id_: str, batch: Batch, *, epoch: int) -> None:
+    async def _hand_out(self, outbox: Outbox[Calls], id_: str, batch: Batch, *, epoch: int) -> None:
         """Gives the senders what they do not have, which is new or another replica's."""
         room, ledger = outbox.room, outbox.ledger
         senders = [
@@ -147,7 +133,7 @@ class CallNotifier(Notifier):
         if not senders:
             return
         deliveries = {(id_, sender.name) for sender in senders}
-        invited = await self._invite(room, batch.calls, times=len(senders), epoch=epoch)
+        invited = await self._invite(outbox, batch.calls, times=len(senders), epoch=epoch)
         if not invited:
             ledger.done |= deliveries
             return
@@ -158,10 +144,11 @@ class CallNotifier(Notifier):
             sender.put(notice, fresh_s=(ends_ms - room.clock.now_ms()) / 1000)
 
     async def _invite(
-        self, room: Room, calls: tuple[Call, ...], *, times: int, epoch: int
+        self, outbox: Outbox[Calls], calls: tuple[Call, ...], *, times: int, epoch: int
     ) -> tuple[Invitation, ...]:
         """Of the visitors who may still come, and have not."""
-        ends, inside = await self._calls[room.name].ends([call.visitor for call in calls])
+        room = outbox.room
+        ends, inside = await outbox.store.ends([call.visitor for call in calls])
         invited, now_ms = [], room.clock.now_ms()
         for call in calls:
             ends_ms = ends.get(call.visitor, 0)

@@ -12,7 +12,7 @@ import asyncio
 import secrets
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import structlog
 
@@ -40,11 +40,11 @@ LEASE_MS = 5_000
 log = structlog.get_logger()
 
 
-async def notify_forever(notifier: Notifier, webhooks: Mapping[str, Webhook]) -> None:
+async def notify_forever(notifier: Notifier[Any], webhooks: Mapping[str, Webhook]) -> None:
     """Runs until cancelled."""
     async with new_session() as session:
         for name, webhook in webhooks.items():
-            notifier.add(WebhookSender(name, webhook, session, notifier.done))
+            notifier.add(WebhookSender(name, notifier.done, webhook, session))
         try:
             await notifier.run()
         finally:
@@ -54,16 +54,20 @@ async def notify_forever(notifier: Notifier, webhooks: Mapping[str, Webhook]) ->
                 log.warning("webhooks_undelivered", count=undelivered, hint=hint)
 
 
+S = TypeVar("S")
+
+
 @dataclass(frozen=True, slots=True)
-class Outbox:
+class Outbox(Generic[S]):
     """Of one room."""
 
     room: Room
     lease: LeaderLease
+    store: S
     ledger: Ledger
 
 
-class Notifier(ABC):
+class Notifier(ABC, Generic[S]):
     """Senders are added before it runs."""
 
     #: What it sends, the work that its leader lease is for, and how it logs that Redis is
@@ -83,20 +87,19 @@ class Notifier(ABC):
     ) -> None:
         replica = secrets.token_urlsafe(9)
 
-        def outbox(room: Room) -> Outbox:
+        def outbox(room: Room) -> Outbox[S]:
             key = leader_key(room.name, self.work)
-            return Outbox(
-                room, LeaderLease(redis, key, owner=replica, timeout_s=timeout_s), Ledger()
-            )
+            lease = LeaderLease(redis, key, owner=replica, timeout_s=timeout_s)
+            return Outbox(room, lease, self.open_store(redis, room.name, timeout_s), Ledger())
 
         self.senders: dict[str, WebhookSender] = {}
-        self._outboxes = {room.name: outbox(room) for room in rooms}
+        self.outboxes = {room.name: outbox(room) for room in rooms}
         self._metrics = metrics.of(WebhookMetrics)
         self._lease_ms = lease_ms
 
     def add(self, sender: WebhookSender) -> None:
         self.senders[sender.name] = sender
-        for room in filter(sender.webhook.is_about, self._outboxes):
+        for room in filter(sender.webhook.is_about, self.outboxes):
             for event in filter(sender.webhook.events.__contains__, self.events):
                 for result in ("delivered", "failed", "dropped"):
                     self._metrics.webhooks.labels(room, event, result)
@@ -116,7 +119,7 @@ class Notifier(ABC):
         await asyncio.gather(
             *(
                 self._look(outbox)
-                for name, outbox in self._outboxes.items()
+                for name, outbox in self.outboxes.items()
                 if any(hook.is_about(name) for hook in hooks)
             )
         )
@@ -124,7 +127,7 @@ class Notifier(ABC):
     def done(self, webhook: str, notice: AnyNotice, result: Result) -> None:
         """Called by the senders."""
         self._metrics.webhooks.labels(notice.room, notice.event, result).inc()
-        self._outboxes[notice.room].ledger.done.add((notice.id, webhook))
+        self.outboxes[notice.room].ledger.done.add((notice.id, webhook))
 
     def receivers(self, room: str, event: str) -> tuple[str, ...]:
         return tuple(
@@ -133,12 +136,12 @@ class Notifier(ABC):
             if event in sender.webhook.events and sender.webhook.is_about(room)
         )
 
-    def open_for(self, outbox: Outbox, id_: str, webhooks: tuple[str, ...]) -> tuple[str, ...]:
+    def open_for(self, outbox: Outbox[S], id_: str, webhooks: tuple[str, ...]) -> tuple[str, ...]:
         """Those of them that are still to have it, and are in the settings."""
         done = outbox.ledger.done
         return tuple(w for w in webhooks if w in self.senders and (id_, w) not in done)
 
-    async def _look(self, outbox: Outbox) -> None:
+    async def _look(self, outbox: Outbox[S]) -> None:
         room = outbox.room
         if room.snapshot is None or room.store.is_away:
             return
@@ -148,6 +151,11 @@ class Notifier(ABC):
         except StoreError as error:
             log.warning(self.failure, room=room.name, error=str(error))
 
+    @staticmethod
     @abstractmethod
-    async def notify(self, outbox: Outbox, snapshot: Snapshot) -> None:
+    def open_store(redis: Store, room: str, timeout_s: float) -> S:
+        """Where a room's notices are kept."""
+
+    @abstractmethod
+    async def notify(self, outbox: Outbox[S], snapshot: Snapshot) -> None:
         """Writes what is to be sent, and hands it out. Raises StoreError."""

@@ -8,42 +8,29 @@ from typing import TYPE_CHECKING
 from sidecar.webhooks.room_notices import UNSENT, Unsent, detect, read_memory
 from sidecar.webhooks.settings import EVENTS
 from sidecar.webhooks.store.notices import Notices
-from sidecar.webhooks.worker.notifier import LEASE_MS, Notifier
+from sidecar.webhooks.worker.notifier import Notifier
 
 if TYPE_CHECKING:
-    from sidecar.kit.metrics import Metrics
     from sidecar.kit.redis.connect import Store
-    from sidecar.rooms.service import Rooms
     from sidecar.rooms.store.replies import Snapshot
     from sidecar.webhooks.room_notices import Memory, Notice
     from sidecar.webhooks.worker.notifier import Outbox
 
 
-class RoomNotifier(Notifier):
+class RoomNotifier(Notifier[Notices]):
     events = EVENTS
     work = "notifying"
     failure = "notify_failed"
 
-    def __init__(
-        self,
-        rooms: Rooms,
-        metrics: Metrics,
-        redis: Store,
-        *,
-        timeout_s: float,
-        lease_ms: int = LEASE_MS,
-    ) -> None:
-        super().__init__(rooms, metrics, redis, timeout_s=timeout_s, lease_ms=lease_ms)
-        self._notices = {name: Notices(redis, name, timeout_s) for name in self._outboxes}
-        #: As last read or written; what is left of it when the store was emptied.
-        self._memories: dict[str, Memory] = {}
+    @staticmethod
+    def open_store(redis: Store, room: str, timeout_s: float) -> Notices:
+        return Notices(redis, room, timeout_s)
 
-    async def notify(self, outbox: Outbox, snapshot: Snapshot) -> None:
-        room, ledger = outbox.room, outbox.ledger
-        notices = self._notices[room.name]
-        text = await notices.read()
+    async def notify(self, outbox: Outbox[Notices], snapshot: Snapshot) -> None:
+        room, store, ledger = outbox.room, outbox.store, outbox.ledger
+        text = await store.read()
         memory, new = detect(
-            read_memory(text) if text else self._memories.get(room.name),
+            read_memory(text) if text else store.last,
             room.name,
             snapshot,
             cap=room.settings.total_active_users,
@@ -53,8 +40,8 @@ class RoomNotifier(Notifier):
             return
         memory = self._with_unsent(outbox, memory, new)
         if memory.text() != text:
-            await notices.write(memory.text())
-        self._memories[room.name] = memory
+            await store.write(memory.text())
+        store.last = memory
         unsent = {
             (one.notice.id, name): one.notice for one in memory.unsent for name in one.webhooks
         }
@@ -65,7 +52,7 @@ class RoomNotifier(Notifier):
                 ledger.taken.add(delivery)
                 self.senders[delivery[1]].put(notice, age_s=age_s)
 
-    def _with_unsent(self, outbox: Outbox, memory: Memory, new: list[Notice]) -> Memory:
+    def _with_unsent(self, outbox: Outbox[Notices], memory: Memory, new: list[Notice]) -> Memory:
         """The memory with the new notices to be sent, and without what is done."""
         unsent = [
             Unsent(one.notice, left)

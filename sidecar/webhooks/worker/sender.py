@@ -3,8 +3,8 @@ other."""
 
 from __future__ import annotations
 
-import asyncio
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import aiohttp
@@ -14,9 +14,8 @@ from sidecar.kit.retry import Backoff
 from sidecar.webhooks.messages import compose, read_dingtalk
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
-    from sidecar.kit.outbox import Result
     from sidecar.webhooks.call_notices import CallNotice
     from sidecar.webhooks.room_notices import Notice
     from sidecar.webhooks.settings import Webhook
@@ -40,23 +39,15 @@ async def send(session: aiohttp.ClientSession, webhook: Webhook, notice: AnyNoti
     return await post(session, message, timeout_s=TIMEOUT_S, read=read)
 
 
+@dataclass(eq=False)
 class WebhookSender(Sender["AnyNotice"]):
-    def __init__(  # noqa: PLR0913
-        self,
-        name: str,
-        webhook: Webhook,
-        session: aiohttp.ClientSession,
-        done: Callable[[str, AnyNotice, Result], None],
-        *,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(name, SCHEDULE, done, sleep=sleep, clock=clock)
-        self.webhook = webhook
-        self._session = session
+    schedule = SCHEDULE
+
+    webhook: Webhook
+    session: aiohttp.ClientSession
 
     async def send(self, item: AnyNotice) -> Answer:
-        return await send(self._session, self.webhook, item)
+        return await send(self.session, self.webhook, item)
 
     def log(self, say: Callable[..., object], result: str, item: AnyNotice, **more: object) -> None:
         say(f"webhook_{result}", webhook=self.name, host=self.webhook.host, room=item.room,
