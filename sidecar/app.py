@@ -17,6 +17,7 @@ import structlog
 from aiohttp import web
 
 from sidecar.api.routes import edge_app, ops_app
+from sidecar.api.services import Services
 from sidecar.dashboard.worker import share_forever, share_once
 from sidecar.gate.metrics import GateMetrics
 from sidecar.gate.nginx_stamps import Stamps
@@ -122,7 +123,7 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
     metrics = Metrics(*PRODUCT_METRICS)
     redis = connect(settings.store, timeout_s=settings.store_timeout)
     leases, limits = make_leases(settings, redis, metrics), make_limits(settings, redis, metrics)
-    rooms = make_rooms(settings, redis, metrics, leases)
+    rooms = make_rooms(settings, redis, metrics)
     history = _open_history(settings) if settings.history else None
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(close, redis)
@@ -160,28 +161,23 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
         static = settings.static_dir or find_static()
         if not (static / "waiting.html").is_file():
             raise ConfigError([f"static_dir: there is no waiting.html in {static}"])
-        jobs = within.jobs if within else None
+        services = Services(
+            rooms=rooms,
+            metrics=metrics,
+            leases=leases,
+            resources=Resources(leases, settings.secret_keys),
+            limits=limits,
+            jobs=within.jobs if within else None,
+            history=history,
+        )
         edge = edge_app(
-            rooms,
-            metrics,
+            services,
             static,
             event_streams=settings.event_streams,
-            limits=limits,
-            jobs=jobs,
             memory=secrets.token_urlsafe(9) if settings.is_in_memory else "",
             stamps=Stamps(settings.secret_keys),
         )
-        ops = ops_app(
-            settings,
-            rooms,
-            metrics,
-            stopping,
-            history,
-            leases=leases,
-            limits=limits,
-            jobs=jobs,
-            operators=operators,
-        )
+        ops = ops_app(services, settings, stopping, operators)
         for app, kind, address in (
             (ops, web.AppRunner, settings.ops_listen),
             (edge, FastRunner, settings.edge_listen),
@@ -233,7 +229,7 @@ def _open_history(settings: Settings) -> History:
     return History(open_database(settings.history), partitions=settings.history_partitions)
 
 
-def make_rooms(settings: Settings, redis: Store, metrics: Metrics, leases: Leases) -> Rooms:
+def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> Rooms:
     replica = secrets.token_urlsafe(9)
     kept = settings.history_backlog if settings.history else EVENTS_KEPT
     of_calls = [hook for hook in settings.webhooks.values() if hook.tells_of_calls]
@@ -261,12 +257,10 @@ def make_rooms(settings: Settings, redis: Store, metrics: Metrics, leases: Lease
             draws=Draws(name, settings.secret_keys),
         )
 
-    rooms = (make(name, room) for name, room in settings.rooms.items())
-    return Rooms(rooms, Resources(leases, settings.secret_keys))
+    return Rooms(make(name, room) for name, room in settings.rooms.items())
 
 
 def make_leases(settings: Settings, redis: Store, metrics: Metrics) -> Leases:
-
     def make(name: str, lease: LeaseSettings) -> Template:
         clock = StoreClock()
         store = LeaseStore(
@@ -283,7 +277,6 @@ def make_leases(settings: Settings, redis: Store, metrics: Metrics) -> Leases:
 
 
 def make_limits(settings: Settings, redis: Store, metrics: Metrics) -> Limits:
-
     def make(name: str, limit: LimitSettings) -> Limit:
         store = LimitStore(
             redis, name, settings=limit, observer=metrics.observer, timeout_s=settings.store_timeout

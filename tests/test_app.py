@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sidecar.app import make_leases, make_rooms, running, without_secrets
+from sidecar.app import make_rooms, running, without_secrets
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import close, connect
 from sidecar.kit.tasks import keep_at_work, stop_workers
@@ -42,7 +42,7 @@ async def test_the_scripts_know_which_rooms_calls_a_webhook_tells():
     settings = Settings(secret_keys=["k" * 32], rooms=rooms, webhooks=hooks)
     redis = connect("memory://", timeout_s=1)
     metrics = Metrics()
-    made = make_rooms(settings, redis, metrics, make_leases(settings, redis, metrics))
+    made = make_rooms(settings, redis, metrics)
     await close(redis)
     told = {room.name: room.store._file_settings["tells_called"] for room in made}
     assert told == {"shop": True, "sale": False}

@@ -1,4 +1,4 @@
-"""Every door, on one page.
+"""Every endpoint, on one page.
 
 The edge listener is for nginx, and through it for visitors. The ops listener is private.
 """
@@ -24,7 +24,8 @@ from sidecar.gate import claim_link as claim
 from sidecar.gate import event_stream as events
 from sidecar.gate import forward_auth as gate
 from sidecar.gate import status as waiting
-from sidecar.gate.app_keys import LEAVE_LIMIT, MEMORY, PAGE, REPEATS, STAMPS
+from sidecar.gate.app_keys import GATES, LEAVE_LIMIT, MEMORY, PAGE, REPEATS, STAMPS
+from sidecar.gate.contract import Gates
 from sidecar.gate.leave_limit import LeaveLimit
 from sidecar.gate.nginx_stamps import Stamps
 from sidecar.gate.repeated_polls import Repeats
@@ -41,11 +42,9 @@ from sidecar.kit.http.auth.owner import FIND_OWNER
 from sidecar.kit.http.fast_path import FAST
 from sidecar.kit.http.problems import problems
 from sidecar.leases.app_keys import LEASES
-from sidecar.leases.service import Leases
 from sidecar.limits import endpoints as service_limits
 from sidecar.limits import nginx_check as check_limit
 from sidecar.limits.app_keys import LIMITS
-from sidecar.limits.service import Limits
 from sidecar.lottery import endpoints as draw
 from sidecar.rooms.app_keys import ROOMS
 from sidecar.rooms.endpoints import grants, transfer
@@ -55,36 +54,51 @@ from sidecar.rooms.endpoints import operator as admin
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
-    from sidecar.history.store.stays import History
+    from sidecar.api.services import Services
     from sidecar.jobs.service import Jobs
-    from sidecar.kit.metrics import Metrics
-    from sidecar.rooms.service import Rooms
     from sidecar.settings import Settings
 
-#: No door reads more than a form with one address in it.
+#: No endpoint reads more than a form with one address in it.
 MAX_BODY = 65_536
 #: Nor a service's more than a list of calls.
 MAX_OPS_BODY = 262_144
 
+#: What the edge listener serves; beside it, each room's own addresses and the static files.
+EDGE = (
+    web.route("*", "/check", check.check),
+    web.get("/check-limit", check_limit.check_limit),
+    web.get("/check-permit", check_permit.check_permit),
+    web.route("*", r"/gate/{room}{asked:(?:/.*)?}", gate.gate),
+    web.get("/_waitroom/{room}/status", waiting.status),
+    web.post("/_waitroom/{room}/join", waiting.join),
+    web.post("/_waitroom/{room}/leave", waiting.leave),
+    web.get("/_waitroom/{room}/events", events.events, allow_head=False),
+    web.get("/_waitroom/{room}/claim", claim.show),
+    web.post("/_waitroom/{room}/claim", claim.take),
+    web.get("/_waitroom/{room}/draw", draw.show),
+    web.get("/_waitroom/{room}/draw/places", draw.places),
+    web.get("/_waitroom/{room}/", waiting.page),
+)
+#: Without most of aiohttp, where the request is plain (kit/http/fast_path.py).
+FAST_EDGE: dict[tuple[str, str], Handler] = {
+    ("GET", "/check"): check.check,
+    ("GET", "/check-limit"): check_limit.check_limit,
+    ("GET", "/check-permit"): check_permit.check_permit,
+}
 
-def edge_app(  # noqa: PLR0913
-    rooms: Rooms,
-    metrics: Metrics,
+
+def edge_app(
+    services: Services,
     static: Path,
     *,
     event_streams: int = 0,
-    limits: Limits | None = None,
-    jobs: Jobs | None = None,
     memory: str = "",
     stamps: Stamps | None = None,
 ) -> web.Application:
     """`memory`: a name for this process' own store; empty: the store is shared."""
     app = web.Application(middlewares=[problems], client_max_size=MAX_BODY)
-    if jobs is not None:
-        app[JOBS] = jobs
-    app[ROOMS] = rooms
-    app[LIMITS] = limits or Limits()
-    app[keys.METRICS] = metrics
+    _add_services(app, services)
+    app[GATES] = Gates(services.rooms, services.resources)
     app[MEMORY] = memory
     app[STAMPS] = stamps or Stamps([])
     app[PAGE] = Page(static)
@@ -96,63 +110,33 @@ def edge_app(  # noqa: PLR0913
     app[check_permit.TELLING] = check_permit.Telling()
     app.on_shutdown.extend([long_poll.close, check_permit.close])
     app[draw.DRAW_PAGE] = draw.load_page(static)
-    fast: dict[tuple[str, str], Handler] = {
-        ("GET", "/check"): check.check,
-        ("GET", "/check-limit"): check_limit.check_limit,
-        ("GET", "/check-permit"): check_permit.check_permit,
-    }
+    fast = dict(FAST_EDGE)
     # What is asked most has addresses of its own, which are found without a pattern.
-    for room in rooms:
+    for room in services.rooms:
         at = f"/_waitroom/{room.name}"
         status, join = partial(waiting.answer_status, room=room), partial(waiting.join, room=room)
         app.add_routes([web.get(f"{at}/status", status), web.post(f"{at}/join", join)])
         fast |= {("GET", f"{at}/status"): status, ("POST", f"{at}/join"): join}
     app[FAST] = fast
-    app.add_routes(
-        [
-            web.route("*", "/check", check.check),
-            web.get("/check-limit", check_limit.check_limit),
-            web.get("/check-permit", check_permit.check_permit),
-            web.route("*", r"/gate/{room}{asked:(?:/.*)?}", gate.gate),
-            web.get("/_waitroom/{room}/status", waiting.status),
-            web.post("/_waitroom/{room}/join", waiting.join),
-            web.post("/_waitroom/{room}/leave", waiting.leave),
-            web.get("/_waitroom/{room}/events", events.events, allow_head=False),
-            web.get("/_waitroom/{room}/claim", claim.show),
-            web.post("/_waitroom/{room}/claim", claim.take),
-            web.get("/_waitroom/{room}/draw", draw.show),
-            web.get("/_waitroom/{room}/draw/places", draw.places),
-            web.static("/_waitroom/static", static),
-            web.get("/_waitroom/{room}/", waiting.page),
-        ]
-    )
+    app.add_routes([*EDGE, web.static("/_waitroom/static", static)])
     return app
 
 
-def ops_app(  # noqa: PLR0913 - one for each thing that it serves
+def ops_app(
+    services: Services,
     settings: Settings,
-    rooms: Rooms,
-    metrics: Metrics,
     stopping: list[bool],
-    past: History | None = None,
-    *,
-    leases: Leases | None = None,
-    limits: Limits | None = None,
-    jobs: Jobs | None = None,
     operators: Operators | None = None,
 ) -> web.Application:
-    """`past`: the history, where one is kept."""
     app = web.Application(middlewares=[problems, authorised], client_max_size=MAX_OPS_BODY)
-    app[LEASES] = leases or Leases()
-    app[LIMITS] = limits or Limits()
+    _add_services(app, services)
+    app[LEASES] = services.leases
     app[keys.SETTINGS] = settings
-    app[ROOMS] = rooms
-    app[keys.METRICS] = metrics
     app[keys.STOPPING] = stopping
-    if past is not None:
-        app[HISTORY] = past
+    if services.history is not None:
+        app[HISTORY] = services.history
     app[keys.OPERATORS] = operators or Operators(settings.secret_keys, settings.admin_token)
-    app[LIVE] = Live(rooms)
+    app[LIVE] = Live(services.rooms)
     app[FIND_OWNER] = find_owner
     app[long_poll.LONG_POLLS] = long_poll.LongPolls()
     app.on_shutdown.append(long_poll.close)
@@ -197,11 +181,19 @@ def ops_app(  # noqa: PLR0913 - one for each thing that it serves
         ]
     )
     app.add_routes([endpoint.route() for endpoint in OPS])
-    if jobs is None:
+    if services.jobs is None:
         app.add_routes([web.route("*", r"/v1/{_:(?:jobs|targets)(?:/.*)?}", ops.no_jobs)])
     else:
-        _add_jobs(app, jobs)
+        _add_jobs(app, services.jobs)
     return app
+
+
+def _add_services(app: web.Application, services: Services) -> None:
+    app[ROOMS] = services.rooms
+    app[LIMITS] = services.limits
+    app[keys.METRICS] = services.metrics
+    if services.jobs is not None:
+        app[JOBS] = services.jobs
 
 
 def _add_jobs(app: web.Application, jobs: Jobs) -> None:
@@ -210,7 +202,6 @@ def _add_jobs(app: web.Application, jobs: Jobs) -> None:
     from sidecar.jobs.endpoints import targets as service_targets  # noqa: PLC0415
     from sidecar.jobs.endpoints.long_poll import JOB_POLLS, JobPolls  # noqa: PLC0415
 
-    app[JOBS] = jobs
     app[JOB_POLLS] = JobPolls(jobs)
     app.add_routes(
         [

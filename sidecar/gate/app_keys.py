@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from sidecar.gate.contract import Gates
 from sidecar.gate.leave_limit import LeaveLimit
 from sidecar.gate.nginx_stamps import Stamps
 from sidecar.gate.repeated_polls import Repeats
 from sidecar.gate.waiting_page import Page
 
+GATES = web.AppKey("gates", Gates)
 #: A name for the store of an edge listener's process, where it is in memory; empty: it is not.
 MEMORY = web.AppKey("memory", str)
 PAGE = web.AppKey("page", Page)

@@ -15,7 +15,8 @@ import structlog
 from aiohttp import web
 from multidict import istr
 
-from sidecar.gate.app_keys import STAMPS
+from sidecar.gate.app_keys import GATES, STAMPS
+from sidecar.gate.contract import is_resource, label
 from sidecar.gate.cookies import read_bearer, read_given, read_token, set_cookie, stamp_cookie
 from sidecar.gate.status_document import refresh_s, shown_position
 from sidecar.kit.clock import iso
@@ -30,18 +31,16 @@ from sidecar.kit.http.auth_request import (
 from sidecar.kit.http.quick_response import QuickResponse
 from sidecar.queue.model import Pass, State
 from sidecar.queue.verdict_lifetime import BRIEF_TTL_MS, VERDICT_TTL_MS
-from sidecar.rooms.app_keys import ROOMS
-from sidecar.rooms.contract import is_resource, label
 from sidecar.rooms.exemptions import may_stamp
 from sidecar.rooms.metrics import RoomMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sidecar.gate.contract import Gate
     from sidecar.kit.metrics import Metrics
     from sidecar.queue.answer import Answer
     from sidecar.rooms.bearer import Bearer
-    from sidecar.rooms.contract import Gate
 
 _STATUS = {
     State.ADMITTED: 204,
@@ -70,7 +69,7 @@ log = structlog.get_logger()
 async def check(request: web.Request) -> web.Response:
     headers = request.headers
     name = headers.get("X-Waitroom-Room", "")
-    room = request.app[ROOMS].find(name)
+    room = request.app[GATES].find(name)
     metrics = request.app[METRICS]
     if room is None:
         said = {"X-Waitroom-State": find_unknown(request, name, "check")}
@@ -225,7 +224,7 @@ def is_posted_from_elsewhere(headers: Mapping[str, str], method: str) -> bool:
 def find_unknown(request: web.Request, name: str, endpoint: str) -> str:
     """What a name that is none is said to be. A resource that its template does not have is an
     address that a visitor made up; an unknown room is a mistake in the proxy's configuration."""
-    template = request.app[ROOMS].template_of(name)
+    template = request.app[GATES].template_of(name)
     state = UNKNOWN_RESOURCE if template else UNKNOWN_ROOM
     if not template:
         log_unknown(name, "room")

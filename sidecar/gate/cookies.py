@@ -16,9 +16,9 @@ from sidecar.rooms.bearer import NOBODY, Bearer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sidecar.gate.contract import Gate
     from sidecar.queue.grants import Grant
     from sidecar.queue.model import Token
-    from sidecar.rooms.contract import Gate
 
 
 #: Looked up by itself, and not spelt anew for each request.

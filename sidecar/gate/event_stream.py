@@ -19,6 +19,7 @@ from aiohttp import web
 
 from sidecar.gate import status_document
 from sidecar.gate.check import count_answer
+from sidecar.gate.contract import label
 from sidecar.gate.cookies import read_bearer, read_token, set_cookie
 from sidecar.gate.metrics import GateMetrics
 from sidecar.gate.request_parameters import gate_of
@@ -26,14 +27,13 @@ from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.http.long_poll import LongPolls, is_gone, is_set
 from sidecar.kit.http.problems import STORE_RETRY_S, problem
 from sidecar.queue.model import State, Ticket
-from sidecar.rooms.contract import label
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sidecar.gate.contract import Gate
     from sidecar.queue.answer import Answer
     from sidecar.queue.model import Token
-    from sidecar.rooms.contract import Gate
 
 #: A comment is sent after so long a silence, so that nobody between takes it for a dead line.
 KEEP_ALIVE_S = 15.0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from sidecar.gate.app_keys import GATES
 from sidecar.gate.check import (
     UNKNOWN_ROOM,
     answer_headers,
@@ -26,13 +27,12 @@ from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.http.auth_request import close_if_body, is_preflight, original_method
 from sidecar.kit.http.problems import problem
 from sidecar.queue.model import State
-from sidecar.rooms.app_keys import ROOMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sidecar.gate.contract import Gate
     from sidecar.queue.answer import Answer
-    from sidecar.rooms.contract import Gate
 
 #: As HTML. The page says it three times, and a proxy may have to hold all of it in a buffer.
 _MAX_NEXT = 2_048
@@ -54,7 +54,7 @@ async def gate(request: web.Request) -> web.Response:
     """200, or the waiting page; a problem document for programs, and for an unknown room."""
     headers = request.headers
     name = request.match_info["room"]
-    room = request.app[ROOMS].find(name)
+    room = request.app[GATES].find(name)
     metrics = request.app[METRICS]
     if room is None:
         return close_if_body(request, _unknown(request, name))

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sidecar.gate.app_keys import GATES
 from sidecar.kit.errors import UnknownNameError
-from sidecar.rooms.app_keys import ROOMS
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from sidecar.rooms.contract import Gate
+    from sidecar.gate.contract import Gate
 
 
 def gate_of(request: web.Request) -> Gate:
     """The room, or the resource that is leased. Raises UnknownNameError."""
     name = request.match_info["room"]
-    gate = request.app[ROOMS].find(name)
+    gate = request.app[GATES].find(name)
     if gate is None:
         raise UnknownNameError("room", name)
     return gate

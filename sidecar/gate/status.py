@@ -21,6 +21,7 @@ from sidecar.gate.check import (
     is_from_elsewhere,
     takes_place,
 )
+from sidecar.gate.contract import is_resource, label
 from sidecar.gate.cookies import read_bearer, read_given, read_token, set_cookie
 from sidecar.gate.request_parameters import gate_of
 from sidecar.gate.waiting_page import choose_language, opening_in_digits
@@ -30,14 +31,13 @@ from sidecar.kit.http.problems import STORE_RETRY_S, problem
 from sidecar.kit.http.quick_response import QuickResponse
 from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY
 from sidecar.queue.model import State, Ticket
-from sidecar.rooms.contract import is_resource, label
 from sidecar.rooms.metrics import RoomMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from sidecar.gate.contract import Gate
     from sidecar.queue.answer import Answer
-    from sidecar.rooms.contract import Gate
 
 _NO_STORE = {"Cache-Control": "no-store"}
 _JSON = {**_NO_STORE, "Content-Type": "application/json; charset=utf-8"}

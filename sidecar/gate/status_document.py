@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
+from sidecar.gate.contract import is_resource
 from sidecar.kit.clock import iso
 from sidecar.queue.model import DEFAULT_REFRESH_MS, Outcome, Phase, State
-from sidecar.rooms.contract import is_resource
 
 if TYPE_CHECKING:
+    from sidecar.gate.contract import Gate
     from sidecar.queue.answer import Answer
     from sidecar.queue.model import Standing
-    from sidecar.rooms.contract import Gate
     from sidecar.rooms.openings import Moments, RoomEvent
 
 #: How long a closed room's page may rest, seconds: what is coming may be changed.

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from sidecar.kit.clock import StoreClock
     from sidecar.lottery.service import Draws
     from sidecar.queue.model import Standing, Token
-    from sidecar.rooms.contract import Gate, Resources
     from sidecar.rooms.settings import RoomSettings
     from sidecar.rooms.store.replies import Snapshot
     from sidecar.rooms.store.scripts import Claim, RoomStore
@@ -372,21 +371,13 @@ class Room:
 
 
 class Rooms:
-    """All rooms of this replica; and the resources that are leased, to be found by name only."""
+    """All rooms of this replica."""
 
-    def __init__(self, rooms: Iterable[Room], resources: Resources | None = None) -> None:
+    def __init__(self, rooms: Iterable[Room]) -> None:
         self._rooms = {room.name: room for room in rooms}
-        self._resources = resources
 
     def __iter__(self) -> Iterator[Room]:
         return iter(self._rooms.values())
-
-    def find(self, name: str) -> Gate | None:
-        return self._rooms.get(name) or (self._resources.find(name) if self._resources else None)
-
-    def template_of(self, name: str) -> str:
-        """Whose resource it would be; "" where it would be none."""
-        return self._resources.template_of(name) if self._resources else ""
 
     def get(self, name: str) -> Room:
         """Raises UnknownNameError."""

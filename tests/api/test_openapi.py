@@ -17,6 +17,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from sidecar.api.openapi.document import document
 from sidecar.api.routes import edge_app, ops_app
+from sidecar.api.services import Services
 from sidecar.jobs.endpoints import jobs as doors
 from sidecar.jobs.model import State, new_job_id
 from sidecar.jobs.openapi import jobs
@@ -70,8 +71,9 @@ def test_it_is_valid(described):
 def test_every_door_is_described_and_no_other(described):
     """Of both listeners; what is for people with browsers left out."""
     settings = Settings(secret_keys=["k" * 32], rooms={"shop": RoomSettings(total_active_users=1)})
-    edge = edge_app(Rooms([]), Metrics(), find_static())
-    ops = ops_app(settings, Rooms([]), Metrics(), [], jobs=cast("Jobs", object()))
+    services = Services(rooms=Rooms([]), metrics=Metrics(), jobs=cast("Jobs", object()))
+    edge = edge_app(services, find_static())
+    ops = ops_app(services, settings, [])
     doors = routes_of(edge) | routes_of(ops)
     assert set(operations_of(described)) == doors
     # I expect doors of both, and so the walk to have found them.

@@ -13,6 +13,7 @@ from aiohttp import web
 from sidecar.api.access import authorised
 from sidecar.api.rights import NO_JOBS, RIGHTS
 from sidecar.api.routes import ops_app
+from sidecar.api.services import Services
 from sidecar.dashboard.app_keys import LIVE
 from sidecar.kit.http.app_keys import OPERATORS, SETTINGS
 from sidecar.kit.http.auth.operators import Operators
@@ -58,7 +59,11 @@ def documented() -> dict[tuple[str, str], set[str]]:
 
 
 def routes() -> set[tuple[str, str]]:
-    app = ops_app(SETTINGS_OF_TEST, Rooms([]), Metrics(), [], jobs=cast("Any", object()))
+    app = ops_app(
+        Services(rooms=Rooms([]), metrics=Metrics(), jobs=cast("Any", object())),
+        SETTINGS_OF_TEST,
+        [],
+    )
     return {
         (route.method, resource.canonical)
         for resource in app.router.resources()

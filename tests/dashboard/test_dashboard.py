@@ -12,6 +12,7 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from sidecar.api.routes import ops_app
+from sidecar.api.services import Services
 from sidecar.dashboard import page as desk
 from sidecar.dashboard.app_keys import LIVE
 from sidecar.dashboard.live import Live
@@ -141,7 +142,8 @@ async def test_without_an_admin_token_the_page_says_how_to_set_one(site, aiohttp
     """Nobody logs in, not even with an empty token or a session of when there was one."""
     whole = Settings(secret_keys=KEYS, rooms={site.room.name: site.room.file_settings})
     ops = await aiohttp_client(
-        ops_app(whole, Rooms([site.room]), site.metrics, []), cookie_jar=Jar()
+        ops_app(Services(rooms=Rooms([site.room]), metrics=site.metrics), whole, []),
+        cookie_jar=Jar(),
     )
     page = await ops.get("/dashboard")
     assert (page.status, "WAITROOM_ADMIN_TOKEN" in await page.text()) == (403, True)

@@ -12,6 +12,7 @@ import pytest
 from aiohttp import ClientSession, web
 
 from sidecar.api.routes import edge_app
+from sidecar.api.services import Services
 from sidecar.gate import event_stream as events
 from sidecar.gate.event_stream import MAX_PER_VISITOR, STREAMS
 from sidecar.kit.errors import StoreUnavailableError
@@ -172,7 +173,9 @@ async def slow(replica, request):
     interval = {"heartbeat_interval": FASTER * request.param, "heartbeat_timeout": 7200}
     site = await replica(total_active_users=0, **interval)
     site.ticket = cookie_of(await site.check())
-    app = edge_app(Rooms([site.room]), site.metrics, find_static(), event_streams=1)
+    app = edge_app(
+        Services(rooms=Rooms([site.room]), metrics=site.metrics), find_static(), event_streams=1
+    )
     site.streams = app[STREAMS]
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import text
 
+from sidecar.api.services import Services
 from sidecar.history import lookups
 from sidecar.history.lookups import Period, read_period
 from sidecar.kit.errors import ConfigError
@@ -178,9 +180,10 @@ async def test_the_ops_listener_answers(record, sqlite, turn, aiohttp_client):
         admin_token="admin-token-for-tests",
         rooms={it.room.name: it.room.file_settings},
     )
-    args = settings, Rooms([it.room]), it.metrics, []
-    ops = await aiohttp_client(ops_app(*args, it.history))
-    bare = await aiohttp_client(ops_app(*args))
+    bare_services = Services(rooms=Rooms([it.room]), metrics=it.metrics)
+    services = replace(bare_services, history=it.history)
+    ops = await aiohttp_client(ops_app(services, settings, []))
+    bare = await aiohttp_client(ops_app(bare_services, settings, []))
 
     async def get(path, client=ops, headers=token):
         reply = await client.get(f"/admin/rooms/{it.room.name}/{path}", headers=headers)

@@ -9,6 +9,7 @@ import pytest
 from aiohttp.test_utils import TestClient
 
 from sidecar.api.routes import edge_app
+from sidecar.api.services import Services
 from sidecar.kit.clock import iso
 from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.http.static_pages import find_static
@@ -53,8 +54,9 @@ async def seats(redis_socket, aiohttp_client, turn):
         name, metrics, clock = name or new_room_name(), Metrics(), TurnedClock(turn)
         store = LeaseStore(redis, name, settings=file, clock=clock, now_ms=turn)
         template = Template(name, file, store, clock, metrics.of(LeaseMetrics))
-        rooms = Rooms([], Resources([template], KEYS))
-        edge = await aiohttp_client(edge_app(rooms, metrics, find_static()), cookie_jar=Jar())
+        resources = Resources([template], KEYS)
+        services = Services(rooms=Rooms([]), metrics=metrics, resources=resources)
+        edge = await aiohttp_client(edge_app(services, find_static()), cookie_jar=Jar())
         return Seats(edge, template, turn)
 
     make.redis = redis

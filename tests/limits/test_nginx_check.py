@@ -9,6 +9,7 @@ import pytest
 from aiohttp import ClientTimeout
 
 from sidecar.api.routes import edge_app
+from sidecar.api.services import Services
 from sidecar.kit.http.long_poll import LONG_POLLS
 from sidecar.kit.http.static_pages import find_static
 from sidecar.kit.metrics import Metrics
@@ -36,7 +37,9 @@ async def rule(redis_socket, aiohttp_client):
         now_us = None if turn is None else lambda: turn.now_ms * 1000
         store = LimitStore(redis, name, settings=file, now_us=now_us)
         limit = Limit(name, file, store, metrics.of(LimitMetrics))
-        app = edge_app(Rooms([]), metrics, find_static(), limits=Limits([limit]))
+        app = edge_app(
+            Services(rooms=Rooms([]), metrics=metrics, limits=Limits([limit])), find_static()
+        )
         client = await aiohttp_client(app, cookie_jar=Jar())
 
         async def ask(key: str = "", **options: Any):

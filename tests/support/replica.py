@@ -11,6 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
 from sidecar.api.routes import edge_app, ops_app
+from sidecar.api.services import Services
 from sidecar.kit.errors import StoreError
 from sidecar.kit.http.fast_path import FastRunner
 from sidecar.kit.http.static_pages import find_static
@@ -93,12 +94,13 @@ async def replica(redis_socket, aiohttp_client, turn):
         room = Room(name, file, Tokens(name, KEYS, clock), store, clock, draws=draws)
         if file.events:  # as it starts
             await room.refresh()
-        rooms, metrics = Rooms([room]), Metrics()
+        metrics = Metrics()
+        services = Services(rooms=Rooms([room]), metrics=metrics)
         whole = Settings(secret_keys=KEYS, admin_token=ADMIN_TOKEN, rooms={name: file})
         # A cookie jar would get in the way: tests say which cookie is sent.
-        app = edge_app(rooms, metrics, find_static(), event_streams=event_streams)
+        app = edge_app(services, find_static(), event_streams=event_streams)
         edge = await aiohttp_client(FastServer(app), cookie_jar=Jar())
-        ops = await aiohttp_client(ops_app(whole, rooms, metrics, []))
+        ops = await aiohttp_client(ops_app(services, whole, []))
         return Replica(edge, ops, room, metrics, turn)
 
     yield make
@@ -179,7 +181,10 @@ async def service(redis_socket, aiohttp_client, turn):
             )
             for rules in whole.leases.values()
         ]  # fmt: skip
-        ops = ops_app(whole, Rooms([]), metrics, [], leases=Leases(leases), limits=Limits(limits))
+        services = Services(
+            rooms=Rooms([]), metrics=metrics, leases=Leases(leases), limits=Limits(limits)
+        )
+        ops = ops_app(services, whole, [])
         return Service(await aiohttp_client(ops), name, metrics, turn)
 
     yield make

@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from sidecar.kit.names import SEPARATOR
+from sidecar.leases.resource import Resources
 from sidecar.rooms.bearer import NOBODY, Bearer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sidecar.kit.clock import StoreClock
     from sidecar.queue.answer import Answer
     from sidecar.queue.grants import Grants
     from sidecar.queue.model import Token
     from sidecar.queue.tokens import Tokens
+    from sidecar.rooms.service import Room
     from sidecar.rooms.settings import RoomSettings
     from sidecar.rooms.store.replies import Snapshot
 
@@ -54,13 +58,19 @@ class Gate(Protocol):
         """Gives up whatever the token's bearer has. Raises StoreError."""
 
 
-class Resources(Protocol):
-    """What is guarded beside rooms, to be found by name: resources that are leased."""
+class Gates:
+    """The rooms and the leased resources of a replica, by name."""
 
-    def find(self, name: str) -> Gate | None: ...
+    def __init__(self, rooms: Iterable[Room], resources: Resources | None = None) -> None:
+        self._rooms = {room.name: room for room in rooms}
+        self._resources = resources or Resources()
+
+    def find(self, name: str) -> Gate | None:
+        return self._rooms.get(name) or self._resources.find(name)
 
     def template_of(self, name: str) -> str:
-        """Whose resource it would be; "" where it would be none."""
+        """Of a resource that its template may not have; "" where there is no such template."""
+        return self._resources.template_of(name)
 
 
 def is_resource(gate: Gate) -> bool:
