@@ -110,7 +110,7 @@ async def serve(settings: Settings) -> None:
         gc.collect()
         gc.freeze()
         await stop.wait()
-        # Unready first, so that whoever asks sends nobody here any more; then the listeners.
+        # Unready first, so that load balancers send nobody here any more; then the listeners.
         stopping.append(True)
         tell_stopping()
         log.info("stopping")
@@ -320,7 +320,7 @@ def _remove_socket(path: Path) -> None:
 
 
 def _open_to_group(path: Path) -> None:
-    """Whoever may write to the socket is trusted: this user and its group, nginx's."""
+    """Anyone who may write to the socket is trusted: this user and its group, nginx's."""
     path.chmod(stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IWGRP)
 
 

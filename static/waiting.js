@@ -130,7 +130,7 @@ function render(restored) {
 		bar.value = bar.max - position;
 	}
 	if (state === 'admitted') bar.value = bar.max;
-	$('track').hidden = !position && state !== 'admitted';
+	$('lane').hidden = !position && state !== 'admitted';
 	$('clock').hidden = view !== 'opens' && view !== 'prequeue';
 	tick();
 	if (!texts) return;

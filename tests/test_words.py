@@ -59,6 +59,7 @@ KEPT = {
     r"\b\w*let_in_alone(?:_total)?\b": "a metric",
     '"graded?"': "a script, and an event in the history",
     "waitroom_line_waiting": "a metric",
+    r"""["#']lane\b""": "an element of the waiting page, which you may have made your own",
     r'" in line\b': "code that looks into a line of text",
     "(?:jobs_)?database_away|Support  grade": "log events, and what the operators' log says",
     "(?:names|remove) the line$|names the line ": "a line of a configuration",
@@ -92,7 +93,6 @@ TO_DO: tuple[str, ...] = (
     "docs/dashboard.md",
     "sidecar/__init__.py",
     "sidecar/api",
-    "sidecar/app.py",
     "sidecar/cli",
     "sidecar/dashboard",
     "sidecar/doctor",
@@ -106,7 +106,6 @@ TO_DO: tuple[str, ...] = (
     "sidecar/rooms/lua",
     "sidecar/rooms/openapi/administration.py",
     "sidecar/rooms/openapi/settings.py",
-    "sidecar/rooms/store/scripts.py",
     "sidecar/settings.py",
 )
 

@@ -239,13 +239,13 @@ def test_above_the_rank_limit(told, language, shown):
     page = site.open(position=None, ahead=None, position_above=2000, waiting=12_345)
     expect(page.locator("#position")).to_have_text(shown)
     expect(page).to_have_title(re.compile(re.escape(f"({shown}) ")))
-    expect(page.locator("#track")).to_be_hidden()
+    expect(page.locator("#lane")).to_be_hidden()
     heard = {"en-GB": "Your position: more than 2,000", "de-DE": "Ihre Position: mehr als 2.000"}
     expect(page.locator("#live")).to_have_text(heard[language])
     with page.expect_response("**/status"):
         site.forward(35, position=1999, ahead=1998)
     expect(page.locator("#position")).to_have_text(re.compile(r"^1\D999$"))
-    expect(page.locator("#track")).to_be_visible()
+    expect(page.locator("#lane")).to_be_visible()
 
 
 def test_the_own_line(told):

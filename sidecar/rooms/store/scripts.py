@@ -39,7 +39,7 @@ LINES_BATCH_LIMIT = 64
 REVOCATIONS_LIMIT = 1000
 
 _VERBS = ("enter", "beat", "renew", "leave")
-#: Those that are sent most are told no more keys than they need (rooms/lua/parts/room.lua).
+#: The scripts sent most get no more keys than they need (rooms/lua/parts/room.lua).
 _KEYS_OF = {"enter": 14, "beat": 12, "renew": 12}
 
 
@@ -68,7 +68,7 @@ class RoomStore(ScriptStore):
     """The scripts of one room.
 
     `settings` are the file's, as JSON for the scripts. `now_ms` overrides the store's time (tests).
-    While Redis is away, only the refresher asks, by `snapshot`.
+    While Redis is unavailable, only the refresher asks, by `snapshot`.
     """
 
     def __init__(  # noqa: PLR0913
@@ -119,7 +119,7 @@ class RoomStore(ScriptStore):
             self._promised_since_ms = now_ms
 
     def near(self, refresh_ms: int | None) -> None:
-        """The longest refresh that visitors near the head were told lately, ms: after a loss they
+        """The longest refresh that visitors near the head were given lately, ms: after a loss they
         come back within that. None: this replica cannot know."""
         self._near_ms = refresh_ms
 
@@ -134,7 +134,7 @@ class RoomStore(ScriptStore):
         claim: Claim = NO_CLAIM,
         lot: Lot | None = None,
     ) -> Standing:
-        """A session where a slot is free and nobody waits, else a place in line. `address` is
+        """A session where a slot is free and nobody waits, else a place in the queue. `address` is
         where the visitor comes from, for max_places_per_address; without the `lot` for it nobody
         gets a place in a pre-queue."""
         draw, lot_of = (_random(), 0) if lot is None else (lot.number, lot.begins_ms)
@@ -148,7 +148,7 @@ class RoomStore(ScriptStore):
         return standing
 
     def beat(self, ticket: Ticket) -> Awaitable[Standing]:
-        """A heartbeat; claims where called, puts back in line where lost."""
+        """A heartbeat; claims where called, restores a lost place."""
         jitter = round(random.random(), 3)  # noqa: S311 - spreads polls, and decides nothing
         return self._beat.submit(
             (ticket.visitor, ticket.order, ticket.epoch, jitter, ticket.joined_ms)
@@ -169,7 +169,7 @@ class RoomStore(ScriptStore):
         return (await self._leave.submit((visitor, by, why))).order == 1
 
     async def take_back(self, visitor: str, claim: Claim = NO_CLAIM) -> bool:
-        """Gives up what its visitor was never told of, and the grant that was used for it."""
+        """Gives up what its visitor never received, and the grant that was used for it."""
         return (await self._leave.submit((visitor, claim.grant, "unseen"))).order == 1
 
     async def sweep(self, limit: int = 1000) -> Swept:
@@ -184,7 +184,7 @@ class RoomStore(ScriptStore):
         return snapshot
 
     async def configure(self, changes: dict[str, Any], *, by: str = "") -> int:
-        """Sets settings that were checked; None goes back to the file's. `by`: the operator who
+        """Sets settings that were checked; None resets one. `by`: the operator who
         says so. The new revision."""
         args: list[Any] = [by, json.dumps(changes)]
         for name, value in changes.items():
@@ -193,7 +193,7 @@ class RoomStore(ScriptStore):
         return int(revision)
 
     async def reset(self, *, by: str = "") -> int:
-        """Empties the line. How many places there were."""
+        """Empties the queue. How many places there were."""
         _, removed, _ = await self._run("reset", [by])
         return int(removed)
 
@@ -206,8 +206,8 @@ class RoomStore(ScriptStore):
         return int(moved)
 
     async def reclassify(self, visitor: str, claim: Claim, *, by: str = "", why: str = "") -> int:
-        """Gives somebody in line a class, "" for none; by a grant (`by` is "") only where that
-        takes them ahead. Their position, new or as it was; 0: not in line; -1: the grant was used;
+        """Gives a waiting visitor a class, "" for none; by a grant (`by` is "") only where that
+        takes them ahead. Their position, new or as it was; 0: not waiting; -1: the grant was used;
         -2: the place is drawn, and all are equal there."""
         _, reclassified = await self._run(
             "grade", [visitor, claim.class_name, claim.grant, claim.expires_ms, by, why]
@@ -265,10 +265,10 @@ class RoomStore(ScriptStore):
         return run
 
     def _known(self) -> list[Any]:
-        """What every script is told first (rooms/lua/parts/room.lua)."""
+        """What every script gets first (rooms/lua/parts/room.lua)."""
         now = None if self._now_ms is None else self._now_ms()
-        told = now, self._near_ms, self._known_since_ms, self._promised_since_ms
-        now_ms, *others = ("" if ms is None else ms for ms in told)
+        known = now, self._near_ms, self._known_since_ms, self._promised_since_ms
+        now_ms, *others = ("" if ms is None else ms for ms in known)
         return [now_ms, self._settings, *others]
 
     def _store_ms(self) -> int:
