@@ -17,7 +17,7 @@ from tests.support.measures import (
 )
 
 BOUNDS = {
-    "product Python, lines": 31_789,
+    "product Python, lines": 32_000,
     "files named for a product, outside its folder": 0,
     "exponential backoff": 1,
     "store scaffold": 2,

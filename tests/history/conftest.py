@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
-from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from sidecar.history.store.event_stream import EventStream
 from sidecar.history.store.stays import History
 from sidecar.history.worker.recorder import Recorder
-from sidecar.kit.clock import StoreClock
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import close, connect
 from sidecar.kit.sql import database as sql
@@ -22,34 +17,15 @@ from sidecar.queue.tokens import Tokens
 from sidecar.rooms.service import Room
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
-from tests.conftest import Time, attended, new_room_name
-from tests.support.databases import KINDS, Sqlite
+from tests.conftest import Time, TurnedClock, attended, new_room_name
+from tests.support.databases import KINDS, Sqlite, servers  # noqa: F401 - a fixture
 
 PARTITIONS = 16
 BACKLOG = 10_000_000
 
 
-@pytest.fixture(scope="session")
-def servers():
-    """Started when the first test asks for them, stopped when the session ends."""
-    with ExitStack() as stack:
-        started = {}
-
-        def start(kind):
-            if kind not in started:
-                folder = Path(tempfile.mkdtemp(prefix="wr-sql-"))
-                stack.callback(shutil.rmtree, folder, ignore_errors=True)
-                folder.chmod(0o755)
-                server = started[kind] = kind(folder)
-                stack.callback(server.close)
-                server.start()
-            return started[kind]
-
-        yield start
-
-
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.kind)
-def database(request, servers):
+def database(request, servers):  # noqa: F811
     return servers(request.param)
 
 
@@ -102,18 +78,6 @@ async def redis(redis_socket):
     client = connect(f"unix://{redis_socket}", timeout_s=5)
     yield client
     await close(client)
-
-
-class TurnedClock(StoreClock):
-    def __init__(self, turn):
-        super().__init__()
-        self._turn = turn
-
-    def now_ms(self):
-        return self._turn.now_ms
-
-    def observe(self, store_ms):
-        pass
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ from sidecar.jobs.model import Job, new_job_id
 from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.tables import JOBS, chunks, metadata
 from sidecar.kit.sql import database as sql
-from tests.history.conftest import servers  # noqa: F401 - a fixture
-from tests.support.databases import KINDS
+from tests.support.databases import KINDS, servers  # noqa: F401 - a fixture
 
 NOW_MS = 1_800_000_000_000
 

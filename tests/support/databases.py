@@ -8,7 +8,8 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-from contextlib import closing
+import tempfile
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,25 @@ def _runs(command: list[str]) -> bool:
 
 #: For fixtures: each in turn.
 KINDS = [Sqlite, *(pytest.param(kind, marks=pytest.mark.server) for kind in (Mariadb, Postgresql))]
+
+
+@pytest.fixture(scope="session")
+def servers():
+    """Started when the first test asks for them, stopped when the session ends."""
+    with ExitStack() as stack:
+        started = {}
+
+        def start(kind):
+            if kind not in started:
+                folder = Path(tempfile.mkdtemp(prefix="wr-sql-"))
+                stack.callback(shutil.rmtree, folder, ignore_errors=True)
+                folder.chmod(0o755)
+                server = started[kind] = kind(folder)
+                stack.callback(server.close)
+                server.start()
+            return started[kind]
+
+        yield start
 
 
 def count_sqlite(url: str, table: str) -> int:

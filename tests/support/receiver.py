@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -64,3 +65,19 @@ async def until(true: Callable[[], bool], what: str) -> None:
                 await asyncio.sleep(0.005)
     except TimeoutError:
         raise AssertionError(f"{what} did not come") from None
+
+
+@dataclass
+class Pauses:
+    """The senders' time: a pause is over at once, and the clock is that much later."""
+
+    now_s: float = 0.0
+    slept: list[float] = field(default_factory=list)
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now_s += seconds
+        await asyncio.sleep(0)
+
+    def clock(self) -> float:
+        return self.now_s

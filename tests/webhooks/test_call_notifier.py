@@ -39,37 +39,10 @@ from sidecar.webhooks.worker.call_notifier import CallNotifier
 from sidecar.webhooks.worker.sender import WebhookSender, new_session
 from tests.conftest import attended, new_room_name
 from tests.support.processes import free_port
-from tests.support.receiver import Receiver, until
+from tests.support.receiver import Pauses, Receiver, until
 
 URL = "https://shop.test"
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "webhooks.md").read_text()
-
-
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch):
-    """Whatever this machine's own way out is."""
-    monkeypatch.setenv("NO_PROXY", "*")
-
-
-@pytest.fixture
-async def receiver():
-    receiver = await Receiver().start()
-    yield receiver
-    await receiver.stop()
-
-
-@dataclass
-class Pauses:
-    """The senders' time: a pause is over at once, and the clock is that much later."""
-
-    now_s: float = 0.0
-
-    async def sleep(self, seconds: float) -> None:
-        self.now_s += seconds
-        await asyncio.sleep(0)
-
-    def clock(self) -> float:
-        return self.now_s
 
 
 @dataclass

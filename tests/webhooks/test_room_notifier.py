@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 from structlog.testing import capture_logs
@@ -30,20 +30,7 @@ from sidecar.webhooks.worker.room_notifier import RoomNotifier
 from sidecar.webhooks.worker.sender import SCHEDULE, WebhookSender, new_session, send
 from tests.conftest import attended, new_room_name
 from tests.support.processes import free_port
-from tests.support.receiver import Receiver, until
-
-
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch):
-    """Whatever this machine's own way out is."""
-    monkeypatch.setenv("NO_PROXY", "*")
-
-
-@pytest.fixture
-async def receiver():
-    receiver = await Receiver().start()
-    yield receiver
-    await receiver.stop()
+from tests.support.receiver import Pauses, Receiver, until
 
 
 @pytest.fixture
@@ -51,22 +38,6 @@ async def quick():
     quick = await Receiver().start()
     yield quick
     await quick.stop()
-
-
-@dataclass
-class Pauses:
-    """The senders' time: a pause is over at once, and the clock is that much later."""
-
-    now_s: float = 0.0
-    slept: list[float] = field(default_factory=list)
-
-    async def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.now_s += seconds
-        await asyncio.sleep(0)
-
-    def clock(self) -> float:
-        return self.now_s
 
 
 @dataclass
