@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import TypeAdapter, ValidationError
-
 from sidecar.queue.model import Ticket
 from sidecar.webhooks.store.calls import Call  # noqa: TC001 - pydantic reads it
+from sidecar.webhooks.store.document import Document
 
 if TYPE_CHECKING:
     from sidecar.queue.tokens import Tokens
@@ -42,28 +41,17 @@ class CallNotice:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Document):
     """Calls that are sent together, and the webhooks that do not have them."""
 
     calls: tuple[Call, ...]
     webhooks: tuple[str, ...]
 
-    def text(self) -> str:
-        return _BATCH.dump_json(self).decode()
-
-
-_BATCH = TypeAdapter(Batch)
-
 
 def read_batches(texts: dict[str, str]) -> dict[str, Batch]:
     """By id, oldest first. What cannot be read is left out."""
-    found = {}
-    for name, text in texts.items():
-        try:
-            found[name] = _BATCH.validate_json(text)
-        except ValidationError:
-            continue
-    return dict(sorted(found.items(), key=lambda item: _place(item[1].calls[0].id)))
+    found = [(name, batch) for name, text in texts.items() if (batch := Batch.read(text))]
+    return dict(sorted(found, key=lambda item: _place(item[1].calls[0].id)))
 
 
 def _place(event_id: str) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from sidecar.kit.clock import iso
 from sidecar.kit.outbox import Answer, Message, headers_of
 
 if TYPE_CHECKING:
-    from sidecar.webhooks.call_notices import CallNotice
+    from sidecar.webhooks.call_notices import CallNotice, Invitation
     from sidecar.webhooks.room_notices import Notice
     from sidecar.webhooks.settings import Event, Webhook
 
@@ -24,6 +24,7 @@ _SAYS: dict[Event, str] = {
     "queue_empty": "the queue is empty",
     "room_full": "the room is full",
 }
+_NUMBERS = ("waiting", "active", "cap", "wait_seconds", "threshold")
 #: DingTalk answers 200 whatever it thinks; these are its numbers for "later": busy, and two for
 #: too many messages (20 a minute are allowed, then none for ten minutes).
 _DINGTALK_LATER = {-1, 130101, 90030}
@@ -34,19 +35,9 @@ def compose(webhook: Webhook, notice: Notice | CallNotice, *, now_s: float) -> M
     url = URL(webhook.url)
     document: dict[str, Any]
     if notice.event == "called":  # to programs alone, as the settings say
-        document = _calls(notice)
+        document = {**_head(notice), "calls": [_call(call) for call in notice.calls]}
     elif webhook.format == "generic":
-        document = {
-            "id": notice.id,
-            "event": notice.event,
-            "room": notice.room,
-            "at": iso(notice.at_ms),
-            "waiting": notice.waiting,
-            "active": notice.active,
-            "cap": notice.cap,
-            "wait_seconds": notice.wait_seconds,
-            "threshold": notice.threshold,
-        }
+        document = {**_head(notice), **{name: getattr(notice, name) for name in _NUMBERS}}
     elif webhook.format == "slack":
         document = {"text": sentence(notice)}
     else:
@@ -58,21 +49,17 @@ def compose(webhook: Webhook, notice: Notice | CallNotice, *, now_s: float) -> M
     return Message(url, body, headers_of(notice.event, notice.id, body, secret, now_s=now_s))
 
 
-def _calls(notice: CallNotice) -> dict[str, Any]:
+def _head(notice: Notice | CallNotice) -> dict[str, Any]:
+    at = iso(notice.at_ms)
+    return {"id": notice.id, "event": notice.event, "room": notice.room, "at": at}
+
+
+def _call(call: Invitation) -> dict[str, Any]:
     return {
-        "id": notice.id,
-        "event": notice.event,
-        "room": notice.room,
-        "at": iso(notice.at_ms),
-        "calls": [
-            {
-                "visitor": call.visitor,
-                "called_at": iso(call.called_ms),
-                "claim_before": iso(call.claim_before_ms),
-                "claim_url": call.claim_url,
-            }
-            for call in notice.calls
-        ],
+        "visitor": call.visitor,
+        "called_at": iso(call.called_ms),
+        "claim_before": iso(call.claim_before_ms),
+        "claim_url": call.claim_url,
     }
 
 

@@ -19,9 +19,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field
 
 from sidecar.webhooks.settings import Event  # noqa: TC001 - pydantic reads it
+from sidecar.webhooks.store.document import Document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +82,7 @@ class Latch:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Document):
     """What was sent of a room. `began_ms` and `sent`, a count, make the notices' ids."""
 
     began_ms: int
@@ -90,20 +91,6 @@ class Memory:
     over: Latch = Latch()
     full: Latch = Latch()
     unsent: tuple[Unsent, ...] = ()
-
-    def text(self) -> str:
-        return _MEMORY.dump_json(self, by_alias=True).decode()
-
-
-_MEMORY = TypeAdapter(Memory)
-
-
-def read_memory(text: str) -> Memory | None:
-    """None: another version wrote it, and it cannot be read."""
-    try:
-        return _MEMORY.validate_json(text)
-    except ValidationError:
-        return None
 
 
 def detect(

@@ -33,7 +33,7 @@ from sidecar.webhooks.call_notices import (
 )
 from sidecar.webhooks.messages import compose
 from sidecar.webhooks.settings import Webhook
-from sidecar.webhooks.store.calls import Call, Calls, Cursor, Page, read_cursor
+from sidecar.webhooks.store.calls import Call, Calls, Cursor, Page
 from sidecar.webhooks.worker import call_notifier
 from sidecar.webhooks.worker.call_notifier import CallNotifier
 from sidecar.webhooks.worker.sender import WebhookSender, new_session
@@ -650,7 +650,7 @@ def test_a_cursor_tells_what_was_lost():
     # I expect a store that was emptied to count anew, and nothing to be lost by it.
     fewer = Page([], "6-0", is_end=True, ever=1, is_gone=True)
     assert Cursor("4-0", 7).after(fewer) == (Cursor("6-0", 1), 0)
-    assert read_cursor(None) is read_cursor("{") is read_cursor("[]") is None
+    assert Cursor.read(None) is Cursor.read("{") is Cursor.read("[]") is None
 
 
 def test_a_ticket_is_made_of_what_the_call_says():

@@ -17,7 +17,7 @@ from sidecar.kit.http.retry_after import seconds_in
 from sidecar.kit.outbox import judge
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.webhooks.messages import compose, read_dingtalk, sentence
-from sidecar.webhooks.room_notices import Notice, Unsent, detect, read_memory
+from sidecar.webhooks.room_notices import Memory, Notice, Unsent, detect
 from sidecar.webhooks.settings import EVENTS, Webhook
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "webhooks.md").read_text()
@@ -56,7 +56,7 @@ class Watch:
             )
             # It goes through the store every second.
             if self.memory is not None:
-                assert read_memory(self.memory.text()) == self.memory
+                assert Memory.read(self.memory.text()) == self.memory
             self.told += [(self.second, notice.event) for notice in notices]
             self.notices += notices
             self.second += 1
@@ -193,12 +193,12 @@ def test_ids_are_of_the_memory():
 def test_a_memory_that_cannot_be_read_is_none():
     """What another version wrote is begun anew; what is on its way is in what can be read."""
     for text in ("", "[]", "{", '{"began_ms": "soon"}', '{"began_ms": 1, "queue": 3}'):
-        assert read_memory(text) is None
+        assert Memory.read(text) is None
     watch = Watch()
     watch.see(1, waiting=1)
     (notice,) = watch.notices
     kept = watch.memory.__class__(1, unsent=(Unsent(notice, ("team", "pager")),))
-    assert read_memory(kept.text()) == kept
+    assert Memory.read(kept.text()) == kept
 
 
 # How it is written.

@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from sidecar.kit.redis.driver_errors import driver_errors, text
 from sidecar.rooms.redis_keys import called_key, calls_key, room_key
+from sidecar.webhooks.store.document import Document
 
 if TYPE_CHECKING:
     from sidecar.kit.redis.connect import Store
@@ -79,14 +78,11 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
+class Cursor(Document):
     """How far a room's events were read, and how many calls the room had had until there."""
 
     until: str = START
     ever: int = 0
-
-    def text(self) -> str:
-        return _STORED.dump_json(self).decode()
 
     def after(self, page: Page) -> tuple[Cursor, int]:
         """How far it is read with this page, and how many calls were lost: trimmed before
@@ -97,17 +93,6 @@ class Cursor:
         # A room that comes from another store brings a higher number along.
         lost = max(0, page.ever - ever) if page.is_gone else 0
         return Cursor(page.until, page.ever), lost
-
-
-_STORED = TypeAdapter(Cursor)
-
-
-def read_cursor(text: str | None) -> Cursor | None:
-    """None: there is none, or another version wrote it."""
-    try:
-        return None if text is None else _STORED.validate_json(text)
-    except ValidationError:
-        return None
 
 
 class Calls:

@@ -22,7 +22,7 @@ from sidecar.webhooks.call_notices import (
     read_batches,
     ticket_of,
 )
-from sidecar.webhooks.store.calls import Call, Calls, Cursor, read_cursor
+from sidecar.webhooks.store.calls import Call, Calls, Cursor
 from sidecar.webhooks.worker.notifier import Notifier
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class CallNotifier(Notifier[Calls]):
 
     async def _read(self, room: str, calls: Calls, noted: str | None) -> tuple[Cursor, list[Call]]:
         """How far is read now, and what was called since `noted`, which Redis has."""
-        cursor = read_cursor(noted)
+        cursor = Cursor.read(noted)
         if cursor is None:
             if calls.last is None:  # what was called before anybody asked is not sent
                 end = await calls.read("", noted="")

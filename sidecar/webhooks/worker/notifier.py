@@ -116,13 +116,8 @@ class Notifier(ABC, Generic[S]):
     async def look(self) -> None:
         """Once at every room that a webhook is about and whose store answers."""
         hooks = [sender.webhook for sender in self.senders.values()]
-        await asyncio.gather(
-            *(
-                self._look(outbox)
-                for name, outbox in self.outboxes.items()
-                if any(hook.is_about(name) for hook in hooks)
-            )
-        )
+        names = [name for name in self.outboxes if any(hook.is_about(name) for hook in hooks)]
+        await asyncio.gather(*(self._look(self.outboxes[name]) for name in names))
 
     def done(self, webhook: str, notice: AnyNotice, result: Result) -> None:
         """Called by the senders."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sidecar.webhooks.room_notices import UNSENT, Unsent, detect, read_memory
+from sidecar.webhooks.room_notices import UNSENT, Memory, Unsent, detect
 from sidecar.webhooks.settings import EVENTS
 from sidecar.webhooks.store.notices import Notices
 from sidecar.webhooks.worker.notifier import Notifier
@@ -13,7 +13,7 @@ from sidecar.webhooks.worker.notifier import Notifier
 if TYPE_CHECKING:
     from sidecar.kit.redis.connect import Store
     from sidecar.rooms.store.replies import Snapshot
-    from sidecar.webhooks.room_notices import Memory, Notice
+    from sidecar.webhooks.room_notices import Notice
     from sidecar.webhooks.worker.notifier import Outbox
 
 
@@ -30,7 +30,7 @@ class RoomNotifier(Notifier[Notices]):
         room, store, ledger = outbox.room, outbox.store, outbox.ledger
         text = await store.read()
         memory, new = detect(
-            read_memory(text) if text else store.last,
+            Memory.read(text) if text else store.last,
             room.name,
             snapshot,
             cap=room.settings.total_active_users,
