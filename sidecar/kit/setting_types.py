@@ -38,10 +38,15 @@ def parse_duration(value: object) -> object:
     return value
 
 
-def _not_bool(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("write a whole number")  # noqa: TRY004
-    return value
+def _no_boolean(instead: str) -> BeforeValidator:
+    """True is 1 to pydantic."""
+
+    def check(value: object) -> object:
+        if isinstance(value, bool):
+            raise ValueError(instead)  # noqa: TRY004 - as above
+        return value
+
+    return BeforeValidator(check)
 
 
 def from_text(value: object) -> object:
@@ -57,7 +62,7 @@ def listed(value: object) -> object:
 
 
 Seconds = Annotated[float, BeforeValidator(parse_duration), Field(allow_inf_nan=False)]
-Count = Annotated[int, BeforeValidator(_not_bool)]
+Count = Annotated[int, _no_boolean("write a whole number")]
 
 
 def read_listen(value: str) -> str:
@@ -139,8 +144,7 @@ _ODD = re.compile(r"[\x00-\x1f\x7f\\;%?#]|//")
 
 def _listed(value: object, most: int) -> list[str]:
     """Text with commas or spaces between, as variables have it, or a list of texts."""
-    if isinstance(value, str):
-        value = [part for part in re.split(r"[,\s]+", value) if part]
+    value = listed(value)
     if not isinstance(value, (list, tuple)) or not all(isinstance(part, str) for part in value):
         raise ValueError("write a list of texts, or one text with commas between")
     if len(value) > most:
@@ -153,8 +157,8 @@ def read_networks(value: object) -> tuple[str, ...] | None:
     if value is None:
         return None
     problems = []
-    listed = _listed(value, MAX_NETWORKS)
-    for part in listed:
+    networks = _listed(value, MAX_NETWORKS)
+    for part in networks:
         try:
             network = ipaddress.ip_network(part)
             mapped = getattr(network.network_address, "ipv4_mapped", None)
@@ -164,23 +168,23 @@ def read_networks(value: object) -> tuple[str, ...] | None:
             problems.append(f"{error}: write 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32")
     if problems:
         raise ValueError("\n".join(problems))
-    return tuple(listed)
+    return tuple(networks)
 
 
 def read_paths(value: object) -> tuple[str, ...] | None:
     """Paths such as /static/ (all below it) or /feed.xml (it, and all below it), decoded."""
     if value is None:
         return None
-    listed = _listed(value, MAX_PATHS)
+    paths = _listed(value, MAX_PATHS)
     problems = [
         f"{part!r} cannot be exempt: write a path such as /static/ or /feed.xml, without "
         "encoding, //, .., ; and \\"
-        for part in listed
+        for part in paths
         if part == "/" or clean_path(quote(part)) != part
     ]
     if problems:
         raise ValueError("\n".join(problems))
-    return tuple(listed)
+    return tuple(paths)
 
 
 def clean_path(address: str) -> str | None:
@@ -203,13 +207,7 @@ def clean_path(address: str) -> str | None:
     return path
 
 
-def _percent(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("write a number from 0 to 100")  # noqa: TRY004
-    return value
-
-
-Percent = Annotated[float, BeforeValidator(_percent), Field(allow_inf_nan=False)]
+Percent = Annotated[float, _no_boolean("write a number from 0 to 100"), Field(allow_inf_nan=False)]
 Networks = Annotated[tuple[str, ...] | None, BeforeValidator(read_networks)]
 Paths = Annotated[tuple[str, ...] | None, BeforeValidator(read_paths)]
 Listen = Annotated[str, AfterValidator(read_listen)]
