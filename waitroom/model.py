@@ -68,16 +68,15 @@ class JobResult(TypedDict):
     body_base64: NotRequired[str]
 
 
-#: Times are ISO 8601. `position`: 1 is next.
+#: Times are ISO 8601. `position`: 1 is next. `state`: pending, called (an online job, by its
+#: caller), processing, completed, failed, expired or cancelled.
 Job = TypedDict(
     "Job",
     {
         "id": str,
         "target": str,
         "kind": Literal["offline", "online"],
-        "state": Literal[
-            "pending", "called", "processing", "completed", "failed", "expired", "cancelled"
-        ],
+        "state": str,
         "owner": str,
         "class": str | None,
         "method": str,

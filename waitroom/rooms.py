@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from waitroom.wire import Call
@@ -21,7 +21,7 @@ def get(core: Core, /, room: str) -> Flow[Room]:
     return core.document(Call("GET", _path(room)))
 
 
-def update(core: Core, /, room: str, **settings: Any) -> Flow[Room]:
+def update(core: Core, room: str, /, **settings: Any) -> Flow[Room]:
     """Changes settings of a running room, on all replicas; None resets to the configured value."""
     return core.document(Call("PATCH", _path(room), body=settings))
 
@@ -58,11 +58,9 @@ def release(core: Core, /, room: str, visitor: str) -> Flow[None]:
     yield from core.document(Call("POST", _path(room, "visitors", visitor, "release")))
 
 
-def move(
-    core: Core, /, room: str, visitor: str, to: int | Literal["head", "back"], *, why: str = ""
-) -> Flow[int]:
-    """To a position in their queue, 1 is its head, or back to where they were before they were
-    moved. The new position."""
+def move(core: Core, /, room: str, visitor: str, to: int | str, *, why: str = "") -> Flow[int]:
+    """To a position in their queue, "head", or "back" to where they were before they were moved.
+    The new position."""
     return (yield from _move(core, room, visitor, {"position": to}, why))
 
 

@@ -104,9 +104,10 @@ class Replica:
     def unavailable(self, error: httpx.TransportError) -> UnavailableError:
         is_sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
         if not is_sent:
+            reason = re.sub(r"\[.*\] ", "", str(error)).lower() or "no connection in time"
             why = (
-                f"no replica answers at {self.address} ({error or 'no connection in time'}): is it "
-                "running, and is that its ops_listen?"
+                f"no replica answers at {self.address}: {reason}; is it running, and is that its "
+                "ops_listen?"
             )
         elif isinstance(error, httpx.TimeoutException):
             allowed_s = error.request.extensions["timeout"]["read"]
@@ -128,7 +129,7 @@ class Wire:
         if not self.replicas:
             raise ConfigError(["address: none is given"])
         self._timeout_s = timeout_s
-        self._headers = {"Content-Type": "application/json"}
+        self._headers = httpx.Headers({"Content-Type": "application/json"}, encoding="utf-8")
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
         if operator:

@@ -16,7 +16,7 @@ import click
 import structlog
 
 from sidecar import __version__
-from sidecar.cli.common import CONFIG, ask, fail, load_settings
+from sidecar.cli.common import CONFIG, fail, load_settings
 from sidecar.cli.connection import ReplicaCommand
 from sidecar.cli.grants import grant
 from sidecar.cli.migrate import migrate
@@ -153,7 +153,8 @@ def check_config(path: str | None) -> None:
 def healthcheck(connection: Connection, timeout: float) -> None:
     """Exit 0 when the replica on this machine is ready. Needs no token."""
     try:
-        asyncio.run(ask(connection, "GET", "/readyz", timeout_s=timeout))
+        with connection.client(timeout_s=timeout, has_token=False) as client:
+            client.request("GET", "/readyz")
     except click.ClickException as error:
         click.echo(f"not ready: {error.message}", err=True)
         sys.exit(1)

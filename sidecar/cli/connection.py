@@ -3,10 +3,13 @@ configuration file, of which nothing else is read, so it need not be valid."""
 
 from __future__ import annotations
 
+import functools
+import getpass
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import click
 from pydantic import BaseModel, Field, ValidationError
@@ -16,7 +19,14 @@ from sidecar.kit.errors import ConfigError
 from sidecar.kit.setting_types import Listen, problems_in
 from sidecar.settings import DEFAULT_FILE, DEFAULT_OPS_LISTEN, ENV_PREFIX, read_values
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from waitroom import Client, WaitroomError
+
 _UNIX = "unix:"
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class _Replica(BaseModel):
@@ -34,6 +44,21 @@ class Connection:
     config: str | None = None
     url: str | None = None
     token_file: str | None = None
+
+    @contextmanager
+    def client(self, *, timeout_s: float = 10, has_token: bool = True) -> Iterator[Client]:
+        """Of the replica. What it raises becomes a ClickException."""
+        from waitroom import Client, WaitroomError  # noqa: PLC0415 - the other commands start faster
+
+        address, (token, source) = self.address(), self.token() if has_token else ("", "")
+        operator = f"{_user()} (command line)"
+        try:
+            with Client(
+                address, token=token, timeout=timeout_s, retries=0, operator=operator
+            ) as client:
+                yield client
+        except WaitroomError as error:
+            raise click.ClickException(explain(error, address, source)) from None
 
     def address(self) -> str:
         """http://HOST:PORT or unix:/path. Raises ClickException."""
@@ -75,6 +100,44 @@ class Connection:
         return found
 
 
+def pass_client(command: Callable[Concatenate[Client, P], T]) -> Callable[P, T]:
+    """Gives a command of a ReplicaGroup a client of the replica."""
+
+    @click.pass_obj
+    @functools.wraps(command)
+    def run(connection: Connection, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with connection.client() as client:
+            return command(client, *args, **kwargs)
+
+    return run
+
+
+def explain(error: WaitroomError, address: str = "", source: str = "") -> str:
+    """What a replica answered, or that none did. `source`: where the token is from."""
+    problem = getattr(error, "problem", None)
+    if problem is None:
+        return str(error)
+    if not problem.title and address:
+        return (
+            f"{address} answers, but not as a replica's ops listener does (HTTP {problem.status}): "
+            "--url or WAITROOM_URL is the address that ops_listen names, such as "
+            "http://127.0.0.1:8401, and not the site's"
+        )
+    detail = problem.detail
+    if problem.status == 401:
+        detail = f"{detail} It was that of {source}.".strip()
+    elif problem.status == 404 and not detail:
+        detail = "Is that the ops listener (not edge_listen) of a replica of this version?"
+    return "\n".join(line for line in (problem.title, detail, *problem.errors) if line)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        return "somebody"
+
+
 def _relevant(environ: os._Environ[str]) -> dict[str, str]:
     """The variables of those settings: one of another may name a file that is not for us."""
     names = {f"{ENV_PREFIX}{name.upper()}" for name in _Replica.model_fields}
@@ -93,7 +156,7 @@ def _checked(name: str, given: str) -> str:
         return given
     try:
         url = URL(given if "://" in given else f"http://{given}")
-        is_right = url.scheme in {"http", "https"} and bool(url.host) and url.port is not None
+        is_right = url.scheme in {"http", "https"} and bool(url.host) and url.path in {"", "/"}
     except ValueError:
         is_right = False
     if not is_right or url.user or url.password or url.query_string or url.fragment:

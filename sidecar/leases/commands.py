@@ -7,12 +7,11 @@ from urllib.parse import quote, urlencode
 
 import click
 
-from sidecar.cli.common import call
-from sidecar.cli.connection import ReplicaGroup
+from sidecar.cli.connection import ReplicaGroup, pass_client
 from sidecar.leases.settings import RESOURCE
 
 if TYPE_CHECKING:
-    from sidecar.cli.connection import Connection
+    from waitroom import Client
 
 PAGE = 1000
 MAX_NAME = 128
@@ -29,11 +28,11 @@ def leases() -> None:
 
 @leases.command("list")
 @click.argument("template", required=False)
-@click.pass_obj
-def list_leases(connection: Connection, template: str | None) -> None:
+@pass_client
+def list_leases(client: Client, template: str | None) -> None:
     """The templates; of one of them, each resource that somebody holds or waits for."""
     if template is None:
-        templates = call(connection, "GET", "/v1/leases")["leases"]
+        templates = client.request("GET", "/v1/leases")["leases"]
         click.echo(f"{'lease':<20} {'term':>9} {'capacity':>9} {'in use':>9}")
         for found in templates:
             term = f"{found['term']:g} s"
@@ -42,7 +41,7 @@ def list_leases(connection: Connection, template: str | None) -> None:
         return
     after: str | None = ""
     while after is not None:
-        page = call(connection, "GET", _path(template, after=after, limit=str(PAGE)))
+        page = client.request("GET", _path(template, after=after, limit=str(PAGE)))
         if not after:
             click.echo(f"{'resource':<20} {'waiting':>9}  held by")
         for resource in page["resources"]:
@@ -55,8 +54,8 @@ def list_leases(connection: Connection, template: str | None) -> None:
 @click.argument("template")
 @click.argument("resource")
 @click.argument("holder", required=False)
-@click.pass_obj
-def release(connection: Connection, template: str, resource: str, holder: str | None) -> None:
+@pass_client
+def release(client: Client, template: str, resource: str, holder: str | None) -> None:
     """End one holder's lease, turn or place in line; of all who hold the resource where none is
     named. The next in line has it at once."""
     if not RESOURCE.match(resource):
@@ -64,7 +63,7 @@ def release(connection: Connection, template: str, resource: str, holder: str | 
     waiting = None
     holders = [] if holder is None else [holder]
     if holder is None:
-        page = call(connection, "GET", _path(template, after=_before(resource), limit="1"))
+        page = client.request("GET", _path(template, after=_before(resource), limit="1"))
         for found in page["resources"]:
             if found["resource"] == resource:
                 holders = list(dict.fromkeys(held["holder"] for held in found["holders"]))
@@ -73,7 +72,7 @@ def release(connection: Connection, template: str, resource: str, holder: str | 
             click.echo(f"nobody holds {resource}")
             return
     for each in holders:
-        done = call(connection, "DELETE", _path(template, resource, holder=each))["released"]
+        done = client.request("DELETE", _path(template, resource, holder=each))["released"]
         click.echo(f"{each} released" if done else f"{each} neither held {resource} nor waited")
     if holder is None:
         click.echo(f"{len(holders)} held {resource}; {waiting} waited for it")

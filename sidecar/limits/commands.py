@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import click
 
-from sidecar.cli.common import call, fail
-from sidecar.cli.connection import ReplicaGroup
+from sidecar.cli.common import fail
+from sidecar.cli.connection import ReplicaGroup, pass_client
 from sidecar.limits.settings import UNLIMITED
 
 if TYPE_CHECKING:
-    from sidecar.cli.connection import Connection
+    from waitroom import Client
 
 #: -1 is no option.
 ANY_NUMBER = {"ignore_unknown_options": True}
@@ -25,10 +25,10 @@ def limits() -> None:
 
 
 @limits.command("list")
-@click.pass_obj
-def list_limits(connection: Connection) -> None:
+@pass_client
+def list_limits(client: Client) -> None:
     """One line a limit, as the file has it."""
-    rules = _rules(connection)
+    rules = _rules(client)
     click.echo(f"{'limit':<20} {'algorithm':<15} {'limit':>9} {'each':>9} {'exceed':<7} key")
     for rule in rules:
         each = rule["window"] or rule["lease"]
@@ -40,8 +40,8 @@ def list_limits(connection: Connection) -> None:
 @click.argument("name")
 @click.argument("fields", nargs=-1, metavar="[FIELD=VALUE]…")
 @click.option("--key", metavar="KEY", help="The whole key, in place of its fields.")
-@click.pass_obj
-def show(connection: Connection, name: str, fields: tuple[str, ...], key: str | None) -> None:
+@pass_client
+def show(client: Client, name: str, fields: tuple[str, ...], key: str | None) -> None:
     """What a call would be told now, as JSON; nothing is taken. Without the fields of its key: the
     rule, and the limits of single keys."""
     if key is not None and fields:
@@ -53,18 +53,18 @@ def show(connection: Connection, name: str, fields: tuple[str, ...], key: str | 
             fail([f"{field}: write FIELD=VALUE, such as channel=wx"])
         query[part] = value
     path = _path(name)
-    rule = next((rule for rule in _rules(connection) if rule["name"] == name), None)
+    rule = next((rule for rule in _rules(client) if rule["name"] == name), None)
     if rule is not None and rule["fields"] and not query:
-        click.echo(_text({**rule, "values": call(connection, "GET", f"{path}/values")}))
+        click.echo(_text({**rule, "values": client.request("GET", f"{path}/values")}))
         return
-    click.echo(_text(call(connection, "GET", f"{path}?{urlencode(query)}")))
+    click.echo(_text(client.request("GET", path, query=query)))
 
 
 @limits.command("set", context_settings=ANY_NUMBER)
 @click.argument("name")
 @click.argument("words", nargs=-1, required=True, metavar="[KEY] LIMIT")
-@click.pass_obj
-def set_(connection: Connection, name: str, words: tuple[str, ...]) -> None:
+@pass_client
+def set_(client: Client, name: str, words: tuple[str, ...]) -> None:
     """Set a key's limit, from the next call on; -1: no limit. A limit whose key has no fields
     needs no KEY."""
     *key, limit = words
@@ -75,7 +75,7 @@ def set_(connection: Connection, name: str, words: tuple[str, ...]) -> None:
     except ValueError:
         raise click.UsageError(f"{limit}: say a whole number, or -1 for no limit") from None
     path = f"{_path(name)}/values/{quote(''.join(key), safe='')}"
-    told = call(connection, "PUT", path, {"limit": number})
+    told = client.request("PUT", path, {"limit": number})
     _tell(name, told)
     if warning := told.get("warning"):
         click.echo(f"warning: {warning}", err=True)
@@ -84,10 +84,10 @@ def set_(connection: Connection, name: str, words: tuple[str, ...]) -> None:
 @limits.command()
 @click.argument("name")
 @click.argument("key", default="", required=False)
-@click.pass_obj
-def unset(connection: Connection, name: str, key: str) -> None:
+@pass_client
+def unset(client: Client, name: str, key: str) -> None:
     """Go back to what the file says of a key."""
-    _tell(name, call(connection, "DELETE", f"{_path(name)}/values/{quote(key, safe='')}"))
+    _tell(name, client.request("DELETE", f"{_path(name)}/values/{quote(key, safe='')}"))
 
 
 def _tell(name: str, value: dict[str, Any]) -> None:
@@ -95,8 +95,8 @@ def _tell(name: str, value: dict[str, Any]) -> None:
     click.echo(f"{name}: the limit{of} is {_number(value['limit'])}")
 
 
-def _rules(connection: Connection) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = call(connection, "GET", "/v1/limits")["limits"]
+def _rules(client: Client) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = client.request("GET", "/v1/limits")["limits"]
     return found
 
 

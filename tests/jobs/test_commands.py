@@ -18,7 +18,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sidecar.cli import main
-from sidecar.cli.common import call
 from sidecar.cli.connection import Connection
 from sidecar.history.store.tables import HISTORY
 from sidecar.jobs.commands import progress
@@ -26,6 +25,7 @@ from sidecar.jobs.store.tables import JOBS
 from tests.support.processes import Process, wait_until
 from tests.support.site import SECRET, make_folder, redis_command
 from tests.support.target import Target, bad_target
+from waitroom import Jobs, UnavailableError
 
 WAITROOM = str(Path(sys.executable).parent / "waitroom")
 ID = r"[A-Za-z0-9_-]{22}"
@@ -94,7 +94,8 @@ def works():
 
 def takes_jobs(connection: Connection) -> bool:
     try:
-        targets = call(connection, "GET", "/v1/targets")["targets"]
+        with connection.client() as client:
+            targets = client.request("GET", "/v1/targets")["targets"]
     except click.ClickException:
         return False
     return all(target["is_ready"] for target in targets)
@@ -294,13 +295,13 @@ def test_a_watch_goes_on_when_nobody_answers_for_a_moment(run, submit, monkeypat
     def call(*words, **more):
         asked.append(words)
         if len(asked) == 2:
-            raise click.ClickException("no replica answers")
+            raise UnavailableError("no replica answers")
         if len(asked) == 3:
             said(run("jobs", "cancel", id_))
         return real(*words, **more)
 
-    real = progress.call
-    monkeypatch.setattr(progress, "call", call)
+    real = Jobs.get
+    monkeypatch.setattr(Jobs, "get", call)
     done = run("jobs", "watch", id_, "--every", "0.2")
     assert done.exit_code == 1
     assert done.stderr == "no replica answers\n"

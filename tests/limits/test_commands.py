@@ -14,7 +14,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sidecar.cli import main
-from sidecar.cli.common import call
 from sidecar.cli.connection import Connection
 from sidecar.leases.commands import LETTERS, _before
 from sidecar.leases.settings import RESOURCE
@@ -87,7 +86,8 @@ def take(file):
 
     def take(resource: str, holder: str, *, template: str = "seat") -> str:
         path = f"/v1/leases/{template}/{resource}"
-        return call(connection, "POST", path, {"holder": holder})["state"]
+        with connection.client() as client:
+            return client.request("POST", path, {"holder": holder})["state"]
 
     return take
 

@@ -98,7 +98,7 @@ async def test_results_come_as_they_end(client, aclient):
     """Each job once, those that end first before others; in a list newest first."""
     ids = [
         client.jobs.submit("images", path="ok", query={"seconds": seconds})["id"]
-        for seconds in ("2", "0", "0")
+        for seconds in ("5", "0", "0")
     ]
     found = [job["id"] async for job in aclient.jobs.results(ids)]
     assert found[2] == ids[0]

@@ -7,30 +7,24 @@ import sys
 import time
 from collections import Counter
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode
+from typing import TYPE_CHECKING
 
 import click
 
-from sidecar.cli.common import RefusedError, call
+from sidecar.cli.connection import explain
 from sidecar.jobs.model import ENDED, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sidecar.cli.connection import Connection
+    from waitroom import Client, Job
 
-PAGE = 1000
 BAR = 20
 #: With more jobs than this, they are counted and not told one by one.
 MOST_LINES = 8
 
 
-def ask_of(id_: str) -> str:
-    return f"/v1/jobs/{quote(id_, safe='')}"
-
-
-def standing(job: dict[str, Any]) -> str:
+def standing(job: Job) -> str:
     """A job's document in a few words."""
     state, words = job["state"], [job["state"]]
     if state == State.PENDING:
@@ -57,28 +51,18 @@ def seconds(wait_s: float) -> str:
     return f"{wait_s:.0f} s" if wait_s < 120 else f"{wait_s / 60:.0f} min"
 
 
-def page_of(connection: Connection, limit: int, after: str, **asked: str | None) -> dict[str, Any]:
-    """Some jobs, newest first. `after`: what the page before said is next; empty: the first."""
-    query = {**asked, "limit": str(limit), "after": after}
-    given = {name: value for name, value in query.items() if value}
-    page: dict[str, Any] = call(connection, "GET", f"/v1/jobs?{urlencode(given)}")
-    return page
-
-
-def under_way(connection: Connection, target: str) -> dict[str, dict[str, Any]]:
+def under_way(client: Client, target: str) -> dict[str, Job]:
     """All jobs of a target that have not ended."""
-    found: dict[str, dict[str, Any]] = {}
-    for state in [state for state in State if state not in ENDED]:
-        after: str | None = ""
-        while after is not None:
-            page = page_of(connection, PAGE, after, target=target, state=state)
-            found |= {job["id"]: job for job in page["jobs"]}
-            after = page["next"]
-    return found
+    return {
+        job["id"]: job
+        for state in State
+        if state not in ENDED
+        for job in client.jobs.iterate(target=target, state=state)
+    }
 
 
 def watch(
-    connection: Connection,
+    client: Client,
     ids: Iterable[str],
     *,
     every_s: float,
@@ -91,10 +75,10 @@ def watch(
     line, left = _Line(), list(ids)
     is_many = len(left) > MOST_LINES
     over = ENDED | {State.CALLED} if until_called else ENDED
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Job] = {}
     first: dict[str, int] = {}
     while left:
-        for id_, job in _look(connection, left, target, is_first=not found).items():
+        for id_, job in _look(client, left, target, is_first=not found).items():
             found[id_] = job
             first.setdefault(id_, job["position"] or 1)
             is_over = job["state"] in over
@@ -112,21 +96,21 @@ def watch(
     return all(job["state"] not in ENDED - {State.COMPLETED} for job in found.values())
 
 
-def _look(
-    connection: Connection, ids: list[str], target: str | None, *, is_first: bool
-) -> dict[str, dict[str, Any]]:
+def _look(client: Client, ids: list[str], target: str | None, *, is_first: bool) -> dict[str, Job]:
     """Those jobs; none where nobody answers just now, unless that is so from the first."""
+    from waitroom import RejectedError, WaitroomError  # noqa: PLC0415 - other commands start faster
+
     try:
-        known = under_way(connection, target) if target else {}
-        return {id_: known.get(id_) or call(connection, "GET", ask_of(id_)) for id_ in ids}
-    except click.ClickException as error:
-        if is_first or (isinstance(error, RefusedError) and error.status < 500):
+        known = under_way(client, target) if target else {}
+        return {id_: known.get(id_) or client.jobs.get(id_) for id_ in ids}
+    except WaitroomError as error:
+        if is_first or (isinstance(error, RejectedError) and error.status < 500):
             raise
-        click.echo(error.format_message(), err=True)
+        click.echo(explain(error), err=True)
         return {}
 
 
-def _summary(found: dict[str, dict[str, Any]]) -> str:
+def _summary(found: dict[str, Job]) -> str:
     if len(found) == 1:
         [job] = found.values()
         return f"{job['target']}: {standing(job)}"
@@ -136,7 +120,7 @@ def _summary(found: dict[str, dict[str, Any]]) -> str:
     return f"{text}; the last is called in about {seconds(max(waits))}" if waits else text
 
 
-def _share(found: dict[str, dict[str, Any]], first: dict[str, int]) -> float:
+def _share(found: dict[str, Job], first: dict[str, int]) -> float:
     """How much of the way lies behind them, 0 to 1; the line is half of it."""
     shares = []
     for id_, job in found.items():

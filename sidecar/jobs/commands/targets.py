@@ -9,11 +9,11 @@ from urllib.parse import quote
 
 import click
 
-from sidecar.cli.common import call, fail
-from sidecar.cli.connection import ReplicaGroup
+from sidecar.cli.common import fail
+from sidecar.cli.connection import ReplicaGroup, pass_client
 
 if TYPE_CHECKING:
-    from sidecar.cli.connection import Connection
+    from waitroom import Client
 
 
 @click.group(cls=ReplicaGroup)
@@ -22,10 +22,10 @@ def targets() -> None:
 
 
 @targets.command("list")
-@click.pass_obj
-def list_targets(connection: Connection) -> None:
+@pass_client
+def list_targets(client: Client) -> None:
     """One line a target."""
-    found = call(connection, "GET", "/v1/targets")["targets"]
+    found = client.request("GET", "/v1/targets")["targets"]
     click.echo(f"{'target':<20} {'waiting':>9} {'running':>15} {'rate':>14} {'a call':>8} "
                f"{'breaker':<8} settings")  # fmt: skip
     for target in found:
@@ -44,24 +44,24 @@ def list_targets(connection: Connection) -> None:
 
 @targets.command()
 @click.argument("name")
-@click.pass_obj
-def show(connection: Connection, name: str) -> None:
+@pass_client
+def show(client: Client, name: str) -> None:
     """Everything about one target, as JSON; secrets are ***."""
-    click.echo(json.dumps(call(connection, "GET", _path(name)), indent=2))
+    click.echo(json.dumps(client.request("GET", _path(name)), indent=2))
 
 
 @targets.command("set")
 @click.argument("name")
 @click.argument("changes", nargs=-1, required=True, metavar="SETTING=VALUE…")
-@click.pass_obj
-def set_(connection: Connection, name: str, changes: tuple[str, ...]) -> None:
+@pass_client
+def set_(client: Client, name: str, changes: tuple[str, ...]) -> None:
     """Change settings of a target, or make a new one; replicas and runners follow within two
     seconds.
 
     A value is JSON or text; null is none, and @FILE takes it from a file, such as a secret. What
     was set stays until waitroom targets unset, whatever the file says of these settings.
     """
-    now = call(connection, "PATCH", _path(name), dict(_change(change) for change in changes))
+    now = client.request("PATCH", _path(name), dict(_change(change) for change in changes))
     for change in changes:
         setting = change.partition("=")[0]
         click.echo(f"{setting} = {json.dumps(now['settings'][setting])}")
@@ -84,33 +84,33 @@ def _change(text: str) -> tuple[str, Any]:
 
 @targets.command()
 @click.argument("name")
-@click.pass_obj
-def unset(connection: Connection, name: str) -> None:
+@pass_client
+def unset(client: Client, name: str) -> None:
     """Go back to what the file says of a target; one that the file has not is gone."""
-    is_there = call(connection, "DELETE", _path(name))["target"] is not None
+    is_there = client.request("DELETE", _path(name))["target"] is not None
     click.echo(f"{name} is as the file has it" if is_there else f"{name} is gone")
 
 
 @targets.command()
 @click.argument("name")
-@click.pass_obj
-def pause(connection: Connection, name: str) -> None:
+@pass_client
+def pause(client: Client, name: str) -> None:
     """Call nothing: jobs wait, and more may be submitted. Calls that were begun go on."""
-    _pause(connection, name, is_paused=True)
+    _pause(client, name, is_paused=True)
 
 
 @targets.command()
 @click.argument("name")
-@click.pass_obj
-def resume(connection: Connection, name: str) -> None:
+@pass_client
+def resume(client: Client, name: str) -> None:
     """Take back a pause."""
-    _pause(connection, name, is_paused=False)
+    _pause(client, name, is_paused=False)
 
 
-def _pause(connection: Connection, name: str, *, is_paused: bool) -> None:
+def _pause(client: Client, name: str, *, is_paused: bool) -> None:
     # A pause alone would make a target of a name that was mistyped.
-    call(connection, "GET", _path(name))
-    now = call(connection, "PATCH", _path(name), {"paused": is_paused})
+    client.request("GET", _path(name))
+    now = client.request("PATCH", _path(name), {"paused": is_paused})
     word = "paused" if is_paused else "running"
     waiting = now["waiting"] + now["later"]
     click.echo(f"{name} is {word}: {waiting} waiting, {now['running']} under way")

@@ -5,16 +5,15 @@ from __future__ import annotations
 import itertools
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import click
 
-from sidecar.cli.common import call
+from sidecar.cli.connection import pass_client
 from sidecar.rooms.openings_preview import preview
 
 if TYPE_CHECKING:
-    from sidecar.cli.connection import Connection
     from sidecar.settings import Settings
+    from waitroom import Client
 
 _PHASES = {"closed": "closed", "prequeue": "in the pre-queue", "open": "open"}
 _STATES = {**_PHASES, "coming": "to come", "over": "over"}
@@ -26,11 +25,11 @@ _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 @click.argument("room")
 @click.option("--at", metavar="TIME", help='Say what holds then: "2026-12-01 10:05", in the '
               "events' time zone or with an offset. Otherwise now.")  # fmt: skip
-@click.pass_obj
-def show_events(connection: Connection, room: str, at: str | None) -> None:
+@pass_client
+def show_events(client: Client, room: str, at: str | None) -> None:
     """Say what a room's events will do, when, and what looks like a mistake."""
-    query = "" if at is None else f"?at={quote(at)}"
-    document = call(connection, "GET", f"/admin/rooms/{room}/events{query}")
+    query = {} if at is None else {"at": at}
+    document = client.request("GET", f"/admin/rooms/{room}/events", query=query)
     click.echo("\n".join(_whole(document)))
 
 

@@ -6,18 +6,18 @@ import itertools
 import json
 import time
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from sidecar.cli.common import call, fail
-from sidecar.cli.connection import ReplicaGroup
+from sidecar.cli.common import fail
+from sidecar.cli.connection import ReplicaGroup, explain, pass_client
 from sidecar.kit.clock import iso
 from sidecar.rooms.commands.openings import show_events
 from sidecar.rooms.commands.transfer import export_room, import_room
 
 if TYPE_CHECKING:
-    from sidecar.cli.connection import Connection
+    from waitroom import Client, Room
 
 #: A visitor's id may begin with a hyphen and is no option then.
 ANY_ID = {"ignore_unknown_options": True}
@@ -34,10 +34,10 @@ rooms.add_command(show_events)
 
 
 @rooms.command("list")
-@click.pass_obj
-def list_rooms(connection: Connection) -> None:
+@pass_client
+def list_rooms(client: Client) -> None:
     """One line a room, and below it one for each of its lines."""
-    found = call(connection, "GET", "/admin/rooms")["rooms"]
+    found = client.rooms.list()
     click.echo(f"{'room':<20} {'waiting':>9} {'inside':>9} {'cap':>9}  wait")
     for room in found:
         cap = room["settings"]["total_active_users"]
@@ -50,17 +50,17 @@ def list_rooms(connection: Connection) -> None:
 
 @rooms.command()
 @click.argument("room")
-@click.pass_obj
-def show(connection: Connection, room: str) -> None:
+@pass_client
+def show(client: Client, room: str) -> None:
     """Everything about one room, as JSON."""
-    click.echo(json.dumps(call(connection, "GET", f"/admin/rooms/{room}"), indent=2))
+    click.echo(json.dumps(client.rooms.get(room), indent=2))
 
 
 @rooms.command("set")
 @click.argument("room")
 @click.argument("changes", nargs=-1, required=True, metavar="SETTING=VALUE…")
-@click.pass_obj
-def set_(connection: Connection, room: str, changes: tuple[str, ...]) -> None:
+@pass_client
+def set_(client: Client, room: str, changes: tuple[str, ...]) -> None:
     """Change settings of a running room; all replicas follow within two seconds.
 
     A value is JSON or text; "null" resets to the configured value.
@@ -75,38 +75,38 @@ def set_(connection: Connection, room: str, changes: tuple[str, ...]) -> None:
             body[name] = json.loads(text)
         except ValueError:
             body[name] = text
-    now = call(connection, "PATCH", f"/admin/rooms/{room}", body)
+    now = client.rooms.update(room, **body)
     for name in body:
         click.echo(f"{name} = {json.dumps(now['settings'][name])}")
 
 
 @rooms.command()
 @click.argument("room")
-@click.pass_obj
-def pause(connection: Connection, room: str) -> None:
+@pass_client
+def pause(client: Client, room: str) -> None:
     """Let nobody in: newcomers queue, those inside stay."""
-    _act(connection, room, "pause")
+    _report(client.rooms.pause(room))
 
 
 @rooms.command()
 @click.argument("room")
-@click.pass_obj
-def drain(connection: Connection, room: str) -> None:
+@pass_client
+def drain(client: Client, room: str) -> None:
     """Let in those who wait; nobody new joins the queue."""
-    _act(connection, room, "drain")
+    _report(client.rooms.drain(room))
 
 
 @rooms.command()
 @click.argument("room")
-@click.pass_obj
-def resume(connection: Connection, room: str) -> None:
+@pass_client
+def resume(client: Client, room: str) -> None:
     """Take back a pause or a drain."""
-    _act(connection, room, "resume")
+    _report(client.rooms.resume(room))
 
 
-def _act(connection: Connection, room: str, act: str) -> None:
-    now = call(connection, "POST", f"/admin/rooms/{room}/{act}")
-    click.echo(f"{room} is {now['mode']}: {now['waiting']} waiting, {now['active']} inside")
+def _report(room: Room) -> None:
+    click.echo(f"{room['room']} is {room['mode']}: {room['waiting']} waiting, "
+               f"{room['active']} inside")  # fmt: skip
 
 
 @rooms.command()
@@ -115,32 +115,30 @@ def _act(connection: Connection, room: str, act: str) -> None:
               metavar="SECONDS")  # fmt: skip
 @click.option("--times", type=click.IntRange(1), default=None, metavar="N",
               help="Stop after N looks; otherwise at Ctrl-C.")  # fmt: skip
-@click.pass_obj
-def watch(connection: Connection, names: tuple[str, ...], every: float, times: int | None) -> None:
+@pass_client
+def watch(client: Client, names: tuple[str, ...], every: float, times: int | None) -> None:
     """One line a room, and one for each of its lines, again and again; all rooms where none is
     named."""
+    from waitroom import WaitroomError  # noqa: PLC0415 - the other commands start faster
+
     seen: dict[str, tuple[float, int]] = {}
     click.echo(f"{'time':<8} {'room':<20} {'mode':<8} {'waiting':>9} {'inside':>9} {'cap':>9} "
                f"{'in/min':>8}  wait")  # fmt: skip
     for look in itertools.count(1):
         try:
-            _look(connection, names, seen)
-        except click.ClickException as error:
+            _look(client, names, seen)
+        except WaitroomError as error:
             if look == 1:
                 raise
-            click.echo(error.format_message(), err=True)
+            click.echo(explain(error), err=True)
         if look == times:
             return
         time.sleep(every)
 
 
-def _look(
-    connection: Connection, names: tuple[str, ...], seen: dict[str, tuple[float, int]]
-) -> None:
+def _look(client: Client, names: tuple[str, ...], seen: dict[str, tuple[float, int]]) -> None:
     """`seen`: by room when the last look was (monotonic s), and how many had been let in."""
-    paths = [f"/admin/rooms/{name}" for name in names]
-    found = ([call(connection, "GET", path) for path in paths] if paths
-             else call(connection, "GET", "/admin/rooms")["rooms"])  # fmt: skip
+    found = [client.rooms.get(name) for name in names] if names else client.rooms.list()
     for room in found:
         name, now_s, admitted = room["room"], time.monotonic(), room["counters"].get("admitted", 0)
         then_s, before = seen.get(name, (now_s, admitted))
@@ -162,10 +160,10 @@ def _look(
 @rooms.command(context_settings=ANY_ID)
 @click.argument("room")
 @click.argument("visitor")
-@click.pass_obj
-def find(connection: Connection, room: str, visitor: str) -> None:
+@pass_client
+def find(client: Client, room: str, visitor: str) -> None:
     """Say where one visitor is: waiting, called, inside, revoked or unknown."""
-    found = call(connection, "GET", f"/admin/rooms/{room}/visitors/{visitor}")
+    found = client.rooms.find(room, visitor)
     place = f" at position {found['position']}" if found["position"] else ""
     if found["line"]:
         place = f" in sub-queue {found['line']} at position {found['line_position']}"
@@ -177,20 +175,19 @@ def find(connection: Connection, room: str, visitor: str) -> None:
 @rooms.command()
 @click.argument("room")
 @click.confirmation_option(prompt="Everybody in the queue loses their place. Sure?")
-@click.pass_obj
-def reset(connection: Connection, room: str) -> None:
-    """Empty a room's line; who is inside stays."""
-    removed = call(connection, "POST", f"/admin/rooms/{room}/reset")["removed"]
-    click.echo(f"{removed} place(s) removed")
+@pass_client
+def reset(client: Client, room: str) -> None:
+    """Empty a room's queue; those inside stay."""
+    click.echo(f"{client.rooms.reset(room)} place(s) removed")
 
 
 @rooms.command(context_settings=ANY_ID)
 @click.argument("room")
 @click.argument("visitor")
-@click.pass_obj
-def release(connection: Connection, room: str, visitor: str) -> None:
+@pass_client
+def release(client: Client, room: str, visitor: str) -> None:
     """End one visitor's session or place."""
-    call(connection, "POST", f"/admin/rooms/{room}/visitors/{visitor}/release")
+    client.rooms.release(room, visitor)
     click.echo(f"{visitor} released")
 
 
@@ -201,9 +198,9 @@ def release(connection: Connection, room: str, visitor: str) -> None:
 @click.option("--class", "class_name", metavar="NAME", help="Another class, and its place.")
 @click.option("--no-class", is_flag=True, help="The place of somebody without a class.")
 @click.option("--why", default="", metavar="TEXT", help="For the log.")
-@click.pass_obj
+@pass_client
 def move(  # noqa: PLR0913, PLR0917 - one for each option
-    connection: Connection,
+    client: Client,
     room: str,
     visitor: str,
     where: str | None,
@@ -215,29 +212,27 @@ def move(  # noqa: PLR0913, PLR0917 - one for each option
     or back to where they were before anybody moved them. Or give them another class."""
     if sum((where is not None, class_name is not None, no_class)) != 1:
         raise click.UsageError("say either head, back, a position, --class NAME or --no-class")
-    body: dict[str, Any] = {"class": class_name}
-    if where is not None:
-        if where not in {"head", "back"} and not (where.isascii() and where.isdigit()):
-            raise click.UsageError(f"{where}: say head, back or a whole number from 1 on")
-        body = {"position": int(where[:20]) if where.isdigit() else where}
-    if why:
-        body["why"] = why
-    path = f"/admin/rooms/{room}/visitors/{visitor}/move"
-    moved = call(connection, "POST", path, body)["position"]
+    if where is None:
+        moved = client.rooms.set_class(room, visitor, class_name, why=why)
+    elif where in {"head", "back"} or (where.isascii() and where.isdigit()):
+        to = int(where[:20]) if where.isdigit() else where
+        moved = client.rooms.move(room, visitor, to, why=why)
+    else:
+        raise click.UsageError(f"{where}: say head, back or a whole number from 1 on")
     click.echo(f"{visitor} is at position {moved}")
 
 
 @rooms.command()
 @click.argument("room")
-@click.pass_obj
-def log(connection: Connection, room: str) -> None:
+@pass_client
+def log(client: Client, room: str) -> None:
     """What operators did, latest first."""
-    for act in call(connection, "GET", f"/admin/rooms/{room}/log")["log"]:
+    for act in client.rooms.log(room):
         what = " ".join(part for part in (act["what"], act["visitor"], act["detail"]) if part)
         click.echo(f"{iso(act['at'])}  {act['by']}  {what}")
 
 
-def _phase(room: dict[str, Any]) -> str:
+def _phase(room: Room) -> str:
     """Nothing where the room is open, by its events or without any."""
     if room["phase"] == "open":
         return ""

@@ -6,7 +6,6 @@ with the number of lines before it and their SHA-256, without which nothing is i
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import os
@@ -20,12 +19,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from sidecar.cli.common import ask
+from sidecar.cli.connection import explain
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
 
     from sidecar.cli.connection import Connection
+    from waitroom import Client
 
 #: No line of ours is longer.
 _MAX_LINE = 1_000_000
@@ -44,8 +44,8 @@ def export_room(connection: Connection, room: str, output: str) -> None:
     The room goes on meanwhile. To move it, set queue_all=true first: nobody is called then who
     would be called in the other store too.
     """
-    with _written(output) as file:
-        counts = asyncio.run(_export(connection, room, file))
+    with connection.client(timeout_s=_TIMEOUT_S) as client, _written(output) as file:
+        counts = _export(client, room, file)
     click.echo(f"{room}: {_in_words(counts)} exported", err=True)
 
 
@@ -67,17 +67,18 @@ def import_room(connection: Connection, room: str, source: str) -> None:
                 f"the file is of room {str(head.get('room'))[:60]!r}: tickets are of one room "
                 "alone, so both must be called the same"
             )
-        counts = asyncio.run(_import(connection, room, head, file, places))
+        with connection.client(timeout_s=_TIMEOUT_S) as client:
+            counts = _import(client, room, head, file, places)
     click.echo(f"{room}: {_in_words(counts)} new here")
     if head.get("settings", {}).get("queue_all"):
         click.echo(f"It is paused, as the file says. To go on: "
                    f"waitroom rooms set {room} queue_all=null")  # fmt: skip
 
 
-async def _export(connection: Connection, room: str, file: IO[bytes]) -> Counter[str]:
+def _export(client: Client, room: str, file: IO[bytes]) -> Counter[str]:
     counts: Counter[str] = Counter()
     digest, lines = hashlib.sha256(), 0
-    async for line in _pages(connection, room):
+    for line in _pages(client, room):
         text = json.dumps(line, separators=(",", ":")).encode() + b"\n"
         file.write(text)
         digest.update(text)
@@ -88,43 +89,41 @@ async def _export(connection: Connection, room: str, file: IO[bytes]) -> Counter
     return counts
 
 
-async def _pages(connection: Connection, room: str) -> AsyncIterator[dict[str, Any]]:
-    path = f"/admin/rooms/{room}/export"
-    page = await ask(connection, "GET", path, timeout_s=_TIMEOUT_S)
+def _pages(client: Client, room: str) -> Iterator[dict[str, Any]]:
+    query: dict[str, str] = {}
     while True:
-        for line in page["lines"]:
-            yield line
+        page = client.request("GET", f"/admin/rooms/{room}/export", query=query)
+        yield from page["lines"]
         if page["next"] is None:
             return
-        page = await ask(connection, "GET", f"{path}?cursor={page['next']}", timeout_s=_TIMEOUT_S)
+        query = {"cursor": page["next"]}
 
 
-async def _import(
-    connection: Connection,
+def _import(
+    client: Client,
     room: str,
     head: dict[str, Any],
     file: IO[bytes],
     places: dict[str, list[int]],
 ) -> Counter[str]:
     from sidecar.rooms.store.transfer import WRITE_ORDER  # noqa: PLC0415 - other commands start faster
+    from waitroom import WaitroomError  # noqa: PLC0415
 
     counts: Counter[str] = Counter()
 
-    async def send(step: dict[str, Any]) -> int:
-        path = f"/admin/rooms/{room}/import"
-        reply = await ask(connection, "POST", path, step, timeout_s=_TIMEOUT_S)
-        return int(reply["added"])
+    def send(step: dict[str, Any]) -> int:
+        return int(client.request("POST", f"/admin/rooms/{room}/import", step)["added"])
 
-    await send({"kind": "begin", "head": head})
+    send({"kind": "begin", "head": head})
     try:
         for kind in WRITE_ORDER:
             for place in places.get(kind, ()):
                 file.seek(place)
                 line = json.loads(file.readline())
-                counts[kind] += await send({**line, "exported_at_ms": head["exported_at_ms"]})
-        await send({"kind": "end", "head": head})
-    except (click.ClickException, KeyboardInterrupt, asyncio.CancelledError) as error:
-        why = error.message if isinstance(error, click.ClickException) else "interrupted"
+                counts[kind] += send({**line, "exported_at_ms": head["exported_at_ms"]})
+        send({"kind": "end", "head": head})
+    except (WaitroomError, KeyboardInterrupt) as error:
+        why = explain(error) if isinstance(error, WaitroomError) else "interrupted"
         raise click.ClickException(
             f"{why}\nThe import broke off. What came in stays, and the room is paused (queue_all). "
             f"Run the same command again; or let the room go on as it is: "
