@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from sidecar.kit.http.auth.scopes import Scope
 
 _JOBS: frozenset[Scope] = frozenset({"jobs"})
-_LIMITS: frozenset[Scope] = frozenset({"limits"})
 _READ: frozenset[Scope] = frozenset({"read"})
 
 #: One of these scopes is needed, by method and path.
@@ -31,12 +30,7 @@ RIGHTS: dict[tuple[str, str], frozenset[Scope]] = {
     ("GET", "/v1/targets"): _JOBS | _READ,
     ("GET", "/v1/targets/{name}"): _JOBS | _READ,
     ("GET", "/v1/targets/{name}/history"): _JOBS | _READ,
-    ("GET", "/v1/limits"): _LIMITS | _READ,
-    ("GET", "/v1/limits/{name}"): _LIMITS | _READ,
-    ("GET", "/v1/limits/{name}/values"): _LIMITS | _READ,
-    ("POST", "/v1/limits/{name}/acquire"): _LIMITS,
-    ("POST", "/v1/limits/{name}/release"): _LIMITS,
-    **{(each.method, each.path): each.access.scopes for each in OPS if each.access.scopes},
+    **{(each.method, each.canonical): each.access.scopes for each in OPS if each.access.scopes},
 }
 #: Where there are no targets: says so, to any token.
 NO_JOBS = "/v1/{_}"

@@ -42,7 +42,6 @@ from sidecar.kit.http.auth.owner import FIND_OWNER
 from sidecar.kit.http.fast_path import FAST
 from sidecar.kit.http.problems import problems
 from sidecar.leases.app_keys import LEASES
-from sidecar.limits import endpoints as service_limits
 from sidecar.limits import nginx_check as check_limit
 from sidecar.limits.app_keys import LIMITS
 from sidecar.lottery import endpoints as draw
@@ -171,13 +170,6 @@ def ops_app(
             web.get("/admin/rooms/{room}/changes", history.list_changes),
             web.post("/admin/rooms/{room}/visitors/{visitor}/release", admin.release_visitor),
             web.post("/admin/rooms/{room}/visitors/{visitor}/move", admin.move_visitor),
-            web.get("/v1/limits", service_limits.list_limits),
-            web.get("/v1/limits/{name}", service_limits.look),
-            web.post("/v1/limits/{name}/acquire", service_limits.acquire),
-            web.post("/v1/limits/{name}/release", service_limits.release),
-            web.get("/v1/limits/{name}/values", service_limits.list_values),
-            web.put("/v1/limits/{name}/values/{key:.*}", service_limits.set_value),
-            web.delete("/v1/limits/{name}/values/{key:.*}", service_limits.delete_value),
         ]
     )
     app.add_routes([endpoint.route() for endpoint in OPS])

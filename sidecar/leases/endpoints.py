@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from sidecar.leases.model import Hold
     from sidecar.leases.store import Holder, Resource
 
-ENDPOINTS = Endpoints("leases")
+ENDPOINTS = Endpoints(
+    "leases", find=lambda request: request.app[LEASES].get(request.match_info["template"])
+)
 
 _TEMPLATE = "/v1/leases/{template}"
 _LEASE = _TEMPLATE + "/{resource}"

@@ -11,40 +11,88 @@ from aiohttp import web
 
 from sidecar.kit.clock import iso_us
 from sidecar.kit.errors import ConfigError
+from sidecar.kit.http.endpoint import OPERATORS, Endpoints, programs
 from sidecar.kit.http.json_text import to_json
 from sidecar.kit.http.long_poll import LONG_POLLS, is_gone, wait_of
+from sidecar.kit.http.problem_kinds import STORE_UNAVAILABLE
 from sidecar.kit.http.problems import problem
-from sidecar.kit.http.request_parameters import json_of, object_of, whole_of
+from sidecar.kit.http.request_parameters import json_of, whole_of
+from sidecar.limits import schemas
 from sidecar.limits.app_keys import LIMITS
 from sidecar.limits.model import Ask, Decision
-from sidecar.limits.schemas import OVER_LIMIT
+from sidecar.limits.schemas import (
+    MAX_CALLS,
+    OVER_LIMIT,
+    UNKNOWN_LIMIT,
+    AcquireParameters,
+    KeyValue,
+    KeyValues,
+    LimitAddress,
+    LimitCall,
+    LimitCalls,
+    LimitLook,
+    LimitRule,
+    LimitRules,
+    LookParameters,
+    PermitReleased,
+    ReleasePermit,
+    SetValue,
+    ValueAddress,
+)
 from sidecar.limits.service import check, headers, retry_after_s
-from sidecar.limits.settings import MAX_COST, MAX_LIMIT, UNLIMITED
+from sidecar.limits.settings import MAX_COST, UNLIMITED
 
 if TYPE_CHECKING:
     from sidecar.limits.service import Limit
 
-#: Calls in one request, at most.
-MAX_CALLS = 1_000
-#: A permit's text: what it cost and an id.
-MAX_PERMIT = 128
-_NAMED = frozenset({"fields", "key"})
-_MEMBERS = _NAMED | {"cost", "id"}
+
+def _limit_of(request: web.Request) -> Limit:
+    return request.app[LIMITS].get(request.match_info["name"])
+
+
+ENDPOINTS = Endpoints("limits", find=_limit_of)
+
+_LIMIT = "/v1/limits/{name}"
+_VALUE = _LIMIT + "/values/{key:.*}"
+_RATE = {"RateLimit-Policy": "RateLimitPolicy", "RateLimit": "RateLimit"}
+_MEMBERS = frozenset({"fields", "key", "cost", "id"})
 _FIELDS = {"fields"}
 _NO_STORE = {"Cache-Control": "no-store"}
 
 log = structlog.get_logger()
 
 
-async def list_limits(request: web.Request) -> web.Response:
-    """The rules, as the file has them."""
-    return _json({"limits": [_rule(limit) for limit in request.app[LIMITS]]})
+@ENDPOINTS.get("/v1/limits", programs("limits", "read"), replies={200: (LimitRules, "The limits.")})
+async def list_limits(request: web.Request) -> LimitRules:
+    """All limits, as the file has them."""
+    rules = [LimitRule.model_construct(**_rule(limit)) for limit in request.app[LIMITS]]
+    return LimitRules.model_construct(limits=rules)
 
 
-async def acquire(request: web.Request) -> web.Response:
-    """Leave for one call, or for a list of them. `?wait=20`: the answer to one call that has to
-    wait comes when it may go, so many seconds later at most; a client that goes away before gives
-    its moment back. `?hold=true`, the old name: however long it takes."""
+@ENDPOINTS.post(
+    _LIMIT + "/acquire",
+    programs("limits"),
+    parameters=AcquireParameters,
+    body=LimitCall | LimitCalls,
+    is_body_optional=True,
+    replies={
+        200: (
+            schemas.Decision | list[schemas.Decision],
+            "It may, at its moment; of a list, what each call is told, in the list's order.",
+        )
+    },
+    reply_headers=_RATE,
+    problems=(UNKNOWN_LIMIT, OVER_LIMIT),
+    problem_members={429: schemas.Decision},
+    is_hand_made=True,
+)
+async def acquire_limit(request: web.Request) -> web.Response:
+    """May this call go?
+
+    Or a list of calls, 1000 at most: it is answered with 200 whatever they are told. Without a
+    body: a call of a limit whose key has no fields. A single call that costs more than could ever
+    go is a 422. Where the limit is 0, no moment is told.
+    """
     limit = _limit_of(request)
     hold_s = math.inf if _flag(request, "hold") else wait_of(request)
     # Of a limit whose key has no fields there is nothing to say.
@@ -90,9 +138,21 @@ def _give_back(limit: Limit, ask: Ask, decision: Decision) -> None:
         limit.give_back(ask.key, decision.permit)
 
 
-async def look(request: web.Request) -> web.Response:
-    """What a call would be told now; nothing is taken. The key, or its fields, are in the
-    query."""
+@ENDPOINTS.get(
+    _LIMIT,
+    programs("limits", "read"),
+    parameters=LookParameters,
+    replies={200: (LimitLook, "The rule, and the decision.")},
+    reply_headers=_RATE,
+    problems=(UNKNOWN_LIMIT,),
+    # Fields are called as the limit's key says.
+    is_hand_made=True,
+)
+async def look_at_limit(request: web.Request) -> web.Response:
+    """What a call would be told now.
+
+    Nothing is taken. Say the fields, or the key.
+    """
     limit = _limit_of(request)
     named = dict(request.query)
     ask = Ask(named["key"] if named.keys() == {"key"} else limit.settings.key_of(named))
@@ -101,63 +161,81 @@ async def look(request: web.Request) -> web.Response:
     return _json({**_rule(limit), **_told(limit, ask, decision)}, headers(limit, decision))
 
 
-async def release(request: web.Request) -> web.Response:
-    """Gives a permit back: of a concurrency limit at any time, else while its moment is yet to
-    come. Twice equals once."""
-    limit = _limit_of(request)
-    body = await object_of(request)
-    permit = body.pop("permit", None)
-    problems, ask = [], Ask()
-    if not isinstance(permit, str) or not 0 < len(permit) <= MAX_PERMIT or not permit.isascii():
-        problems.append("permit: is needed, as the call was told it")
-    try:
-        ask = _ask(body, limit, members=_NAMED)
-    except ConfigError as error:
-        problems += error.problems
-    if problems:
-        raise ConfigError(problems)
-    return _json({"released": await limit.release(ask.key, permit)})
+@ENDPOINTS.post(
+    _LIMIT + "/release",
+    programs("limits"),
+    parameters=LimitAddress,
+    body=ReleasePermit,
+    replies={200: (PermitReleased, "Whether there was anything to give back.")},
+    problems=(UNKNOWN_LIMIT,),
+)
+async def release_limit(
+    request: web.Request, at: LimitAddress, body: ReleasePermit
+) -> PermitReleased:
+    """Give back what was not used.
+
+    Of concurrency, a permit that is not over; else a moment that is yet to come. Idempotent.
+    """
+    limit = request.app[LIMITS].get(at.name)
+    ask = _ask(body.model_dump(include={"fields", "key"}, exclude_none=True), limit)
+    return PermitReleased(released=await limit.release(ask.key, body.permit))
 
 
-async def list_values(request: web.Request) -> web.Response:
-    """Limits of single keys: those of the file, and those that were set since."""
-    limit = _limit_of(request)
-    return _json({"file": limit.settings.values, "set": await limit.store.values()})
+@ENDPOINTS.get(
+    _LIMIT + "/values",
+    programs("limits", "read"),
+    parameters=LimitAddress,
+    replies={200: (KeyValues, "Those of the file, and those that were set.")},
+    problems=(UNKNOWN_LIMIT,),
+)
+async def list_values(request: web.Request, at: LimitAddress) -> KeyValues:
+    """Limits of single keys."""
+    limit = request.app[LIMITS].get(at.name)
+    return KeyValues(file=limit.settings.values, set=await limit.store.values())
 
 
-async def set_value(request: web.Request) -> web.Response:
-    """A key's limit from the next call on."""
-    limit, key = _valued(request)
-    body = await object_of(request)
-    value = whole_of(body.pop("limit", None))
-    problems = _unknown(body, frozenset())
-    if value is None or not UNLIMITED <= value <= MAX_LIMIT:
-        problems.append(f"limit: a whole number from 0 to {MAX_LIMIT}, or -1 for no limit")
-    if problems:
-        raise ConfigError(problems)
-    await limit.store.set_value(key, value)
-    log.info("limit_set", limit=limit.name, key=key, value=value)
-    warning = limit.settings.warning_of(key)
-    return _json({"key": key, "limit": value, **({"warning": warning} if warning else {})})
+@ENDPOINTS.put(
+    _VALUE,
+    OPERATORS,
+    parameters=ValueAddress,
+    body=SetValue,
+    replies={200: (KeyValue, "The key's limit from the next call on.")},
+    problems=(UNKNOWN_LIMIT,),
+)
+async def set_value(request: web.Request, at: ValueAddress, body: SetValue) -> KeyValue:
+    """Set a key's limit.
+
+    For operators. It stays in the store, for all replicas. What was promised before is kept.
+    """
+    limit, key = _valued(request, at)
+    await limit.store.set_value(key, body.limit)
+    log.info("limit_set", limit=limit.name, key=key, value=body.limit)
+    return KeyValue(key=key, limit=body.limit, warning=limit.settings.warning_of(key) or None)
 
 
-async def delete_value(request: web.Request) -> web.Response:
-    """Back to what the file says."""
-    limit, key = _valued(request)
+@ENDPOINTS.delete(
+    _VALUE,
+    OPERATORS,
+    parameters=ValueAddress,
+    replies={200: (KeyValue, "The key's limit from the next call on.")},
+    problems=(UNKNOWN_LIMIT,),
+)
+async def unset_value(request: web.Request, at: ValueAddress) -> KeyValue:
+    """Go back to what the file says of a key.
+
+    For operators.
+    """
+    limit, key = _valued(request, at)
     await limit.store.set_value(key, None)
     log.info("limit_set", limit=limit.name, key=key, value=None)
     value = limit.settings.values.get(key, limit.settings.limit)
-    return _json({"key": key, "limit": UNLIMITED if value is None else value})
+    return KeyValue(key=key, limit=UNLIMITED if value is None else value)
 
 
-def _limit_of(request: web.Request) -> Limit:
-    return request.app[LIMITS].get(request.match_info["name"])
-
-
-def _valued(request: web.Request) -> tuple[Limit, str]:
+def _valued(request: web.Request, at: ValueAddress) -> tuple[Limit, str]:
     """A limit and one of its keys, which is empty for a limit that needs no fields."""
-    limit = _limit_of(request)
-    key = request.match_info["key"] or limit.settings.key_of({})
+    limit = request.app[LIMITS].get(at.name)
+    key = at.key or limit.settings.key_of({})
     check(Ask(key))
     return limit, key
 
@@ -181,13 +259,13 @@ def _asks(body: list[Any], limit: Limit) -> list[Ask]:
     return asks
 
 
-def _ask(body: Any, limit: Limit, *, members: frozenset[str] = _MEMBERS) -> Ask:
+def _ask(body: Any, limit: Limit) -> Ask:
     """Raises ConfigError naming all that is wrong with it."""
     if not isinstance(body, dict):
         raise ConfigError(["a call is a JSON object"])
     if body.keys() == _FIELDS and isinstance(fields := body["fields"], dict) and _are_texts(fields):
         return Ask(limit.settings.key_of(fields))  # as nearly all are
-    problems, key = _unknown(body, members), ""
+    problems, key = _unknown(body), ""
     given = {name: value for name, value in body.items() if value is not None}
     cost, id_ = whole_of(given.get("cost", 1)), given.get("id")
     if cost is None:
@@ -209,10 +287,10 @@ def _are_texts(fields: dict[str, Any]) -> bool:
     return all(type(value) is str for value in fields.values())
 
 
-def _unknown(body: dict[str, Any], known: frozenset[str]) -> list[str]:
-    if body.keys() <= known:
+def _unknown(body: dict[str, Any]) -> list[str]:
+    if body.keys() <= _MEMBERS:
         return []
-    return [f"{name[:40]}: there is no such member" for name in sorted(body.keys() - known)]
+    return [f"{name[:40]}: there is no such member" for name in sorted(body.keys() - _MEMBERS)]
 
 
 def _key(given: dict[str, Any], limit: Limit) -> str:
@@ -261,7 +339,7 @@ def _refusal(limit: Limit, ask: Ask, decision: Decision, said: dict[str, str]) -
     told = _told(limit, ask, decision)
     if decision.now_us == 0:
         detail = "The store does not answer, and this limit refuses then (on_store_failure)."
-        response = problem(503, "The store does not answer", detail=detail, retry_after=1, **told)
+        response = problem(STORE_UNAVAILABLE, detail=detail, retry_after=1, **told)
     elif not decision.at_us:
         detail = f"The limit of {ask.key or limit.name!r} is 0."
         response = problem(OVER_LIMIT, detail=detail, retry_after=60, **told)

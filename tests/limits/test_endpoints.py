@@ -16,6 +16,7 @@ from sidecar.kit.http.problems import STORE_RETRY_S
 from sidecar.limits.app_keys import LIMITS
 from sidecar.limits.metrics import LimitMetrics
 from sidecar.limits.model import Ask
+from sidecar.limits.schemas import NO_PERMIT
 from sidecar.limits.settings import MAX_COST, MAX_LIMIT
 from tests.support.replica import ADMIN_TOKEN, SERVICE_TOKEN
 
@@ -465,13 +466,13 @@ async def test_a_permit_is_given_back(service):
     assert await site.told("POST", "/limits/{name}/release", body) == {"released": True}
     assert (await acquire(site, key="a"))[0]["allowed"]
     for bad, said in (
-        ({"key": "a"}, ["permit: is needed, as the call was told it"]),
-        ({"key": "a", "permit": ""}, ["permit: is needed, as the call was told it"]),
-        ({"key": "a", "permit": 7}, ["permit: is needed, as the call was told it"]),
-        ({"key": "a", "permit": "\ud800"}, ["permit: is needed, as the call was told it"]),
-        ({"key": "a", "permit": "1" * 999}, ["permit: is needed, as the call was told it"]),
-        ({"permit": "1~a", "cost": 1}, ["cost: there is no such member",
-                                        "biz: is needed, a part of the key {biz}"]),
+        ({"key": "a"}, ["permit: is needed"]),
+        ({"key": "a", "permit": ""}, [f"permit: {NO_PERMIT} (got '')"]),
+        ({"key": "a", "permit": 7}, [f"permit: {NO_PERMIT} (got 7)"]),
+        ({"key": "a", "permit": "\ud800"}, [f"permit: {NO_PERMIT} (got '\\ud800')"]),
+        ({"key": "a", "permit": "1" * 999}, [f"permit: {NO_PERMIT} (got '{'1' * 40}')"]),
+        ({"permit": "1~a", "cost": 1}, ["cost: there is no such member"]),
+        ({"permit": "1~a"}, ["biz: is needed, a part of the key {biz}"]),
         ([], ["the body must be a JSON object"]),
     ):  # fmt: skip
         assert await errors(site, "/limits/{name}/release", bad) == said
@@ -536,9 +537,10 @@ async def test_values_that_are_not_allowed(service):
     allowed = f"limit: a whole number from 0 to {MAX_LIMIT}, or -1 for no limit"
     for value in (None, True, "5", 1.5, -2, MAX_LIMIT + 1, 10**400):
         said = await errors(site, "/limits/{name}/values/a", {"limit": value}, method="PUT")
-        assert said == [allowed], value
+        assert said == [f"{allowed} (got {str(value)[:40]})" if value != "5" else
+                        f"{allowed} (got '5')"], value  # fmt: skip
     said = await errors(site, "/limits/{name}/values/a", {"limits": 5}, method="PUT")
-    assert said == ["limits: there is no such member", allowed]
+    assert said == ["limits: there is no such member; did you mean limit?", "limit: is needed"]
     for key in ("a%20b", "%00", "%C3%A4", "k" * 257):
         said = await errors(site, f"/limits/{{name}}/values/{key}", {"limit": 1}, method="PUT")
         assert said == ["key: at most 256 characters, ASCII without spaces"], key

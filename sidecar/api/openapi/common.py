@@ -6,9 +6,8 @@ from typing import Any
 
 from sidecar.kit.http.auth.operators import COOKIE
 from sidecar.kit.http.auth.session import CSRF_HEADER
-from sidecar.kit.http.openapi import ROOM, Json, shape, text, whole
+from sidecar.kit.http.openapi import Json, shape, text, whole
 from sidecar.kit.http.request_parameters import LIST_LIMIT, MAX_OFFSET
-from sidecar.limits.settings import MAX_KEY_LENGTH
 
 _AGO = r"[0-9]{1,5}(\.[0-9]+)?(ms|s|m|h|d)"
 _DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -39,11 +38,6 @@ def parameters() -> Json:
         "Room": _in_path("room", "A room that is configured.", shape("Room"), "shop"),
         "Visitor": _in_path("visitor", "The visitor's id, as lists and the log tell it.",
                             shape("VisitorId"), "hQmVzkXy3c1tA9bWn0Lr-Q"),
-        "LimitName": _in_path("name", "A limit that is configured.", text(pattern=ROOM), "pay"),
-        "LimitKey": _in_path("key", "The whole key, as a call is told it, percent-encoded once "
-                             "more. Of a limit whose key has no fields: nothing, as in "
-                             "`/v1/limits/pay/values/`.",
-                             text(pattern=f"^[!-~]{{1,{MAX_KEY_LENGTH}}}$"), "refund:wx"),
         "Offset": _query("offset", "How many to leave out.", whole(maximum=MAX_OFFSET, default=0)),
         "Limit": _query("limit", "How many to tell, at most.",
                         whole(maximum=LIST_LIMIT, default=100)),
@@ -129,10 +123,6 @@ def responses() -> Json:
             "the token's `scopes` are for something else, or it is the operator's to change.",
             {"title": "The service API is off", "status": 403,
              "detail": "Set service_token (WAITROOM_SERVICE_TOKEN) first."},
-        ),
-        "UnknownLimit": _refusal(
-            "No such limit.",
-            {"title": "Unknown limit", "status": 404, "detail": "no limit is named 'pai'"},
         ),
         "UnknownJob": _refusal(
             "No such job of this token's; or there are no targets.",

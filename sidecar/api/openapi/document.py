@@ -15,7 +15,6 @@ from sidecar.gate.openapi import proxy, visitor
 from sidecar.history import openapi as history
 from sidecar.jobs.openapi import jobs, targets
 from sidecar.kit.http.openapi_document import describe
-from sidecar.limits import openapi as limits
 from sidecar.rooms.openapi import administration
 
 _DESCRIPTION = """\
@@ -60,7 +59,6 @@ def document() -> dict[str, Any]:
             **operations.paths(),
             **administration.paths(),
             **history.paths(),
-            **limits.paths(),
             **jobs.paths(),
             **targets.paths(),
             **paths,
@@ -68,7 +66,6 @@ def document() -> dict[str, Any]:
         "components": {
             "schemas": {
                 **shapes.schemas(),
-                **limits.schemas(),
                 **jobs.schemas(),
                 **targets.schemas(),
                 **schemas,

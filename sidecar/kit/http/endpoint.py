@@ -22,6 +22,7 @@ response where status or headers are its own. Its name is the operationId.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from inspect import getdoc
@@ -35,8 +36,6 @@ from sidecar.kit.http.models import Parameters, Reply, read
 from sidecar.kit.http.request_parameters import object_of
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from sidecar.kit.http.auth.scopes import Scope
     from sidecar.kit.http.problem_kinds import Kind
 
@@ -95,15 +94,25 @@ class Endpoint:
     parameters: type[Parameters] | None = None
     #: A JSON object; any type where the handler reads the body itself.
     body: Any = None
+    is_body_optional: bool = False
     replies: Replies = field(default_factory=dict)
+    #: Headers that replies, and refusals with 429, may have: their names in the OpenAPI document.
+    reply_headers: Mapping[str, str] = field(default_factory=dict)
     #: What it may answer beside what all may: problem documents.
     problems: tuple[Kind, ...] = ()
     #: By status: whose members a problem document has as well.
     problem_members: Mapping[int, Any] = field(default_factory=dict)
     #: The handler reads the request and writes the response itself: the models describe it.
     is_hand_made: bool = False
+    #: Finds what the path names: that there is none goes before what is wrong with the rest.
+    find: Callable[[web.Request], object] | None = None
     #: What else its OpenAPI operation says.
     described: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def canonical(self) -> str:
+        """The path as OpenAPI writes it."""
+        return re.sub(r"{(\w+):[^{}]*}", r"{\1}", self.path)
 
     @property
     def operation_id(self) -> str:
@@ -140,29 +149,38 @@ class Endpoint:
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Calls the handler with what was sent; ConfigError names all that is wrong with it."""
-        given: list[tuple[type[BaseModel], Any]] = []
-        if self.parameters is not None:
-            query = {name: request.query[name] for name in request.query}
-            given.append((self.parameters, {**query, **request.match_info}))
-        if self.body is not None:
-            given.append((self.body, await object_of(request)))
         models, problems = [], []
-        for model, values in given:
-            try:
-                models.append(read(model, values, from_text=model is self.parameters))
-            except ConfigError as error:
-                problems += error.problems
+        try:
+            if self.parameters is not None:
+                query = {name: request.query[name] for name in request.query}
+                named = {**query, **request.match_info}
+                models.append(read(self.parameters, named, from_text=True))
+        except ConfigError as error:
+            problems += error.problems
+        try:
+            if self.body is not None:
+                models.append(read(self.body, await object_of(request)))
+        except ConfigError as error:
+            problems += error.problems
         if problems:
+            if self.find is not None and request.match_info:
+                self.find(request)
             raise ConfigError(problems)
         reply = await self.handler(request, *models)
         return reply.response() if isinstance(reply, Reply) else reply
 
 
 class Endpoints:
-    """A product's endpoints, in the order of their declaration. `problems`: of all of them."""
+    """A product's endpoints, in the order of their declaration. `problems`, `find`: of each."""
 
-    def __init__(self, tag: str, *, problems: tuple[Kind, ...] = ()) -> None:
-        self._tag, self._problems = tag, problems
+    def __init__(
+        self,
+        tag: str,
+        *,
+        problems: tuple[Kind, ...] = (),
+        find: Callable[[web.Request], object] | None = None,
+    ) -> None:
+        self._tag, self._problems, self._find = tag, problems, find
         self._all: list[Endpoint] = []
 
     def __iter__(self) -> Iterator[Endpoint]:
@@ -170,10 +188,11 @@ class Endpoints:
 
     def declare(self, method: str, path: str, access: Access, **more: Any) -> Callable[[H], H]:
         """`more`: the other fields of an Endpoint."""
-        problems = (*self._problems, *more.pop("problems", ()))
+        more["problems"] = (*self._problems, *more.get("problems", ()))
+        more.setdefault("find", self._find)
 
         def add(handler: H) -> H:
-            endpoint = Endpoint(method, path, access, handler, self._tag, problems=problems, **more)
+            endpoint = Endpoint(method, path, access, handler, self._tag, **more)
             self._all.append(endpoint)
             return handler
 

@@ -79,6 +79,10 @@ class PageReply(Reply):
     """The `after` of the next page. null: this is the last."""
 
 
+#: For a member of a Reply that is left out where it is None.
+optional = Field(exclude_if=lambda value: value is None)
+
+
 def wanted(text: str) -> WrapValidator:
     """What an error says is wanted, in place of pydantic's message."""
 

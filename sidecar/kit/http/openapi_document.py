@@ -40,7 +40,7 @@ def describe(endpoints: Sequence[Endpoint]) -> tuple[Json, Json]:
     schemas: Json = dict(shared.get("$defs", {}))
     paths: Json = {}
     for endpoint in endpoints:
-        item = paths.setdefault(endpoint.path, {})
+        item = paths.setdefault(endpoint.canonical, {})
         in_path, in_query = _parameters(endpoint, schemas)
         if in_path:
             item["parameters"] = in_path
@@ -77,7 +77,7 @@ def _parameters(endpoint: Endpoint, schemas: Json) -> tuple[list[Json], list[Jso
     schemas |= made.get("$defs", {})
     in_path: list[Json] = []
     in_query: list[Json] = []
-    names = re.findall(r"{(\w+)", endpoint.path)
+    names = re.findall(r"{(\w+)", endpoint.canonical)
     for name, schema in made["properties"].items():
         place = "path" if name in names else "query"
         parameter = {"name": name, "in": place, "required": name in made.get("required", [])}
@@ -100,14 +100,19 @@ def _request_body(endpoint: Endpoint, by_model: dict[tuple[int, Any], Json]) -> 
     if endpoint.body is None:
         return {}
     schema = by_model[id(endpoint.body), "validation"]
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+    return {
+        "requestBody": {
+            "required": not endpoint.is_body_optional,
+            "content": {"application/json": {"schema": schema}},
+        }
+    }
 
 
 def _replies(endpoint: Endpoint, by_model: dict[tuple[int, Any], Json]) -> Json:
     return {
         str(status): {
             "description": text,
-            "headers": _NO_STORE,
+            "headers": {**_NO_STORE, **_extra(endpoint)},
             "content": {"application/json": {"schema": by_model[id(model), "serialization"]}},
         }
         for status, (model, text) in endpoint.replies.items()
@@ -126,10 +131,18 @@ def _problems(endpoint: Endpoint, by_model: dict[tuple[int, Any], Json]) -> Json
             schemas.append(by_model[id(endpoint.problem_members[status]), "serialization"])
         made[str(status)] = {
             "description": "\n".join(f"`{kind.code}`: {kind.meaning}" for kind in found),
-            "headers": {**_NO_STORE, **_HEADERS.get(status, {})},
+            "headers": {
+                **_NO_STORE,
+                **_HEADERS.get(status, {}),
+                **(_extra(endpoint) if status == 429 else {}),
+            },
             "content": {"application/problem+json": {"schema": {"allOf": schemas}}},
         }
     return made
+
+
+def _extra(endpoint: Endpoint) -> Json:
+    return {name: ref("headers", component) for name, component in endpoint.reply_headers.items()}
 
 
 def _security(endpoint: Endpoint) -> list[Json]:
