@@ -30,7 +30,6 @@ from sidecar.gate.leave_limit import LeaveLimit
 from sidecar.gate.nginx_stamps import Stamps
 from sidecar.gate.repeated_polls import Repeats
 from sidecar.gate.waiting_page import Page
-from sidecar.history import endpoints as history
 from sidecar.history.app_keys import HISTORY
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints import check_permit
@@ -164,10 +163,6 @@ def ops_app(
             web.get("/admin/rooms/{room}/sessions", admin.list_sessions),
             web.get("/admin/rooms/{room}/log", admin.show_log),
             web.get("/admin/rooms/{room}/visitors/{visitor}", admin.find_visitor),
-            web.get("/admin/rooms/{room}/visitors/{visitor}/history", history.show_visitor),
-            web.get("/admin/rooms/{room}/stays", history.list_stays),
-            web.get("/admin/rooms/{room}/report", history.show_report),
-            web.get("/admin/rooms/{room}/changes", history.list_changes),
             web.post("/admin/rooms/{room}/visitors/{visitor}/release", admin.release_visitor),
             web.post("/admin/rooms/{room}/visitors/{visitor}/move", admin.move_visitor),
         ]

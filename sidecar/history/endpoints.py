@@ -8,11 +8,23 @@ from aiohttp import web
 
 from sidecar.history import lookups
 from sidecar.history.app_keys import HISTORY
+from sidecar.history.schemas import (
+    NO_HISTORY,
+    TOO_MANY_STAYS,
+    Changes,
+    ChangesPage,
+    PeriodParameters,
+    RoomReport,
+    Stays,
+    StaysPage,
+    VisitorHistory,
+)
 from sidecar.kit.clock import iso
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.http.endpoint import DASHBOARD, Endpoints
+from sidecar.kit.http.problem_kinds import DATABASE_UNAVAILABLE
 from sidecar.kit.http.problems import problem
-from sidecar.kit.http.request_parameters import page_of
-from sidecar.rooms.endpoints.request_parameters import room_of, visitor_of
+from sidecar.rooms.endpoints.request_parameters import room_of
+from sidecar.rooms.schemas import UNKNOWN_ROOM, UNKNOWN_VISITOR, VisitorAddress
 
 if TYPE_CHECKING:
     from sidecar.history.lookups import Period
@@ -22,70 +34,115 @@ if TYPE_CHECKING:
 #: Stays of one report made within a replica, whose visitors wait meanwhile.
 REPORT_LIMIT = 100_000
 
+ENDPOINTS = Endpoints(
+    "history", find=room_of, problems=(UNKNOWN_ROOM, NO_HISTORY, DATABASE_UNAVAILABLE)
+)
 
-async def show_visitor(request: web.Request) -> web.Response:
-    """One visitor's stay, its place over time, and what happened."""
-    room, visitor = room_of(request), visitor_of(request)
-    document = await lookups.find_visitor(_history(request), room.name, visitor)
-    if document is None:
-        return problem(404, "Unknown visitor", detail=f"nothing was recorded of {visitor}")
-    return web.json_response({"room": room.name, "visitor": visitor, **document})
+_ROOM = "/admin/rooms/{room}"
+_CSV = {"text/csv": "A header and a line for each; nothing where there is none."}
 
 
-async def list_stays(request: web.Request) -> web.Response:
-    """Stays that began in a period, oldest first, a page at a time."""
-    room, history, period = _asked(request)
-    offset, limit = page_of(request)
-    found = lookups.find_stays(history, room.name, period, limit=limit, offset=offset)
+@ENDPOINTS.get(
+    _ROOM + "/visitors/{visitor}/history",
+    DASHBOARD,
+    parameters=VisitorAddress,
+    replies={200: (VisitorHistory, "All of it.")},
+    problems=(UNKNOWN_VISITOR,),
+)
+async def get_visitor_history(
+    request: web.Request, at: VisitorAddress
+) -> VisitorHistory | web.Response:
+    """One visitor's stay, its place over time, what happened."""
+    room, history = room_of(request), request.app.get(HISTORY)
+    if history is None:
+        return problem(NO_HISTORY)
+    found = await lookups.find_visitor(history, room.name, at.visitor)
+    if found is None:
+        return problem(UNKNOWN_VISITOR, detail=f"nothing was recorded of {at.visitor}")
+    return VisitorHistory(room=room.name, visitor=at.visitor, **found)
+
+
+@ENDPOINTS.get(
+    _ROOM + "/stays",
+    DASHBOARD,
+    parameters=StaysPage,
+    replies={200: (Stays, "A page of them.")},
+    other_media=_CSV,
+)
+async def list_stays(request: web.Request, page: StaysPage) -> Stays | web.Response:
+    """Stays that began in a period, oldest first."""
+    room, history, period = _asked(request, page)
+    if history is None:
+        return problem(NO_HISTORY)
+    found = lookups.find_stays(history, room.name, period, limit=page.limit, offset=page.start)
     stays = [stay async for stay in found]
-    return _reply(request, {"room": room.name, **_period_document(period), "stays": stays}, stays)
+    if page.format == "csv":
+        return _csv(stays)
+    following = page.next(len(stays))
+    return Stays.model_validate({**_of(room, period), "stays": stays, "next": following})
 
 
-async def show_report(request: web.Request) -> web.Response:
-    """How the room did in a period: waits, giving up, fairness."""
-    room, history, period = _asked(request)
-    document = await lookups.find_report(history, room.name, period, most=REPORT_LIMIT)
-    if document is None:
+@ENDPOINTS.get(
+    _ROOM + "/report",
+    DASHBOARD,
+    parameters=PeriodParameters,
+    replies={200: (RoomReport, "The report.")},
+    other_media=_CSV,
+    problems=(TOO_MANY_STAYS,),
+)
+async def get_report(request: web.Request, at: PeriodParameters) -> RoomReport | web.Response:
+    """Waits, giving up and fairness in a period.
+
+    Of 100,000 stays at most; `waitroom report` knows no bound.
+    """
+    room, history, period = _asked(request, at)
+    if history is None:
+        return problem(NO_HISTORY)
+    found = await lookups.find_report(history, room.name, period, most=REPORT_LIMIT)
+    if found is None:
         return problem(
-            422,
-            "Too many stays for a replica",
+            TOO_MANY_STAYS,
             detail=f"More than {REPORT_LIMIT:,} began in that time. Ask for less of it, or run "
             "waitroom report, which reads the database itself.",
         )
-    return _reply(request, document, [document])
+    return _csv([found]) if at.format == "csv" else RoomReport(**found)
 
 
-async def list_changes(request: web.Request) -> web.Response:
+@ENDPOINTS.get(
+    _ROOM + "/changes",
+    DASHBOARD,
+    parameters=ChangesPage,
+    replies={200: (Changes, "The latest of them.")},
+    other_media=_CSV,
+)
+async def list_changes(request: web.Request, page: ChangesPage) -> Changes | web.Response:
     """What operators did in a period, latest first."""
-    room, history, period = _asked(request)
-    _, limit = page_of(request)
-    acts = await lookups.find_changes(history, room.name, period, limit=limit)
-    return _reply(request, {"room": room.name, **_period_document(period), "changes": acts}, acts)
-
-
-def _history(request: web.Request) -> History:
-    history = request.app.get(HISTORY)
+    room, history, period = _asked(request, page)
     if history is None:
-        raise web.HTTPNotFound(reason="No history is kept: set history to a database")
-    return history
+        return problem(NO_HISTORY)
+    changes = await lookups.find_changes(history, room.name, period, limit=page.limit)
+    if page.format == "csv":
+        return _csv(changes)
+    is_more = len(changes) == page.limit > 0
+    following = changes[-1]["at"] if is_more else None
+    return Changes.model_validate({**_of(room, period), "changes": changes, "next": following})
 
 
-def _asked(request: web.Request) -> tuple[Room, History, Period]:
-    room, history = room_of(request), _history(request)
-    query = request.query
-    period = lookups.read_period(query.get("from"), query.get("to"), now_ms=room.clock.now_ms())
-    if query.get("format", "json") not in {"json", "csv"}:
-        raise ConfigError(["format: json or csv"])
-    return room, history, period
+def _asked(request: web.Request, at: PeriodParameters) -> tuple[Room, History | None, Period]:
+    room = room_of(request)
+    end = at.after if isinstance(at, ChangesPage) and at.after else at.to
+    period = lookups.read_period(at.from_, end, now_ms=room.clock.now_ms())
+    return room, request.app.get(HISTORY), period
 
 
-def _period_document(period: Period) -> dict[str, str]:
-    return {"from": iso(period.from_ms), "to": iso(period.to_ms)}
+def _of(room: Room, period: Period) -> dict[str, Any]:
+    return {"room": room.name, "from": iso(period.from_ms), "to": iso(period.to_ms)}
 
 
-def _reply(
-    request: web.Request, document: dict[str, Any], rows: list[dict[str, Any]]
-) -> web.Response:
-    if request.query.get("format") == "csv":
-        return web.Response(text=lookups.as_csv(rows), content_type="text/csv", charset="utf-8")
-    return web.json_response(document)
+def _csv(rows: list[dict[str, Any]]) -> web.Response:
+    return web.Response(
+        text=lookups.as_csv(rows),
+        content_type="text/csv",
+        charset="utf-8",
+        headers={"Cache-Control": "no-store"},
+    )

@@ -253,11 +253,10 @@ def aimed(described: dict[str, Any], replica: Replica) -> dict[str, Any]:
         visitors_own = path.startswith(("/_waitroom/", "/gate/"))
         room = "hall" if visitors_own else "shop" if method == "get" else "spare"
         room = "stage" if path.endswith("/move") else room
-        shared = {each.get("$ref") for each in aimed["paths"][path].get("parameters", [])}
         own = operation.setdefault("parameters", [])
-        if "#/components/parameters/Room" in shared:
+        if "{room}" in path:
             own.append(in_path("room", {"enum": [room]}))
-        if "#/components/parameters/Visitor" in shared:
+        if "{visitor}" in path:
             anybody = {"$ref": "#/components/schemas/VisitorId"}
             own.append(in_path("visitor", {"anyOf": [{"enum": people[room]}, anybody]}))
         if "{id}" in path:

@@ -9,11 +9,6 @@ from sidecar.kit.http.auth.session import CSRF_HEADER
 from sidecar.kit.http.openapi import Json, shape, text, whole
 from sidecar.kit.http.request_parameters import LIST_LIMIT, MAX_OFFSET
 
-_AGO = r"[0-9]{1,5}(\.[0-9]+)?(ms|s|m|h|d)"
-_DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{3})?)?(Z|[+-][0-9]{2}:[0-9]{2})?"
-_MOMENT = text(pattern=f"^(|now|{_AGO}|{_DATE}(T{_TIME})?)$")
-
 
 def _query(name: str, description: str, schema: Json, **more: Any) -> Json:
     return {"name": name, "in": "query", "description": description, "schema": schema, **more}
@@ -41,22 +36,11 @@ def parameters() -> Json:
         "Offset": _query("offset", "How many to leave out.", whole(maximum=MAX_OFFSET, default=0)),
         "Limit": _query("limit", "How many to tell, at most.",
                         whole(maximum=LIST_LIMIT, default=100)),
-        "From": _query("from", "The period's beginning: a date or a time (ISO 8601; UTC where no "
-                       "zone is said), or how long ago. Otherwise a day ago.", _MOMENT,
-                       examples=_values("24h", "2026-11-27T18:00Z")),
-        "To": _query("to", "The period's end, which is no part of it. Otherwise now.", _MOMENT,
-                     examples=_values("now", "2026-11-28T00:00Z")),
-        "Format": _query("format", "json, or csv for a spreadsheet.",
-                         {"type": "string", "enum": ["json", "csv"], "default": "json"}),
         "Operator": _header("X-Waitroom-Operator", "Who says so, for the log: 64 characters at "
                             "most. Ignored with a session of the dashboard.", text()),
         "Site": _header("Sec-Fetch-Site", "Browsers send it. What another site made the browser "
                         "POST takes no place.", text()),
     }  # fmt: skip
-
-
-def _values(*shown: str) -> Json:
-    return {f"example {number}": {"value": value} for number, value in enumerate(shown, start=1)}
 
 
 def headers() -> Json:
@@ -118,12 +102,6 @@ def responses() -> Json:
             {"title": "Administration is off", "status": 403,
              "detail": "Set admin_token (WAITROOM_ADMIN_TOKEN) first."},
         ),
-        "ServiceOff": _refusal(
-            "No token is set: neither `service_token` nor `admin_token` nor any of `tokens`. Or "
-            "the token's `scopes` are for something else, or it is the operator's to change.",
-            {"title": "The service API is off", "status": 403,
-             "detail": "Set service_token (WAITROOM_SERVICE_TOKEN) first."},
-        ),
         "UnknownJob": _refusal(
             "No such job of this token's; or there are no targets.",
             {"title": "Unknown job", "status": 404,
@@ -172,10 +150,6 @@ def responses() -> Json:
             {"title": "No place is free there", "status": 409,
              "detail": "Those who stand there joined at once; try 1."},
         ),
-        "UnknownHistory": _refusal(
-            "No such room, nothing recorded of that visitor, or no history is kept.",
-            {"title": "No history is kept: set history to a database", "status": 404},
-        ),
         "Unreadable": _refusal(
             "The body is not of its Content-Encoding.",
             {"title": "The body cannot be read", "status": 400},
@@ -200,11 +174,6 @@ def responses() -> Json:
         "NotReady": _refusal(
             "The store does not answer, or the replica is about to stop.",
             {"title": "Stopping", "status": 503, "retry_after": 5}, **wait,
-        ),
-        "HistoryAway": _refusal(
-            "The history's database or the store does not answer.",
-            {"title": "The database does not answer", "status": 503, "retry_after": 5},
-            **wait,
         ),
     }  # fmt: skip
 

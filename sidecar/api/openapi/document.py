@@ -12,7 +12,6 @@ from sidecar import __version__
 from sidecar.api.endpoints import OPS
 from sidecar.api.openapi import common, operations, shapes
 from sidecar.gate.openapi import proxy, visitor
-from sidecar.history import openapi as history
 from sidecar.jobs.openapi import jobs, targets
 from sidecar.kit.http.openapi_document import describe
 from sidecar.rooms.openapi import administration
@@ -58,7 +57,6 @@ def document() -> dict[str, Any]:
             **proxy.paths(),
             **operations.paths(),
             **administration.paths(),
-            **history.paths(),
             **jobs.paths(),
             **targets.paths(),
             **paths,

@@ -3,12 +3,6 @@ them."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from pydantic import TypeAdapter
-
-from sidecar.history.model import Entry
-from sidecar.history.service import Report
 from sidecar.kit.http.openapi import (
     ROOM,
     VISITOR_ID,
@@ -26,40 +20,6 @@ from sidecar.queue.model import Phase, State
 from sidecar.rooms.openapi import settings
 
 _EARLIEST = "ms since 1970, by the store's clock"
-
-
-def _fields(kind: type[Any]) -> Json:
-    """The properties of a dataclass, without what pydantic makes up."""
-    made = TypeAdapter(kind).json_schema()["properties"]
-    for schema in made.values():
-        schema.pop("title", None)
-        schema.pop("default", None)
-    return dict(made)
-
-
-def _stay() -> Json:
-    """As sidecar/history/lookups.py tells an Entry."""
-    made: Json = {}
-    for name, schema in _fields(Entry).items():
-        if name.endswith("_ms"):
-            made[name.removesuffix("_ms") + "_at"] = or_null(moment())
-        else:
-            made["class" if name == "class_name" else name] = schema
-    made["changed_at"] = moment("When it was last heard of.")
-    made["end_reason"]["description"] = (
-        "session, left, released, silent, swept, no_show, unseen, reset or stuck"
-    )
-    made["state"] = words("waiting", "called", "inside", "ended")
-    return thing(made, description="One stay, from joining to its end. null: has not happened.")
-
-
-def _report() -> Json:
-    named = {"room": shape("Room"), "from": moment(), "to": moment()}
-    description = (
-        "The stays that began in the period. Times are seconds, shares from 0 to 1; null: there "
-        "was nobody to say it of."
-    )
-    return thing({**named, **_fields(Report)}, description=description)
 
 
 _STATUS = thing(
@@ -149,26 +109,6 @@ _ACT = thing(
         "detail": text(),
     }
 )
-_CHANGE = thing({"at": moment(), "by": text(), "what": text(), "visitor": text(), "detail": text()})
-_EVENT = thing(
-    {
-        "id": text("Never the same twice in a room.", pattern="^[0-9]+-[0-9]+$"),
-        "at": moment(),
-        "kind": text("joined, called, admitted, expired, left, released or operator"),
-        "why": text("How it came about."),
-    },
-    description="What else is known of it is text: order, joined, position, by, detail.",
-)
-_HISTORY = thing(
-    {
-        "room": shape("Room"),
-        "visitor": shape("VisitorId"),
-        "stay": shape("Stay"),
-        "places": rows(thing({"at": moment(), "position": {"type": "integer"}}),
-                       "Its place in line over time, 1,000 points at most."),
-        "events": rows(shape("Event"), "1,000 at most."),
-    }
-)  # fmt: skip
 _PROBLEM = thing(
     {
         "type": text(format="uri-reference"),
@@ -194,10 +134,5 @@ def schemas() -> Json:
         "RoomState": _ROOM_STATE,
         "Visitor": _VISITOR,
         "Act": _ACT,
-        "Stay": _stay(),
-        "Event": _EVENT,
-        "VisitorHistory": _HISTORY,
-        "Report": _report(),
-        "Change": _CHANGE,
         "Problem": _PROBLEM,
     }

@@ -63,22 +63,6 @@ class Reply(BaseModel):
         )
 
 
-class PageParameters(Parameters):
-    """Which page of a list."""
-
-    after: str = ""
-    """Behind which the page begins: the `next` of the page before."""
-    limit: Annotated[int, Field(ge=1, le=1000)] = 100
-    """How many to list, at most."""
-
-
-class PageReply(Reply):
-    """A page of a list."""
-
-    next: str | None
-    """The `after` of the next page. null: this is the last."""
-
-
 #: For a member of a Reply that is left out where it is None.
 optional = Field(exclude_if=lambda value: value is None)
 
@@ -116,6 +100,38 @@ Number = Annotated[Whole, Field(ge=0, le=MAX_NUMBER)]
 Seconds = Annotated[float, Field(ge=0)]
 #: ISO 8601, as kit/clock.py tells it.
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+
+
+class PageParameters(Parameters):
+    """Which page of a list."""
+
+    after: str = ""
+    """Behind which the page begins: the `next` of the page before."""
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    """How many to list, at most."""
+
+
+class PageReply(Reply):
+    """A page of a list."""
+
+    next: str | None
+    """The `after` of the next page. null: this is the last."""
+
+
+class OffsetPage(PageParameters):
+    """Of a list that is counted through."""
+
+    after: Annotated[str, *matching("[0-9]{0,9}", "the `next` of the page before")] = ""
+    offset: Annotated[int, Field(ge=0, le=10**9, json_schema_extra=DEPRECATED)] = 0
+    """How many to leave out: `after` does, too."""
+
+    @property
+    def start(self) -> int:
+        return int(self.after or self.offset)
+
+    def next(self, found: int) -> str | None:
+        """The `next` of a page on which so many are."""
+        return str(self.start + found) if found == self.limit else None
 
 
 def read(model: type[BaseModel], given: Any, *, from_text: bool = False) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from sidecar.kit.http.models import Schema
-from sidecar.kit.http.openapi import CHANGES, OPERATORS, READS, SERVICE, Json, ref, shape
+from sidecar.kit.http.openapi import CHANGES, OPERATORS, READS, SERVICE, Json, ref, shape, text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,11 +111,14 @@ def _request_body(endpoint: Endpoint, by_model: dict[tuple[int, Any], Json]) -> 
 def _replies(endpoint: Endpoint, by_model: dict[tuple[int, Any], Json]) -> Json:
     return {
         str(status): {
-            "description": text,
+            "description": meaning,
             "headers": {**_NO_STORE, **_extra(endpoint)},
-            "content": {"application/json": {"schema": by_model[id(model), "serialization"]}},
+            "content": {
+                "application/json": {"schema": by_model[id(model), "serialization"]},
+                **{media: {"schema": text(looks)} for media, looks in endpoint.other_media.items()},
+            },
         }
-        for status, (model, text) in endpoint.replies.items()
+        for status, (model, meaning) in endpoint.replies.items()
     }
 
 
