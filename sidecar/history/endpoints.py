@@ -11,9 +11,9 @@ from sidecar.history.app_keys import HISTORY
 from sidecar.history.schemas import (
     NO_HISTORY,
     TOO_MANY_STAYS,
-    Changes,
     ChangesPage,
     PeriodParameters,
+    RoomChanges,
     RoomReport,
     Stays,
     StaysPage,
@@ -112,10 +112,10 @@ async def get_report(request: web.Request, at: PeriodParameters) -> RoomReport |
     _ROOM + "/changes",
     DASHBOARD,
     parameters=ChangesPage,
-    replies={200: (Changes, "The latest of them.")},
+    replies={200: (RoomChanges, "The latest of them.")},
     other_media=_CSV,
 )
-async def list_changes(request: web.Request, page: ChangesPage) -> Changes | web.Response:
+async def list_changes(request: web.Request, page: ChangesPage) -> RoomChanges | web.Response:
     """What operators did in a period, latest first."""
     room, history, period = _asked(request, page)
     if history is None:
@@ -125,7 +125,7 @@ async def list_changes(request: web.Request, page: ChangesPage) -> Changes | web
         return _csv(changes)
     is_more = len(changes) == page.limit > 0
     following = changes[-1]["at"] if is_more else None
-    return Changes.model_validate({**_of(room, period), "changes": changes, "next": following})
+    return RoomChanges.model_validate({**_of(room, period), "changes": changes, "next": following})
 
 
 def _asked(request: web.Request, at: PeriodParameters) -> tuple[Room, History | None, Period]:

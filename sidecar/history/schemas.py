@@ -115,7 +115,7 @@ class Change(Reply):
     detail: str
 
 
-class Changes(Period, PageReply):
+class RoomChanges(Period, PageReply):
     changes: list[Change]
 
 
