@@ -10,7 +10,7 @@
     limits/      rate limits
     jobs/        calls that wait for their turn: targets, workers, callbacks, permits
     history/     stays and events in SQL: recorder, look-ups, reports
-    webhooks/    who is told about rooms and calls
+    webhooks/    notifications about rooms and calls
     gate/        what proxies ask and visitors see: check, status, page, cookies, nginx's stamps
     dashboard/   the operators' page, and the way in to it
     doctor/      looks at an installation from outside
@@ -25,7 +25,7 @@ large one has a folder of that name.
 
 Who may import whom: kit <- client, queue <- products <- gate <- dashboard, doctor <- api <- app <-
 cli. Products do not import each other, but for the few that tests/test_layout.py lists with their
-reasons; it holds all of this. settings.py knows the products' settings.py alone, and whoever is
+reasons; it holds all of this. settings.py knows the products' settings.py alone, and all
 above queue/ may know it. A product's commands stand beside cli/.
 """
 

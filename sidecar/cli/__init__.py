@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class _Commands(click.Group):
-    """Ends without a word when whoever read the output has gone, as in `report | head`. click does
+    """Ends without a word when the reader of the output has gone, as in `report | head`. click does
     so while a command runs, and leaves what is still in the buffer to Python's own end."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
@@ -97,14 +97,14 @@ def _listen(_context: click.Context, _parameter: click.Parameter, value: str) ->
     default=100,
     show_default=True,
     type=click.IntRange(1, 10_000),
-    help="Calls under way of one target, at most; what the target bears goes before.",
+    help="Calls under way of one target, at most; capped by the target's own limit.",
 )
 @click.option(
     "--grace",
     default=30.0,
     show_default=True,
     type=click.FloatRange(0, 3600),
-    help="Seconds that calls under way are given when it is told to stop.",
+    help="Seconds that calls under way get when the process stops.",
 )
 @click.option(
     "--listen",

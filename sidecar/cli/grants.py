@@ -60,7 +60,7 @@ def grant(  # noqa: PLR0913, PLR0917 - one for each option
     room: str, class_name: str, path: str | None, life_s: float, once: bool, id_: str | None,
     count: int, url: str | None, kind: Kind | None,
 ) -> None:  # fmt: skip
-    """Print grants: whoever brings one gets a class of a room or a target, if they have to wait.
+    """Print grants: their bearers get a class of a room or a target, if they have to wait.
 
     A page is asked for with waitroom_grant=GRANT among its parameters; --url makes such links.
     Needs no replica: the settings name the class and the keys.

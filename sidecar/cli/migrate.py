@@ -39,7 +39,7 @@ def migrate(path: str | None) -> None:
 
 
 async def _migrate(settings: Settings, setting: str) -> tuple[str | None, str] | None:
-    """The revisions before and after; None where there is no such database. Raises ConfigError,
+    """The revisions before and after; None where that database is not set. Raises ConfigError,
     DatabaseError."""
     from sidecar.history.store.tables import HISTORY  # noqa: PLC0415 - the other commands start faster
     from sidecar.jobs.store.tables import JOBS  # noqa: PLC0415 - the other commands start faster

@@ -69,7 +69,7 @@ class Gates:
         return self._rooms.get(name) or self._resources.find(name)
 
     def template_of(self, name: str) -> str:
-        """Of a resource that its template may not have; "" where there is no such template."""
+        """Of a resource that its template may not have; "" where that template is unknown."""
         return self._resources.template_of(name)
 
 
