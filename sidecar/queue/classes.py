@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: An order's last three bits say whose class it is, so that no two are ever the same.
 MAX_CLASSES = 7
-#: Bands of orders, one ahead of the other (queue/lua/order.lua).
+#: Bands of orders, one ahead of the other (rooms/lua/parts/order.lua).
 MAX_PRIORITY = 3
 MAX_LINES = MAX_PRIORITY + 1
 _DAY_S = 86_400

@@ -1,7 +1,7 @@
 """How long somebody will wait, and how sure that is.
 
 The point estimate is made by the scripts, which need it to say when to poll next
-(queue/lua/estimate_wait.lua); this module makes a range of it.
+(rooms/lua/parts/estimate_wait.lua); this module makes a range of it.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class Phase(StrEnum):
 TICKET_LIFETIME_MS = 24 * 3600 * 1000
 #: A ticket that was signed longer ago is signed anew at a heartbeat.
 RESIGN_MS = 3_600_000
-#: From the orders of one priority, or line, to those of the next (queue/lua/order.lua).
+#: From the orders of one priority, or line, to those of the next (rooms/lua/parts/order.lua).
 ORDER_BAND = 2**51
 #: The shortest and the longest time between two heartbeats when the room adapts it.
 HEARTBEAT_MIN_MS = 2_000

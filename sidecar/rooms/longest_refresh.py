@@ -13,8 +13,8 @@ class Refreshes:
     """What one replica gave visitors near the head of a queue.
 
     After a loss the queue stands still until they could have asked again, twice
-    (queue/lua/recovery.lua). A replica that is younger than the longest refresh cannot know what
-    another one gave before. All times are in ms, by one clock.
+    (rooms/lua/parts/recovery.lua). A replica that is younger than the longest refresh cannot know
+    what another one gave before. All times are in ms, by one clock.
     """
 
     _since_ms: int | None = None

@@ -29,7 +29,7 @@ def renewal_due_ms(pass_: Pass, settings: RoomSettings) -> int:
 
 
 def _longest_ms(pass_: Pass, settings: RoomSettings) -> int | None:
-    """When the session ends however often it is renewed (queue/lua/admit.lua); None: never."""
+    """When the session ends at the latest (rooms/lua/parts/admit.lua); None: never."""
     terms_s = [settings.session_max_duration] if settings.session_max_duration else []
     if settings.disable_session_renewal:
         terms_s.append(settings.session_duration)

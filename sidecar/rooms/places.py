@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sidecar.rooms.settings import RoomSettings
     from sidecar.rooms.store.scripts import RoomStore
 
-#: The lowest order of a drawn place (queue/lua/order.lua: the front band).
+#: The lowest order of a drawn place (rooms/lua/parts/order.lua: the front band).
 FIRST_DRAWN = -4 * ORDER_BAND
 #: The pre-queue is over by the store's clock, of which ours may be that far ahead.
 _CLOCKS_APART_MS = 2_000
@@ -48,8 +48,8 @@ async def reclassified(
 
 
 def line_of(order: int, lines: Sequence[Line]) -> str | None:
-    """The name of the sub-queue that an order is in (queue/lua/order.lua has the same rule); None
-    where there are no lines, or the place was drawn."""
+    """The name of the sub-queue that an order is in (as in rooms/lua/parts/order.lua); None where
+    there are no lines, or the place was drawn."""
     if not lines or order < FIRST_DRAWN + ORDER_BAND:
         return None
     last = len(lines) - 1

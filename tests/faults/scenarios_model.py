@@ -12,8 +12,9 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.faults.verdict import Row
 from tests.faults.world import Scale
+from tests.support.machines import Bench
 from tests.support.redis_servers import RedisServer
-from tests.support.room_machine import Bench, RoomMachine
+from tests.support.room_machine import RoomMachine
 
 SEEDS, STORIES, STEPS = 40, 5, 50
 START_MS = 1_800_000_000_000

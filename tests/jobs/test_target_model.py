@@ -7,18 +7,14 @@ says, and the promises must hold for what is in the store.
 from __future__ import annotations
 
 import asyncio
-import os
-from contextlib import closing
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from sidecar.jobs.redis_keys import target_key, target_keys
@@ -26,20 +22,11 @@ from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import Held, Release, TargetStore, Waiting
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
-from sidecar.kit.redis.connect import close, connect
 from tests.conftest import new_room_name
 from tests.jobs.target_model import Active, Target
 from tests.support.limits import BEGIN, WINDOWS, S, check_promise
+from tests.support.machines import Bench, run_stories
 
-#: In the suite; WAITROOM_TEST_EXAMPLES=1000 looks longer.
-#: The store in memory takes three times as long.
-EXAMPLES = int(os.environ.get("WAITROOM_TEST_EXAMPLES", "30"))
-THOROUGH = settings(
-    stateful_step_count=40,
-    deadline=None,
-    derandomize=os.environ.get("CI") == "true",
-    suppress_health_check=list(HealthCheck),
-)
 RATED = [f"rate.{algorithm}" for algorithm in WINDOWS]
 CLASSES = {
     "vip": {"priority": 1},
@@ -70,21 +57,6 @@ STEPS = st.one_of(
 INDICES = st.lists(st.integers(0, 30), min_size=1, max_size=4)
 HOW = st.sampled_from(["answered", "rejected", "failed", "failed", "busy", "gone"])
 AGAIN = st.none() | st.sampled_from([-5, 0, 700, 4000])
-
-
-class Bench:
-    """A store, and the event loop in which it is asked."""
-
-    def __init__(self, url: str) -> None:
-        self.runner = asyncio.Runner()
-        self.redis = connect(url, timeout_s=5)
-
-    def run(self, awaitable):
-        return self.runner.run(awaitable)
-
-    def close(self) -> None:
-        self.run(close(self.redis))
-        self.runner.close()
 
 
 class TargetMachine(RuleBasedStateMachine):
@@ -509,8 +481,4 @@ async def look(redis, name) -> Target:
 @pytest.mark.timeout(900)  # where it fails, hypothesis takes minutes to find a short story
 def test_a_line_is_as_the_model_has_it(store_url):
     """Whatever is done to a target's line: the promises of jobs/lua hold."""
-    count = EXAMPLES // 3 if store_url.startswith("memory") else EXAMPLES
-    with closing(Bench(store_url)) as bench:
-        run_state_machine_as_test(
-            lambda: TargetMachine(bench), settings=settings(THOROUGH, max_examples=count)
-        )
+    run_stories(TargetMachine, store_url, examples=30, steps=40)

@@ -11,16 +11,11 @@ import pytest
 from redis.exceptions import RedisError
 from structlog.testing import capture_logs
 
-from sidecar.jobs.settings import TargetSettings
-from sidecar.jobs.store.target_queue import TargetStore, Waiting
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
 from sidecar.kit.redis import functions
 from sidecar.kit.redis.connect import close, connect
 from sidecar.kit.redis.scripts import LUA_ROOT, library
-from sidecar.leases.model import LeaseOutcome
-from sidecar.leases.settings import LeaseSettings
-from sidecar.leases.store import LeaseStore
 from sidecar.limits.model import Ask
 from sidecar.limits.model import Outcome as Decided
 from sidecar.queue.model import Outcome, Ticket
@@ -30,6 +25,7 @@ from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import Claim, RoomStore
 from tests.conftest import attended, new_room_name, refuse_functions
 from tests.support.limits import ALL, TurnedClock, make_limit
+from tests.support.products import open_products, use_products
 from tests.support.redis_servers import RedisServer
 from tests.support.visitors import beat_all, go_in, queue
 
@@ -84,38 +80,8 @@ def calls(server, command):
 async def open_all(server):
     """A rule, a template and a target of one name, by the same client."""
     redis = connect(server.url, timeout_s=5)
-
-    def open_(name):
-        return (
-            make_limit(redis, TurnedClock(), "sliding_window", limit=50, name=name),
-            LeaseStore(
-                redis, name, settings=LeaseSettings(term=60), clock=StoreClock(), timeout_s=5
-            ),
-            TargetStore(redis, name, clock=StoreClock(), timeout_s=5),
-        )
-
-    yield open_
+    yield lambda name: open_products(redis, name)
     await close(redis)
-
-
-async def live_all(limit, lease, target):
-    """A call of each, whose reply shows that nothing of before is lost."""
-    before = (await limit.look("a")).remaining
-    assert (await limit.acquire(Ask("a"))).remaining == before - 1
-    held = await lease.ask("printer", "one")
-    assert held.outcome is LeaseOutcome.GRANTED
-    assert (await lease.ask("printer", "two")).outcome is LeaseOutcome.WAITING
-    assert (await lease.renew("printer", "one", held.fence)).fence == held.fence
-    await target.ready(0)
-    for rate in ({}, {"rate": 1000, "window": 1}):
-        settings = TargetSettings(url="http://target.example/", concurrency=100, **rate)
-        job = new_visitor()
-        assert await target.add([Waiting(job, await target.reserve(job, "", settings))]) == [1]
-        [claim] = (await target.claim(1, settings)).claims
-        assert claim.id == job
-        assert await target.renew([(job, claim.fence)]) == ["held"]
-        line, [place] = await target.look([job], settings)
-        assert (line.active > 0, place.where) == (True, "running")
 
 
 async def live(store):
@@ -131,6 +97,13 @@ async def live(store):
     assert (await store.snapshot()).waiting == 1
     await store.sweep()
     assert await store.reset() == 1
+
+
+@pytest.mark.parametrize("product", ["rooms", "leases", "limits", "jobs"])
+def test_redis_takes_a_products_library(server, product):
+    """Lua's bounds are kept: a function has 200 locals and 60 upvalues at most."""
+    made = library(product)
+    assert server.cli("function", "load", "replace", made.text) == made.name
 
 
 async def test_the_library_is_loaded_once_and_for_all_rooms(server, open_rooms):
@@ -175,7 +148,7 @@ async def test_limits_scripts_are_a_library_too(server, algorithm):
 async def test_functions_are_flushed_while_all_products_use_them(server, open_all):
     """Between any two calls, and no call fails or loses anything; each library comes back."""
     stores = open_all(new_room_name())
-    await live_all(*stores)
+    await use_products(*stores)
     server.cli("config", "resetstat")
     stop = asyncio.Event()
 
@@ -185,10 +158,10 @@ async def test_functions_are_flushed_while_all_products_use_them(server, open_al
 
     flushing = asyncio.create_task(flush())
     for _ in range(10):
-        await live_all(*stores)
+        await use_products(*stores)
     stop.set()
     await flushing
-    await live_all(*stores)
+    await use_products(*stores)
     listed = server.cli("function", "list")
     assert all(library(product).name in listed for product in ("limits", "leases", "jobs"))
 
@@ -236,7 +209,7 @@ async def test_two_versions_share_a_server(server, open_rooms, monkeypatch, tmp_
     await live(open_rooms(server.url))
     other = tmp_path / "lua"
     shutil.copytree(LUA_ROOT, other)
-    later = other / "queue" / "lua" / "rate.lua"
+    later = other / "queue" / "lua" / "arrival.lua"
     later.write_text(later.read_text() + "-- of the next version\n")
     monkeypatch.setattr(functions, "library", lambda folder: library(folder, other))
     await live(open_rooms(server.url))
@@ -253,7 +226,7 @@ async def test_two_versions_of_each_library_work_on_the_same_keys(
     """Replicas of both at a time: neither loads what the other has, or runs it."""
     name = new_room_name()
     old = open_all(name)
-    await live_all(*old)
+    await use_products(*old)
     other = tmp_path / "lua"
     shutil.copytree(LUA_ROOT, other)
     for product in ("limits", "leases", "jobs"):
@@ -261,10 +234,10 @@ async def test_two_versions_of_each_library_work_on_the_same_keys(
             script.write_text(script.read_text() + "-- of the next version\n")
     monkeypatch.setattr(functions, "library", lambda product: library(product, other))
     new = open_all(name)
-    await live_all(*new)
+    await use_products(*new)
     server.cli("config", "resetstat")
-    await live_all(*old)
-    await live_all(*new)
+    await use_products(*old)
+    await use_products(*new)
     assert calls(server, "function|load") == 0
     listed = server.cli("function", "list")
     for product in ("limits", "leases", "jobs"):

@@ -19,6 +19,7 @@ from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from tests.conftest import new_room_name, refuse_functions
 from tests.support.processes import wait_until
+from tests.support.products import open_products, use_products
 from tests.support.redis_servers import SERVICE, ClusterStore, RedisServer, SentinelStore
 from tests.support.visitors import beat_all, go_in, queue
 
@@ -132,8 +133,10 @@ async def all_calls(store):
 
 
 async def test_every_call_works(topology, open_room):
-    """Scripts, and the commands that are not scripts."""
-    await all_calls(open_room(url_of(topology)))
+    """Scripts, and the commands that are not scripts; of the other products too."""
+    store = open_room(url_of(topology))
+    await all_calls(store)
+    await use_products(*open_products(store._redis, store._name))
 
 
 async def test_rooms_of_a_cluster_are_on_different_servers(cluster, open_store):
@@ -142,6 +145,8 @@ async def test_rooms_of_a_cluster_are_on_different_servers(cluster, open_store):
     redis = open_store(cluster.url)
     stores = rooms_of(redis, *names_apart(cluster))
     await asyncio.gather(*(all_calls(store) for store in stores))
+    others = [open_products(redis, store._name) for store in stores]
+    await asyncio.gather(*(use_products(*products) for products in others))
     for server in cluster.servers:
         stats = server.info("commandstats")
         assert "cmdstat_command|getkeys" not in stats
@@ -150,6 +155,7 @@ async def test_rooms_of_a_cluster_are_on_different_servers(cluster, open_store):
             assert "cmdstat_eval" not in stats
             server.cli("function", "flush")
     await asyncio.gather(*(store.snapshot() for store in stores))
+    await asyncio.gather(*(use_products(*products) for products in others))
 
 
 async def test_rooms_of_a_cluster_without_functions(cluster, open_store):
@@ -236,6 +242,7 @@ async def survive(topology, store, name, fail) -> float:
     await live_through(store, time.monotonic())
     inside = await go_in(store)
     tickets = await queue(store, 3)
+    await use_products(*open_products(store._redis, name))
     await asyncio.to_thread(topology.replicated, room_key(name, "stats"))
     stop = asyncio.Event()
     coming = asyncio.create_task(crowd(store, stop))
@@ -258,6 +265,7 @@ async def survive(topology, store, name, fail) -> float:
     assert [one.order for one in replies] == [ticket.order for ticket in tickets]
     assert (await store.snapshot()).recovery_stage == 0
     assert (await store.renew(inside)).outcome is Outcome.ADMITTED
+    await use_products(*open_products(store._redis, new_room_name()))
     print(f"chosen after {chosen:.1f} s, answered after {seconds:.1f} s, {errors} errors")
     assert seconds < chosen + 2
     return seconds

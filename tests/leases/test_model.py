@@ -7,37 +7,24 @@ model says, and the promises must hold for what is in the store.
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-from contextlib import closing
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from sidecar.kit.clock import StoreClock
-from sidecar.kit.redis.connect import close, connect
 from sidecar.leases.redis_keys import lease_key, resource_key
 from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import LeaseStore
 from tests.conftest import new_room_name
 from tests.leases.lease_model import FULL, NOTHING, WAITING, Model, Replica, Said, check, look
-
-#: In the suite; WAITROOM_TEST_EXAMPLES=1000 looks longer.
-EXAMPLES = int(os.environ.get("WAITROOM_TEST_EXAMPLES", "100"))
-THOROUGH = settings(
-    stateful_step_count=40,
-    deadline=None,
-    derandomize=os.environ.get("CI") == "true",
-    suppress_health_check=list(HealthCheck),
-)
+from tests.support.machines import Bench, run_stories
 
 SETTINGS = {
     "capacity": st.sampled_from([1, 1, 1, 2, 3]),
@@ -62,21 +49,6 @@ SOME = st.lists(st.booleans(), min_size=12, max_size=12)
 #: A number as it was told, or one beside it.
 OFF = st.sampled_from([0, 0, 0, -1, 1])
 ONE = st.integers(0, 1)
-
-
-class Bench:
-    """A store, and the event loop in which it is asked."""
-
-    def __init__(self, url: str) -> None:
-        self.runner = asyncio.Runner()
-        self.redis = connect(url, timeout_s=5)
-
-    def run(self, awaitable):
-        return self.runner.run(awaitable)
-
-    def close(self) -> None:
-        self.run(close(self.redis))
-        self.runner.close()
 
 
 class LeaseMachine(RuleBasedStateMachine):
@@ -400,9 +372,4 @@ async def gather(calls):
 @pytest.mark.timeout(900)  # where it fails, hypothesis takes minutes to find a short story
 def test_leases_are_what_the_model_says_and_every_promise_is_kept(store_url):
     """Whatever holders, replicas, the clock and the store do, step by step."""
-    # In memory the same scripts run, slowly.
-    count = EXAMPLES // 3 if store_url.startswith("memory") else EXAMPLES
-    with closing(Bench(store_url)) as bench:
-        run_state_machine_as_test(
-            lambda: LeaseMachine(bench), settings=settings(THOROUGH, max_examples=count)
-        )
+    run_stories(LeaseMachine, store_url, examples=100, steps=40)

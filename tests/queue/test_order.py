@@ -54,7 +54,7 @@ local function int(number)
   return string.format('%.0f', number)
 end
 -- @include "rooms/parts/settings"
--- @include "queue/order"
+-- @include "rooms/parts/order"
 local room = derive(cjson.decode(ARGV[1]))
 lines, classes, is_random = room.lines, room.classes, room.is_random
 local names, before = cjson.decode(ARGV[5]), tonumber(ARGV[7])

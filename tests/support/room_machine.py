@@ -7,11 +7,8 @@ says, and the promises must hold for what is in the store.
 from __future__ import annotations
 
 import asyncio
-import os
 from itertools import zip_longest
-from random import Random
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -21,24 +18,15 @@ from hypothesis.stateful import (
 )
 
 from sidecar.kit.clock import StoreClock
-from sidecar.kit.redis.connect import close, connect
 from sidecar.queue.model import Outcome, Pass, Phase, Ticket
 from sidecar.queue.verdict_lifetime import OUTAGE_MS, SESSION_GRACE_MS
 from sidecar.rooms.redis_keys import room_keys
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import Claim, Lot, RoomStore
 from tests.conftest import attended, new_room_name
+from tests.support.machines import Bench
 from tests.support.room_model import Model, Newcomer, Reply
 from tests.support.room_promises import Promises, Seen, Step, look
-
-#: In the suite; WAITROOM_TEST_EXAMPLES=2000 looks longer.
-EXAMPLES = int(os.environ.get("WAITROOM_TEST_EXAMPLES", "200"))
-THOROUGH = settings(
-    stateful_step_count=50,
-    deadline=None,
-    derandomize=os.environ.get("CI") == "true",
-    suppress_health_check=list(HealthCheck),
-)
 
 #: For what stops or empties the line: not often, or there would be little to see.
 SELDOM = st.sampled_from([False, False, False, True])
@@ -117,25 +105,6 @@ INDICES = st.lists(st.integers(0, 99), max_size=6)
 SOME = st.lists(st.integers(0, 99), min_size=1, max_size=6)
 #: A replica's clock may be late by this much, so that it takes a pass for valid.
 LATE_MS = SESSION_GRACE_MS + 1000
-
-
-class Bench:
-    """A store, and the event loop in which it is asked."""
-
-    def __init__(self, url: str) -> None:
-        self.runner = asyncio.Runner()
-        self.redis = connect(url, timeout_s=5)
-        self.random = Random(0)
-
-    def draw(self) -> float:
-        return self.random.random()
-
-    def run(self, awaitable):
-        return self.runner.run(awaitable)
-
-    def close(self) -> None:
-        self.runner.run(close(self.redis))
-        self.runner.close()
 
 
 class RoomMachine(RuleBasedStateMachine):

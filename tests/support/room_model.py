@@ -330,7 +330,7 @@ class Model:
         return ends + [session.ends for session in self.inside.values()]
 
     def due_score(self, place: Place) -> float:
-        """As it is stored: see queue/lua/heartbeat_due.lua."""
+        """As it is stored: see rooms/lua/parts/heartbeat_due.lua."""
         if place.polled:
             return place.due + place.told_s / 128
         return place.due + self._unpolled_offset + 0.5

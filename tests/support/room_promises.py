@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from sidecar.queue.model import Standing
     from sidecar.rooms.settings import RoomSettings
 
-#: In the fraction of a score in `due`: nobody polled for this place (queue/lua/heartbeat_due.lua).
+#: In the fraction of a score in `due`: nobody polled for this place
+#: (rooms/lua/parts/heartbeat_due.lua).
 UNPOLLED = 0.5
 _LOST_TURNS = {"silent", "swept", "no_show"}
 
@@ -103,7 +104,7 @@ class Promises:
         #: visitor -> when it was told to come back.
         self.told: dict[str, int] = {}
         #: Not polled yet when settings changed that its place is stored by
-        #: (queue/lua/heartbeat_due.lua).
+        #: (rooms/lua/parts/heartbeat_due.lua).
         self.excused: set[str] = set()
         self.patience: tuple[float, float] | None = None
         #: visitor -> the position it was shown, and who came back ahead of it since.

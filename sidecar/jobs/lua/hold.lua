@@ -3,12 +3,11 @@
 -- ARGV     from 4 on, for each: job, fence, order, until when, µs, the word of its fact
 -- RETURNS  now
 -- @include "jobs/parts/state"
--- @include "queue/arrival"
 local function run(KEYS, ARGV)
   begin_state(KEYS, ARGV)
   local jobs = {}
   for i = 4, #ARGV, 5 do jobs[#jobs + 1] = ARGV[i] end
-  local actives = scores(ACTIVE, jobs)
+  local actives = queue.scores_of(ACTIVE, jobs)
   for n, job in ipairs(jobs) do
     local fence, order, ends, word = unpack(ARGV, 5 * n, 5 * n + 3)
     if not actives[n] then

@@ -24,7 +24,7 @@ local function run(KEYS, ARGV)
 
   local jobs = {unpack(ARGV, 8)}
   if #jobs == 0 then return replies end
-  local laters, actives = scores(LATER, jobs), scores(ACTIVE, jobs)
+  local laters, actives = queue.scores_of(LATER, jobs), queue.scores_of(ACTIVE, jobs)
   local facts = redis_call('HMGET', FACTS, unpack(jobs))
   for n, job in ipairs(jobs) do
     local rank = redis_call('ZRANK', LINE, job)

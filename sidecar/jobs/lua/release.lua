@@ -55,7 +55,7 @@ local function run(KEYS, ARGV)
   end
   drop(dropped)
   forget(forgotten)
-  write_all('ZADD', LATER, later)
+  queue.write_all('ZADD', LATER, later)
   finish_state()
   if is_news then tell_if_waiting() end
   return replies

@@ -2,9 +2,8 @@
 -- KEYS     jobs/parts/head
 -- ARGV     4 how long, µs; then for each: job, how many may wait or '', and of its class: head
 --          start, µs, priority, number (0: it has none)
--- RETURNS  now; then for each its order, or '' where the line is full
+-- RETURNS  now; then for each its order, or '' where the queue is full
 -- @include "jobs/parts/state"
--- @include "queue/arrival"
 local function run(KEYS, ARGV)
   begin_state(KEYS, ARGV)
   local taken, replies, adds = redis_call('ZCOUNT', RESERVED, '(' .. int(now), '+inf'), {now}, {}
@@ -22,9 +21,9 @@ local function run(KEYS, ARGV)
       adds[#adds + 1], adds[#adds + 2] = int(now + tonumber(ARGV[4])), ARGV[i]
     end
   end
-  write_all('ZADD', RESERVED, adds)
+  queue.write_all('ZADD', RESERVED, adds)
   finish_state()
   local over = redis_call('ZRANGEBYSCORE', RESERVED, '-inf', int(now), 'LIMIT', 0, BOUND)
-  write_all('ZREM', RESERVED, over)
+  queue.write_all('ZREM', RESERVED, over)
   return replies
 end

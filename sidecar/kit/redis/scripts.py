@@ -42,7 +42,7 @@ class Library:
 
 
 def file_of(name: str, root: Path = LUA_ROOT) -> Path:
-    """Of a script or fragment such as "queue/order"."""
+    """Of a script or fragment such as "queue/arrival"."""
     product, _, rest = name.partition("/")
     return root / product / "lua" / f"{rest}.lua" if rest else root / f"{name}.lua"
 

@@ -1,5 +1,5 @@
--- Who asks for a resource gets it, or a place in line; who waits shows by asking that they are
--- still there, and takes it when it is their turn. Asking twice equals once.
+-- Who asks for a resource gets it, or a place in the queue; who waits shows by asking that they are
+-- still there, and takes it when it is their turn. Idempotent.
 -- ARGV    after the names, for each who asks: number of the resource, holder, '1' where a newcomer
 --         may join, order of a place that the store may have lost or '', random number in [0, 1),
 --         until when somebody waits for the reply (ms, or ''): a call that lay in a batch, or in a
@@ -18,7 +18,7 @@ local function note_present(r)
 end
 
 local function grant(r, p)
-  hold(r, p, next_number(), now, now + term_ms)
+  hold(r, p, next_fence(), now, now + term_ms)
   return holds(GRANTED, p)
 end
 
@@ -38,12 +38,12 @@ local function newcomer(r, p, may_join, order, jitter, deadline)
     return refused(FULL, r.waiting, select(2, outlook(r, r.waiting, jitter)))
   end
   local ahead = r.waiting
-  r.waiting, p.order = r.waiting + 1, is_back and order or next_number()
-  put(r.line, int(p.order), p.holder)
+  r.waiting, p.order = r.waiting + 1, is_back and order or next_fence()
+  put(r.queue, int(p.order), p.holder)
   if is_back then
     state.last = math.max(state.last or 0, order)
     flush()
-    ahead = redis_call('ZRANK', r.line, p.holder)
+    ahead = redis_call('ZRANK', r.queue, p.holder)
   end
   return wait_here(r, p, ahead, jitter)
 end
@@ -54,26 +54,22 @@ local function answer(r, p, may_join, order, jitter, deadline)
     return newcomer(r, p, may_join == '1', tonumber(order), tonumber(jitter),
       tonumber(deadline) or math.huge)
   end
-  local ahead = redis_call('ZRANK', r.line, p.holder)
+  local ahead = redis_call('ZRANK', r.queue, p.holder)
   if not ahead then -- since earlier in this batch
     flush()
-    ahead = redis_call('ZRANK', r.line, p.holder)
+    ahead = redis_call('ZRANK', r.queue, p.holder)
   end
   return wait_here(r, p, ahead, tonumber(jitter))
 end
 
+local function open(r)
+  note_present(r)
+  settle(r)
+  look_up(r)
+  claim(r)
+end
+
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
-  local items = read_items(ARGV, named + 1, 6)
-  for _, r in ipairs(resources) do
-    note_present(r)
-    settle(r)
-    look_up(r)
-    claim(r)
-  end
-  local replies = {}
-  for i, item in ipairs(items) do
-    replies[i] = answer(unpack(item))
-  end
-  return headed(replies)
+  return headed(answer_all(ARGV, 6, open, answer))
 end

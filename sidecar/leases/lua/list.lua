@@ -7,12 +7,12 @@ local function run(KEYS, ARGV)
   local rows = {}
   for i = 1, named - 4 do
     local key = 4 * i
-    local holders = redis_call('ZRANGEBYSCORE', KEYS[key], '(' .. int(now), '+inf', 'WITHSCORES')
-    local row, names = {}, {}
-    for j = 1, #holders, 2 do names[#names + 1] = holders[j] end
+    local names, ends = queue.split(
+      redis_call('ZRANGEBYSCORE', KEYS[key], '(' .. int(now), '+inf', 'WITHSCORES'))
+    local row = {}
     local facts = #names > 0 and redis_call('HMGET', KEYS[key + 1], unpack(names)) or {}
     for j, name in ipairs(names) do
-      row[#row + 1], row[#row + 2], row[#row + 3] = name, holders[2 * j], facts[j] or ''
+      row[#row + 1], row[#row + 2], row[#row + 3] = name, ends[j], facts[j] or ''
     end
     rows[i] = {ARGV[4 + i], redis_call('ZCARD', KEYS[key + 2]), row}
   end

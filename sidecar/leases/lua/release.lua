@@ -1,4 +1,4 @@
--- Gives up leases, turns and places in line. Doing it twice equals once.
+-- Gives up leases, turns and places in the queue. Idempotent.
 -- ARGV    after the names, for each: number of the resource, holder, fencing number of the lease
 --         or '' for whatever they have
 -- RETURNS {now, born, whether it recovers, a row as in parts/people for each: GRANTED where
@@ -13,7 +13,7 @@ local function answer(r, p, fence)
   if p.ends then
     end_hold(r, p)
   elseif p.order then
-    leave_line(r, p)
+    leave_queue(r, p)
   else
     return refused(GONE)
   end
@@ -22,14 +22,7 @@ end
 
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
-  local items = read_items(ARGV, named + 1, 3)
-  for _, r in ipairs(resources) do
-    look_up(r)
-  end
-  local replies = {}
-  for i, item in ipairs(items) do
-    replies[i] = answer(unpack(item))
-  end
+  local replies = answer_all(ARGV, 3, look_up, answer)
   for _, r in ipairs(resources) do
     settle(r)
   end

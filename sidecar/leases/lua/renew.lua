@@ -21,7 +21,7 @@ local function restore(r, p, fence)
     if not theirs or tonumber(theirs) >= fence then return refused(STALE) end
     end_hold(r, r.people[other] or {holder = other})
   end
-  if p.order then leave_line(r, p) end
+  if p.order then leave_queue(r, p) end
   hold(r, p, fence, started, ends)
   state.last = math.max(state.last or 0, fence)
   return holds(GRANTED, p)
@@ -39,16 +39,12 @@ local function answer(r, p, fence)
   return holds(GRANTED, p)
 end
 
+local function open(r)
+  settle(r)
+  look_up(r)
+end
+
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
-  local items = read_items(ARGV, named + 1, 3)
-  for _, r in ipairs(resources) do
-    settle(r)
-    look_up(r)
-  end
-  local replies = {}
-  for i, item in ipairs(items) do
-    replies[i] = answer(unpack(item))
-  end
-  return headed(replies)
+  return headed(answer_all(ARGV, 3, open, answer))
 end

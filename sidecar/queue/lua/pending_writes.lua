@@ -1,6 +1,15 @@
+-- @include "queue/script"
 -- Members to add to sorted sets, collected while a script runs: one ZADD for many costs
 -- about half of many. Whoever reads a set in between flushes first; finish() does.
-local pending = {}
+local pending
+-- How many members sets have: counted once, until they are changed. Whoever changes one other
+-- than by put() says so.
+local sizes
+
+function queue.begin_writes()
+  pending, sizes = {}, {}
+end
+
 local function put(key, score, member)
   local add = pending[key]
   if not add then
@@ -12,9 +21,6 @@ local function put(key, score, member)
   add[n + 2] = member
 end
 
--- How many members sets have: counted once, until they are changed. Whoever changes one other
--- than by put() says so.
-local sizes = {}
 local function resized(key)
   sizes[key] = nil
 end

@@ -1,12 +1,12 @@
 -- Heartbeats by ticket: keeps a place, gives a lost one back, claims a called one.
 -- ARGV    from 6 on, for each visitor: id, order, epoch (of its ticket), random number, when it
 --         joined, ms
--- RETURNS queue/standing
+-- RETURNS rooms/parts/standing
 -- EVENTS  joined, called, admitted, expired
 -- @include "rooms/parts/room"
--- @include "queue/expire"
--- @include "queue/call_next"
--- @include "queue/heartbeat"
+-- @include "rooms/parts/expire"
+-- @include "rooms/parts/call_next"
+-- @include "rooms/parts/heartbeat"
 
 -- How long each polled too often (ms), -1: no place and no session in a closed room, nil: the
 -- ticket is worth nothing.
@@ -34,10 +34,10 @@ end
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
   local visitors = batch(ARGV, 5)
-  local dues = scores_of(DUE, visitors)
+  local dues = queue.scores_of(DUE, visitors)
   local limits = not is_quiet(dues) and hear(visitors, dues, ARGV)
   -- A ticket may say another: of who was moved, given a class, drawn, or lost a place and took one.
-  local orders, replies = scores_of(WAITING, visitors), {}
+  local orders, replies = queue.scores_of(WAITING, visitors), {}
   for n = 1, #visitors do
     local limited, i = limits and limits[n] or 0, 5 * n + 1
     if limits and not limits[n] then

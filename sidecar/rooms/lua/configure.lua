@@ -5,9 +5,9 @@
 -- RETURNS {now, revision}
 -- EVENTS  called, expired, operator
 -- @include "rooms/parts/room"
--- @include "queue/expire"
--- @include "queue/call_next"
--- @include "queue/position"
+-- @include "rooms/parts/expire"
+-- @include "rooms/parts/call_next"
+-- @include "rooms/parts/position"
 local function run(KEYS, ARGV)
   redis.call('HINCRBY', KEYS[8], 'revision', 1)
   for i = 8, #ARGV, 2 do

@@ -3,11 +3,11 @@
 --         which that is the lot (ms, 0: none), address or '', class or '', id of a grant that gives
 --         it once or '', when that expires, until when somebody waits for the reply (ms): a call
 --         that lay in a batch, or in a frozen store, must not give a slot to a client that is gone
--- RETURNS queue/standing
+-- RETURNS rooms/parts/standing
 -- EVENTS  admitted, joined, called, expired
 -- @include "rooms/parts/room"
--- @include "queue/expire"
--- @include "queue/call_next"
+-- @include "rooms/parts/expire"
+-- @include "rooms/parts/call_next"
 -- @include "rooms/parts/newcomer"
 
 local function run(KEYS, ARGV)
@@ -17,8 +17,8 @@ local function run(KEYS, ARGV)
   call_next()
   local visitors = batch(ARGV, 8)
   begin_newcomers(#visitors)
-  local revoked, sessions = scores_of(REVOKED, visitors), scores_of(ACTIVE, visitors)
-  local places = scores_of(WAITING, visitors)
+  local revoked, sessions = queue.scores_of(REVOKED, visitors), queue.scores_of(ACTIVE, visitors)
+  local places = queue.scores_of(WAITING, visitors)
   local met, replies = {}, {}
   for n, visitor in ipairs(visitors) do
     local i = 8 * n - 2 -- where its arguments begin

@@ -6,9 +6,9 @@
 --          was used; -2: the place is drawn, which has no class}
 -- EVENTS  graded, operator, called, expired
 -- @include "rooms/parts/room"
--- @include "queue/expire"
--- @include "queue/call_next"
--- @include "queue/moved"
+-- @include "rooms/parts/expire"
+-- @include "rooms/parts/call_next"
+-- @include "rooms/parts/moved"
 
 -- The arrival that an order was made of, which nobody moved: by its class's number.
 local function arrival_of(order)

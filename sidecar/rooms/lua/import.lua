@@ -1,4 +1,4 @@
--- Brings in a room from another store, some members at a time. Doing it twice equals once: an
+-- Brings in a room from another store, some members at a time. Idempotent: an
 -- order that this store knows stays, a session lasts as either store promised, who left in either
 -- has left. While it comes in, and a recovery window longer, nobody is called.
 -- ARGV    6 kind: begin, stats, or a sorted set's name  7 when the other store was read, ms
@@ -7,8 +7,8 @@
 -- RETURNS {now, members added; begin: -1 where the line was reset since}
 -- EVENTS  operator
 -- @include "rooms/parts/room"
--- @include "queue/measure"
--- @include "queue/heartbeat_due"
+-- @include "rooms/parts/measure"
+-- @include "rooms/parts/heartbeat_due"
 local read_at, by, take = nil, nil, {}
 function take.begin(other)
   if tonumber(other) < epoch and size(WAITING) + size(ACTIVE) > 0 then return -1 end

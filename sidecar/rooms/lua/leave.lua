@@ -1,14 +1,14 @@
--- Gives up places and sessions. Doing it twice equals once.
+-- Gives up places and sessions. Idempotent.
 -- ARGV    from 6 on, for each visitor: id, the operator who says so or '', and 'left' (by the
 --         visitor), 'released', or 'unseen' (never told that they have it: no pass is honoured,
 --         so the slot is free at once; where there is an operator's name it is the id of a grant,
 --         which is given back if it gave this place its class)
--- RETURNS queue/standing; every outcome is GONE
+-- RETURNS rooms/parts/standing; every outcome is GONE
 -- EVENTS  left, released, called, expired, operator
 -- @include "rooms/parts/room"
--- @include "queue/expire"
--- @include "queue/call_next"
--- @include "queue/standing"
+-- @include "rooms/parts/expire"
+-- @include "rooms/parts/call_next"
+-- @include "rooms/parts/standing"
 
 -- A pass is worth nothing by `revoked`, and that for as long as one lives; a ticket by `spent`.
 -- Of a session that began in this store `spent` knows already whether there was a ticket.

@@ -7,9 +7,9 @@
 --          pre-queue is not drawn yet; -3: nobody moved the visitor}
 -- EVENTS  operator, called, expired
 -- @include "rooms/parts/room"
--- @include "queue/expire"
--- @include "queue/call_next"
--- @include "queue/moved"
+-- @include "rooms/parts/expire"
+-- @include "rooms/parts/call_next"
+-- @include "rooms/parts/moved"
 
 -- Of whoever stands at a place now, the visitor left out: their order, as a number.
 local function order_at(place, own)

@@ -2,12 +2,12 @@
 -- ARGV    from 6 on, for each visitor: id, order, when its session began, when the pass ends, and
 --         '' (a script gave the pass), or of one that a replica gave or made longer while it could
 --         not ask: 'new', or 'waited' (its visitor had a place in the queue)
--- RETURNS queue/standing
+-- RETURNS rooms/parts/standing
 -- EVENTS  admitted, joined, called, expired
 -- @include "rooms/parts/room"
--- @include "queue/expire"
--- @include "queue/call_next"
--- @include "queue/standing"
+-- @include "rooms/parts/expire"
+-- @include "rooms/parts/call_next"
+-- @include "rooms/parts/standing"
 
 -- The reply to a revoked pass, and to one whose session is there; else nil.
 local function keep(visitor, order, started)

@@ -3,7 +3,7 @@
 -- RETURNS {now, places removed, epoch}
 -- EVENTS  operator
 -- @include "rooms/parts/room"
--- @include "queue/measure"
+-- @include "rooms/parts/measure"
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
   measure_start()

@@ -9,11 +9,11 @@
 --          how many visitors are remembered whose tokens are worth nothing}
 -- EVENTS  called, expired
 -- @include "rooms/parts/room"
--- @include "queue/expire"
--- @include "queue/call_next"
--- @include "queue/estimate_wait"
+-- @include "rooms/parts/expire"
+-- @include "rooms/parts/call_next"
+-- @include "rooms/parts/estimate_wait"
 -- @include "rooms/parts/minutes"
--- @include "queue/position"
+-- @include "rooms/parts/position"
 -- Replicas ask every second.
 local REPLICA_MS = 5000
 

@@ -6,8 +6,8 @@
 --          many left the line by a call, more to do}
 -- EVENTS  expired, called
 -- @include "rooms/parts/room"
--- @include "queue/expire"
--- @include "queue/call_next"
+-- @include "rooms/parts/expire"
+-- @include "rooms/parts/call_next"
 -- @include "rooms/parts/places_per_address"
 -- How long a ticket can be shown after it was signed (queue/model.py: TICKET_LIFETIME_MS).
 local TICKET_MS = 86400000

@@ -118,8 +118,8 @@ def read_snapshot(reply: Any) -> Snapshot:
 
 
 def read_standings(reply: Any) -> list[Standing]:
-    """One for each visitor, as queue/lua/standing.lua says; by position, since this is done for
-    each poll."""
+    """One for each visitor, as rooms/lua/parts/standing.lua says; by position, since this is done
+    for each poll."""
     now, waiting, _active, epoch, stage, spread, phase = reply[:7]
     spread, phase = spread / 1000, _PHASES[phase]
     standings = []

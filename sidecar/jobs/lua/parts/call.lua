@@ -14,7 +14,7 @@ local function opens_at()
   return math.max(target.ready, target.held_until or 0, target.open_until or 0)
 end
 
-local function call(heads, rows, flags)
+local function call(heads, given, flags)
   local actives, facts, orders, taken = {}, {}, {}, {}
   local at
   for n, job in ipairs(heads) do
@@ -25,7 +25,7 @@ local function call(heads, rows, flags)
     end
     at = count_call()
     if at then break end
-    local fence, order = next_fence(), rows[2 * n]
+    local fence, order = next_fence(), given[n]
     taken[n] = job
     actives[2 * n - 1], actives[2 * n] = int(now + (is_online and permit_us or lock_us)), job
     facts[2 * n - 1], facts[2 * n] = job, fact(fence, is_online and 'c' or 'r', now, is_trial)
@@ -36,10 +36,10 @@ local function call(heads, rows, flags)
     end
   end
   count('called', #taken)
-  write_all('ZREM', LINE, taken)
-  write_all('ZADD', ACTIVE, actives)
-  write_all('HSET', FACTS, facts)
-  write_all('HSET', ORDERS, orders)
+  queue.write_all('ZREM', LINE, taken)
+  queue.write_all('ZADD', ACTIVE, actives)
+  queue.write_all('HSET', FACTS, facts)
+  queue.write_all('HSET', ORDERS, orders)
   close_rate()
   return #taken, at
 end
@@ -50,12 +50,10 @@ local function call_next()
   if opens > now then return redis_call('ZCARD', LINE) > 0 and opens or math.huge end
   if room <= 0 then return math.huge end
   local last = math.min(BOUND, room, wanted + AHEAD) - 1
-  local rows = redis_call('ZRANGE', LINE, 0, last, 'WITHSCORES')
-  if #rows == 0 then return math.huge end
-  local heads = {}
-  for i = 1, #rows, 2 do heads[#heads + 1] = rows[i] end
+  local heads, given = queue.split(redis_call('ZRANGE', LINE, 0, last, 'WITHSCORES'))
+  if #heads == 0 then return math.huge end
   open_rate()
-  local taken, at = call(heads, rows, redis_call('SMISMEMBER', ONLINE, unpack(heads)))
+  local taken, at = call(heads, given, redis_call('SMISMEMBER', ONLINE, unpack(heads)))
   if at then return at end
   return taken < room and redis_call('ZCARD', LINE) > 0 and now or math.huge
 end
@@ -63,5 +61,5 @@ end
 local function next_moment()
   local moment = call_next()
   if is_more then return now end
-  return math.min(moment, first_of(ACTIVE), first_of(LATER))
+  return math.min(moment, queue.first_moment(ACTIVE), queue.first_moment(LATER))
 end

@@ -1,4 +1,5 @@
 -- @include "limits/parts/head"
+-- @include "queue/members"
 -- What every script of a target starts with, beside limits/parts/head.
 -- KEYS     1 state  2 line  3 later  4 orders  5 active  6 facts  7 online  8 ended  9 reserved
 --          10 aborts (names and types: jobs/redis_keys.py)
@@ -43,22 +44,14 @@ local function fact(fence, word, began, is_trial, by)
     .. (by and '~' .. by or '')
 end
 
-local function scores(key, jobs)
-  return redis_call('ZMSCORE', key, unpack(jobs))
-end
-
-local function write_all(command, key, words)
-  if #words > 0 then redis_call(command, key, unpack(words)) end
-end
-
--- Active jobs that are no more; those that go back to the line, or wait, keep what they are.
+-- Active jobs that are no more; those that go back to the queue, or wait, keep what they are.
 local function drop(jobs)
-  write_all('ZREM', ACTIVE, jobs)
-  write_all('HDEL', FACTS, jobs)
+  queue.write_all('ZREM', ACTIVE, jobs)
+  queue.write_all('HDEL', FACTS, jobs)
 end
 
 local function forget(jobs)
-  write_all('HDEL', ORDERS, jobs)
-  write_all('SREM', ONLINE, jobs)
-  write_all('SREM', ABORTS, jobs)
+  queue.write_all('HDEL', ORDERS, jobs)
+  queue.write_all('SREM', ONLINE, jobs)
+  queue.write_all('SREM', ABORTS, jobs)
 end

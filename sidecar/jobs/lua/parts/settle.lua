@@ -3,7 +3,7 @@
 -- have waited long enough.
 local is_more -- than one script does
 
-local function return_to_line(jobs)
+local function return_to_queue(jobs)
   if #jobs == 0 then return end
   local adds = {}
   for n, order in ipairs(redis_call('HMGET', ORDERS, unpack(jobs))) do
@@ -14,16 +14,14 @@ local function return_to_line(jobs)
 end
 
 local function end_active()
-  local rows = redis_call('ZRANGEBYSCORE', ACTIVE, '-inf', int(now), 'WITHSCORES',
-    'LIMIT', 0, BOUND)
-  if #rows == 0 then return end
-  local jobs, lost, ended, gone = {}, {}, {}, {}
-  for i = 1, #rows, 2 do jobs[#jobs + 1] = rows[i] end
+  local jobs, moments = queue.over_by(now, ACTIVE, BOUND)
+  if #jobs == 0 then return end
+  local lost, ended, gone = {}, {}, {}
   for n, text in ipairs(redis_call('HMGET', FACTS, unpack(jobs))) do
     local _, word = read_fact(text)
     if word == 'c' or word == 'u' then
       gone[#gone + 1] = jobs[n]
-      ended[#ended + 1] = rows[2 * n]
+      ended[#ended + 1] = moments[n]
       ended[#ended + 1] = jobs[n] .. (word == 'c' and '~unused' or '~term')
       count(word == 'c' and 'expired' or 'completed')
     else
@@ -32,22 +30,17 @@ local function end_active()
     end
   end
   drop(jobs)
-  return_to_line(lost)
-  write_all('ZADD', ENDED, ended)
+  return_to_queue(lost)
+  queue.write_all('ZADD', ENDED, ended)
   forget(gone)
   is_more = is_more or #jobs == BOUND
 end
 
 local function end_waits()
-  local jobs = redis_call('ZRANGEBYSCORE', LATER, '-inf', int(now), 'LIMIT', 0, BOUND)
-  write_all('ZREM', LATER, jobs)
-  return_to_line(jobs)
+  local jobs = queue.over_by(now, LATER, BOUND)
+  queue.write_all('ZREM', LATER, jobs)
+  return_to_queue(jobs)
   is_more = is_more or #jobs == BOUND
-end
-
--- When the next of either is due.
-local function first_of(key)
-  return tonumber(redis_call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or math.huge)
 end
 
 local function settle()

@@ -1,4 +1,6 @@
 -- @include "jobs/parts/head"
+-- @include "queue/arrival"
+-- @include "queue/numbers"
 -- What is remembered of the target itself, as numbers; written by finish_state().
 local NUMBERS = {
   'ready', -- from when on calls are made, µs; missing: the store is new, or was emptied
@@ -16,11 +18,7 @@ local MOST_US = {open_until = 60000000, held_until = 3600000000, ready = 8640000
 
 local function begin_state(KEYS, ARGV)
   begin_target(KEYS, ARGV)
-  loaded, target = redis_call('HMGET', STATE, unpack(NUMBERS)), {}
-  for i, name in ipairs(NUMBERS) do
-    loaded[i] = tonumber(loaded[i] or nil)
-    target[name] = loaded[i]
-  end
+  loaded, target = queue.load_numbers(STATE, NUMBERS)
   for name, most in pairs(MOST_US) do
     if target[name] then target[name] = math.min(target[name], now + most) end
   end
@@ -31,17 +29,11 @@ local function count(name, by)
 end
 
 local function finish_state()
-  local fields = {}
-  for i, name in ipairs(NUMBERS) do
-    if target[name] ~= loaded[i] then
-      fields[#fields + 1], fields[#fields + 2] = name, string.format('%.17g', target[name])
-    end
-  end
-  write_all('HSET', STATE, fields)
+  queue.write_all('HSET', STATE, queue.changed_numbers(NUMBERS, loaded, target))
 end
 
 -- Numbers of locks and permits, which only grow.
 local function next_fence()
-  target.last_fence = math.max(now, (target.last_fence or 0) + 1)
+  target.last_fence = queue.next_number(target.last_fence, now)
   return target.last_fence
 end

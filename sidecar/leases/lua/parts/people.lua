@@ -1,6 +1,6 @@
 -- @include "leases/parts/settle"
 -- Those whom the batch is about, each once a resource: {holder, ends, fence, started, order}, with
--- `ends` for a lease or a turn (which has no fence), `order` for a place in line.
+-- `ends` for a lease or a turn (which has no fence), `order` for a place in the queue.
 
 -- The items of the batch, each of so many fields from that argument on: the number of a resource
 -- first, then the holder. Sets r.names, the holders that a resource is asked about.
@@ -25,8 +25,8 @@ local function end_hold(r, p)
   r.held, p.ends, p.fence, p.started = r.held - 1, nil, nil, nil
 end
 
-local function leave_line(r, p)
-  redis_call('ZREM', r.line, p.holder)
+local function leave_queue(r, p)
+  redis_call('ZREM', r.queue, p.holder)
   redis_call('ZREM', r.due, p.holder)
   r.waiting, p.order = r.waiting - 1, nil
 end
@@ -34,7 +34,7 @@ end
 -- What they hold and where they wait.
 local function look_up(r)
   local ends = r.held > 0 and redis_call('ZMSCORE', r.holders, unpack(r.names)) or {}
-  local orders = r.waiting > 0 and redis_call('ZMSCORE', r.line, unpack(r.names)) or {}
+  local orders = r.waiting > 0 and redis_call('ZMSCORE', r.queue, unpack(r.names)) or {}
   local facts
   for i, name in ipairs(r.names) do
     local p = r.people[name]
@@ -68,4 +68,12 @@ local function holds(outcome, p)
 end
 local function refused(outcome, waiting, refresh)
   return {outcome, '0', 0, 0, '0', 0, waiting or 0, -1, refresh or 0}
+end
+
+-- Answers each item of the batch, of so many fields, after `open` was called for each resource.
+local function answer_all(ARGV, fields, open, answer)
+  local items, replies = read_items(ARGV, named + 1, fields), {}
+  for _, r in ipairs(resources) do open(r) end
+  for i, item in ipairs(items) do replies[i] = answer(unpack(item)) end
+  return replies
 end

@@ -1,5 +1,5 @@
 -- @include "leases/parts/people"
--- Places in line: the expected wait, and when to ask again.
+-- Places in the queue: the expected wait, and when to ask again.
 
 -- So many behind those who are next come when the next slot is free, too: should everybody before
 -- them have left, none of them is a poll late.
@@ -29,7 +29,7 @@ end
 
 -- The wait with so many ahead, and when to ask again, ms: a tenth of the wait, 1 to 30 s, or as
 -- the template fixes it. Up to a quarter is added at random, so that those who came together do not
--- ask together. The next in line look every 2 s, and at the moment when their slot is free.
+-- ask together. The next in the queue look every 2 s, and at the moment when their slot is free.
 local function outlook(r, ahead, jitter)
   local free, expected = slot(r, ahead % capacity)
   local laps = math.floor(ahead / capacity)

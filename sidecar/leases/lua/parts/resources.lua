@@ -5,14 +5,15 @@
 -- and `soonest`, the next moment that this script brought about.
 local resources
 local function begin_resources(KEYS, ARGV)
-  resources, pending, sizes = {}, {}, {}
+  resources = {}
+  queue.begin_writes()
   if named > 4 then
     local ends = redis_call('ZMSCORE', ENDS, unpack(ARGV, 5, named))
     for i = 1, named - 4 do
       local key = 4 * i
       local r = {
         name = ARGV[4 + i], ends = tonumber(ends[i] or nil), soonest = math.huge,
-        holders = KEYS[key], facts = KEYS[key + 1], line = KEYS[key + 2], due = KEYS[key + 3],
+        holders = KEYS[key], facts = KEYS[key + 1], queue = KEYS[key + 2], due = KEYS[key + 3],
         held = redis_call('ZCARD', KEYS[key]), waiting = redis_call('ZCARD', KEYS[key + 2]),
       }
       r.is_new = r.held + r.waiting == 0
@@ -38,9 +39,7 @@ end
 
 local function next_moment(r)
   flush()
-  local hold = redis_call('ZRANGE', r.holders, 0, 0, 'WITHSCORES')[2]
-  local beat = redis_call('ZRANGE', r.due, 0, 0, 'WITHSCORES')[2]
-  return math.min(tonumber(hold or math.huge), beat and silent_from(tonumber(beat)) or math.huge)
+  return math.min(queue.first_moment(r.holders), silent_from(queue.first_moment(r.due)))
 end
 
 local function finish()
@@ -55,10 +54,8 @@ local function finish()
       if not r.ends or is_due(r) or r.soonest < r.ends then put(ENDS, int(r.soonest), r.name) end
     end
   end
-  if #gone > 0 then
-    redis_call('ZREM', RESOURCES, unpack(gone))
-    redis_call('ZREM', ENDS, unpack(gone))
-  end
+  queue.write_all('ZREM', RESOURCES, gone)
+  queue.write_all('ZREM', ENDS, gone)
   flush()
   finish_state()
 end

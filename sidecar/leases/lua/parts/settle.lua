@@ -13,13 +13,11 @@ local function ends_anew(fact, ends)
 end
 
 local function expire(r)
-  local rows = redis_call('ZRANGEBYSCORE', r.holders, '-inf', int(now), 'WITHSCORES',
-    'LIMIT', 0, bound())
-  local names, over = {}, {}
-  for i = 1, #rows, 2 do names[#names + 1] = rows[i] end
+  local names, moments = queue.over_by(now, r.holders, bound())
   if #names == 0 then return end
+  local over = {}
   for i, fact in ipairs(redis_call('HMGET', r.facts, unpack(names))) do
-    local ends = tonumber(rows[2 * i])
+    local ends = tonumber(moments[i])
     local anew = ends_anew(fact, ends)
     if anew then
       redis_call('ZADD', r.holders, int(anew), names[i])
@@ -36,25 +34,21 @@ end
 
 local function drop_silent(r)
   if now <= (state.back or -math.huge) + timeout_ms then return end
-  local silent = redis_call('ZRANGEBYSCORE', r.due, '-inf', int(now - timeout_ms - 1),
-    'LIMIT', 0, bound())
+  local silent = queue.over_by(now - timeout_ms - 1, r.due, bound())
   if #silent == 0 then return end
   redis_call('ZREM', r.due, unpack(silent))
-  redis_call('ZREM', r.line, unpack(silent))
+  redis_call('ZREM', r.queue, unpack(silent))
   r.waiting, budget = r.waiting - #silent, budget - #silent
 end
 
--- Gives the heads of the line their turn, as many as there are free slots. One whose heartbeat is
+-- Gives the heads of the queue their turn, as many as there are free slots. One whose heartbeat is
 -- overdue by more than the claim window is dropped instead, and nobody waits for it.
 local function call_heads(r)
   local left = bound()
   while r.held < capacity and r.waiting > 0 and left > 0 do
-    local rows = redis_call('ZPOPMIN', r.line, math.min(capacity - r.held, left))
-    local heads = {}
-    for i = 1, #rows, 2 do heads[#heads + 1] = rows[i] end
+    local heads = queue.pop_heads(r.queue, math.min(capacity - r.held, left))
     if #heads == 0 then break end
-    local dues = redis_call('ZMSCORE', r.due, unpack(heads))
-    redis_call('ZREM', r.due, unpack(heads))
+    local dues = queue.pop_scores(r.due, heads)
     for i, holder in ipairs(heads) do
       local due = due_at(tonumber(dues[i] or 0))
       if due + claim_ms >= now then

@@ -1,4 +1,5 @@
 -- @include "leases/parts/template"
+-- @include "queue/numbers"
 -- What the template remembers over all its resources; written by finish_state().
 --   born     when the first script ran in this store, ms
 --   last     the last fencing number or order, µs
@@ -15,10 +16,7 @@ local recovers_until
 local AWAY_MS = 5000
 
 local function begin_state(ARGV)
-  loaded, state = redis_call('HMGET', STATE, unpack(NUMBERS)), {}
-  for i, name in ipairs(NUMBERS) do
-    state[name] = tonumber(loaded[i] or nil)
-  end
+  loaded, state = queue.load_numbers(STATE, NUMBERS)
   -- A store is emptied if somebody knows the template from before it was made: whoever held a
   -- lease then may hold it still, so nothing is granted until every such term is over.
   state.born = math.min(state.born or now, now) -- a clock may jump back
@@ -44,8 +42,8 @@ local function is_recovering()
   return now < recovers_until
 end
 
-local function next_number()
-  state.last = math.max(now_us, (state.last or 0) + 1)
+local function next_fence()
+  state.last = queue.next_number(state.last, now_us)
   return state.last
 end
 
@@ -61,13 +59,7 @@ local function measure_end(held_ms)
 end
 
 local function finish_state()
-  local fields = {}
-  for i, name in ipairs(NUMBERS) do
-    if state[name] ~= tonumber(loaded[i] or nil) then
-      fields[#fields + 1] = name
-      fields[#fields + 1] = string.format('%.17g', state[name])
-    end
-  end
+  local fields = queue.changed_numbers(NUMBERS, loaded, state)
   -- A store that is full and refuses it hears of it again; what must not go without it was refused
   -- before it.
   if #fields > 0 then redis.pcall('HSET', STATE, unpack(fields)) end

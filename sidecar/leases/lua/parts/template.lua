@@ -1,3 +1,4 @@
+-- @include "queue/members"
 -- What every script of leases starts with.
 -- KEYS  1 state  2 resources  3 ends; then for each resource: holders, facts, line, due
 --       (names and types: leases/redis_keys.py)
@@ -6,19 +7,10 @@
 --       3 since when the replica knows the template, ms, or ''
 --       4 the highest fencing number or order that the replica was told, or ''
 --       from 5 on, for each resource: its name
--- As Redis Functions all of this is loaded once: what a call knows is in locals that begin()
--- (leases/parts/settle) sets anew.
 local STATE, RESOURCES, ENDS
 
--- Not to be had while a library is loaded: taken by each call.
-local redis_call
 -- The most members that one loop of a script touches; what is left is the next script's.
 local BOUND = 150
-
--- tostring() would round a number of more than 14 digits.
-local function int(number)
-  return string.format('%.0f', number)
-end
 
 local now, now_us
 -- The template's settings, by their text, for so many of them.
@@ -41,14 +33,8 @@ end
 local function begin_template(KEYS, ARGV)
   redis_call = redis.call
   STATE, RESOURCES, ENDS = KEYS[1], KEYS[2], KEYS[3]
-  if ARGV[1] == '' then
-    local time = redis_call('TIME')
-    now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
-    now = math.floor(now_us / 1000)
-  else
-    now = tonumber(ARGV[1])
-    now_us = now * 1000
-  end
+  now_us = ARGV[1] == '' and queue.time_us() or tonumber(ARGV[1]) * 1000
+  now = math.floor(now_us / 1000)
   template = decode(ARGV[2])
   capacity, term_ms = template.capacity, template.term_ms
   claim_ms, timeout_ms = template.claim_ms, template.timeout_ms

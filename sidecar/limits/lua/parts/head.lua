@@ -2,21 +2,17 @@
 -- takes.
 -- KEYS  names and types: limits/redis_keys.py
 -- ARGV  1 now, or '' for the store's own time (tests override it)
--- As Redis Functions all of this is loaded once: what a call knows is in locals that begin() and
--- those who follow it set anew.
--- Where the store is full or read-only, the first write of a script fails, and nothing was changed;
--- those that follow never do.
--- Not to be had while a library is loaded: taken by each call.
-local redis_call
+-- @include "queue/script"
 -- How long a key stays when it has said all, ms: a clock may go back a little.
 local STAYS_MS = 9000
 
--- tostring() would round a number of more than 14 digits. In a batch many are the same.
+-- Of the numbers in a batch many are the same.
 local texts
+local write_int = int
 local function int(number)
   local text = texts[number]
   if not text then
-    text = string.format('%.0f', number)
+    text = write_int(number)
     texts[number] = text
   end
   return text
@@ -25,12 +21,7 @@ end
 local now
 local function begin(ARGV)
   redis_call, texts = redis.call, {}
-  if ARGV[1] == '' then
-    local time = redis_call('TIME')
-    now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-  else
-    now = tonumber(ARGV[1])
-  end
+  now = tonumber(ARGV[1]) or queue.time_us()
 end
 
 -- Until `ends`, ms from now, in quarters of a second.

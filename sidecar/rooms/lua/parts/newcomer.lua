@@ -1,4 +1,4 @@
--- @include "queue/standing"
+-- @include "rooms/parts/standing"
 -- @include "rooms/parts/places_per_address"
 -- Newcomers, after the call. How many wait and are inside, and the last order, as they change it.
 local waiting, active, last

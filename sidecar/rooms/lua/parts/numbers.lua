@@ -38,7 +38,7 @@ end
 
 -- Reading them is a tenth of a poll, so a library keeps what a script that changed none of them
 -- read. They are the same while `measured_at` is, in the same store: every script that changes one
--- changes that (queue/lua/measure.lua).
+-- changes that (rooms/lua/parts/measure.lua).
 local function is_current(numbers)
   local values = redis_call('HMGET', STATS, 'measured_at', 'born')
   return values[1] == numbers.measured_at and values[2] == numbers.born

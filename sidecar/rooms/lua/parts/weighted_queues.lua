@@ -1,4 +1,4 @@
--- @include "queue/position"
+-- @include "rooms/parts/position"
 -- Who is called next: the smallest order; where lines have weights, the head of the line whose
 -- turn it is. That is Tijdeman's rule for the chairman assignment problem (R. Tijdeman, Discrete
 -- Mathematics 32, 1980): each call gives every line in which somebody waits its share of a call,
@@ -43,14 +43,14 @@ end
 
 local function pop_from_line()
   local line, credits = share_out()
-  if not line then return {} end
+  if not line then return {}, {} end
   charged = credits
   local low, high = bounds(line)
   local head = redis_call('ZRANGEBYSCORE', WAITING, line == 1 and '-inf' or int(low),
     line == #lines and '+inf' or '(' .. int(high), 'WITHSCORES', 'LIMIT', 0, 1)
   redis_call('ZREM', WAITING, head[1])
   found.lengths[line] = found.lengths[line] - 1
-  return head
+  return queue.split(head)
 end
 
 -- Takes up to so many out of the line. Who they are, their orders as text, and how many it tried to
@@ -59,12 +59,13 @@ local function pop_heads(most)
   charged = nil
   local drawn_first = is_weighted and count_drawn()
   if drawn_first then most = math.max(1, math.min(most, drawn_first)) end
-  local heads = drawn_first == 0 and pop_from_line() or redis_call('ZPOPMIN', WAITING, most)
-  resized(WAITING)
-  local visitors, orders = {}, {}
-  for i = 1, #heads, 2 do
-    visitors[#visitors + 1], orders[#orders + 1] = heads[i], heads[i + 1]
+  local visitors, orders
+  if drawn_first == 0 then
+    visitors, orders = pop_from_line()
+  else
+    visitors, orders = queue.pop_heads(WAITING, most)
   end
+  resized(WAITING)
   forget_arrivals(visitors)
   return visitors, orders, most
 end

@@ -1,6 +1,6 @@
--- @include "queue/heartbeat_due"
--- @include "queue/estimate_wait"
--- @include "queue/position"
+-- @include "rooms/parts/heartbeat_due"
+-- @include "rooms/parts/estimate_wait"
+-- @include "rooms/parts/position"
 -- Places in line.
 
 -- A newcomer's order, and the arrival that it was made of. `draw` is in [0, 1).

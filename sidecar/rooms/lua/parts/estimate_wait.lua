@@ -1,4 +1,4 @@
--- @include "queue/pace"
+-- @include "rooms/parts/pace"
 -- The expected wait; docs/estimate.md derives the formulas. A person in line leaves it by
 -- being called, `rate` of them per ms, or by giving up, each `leaving` times per ms.
 

@@ -1,6 +1,6 @@
--- @include "queue/measure"
--- @include "queue/rate"
--- How the line moves, of which each wait is made (queue/lua/estimate_wait.lua).
+-- @include "rooms/parts/measure"
+-- @include "rooms/parts/rate"
+-- How the line moves, of which each wait is made (rooms/lua/parts/estimate_wait.lua).
 
 local current_pace
 do

@@ -1,4 +1,4 @@
--- @include "queue/position"
+-- @include "rooms/parts/position"
 -- How an operator changes somebody's order. `moved` keeps where they were by the rules.
 
 -- Their position in their line, from 1 on.

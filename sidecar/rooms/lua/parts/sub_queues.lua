@@ -1,4 +1,4 @@
--- @include "queue/order"
+-- @include "rooms/parts/order"
 -- The room's lines, each a band of `waiting`.
 
 -- How many wait in each line. Counted once in a script, by whoever asks first.

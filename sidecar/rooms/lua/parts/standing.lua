@@ -1,5 +1,5 @@
--- @include "queue/place"
--- @include "queue/admit"
+-- @include "rooms/parts/place"
+-- @include "rooms/parts/admit"
 -- The replies about one visitor, as rooms/store/replies.py reads them:
 -- {ADMITTED_NOW, order, started, expires}
 -- {WAITS, order, ahead, refresh, wait (-1: unknown)}

@@ -1,9 +1,8 @@
--- @include "queue/measure"
+-- @include "rooms/parts/measure"
 -- Who was called and could not come, for nobody was there to hear them, has until `back_until`.
 local RETURNING = 1000
-local function keep_called(rows)
-  local names, kept = {}, {}
-  for i = 1, #rows, 2 do names[#names + 1] = rows[i] end
+local function keep_called(names)
+  local kept = {}
   if #names == 0 then return kept end
   for i, started in ipairs(redis_call('ZMSCORE', ADMITTED, unpack(names))) do
     if not started then
@@ -20,23 +19,20 @@ end
 local function expire()
   flush()
   if has_just_returned then -- those whose time is short now; whose time is over, below
-    keep_called(redis_call('ZRANGEBYSCORE', ACTIVE, '(' .. int(now), int(back_until), 'WITHSCORES',
+    keep_called(redis_call('ZRANGEBYSCORE', ACTIVE, '(' .. int(now), int(back_until),
       'LIMIT', 0, RETURNING))
   end
-  local ended = redis_call('ZRANGEBYSCORE', ACTIVE, '-inf', int(now), 'WITHSCORES',
-    'LIMIT', 0, BOUND)
+  local ended, ends = queue.over_by(now, ACTIVE, BOUND)
   if #ended == 0 then return 0 end
   local over = {}
-  for i = 1, #ended, 2 do
-    if tonumber(ended[i + 1]) <= back and now < back_until then
-      over[#over + 1], over[#over + 2] = ended[i], ended[i + 1]
-    end
+  for i, visitor in ipairs(ended) do
+    if tonumber(ends[i]) <= back and now < back_until then over[#over + 1] = visitor end
   end
   local kept, overdue_ms, visitors = keep_called(over), 0, {}
-  for i = 1, #ended, 2 do
-    if not kept[ended[i]] then
-      visitors[#visitors + 1] = ended[i]
-      overdue_ms = overdue_ms + now - tonumber(ended[i + 1])
+  for i, visitor in ipairs(ended) do
+    if not kept[visitor] then
+      visitors[#visitors + 1] = visitor
+      overdue_ms = overdue_ms + now - tonumber(ends[i])
     end
   end
   if #visitors == 0 or now < back + TELLING_MS then return 0 end

@@ -1,7 +1,7 @@
--- @include "queue/heartbeat_due"
--- @include "queue/rate"
--- @include "queue/measure"
--- @include "queue/weighted_queues"
+-- @include "rooms/parts/heartbeat_due"
+-- @include "rooms/parts/rate"
+-- @include "rooms/parts/measure"
+-- @include "rooms/parts/weighted_queues"
 -- Gives the head of the line its provisional session if its heartbeat (its score in `due`)
 -- was in time; else drops it. Whether it was.
 local function call(visitor, score, order)
@@ -34,8 +34,7 @@ local function call_next()
     visitors, orders, most = pop_heads(most)
     if #visitors == 0 then break end
     popped = popped + #visitors
-    local scores = redis_call('ZMSCORE', DUE, unpack(visitors))
-    redis_call('ZREM', DUE, unpack(visitors))
+    local scores = queue.pop_scores(DUE, visitors)
     for i, visitor in ipairs(visitors) do
       if call(visitor, scores[i], orders[i]) then
         free = free - 1

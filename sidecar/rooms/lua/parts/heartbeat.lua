@@ -1,4 +1,4 @@
--- @include "queue/standing"
+-- @include "rooms/parts/standing"
 -- Nobody is silent so soon: it takes claim_window, and that is 5 s at least.
 local function is_passed_over(due)
   return due < now - 5000 and silent_from(due) < now

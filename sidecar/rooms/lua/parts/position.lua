@@ -1,4 +1,4 @@
--- @include "queue/sub_queues"
+-- @include "rooms/parts/sub_queues"
 -- Where somebody is told to stand, and how many are called before them: the same thing, unless
 -- the room has several lines or shows places by arrival.
 -- `arrivals` holds: arrival, less the band of the line.

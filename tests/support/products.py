@@ -1,0 +1,46 @@
+"""A rate limit, a lease and a job's target on one store, and what is done with them."""
+
+from __future__ import annotations
+
+from sidecar.jobs.settings import TargetSettings
+from sidecar.jobs.store.target_queue import TargetStore, Waiting
+from sidecar.kit.clock import StoreClock
+from sidecar.leases.model import LeaseOutcome
+from sidecar.leases.settings import LeaseSettings
+from sidecar.leases.store import LeaseStore
+from sidecar.limits.model import Ask
+from sidecar.limits.store import LimitStore
+from sidecar.queue.tokens import new_visitor
+from tests.support.limits import TurnedClock, make_limit
+
+Products = tuple[LimitStore, LeaseStore, TargetStore]
+
+
+def open_products(redis, name) -> Products:
+    """All of that name."""
+    leases = LeaseSettings(term=60)
+    return (
+        make_limit(redis, TurnedClock(), "sliding_window", limit=50, name=name),
+        LeaseStore(redis, name, settings=leases, clock=StoreClock(), timeout_s=5),
+        TargetStore(redis, name, clock=StoreClock(), timeout_s=5),
+    )
+
+
+async def use_products(limit: LimitStore, lease: LeaseStore, target: TargetStore) -> None:
+    """Some calls of each, whose replies show that nothing of before is lost."""
+    before = (await limit.look("a")).remaining
+    assert (await limit.acquire(Ask("a"))).remaining == before - 1
+    held = await lease.ask("printer", "one")
+    assert held.outcome is LeaseOutcome.GRANTED
+    assert (await lease.ask("printer", "two")).outcome is LeaseOutcome.WAITING
+    assert (await lease.renew("printer", "one", held.fence)).fence == held.fence
+    await target.ready(0)
+    for rate in ({}, {"rate": 1000, "window": 1}):
+        settings = TargetSettings(url="http://target.example/", concurrency=100, **rate)
+        job = new_visitor()
+        assert await target.add([Waiting(job, await target.reserve(job, "", settings))]) == [1]
+        [claim] = (await target.claim(1, settings)).claims
+        assert claim.id == job
+        assert await target.renew([(job, claim.fence)]) == ["held"]
+        line, [place] = await target.look([job], settings)
+        assert (line.active > 0, place.where) == (True, "running")
