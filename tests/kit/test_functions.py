@@ -39,7 +39,7 @@ VERBS = [
     "configure",
     "reset",
     "move",
-    "grade",
+    "reclassify",
 ]
 
 
@@ -439,7 +439,7 @@ async def test_a_script_that_a_full_store_refuses_has_changed_nothing(server, op
         "leave": lambda: store.leave(first.visitor),
         "configure": lambda: store.configure({"total_active_users": None, "queue_all": True}),
         "move": lambda: store.move(first.visitor, 2, by="somebody"),
-        "grade": lambda: store.reclassify(first.visitor, Claim("member"), by="somebody"),
+        "reclassify": lambda: store.reclassify(first.visitor, Claim("member"), by="somebody"),
     }.get(verb, getattr(store, verb))
     before = await contents(store)
     server.config_set("maxmemory", 1)

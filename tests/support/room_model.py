@@ -255,7 +255,7 @@ class Model:
         self._put_at(visitor, order, "move")
         return self._position(visitor)
 
-    def grade(self, now: int, visitor: str, name: str, grant: str, by: str) -> int:
+    def reclassify(self, now: int, visitor: str, name: str, grant: str, by: str) -> int:
         """Another class. A grant gives it once, and takes nobody back."""
         self._begin(now)
         self._expire()
