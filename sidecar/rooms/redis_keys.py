@@ -47,21 +47,9 @@ def recorder_leader_key(room: str) -> str:
     return room_key(room, "recording")
 
 
-def notices_key(room: str) -> str:
-    """What webhooks were sent, and what is still on its way (JSON,
-    webhooks/room_notices.py)."""
-    return room_key(room, "notices")
-
-
 def draws_key(room: str) -> str:
     """What was published of the room's draws (hash, lottery/store.py)."""
     return room_key(room, "draws")
-
-
-def calls_key(room: str) -> str:
-    """Calls not yet sent to webhooks, and how far the stream was read for them (hash,
-    webhooks/store/calls.py)."""
-    return room_key(room, "calls")
 
 
 def called_key(room: str) -> str:

@@ -16,7 +16,7 @@ from sidecar.kit.metrics import Metrics
 from sidecar.kit.outbox import FRESH_S
 from sidecar.kit.redis.connect import close, connect
 from sidecar.queue.tokens import Tokens, new_visitor
-from sidecar.rooms.redis_keys import leader_key, notices_key
+from sidecar.rooms.redis_keys import leader_key, room_key
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
@@ -118,7 +118,7 @@ class World:
         await self.redis.delete(leader_key(self.name, "notifying"))
 
     async def unsent(self) -> list[dict]:
-        return json.loads(await self.redis.get(notices_key(self.name)))["unsent"]
+        return json.loads(await self.redis.get(room_key(self.name, "notices")))["unsent"]
 
 
 @pytest.fixture
@@ -276,9 +276,8 @@ async def test_rooms_and_events_are_chosen(world, receiver):
     await world.seconds(2)
     await world.arrive(2)
     await world.seconds(2)
-    assert (
-        await world.redis.exists(notices_key(world.name), leader_key(world.name, "notifying")) == 0
-    )
+    keys = room_key(world.name, "notices"), leader_key(world.name, "notifying")
+    assert await world.redis.exists(*keys) == 0
     assert replica.counted("queue_started", "delivered") is None
 
 
@@ -319,7 +318,7 @@ async def test_what_the_store_forgot_is_remembered(world, receiver):
     await world.seconds(2)
     await world.arrive(2)
     await world.seconds(2)
-    await world.redis.delete(notices_key(world.name), leader_key(world.name, "notifying"))
+    await world.redis.delete(room_key(world.name, "notices"), leader_key(world.name, "notifying"))
     await world.go(1)
     await world.seconds(12)
     await until(lambda: receiver.events == ["queue_started", "queue_empty"], "beginning and end")
@@ -431,7 +430,7 @@ async def test_one_that_hangs_delays_no_other_and_no_stop(monkeypatch, world, re
     await replica.room.refresh()
     with capture_logs() as logs:
         task = asyncio.create_task(work)
-        while not await world.redis.exists(notices_key(world.name)):
+        while not await world.redis.exists(room_key(world.name, "notices")):
             await asyncio.sleep(0.01)
         await world.arrive(2)
         world.turn.forward(1)
@@ -509,7 +508,7 @@ async def test_a_replica_sends_what_its_settings_say(monkeypatch, redis_socket, 
     )
     redis = connect(store, timeout_s=5)
     async with running(settings, []) as rooms:
-        while not await redis.exists(notices_key(name)):
+        while not await redis.exists(room_key(name, "notices")):
             await asyncio.sleep(0.01)
         for _ in range(2):
             await rooms.get(name).store.enter(new_visitor())

@@ -1,7 +1,8 @@
 """The calls in a room's event stream, for webhooks.
 
-How far was read is kept in Redis, together with what was read and is not sent yet, so the next
-replica goes on from there. Meanwhile `called` tells the recorder how far it may trim the stream.
+How far was read is kept in Redis (`calls`, a hash), together with what was read and is not sent
+yet, so the next replica goes on from there. Meanwhile `called` tells the recorder how far it may
+trim the stream.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sidecar.kit.redis.driver_errors import driver_errors, text
-from sidecar.rooms.redis_keys import called_key, calls_key, room_key
+from sidecar.rooms.redis_keys import called_key, room_key
 from sidecar.webhooks.store.document import Document
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class Calls:
     def __init__(self, redis: Store, room: str, timeout_s: float) -> None:
         self._redis: Any = redis
         self._room = room
-        self._key = calls_key(room)
+        self._key = room_key(room, "calls")
         self._timeout_s = timeout_s
         #: How far was read, as this replica knew it last.
         self.last: Cursor | None = None

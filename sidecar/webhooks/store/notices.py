@@ -1,11 +1,11 @@
-"""What was sent of a room, and what is on its way."""
+"""What was sent of a room, and what is on its way: a string, JSON (room_notices.Memory)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from sidecar.kit.redis.driver_errors import driver_errors, text
-from sidecar.rooms.redis_keys import notices_key
+from sidecar.rooms.redis_keys import room_key
 
 if TYPE_CHECKING:
     from sidecar.kit.redis.connect import Store
@@ -17,7 +17,7 @@ class Notices:
 
     def __init__(self, redis: Store, room: str, timeout_s: float) -> None:
         self._redis = redis
-        self._key = notices_key(room)
+        self._key = room_key(room, "notices")
         self._timeout_s = timeout_s
         #: As last read or written here; what is left of it when Redis was emptied.
         self.last: Memory | None = None
