@@ -13,7 +13,7 @@ from aiohttp import web
 
 from sidecar.api import health as ops
 from sidecar.api.access import authorised, find_owner
-from sidecar.api.endpoints import OPS
+from sidecar.api.endpoints import EDGE, OPS
 from sidecar.api.openapi import document as openapi
 from sidecar.dashboard import endpoints as dashboard
 from sidecar.dashboard import login
@@ -73,8 +73,7 @@ EDGE = (
     web.get("/_waitroom/{room}/events", events.events, allow_head=False),
     web.get("/_waitroom/{room}/claim", claim.show),
     web.post("/_waitroom/{room}/claim", claim.take),
-    web.get("/_waitroom/{room}/draw", draw.show),
-    web.get("/_waitroom/{room}/draw/places", draw.places),
+    *(endpoint.route() for endpoint in EDGE),
     web.get("/_waitroom/{room}/", waiting.page),
 )
 #: Without most of aiohttp, where the request is plain (kit/http/fast_path.py).

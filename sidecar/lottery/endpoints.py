@@ -7,12 +7,23 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from sidecar.kit.clock import iso
-from sidecar.kit.errors import ConfigError, StoreUnavailableError
+from sidecar.kit.errors import StoreUnavailableError
+from sidecar.kit.http.endpoint import ANYBODY, Endpoints
 from sidecar.kit.http.problems import STORE_RETRY_S, problem
-from sidecar.kit.http.request_parameters import MAX_OFFSET
 from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY, find_static
 from sidecar.lottery.commitment import REVEAL_AFTER_MS, draws_of, is_revealed, key_of, shown_draw
+from sidecar.lottery.schemas import (
+    COMMITMENT_UNKNOWN,
+    LIST_GONE,
+    NO_DRAW,
+    NOT_DRAWN_YET,
+    Draw,
+    DrawnPlaces,
+    DrawParameters,
+    PlacesPage,
+)
 from sidecar.rooms.endpoints.request_parameters import room_of
+from sidecar.rooms.schemas import UNKNOWN_ROOM
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,15 +32,13 @@ if TYPE_CHECKING:
     from sidecar.rooms.openings import RoomEvent
     from sidecar.rooms.service import Room
 
-#: Places that one answer tells at most, and where none says how many.
-PLACES_LIMIT = 10_000
 #: For as long as that an answer waits for the list's digest.
 _DIGEST_S = 1.0
 #: Anybody's page may read what is public, so that not only ours can check it.
 _FOR_ALL = {"Access-Control-Allow-Origin": "*", "Vary": "Accept"}
-_NO_STORE = {**_FOR_ALL, "Cache-Control": "no-store"}
 _BRIEFLY = {**_FOR_ALL, "Cache-Control": "public, max-age=30"}
 
+ENDPOINTS = Endpoints("visitor", find=room_of, problems=(UNKNOWN_ROOM, NO_DRAW, COMMITMENT_UNKNOWN))
 DRAW_PAGE = web.AppKey("draw_page", str)
 
 
@@ -40,58 +49,69 @@ def load_page(static: Path) -> str:
     return file.read_text(encoding="utf-8")
 
 
-async def show(request: web.Request) -> web.Response:
-    """What is public of a draw, or the page that shows it and checks it."""
+@ENDPOINTS.get(
+    "/_waitroom/{room}/draw",
+    ANYBODY,
+    parameters=DrawParameters,
+    replies={200: (Draw, "What is public of the draw.")},
+    other_media={"text/html": "A page that shows the draw and checks it."},
+)
+async def get_draw(request: web.Request, at: DrawParameters) -> web.Response:
+    """What is public of a pre-queue's draw.
+
+    The commitment, long before the pre-queue begins; the secret and where the places are from 3 s
+    after the opening on.
+    """
     room = room_of(request)
     if _wants_page(request):
         return _page(request)
-    found = _find(request, room)
+    found = _find(room, at.event)
     if isinstance(found, web.Response):
         return found
     draws, event = found
     now_ms = room.clock.now_ms()
-    document: dict[str, Any] = {
-        "room": room.name,
-        "event": event.name,
-        "events": [one.name for one in draws_of(room.settings.events)],
-        "prequeue_from": iso(event.begins_ms),
-        "opens_at": iso(event.opens_at),
-        "revealed_at": iso(event.opens_at + REVEAL_AFTER_MS),
-        "updated_at": iso(now_ms),
-        "commitment": draws.commitment(event),
-        "secret": None,
-        "count": None,
-        "places_sha256": None,
-        "places_url": None,
-        "store_emptied_at": None,
-    }
+    draw = Draw(
+        room=room.name,
+        event=event.name,
+        events=[one.name for one in draws_of(room.settings.events)],
+        prequeue_from=iso(event.begins_ms),
+        opens_at=iso(event.opens_at),
+        revealed_at=iso(event.opens_at + REVEAL_AFTER_MS),
+        updated_at=iso(now_ms),
+        commitment=draws.commitment(event),
+    )
     if _is_public(room, event):
-        document["secret"] = draws.secret(event)
-        document |= await _list_of(room, event)
-    return web.json_response(document, headers=_NO_STORE)
+        members = {"secret": draws.secret(event), **await _list_of(room, event)}
+        draw = draw.model_copy(update=members)
+    return draw.response(headers=_FOR_ALL)
 
 
-async def places(request: web.Request) -> web.Response:
-    """Visitors and their places, in order of place, from a place on."""
+@ENDPOINTS.get(
+    "/_waitroom/{room}/draw/places",
+    ANYBODY,
+    parameters=PlacesPage,
+    replies={200: (DrawnPlaces, "Places, in their order.")},
+    problems=(NOT_DRAWN_YET, LIST_GONE),
+    is_cacheable=True,
+)
+async def get_drawn_places(request: web.Request, at: PlacesPage) -> web.Response:
+    """Every place that was drawn.
+
+    In pages, in order of place.
+    """
     room = room_of(request)
-    found = _find(request, room)
+    found = _find(room, at.event)
     if isinstance(found, web.Response):
         return found
     _, event = found
-    offset = _number(request, "offset", default=0, most=MAX_OFFSET)
-    limit = _number(request, "limit", default=PLACES_LIMIT, most=PLACES_LIMIT)
+    offset = at.offset if at.after is None else at.after
     if not _is_public(room, event):
-        at = iso(event.opens_at + REVEAL_AFTER_MS)
-        return problem(
-            404,
-            "Nothing is drawn yet",
-            detail=f"The places are published at {at}.",
-            published_at=at,
-        )
+        published_at = iso(event.opens_at + REVEAL_AFTER_MS)
+        detail = f"The places are published at {published_at}."
+        return problem(NOT_DRAWN_YET, detail=detail, published_at=published_at)
     if _drawn_from(room) > event.begins_ms:
         return problem(
-            404,
-            "The list is no longer kept",
+            LIST_GONE,
             detail="Since then another pre-queue has begun. Whoever saved the list can check it.",
         )
     visitors: list[str] = []
@@ -99,31 +119,31 @@ async def places(request: web.Request) -> web.Response:
         if room.store.is_away:
             raise StoreUnavailableError("draw: Redis is unavailable")
         visitors = await room.store.draws.drawn(
-            begins_ms=event.begins_ms, offset=offset, limit=limit
+            begins_ms=event.begins_ms, offset=offset, limit=at.limit
         )
-    document = {
-        "room": room.name,
-        "event": event.name,
-        "offset": offset,
-        "next": offset + limit if visitors and len(visitors) == limit else None,
-        "places": [(visitor, at) for at, visitor in enumerate(visitors, offset + 1)],
-    }
-    return web.json_response(document, headers=_BRIEFLY)
+    page = DrawnPlaces(
+        room=room.name,
+        event=event.name,
+        offset=offset,
+        next=offset + at.limit if visitors and len(visitors) == at.limit else None,
+        places=[(visitor, place) for place, visitor in enumerate(visitors, offset + 1)],
+    )
+    return page.response(headers=_BRIEFLY)
 
 
-def _find(request: web.Request, room: Room) -> tuple[Draws, RoomEvent] | web.Response:
+def _find(room: Room, name: str | None) -> tuple[Draws, RoomEvent] | web.Response:
     """The draw that the request is about, or what to answer where there is none."""
-    events, name = room.settings.events, request.query.get("event")
+    events = room.settings.events
     if name is None:
         event = shown_draw(events, room.clock.now_ms())
     else:
         event = next((one for one in draws_of(events) if one.name == name), None)
     if event is None or room.draws is None:
         what = "no event with a pre-queue" if name is None else f"no such event: {name[:40]!r}"
-        return problem(404, "No draw", detail=f"Room {room.name} has {what}.")
+        return problem(NO_DRAW, detail=f"Room {room.name} has {what}.")
     if not room.draws.is_agreed(event):
         # One that is told now might have to be taken back.
-        return problem(503, "The commitment is not known yet", retry_after=STORE_RETRY_S)
+        return problem(COMMITMENT_UNKNOWN, retry_after=STORE_RETRY_S)
     return room.draws, event
 
 
@@ -155,14 +175,6 @@ async def _list_of(room: Room, event: RoomEvent) -> dict[str, Any]:
 def _drawn_from(room: Room) -> int:
     """When the pre-queue began of which the store has the list; 0: it has none."""
     return int(room.snapshot.counters.get("drawn_from", 0)) if room.snapshot else 0
-
-
-def _number(request: web.Request, name: str, *, default: int, most: int) -> int:
-    text = request.query.get(name, str(default))
-    # Not more digits than Python would read.
-    if text.isascii() and text.isdigit() and len(text) <= 100 and int(text) <= most:
-        return int(text)
-    raise ConfigError([f"{name}: a whole number from 0 to {most} (got {text[:40]!r})"])
 
 
 def _wants_page(request: web.Request) -> bool:

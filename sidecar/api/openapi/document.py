@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from sidecar import __version__
-from sidecar.api.endpoints import OPS
+from sidecar.api.endpoints import EDGE, OPS
 from sidecar.api.openapi import common, operations, shapes
 from sidecar.gate.openapi import proxy, visitor
 from sidecar.jobs.openapi import jobs, targets
@@ -47,6 +47,7 @@ _HEADERS = {"Cache-Control": "max-age=300"}
 
 def document() -> dict[str, Any]:
     paths, schemas = describe(OPS)
+    edge_paths, edge_schemas = describe(EDGE, visitor.SERVERS)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Waitroom", "version": __version__, "description": _DESCRIPTION},
@@ -59,6 +60,7 @@ def document() -> dict[str, Any]:
             **administration.paths(),
             **jobs.paths(),
             **targets.paths(),
+            **edge_paths,
             **paths,
         },
         "components": {
@@ -66,6 +68,7 @@ def document() -> dict[str, Any]:
                 **shapes.schemas(),
                 **jobs.schemas(),
                 **targets.schemas(),
+                **edge_schemas,
                 **schemas,
             },
             "parameters": common.parameters(),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from sidecar.gate.openapi import turn_elsewhere as elsewhere
 from sidecar.kit.http.openapi import Json, parameters, ref, refusals, reply, shape, text
-from sidecar.lottery import openapi as draw
 
-_SERVERS = [
+SERVERS = [
     {
         "url": "https://{site}",
         "description": "Your site: the proxy passes /_waitroom/ on to the edge listener.",
@@ -48,7 +47,7 @@ _FORM = {
 def paths() -> Json:
     return {
         "/_waitroom/{room}/status": {
-            "servers": _SERVERS,
+            "servers": SERVERS,
             "parameters": parameters("Room"),
             "get": {
                 "operationId": "getStatus",
@@ -69,7 +68,7 @@ def paths() -> Json:
             },
         },
         "/_waitroom/{room}/join": {
-            "servers": _SERVERS,
+            "servers": SERVERS,
             "parameters": parameters("Room"),
             "post": {
                 "operationId": "join",
@@ -91,7 +90,7 @@ def paths() -> Json:
             },
         },
         "/_waitroom/{room}/leave": {
-            "servers": _SERVERS,
+            "servers": SERVERS,
             "parameters": parameters("Room"),
             "post": {
                 "operationId": "leave",
@@ -109,6 +108,5 @@ def paths() -> Json:
                 "security": [],
             },
         },
-        **elsewhere.paths(_SERVERS),
-        **draw.paths(_SERVERS),
+        **elsewhere.paths(SERVERS),
     }  # fmt: skip

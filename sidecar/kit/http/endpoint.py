@@ -98,6 +98,8 @@ class Endpoint:
     replies: Replies = field(default_factory=dict)
     #: Headers that replies, and refusals with 429, may have: their names in the OpenAPI document.
     reply_headers: Mapping[str, str] = field(default_factory=dict)
+    #: Replies say for how long they may be kept; others are no-store.
+    is_cacheable: bool = False
     #: What replies may be written in beside JSON, with what it looks like.
     other_media: Mapping[str, str] = field(default_factory=dict)
     #: What it may answer beside what all may: problem documents.

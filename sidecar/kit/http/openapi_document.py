@@ -26,8 +26,8 @@ _HEADERS = {
 }
 
 
-def describe(endpoints: Sequence[Endpoint]) -> tuple[Json, Json]:
-    """Paths, and the schemas that they refer to."""
+def describe(endpoints: Sequence[Endpoint], servers: Sequence[Json] = ()) -> tuple[Json, Json]:
+    """Paths, and the schemas that they refer to. `servers`: where they are other than usual."""
     inputs = _models(endpoints)
     made, shared = TypeAdapter.json_schemas(
         [(number, mode, TypeAdapter(model)) for number, (model, mode) in enumerate(inputs)],
@@ -42,6 +42,8 @@ def describe(endpoints: Sequence[Endpoint]) -> tuple[Json, Json]:
     for endpoint in endpoints:
         item = paths.setdefault(endpoint.canonical, {})
         in_path, in_query = _parameters(endpoint, schemas)
+        if servers:
+            item["servers"] = list(servers)
         if in_path:
             item["parameters"] = in_path
         item[endpoint.method.lower()] = {
@@ -112,7 +114,7 @@ def _replies(endpoint: Endpoint, by_model: dict[tuple[int, Any], Json]) -> Json:
     return {
         str(status): {
             "description": meaning,
-            "headers": {**_NO_STORE, **_extra(endpoint)},
+            "headers": {**({} if endpoint.is_cacheable else _NO_STORE), **_extra(endpoint)},
             "content": {
                 "application/json": {"schema": by_model[id(model), "serialization"]},
                 **{media: {"schema": text(looks)} for media, looks in endpoint.other_media.items()},

@@ -1,0 +1,81 @@
+"""Requests and responses of the draw of a pre-queue."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from sidecar.kit.http.models import DEPRECATED, Reply, Time
+from sidecar.kit.http.problem_kinds import Kind
+from sidecar.rooms.schemas import RoomAddress
+
+NO_DRAW = Kind("no_draw", 404, "No draw", "The room has no such event with a pre-queue.")
+NOT_DRAWN_YET = Kind(
+    "not_drawn_yet", 404, "Nothing is drawn yet", "The places are published after the opening."
+)
+LIST_GONE = Kind(
+    "list_gone", 404, "The list is no longer kept", "Another pre-queue has begun since."
+)
+COMMITMENT_UNKNOWN = Kind(
+    "commitment_unknown",
+    503,
+    "The commitment is not known yet",
+    "The replicas have not agreed on the commitment yet.",
+)
+
+#: Places that one page lists at most, and by default.
+PLACES_LIMIT = 10_000
+_Name = Annotated[str, Field(json_schema_extra={"pattern": "^[a-z0-9][a-z0-9_-]{0,31}$"})]
+_Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class DrawParameters(RoomAddress):
+    event: _Name | None = None
+    """An event with a pre-queue. Otherwise the one that is on, else the coming one, else the last
+    one."""
+
+
+class PlacesPage(DrawParameters):
+    after: Annotated[int, Field(ge=0, le=10**9)] | None = None
+    """Behind which the page begins: the `next` of the page before."""
+    offset: Annotated[int, Field(ge=0, le=10**9, json_schema_extra=DEPRECATED)] = 0
+    """The same as `after`."""
+    limit: Annotated[int, Field(ge=0, le=PLACES_LIMIT)] = PLACES_LIMIT
+    """How many to list, at most."""
+
+
+class Draw(Reply):
+    room: str
+    event: _Name
+    events: list[str]
+    """All of the room's events with a pre-queue, by time."""
+    prequeue_from: Time
+    """From when on places are taken."""
+    opens_at: Time
+    revealed_at: Time
+    """When the secret and the places are published."""
+    updated_at: Time
+    """The room's time now."""
+    commitment: _Sha256
+    """SHA-256 of the secret's text."""
+    secret: _Sha256 | None = None
+    """null until it is published."""
+    count: int | None = None
+    """How many places were drawn; null until the list is known."""
+    places_sha256: _Sha256 | None = None
+    """SHA-256 over a line `place id` for each, in order of place. Published once."""
+    places_url: str | None = None
+    """Where the list is; null until it is published, and when it is no longer kept."""
+    store_emptied_at: Time | None = None
+    """Where Redis was emptied since the pre-queue began: the list is of those who came back."""
+
+
+class DrawnPlaces(Reply):
+    room: str
+    event: _Name
+    offset: int
+    next: int | None
+    """The `after` of the next page; null: this was the last."""
+    places: list[tuple[str, Annotated[int, Field(ge=1)]]]
+    """A visitor's id, and its place."""
