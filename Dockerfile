@@ -10,7 +10,7 @@ COPY static static
 COPY sidecar sidecar
 COPY waitroom waitroom
 # Into an environment of its own, so that one folder is all the next stage takes.
-RUN pip --python /opt/waitroom/bin/python install --constraint constraints.txt .
+RUN pip --python /opt/waitroom/bin/python install --constraint constraints.txt '.[sql,memory]'
 
 FROM python:3.12-slim
 RUN groupadd --gid 10001 waitroom \

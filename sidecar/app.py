@@ -28,6 +28,7 @@ from sidecar.history.worker.recorder import record_forever
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import ConfigError
+from sidecar.kit.extras import require
 from sidecar.kit.http.auth.ended_sessions import EndedSessions
 from sidecar.kit.http.auth.operators import Operators
 from sidecar.kit.http.fast_path import FastRunner
@@ -206,6 +207,7 @@ async def _open_jobs(
     """What jobs need, where there are targets."""
     if not settings.jobs_database:
         return None
+    require("sql", setting="jobs")
     from sidecar.jobs.endpoints import nginx_done_log as done_log  # noqa: PLC0415
     from sidecar.jobs.wiring import job_services  # noqa: PLC0415 - as with the history
 
@@ -222,6 +224,7 @@ def _is_target(jobs: Jobs, name: str) -> bool:
 
 
 def _open_history(settings: Settings) -> History:
+    require("sql", setting="history")
     # Without one a replica starts in two thirds of the time.
     from sidecar.history.store.stays import History  # noqa: PLC0415
     from sidecar.kit.sql.database import open_database  # noqa: PLC0415

@@ -25,6 +25,7 @@ from sidecar.history.commands import history, report
 from sidecar.jobs.commands.jobs import jobs
 from sidecar.jobs.commands.targets import targets
 from sidecar.kit.errors import ConfigError
+from sidecar.kit.extras import require
 from sidecar.leases.commands import leases
 from sidecar.limits.commands import limits
 from sidecar.lottery.commands import verify_draw
@@ -117,11 +118,12 @@ def run_jobs(path: str | None, most: int, grace: float, listen: str) -> None:
     """Run one runner: it makes the calls of jobs. As many as you like, on any machines."""
     import uvloop  # noqa: PLC0415
 
-    from sidecar.jobs.wiring import run_jobs as run  # noqa: PLC0415
-
     settings = load_settings(path)
     _start_logging(settings)
     try:
+        require("sql", setting="jobs")
+        from sidecar.jobs.wiring import run_jobs as run  # noqa: PLC0415
+
         uvloop.run(run(settings, most=most, grace_s=grace, listen=listen))
     except ConfigError as error:
         fail(error.problems)

@@ -9,6 +9,7 @@ import click
 
 from sidecar.cli.common import CONFIG, fail, load_settings
 from sidecar.kit.errors import ConfigError, DatabaseError
+from sidecar.kit.extras import require
 
 if TYPE_CHECKING:
     from sidecar.settings import Settings
@@ -41,6 +42,9 @@ def migrate(path: str | None) -> None:
 async def _migrate(settings: Settings, setting: str) -> tuple[str | None, str] | None:
     """The revisions before and after; None where that database is not set. Raises ConfigError,
     DatabaseError."""
+    if not (settings.jobs_database if setting == "jobs" else settings.history):
+        return None
+    require("sql", setting=setting)
     from sidecar.history.store.tables import HISTORY  # noqa: PLC0415 - the other commands start faster
     from sidecar.jobs.store.tables import JOBS  # noqa: PLC0415 - the other commands start faster
     from sidecar.kit.sql import database as sql  # noqa: PLC0415 - the other commands start faster
@@ -48,8 +52,6 @@ async def _migrate(settings: Settings, setting: str) -> tuple[str | None, str] |
     url, tables, partitions = settings.history, HISTORY, settings.history_partitions
     if setting == "jobs":
         url, tables, partitions = settings.jobs_database, JOBS, 1
-    if not url:
-        return None
     engine = sql.open_database(url, setting=setting)
     try:
         return await sql.migrate(engine, tables, partitions=partitions)

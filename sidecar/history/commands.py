@@ -13,6 +13,7 @@ from sidecar.cli.common import CONFIG, fail, load_settings
 from sidecar.cli.connection import SettingsGroup
 from sidecar.history import lookups
 from sidecar.kit.errors import ConfigError, DatabaseError
+from sidecar.kit.extras import require
 from sidecar.queue.tokens import is_visitor
 
 if TYPE_CHECKING:
@@ -137,11 +138,14 @@ def _period(start: str | None, end: str | None) -> Period:
 
 
 def _with_history(settings: Settings, work: Callable[[History], Awaitable[T]]) -> T:
-    from sidecar.history.store.stays import History  # noqa: PLC0415 - the other commands start faster
-    from sidecar.kit.sql.database import open_database  # noqa: PLC0415
-
     if not settings.history:
         fail(['history: names no database; set it, such as history = "sqlite:///history.db"'])
+    try:
+        require("sql", setting="history")
+    except ConfigError as error:
+        fail(error.problems)
+    from sidecar.history.store.stays import History  # noqa: PLC0415 - the other commands start faster
+    from sidecar.kit.sql.database import open_database  # noqa: PLC0415
 
     async def run() -> T:
         history = History(open_database(settings.history), partitions=settings.history_partitions)

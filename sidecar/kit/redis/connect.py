@@ -8,6 +8,7 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.exceptions import RedisClusterException, RedisError
 
 from sidecar.kit.errors import ConfigError
+from sidecar.kit.extras import require
 from sidecar.kit.redis.topology import (
     POOL_SIZE,
     POOL_WAIT_S,
@@ -32,6 +33,7 @@ def connect(url: str, *, timeout_s: float) -> Store:
     Raises ConfigError for an option that the driver does not take.
     """
     if url.startswith("memory://"):
+        require("memory", setting="store")
         from fakeredis import FakeAsyncRedis  # noqa: PLC0415 - most never need it
 
         memory: Redis = FakeAsyncRedis()
