@@ -28,7 +28,8 @@ TIMEOUT_S = 0.5
 #: A server counts as gone after one second; choosing another takes some more.
 AWAY_S = 10
 
-pytestmark = pytest.mark.slow
+# `topology` asks for its servers by name, which nobody can see.
+pytestmark = [pytest.mark.slow, pytest.mark.server]
 
 
 @pytest.fixture(scope="module")
