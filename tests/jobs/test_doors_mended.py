@@ -11,6 +11,7 @@ from aiohttp import web
 
 from sidecar.api.access import find_owner
 from sidecar.api.routes import _add_jobs
+from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints import long_poll as job_polls
 from sidecar.jobs.model import CHUNK, Ending, State
 from sidecar.jobs.service import Seen
@@ -38,6 +39,7 @@ async def client(here, aiohttp_client):
     )
     app[FIND_OWNER] = find_owner
     app[keys.METRICS] = here.metrics
+    app[JOBS] = here.jobs
     _add_jobs(app, here.jobs)
     return await aiohttp_client(app)
 
