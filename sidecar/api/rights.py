@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sidecar.api.endpoints import OPS
+from sidecar.api.endpoints import JOBS, OPS
 from sidecar.kit.http.auth.scopes import SCOPES
 
 if TYPE_CHECKING:
@@ -15,22 +15,11 @@ if TYPE_CHECKING:
 
     from sidecar.kit.http.auth.scopes import Scope
 
-_JOBS: frozenset[Scope] = frozenset({"jobs"})
-_READ: frozenset[Scope] = frozenset({"read"})
-
 #: One of these scopes is needed, by method and path.
 RIGHTS: dict[tuple[str, str], frozenset[Scope]] = {
-    ("POST", "/v1/jobs"): _JOBS,
-    ("GET", "/v1/jobs"): _JOBS | _READ,
-    ("GET", "/v1/jobs/{id}"): _JOBS | _READ,
-    ("GET", "/v1/jobs/{id}/body"): _JOBS | _READ,
-    ("DELETE", "/v1/jobs/{id}"): _JOBS,
-    ("POST", "/v1/jobs/{id}/retry"): _JOBS,
-    ("POST", "/v1/jobs/{id}/done"): _JOBS,
-    ("GET", "/v1/targets"): _JOBS | _READ,
-    ("GET", "/v1/targets/{name}"): _JOBS | _READ,
-    ("GET", "/v1/targets/{name}/history"): _JOBS | _READ,
-    **{(each.method, each.canonical): each.access.scopes for each in OPS if each.access.scopes},
+    (each.method, each.canonical): each.access.scopes
+    for each in (*OPS, *JOBS)
+    if each.access.scopes
 }
 #: Where there are no targets: says so, to any token.
 NO_JOBS = "/v1/{_}"

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from sidecar.api import endpoints
 from sidecar.api import health as ops
 from sidecar.api.access import authorised, find_owner
-from sidecar.api.endpoints import EDGE, OPS
 from sidecar.api.openapi import document as openapi
 from sidecar.dashboard import endpoints as dashboard
 from sidecar.dashboard import login
@@ -33,6 +33,7 @@ from sidecar.gate.waiting_page import Page
 from sidecar.history.app_keys import HISTORY
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints import check_permit
+from sidecar.jobs.endpoints.long_poll import JOB_POLLS, JobPolls
 from sidecar.kit.http import app_keys as keys
 from sidecar.kit.http import health as http_health
 from sidecar.kit.http import long_poll
@@ -73,7 +74,7 @@ EDGE = (
     web.get("/_waitroom/{room}/events", events.events, allow_head=False),
     web.get("/_waitroom/{room}/claim", claim.show),
     web.post("/_waitroom/{room}/claim", claim.take),
-    *(endpoint.route() for endpoint in EDGE),
+    *(endpoint.route() for endpoint in endpoints.EDGE),
     web.get("/_waitroom/{room}/", waiting.page),
 )
 #: Without most of aiohttp, where the request is plain (kit/http/fast_path.py).
@@ -166,11 +167,11 @@ def ops_app(
             web.post("/admin/rooms/{room}/visitors/{visitor}/move", admin.move_visitor),
         ]
     )
-    app.add_routes([endpoint.route() for endpoint in OPS])
+    app.add_routes([endpoint.route() for endpoint in endpoints.OPS])
     if services.jobs is None:
         app.add_routes([web.route("*", r"/v1/{_:(?:jobs|targets)(?:/.*)?}", ops.no_jobs)])
     else:
-        _add_jobs(app, services.jobs)
+        add_jobs(app, services.jobs)
     return app
 
 
@@ -182,26 +183,6 @@ def _add_services(app: web.Application, services: Services) -> None:
         app[JOBS] = services.jobs
 
 
-def _add_jobs(app: web.Application, jobs: Jobs) -> None:
-    # Without targets a replica starts sooner.
-    from sidecar.jobs.endpoints import jobs as service_jobs  # noqa: PLC0415
-    from sidecar.jobs.endpoints import targets as service_targets  # noqa: PLC0415
-    from sidecar.jobs.endpoints.long_poll import JOB_POLLS, JobPolls  # noqa: PLC0415
-
+def add_jobs(app: web.Application, jobs: Jobs) -> None:
     app[JOB_POLLS] = JobPolls(jobs)
-    app.add_routes(
-        [
-            web.post("/v1/jobs", service_jobs.submit),
-            web.get("/v1/jobs", service_jobs.list_jobs),
-            web.get("/v1/jobs/{id}", service_jobs.look),
-            web.get("/v1/jobs/{id}/body", service_jobs.body),
-            web.delete("/v1/jobs/{id}", service_jobs.cancel),
-            web.post("/v1/jobs/{id}/retry", service_jobs.retry),
-            web.post("/v1/jobs/{id}/done", service_jobs.done),
-            web.get("/v1/targets", service_targets.list_targets),
-            web.get("/v1/targets/{name}", service_targets.show_target),
-            web.patch("/v1/targets/{name}", service_targets.change_target),
-            web.delete("/v1/targets/{name}", service_targets.restore_target),
-            web.get("/v1/targets/{name}/history", service_targets.show_history),
-        ]
-    )
+    app.add_routes([endpoint.route() for endpoint in endpoints.JOBS])

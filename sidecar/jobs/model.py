@@ -34,6 +34,7 @@ RUNS = frozenset({State.CALLED, State.PROCESSING})
 ENDED = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED, State.EXPIRED})
 #: How long a result that was read is kept for a repeated read, where it is deleted then, ms.
 READ_GRACE_MS = 20_000
+ID_PATTERN = "[A-Za-z0-9_-]{22}"
 #: Bytes of a body in one row of the database.
 CHUNK = 262_144
 
@@ -112,6 +113,17 @@ class Job:
         if self.state is State.FAILED:
             return bool(self.result_headers or self.result_size)
         return self.state is State.COMPLETED
+
+
+@dataclass(frozen=True, slots=True)
+class JobQuery:
+    """Which jobs, newest first. `after`: created_ms and id of the last one of the page before."""
+
+    owner: str | None = None
+    target: str | None = None
+    state: str | None = None
+    after: tuple[int, str] | None = None
+    limit: int = 100
 
 
 @dataclass(frozen=True, slots=True)

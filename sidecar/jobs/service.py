@@ -21,9 +21,8 @@ from sidecar.queue.grants import GrantError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from sidecar.jobs.model import Kind
+    from sidecar.jobs.model import JobQuery, Kind
     from sidecar.jobs.store.job_store import JobStore
-    from sidecar.jobs.store.jobs import JobQuery
     from sidecar.jobs.store.target_replies import Claim, Line, Place
     from sidecar.jobs.targets import Target, Targets
     from sidecar.kit.metrics import Metrics

@@ -341,12 +341,14 @@ class TargetSettings(BaseModel):
             }
         return read_target({**self.model_dump(exclude_unset=True), **given})
 
-    def told(self) -> dict[str, Any]:
+    def without_secrets(self) -> TargetSettings:
         """As they may be shown."""
-        said = self.model_dump(mode="json")
-        said["headers"] = dict.fromkeys(self.headers, HIDDEN)
-        said["callback_secret"] = HIDDEN if self.callback_secret else ""
-        return said
+        return self.model_copy(
+            update={
+                "headers": dict.fromkeys(self.headers, HIDDEN),
+                "callback_secret": HIDDEN if self.callback_secret else "",
+            }
+        )
 
 
 def _has(statuses: tuple[int | str, ...], status: int) -> bool:

@@ -18,9 +18,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from sidecar.api.openapi.document import document
 from sidecar.api.routes import edge_app, ops_app
 from sidecar.api.services import Services
-from sidecar.jobs.endpoints import jobs as doors
 from sidecar.jobs.model import State, new_job_id
-from sidecar.jobs.openapi import jobs
 from sidecar.jobs.settings import TargetSettings
 from sidecar.kit.http.static_pages import find_static
 from sidecar.kit.metrics import Metrics
@@ -89,13 +87,6 @@ def test_each_setting_is_described(described):
     assert "Duration" not in json.dumps(schemas["Changes"]["properties"]["rollout_percent"])
     assert set(schemas["TargetSettings"]["properties"]) == set(TargetSettings.model_fields)
     assert set(schemas["TargetChanges"]["properties"]) == set(TargetSettings.model_fields)
-
-
-def test_the_bounds_of_jobs_are_the_doors(described):
-    """They are written twice, for the doors take long to import."""
-    for name in ("MAX_INLINE", "LIST_LIMIT", "DEFAULT_LIMIT", "MAX_IDEMPOTENCY_KEY"):
-        assert getattr(jobs, name) == getattr(doors, name)
-    assert set(described["components"]["schemas"]["JobOrder"]["properties"]) == doors._MEMBERS
 
 
 # Of a replica that runs ---------------------------------------------------------------------------
@@ -279,7 +270,7 @@ def aimed(described: dict[str, Any], replica: Replica) -> dict[str, Any]:
         "additionalProperties": False,
     }
     schemas = aimed["components"]["schemas"]
-    schemas["JobOrder"]["properties"]["target"] = {"enum": ["images"]}
+    schemas["SubmitJob"]["properties"]["target"] = {"enum": ["images"]}
     # One setting of each kind is enough.
     changes = schemas["TargetChanges"]["properties"]
     schemas["TargetChanges"]["properties"] = {name: changes[name] for name in SOME}

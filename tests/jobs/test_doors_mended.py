@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from sidecar.api.access import find_owner
-from sidecar.api.routes import _add_jobs
+from sidecar.api.routes import add_jobs
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints import long_poll as job_polls
 from sidecar.jobs.model import CHUNK, Ending, State
@@ -40,7 +40,7 @@ async def client(here, aiohttp_client):
     app[FIND_OWNER] = find_owner
     app[keys.METRICS] = here.metrics
     app[JOBS] = here.jobs
-    _add_jobs(app, here.jobs)
+    add_jobs(app, here.jobs)
     return await aiohttp_client(app)
 
 

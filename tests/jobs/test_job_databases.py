@@ -12,9 +12,8 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import event, select, text, update
 
 from sidecar.history.store.stays import History
-from sidecar.jobs.model import Ending, State
+from sidecar.jobs.model import Ending, JobQuery, State
 from sidecar.jobs.store.job_store import JobStore
-from sidecar.jobs.store.jobs import JobQuery
 from sidecar.jobs.store.tables import jobs, metadata
 from sidecar.kit.errors import DatabaseError
 from sidecar.kit.sql import database as sql

@@ -6,11 +6,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from sidecar.jobs.model import ENDED, Ending, State
+from sidecar.jobs.model import ENDED, Ending, JobQuery, State
 from sidecar.jobs.store import callbacks
 from sidecar.jobs.store.backlog import Waits
 from sidecar.jobs.store.history import Step
-from sidecar.jobs.store.jobs import JobQuery
 from sidecar.jobs.store.retention import DEFAULT_TTL_MS, PERMIT_MS
 from tests.jobs.conftest import NOW_MS, chunk_count, job, statements_of
 

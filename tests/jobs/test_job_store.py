@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import fields, replace
 
-from sidecar.jobs.model import Ending, Job, State, new_job_id
-from sidecar.jobs.store.jobs import JobQuery
+from sidecar.jobs.model import Ending, Job, JobQuery, State, new_job_id
 from sidecar.kit.errors import DatabaseError
 from tests.jobs.conftest import NOW_MS, chunk_count, job, statements_of
 

@@ -235,7 +235,7 @@ def test_a_full_line_takes_no_more(place):
     ("order", "says"),
     [
         ({}, "target: is needed"),
-        ({"target": 7}, "target: a text"),
+        ({"target": 7}, "target: a string"),
         ({"target": "images", "priority": 9}, "priority: is what a class has"),
         ({"target": "images", "colour": "red"}, "colour: there is no such member"),
         ({"target": "images", "kind": "sideways"}, "kind: offline or online"),

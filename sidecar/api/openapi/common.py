@@ -102,38 +102,6 @@ def responses() -> Json:
             {"title": "Administration is off", "status": 403,
              "detail": "Set admin_token (WAITROOM_ADMIN_TOKEN) first."},
         ),
-        "UnknownJob": _refusal(
-            "No such job of this token's; or there are no targets.",
-            {"title": "Unknown job", "status": 404,
-             "detail": "no job is named 'x0m3yQ8qS7mVt1cJr2nW4A'"},
-        ),
-        "UnknownTarget": _refusal(
-            "No such target; or there are none.",
-            {"title": "Unknown target", "status": 404, "detail": "no target is named 'imagse'"},
-        ),
-        "JobForbidden": _refusal(
-            "No token is set; a class without a grant that covers it; a session's request that is "
-            "not the dashboard's own; the token's `scopes` are for something else; or it is the "
-            "operator's to say.",
-            {"title": "That is not allowed", "status": 403,
-             "detail": "A class needs a grant: send one for 'vip', signed for images."},
-        ),
-        "JobState": _refusal(
-            "The job's state does not allow it.",
-            {"title": "The job's state does not allow it", "status": 409,
-             "detail": "The job has ended: it is completed."},
-        ),
-        "LineFull": _refusal(
-            "So many jobs wait that no more are taken (`max_pending`).",
-            {"title": "The line is full", "status": 429, "retry_after": 60,
-             "detail": "10000 jobs wait for images (max_pending), and no more are taken."}, **wait,
-        ),
-        "JobsAway": _refusal(
-            "The database or the store does not answer. Jobs that were taken are kept.",
-            {"title": "The database does not answer", "status": 503, "retry_after": 5,
-             "detail": "Nothing was changed. Jobs that were taken are kept. Try again in a "
-             "moment."}, **wait,
-        ),
         "UnknownRoom": _refusal(
             "No such room.",
             {"title": "Unknown room", "status": 404, "detail": "no room is named 'shoop'"},

@@ -9,11 +9,12 @@ from typing import Any
 from aiohttp import web
 
 from sidecar import __version__
-from sidecar.api.endpoints import EDGE, OPS
+from sidecar.api.endpoints import EDGE, JOBS, OPS
 from sidecar.api.openapi import common, operations, shapes
 from sidecar.gate.openapi import proxy, visitor
-from sidecar.jobs.openapi import jobs, targets
+from sidecar.jobs.settings import TargetSettings
 from sidecar.kit.http.openapi_document import describe
+from sidecar.kit.http.settings_schema import as_asked
 from sidecar.rooms.openapi import administration
 
 _DESCRIPTION = """\
@@ -46,7 +47,7 @@ _HEADERS = {"Cache-Control": "max-age=300"}
 
 
 def document() -> dict[str, Any]:
-    paths, schemas = describe(OPS)
+    paths, schemas = describe((*OPS, *JOBS))
     edge_paths, edge_schemas = describe(EDGE, visitor.SERVERS)
     return {
         "openapi": "3.1.0",
@@ -58,18 +59,16 @@ def document() -> dict[str, Any]:
             **proxy.paths(),
             **operations.paths(),
             **administration.paths(),
-            **jobs.paths(),
-            **targets.paths(),
             **edge_paths,
             **paths,
         },
         "components": {
             "schemas": {
                 **shapes.schemas(),
-                **jobs.schemas(),
-                **targets.schemas(),
                 **edge_schemas,
                 **schemas,
+                "TargetChanges": schemas["TargetChanges"]
+                | {"properties": as_asked(TargetSettings), "additionalProperties": False},
             },
             "parameters": common.parameters(),
             "headers": common.headers(),

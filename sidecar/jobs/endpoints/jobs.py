@@ -1,79 +1,158 @@
-"""Jobs for programs: submit, look, wait, cancel, try again, say that a call is over."""
+"""Jobs for programs: submit, look, wait, cancel, retry, say that a call is over."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import structlog
 from aiohttp import web
 
+from sidecar.jobs import schemas
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints.long_poll import JOB_POLLS
-from sidecar.jobs.model import ENDED, State
+from sidecar.jobs.model import ENDED, JobQuery, State
 from sidecar.jobs.request import read_request
-from sidecar.jobs.service import Jobs, Order, Seen
-from sidecar.jobs.store.jobs import JobQuery
+from sidecar.jobs.schemas import (
+    KEY,
+    KEY_WANTED,
+    MAX_INLINE,
+    UNKNOWN_JOB,
+    UNKNOWN_TARGET,
+    AbortingJob,
+    CancelledJob,
+    FindJob,
+    Job,
+    JobAddress,
+    JobResult,
+    JobsPage,
+    SubmitJob,
+)
+from sidecar.jobs.service import Order, Seen
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import ConfigError, DatabaseError, StoreError
 from sidecar.kit.http.auth.owner import owner_of
 from sidecar.kit.http.auth.session import operator
-from sidecar.kit.http.long_poll import is_gone, wait_of
-from sidecar.kit.http.request_parameters import object_of, whole_of
+from sidecar.kit.http.endpoint import Endpoints, programs
+from sidecar.kit.http.long_poll import is_gone
+from sidecar.kit.http.problem_kinds import (
+    DATABASE_UNAVAILABLE,
+    GRANT_NEEDED,
+    IDEMPOTENCY_KEY_USED,
+    QUEUE_FULL,
+    WRONG_STATE,
+)
 
 if TYPE_CHECKING:
-    from sidecar.jobs.model import Job
+    from sidecar.jobs import model
+    from sidecar.jobs.service import Jobs
     from sidecar.jobs.targets import Target
-
-#: Answers in a job's document, bytes; what is longer is at its /body.
-MAX_INLINE = 65_536
-LIST_LIMIT, DEFAULT_LIMIT = 1000, 100
-MAX_IDEMPOTENCY_KEY = 128
-_MEMBERS = frozenset({
-    "target", "kind", "method", "path", "query", "headers", "body", "body_base64", "class",
-    "grant", "idempotency_key", "callback_url",
-})  # fmt: skip
-_TEXTS = ("target", "kind", "method", "path", "class", "grant", "idempotency_key", "callback_url")
-_NO_STORE = {"Cache-Control": "no-store"}
 
 log = structlog.get_logger()
 
+ENDPOINTS = Endpoints("jobs", problems=(DATABASE_UNAVAILABLE,))
+_READS = programs("jobs", "read", by_session=True)
+_CHANGES = programs("jobs", by_session=True)
+_JOB = "/v1/jobs/{id}"
+#: Of a job whose call its caller makes.
+_OF_CALLS = frozenset({"method", "path", "query", "headers", "body", "body_base64"})
 
-async def submit(request: web.Request) -> web.Response:
-    """202: it waits, and is not lost. 200: the same as before, by its idempotency_key."""
+
+@ENDPOINTS.post(
+    "/v1/jobs",
+    _CHANGES,
+    body=SubmitJob,
+    replies={
+        202: (Job, "It waits, and is not lost."),
+        200: (Job, "The job that was submitted before under this key, with the same content."),
+    },
+    problems=(UNKNOWN_TARGET, GRANT_NEEDED, IDEMPOTENCY_KEY_USED, QUEUE_FULL),
+    described={
+        "parameters": [
+            {
+                "name": "Idempotency-Key",
+                "in": "header",
+                "schema": {"type": "string"},
+                "description": "The same as `idempotency_key`, which goes before it.",
+            }
+        ]
+    },
+)
+async def submit_job(request: web.Request, body: SubmitJob) -> web.Response:
+    """Submit a job.
+
+    A class without a grant that covers it is a 403. The idempotency key of another content is a
+    422. `Location` names the job.
+    """
     jobs = request.app[JOBS]
-    order = _order(request, await object_of(request), jobs)
+    order = _order(body, request.headers.get("Idempotency-Key"), jobs)
     job, is_new = await jobs.submit(owner_of(request).name, order)
-    seen = await _standing(jobs, job)
-    headers = {**_NO_STORE, "Location": f"/v1/jobs/{job.id}"}
-    return _json(told(seen), status=202 if is_new else 200, headers=headers)
+    headers = {"Location": f"/v1/jobs/{job.id}"}
+    return (await _standing(jobs, job)).response(202 if is_new else 200, headers)
 
 
-async def look(request: web.Request) -> web.StreamResponse:
-    """`?wait=20`: the answer comes when the job has ended, or may be called by its caller; or
-    after so many seconds."""
-    jobs, owner = request.app[JOBS], _owner(request)
-    wait_s = wait_of(request)
-    seen = await jobs.look(request.match_info["id"], owner)
-    if wait_s and seen.state not in ENDED | {State.CALLED}:
-        seen = await request.app[JOB_POLLS].wait(request, seen, wait_s)
-    body = await _inline(jobs, seen.job)
-    response = _json(told(seen, body))
+@ENDPOINTS.get(
+    "/v1/jobs",
+    _READS,
+    parameters=JobsPage,
+    replies={200: (schemas.Jobs, "A page of those of this token; of everybody's for operators.")},
+)
+async def list_jobs(request: web.Request, page: JobsPage) -> schemas.Jobs:
+    """Jobs, newest first."""
+    ms, _, id_ = page.after.partition(".")
+    after = (int(ms), id_) if id_ else None
+    query = JobQuery(_owner(request), page.target, page.state, after, page.limit)
+    found = await request.app[JOBS].page(query)
+    last = found[-1].job if len(found) == page.limit else None
+    return schemas.Jobs(
+        jobs=[_document(seen) for seen in found],
+        next=f"{last.created_ms}.{last.id}" if last else None,
+    )
+
+
+@ENDPOINTS.get(
+    _JOB,
+    _READS,
+    parameters=FindJob,
+    replies={200: (Job, "As it stands.")},
+    problems=(UNKNOWN_JOB,),
+)
+async def look_at_job(request: web.Request, at: FindJob) -> web.Response:
+    """How a job stands, and its result."""
+    jobs = request.app[JOBS]
+    seen = await jobs.look(at.id, _owner(request))
+    if at.wait and seen.state not in ENDED | {State.CALLED}:
+        seen = await request.app[JOB_POLLS].wait(request, seen, at.wait)
+    body = None
+    if seen.job.has_answer and seen.job.result_size <= MAX_INLINE:
+        body = b"".join([part async for part in jobs.body(seen.job)])
+    response = _document(seen, body).response()
     if body is not None and not is_gone(request) and _is_callers(request, seen.job):
         await jobs.was_read(seen.job)
     return response
 
 
-async def body(request: web.Request) -> web.StreamResponse:
-    """The answer's body as it came, whatever its size."""
+@ENDPOINTS.get(
+    _JOB + "/body",
+    _READS,
+    parameters=JobAddress,
+    replies={200: (None, "All of it, whatever its size and type.")},
+    problems=(UNKNOWN_JOB,),
+)
+async def get_job_body(request: web.Request, at: JobAddress) -> web.StreamResponse:
+    """The result's body, as it came.
+
+    404 also where no answer is kept.
+    """
     jobs = request.app[JOBS]
-    job = await jobs.find(request.match_info["id"], _owner(request))
+    job = await jobs.find(at.id, _owner(request))
     if not job.has_answer:
         raise web.HTTPNotFound(reason="There is no result")
     headers = {
-        **_NO_STORE,
+        "Cache-Control": "no-store",
         "Content-Length": str(job.result_size),
         # Whatever it is, it is no page of ours.
         "Content-Type": "application/octet-stream",
@@ -92,7 +171,7 @@ async def body(request: web.Request) -> web.StreamResponse:
     except (DatabaseError, OSError) as error:
         log.warning("body_cut_off", job=job.id, error=str(error))
     if left:
-        # What is missing cannot be said any more but by an end that is none.
+        # The status is sent: only a broken connection says that some of it is missing.
         if request.transport is not None:
             request.transport.abort()
         return response
@@ -102,107 +181,120 @@ async def body(request: web.Request) -> web.StreamResponse:
     return response
 
 
-async def cancel(request: web.Request) -> web.Response:
-    state = await request.app[JOBS].cancel(request.match_info["id"], _owner(request))
-    _note(request, "job_cancelled")
+@ENDPOINTS.delete(
+    _JOB,
+    _CHANGES,
+    parameters=JobAddress,
+    replies={
+        200: (CancelledJob, "It is cancelled."),
+        202: (AbortingJob, "Its call was begun, and is being cut off (`abort`)."),
+    },
+    problems=(UNKNOWN_JOB, WRONG_STATE),
+)
+async def cancel_job(request: web.Request, at: JobAddress) -> web.Response:
+    """Cancel a job.
+
+    Idempotent. 409 where it has ended otherwise, or was begun and its target does not let calls be
+    cut off.
+    """
+    state = await request.app[JOBS].cancel(at.id, _owner(request))
+    _note(request, "job_cancelled", at.id)
     if state is State.CANCELLED:
-        return _json({"id": request.match_info["id"], "state": state})
-    document = {"id": request.match_info["id"], "state": state, "aborting": True}
-    return _json(document, status=202)
+        return CancelledJob(id=at.id).response()
+    return AbortingJob(id=at.id).response(202)
 
 
-async def retry(request: web.Request) -> web.Response:
+@ENDPOINTS.post(
+    _JOB + "/retry",
+    _CHANGES,
+    parameters=JobAddress,
+    replies={202: (Job, "It waits, at the end of the queue.")},
+    problems=(UNKNOWN_JOB, UNKNOWN_TARGET, WRONG_STATE, QUEUE_FULL),
+)
+async def retry_job(request: web.Request, at: JobAddress) -> web.Response:
+    """Retry a job that has ended."""
     jobs = request.app[JOBS]
-    job = await jobs.retry(request.match_info["id"], _owner(request))
-    _note(request, "job_retried")
-    return _json(told(await _standing(jobs, job)), status=202)
+    job = await jobs.retry(at.id, _owner(request))
+    _note(request, "job_retried", at.id)
+    return (await _standing(jobs, job)).response(202)
 
 
-def _note(request: web.Request, what: str) -> None:
+@ENDPOINTS.post(
+    _JOB + "/done",
+    _CHANGES,
+    parameters=JobAddress,
+    replies={200: (Job, "It is, and the next one is called.")},
+    problems=(UNKNOWN_JOB, UNKNOWN_TARGET, WRONG_STATE),
+)
+async def end_job(request: web.Request, at: JobAddress) -> Job:
+    """Say that an online job's call is over.
+
+    Idempotent.
+    """
+    job = await request.app[JOBS].done(at.id, _owner(request))
+    return _document(Seen(job, job.state))
+
+
+def _note(request: web.Request, event: str, id_: str) -> None:
     """What operators do to others' jobs."""
     if owner_of(request).is_operator:
-        log.info(what, job=request.match_info["id"], by=operator(request))
+        log.info(event, job=id_, by=operator(request))
 
 
-async def _standing(jobs: Jobs, job: Job) -> Seen:
-    """It was taken, and its caller is told so also where the store cannot say its place."""
+async def _standing(jobs: Jobs, job: model.Job) -> Job:
+    """It was accepted, also where Redis cannot say its place."""
     try:
         [seen] = await jobs.see([job])
     except StoreError:
-        return Seen(job, job.state)
-    return seen
+        seen = Seen(job, job.state)
+    return _document(seen)
 
 
-async def done(request: web.Request) -> web.Response:
-    """The caller's own call is over. Twice equals once."""
-    jobs = request.app[JOBS]
-    job = await jobs.done(request.match_info["id"], _owner(request))
-    return _json(told(Seen(job, job.state)))
-
-
-async def list_jobs(request: web.Request) -> web.Response:
-    """Newest first. `next`: what `after` says to get the following ones."""
-    jobs = request.app[JOBS]
-    query = _query(request)
-    found = await jobs.page(query)
-    last = found[-1].job if len(found) == query.limit else None
-    return _json({
-        "jobs": [told(seen) for seen in found],
-        "next": f"{last.created_ms}.{last.id}" if last else None,
-    })  # fmt: skip
-
-
-def told(seen: Seen, body: bytes | None = None) -> dict[str, Any]:
-    """A job's document. `body`: the answer's, where it is told with it."""
+def _document(seen: Seen, body: bytes | None = None) -> Job:
+    """`body`: the answer's, where it is sent with it."""
     job = seen.job
-    return {
-        "id": job.id,
-        "target": job.target,
-        "kind": job.kind,
-        "state": seen.state,
-        "owner": job.owner,
-        "class": job.class_name or None,
-        "method": job.method,
-        "path": job.path,
-        "query": job.query or None,
-        "position": seen.position,
-        "wait_seconds": None if seen.wait_s is None else round(seen.wait_s, 3),
-        "attempts": job.attempts,
-        "status": job.status,
-        "error": job.error or None,
-        "created_at": iso(job.created_ms),
-        "called_at": _iso(job.called_ms),
-        "started_at": _iso(job.started_ms),
-        "ended_at": _iso(job.ended_ms),
-        "expires_at": iso(job.expires_ms),
-        "retry_at": _iso(seen.retry_ms),
-        "permit": seen.permit,
-        "permit_expires_at": _iso(seen.permit_expires_ms),
-        "result": _result(job, body),
-    }
+    return Job(
+        id=job.id,
+        target=job.target,
+        kind=job.kind,
+        state=seen.state,
+        owner=job.owner,
+        class_name=job.class_name or None,
+        method=job.method,
+        path=job.path,
+        query=job.query or None,
+        position=seen.position,
+        wait_seconds=None if seen.wait_s is None else round(seen.wait_s, 3),
+        attempts=job.attempts,
+        status=job.status,
+        error=job.error or None,
+        created_at=iso(job.created_ms),
+        called_at=_iso(job.called_ms),
+        started_at=_iso(job.started_ms),
+        ended_at=_iso(job.ended_ms),
+        expires_at=iso(job.expires_ms),
+        retry_at=_iso(seen.retry_ms),
+        permit=seen.permit,
+        permit_expires_at=_iso(seen.permit_expires_ms),
+        result=_result(job, body),
+    )
 
 
-def _result(job: Job, body: bytes | None) -> dict[str, Any] | None:
+def _result(job: model.Job, body: bytes | None) -> JobResult | None:
     if not job.has_answer or job.kind == "online":
         return None
-    result: dict[str, Any] = {
-        "status": job.status,
-        "headers": job.result_headers,
-        "size": job.result_size,
-        "body_url": f"/v1/jobs/{job.id}/body",
-    }
+    result = JobResult(
+        status=job.status,
+        headers=job.result_headers,
+        size=job.result_size,
+        body_url=f"/v1/jobs/{job.id}/body",
+    )
     if body is not None:
         try:
-            result["body"] = body.decode()
+            result.body = body.decode()
         except UnicodeDecodeError:
-            result["body_base64"] = base64.b64encode(body).decode()
+            result.body_base64 = base64.b64encode(body).decode()
     return result
-
-
-async def _inline(jobs: Jobs, job: Job) -> bytes | None:
-    if not job.has_answer or job.result_size > MAX_INLINE:
-        return None
-    return b"".join([part async for part in jobs.body(job)])
 
 
 def _iso(at_ms: int | None) -> str | None:
@@ -215,145 +307,77 @@ def _owner(request: web.Request) -> str | None:
     return None if owner.is_operator else owner.name
 
 
-def _is_callers(request: web.Request, job: Job) -> bool:
-    """Whoever looks after it reads it for nobody."""
+def _is_callers(request: web.Request, job: model.Job) -> bool:
+    """Not an operator's, whose reading of a result does not count."""
     return owner_of(request).name == job.owner
 
 
-def _order(request: web.Request, body: dict[str, Any], jobs: Jobs) -> Order:
+def _order(body: SubmitJob, key: str | None, jobs: Jobs) -> Order:
     """Raises ConfigError naming all that is wrong with it, UnknownNameError."""
-    problems = [f"{name[:40]}: {_unknown(name)}" for name in sorted(body.keys() - _MEMBERS)]
-    given = {name: value for name, value in body.items() if value is not None}
-    given.setdefault("idempotency_key", request.headers.get("Idempotency-Key"))
-    texts = {name: given[name] for name in _TEXTS if given.get(name) is not None}
-    problems += [f"{name}: a text" for name, value in texts.items() if not isinstance(value, str)]
-    if not texts.get("target"):
-        problems.append('target: is needed, such as "images"')
-    if problems:
-        raise ConfigError(problems)
-    target = jobs.targets.get(texts["target"])
-    kind = texts.get("kind", target.settings.kinds[0])
+    problems: list[str] = []
+    if body.idempotency_key is None and key is not None and not re.fullmatch(KEY, key):
+        problems.append(f"idempotency_key: {KEY_WANTED}")
+    target = jobs.targets.get(body.target)
+    kind = body.kind or target.settings.kinds[0]
     if kind not in target.settings.kinds:
         problems.append(f"kind: {' or '.join(target.settings.kinds)} for {target.name}")
-    problems += _names(texts, target)
-    data, media = _body_of(given, problems)
-    call = None
+    url = body.callback_url
+    if url is not None and not (len(url) <= 2048 and target.settings.may_call_back(url)):
+        problems.append(f"callback_url: not one that {target.name} allows (callback_urls)")
+    call = {}
     try:
         if kind == "offline":
-            headers = given.get("headers", {})
-            if media and isinstance(headers, dict):
-                headers = _with_type(headers, media)
-            call = read_request(
-                target.settings,
-                method=texts.get("method", "POST" if data else "GET"),
-                path=texts.get("path", ""),
-                query=given.get("query", ""),
-                headers=headers,
-                body=data,
-            )
-        elif extra := given.keys() & {"method", "path", "query", "headers", "body", "body_base64"}:
-            said = ", ".join(sorted(extra))
-            problems.append(f"{said}: not of an online job, whose call its caller makes")
+            call = _call(body, target, problems)
+        elif given := [name for name in sorted(_OF_CALLS) if getattr(body, name) is not None]:
+            names = ", ".join(given)
+            problems.append(f"{names}: not of an online job, whose call its caller makes")
     except ConfigError as error:
         problems += error.problems
     if problems:
         raise ConfigError(problems)
-    asked: dict[str, Any] = {}
-    if call is not None:
-        asked = {"method": call.method, "path": call.path, "query": call.query,
-                 "headers": call.headers, "body": call.body}  # fmt: skip
     return Order(
         target,
-        "online" if kind == "online" else "offline",
-        class_name=texts.get("class", ""),
-        grant=texts.get("grant", ""),
-        idempotency_key=texts.get("idempotency_key"),
-        callback_url=texts.get("callback_url"),
-        **asked,
+        kind,
+        class_name=body.class_name or "",
+        grant=body.grant or "",
+        idempotency_key=key if body.idempotency_key is None else body.idempotency_key,
+        callback_url=url,
+        **call,
     )
 
 
-def _unknown(name: str) -> str:
-    if name == "priority":
-        return "is what a class has; send a signed grant, which gives a class"
-    return "there is no such member"
+def _call(body: SubmitJob, target: Target, problems: list[str]) -> dict[str, Any]:
+    """The request that the job makes. Raises ConfigError."""
+    data, media = _body(body, problems)
+    headers = dict(body.headers or {})
+    if media and not any(name.lower() == "content-type" for name in headers):
+        headers["Content-Type"] = media
+    call = read_request(
+        target.settings,
+        method=("POST" if data else "GET") if body.method is None else body.method,
+        path=body.path or "",
+        query="" if body.query is None else body.query,
+        headers=headers,
+        body=data,
+    )
+    return {"method": call.method, "path": call.path, "query": call.query,
+            "headers": call.headers, "body": call.body}  # fmt: skip
 
 
-def _names(texts: dict[str, str], target: Target) -> list[str]:
-    problems = []
-    key, url = texts.get("idempotency_key"), texts.get("callback_url")
-    if key is not None and not (
-        0 < len(key) <= MAX_IDEMPOTENCY_KEY and all("!" <= c <= "~" for c in key)
-    ):
-        problems.append(f"idempotency_key: 1 to {MAX_IDEMPOTENCY_KEY} visible ASCII characters")
-    if url is not None and not (len(url) <= 2048 and target.settings.may_call_back(url)):
-        problems.append(f"callback_url: not one that {target.name} allows (callback_urls)")
-    return problems
-
-
-def _body_of(given: dict[str, Any], problems: list[str]) -> tuple[bytes, str]:
+def _body(body: SubmitJob, problems: list[str]) -> tuple[bytes, str]:
     """The request's body, and its type where that follows from how it was written."""
-    if "body" in given and "body_base64" in given:
+    if body.body is not None and body.body_base64 is not None:
         problems.append("body: either this or body_base64")
-    elif "body_base64" in given:
+    elif body.body_base64 is not None:
         try:
-            return base64.b64decode(given["body_base64"], validate=True), ""
-        except (TypeError, ValueError, binascii.Error):
+            return base64.b64decode(body.body_base64, validate=True), ""
+        except (ValueError, binascii.Error):
             problems.append("body_base64: is not base64")
-    elif isinstance(given.get("body"), str):
+    elif isinstance(body.body, str):
         try:
-            return given["body"].encode(), ""
+            return body.body.encode(), ""
         except UnicodeEncodeError:
             problems.append("body: has characters that no text has")
-    elif "body" in given:
-        return json.dumps(given["body"]).encode(), "application/json"
+    elif body.body is not None:
+        return json.dumps(body.body).encode(), "application/json"
     return b"", ""
-
-
-def _with_type(headers: dict[str, Any], media: str) -> dict[str, Any]:
-    if any(str(name).lower() == "content-type" for name in headers):
-        return headers
-    return {**headers, "Content-Type": media}
-
-
-def _query(request: web.Request) -> JobQuery:
-    asked = request.query
-    odd = sorted(asked.keys() - {"target", "state", "after", "limit"})
-    problems = [f"{name[:40]}: there is no such parameter" for name in odd]
-    state = asked.get("state")
-    if state is not None and state not in list(State):
-        problems.append(f"state: one of {', '.join(State)}")
-    limit = whole_of(int(asked["limit"]) if _is_number(asked.get("limit")) else None)
-    if "limit" in asked and (limit is None or not 1 <= limit <= LIST_LIMIT):
-        problems.append(f"limit: a whole number from 1 to {LIST_LIMIT}")
-    after = None
-    if "after" in asked:
-        ms, _, id_ = asked["after"].partition(".")
-        if _is_number(ms) and id_ and len(id_) <= 32 and id_.isascii():
-            after = int(ms), id_
-        else:
-            problems.append("after: what `next` said")
-    if problems:
-        raise ConfigError(problems)
-    return JobQuery(
-        owner=_owner(request),
-        target=asked.get("target"),
-        state=state,
-        after=after,
-        limit=limit or DEFAULT_LIMIT,
-    )
-
-
-def _is_number(text: str | None) -> bool:
-    return text is not None and text.isascii() and text.isdigit() and len(text) <= 15
-
-
-def _json(
-    document: Any, *, status: int = 200, headers: dict[str, str] | None = None
-) -> web.Response:
-    return web.Response(
-        status=status,
-        body=json.dumps(document).encode(),
-        content_type="application/json",
-        headers=headers or _NO_STORE,
-    )

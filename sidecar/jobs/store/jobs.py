@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from sqlalchemy import BigInteger, and_, case, delete, false, literal, or_, select, update
 
-from sidecar.jobs.model import ENDED, WAITS, Job, State
+from sidecar.jobs.model import ENDED, WAITS, Job, JobQuery, State
 from sidecar.jobs.store.tables import FIND, chunks, ended_values, job_of, jobs, row_of
 from sidecar.kit.batch import Batcher
 from sidecar.kit.errors import DatabaseError
@@ -35,17 +34,6 @@ _PARTS = 4
 _TRIES = 3
 #: What may be an id or a name. Databases would refuse to look for some of the rest.
 _WORD = re.compile(r"[A-Za-z0-9_-]{1,48}\Z")
-
-
-@dataclass(frozen=True, slots=True)
-class JobQuery:
-    """Which jobs, newest first. `after`: created_ms and id of the last one of the page before."""
-
-    owner: str | None = None
-    target: str | None = None
-    state: str | None = None
-    after: tuple[int, str] | None = None
-    limit: int = 100
 
 
 class JobRepository:

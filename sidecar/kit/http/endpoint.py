@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 Handler: TypeAlias = Callable[..., Awaitable[web.StreamResponse | Reply]]
 H = TypeVar("H", bound=Handler)
-#: A model, and what the status means.
+#: A model (None: bytes of any type), and what the status means.
 Replies: TypeAlias = Mapping[int, tuple[Any, str]]
 
 _SAFE = frozenset({"GET", "HEAD"})

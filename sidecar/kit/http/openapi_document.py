@@ -110,13 +110,20 @@ def _request_body(endpoint: Endpoint, by_model: dict[tuple[int, Any], Json]) -> 
     }
 
 
+def _json(model: Any, by_model: dict[tuple[int, Any], Json]) -> Json:
+    """Without a model it is bytes of any type."""
+    if model is None:
+        return {"application/octet-stream": {}}
+    return {"application/json": {"schema": by_model[id(model), "serialization"]}}
+
+
 def _replies(endpoint: Endpoint, by_model: dict[tuple[int, Any], Json]) -> Json:
     return {
         str(status): {
             "description": meaning,
             "headers": {**({} if endpoint.is_cacheable else _NO_STORE), **_extra(endpoint)},
             "content": {
-                "application/json": {"schema": by_model[id(model), "serialization"]},
+                **_json(model, by_model),
                 **{media: {"schema": text(looks)} for media, looks in endpoint.other_media.items()},
             },
         }

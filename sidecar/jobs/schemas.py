@@ -1,0 +1,291 @@
+"""Requests and responses of jobs and targets."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, WithJsonSchema, model_validator
+
+from sidecar.jobs.model import ID_PATTERN, State
+from sidecar.jobs.settings import METHODS, TargetSettings
+from sidecar.kit.http.long_poll import MAX_WAIT_S
+from sidecar.kit.http.models import (
+    Body,
+    Name,
+    PageParameters,
+    PageReply,
+    Parameters,
+    Reply,
+    Seconds,
+    Time,
+    matching,
+)
+from sidecar.kit.http.problem_kinds import Kind, unknown
+
+UNKNOWN_JOB = Kind("unknown_job", 404, "Unknown job", "No job of this token has this id.")
+UNKNOWN_TARGET = unknown("target")
+
+#: Answers in a job's document, bytes; longer ones are at its /body.
+MAX_INLINE = 65_536
+MAX_HOURS = 24 * 31
+KEY = r"[!-~]{1,128}"
+KEY_WANTED = "1 to 128 visible ASCII characters"
+
+Id = Annotated[str, Field(json_schema_extra={"pattern": f"^{ID_PATTERN}$"})]
+JobKind = Literal["offline", "online"]
+_VALUE = {"type": ["string", "number"]}
+_VALUES = {"anyOf": [_VALUE, {"type": "array", "items": _VALUE}]}
+#: Checked by the target's settings (request.py).
+Query = Annotated[
+    Any,
+    WithJsonSchema(
+        {"anyOf": [{"type": "string"}, {"type": "object", "additionalProperties": _VALUES},
+                   {"type": "null"}]}
+    ),
+]  # fmt: skip
+
+
+class JobAddress(Parameters):
+    id: Annotated[Id, Field(examples=["x0m3yQ8qS7mVt1cJr2nW4A"])]
+    """The `id` that submitting the job returned."""
+
+
+class FindJob(JobAddress):
+    wait: Annotated[int, Field(ge=0, le=MAX_WAIT_S)] = 0
+    """Seconds: the response comes when the job has ended or is called, or after so long."""
+
+
+class JobsPage(PageParameters):
+    model_config = ConfigDict(extra="forbid")
+
+    target: str | None = None
+    """Of one target."""
+    state: State | None = None
+    """In one state."""
+    after: Annotated[
+        str, *matching(r"([0-9]{1,15}\.[A-Za-z0-9_-]{1,32})?", "the `next` of the page before")
+    ] = ""
+    """The `next` of the page before."""
+
+
+class SubmitJob(Body):
+    """A member that is null is as if it was not there."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "target": "images", "method": "POST", "path": "generate",
+                    "body": {"prompt": "a lighthouse"}, "idempotency_key": "order-4711",
+                },
+                {"target": "images", "kind": "online"},
+            ]
+        }
+    )  # fmt: skip
+
+    target: Name
+    kind: JobKind | None = None
+    """Default: the first of the target's kinds. online: none of the members from method to
+    body_base64."""
+    method: Annotated[
+        str | None,
+        Field(
+            description=f"{', '.join(METHODS)}: what the target allows. Default: POST where there "
+            "is a body, else GET."
+        ),
+    ] = None
+    path: str | None = None
+    """Below the target's url, if that ends with /; percent-encoded, without / at its beginning."""
+    query: Query = None
+    """As it is sent, or an object."""
+    headers: dict[str, str] | None = None
+    body: Any = None
+    """A string is sent as it is; any other JSON as application/json."""
+    body_base64: Annotated[str, Field(json_schema_extra={"contentEncoding": "base64"})] | None = (
+        None
+    )
+    """In place of the body, what is not text."""
+    class_name: Annotated[str | None, Field(alias="class")] = None
+    """Only with a grant that gives it."""
+    grant: str | None = None
+    """Signed; gives its class."""
+    idempotency_key: Annotated[str, *matching(KEY, KEY_WANTED)] | None = None
+    """Your own name for the job: the same again is the same job."""
+    callback_url: str | None = None
+    """Gets a POST when the job has ended: one that the target's `callback_urls` allow."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _priority_is_a_class(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "priority" in given:
+            raise ValueError(
+                "priority: is what a class has; send a signed grant, which gives a class"
+            )
+        return given
+
+
+def _without_bodies(schema: dict[str, Any]) -> None:
+    optional = {"body", "body_base64"}
+    schema["required"] = [name for name in schema["required"] if name not in optional]
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+class JobResult(Reply):
+    """What the target answered: of a job that is completed, or has failed by `fail_on`."""
+
+    model_config = ConfigDict(json_schema_extra=_without_bodies)
+
+    status: int | None
+    headers: dict[str, str]
+    size: int
+    """Bytes of the body."""
+    body_url: str
+    """Where the body is, as it came."""
+    body: Annotated[str | None, Field(exclude_if=_is_none)] = None
+    """Of 65,536 bytes at most, if it is text. Not in lists."""
+    body_base64: Annotated[str | None, Field(exclude_if=_is_none)] = None
+    """The same, if it is not text."""
+
+
+class Job(Reply):
+    """A job as it stands. null: has not happened, or does not apply."""
+
+    id: Id
+    target: str
+    kind: JobKind
+    state: State
+    """called: an online job whose permit was not used yet."""
+    owner: str
+    """The name of the token that submitted it; service, operator."""
+    class_name: Annotated[str | None, Field(serialization_alias="class")]
+    method: str
+    path: str
+    query: str | None
+    position: Annotated[int, Field(ge=1)] | None
+    """In the queue; 1 is next."""
+    wait_seconds: Seconds | None
+    """Expected, until it is called."""
+    attempts: int
+    """How often it was started."""
+    status: int | None
+    """Of the last answer, also of one after which it is retried or has failed."""
+    error: str | None
+    """Why it failed, or what went wrong in the last attempt."""
+    created_at: Time
+    called_at: Time | None
+    started_at: Time | None
+    ended_at: Time | None
+    expires_at: Time
+    """Pending: when it gives up. Ended: when it is removed."""
+    retry_at: Time | None
+    """It is not retried before."""
+    permit: str | None
+    """Of an online job that is called: lets one call through."""
+    permit_expires_at: Time | None
+    result: JobResult | None
+
+
+class Jobs(PageReply):
+    """Newest first."""
+
+    jobs: list[Job]
+
+
+class CancelledJob(Reply):
+    id: Id
+    state: Literal["cancelled"] = "cancelled"
+
+
+class AbortingJob(Reply):
+    id: Id
+    state: Literal["processing"] = "processing"
+    aborting: Literal[True] = True
+
+
+class TargetAddress(Parameters):
+    name: Annotated[Name, Field(examples=["images"])]
+
+
+class HistoryParameters(TargetAddress):
+    hours: Annotated[int, Field(ge=1, le=MAX_HOURS)] = 24
+    """How far it goes back."""
+
+
+class TargetChanges(Body):
+    """Settings by name; all are changed, or none. The header names that you send replace all; ***
+    stands for a value that is there. What each means, and the rules between them:
+    docs/configuration.md."""
+
+    # Read by the settings, as they are merged with those that the target has.
+    model_config = ConfigDict(extra="allow")
+
+
+class Target(Reply):
+    """A target as it stands."""
+
+    name: str
+    source: Literal["file", "run time"]
+    """Whether its settings are as configured, or were changed since."""
+    settings: TargetSettings
+    """Durations in seconds. Secret values are ***: of headers and the callback_secret."""
+    waiting: int
+    """Jobs in the queue."""
+    later: int
+    """Jobs that are retried in a while."""
+    running: int
+    """Calls in progress, and permits that were given."""
+    calls_in_window: int
+    """What counts against the rate."""
+    mean_seconds: Seconds | None
+    """How long a call takes. null: none was measured."""
+    calls_per_second: Seconds
+    """Its capacity, as far as is known."""
+    wait_seconds: Seconds
+    """What a job that came now would wait."""
+    breaker: Literal["closed", "open", "trial"]
+    """open: it failed, and nothing is called; trial: one call tries whether it is back."""
+    open_until: Time | None
+    held_until: Time | None
+    """The target asked for a pause."""
+    is_ready: bool
+    """false: Redis was emptied, and the queue is being rebuilt."""
+    runner_seen_at: Time | None
+    """When a worker last asked for jobs. null: none did since Redis was empty."""
+    has_runner: bool
+    """false: no worker has asked for 15 s, and none has a call in progress; offline jobs wait until
+    one is started."""
+    counters: dict[str, int]
+    """Since Redis was empty: called, completed, failed, …"""
+    jobs: dict[str, int]
+    """That are kept, by state."""
+
+
+class Targets(Reply):
+    targets: list[Target]
+
+
+class RestoredTarget(Reply):
+    target: Target | None
+    """null: none of this name is configured."""
+
+
+class HistoryStep(Reply):
+    at: Time
+    """When it begins."""
+    completed: int
+    failed: int
+    other: int
+    """Cancelled, expired."""
+    mean_wait_seconds: Seconds | None
+    mean_seconds: Seconds | None
+    """How long a call took."""
+
+
+class TargetHistory(Reply):
+    target: str
+    step_seconds: Seconds
+    steps: list[HistoryStep]
+    """Oldest first; those in which no job ended may be missing."""
