@@ -87,6 +87,8 @@ def works():
         config.write_text(CONFIG.format(folder=folder, url=target.url))
         for name in ("serve", "run-jobs"):
             start(name, WAITROOM, name, "--config", str(config))
+        # httpcore leaves a unix socket open that it could not connect.
+        wait_until((folder / "ops").is_socket, "its listener")
         connection = Connection(str(config))
         wait_until(lambda: takes_jobs(connection), "the replica")
         yield Works(config, target)
