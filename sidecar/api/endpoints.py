@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from sidecar.api.health import ENDPOINTS as _READY
+from sidecar.gate.check import ENDPOINTS as _CHECK
+from sidecar.gate.claim_link import ENDPOINTS as _CLAIM
+from sidecar.gate.event_stream import ENDPOINTS as _EVENTS
+from sidecar.gate.forward_auth import ENDPOINTS as _GATE
+from sidecar.gate.status import ENDPOINTS as _STATUS
 from sidecar.history.endpoints import ENDPOINTS as _HISTORY
+from sidecar.jobs.endpoints.check_permit import ENDPOINTS as _CHECK_PERMIT
 from sidecar.jobs.endpoints.jobs import ENDPOINTS as _JOBS
 from sidecar.jobs.endpoints.targets import ENDPOINTS as _TARGETS
+from sidecar.kit.http.health import ENDPOINTS as _HEALTH
 from sidecar.leases.endpoints import ENDPOINTS as _LEASES
 from sidecar.limits.endpoints import ENDPOINTS as _LIMITS
+from sidecar.limits.nginx_check import ENDPOINTS as _CHECK_LIMIT
 from sidecar.lottery.endpoints import ENDPOINTS as _LOTTERY
 
-#: Of the edge listener.
-EDGE = (*_LOTTERY,)
+#: Of the edge listener: what proxies ask, and what visitors do through them.
+PROXY = (*_CHECK, *_CHECK_LIMIT, *_CHECK_PERMIT, *_GATE)
+VISITOR = (*_STATUS, *_EVENTS, *_CLAIM, *_LOTTERY)
 #: Of the ops listener.
-OPS = (*_HISTORY, *_LEASES, *_LIMITS)
+OPS = (*_HEALTH, *_READY, *_HISTORY, *_LEASES, *_LIMITS)
 #: Of the ops listener, where there are targets.
 JOBS = (*_JOBS, *_TARGETS)

@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from aiohttp import web
 
 from sidecar.jobs.app_keys import JOBS
 from sidecar.kit.errors import StoreError
 from sidecar.kit.http.app_keys import SETTINGS, STOPPING
+from sidecar.kit.http.endpoint import ANYBODY, Endpoints
+from sidecar.kit.http.models import Reply
+from sidecar.kit.http.problem_kinds import GENERAL
 from sidecar.kit.http.problems import problem
 from sidecar.leases.app_keys import LEASES
 from sidecar.limits.app_keys import LIMITS
 from sidecar.rooms.app_keys import ROOMS
 
 
-async def readyz(request: web.Request) -> web.Response:
+class Ready(Reply):
+    status: Literal["ready"]
+    store: Literal["memory", "redis"]
+    """memory: of this replica alone."""
+
+
+ENDPOINTS = Endpoints("operations")
+
+
+@ENDPOINTS.get(
+    "/readyz",
+    ANYBODY,
+    replies={200: (Ready, "It is.")},
+    problems=(GENERAL[503],),
+    is_hand_made=True,
+    is_cacheable=True,
+)
+async def is_ready(request: web.Request) -> web.Response:
     """The process answers, its store too, and it is not about to stop."""
     if request.app[STOPPING]:
         return problem(503, "Stopping", retry_after=5)

@@ -35,7 +35,6 @@ from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints import check_permit
 from sidecar.jobs.endpoints.long_poll import JOB_POLLS, JobPolls
 from sidecar.kit.http import app_keys as keys
-from sidecar.kit.http import health as http_health
 from sidecar.kit.http import long_poll
 from sidecar.kit.http.auth.operators import Operators
 from sidecar.kit.http.auth.owner import FIND_OWNER
@@ -64,17 +63,9 @@ MAX_OPS_BODY = 262_144
 
 #: What the edge listener serves; beside it, each room's own addresses and the static files.
 EDGE = (
-    web.route("*", "/check", check.check),
-    web.get("/check-limit", check_limit.check_limit),
-    web.get("/check-permit", check_permit.check_permit),
-    web.route("*", r"/gate/{room}{asked:(?:/.*)?}", gate.gate),
-    web.get("/_waitroom/{room}/status", waiting.status),
-    web.post("/_waitroom/{room}/join", waiting.join),
-    web.post("/_waitroom/{room}/leave", waiting.leave),
-    web.get("/_waitroom/{room}/events", events.events, allow_head=False),
-    web.get("/_waitroom/{room}/claim", claim.show),
-    web.post("/_waitroom/{room}/claim", claim.take),
-    *(endpoint.route() for endpoint in endpoints.EDGE),
+    *(endpoint.route() for endpoint in (*endpoints.PROXY, *endpoints.VISITOR)),
+    # With the address that the visitor asked for.
+    web.route("*", r"/gate/{room}{asked:/.*}", gate.gate),
     web.get("/_waitroom/{room}/", waiting.page),
 )
 #: Without most of aiohttp, where the request is plain (kit/http/fast_path.py).
@@ -140,10 +131,6 @@ def ops_app(
     app.on_shutdown.append(long_poll.close)
     app.add_routes(
         [
-            web.get("/healthz", http_health.healthz),
-            web.get("/readyz", ops.readyz),
-            web.get("/metrics", http_health.metrics),
-            web.get("/openapi.json", openapi.show),
             web.get("/dashboard{slash:/?}", dashboard.page),
             web.get("/dashboard/session", dashboard.session),
             web.get("/dashboard/events", dashboard.events, allow_head=False),
@@ -167,7 +154,7 @@ def ops_app(
             web.post("/admin/rooms/{room}/visitors/{visitor}/move", admin.move_visitor),
         ]
     )
-    app.add_routes([endpoint.route() for endpoint in endpoints.OPS])
+    app.add_routes([endpoint.route() for endpoint in (*openapi.ENDPOINTS, *endpoints.OPS)])
     if services.jobs is None:
         app.add_routes([web.route("*", r"/v1/{_:(?:jobs|targets)(?:/.*)?}", ops.no_jobs)])
     else:

@@ -18,6 +18,7 @@ from multidict import istr
 from sidecar.gate.app_keys import GATES, STAMPS
 from sidecar.gate.contract import is_resource, label
 from sidecar.gate.cookies import read_bearer, read_given, read_token, set_cookie, stamp_cookie
+from sidecar.gate.schemas import CheckPassed, CheckRefused, CheckRequest
 from sidecar.gate.status_document import refresh_s, shown_position
 from sidecar.kit.clock import iso
 from sidecar.kit.http.app_keys import METRICS
@@ -28,6 +29,8 @@ from sidecar.kit.http.auth_request import (
     logged_once,
     original_method,
 )
+from sidecar.kit.http.endpoint import ANYBODY, Endpoints
+from sidecar.kit.http.models import NO_BODY
 from sidecar.kit.http.quick_response import QuickResponse
 from sidecar.queue.model import Pass, State
 from sidecar.queue.verdict_lifetime import BRIEF_TTL_MS, VERDICT_TTL_MS
@@ -66,7 +69,28 @@ UNKNOWN_RESOURCE = "unknown-resource"
 log = structlog.get_logger()
 
 
+ENDPOINTS = Endpoints("proxy")
+
+
+@ENDPOINTS.declare(
+    "*",
+    "/check",
+    ANYBODY,
+    headers=CheckRequest,
+    replies={
+        204: (NO_BODY, "It may.", CheckPassed),
+        401: (NO_BODY, "The visitor waits.", CheckRefused),
+        403: (NO_BODY, "The room is full or closed, or unknown.", CheckRefused),
+    },
+    is_cacheable=True,
+    is_hand_made=True,
+)
 async def check(request: web.Request) -> web.Response:
+    """May this request pass?
+
+    For nginx's `auth_request`, with the visitor's own headers: Cookie, Accept and the like. Any
+    method is answered alike. Nothing has a body.
+    """
     headers = request.headers
     name = headers.get("X-Waitroom-Room", "")
     room = request.app[GATES].find(name)

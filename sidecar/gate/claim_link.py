@@ -12,7 +12,7 @@ import html
 import json
 import re
 from string import Template
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 import structlog
@@ -20,13 +20,17 @@ from aiohttp import web
 
 from sidecar.gate.check import is_from_elsewhere
 from sidecar.gate.cookies import set_cookie
+from sidecar.gate.schemas import ClaimParameters, Onward, RetryLater, Site
 from sidecar.gate.status import safe_next
 from sidecar.gate.waiting_page import choose_language
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.kit.http.app_keys import METRICS
+from sidecar.kit.http.endpoint import ANYBODY, Endpoints
+from sidecar.kit.http.models import NO_BODY, NO_JSON
 from sidecar.kit.http.problems import STORE_RETRY_S
 from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY, find_static
 from sidecar.rooms.endpoints.request_parameters import room_of
+from sidecar.rooms.schemas import UNKNOWN_ROOM
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,15 +93,52 @@ def _site_name(waiting: str) -> str:
 CLAIM_PAGE = web.AppKey("claim_page", ClaimPage)
 
 
-async def show(request: web.Request) -> web.Response:
-    """The page."""
+ENDPOINTS = Endpoints("visitor")
+_CLAIM: dict[str, Any] = {
+    "parameters": ClaimParameters,
+    "other_media": {"text/html": "A page that says so, in the visitor's language."},
+    "problems": (UNKNOWN_ROOM,),
+    "is_hand_made": True,
+}
+_OVER = {
+    400: (NO_JSON, "The link is not one of ours, not complete, or too old."),
+    410: (NO_JSON, "The visit has begun elsewhere, or the place is gone."),
+    503: (NO_JSON, "Redis is unavailable.", RetryLater),
+}
+
+
+@ENDPOINTS.get(
+    "/_waitroom/{room}/claim",
+    ANYBODY,
+    replies={200: (NO_JSON, "The place or the turn is there to be taken."), **_OVER},
+    **_CLAIM,
+)
+async def show_claim(request: web.Request) -> web.Response:
+    """The page of a link to another browser.
+
+    It changes nothing and sets no cookie; its button does.
+    """
     room = room_of(request)
     view, _ = await _look(request, room)
     return _page(request, room, view)
 
 
-async def take(request: web.Request) -> web.Response:
-    """The page's button: the cookie, and on to the site."""
+@ENDPOINTS.post(
+    "/_waitroom/{room}/claim",
+    ANYBODY,
+    headers=Site,
+    replies={
+        200: (NO_JSON, "Another site made the browser ask: nothing was given."),
+        303: (NO_BODY, "On to `next`, with the ticket.", Onward),
+        **_OVER,
+    },
+    **_CLAIM,
+)
+async def take_claim(request: web.Request) -> web.Response:
+    """Take a place or a turn to this browser.
+
+    Gives the ticket as a cookie. The turn is claimed by the next request to the site.
+    """
     room = room_of(request)
     view, ticket = await _look(request, room)
     # What another site posts here would put its own visitor's place in the stead of theirs.

@@ -23,10 +23,15 @@ from sidecar.gate.contract import label
 from sidecar.gate.cookies import read_bearer, read_token, set_cookie
 from sidecar.gate.metrics import GateMetrics
 from sidecar.gate.request_parameters import gate_of
+from sidecar.gate.schemas import CookieGiven
 from sidecar.kit.http.app_keys import METRICS
+from sidecar.kit.http.endpoint import ANYBODY, Endpoints
 from sidecar.kit.http.long_poll import LongPolls, is_gone, is_set
+from sidecar.kit.http.models import NO_JSON
+from sidecar.kit.http.problem_kinds import GENERAL
 from sidecar.kit.http.problems import STORE_RETRY_S, problem
 from sidecar.queue.model import State, Ticket
+from sidecar.rooms.schemas import UNKNOWN_ROOM, RoomAddress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,8 +90,31 @@ class Streams(LongPolls):
 STREAMS = web.AppKey("streams", Streams)
 
 
-async def events(request: web.Request) -> web.StreamResponse:
-    """`status` whenever a poll would be due, and at last `called`."""
+ENDPOINTS = Endpoints("visitor")
+
+
+@ENDPOINTS.get(
+    "/_waitroom/{room}/events",
+    ANYBODY,
+    parameters=RoomAddress,
+    replies={200: (NO_JSON, "Server-sent events.", CookieGiven)},
+    other_media={"text/event-stream": "`status` and `called`."},
+    problems=(UNKNOWN_ROOM, GENERAL[404], GENERAL[429], GENERAL[503]),
+    is_hand_made=True,
+    allow_head=False,
+)
+async def stream_events(request: web.Request) -> web.StreamResponse:
+    """Where the visitor stands, as a stream.
+
+    `status`, with the same document as the status endpoint, whenever a poll would be due: it is the
+    heartbeat. `called` when the turn has come, with `room`, `visitor` and `path`: go there, or ask
+    for the site again, with the cookie that you have; then the stream ends. Comments in between are
+    signs of life.
+
+    Only where `event_streams` is set; as many at a time. It takes no place: without one there is
+    one `status`, and the end. A stream that ends before `called` is opened again, unless the state
+    was `not_queued`.
+    """
     room = gate_of(request)
     streams, metrics = request.app[STREAMS], request.app[METRICS]
     if streams.limit == 0:

@@ -22,11 +22,16 @@ from sidecar.gate.check import (
     takes_place,
 )
 from sidecar.gate.cookies import read_bearer, read_token
+from sidecar.gate.schemas import Numbers, Original, Passed, Refused
 from sidecar.gate.status import render_page, safe_next
 from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.http.auth_request import close_if_body, is_preflight, original_method
+from sidecar.kit.http.endpoint import ANYBODY, Endpoints
+from sidecar.kit.http.models import NO_BODY, NO_JSON
+from sidecar.kit.http.problem_kinds import GENERAL
 from sidecar.kit.http.problems import problem
 from sidecar.queue.model import State
+from sidecar.rooms.schemas import RoomAddress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,8 +55,39 @@ _NOT_FOUND = """<!DOCTYPE html>
 """
 
 
+ENDPOINTS = Endpoints("proxy")
+_WAITING = (
+    NO_JSON,
+    """Waits, or is refused: the waiting page; for programs the numbers. The status is the room's
+`queueing_status_code`, where that is a refusal. 503 without `X-Waitroom-Status`: unknown room.""",
+    Refused,
+)
+
+
+@ENDPOINTS.declare(
+    "*",
+    "/gate/{room}",
+    ANYBODY,
+    parameters=RoomAddress,
+    headers=Original,
+    replies={
+        200: (NO_BODY, "It may.", Passed),
+        404: (NO_JSON, "A leased resource that its template does not have.", Refused),
+        429: _WAITING,
+        503: _WAITING,
+    },
+    other_media={"text/html": "The waiting page."},
+    is_cacheable=True,
+    problems=(GENERAL[404], GENERAL[429], GENERAL[503]),
+    problem_members={429: Numbers, 503: Numbers},
+    is_hand_made=True,
+)
 async def gate(request: web.Request) -> web.Response:
-    """200, or the waiting page; a problem document for programs, and for an unknown room."""
+    """May this request pass? If not, what to answer.
+
+    For proxies that hand a refusal on as it is. Any method is answered alike. What follows the
+    room's name in the address, if anything, is taken for the address that the visitor asked for.
+    """
     headers = request.headers
     name = request.match_info["room"]
     room = request.app[GATES].find(name)
@@ -107,7 +143,7 @@ def _original(request: web.Request, room: Gate) -> tuple[str, str]:
     Envoy asks with both itself, the address behind the room's name; others say them in headers.
     """
     headers = request.headers
-    if request.match_info["asked"]:
+    if request.match_info.get("asked"):
         asked = request.raw_path.partition(f"/gate/{room.name}")[2]
         method = request.method
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 from aiohttp import web
@@ -24,14 +24,19 @@ from sidecar.gate.check import (
 from sidecar.gate.contract import is_resource, label
 from sidecar.gate.cookies import read_bearer, read_given, read_token, set_cookie
 from sidecar.gate.request_parameters import gate_of
+from sidecar.gate.schemas import CookieGiven, Form, Onward, Site, Status, StatusParameters
 from sidecar.gate.waiting_page import choose_language, opening_in_digits
 from sidecar.kit.http.app_keys import METRICS
+from sidecar.kit.http.endpoint import ANYBODY, Endpoints
 from sidecar.kit.http.json_text import to_json
+from sidecar.kit.http.models import NO_BODY
+from sidecar.kit.http.problem_kinds import GENERAL, STORE_UNAVAILABLE, TOO_LARGE, UNREADABLE
 from sidecar.kit.http.problems import STORE_RETRY_S, problem
 from sidecar.kit.http.quick_response import QuickResponse
 from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY
 from sidecar.queue.model import State, Ticket
 from sidecar.rooms.metrics import RoomMetrics
+from sidecar.rooms.schemas import UNKNOWN_ROOM, RoomAddress
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -45,14 +50,52 @@ _KEPT_JSON = {**_JSON, "X-Accel-Expires": KEEP_BRIEFLY_S}
 _CLASS = istr("X-Waitroom-Class")
 
 
-async def status(request: web.Request) -> web.Response:
-    """Where the visitor stands. Asking is the heartbeat; it takes no place."""
+_STANDS = (Status, "Where the visitor stands.", CookieGiven)
+_PROBLEMS = (UNKNOWN_ROOM, GENERAL[429], GENERAL[503], STORE_UNAVAILABLE)
+_PAGE: dict[str, Any] = {
+    "parameters": RoomAddress,
+    "form": Form,
+    "other_media": {"text/html": "The waiting page."},
+    "problems": (UNREADABLE, *_PROBLEMS, TOO_LARGE),
+    "is_hand_made": True,
+}
+
+ENDPOINTS = Endpoints("visitor")
+
+
+@ENDPOINTS.get(
+    "/_waitroom/{room}/status",
+    ANYBODY,
+    parameters=StatusParameters,
+    replies={200: _STANDS},
+    problems=_PROBLEMS,
+    is_hand_made=True,
+)
+async def get_status(request: web.Request) -> web.Response:
+    """Where the visitor stands.
+
+    Asking is the heartbeat that keeps the place: ask again after `refresh_after_seconds`, and no
+    sooner. `admitted`: the site lets this cookie in. It takes no place: that is what join is for.
+    A visitor is known by the cookie `waitroom_<room>`, which responses give and requests send
+    back; without it nobody is known.
+    """
     return await answer_status(request, gate_of(request))
 
 
+@ENDPOINTS.post(
+    "/_waitroom/{room}/join",
+    ANYBODY,
+    headers=Site,
+    replies={200: _STANDS, 303: (NO_BODY, "Inside, for a browser: on to `next`.", Onward)},
+    **_PAGE,
+)
 async def join(request: web.Request, room: Gate | None = None) -> web.Response:
-    """Takes a place; a visitor who has one keeps it. `room`: the one that the address names, where
-    that is known already."""
+    """Take a place.
+
+    A visitor who has one keeps it. A browser that asks for a page gets the waiting page, or is sent
+    to `next`.
+    """
+    # `room` is given where the address names it without a pattern.
     may_join = not is_from_elsewhere(request.headers)
     room = room or gate_of(request)
     if _wants_page(request):
@@ -60,8 +103,22 @@ async def join(request: web.Request, room: Gate | None = None) -> web.Response:
     return await answer_status(request, room, "join", may_join=may_join)
 
 
+@ENDPOINTS.post(
+    "/_waitroom/{room}/leave",
+    ANYBODY,
+    replies={
+        200: (Status, "Where the visitor stands."),
+        204: (NO_BODY, "Fetched ahead (prefetch, prerender): nothing done."),
+    },
+    **_PAGE,
+)
 async def leave(request: web.Request) -> web.Response:
-    """Gives up the place or the session."""
+    """Give up the place or the session.
+
+    The slot is free at once for the next visitor. Without a cookie there is nothing to give up, and
+    that is no error. 429: this address gave up too many places in the queue; a place ends by itself
+    without polls.
+    """
     room = gate_of(request)
     if is_fetched_ahead(request.headers):
         return web.Response(status=204, headers=_NO_STORE)

@@ -169,7 +169,7 @@ async def run_jobs(settings: Settings, *, most: int, grace_s: float, listen: str
 async def _serve_health(stack: contextlib.AsyncExitStack, metrics: Metrics, listen: str) -> None:
     app = web.Application()
     app[METRICS] = metrics
-    app.add_routes([web.get("/healthz", ops.healthz), web.get("/metrics", ops.metrics)])
+    app.add_routes([endpoint.route() for endpoint in ops.ENDPOINTS])
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     stack.push_async_callback(runner.cleanup)

@@ -16,10 +16,13 @@ from aiohttp import web
 from sidecar.kit.addresses import network_of
 from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.http.auth_request import close_if_body, is_preflight, log_unknown, original_method
+from sidecar.kit.http.endpoint import ANYBODY, Endpoints
 from sidecar.kit.http.long_poll import LONG_POLLS, is_gone
+from sidecar.kit.http.models import NO_BODY
 from sidecar.kit.http.problems import STORE_RETRY_S
 from sidecar.limits.app_keys import LIMITS
 from sidecar.limits.model import Ask, Outcome
+from sidecar.limits.schemas import CheckLimit, LimitPassed, LimitRefused
 from sidecar.limits.service import headers as rate_headers
 from sidecar.limits.service import retry_after_s
 from sidecar.limits.settings import MAX_KEY_LENGTH
@@ -40,7 +43,30 @@ _PASSED = {"X-Waitroom-State": "admitted"}
 _RATE = ("RateLimit-Policy", "RateLimit")
 
 
+ENDPOINTS = Endpoints("proxy")
+
+
+@ENDPOINTS.get(
+    "/check-limit",
+    ANYBODY,
+    headers=CheckLimit,
+    replies={
+        204: (NO_BODY, "It does.", LimitPassed),
+        403: (
+            NO_BODY,
+            "It does not; or Redis is unavailable, and the rule refuses then; or it is unknown.",
+            LimitRefused,
+        ),
+    },
+    is_cacheable=True,
+    is_hand_made=True,
+)
 async def check_limit(request: web.Request) -> web.Response:
+    """Does a rate limit let this request pass?
+
+    For nginx's `auth_request`. A rule that paces holds the answer until the request may go, for at
+    most 25 s; what would be later is refused. Nothing has a body.
+    """
     headers = request.headers
     name = headers.get("X-Waitroom-Limit", "")
     limit = request.app[LIMITS].find(name)

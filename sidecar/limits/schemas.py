@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 from typing_extensions import TypeAliasType
@@ -11,6 +11,7 @@ from sidecar.kit.http.long_poll import MAX_WAIT_S
 from sidecar.kit.http.models import (
     DEPRECATED,
     Body,
+    Headers,
     Name,
     Parameters,
     Reply,
@@ -207,3 +208,39 @@ class KeyValue(Reply):
     """-1: no limit."""
     warning: Annotated[str | None, optional] = None
     """There where no call that names its fields can have the key."""
+
+
+class CheckLimit(Headers):
+    x_waitroom_limit: Name
+    """The rule."""
+    x_waitroom_key: str | None = None
+    """The whole key that calls are counted by. What a key may not contain is percent-encoded; one
+    that is too long is its digest, and an IPv6 address by its network of 64 bits. Without it, all
+    without it are one."""
+    x_original_method: str | None = None
+    """How the visitor asked, otherwise GET: a CORS preflight passes uncounted."""
+    x_waitroom_given: str | None = None
+    """The X-Waitroom-Limit of the last answer, where a request is asked about twice: it counts
+    once. RateLimit and RateLimit-Policy are sent with it then."""
+
+
+class _Rate(Headers):
+    policy: str | None = Field(None, alias="RateLimit-Policy")
+    """The rule's name, its limit (q) and window (w, seconds), as
+    draft-ietf-httpapi-ratelimit-headers has it. Missing where nothing is limited, or nobody
+    knows."""
+    rate: str | None = Field(None, alias="RateLimit")
+    """The rule's name, how many calls are left (r), and seconds (t) until all are, or until a
+    refused one may be tried again."""
+
+
+class LimitPassed(_Rate):
+    x_waitroom_state: Literal["admitted"]
+    x_waitroom_limit: str | None = None
+    """The rule."""
+
+
+class LimitRefused(_Rate):
+    x_waitroom_state: Literal["limited", "limit-away", "unknown-limit"]
+    retry_after: Annotated[int, Field(ge=1)] | None = None
+    """Seconds."""

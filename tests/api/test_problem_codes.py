@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sidecar.api.endpoints import EDGE, JOBS, OPS
+from sidecar.api.endpoints import JOBS, OPS, PROXY, VISITOR
 from sidecar.kit.http import problem_kinds
 from sidecar.kit.http.problem_kinds import GENERAL, Kind
 
@@ -13,7 +13,9 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
 
 def all_kinds() -> set[Kind]:
     found = {kind for kind in vars(problem_kinds).values() if isinstance(kind, Kind)}
-    declared = {kind for endpoint in (*EDGE, *JOBS, *OPS) for kind in endpoint.all_problems()}
+    declared = {
+        kind for endpoint in (*PROXY, *VISITOR, *JOBS, *OPS) for kind in endpoint.all_problems()
+    }
     return found | declared | set(GENERAL.values())
 
 

@@ -38,19 +38,12 @@ def parameters() -> Json:
                         whole(maximum=LIST_LIMIT, default=100)),
         "Operator": _header("X-Waitroom-Operator", "Who says so, for the log: 64 characters at "
                             "most. Ignored with a session of the dashboard.", text()),
-        "Site": _header("Sec-Fetch-Site", "Browsers send it. What another site made the browser "
-                        "POST takes no place.", text()),
     }  # fmt: skip
 
 
 def headers() -> Json:
     return {
         "RetryAfter": {"description": "Seconds.", "required": True, "schema": whole(minimum=1)},
-        "Cookie": {
-            "description": "The visitor's ticket or pass, `waitroom_<room>`: signed, opaque, to be "
-            "sent back. Only when it is new or was changed.",
-            "schema": text(pattern="^waitroom_"),
-        },
         "RateLimitPolicy": {
             "description": "As in draft-ietf-httpapi-ratelimit-headers: `q`, the key's limit; `w`, "
             "its window, where that has whole seconds. Not where nothing is limited.",
@@ -131,17 +124,9 @@ def responses() -> Json:
             {"title": "The request is not allowed", "status": 422, "detail": "Nothing was changed.",
              "errors": ["poll_limit: Input should be greater than or equal to 1 (got 0)"]},
         ),
-        "TooMany": _refusal(
-            "More polls than `poll_limit`. The place is kept.",
-            {"title": "Too many polls", "status": 429, "retry_after": 12}, **wait,
-        ),
         "StoreAway": _refusal(
             "The store does not answer.",
             {"title": "The store does not answer", "status": 503, "retry_after": 5}, **wait,
-        ),
-        "NotReady": _refusal(
-            "The store does not answer, or the replica is about to stop.",
-            {"title": "Stopping", "status": 503, "retry_after": 5}, **wait,
         ),
     }  # fmt: skip
 

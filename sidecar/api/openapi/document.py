@@ -9,10 +9,11 @@ from typing import Any
 from aiohttp import web
 
 from sidecar import __version__
-from sidecar.api.endpoints import EDGE, JOBS, OPS
-from sidecar.api.openapi import common, operations, shapes
-from sidecar.gate.openapi import proxy, visitor
+from sidecar.api.endpoints import JOBS, OPS, PROXY, VISITOR
+from sidecar.api.openapi import common, shapes
 from sidecar.jobs.settings import TargetSettings
+from sidecar.kit.http.endpoint import ANYBODY, Endpoints
+from sidecar.kit.http.models import Headers, Reply
 from sidecar.kit.http.openapi_document import describe
 from sidecar.kit.http.settings_schema import as_asked
 from sidecar.rooms.openapi import administration
@@ -42,30 +43,40 @@ _TAGS = {
     "change.",
     "history": "Who queued when, where a history is kept.",
 }
+_SITE = {
+    "url": "https://{site}",
+    "description": "Your site: the proxy passes /_waitroom/ on to the edge listener.",
+    "variables": {"site": {"default": "www.example.com"}},
+}
+_EDGE = {
+    "url": "http://{edge}",
+    "description": "The edge listener (edge_listen), which only your proxies can reach.",
+    "variables": {"edge": {"default": "127.0.0.1:8400"}},
+}
 #: A new version may bring another document; until then it is the same.
 _HEADERS = {"Cache-Control": "max-age=300"}
 
 
 def document() -> dict[str, Any]:
-    paths, schemas = describe((*OPS, *JOBS))
-    edge_paths, edge_schemas = describe(EDGE, visitor.SERVERS)
+    paths, schemas = describe((*ENDPOINTS, *OPS, *JOBS))
+    proxy_paths, proxy_schemas = describe(PROXY, [_EDGE])
+    visitor_paths, visitor_schemas = describe(VISITOR, [_SITE])
     return {
         "openapi": "3.1.0",
         "info": {"title": "Waitroom", "version": __version__, "description": _DESCRIPTION},
         "servers": [{"url": "/", "description": "The ops listener (ops_listen)."}],
         "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "paths": {
-            **visitor.paths(),
-            **proxy.paths(),
-            **operations.paths(),
+            **visitor_paths,
+            **proxy_paths,
             **administration.paths(),
-            **edge_paths,
             **paths,
         },
         "components": {
             "schemas": {
                 **shapes.schemas(),
-                **edge_schemas,
+                **proxy_schemas,
+                **visitor_schemas,
                 **schemas,
                 "TargetChanges": schemas["TargetChanges"]
                 | {"properties": as_asked(TargetSettings), "additionalProperties": False},
@@ -83,6 +94,26 @@ def _text() -> bytes:
     return json.dumps(document(), separators=(",", ":")).encode()
 
 
-async def show(_request: web.Request) -> web.Response:
-    """For everybody who reaches the listener: it tells what any copy of the program tells."""
+class OpenapiDocument(Reply):
+    openapi: str
+    paths: dict[str, Any]
+
+
+class Cacheable(Headers):
+    cache_control: str
+
+
+ENDPOINTS = Endpoints("operations")
+
+
+@ENDPOINTS.get(
+    "/openapi.json",
+    ANYBODY,
+    replies={200: (OpenapiDocument, "OpenAPI 3.1.", Cacheable)},
+    is_hand_made=True,
+    is_cacheable=True,
+)
+async def get_openapi(_request: web.Request) -> web.Response:
+    """This document."""
+    # For everybody who reaches the listener: it says what any copy of the program says.
     return web.Response(body=_text(), content_type="application/json", headers=_HEADERS)

@@ -16,51 +16,12 @@ from sidecar.kit.http.openapi import (
     whole,
     words,
 )
-from sidecar.queue.model import Phase, State
+from sidecar.queue.model import Phase
 from sidecar.rooms.openapi import settings
 
 _EARLIEST = "ms since 1970, by the store's clock"
 
 
-_STATUS = thing(
-    {
-        "state": words(*(state.value for state in State)),
-        "visitor": or_null({**shape("VisitorId"), "description": "Their own id. null: has neither "
-                            "a place nor a session, or is not counted."}),
-        "position": or_null(whole("From 1 on, in the own line. null unless waiting, before the "
-                                  "opening, or while places come back.", minimum=1)),
-        "position_above": or_null(whole("The position is above this one (`rank_limit`), and not "
-                                        "told.", minimum=1)),
-        "line": or_null(text("The name of the own line, where the room has several.")),
-        "waiting": or_null(whole("How many wait, in the own line.")),
-        "ahead": or_null(whole("How many are before this visitor; one less than the position.")),
-        "wait_seconds": or_null(whole("null: cannot be known.")),
-        "wait_seconds_low": or_null(whole()),
-        "wait_seconds_high": or_null(whole("The wait is between the two four times in five.")),
-        "joined_at": or_null(moment()),
-        "updated_at": moment("By the store's clock."),
-        "refresh_after_seconds": {"type": "number", "exclusiveMinimum": 0,
-                                  "description": "When to ask again."},
-        "message": or_null(text("The operator's words.")),
-        "room": shape("Room"),
-        "phase": words(*(phase.value for phase in Phase), description="open: people are let in; "
-                       "prequeue: places are taken, to be drawn at the opening; closed: neither."),
-        "event": or_null(text("The event that the times are of: the current one, or the next.")),
-        "prequeue_from": or_null(moment("null: there is no pre-queue.")),
-        "opens_at": or_null(moment("Count down from `updated_at`, not from your own clock.")),
-        "closes_at": or_null(moment("null: stays open until the next event.")),
-        "paused": {"const": True, "description": "Nobody is called for the moment."},
-        "expires_at": moment("When the term of a lease ends that this visitor holds."),
-        "client": or_null(text("The address that the proxy names; if `client` was asked for.")),
-        "store": or_null(text("Which store the replica has, the same for all that share one: "
-                              "`memory` or `redis`, and what tells it from others; if `client` "
-                              "was asked for.")),
-        "nginx_key": or_null(words("known", "unknown", description="Whether the key that nginx "
-                                   "showed last is one of the replica's; if `client` was asked "
-                                   "for. null: none was shown.")),
-    },
-    optional=("paused", "expires_at", "client", "store", "nginx_key"),
-)  # fmt: skip
 _ROOM_STATE = thing(
     {
         "room": shape("Room"),
@@ -129,7 +90,6 @@ def schemas() -> Json:
     return {
         "Room": text("A room's name.", pattern=ROOM),
         "VisitorId": text("128 random bits.", pattern=VISITOR_ID),
-        "Status": _STATUS,
         **settings.schemas(),
         "RoomState": _ROOM_STATE,
         "Visitor": _VISITOR,

@@ -6,16 +6,19 @@ As /check: never another status, never a body. A permit that cannot be checked d
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import structlog
 from aiohttp import web
+from pydantic import Field
 
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.permits import PermitError
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.http.auth_request import close_if_body, log_unknown
+from sidecar.kit.http.endpoint import ANYBODY, Endpoints
+from sidecar.kit.http.models import NO_BODY, Headers, Name
 from sidecar.kit.http.problems import STORE_RETRY_S
 
 if TYPE_CHECKING:
@@ -63,7 +66,54 @@ async def close(app: web.Application) -> None:
     await app[TELLING].close()
 
 
+class CheckPermit(Headers):
+    x_waitroom_target: Name
+    """What is called."""
+    x_waitroom_permit: str | None = None
+    """The permit. Without one nothing passes."""
+    x_waitroom_given: str | None = None
+    """The X-Waitroom-Job of the last answer, where a request is asked about twice."""
+
+
+class PermitPassed(Headers):
+    x_waitroom_state: Literal["admitted"]
+    x_waitroom_job: str
+    """Whose permit it was."""
+
+
+Doubt: TypeAlias = Literal["none", "forged", "expired", "used", "over"]
+
+
+class PermitRefused(Headers):
+    x_waitroom_state: Doubt | Literal["permit-away", "unknown-target"]
+    x_waitroom_reason: Doubt | None = None
+    """over: it is not called any more."""
+    retry_after: Annotated[int, Field(ge=1)] | None = None
+    """Seconds, while Redis is unavailable."""
+
+
+ENDPOINTS = Endpoints("proxy")
+
+
+@ENDPOINTS.get(
+    "/check-permit",
+    ANYBODY,
+    headers=CheckPermit,
+    replies={
+        204: (NO_BODY, "It does.", PermitPassed),
+        403: (
+            NO_BODY,
+            "It does not; or Redis is unavailable; or there is no target.",
+            PermitRefused,
+        ),
+    },
+    is_hand_made=True,
+)
 async def check_permit(request: web.Request) -> web.Response:
+    """Does the permit of an online job let this request pass?
+
+    For nginx's `auth_request`. A permit passes once. Nothing has a body.
+    """
     headers = request.headers
     name = headers.get("X-Waitroom-Target", "")
     jobs = request.app.get(JOBS)

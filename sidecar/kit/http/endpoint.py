@@ -37,12 +37,13 @@ from sidecar.kit.http.request_parameters import object_of
 
 if TYPE_CHECKING:
     from sidecar.kit.http.auth.scopes import Scope
+    from sidecar.kit.http.models import Body, Headers
     from sidecar.kit.http.problem_kinds import Kind
 
 Handler: TypeAlias = Callable[..., Awaitable[web.StreamResponse | Reply]]
 H = TypeVar("H", bound=Handler)
-#: A model (None: bytes of any type), and what the status means.
-Replies: TypeAlias = Mapping[int, tuple[Any, str]]
+#: A model (None: bytes of any type), what the status means, and headers that it comes with.
+Replies: TypeAlias = Mapping[int, tuple[Any, str] | tuple[Any, str, "type[Headers]"]]
 
 _SAFE = frozenset({"GET", "HEAD"})
 
@@ -83,7 +84,7 @@ def programs(*scopes: Scope, by_session: bool = False) -> Access:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One method of one path."""
+    """One method of one path; the method `*` is any."""
 
     method: str
     path: str
@@ -92,13 +93,16 @@ class Endpoint:
     tag: str
     #: Of the path and the query.
     parameters: type[Parameters] | None = None
+    #: For a hand-made handler: of the request; and what a browser's form has.
+    headers: type[Headers] | None = None
+    form: type[Body] | None = None
     #: A JSON object; any type where the handler reads the body itself.
     body: Any = None
     is_body_optional: bool = False
     replies: Replies = field(default_factory=dict)
     #: Headers that replies, and refusals with 429, may have: their names in the OpenAPI document.
     reply_headers: Mapping[str, str] = field(default_factory=dict)
-    #: Replies say for how long they may be kept; others are no-store.
+    #: Replies have their own Cache-Control, or none; others are no-store.
     is_cacheable: bool = False
     #: What replies may be written in beside JSON, with what it looks like.
     other_media: Mapping[str, str] = field(default_factory=dict)
@@ -108,6 +112,8 @@ class Endpoint:
     problem_members: Mapping[int, Any] = field(default_factory=dict)
     #: The handler reads the request and writes the response itself: the models describe it.
     is_hand_made: bool = False
+    #: To a GET.
+    allow_head: bool = True
     #: Finds what the path names: that there is none goes before what is wrong with the rest.
     find: Callable[[web.Request], object] | None = None
     #: What else its OpenAPI operation says.
@@ -137,7 +143,10 @@ class Endpoint:
         return first, "\n\n".join(others)
 
     def all_problems(self) -> list[Kind]:
-        """Those of its access and of reading what it reads, too."""
+        """Those of its access and of reading what it reads, too. An open one that is hand-made
+        names all of its own."""
+        if self.is_hand_made and self.access.is_open:
+            return list(self.problems)
         found = [*self.access.problems(self.path), *self.problems]
         if self.body is not None:
             found += [kinds.UNREADABLE, kinds.TOO_LARGE]
@@ -149,7 +158,8 @@ class Endpoint:
 
     def route(self) -> web.RouteDef:
         handler: Any = self.handler if self.is_hand_made else self.serve
-        return web.route(self.method, self.path, handler)
+        more = {} if self.allow_head else {"allow_head": False}
+        return web.route(self.method, self.path, handler, **more)
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Calls the handler with what was sent; ConfigError names all that is wrong with it."""

@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 from aiohttp import web
 
 from sidecar.kit.http.app_keys import METRICS
+from sidecar.kit.http.endpoint import ANYBODY, Endpoints
+from sidecar.kit.http.models import NO_JSON, Reply
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
-async def healthz(_request: web.Request) -> web.Response:
+class Health(Reply):
+    status: Literal["ok"]
+
+
+ENDPOINTS = Endpoints("operations")
+_HAND_MADE: dict[str, Any] = {"is_hand_made": True, "is_cacheable": True}
+
+
+@ENDPOINTS.get("/healthz", ANYBODY, replies={200: (Health, "It does.")}, **_HAND_MADE)
+async def is_healthy(_request: web.Request) -> web.Response:
     """The process answers."""
     return web.json_response({"status": "ok"})
 
 
-async def metrics(request: web.Request) -> web.Response:
+@ENDPOINTS.get(
+    "/metrics",
+    ANYBODY,
+    replies={200: (NO_JSON, "What there is to measure.")},
+    other_media={"text/plain": "Prometheus' text format, 0.0.4."},
+    **_HAND_MADE,
+)
+async def get_metrics(request: web.Request) -> web.Response:
+    """For Prometheus.
+
+    What each means: docs/metrics.md.
+    """
     return web.Response(body=request.app[METRICS].text(), headers={"Content-Type": _TEXT})

@@ -36,6 +36,16 @@ class Parameters(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True, defer_build=True)
 
 
+class Headers(BaseModel):
+    """Of a request, or of a reply: `retry_after` is Retry-After. Others are ignored."""
+
+    model_config = ConfigDict(
+        alias_generator=lambda name: name.replace("_", "-").title(),
+        use_attribute_docstrings=True,
+        defer_build=True,
+    )
+
+
 class Body(BaseModel):
     """A JSON object."""
 
@@ -63,6 +73,8 @@ class Reply(BaseModel):
         )
 
 
+#: In place of a Reply, where there is no body; or where all of them are of `other_media`.
+NO_BODY, NO_JSON = object(), object()
 #: For a member of a Reply that is left out where it is None.
 optional = Field(exclude_if=lambda value: value is None)
 

@@ -97,7 +97,6 @@ _REFUSALS = {
     "409": "Conflict",
     "413": "TooLarge",
     "422": "NotAllowed",
-    "429": "TooMany",
     "503": "StoreAway",
 }
 

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from sidecar.kit.http.models import Schema
+from sidecar.kit.http.models import NO_BODY, NO_JSON, Schema
 from sidecar.kit.http.openapi import CHANGES, OPERATORS, READS, SERVICE, Json, ref, shape, text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    from pydantic import BaseModel
 
     from sidecar.kit.http.endpoint import Endpoint
     from sidecar.kit.http.problem_kinds import Kind
@@ -41,19 +43,19 @@ def describe(endpoints: Sequence[Endpoint], servers: Sequence[Json] = ()) -> tup
     paths: Json = {}
     for endpoint in endpoints:
         item = paths.setdefault(endpoint.canonical, {})
-        in_path, in_query = _parameters(endpoint, schemas)
+        in_path, others = _parameters(endpoint, schemas)
         if servers:
             item["servers"] = list(servers)
         if in_path:
             item["parameters"] = in_path
-        item[endpoint.method.lower()] = {
+        item["get" if endpoint.method == "*" else endpoint.method.lower()] = {
             "operationId": endpoint.operation_id,
             "tags": [endpoint.tag],
             "summary": endpoint.summary,
             **({"description": endpoint.description} if endpoint.description else {}),
-            **({"parameters": in_query} if in_query else {}),
+            **({"parameters": others} if others else {}),
             **_request_body(endpoint, by_model),
-            "responses": {**_replies(endpoint, by_model), **_problems(endpoint, by_model)},
+            "responses": _responses(endpoint, by_model, schemas),
             "security": _security(endpoint),
             **endpoint.described,
         }
@@ -65,28 +67,44 @@ def _models(endpoints: Sequence[Endpoint]) -> list[tuple[Any, Any]]:
     for endpoint in endpoints:
         if endpoint.body is not None:
             found.append((endpoint.body, "validation"))
-        replies = [model for model, _ in endpoint.replies.values()]
+        if endpoint.form is not None:
+            found.append((endpoint.form, "validation"))
+        replies = [model for model, *_ in endpoint.replies.values()]
         replies += endpoint.problem_members.values()
-        found += [(model, "serialization") for model in replies if model is not None]
+        without = (None, NO_BODY, NO_JSON)
+        found += [(model, "serialization") for model in replies if model not in without]
     return list({(id(model), mode): (model, mode) for model, mode in found}.values())
 
 
 def _parameters(endpoint: Endpoint, schemas: Json) -> tuple[list[Json], list[Json]]:
-    """In the path, in the query."""
-    if endpoint.parameters is None:
-        return [], []
-    made = endpoint.parameters.model_json_schema(ref_template=_REF, schema_generator=Schema)
-    schemas |= made.get("$defs", {})
+    """In the path; in the query and in headers."""
     in_path: list[Json] = []
-    in_query: list[Json] = []
+    others: list[Json] = []
     names = re.findall(r"{(\w+)", endpoint.canonical)
-    for name, schema in made["properties"].items():
-        place = "path" if name in names else "query"
-        parameter = {"name": name, "in": place, "required": name in made.get("required", [])}
-        beside = {key: schema.pop(key) for key in ("description", "deprecated") if key in schema}
-        parameter |= {**beside, "schema": _without_null(schema)}
-        (in_path if place == "path" else in_query).append(parameter)
-    return in_path, in_query
+    if endpoint.parameters is not None:
+        for name, field in _fields(endpoint.parameters, schemas):
+            if name in names:
+                in_path.append({"name": name, "in": "path", **field})
+            else:
+                others.append({"name": name, "in": "query", **field})
+    if endpoint.headers is not None:
+        found = _fields(endpoint.headers, schemas)
+        others += [{"name": name, "in": "header", **field} for name, field in found]
+    return in_path, others
+
+
+def _fields(model: type[BaseModel], schemas: Json) -> Iterator[tuple[str, Json]]:
+    """Each field as a parameter or a header."""
+    made = model.model_json_schema(ref_template=_REF, schema_generator=Schema)
+    schemas |= made.get("$defs", {})
+    for name, schema in made.get("properties", {}).items():
+        beside = {key: schema.pop(key) for key in _BESIDE if key in schema}
+        is_required = name in made.get("required", [])
+        yield name, {"required": is_required, **beside, "schema": _without_null(schema)}
+
+
+#: What is said of a parameter rather than of its schema.
+_BESIDE = ("description", "deprecated", "allowEmptyValue")
 
 
 def _without_null(schema: Json) -> Json:
@@ -99,6 +117,11 @@ def _without_null(schema: Json) -> Json:
 
 
 def _request_body(endpoint: Endpoint, by_model: dict[tuple[int, Any], Json]) -> Json:
+    if endpoint.form is not None:
+        schema = by_model[id(endpoint.form), "validation"]
+        return {
+            "requestBody": {"content": {"application/x-www-form-urlencoded": {"schema": schema}}}
+        }
     if endpoint.body is None:
         return {}
     schema = by_model[id(endpoint.body), "validation"]
@@ -110,25 +133,39 @@ def _request_body(endpoint: Endpoint, by_model: dict[tuple[int, Any], Json]) -> 
     }
 
 
-def _json(model: Any, by_model: dict[tuple[int, Any], Json]) -> Json:
-    """Without a model it is bytes of any type."""
-    if model is None:
-        return {"application/octet-stream": {}}
-    return {"application/json": {"schema": by_model[id(model), "serialization"]}}
-
-
-def _replies(endpoint: Endpoint, by_model: dict[tuple[int, Any], Json]) -> Json:
-    return {
-        str(status): {
-            "description": meaning,
-            "headers": {**({} if endpoint.is_cacheable else _NO_STORE), **_extra(endpoint)},
-            "content": {
-                **_json(model, by_model),
-                **{media: {"schema": text(looks)} for media, looks in endpoint.other_media.items()},
-            },
+def _responses(endpoint: Endpoint, by_model: dict[tuple[int, Any], Json], schemas: Json) -> Json:
+    """A status may be of a reply and of problems: which of them comes is the client's Accept's to
+    say."""
+    made = _problems(endpoint, by_model)
+    for status, reply in _replies(endpoint, by_model, schemas).items():
+        problem = made.get(status, {})
+        made[status] = {
+            **reply,
+            **{key: {**problem.get(key, {}), **reply[key]} for key in ("headers", "content")},
         }
-        for status, (model, meaning) in endpoint.replies.items()
-    }
+    return made
+
+
+def _replies(endpoint: Endpoint, by_model: dict[tuple[int, Any], Json], schemas: Json) -> Json:
+    made = {}
+    for status, (model, meaning, *headers) in endpoint.replies.items():
+        content: Json = {}
+        if model is None:
+            content["application/octet-stream"] = {}
+        elif model not in {NO_BODY, NO_JSON}:
+            content["application/json"] = {"schema": by_model[id(model), "serialization"]}
+        if model is not NO_BODY:
+            content |= {
+                kind: {"schema": text(looks)} for kind, looks in endpoint.other_media.items()
+            }
+        own = {name: field for each in headers for name, field in _fields(each, schemas)}
+        no_store = {} if endpoint.is_cacheable else _NO_STORE
+        made[str(status)] = {
+            "description": meaning,
+            "headers": {**no_store, **_extra(endpoint), **own},
+            "content": content,
+        }
+    return made
 
 
 def _problems(endpoint: Endpoint, by_model: dict[tuple[int, Any], Json]) -> Json:
