@@ -1,0 +1,74 @@
+"""What the gate's handlers write by hand is what their models say, and no member is in vain."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sidecar.gate.check import ENDPOINTS as CHECK
+from sidecar.gate.schemas import Status
+from tests.support.replica import cookie_of
+
+#: What a lease's holder gets, and who asks with a key of nginx (test_nginx_stamps.py).
+ELSEWHERE = {"X-Waitroom-Fence", "X-Waitroom-Stamp"}
+OF_HTTP = {"Date", "Server", "Content-Length", "Content-Type", "Connection"}
+
+
+@pytest.fixture
+async def full(replica):
+    """A replica whose one slot is taken."""
+    site = await replica()
+    site.first = cookie_of(await site.check())
+    return site
+
+
+async def test_status_is_as_its_model_says(full):
+    """Every member that is always there, and those that were asked for; no others."""
+    ticket = cookie_of(await full.check())
+    path = f"/_waitroom/{full.room.name}"
+    cookie = {"Cookie": ticket}
+    replies = [
+        await full.status(ticket),
+        await full.status(full.first),
+        await full.status("x=1"),
+        await full.edge.get(f"{path}/status?client", headers=cookie),
+        await full.edge.post(f"{path}/join"),
+        await full.edge.post(f"{path}/leave", headers=cookie),
+    ]
+    documents = [await reply.json() for reply in replies]
+    required = {name for name, field in Status.model_fields.items() if field.is_required()}
+    for document in documents:
+        Status.model_validate_json(json.dumps(document), strict=True)
+        assert required <= set(document) <= set(Status.model_fields)
+    assert {"client", "store", "nginx_key"} <= set(documents[3])
+
+
+async def test_verdicts_are_as_their_models_say(replica):
+    """Each header that is sent is described; and each that is described is sent to somebody."""
+    (check,) = CHECK
+    models = {status: headers for status, (_, _, headers) in check.replies.items()}
+    site = await replica()
+    closed = await replica(events=[{"name": "sale", "opens_at": "2199-01-01T00:00:00Z"}])
+    first = await site.check()
+    waiting = await site.check()
+    await site.room.refresh()
+    replies = [
+        first,
+        waiting,
+        await site.check(cookie_of(first)),
+        await site.check(cookie_of(waiting)),
+        await site.check(headers={"Accept": "image/*"}),
+        await site.check(headers={"X-Waitroom-Room": "nowhere"}),
+        await closed.check(),
+    ]
+    unsent = {
+        (model, field.alias) for model in models.values() for field in model.model_fields.values()
+    }
+    for reply in replies:
+        model = models[reply.status]
+        model.model_validate_strings(dict(reply.headers))
+        unsent -= {(model, name) for name in reply.headers}
+        sent = {name for name in reply.headers if name not in OF_HTTP}
+        assert sent <= {field.alias for field in model.model_fields.values()}
+    assert {name for _, name in unsent} == ELSEWHERE
