@@ -76,10 +76,7 @@ bench-jobs: $(STAMP)
 	@scripts/install-packages nginx redis-server postgresql
 	@$(BIN)/python -m loadtest.jobs $(if $(QUICK),--quick)
 
-loadunit: $(STAMP)
-	@$(BIN)/pytest -n $(WORKERS) -m "not server and not slow" $(ARGS)
-
-test: $(STAMP)
+loadtest: $(STAMP)
 	@scripts/install-packages nginx redis-server
 	@$(BIN)/python -m loadtest.cluster --replicas $(REPLICAS) $(if $(QUICK),--quick)
 

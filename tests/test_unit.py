@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import re
+from pathlib import Path
 
 import pytest
 
 from tests.support import processes, site
 from tests.support.unit import may_start_process
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def by_its_class():
@@ -65,3 +69,13 @@ def test_a_unit_test_that_starts_a_process_fails():
     hidden = importlib.import_module("sub" + "process")
     with pytest.raises(AssertionError, match="is no unit test: it starts"):
         hidden.run(["true"], check=False)
+
+
+def test_the_makefile_has_each_target_once():
+    """Of two of one name make takes the last one: `make check` would run something else."""
+    makefile = (ROOT / "Makefile").read_text()
+    targets = re.findall(r"^([a-z-]+):(?!=)", makefile, re.MULTILINE)
+    phony = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[0].split()
+    assert sorted(targets) == sorted(phony)
+    listed = re.findall(r"make ([a-z-]+) ", makefile)
+    assert set(phony) - {"help", "lint", "types", "clean"} <= set(listed)
