@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from sidecar.kit.errors import StoreError
+from sidecar.kit.http.json_text import event_text
 from sidecar.kit.http.long_poll import LongPolls
 from sidecar.queue.model import Phase
 from sidecar.rooms.modes import mode
@@ -98,7 +98,7 @@ class Live(LongPolls):
     def _look(self) -> None:
         """Costs the store nothing: the refresher asks it every second anyway."""
         try:
-            self._now = _event("now", {"rooms": [self._describe(room) for room in self._rooms]})
+            self._now = event_text("now", {"rooms": [self._describe(room) for room in self._rooms]})
         except Exception:  # the next second may do better, and the viewers stay
             log.exception("dashboard")
         revisions = {r.name: r.snapshot.revision for r in self._rooms if r.snapshot}
@@ -136,7 +136,7 @@ class Live(LongPolls):
         except Exception:
             log.exception("dashboard", room=room.name)
             return
-        made = _event("study", study)
+        made = event_text("study", study)
         if self._studies.get(room.name) != made:
             self._studies[room.name] = made
 
@@ -214,10 +214,6 @@ class Live(LongPolls):
             at_ms = sample["minute"] * 60_000
             if oldest_ms - 2 * RATE_MS < at_ms < oldest_ms:
                 points.appendleft((at_ms, sample["totals"]))
-
-
-def _event(kind: str, data: object) -> bytes:
-    return f"event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
 
 
 def _event_of(event: RoomEvent | None) -> dict[str, Any] | None:

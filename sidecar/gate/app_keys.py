@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from aiohttp import web
 
 from sidecar.gate.contract import Gates
@@ -9,6 +11,10 @@ from sidecar.gate.leave_limit import LeaveLimit
 from sidecar.gate.nginx_stamps import Stamps
 from sidecar.gate.repeated_polls import Repeats
 from sidecar.gate.waiting_page import Page
+from sidecar.kit.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from sidecar.gate.contract import Gate
 
 GATES = web.AppKey("gates", Gates)
 #: A name for the store of an edge listener's process, where it is in memory; empty: it is not.
@@ -17,3 +23,12 @@ PAGE = web.AppKey("page", Page)
 REPEATS = web.AppKey("repeats", Repeats)
 STAMPS = web.AppKey("stamps", Stamps)
 LEAVE_LIMIT = web.AppKey("leave_limit", LeaveLimit)
+
+
+def gate_of(request: web.Request) -> Gate:
+    """The room, or the resource that is leased. Raises UnknownNameError."""
+    name = request.match_info["room"]
+    gate = request.app[GATES].find(name)
+    if gate is None:
+        raise UnknownNameError("room", name)
+    return gate

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import math
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 from aiohttp import web
 
 from sidecar.gate import status_document
+from sidecar.gate.app_keys import gate_of
 from sidecar.gate.check import count_answer
 from sidecar.gate.contract import label
 from sidecar.gate.cookies import read_bearer, read_token, set_cookie
 from sidecar.gate.metrics import GateMetrics
-from sidecar.gate.request_parameters import gate_of
 from sidecar.gate.schemas import CookieGiven
 from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.http.endpoint import ANYBODY, Endpoints
+from sidecar.kit.http.json_text import event_text
 from sidecar.kit.http.long_poll import LongPolls, is_gone, is_set
 from sidecar.kit.http.models import NO_JSON
 from sidecar.kit.http.problem_kinds import GENERAL
@@ -179,12 +179,12 @@ async def _tell(  # noqa: PLR0913, PLR0917 - what one stream is
     """From the first answer until there is nothing more to tell."""
     while True:
         document = status_document.document(room, answer)
-        await response.write(_event("status", document))
+        await response.write(event_text("status", document))
         if answer.state is State.ADMITTED:
             # The waiting page's address, which hands the pass over and leads on.
             path = f"/_waitroom/{room.name}/"
             said = {"room": room.name, "visitor": answer.visitor, "path": path}
-            await response.write(_event("called", said))
+            await response.write(event_text("called", said))
             return
         if answer.state not in _GOES_ON or not isinstance(token, Ticket):
             return
@@ -195,7 +195,7 @@ async def _tell(  # noqa: PLR0913, PLR0917 - what one stream is
         answer = await _beat(request, room, token)
         if isinstance(answer.token, Ticket):
             # Signed anew, which the browser gets as a cookie when it opens the next stream.
-            await response.write(_event("status", status_document.document(room, answer)))
+            await response.write(event_text("status", status_document.document(room, answer)))
             return
 
 
@@ -208,7 +208,3 @@ async def _rest(response: web.StreamResponse, seconds: float, over: asyncio.Even
         if seconds > 0:
             await response.write(_KEEP_ALIVE)
     return True
-
-
-def _event(kind: str, data: dict[str, Any]) -> bytes:
-    return f"event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()

@@ -12,7 +12,7 @@ from aiohttp import web
 from multidict import istr
 
 from sidecar.gate import status_document
-from sidecar.gate.app_keys import LEAVE_LIMIT, MEMORY, PAGE, REPEATS, STAMPS
+from sidecar.gate.app_keys import LEAVE_LIMIT, MEMORY, PAGE, REPEATS, STAMPS, gate_of
 from sidecar.gate.check import (
     KEEP_BRIEFLY_S,
     count_answer,
@@ -23,7 +23,6 @@ from sidecar.gate.check import (
 )
 from sidecar.gate.contract import is_resource, label
 from sidecar.gate.cookies import read_bearer, read_given, read_token, set_cookie
-from sidecar.gate.request_parameters import gate_of
 from sidecar.gate.schemas import CookieGiven, Form, Onward, Site, Status, StatusParameters
 from sidecar.gate.waiting_page import choose_language, opening_in_digits
 from sidecar.kit.http.app_keys import METRICS
@@ -230,7 +229,8 @@ async def _shown(
         response = web.Response(status=303, headers={"Location": following, **_NO_STORE})
     else:
         response = render_page(request, room, answer, following)
-    _give_cookie(request, room, answer, response)
+    if answer.token is not None:
+        response.headers["Set-Cookie"] = set_cookie(request.headers, room, answer.token)
     return response
 
 
@@ -283,11 +283,6 @@ def render_page(
         charset="utf-8",
         headers=headers,
     )
-
-
-def _give_cookie(request: web.Request, room: Gate, answer: Answer, response: web.Response) -> None:
-    if answer.token is not None:
-        response.headers["Set-Cookie"] = set_cookie(request.headers, room, answer.token)
 
 
 def _wants_page(request: web.Request) -> bool:

@@ -16,3 +16,8 @@ def to_json(document: dict[str, Any] | list[Any]) -> bytes:
         return _encode(document)
     except UnicodeEncodeError:  # bytes of a header that are no UTF-8
         return json.dumps(document).encode()
+
+
+def event_text(kind: str, data: object) -> bytes:
+    """A server-sent event."""
+    return f"event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
