@@ -103,8 +103,6 @@ TO_DO: tuple[str, ...] = (
     "sidecar/lottery/openapi.py",
     "sidecar/queue/lua",
     "sidecar/rooms/lua",
-    "sidecar/rooms/openapi/administration.py",
-    "sidecar/rooms/openapi/settings.py",
     "sidecar/settings.py",
 )
 

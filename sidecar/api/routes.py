@@ -45,9 +45,6 @@ from sidecar.limits import nginx_check as check_limit
 from sidecar.limits.app_keys import LIMITS
 from sidecar.lottery import endpoints as draw
 from sidecar.rooms.app_keys import ROOMS
-from sidecar.rooms.endpoints import grants, transfer
-from sidecar.rooms.endpoints import openings_preview as events_preview
-from sidecar.rooms.endpoints import operator as admin
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
@@ -137,21 +134,6 @@ def ops_app(
             web.post("/dashboard/login", login.log_in),
             web.post("/dashboard/logout", login.log_out),
             web.get("/dashboard/static/{name}", dashboard.asset),
-            web.get("/admin/rooms", admin.list_rooms),
-            web.get("/admin/rooms/{room}", admin.show_room),
-            web.patch("/admin/rooms/{room}", admin.change_room),
-            web.post("/admin/rooms/{room}/{act:pause|drain|resume}", admin.act_on_room),
-            web.post("/admin/rooms/{room}/reset", admin.reset_room),
-            web.post("/admin/rooms/{room}/grants", grants.issue),
-            web.get("/admin/rooms/{room}/events", events_preview.show),
-            web.get("/admin/rooms/{room}/export", transfer.export_room),
-            web.post("/admin/rooms/{room}/import", transfer.import_room),
-            web.get("/admin/rooms/{room}/waiting", admin.list_waiting),
-            web.get("/admin/rooms/{room}/sessions", admin.list_sessions),
-            web.get("/admin/rooms/{room}/log", admin.show_log),
-            web.get("/admin/rooms/{room}/visitors/{visitor}", admin.find_visitor),
-            web.post("/admin/rooms/{room}/visitors/{visitor}/release", admin.release_visitor),
-            web.post("/admin/rooms/{room}/visitors/{visitor}/move", admin.move_visitor),
         ]
     )
     app.add_routes([endpoint.route() for endpoint in (*openapi.ENDPOINTS, *endpoints.OPS)])

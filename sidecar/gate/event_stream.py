@@ -31,7 +31,7 @@ from sidecar.kit.http.models import NO_JSON
 from sidecar.kit.http.problem_kinds import GENERAL
 from sidecar.kit.http.problems import STORE_RETRY_S, problem
 from sidecar.queue.model import State, Ticket
-from sidecar.rooms.schemas import UNKNOWN_ROOM, RoomAddress
+from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

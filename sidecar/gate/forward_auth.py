@@ -31,7 +31,7 @@ from sidecar.kit.http.models import NO_BODY, NO_JSON
 from sidecar.kit.http.problem_kinds import GENERAL
 from sidecar.kit.http.problems import problem
 from sidecar.queue.model import State
-from sidecar.rooms.schemas import RoomAddress
+from sidecar.rooms.schemas.common import RoomAddress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

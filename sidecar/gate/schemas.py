@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, WithJsonSchema
 from sidecar.kit.http.models import Body, Headers, Reply, Time, optional
 from sidecar.kit.http.openapi import ROOM, VISITOR_ID
 from sidecar.queue.model import Phase, State
-from sidecar.rooms.schemas import RoomAddress
+from sidecar.rooms.schemas.common import RoomAddress
 
 #: A room, or a resource that is leased.
 NAMED = ROOM.removesuffix("$") + r"(~[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127})?$"

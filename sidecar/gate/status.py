@@ -35,7 +35,7 @@ from sidecar.kit.http.quick_response import QuickResponse
 from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY
 from sidecar.queue.model import State, Ticket
 from sidecar.rooms.metrics import RoomMetrics
-from sidecar.rooms.schemas import UNKNOWN_ROOM, RoomAddress
+from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

@@ -24,7 +24,7 @@ from sidecar.kit.http.endpoint import DASHBOARD, Endpoints
 from sidecar.kit.http.problem_kinds import DATABASE_UNAVAILABLE
 from sidecar.kit.http.problems import problem
 from sidecar.rooms.endpoints.request_parameters import room_of
-from sidecar.rooms.schemas import UNKNOWN_ROOM, UNKNOWN_VISITOR, VisitorAddress
+from sidecar.rooms.schemas.common import UNKNOWN_ROOM, UNKNOWN_VISITOR, VisitorAddress
 
 if TYPE_CHECKING:
     from sidecar.history.lookups import Period

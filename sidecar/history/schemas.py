@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 
 from sidecar.kit.http.models import OffsetPage, PageParameters, PageReply, Reply, Time
 from sidecar.kit.http.problem_kinds import Kind
-from sidecar.rooms.schemas import RoomAddress
+from sidecar.rooms.schemas.common import RoomAddress
 
 NO_HISTORY = Kind(
     "history_off", 404, "No history is kept: set history to a database", "No history is kept."

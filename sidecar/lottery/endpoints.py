@@ -23,7 +23,7 @@ from sidecar.lottery.schemas import (
     PlacesPage,
 )
 from sidecar.rooms.endpoints.request_parameters import room_of
-from sidecar.rooms.schemas import UNKNOWN_ROOM
+from sidecar.rooms.schemas.common import UNKNOWN_ROOM
 
 if TYPE_CHECKING:
     from pathlib import Path

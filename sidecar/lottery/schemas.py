@@ -8,7 +8,7 @@ from pydantic import Field
 
 from sidecar.kit.http.models import DEPRECATED, Reply, Time
 from sidecar.kit.http.problem_kinds import Kind
-from sidecar.rooms.schemas import RoomAddress
+from sidecar.rooms.schemas.common import RoomAddress
 
 NO_DRAW = Kind("no_draw", 404, "No draw", "The room has no such event with a pre-queue.")
 NOT_DRAWN_YET = Kind(

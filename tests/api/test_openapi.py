@@ -81,7 +81,7 @@ def test_every_door_is_described_and_no_other(described):
 def test_each_setting_is_described(described):
     """As it is told, and as it is asked for; durations also as text."""
     schemas = described["components"]["schemas"]
-    assert set(schemas["Settings"]["properties"]) == set(RoomSettings.model_fields)
+    assert set(schemas["RoomSettings"]["properties"]) == set(RoomSettings.model_fields)
     assert set(schemas["Changes"]["properties"]) == set(RoomSettings.model_fields)
     assert "Duration" in json.dumps(schemas["Changes"]["properties"]["session_max_duration"])
     assert "Duration" not in json.dumps(schemas["Changes"]["properties"]["rollout_percent"])
@@ -332,7 +332,12 @@ def test_what_is_not_as_described_is_found(replica, described, tmp_path):
     found = operations_of(wrong)
     found["get", "/healthz"]["security"] = [{"token": []}]
     del found["get", "/admin/rooms/{room}/sessions"]["responses"]["422"]
-    wrong["components"]["parameters"]["Limit"]["schema"]["maximum"] = 50
+    [limit] = [
+        one
+        for one in found["get", "/admin/rooms/{room}/waiting"]["parameters"]
+        if one.get("name") == "limit"
+    ]
+    limit["schema"]["maximum"] = 50
     wrong["components"]["schemas"]["Visitor"]["required"].append("age")
     wrong["components"]["headers"]["NoStore"]["schema"]["const"] = "no-cache"
     token = f"Authorization: Bearer {ADMIN_TOKEN}"

@@ -16,7 +16,6 @@ from sidecar.kit.http.endpoint import ANYBODY, Endpoints
 from sidecar.kit.http.models import Headers, Reply
 from sidecar.kit.http.openapi_document import describe
 from sidecar.kit.http.settings_schema import as_asked
-from sidecar.rooms.openapi import administration
 
 _DESCRIPTION = """\
 A virtual waiting room beside your proxy. Of the two listeners of a replica, visitors reach the \
@@ -69,15 +68,14 @@ def document() -> dict[str, Any]:
         "paths": {
             **visitor_paths,
             **proxy_paths,
-            **administration.paths(),
             **paths,
         },
         "components": {
             "schemas": {
-                **shapes.schemas(),
                 **proxy_schemas,
                 **visitor_schemas,
                 **schemas,
+                **shapes.schemas(),
                 "TargetChanges": schemas["TargetChanges"]
                 | {"properties": as_asked(TargetSettings), "additionalProperties": False},
             },

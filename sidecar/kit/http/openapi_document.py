@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from sidecar.kit.http.models import NO_BODY, NO_JSON, Schema
-from sidecar.kit.http.openapi import CHANGES, OPERATORS, READS, SERVICE, Json, ref, shape, text
+from sidecar.kit.http.openapi import (
+    CHANGES,
+    OPERATORS,
+    READS,
+    SERVICE,
+    Json,
+    parameters,
+    ref,
+    shape,
+    text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,6 +54,8 @@ def describe(endpoints: Sequence[Endpoint], servers: Sequence[Json] = ()) -> tup
     for endpoint in endpoints:
         item = paths.setdefault(endpoint.canonical, {})
         in_path, others = _parameters(endpoint, schemas)
+        if endpoint.path.startswith("/admin/") and endpoint.method != "GET":
+            others += parameters("Operator")
         if servers:
             item["servers"] = list(servers)
         if in_path:

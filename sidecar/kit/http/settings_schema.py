@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sidecar.kit.http.openapi import or_null, shape
+from sidecar.kit.http.openapi import Json, or_null, shape, text
 from sidecar.kit.moments import parse_moment
 from sidecar.kit.setting_types import parse_duration
 
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pydantic import BaseModel
-
-    from sidecar.kit.http.openapi import Json
 
 
 #: A setting's text, for those whose value is no text: as a variable has it.
@@ -26,6 +24,54 @@ _AS_TEXT = {
 }
 
 _BOUNDS = {"ge": "minimum", "le": "maximum"}
+DURATION = r"^\s*[0-9]+(\.[0-9]+)?\s*([mM][sS]|[sSmMhHdD])?\s*$"
+_TEXTS: Json = {
+    "CountAsText": text(pattern="^[0-9]+$"),
+    "NumberAsText": text(pattern=r"^[0-9]+(\.[0-9]+)?$"),
+    "ListAsText": text("With commas or spaces between; lists of objects as JSON."),
+    "JsonAsText": text("As JSON."),
+    "SwitchAsText": {"enum": ["true", "false", "yes", "no", "on", "off", "1", "0", 1, 0]},
+    "Duration": text(
+        "With a unit: 500ms, 30s, 5m, 1.5h, 2d; without one, seconds.",
+        pattern=DURATION,
+        examples=["90s", "5m"],
+    ),
+    "Moment": text(
+        "A date and a time; without an offset, of the event's time zone.",
+        pattern=r"^\s*[0-9]{4}-[0-9]{2}-[0-9]{2}[ Tt][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?"
+        r"([Zz]|[+-][0-9]{2}:[0-9]{2}(:[0-9]{2})?)?\s*$",
+        examples=["2026-12-01 10:00", "2026-12-01T10:00:00+01:00"],
+    ),
+}
+
+
+def schemas(changes: type[BaseModel], *tables: type[BaseModel]) -> Json:
+    """`Changes` of some of a model's settings, where null goes back to the configured value and
+    text is understood wherever a variable's would be; `tables`: what the settings are made of."""
+    null: Json = {"type": "null"}
+    made = {name: one_of(found, null) for name, found in as_asked(changes).items()}
+    asked = {
+        f"{model.__name__}Asked": {
+            "type": "object",
+            "properties": as_asked(model),
+            "required": [n for n, field in model.model_fields.items() if field.is_required()],
+            "additionalProperties": False,
+        }
+        for model in tables
+    }
+    return {
+        **_TEXTS,
+        **asked,
+        "Changes": {
+            "type": "object",
+            "description": "Settings by name. null goes back to what the replica's file says. All "
+            "are changed, or none. What each means, and the rules between them: "
+            "docs/configuration.md.",
+            "properties": made,
+            "additionalProperties": False,
+            "minProperties": 1,
+        },
+    }
 
 
 def as_told(model: type[BaseModel]) -> Json:

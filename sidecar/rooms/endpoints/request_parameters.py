@@ -1,12 +1,12 @@
-"""The room and the visitor that a request names."""
+"""The room that a request names, and its classes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sidecar.kit.errors import ConfigError
-from sidecar.queue.tokens import is_visitor
+from sidecar.kit.http.problems import problem
 from sidecar.rooms.app_keys import ROOMS
+from sidecar.rooms.schemas.common import UNKNOWN_CLASS
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -19,8 +19,6 @@ def room_of(request: web.Request) -> Room:
     return request.app[ROOMS].get(request.match_info["room"])
 
 
-def visitor_of(request: web.Request) -> str:
-    visitor = request.match_info["visitor"]
-    if not is_visitor(visitor):
-        raise ConfigError(["that is no visitor's id: it has 22 letters, digits, - and _"])
-    return visitor
+def unknown_class(room: Room) -> web.Response:
+    known = ", ".join(room.settings.classes) or "it has none"
+    return problem(UNKNOWN_CLASS, detail=f"The classes of {room.name}: {known}.")

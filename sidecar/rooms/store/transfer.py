@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from sidecar.kit.redis.driver_errors import driver_errors, text
+from sidecar.queue.tokens import is_visitor
 from sidecar.rooms.redis_keys import room_key
 
 if TYPE_CHECKING:
@@ -27,6 +29,15 @@ WRITE_ORDER = ("stats", "revoked", "spent", "addresses", "drawn", "grants", "act
 _SECOND = {"waiting": "due", "active": "admitted"}
 #: Of `stats` what is about the old store alone.
 _LEFT_BEHIND = {"tokens", "tokens_at", "measured_at", "recovery", "address_at"}
+
+#: Of a row's first field, where that is no visitor.
+_NAMES = {
+    "stats": re.compile(r"(?!wait_)[a-z][a-z0-9_]{0,39}|wait_[0-9]{1,2}"),
+    "addresses": re.compile(r"[A-Za-z0-9_-]{16}~[A-Za-z0-9_-]{22}"),
+    "grants": re.compile(r"[A-Za-z0-9_-]{1,64}"),
+}
+#: What the scripts count with: doubles.
+_MOST = 2**53
 
 Row = tuple[str | float, ...]
 
@@ -95,6 +106,27 @@ class Transfer:
 
     def _key(self, name: str) -> str:
         return room_key(self._room, name)
+
+
+def row_problem(kind: str, row: Any) -> str:
+    """What is wrong with a row; what is not as an export has it would spoil the queue for
+    everybody."""
+    if not isinstance(row, list) or not row or not isinstance(row[0], str):
+        return "a list that begins with a text"
+    name, *fields = row
+    pattern = _NAMES.get(kind)
+    if not (pattern.fullmatch(name) if pattern else is_visitor(name)):
+        return f"{name[:40]!r} is none that an export has"
+    if len(fields) != (2 if kind in _SECOND else 1):
+        return "not as many fields as an export has"
+    if kind == "active" and fields[1] == "":  # called, and not yet here
+        del fields[1]
+    for value in fields:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return f"{str(value)[:40]!r} is no number"
+        if not -_MOST <= value <= _MOST:  # nor NaN
+            return "a number is too large"
+    return ""
 
 
 def stats_rows(counters: dict[str, float]) -> list[Row]:

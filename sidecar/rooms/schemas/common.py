@@ -1,4 +1,4 @@
-"""Requests and responses of rooms."""
+"""What requests and responses of rooms have in common."""
 
 from __future__ import annotations
 
@@ -6,16 +6,28 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sidecar.kit.http.models import Name, Parameters, matching
+from sidecar.kit.http.models import (
+    Name,
+    Parameters,
+    Reply,
+    matching,
+)
 from sidecar.kit.http.openapi import VISITOR_ID
 from sidecar.kit.http.problem_kinds import Kind, unknown
 
 UNKNOWN_ROOM = unknown("room")
 UNKNOWN_VISITOR = Kind("unknown_visitor", 404, "Unknown visitor", "Nobody of that id is known.")
+UNKNOWN_CLASS = Kind("unknown_class", 404, "Unknown class", "The room has no class of that name.")
+
 
 VisitorName = Annotated[
     str, *matching(VISITOR_ID.strip("^$"), "a visitor's id, which has 22 letters, digits, - and _")
 ]
+Room = Annotated[Name, Field(description="The room's name.")]
+Position = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0)]
+#: By the store's clock.
+Milliseconds = Annotated[int, Field(ge=0, description="ms since 1970, by the store's clock.")]
 
 
 class RoomAddress(Parameters):
@@ -26,3 +38,12 @@ class RoomAddress(Parameters):
 class VisitorAddress(RoomAddress):
     visitor: Annotated[VisitorName, Field(examples=["hQmVzkXy3c1tA9bWn0Lr-Q"])]
     """The visitor's id, as lists and the log say it."""
+
+
+class OfRoom(Reply):
+    room: Room
+
+
+class OfVisitor(OfRoom):
+    visitor: str
+    """The visitor's id."""

@@ -1,0 +1,201 @@
+"""What operators do with visitors: list, find, release, move."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import structlog
+
+from sidecar.kit.http.auth.session import operator
+from sidecar.kit.http.endpoint import DASHBOARD, Endpoints
+from sidecar.kit.http.problems import problem
+from sidecar.queue.model import Phase
+from sidecar.rooms.endpoints.request_parameters import room_of, unknown_class
+from sidecar.rooms.places import line_of
+from sidecar.rooms.schemas.common import (
+    UNKNOWN_CLASS,
+    UNKNOWN_ROOM,
+    UNKNOWN_VISITOR,
+    VisitorAddress,
+)
+from sidecar.rooms.schemas.visitors import (
+    DRAWN_PLACE,
+    NEVER_MOVED,
+    NO_PLACE_FREE,
+    NOT_DRAWN,
+    PLACES,
+    MoveVisitor,
+    PeoplePage,
+    Session,
+    Sessions,
+    Visitor,
+    VisitorMoved,
+    VisitorReleased,
+    Waiting,
+    WaitingVisitors,
+)
+from sidecar.rooms.statistics import place_in_sub_queue
+from sidecar.rooms.store.scripts import Claim
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from sidecar.rooms.service import Room
+    from sidecar.rooms.store.lists import Found
+
+ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))
+
+_ROOM = "/admin/rooms/{room}"
+_VISITOR = _ROOM + "/visitors/{visitor}"
+
+log = structlog.get_logger()
+
+
+@ENDPOINTS.get(
+    _ROOM + "/waiting",
+    DASHBOARD,
+    parameters=PeoplePage,
+    replies={200: (WaitingVisitors, "A page of it.")},
+    problems=(NOT_DRAWN,),
+)
+async def list_waiting(request: web.Request, page: PeoplePage) -> WaitingVisitors | web.Response:
+    """All who wait, from the smallest order on.
+
+    Refused in a pre-queue: nobody is to know a lot before the opening.
+    """
+    room = room_of(request)
+    if _is_drawing(room):
+        return problem(NOT_DRAWN, detail=NOT_DRAWN.meaning)
+    rows = await room.store.lists.line(offset=page.start, limit=page.limit)
+    waiting = [
+        Waiting(
+            visitor=visitor,
+            position=position,
+            order=order,
+            line=line_of(order, room.settings.lines),
+        )
+        for position, (visitor, order) in enumerate(rows, start=page.start + 1)
+    ]
+    return WaitingVisitors(room=room.name, waiting=waiting, next=page.next(len(rows)))
+
+
+@ENDPOINTS.get(
+    _ROOM + "/sessions",
+    DASHBOARD,
+    parameters=PeoplePage,
+    replies={200: (Sessions, "A page of them.")},
+)
+async def list_sessions(request: web.Request, page: PeoplePage) -> Sessions:
+    """Sessions, the next to end first."""
+    rows = await room_of(request).store.lists.sessions(offset=page.start, limit=page.limit)
+    sessions = [Session(visitor=visitor, ends_at_ms=ends) for visitor, ends in rows]
+    return Sessions(room=page.room, sessions=sessions, next=page.next(len(rows)))
+
+
+@ENDPOINTS.get(
+    _VISITOR,
+    DASHBOARD,
+    parameters=VisitorAddress,
+    replies={200: (Visitor, "The state is `unknown` where nothing is known.")},
+)
+async def find_visitor(request: web.Request, at: VisitorAddress) -> Visitor:
+    """Where one visitor is."""
+    room = room_of(request)
+    found = await room.store.lists.find(at.visitor)
+    visitor = Visitor(
+        room=room.name,
+        visitor=at.visitor,
+        state=_state(found),
+        started_at_ms=found.started_ms,
+        ends_at_ms=found.ends_ms,
+        revoked_at_ms=found.revoked_ms,
+    )
+    if found.position is None or found.order is None or _is_drawing(room):
+        return visitor
+    visitor.position, visitor.line = found.position, line_of(found.order, room.settings.lines)
+    if visitor.line:
+        snapshot = await room.refresh()
+        visitor.line_position = place_in_sub_queue(
+            found.position, visitor.line, room.settings, snapshot
+        )
+    return visitor
+
+
+def _state(found: Found) -> Literal["waiting", "called", "inside", "revoked", "unknown"]:
+    if found.position is not None:
+        return "waiting"
+    if found.revoked_ms is not None:
+        return "revoked"
+    if found.ends_ms is not None:
+        return "called" if found.started_ms is None else "inside"
+    return "unknown"
+
+
+def _is_drawing(room: Room) -> bool:
+    return room.settings.moments(room.clock.now_ms()).phase is Phase.PREQUEUE
+
+
+@ENDPOINTS.post(
+    _VISITOR + "/release",
+    DASHBOARD,
+    parameters=VisitorAddress,
+    replies={200: (VisitorReleased, "Done: the pass or ticket is worth nothing.")},
+    problems=(UNKNOWN_VISITOR,),
+)
+async def release_visitor(
+    request: web.Request, at: VisitorAddress
+) -> VisitorReleased | web.Response:
+    """End a session, or give up a place."""
+    if not await room_of(request).release(at.visitor, by=operator(request)):
+        return problem(UNKNOWN_VISITOR, detail=f"{at.visitor} is neither inside nor waiting")
+    log.info("released", room=at.room, visitor=at.visitor)
+    return VisitorReleased(room=at.room, visitor=at.visitor)
+
+
+#: What RoomStore.move says where nothing was moved.
+_NOT_MOVED = {
+    -1: (NO_PLACE_FREE, "Those who stand there joined at once; try 1."),
+    -2: (NOT_DRAWN, "Nobody is moved before the pre-queue is over."),
+    -3: (NEVER_MOVED, "So there is no place to go back to."),
+}
+
+
+@ENDPOINTS.post(
+    _VISITOR + "/move",
+    DASHBOARD,
+    parameters=VisitorAddress,
+    body=MoveVisitor,
+    replies={200: (VisitorMoved, "Where it came to stand: at the end where the queue is shorter.")},
+    problems=(
+        UNKNOWN_VISITOR,
+        UNKNOWN_CLASS,
+        DRAWN_PLACE,
+        *(kind for kind, _ in _NOT_MOVED.values()),
+    ),
+)
+async def move_visitor(
+    request: web.Request, at: VisitorAddress, body: MoveVisitor
+) -> VisitorMoved | web.Response:
+    """Take a waiting visitor to another position.
+
+    Either to a `position` of their queue, or to the place of another `class`.
+    """
+    room, by, why = room_of(request), operator(request), body.why
+    if not body.is_to_class:
+        to = body.position if isinstance(body.position, int) else PLACES[body.position]
+        moved = await room.store.move(at.visitor, to, by=by, why=why)
+    elif body.class_ is not None and body.class_ not in room.settings.classes:
+        return unknown_class(room)
+    else:
+        what = f"class {body.class_}" if body.class_ else "no class"
+        why = f"{what}: {why}" if why else what
+        moved = await room.store.reclassify(at.visitor, Claim(body.class_ or ""), by=by, why=why)
+        if moved == -2:
+            return problem(DRAWN_PLACE, detail="It can be moved, after the opening.")
+    if moved == 0:
+        return problem(UNKNOWN_VISITOR, detail=f"{at.visitor} is not waiting")
+    if moved < 0:
+        kind, detail = _NOT_MOVED[moved]
+        return problem(kind, detail=detail)
+    log.info("moved", room=room.name, visitor=at.visitor, position=moved, by=by, why=why)
+    return VisitorMoved(room=room.name, visitor=at.visitor, position=moved)

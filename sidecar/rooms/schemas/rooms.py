@@ -1,0 +1,213 @@
+"""Requests and responses about a room: its settings, events, grants and log."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+
+from sidecar.kit.http.models import (
+    Body,
+    Reply,
+    Time,
+    Whole,
+    wanted,
+)
+from sidecar.kit.http.settings_schema import DURATION
+from sidecar.kit.setting_types import parse_duration
+from sidecar.queue.grants import MAX_LIFE_S
+from sidecar.queue.model import Phase  # noqa: TC001 - pydantic reads it
+from sidecar.rooms.schemas.common import (
+    Count,
+    Milliseconds,
+    OfRoom,
+    Position,
+    RoomAddress,
+)
+from sidecar.rooms.settings import RoomSettings  # noqa: TC001 - pydantic reads it
+
+MAX_GRANTS = 1000
+DEFAULT_LIFE_S = 86_400
+
+
+class ActAddress(RoomAddress):
+    act: Literal["pause", "drain", "resume"]
+
+
+class PreviewParameters(RoomAddress):
+    at: Time | None = None
+    """What holds then, otherwise now. Without an offset: in the events' time zone, as in 2026-12-01
+    10:05."""
+
+
+class Changes(Body):
+    """Settings by name, whose rules are those of the configuration: api/openapi/shapes.py describes
+    them."""
+
+    model_config = ConfigDict(extra="allow")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_not_empty(cls, given: Any) -> Any:
+        if not given:
+            raise ValueError("the body names no setting")
+        return given
+
+
+class GrantRequest(Body):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"class": "vip", "expires_in": "2h"},
+                {"class": "vip", "once": True, "count": 100},
+            ],
+            "anyOf": [
+                {"properties": {"once": {"const": True}}, "required": ["once"]},
+                {"properties": {"count": {"const": 1}}},
+            ],
+        }
+    )
+    class_: Annotated[str, wanted('is needed, such as {"class": "vip"}')] = Field(alias="class")
+    expires_in: Annotated[
+        int | float,
+        BeforeValidator(parse_duration),
+        wanted('write a number of seconds, or text such as "2h"'),
+        Field(
+            json_schema_extra={
+                "anyOf": [
+                    {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_LIFE_S},
+                    {"type": "string", "pattern": DURATION},
+                ]
+            }
+        ),
+    ] = DEFAULT_LIFE_S
+    """Seconds, or text with a unit; 366 days at most."""
+    once: bool = False
+    """Each gives the class to one visitor only."""
+    count: Annotated[Whole, Field(ge=1, le=MAX_GRANTS)] = 1
+    """More than one only with `once`."""
+
+    @model_validator(mode="after")
+    def _are_not_the_same(self) -> GrantRequest:
+        if self.count > 1 and not self.once:
+            raise ValueError("count: all would be the same; say once too")
+        return self
+
+
+class SubQueue(Reply):
+    line: str
+    waiting: Count
+    wait_seconds: Count | None
+
+
+class RoomState(OfRoom):
+    mode: Literal["open", "paused", "draining", "running"]
+    """open: everybody passes; paused: nobody is called; draining: nobody new may wait."""
+    phase: Phase
+    """By the room's events."""
+    event: str | None
+    """In whose pre-queue or opening it is."""
+    coming: str | None
+    """The next event."""
+    waiting: Count
+    """In the queue."""
+    active: Count
+    """Sessions, those of the called included."""
+    provisional: Count
+    """Of the active: called, and not yet here."""
+    wait_seconds: Count | None
+    """What somebody who came now would wait."""
+    lines: list[SubQueue]
+    """The room's sub-queues. Drawn places stand in none of them."""
+    revision: Count
+    """Grows with every change of a setting."""
+    replicas: Count
+    """Heard of in the last seconds."""
+    recovery_stage: Literal[0, 1, 2]
+    """2: the store was emptied, and nobody is called; 1: some in the queue may be missing yet; 0:
+    as ever."""
+    recovers_until: Time | None
+    settings: RoomSettings
+    """With the changes made at run time. Durations are seconds, times ms since 1970."""
+    changed: dict[str, Any]
+    """Settings that were changed at run time."""
+    counters: dict[str, int]
+    """Since the store was empty: joined, called, admitted, …"""
+
+
+class RoomStates(Reply):
+    rooms: list[RoomState]
+
+
+class Removed(OfRoom):
+    removed: Count
+    """How many places."""
+
+
+class Step(Reply):
+    step: Literal["prequeue_from", "opens_at", "closes_at"]
+    phase: Phase
+    """What begins then."""
+    at: Time
+    local: Time
+    """In the event's time zone."""
+    in_seconds: int
+    """From now on; below 0: so long ago."""
+
+
+class Holding(Reply):
+    total_active_users: Count
+    new_users_per_minute: Position | None
+    message: str | None
+
+
+class EventPreview(Holding):
+    """An event, with what holds while it is open."""
+
+    name: str
+    timezone: str
+    state: Literal["coming", "prequeue", "open", "over"]
+    """Now."""
+    before: Phase
+    """What the room is until it begins."""
+    steps: list[Step]
+    """In the order of their times."""
+
+
+class EventsPreview(OfRoom, Holding):
+    at: Time
+    """What is said first holds then."""
+    local: Time
+    """In the events' time zone; UTC where they have several."""
+    phase: Phase
+    event: str | None
+    """In whose pre-queue or opening it is."""
+    coming: str | None
+    """The next one."""
+    mode: str
+    """As the room's."""
+    events: list[EventPreview]
+    """By time."""
+    warnings: list[str]
+    """What is allowed, and looks like a mistake."""
+
+
+class IssuedGrants(OfRoom):
+    class_: str = Field(serialization_alias="class")
+    expires_at: Time
+    grants: list[str]
+
+
+class Act(Reply):
+    at: Milliseconds
+    by: str
+    """Who, as they call themselves."""
+    what: str
+    """change, reset, move, back, release, …"""
+    visitor: str
+    """Empty where it is about none."""
+    detail: str
+
+
+class RoomLog(OfRoom):
+    log: list[Act]

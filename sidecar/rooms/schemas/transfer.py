@@ -1,0 +1,146 @@
+"""Requests and responses that take a room from one store to another."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+
+from sidecar.kit.http.models import (
+    MAX_NUMBER,
+    Body,
+    Number,
+    Reply,
+    matching,
+    wanted,
+)
+from sidecar.kit.http.problem_kinds import Kind
+from sidecar.rooms.schemas.common import (
+    Count,
+    OfRoom,
+    Room,
+    RoomAddress,
+)
+from sidecar.rooms.store.transfer import FORMAT, PAGE, READ_ORDER, WRITE_ORDER, row_problem
+
+QUEUE_RESET = Kind(
+    "queue_reset", 409, "The queue was reset", "The queue was reset after the file was made."
+)
+
+
+class ExportParameters(RoomAddress):
+    cursor: (
+        Annotated[
+            str,
+            *matching(
+                f"({'|'.join(READ_ORDER)})-[0-9]{{1,19}}",
+                "give the one that the last page named as next",
+            ),
+        ]
+        | None
+    ) = None
+    """What the last page called `next`."""
+
+
+#: Rows are lists of a name and numbers.
+_ROWS: Any = {
+    "items": {"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1},
+    "maxItems": PAGE,
+}
+_Exact = Annotated[Number, wanted(f"a whole number from 0 to {MAX_NUMBER}")]
+
+
+class ExportHead(Reply):
+    """The first line of the file."""
+
+    model_config = ConfigDict(strict=True)
+
+    format: Annotated[
+        Literal["waitroom-room/1"], wanted(f"not of the format {FORMAT}, which this version reads")
+    ]
+    room: Room
+    exported_at_ms: _Exact
+    epoch: _Exact
+    settings: dict[str, Any]
+    waiting: Count = 0
+    active: Count = 0
+    proof: str
+    """That both stores' replicas have the same secret_keys."""
+
+
+class ExportRows(Reply):
+    kind: Annotated[str, Field(json_schema_extra={"enum": list(WRITE_ORDER)})]
+    rows: Annotated[list[Any], Field(json_schema_extra=_ROWS)]
+
+
+class ExportPage(Reply):
+    lines: list[ExportHead | ExportRows]
+    next: str | None
+    """The next page's cursor."""
+
+
+_KINDS = ("begin", *WRITE_ORDER, "end")
+_AN_OBJECT: Any = {"type": "object"}
+
+
+class ImportStep(Body):
+    """`begin` and `end` with the head; a line of the file with its rows."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "kind": "revoked",
+                    "rows": [["hQmVzkXy3c1tA9bWn0Lr-Q", 1795802400000]],
+                    "exported_at_ms": 1795802400000,
+                }
+            ],
+            "oneOf": [
+                {
+                    "properties": {"kind": {"enum": ["begin", "end"]}, "head": _AN_OBJECT},
+                    "required": ["head"],
+                },
+                {
+                    "properties": {
+                        "kind": {"enum": list(WRITE_ORDER)},
+                        "rows": {"type": "array"},
+                        "exported_at_ms": {"type": "integer"},
+                    },
+                    "required": ["rows", "exported_at_ms"],
+                },
+            ],
+        },
+        extra="ignore",
+    )
+    kind: Annotated[str, Field(json_schema_extra={"enum": list(_KINDS)})]
+    head: ExportHead | None = None
+    rows: Annotated[list[Any], Field(max_length=PAGE, json_schema_extra=_ROWS)] = Field(
+        default_factory=list
+    )
+    exported_at_ms: _Exact = 0
+    """Of the head."""
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> ImportStep:
+        if self.kind not in _KINDS:
+            raise ValueError(f"kind: one of {', '.join(_KINDS)}")
+        if self.kind not in WRITE_ORDER:
+            if self.head is None:
+                raise ValueError("head: is needed")
+        elif missing := {"rows", "exported_at_ms"} - self.model_fields_set:
+            raise ValueError(f"{' and '.join(sorted(missing))}: needed for {self.kind}")
+        elif problem := next(
+            (
+                f"rows[{at}]: {found}"
+                for at, row in enumerate(self.rows)
+                if (found := row_problem(self.kind, row))
+            ),
+            None,
+        ):
+            raise ValueError(problem)
+        return self
+
+
+class Imported(OfRoom):
+    added: Count = 0
+    """How many are new here."""

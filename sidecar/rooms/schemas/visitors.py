@@ -1,0 +1,143 @@
+"""Requests and responses about a room's visitors."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+
+from sidecar.kit.http.models import (
+    Body,
+    OffsetPage,
+    PageReply,
+    Reply,
+    Whole,
+    wanted,
+)
+from sidecar.kit.http.problem_kinds import Kind
+from sidecar.rooms.schemas.common import (
+    Milliseconds,
+    OfRoom,
+    OfVisitor,
+    Position,
+    RoomAddress,
+)
+
+NOT_DRAWN = Kind(
+    "not_drawn", 409, "Nothing is drawn yet", "Nobody has a place before the pre-queue is over."
+)
+NO_PLACE_FREE = Kind(
+    "no_place_free",
+    409,
+    "No place is free there",
+    "Those who stand there joined at once: nobody fits between them.",
+)
+NEVER_MOVED = Kind(
+    "never_moved",
+    409,
+    "Nobody moved this visitor",
+    "Nobody moved this visitor before: there is no place to go back to.",
+)
+DRAWN_PLACE = Kind(
+    "drawn_place",
+    409,
+    "A drawn place has no class",
+    "The place was drawn: it has no class, and can be moved after the opening.",
+)
+MAX_POSITION = 100_000_000
+#: Positions that have a name; the engine's 0 is back to where somebody was before the first move.
+PLACES = {"head": 1, "back": 0}
+MAX_REASON = 200
+#: No line ends, no other control characters; pydantic takes no halves of characters.
+_REASON = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
+
+
+class PeoplePage(RoomAddress, OffsetPage):
+    pass
+
+
+class MoveVisitor(Body):
+    """To a position of their queue, or to the place of another class."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"position": "head", "why": "ticket 4711, paid twice"},
+                {"position": 20},
+                {"position": "back"},
+                {"class": "vip"},
+                {"class": None},
+            ],
+            "oneOf": [{"required": ["position"]}, {"required": ["class"]}],
+        }
+    )
+    position: Annotated[
+        Annotated[Whole, Field(ge=1, le=MAX_POSITION)] | Literal["head", "back"],
+        wanted('a whole number from 1 on, "head" or "back"'),
+    ] = 1
+    """From 1, the head, on; `back`: to where it was before the first move."""
+    class_: Annotated[str | None, wanted("the name of one, or null for none")] = Field(
+        default=None, alias="class"
+    )
+    """One of the room's; null: none."""
+    why: Annotated[
+        str,
+        Field(max_length=MAX_REASON, pattern=_REASON),
+        wanted(f"text of {MAX_REASON} characters at most, on one line"),
+    ] = ""
+    """For the log."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_one_of_them(cls, given: Any) -> Any:
+        if ("position" in given) == ("class" in given):
+            raise ValueError('position: say either this, such as {"position": 1}, or class')
+        return given
+
+    @property
+    def is_to_class(self) -> bool:
+        return "class_" in self.model_fields_set
+
+
+class Waiting(Reply):
+    visitor: str
+    position: Position
+    """Among all who wait."""
+    order: int
+    """Smaller is sooner."""
+    line: str | None
+    """null: the room has none, or the place was drawn."""
+
+
+class WaitingVisitors(OfRoom, PageReply):
+    waiting: list[Waiting]
+
+
+class Session(Reply):
+    visitor: str
+    ends_at_ms: Milliseconds
+
+
+class Sessions(OfRoom, PageReply):
+    sessions: list[Session]
+
+
+class Visitor(OfVisitor):
+    state: Literal["waiting", "called", "inside", "revoked", "unknown"]
+    position: Position | None = None
+    """Among all who wait; null in a pre-queue."""
+    line: str | None = None
+    """null: the room has none, or the place was drawn."""
+    line_position: Position | None = None
+    """In that sub-queue, to a few."""
+    started_at_ms: Milliseconds | None
+    ends_at_ms: Milliseconds | None
+    revoked_at_ms: Milliseconds | None
+
+
+class VisitorReleased(OfVisitor):
+    released: Literal[True] = True
+
+
+class VisitorMoved(OfVisitor):
+    position: Position
