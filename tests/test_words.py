@@ -100,7 +100,6 @@ TO_DO: tuple[str, ...] = (
     "sidecar/leases",
     "sidecar/limits",
     "sidecar/lottery/endpoints.py",
-    "sidecar/lottery/openapi.py",
     "sidecar/queue/lua",
     "sidecar/rooms/lua",
     "sidecar/settings.py",

@@ -10,7 +10,7 @@ from sidecar.kit.http.models import DEPRECATED, Reply, Time
 from sidecar.kit.http.problem_kinds import Kind
 from sidecar.rooms.schemas.common import RoomAddress
 
-NO_DRAW = Kind("no_draw", 404, "No draw", "The room has no such event with a pre-queue.")
+NO_DRAW = Kind("no_draw", 404, "No draw", "The room has no event with a pre-queue of that name.")
 NOT_DRAWN_YET = Kind(
     "not_drawn_yet", 404, "Nothing is drawn yet", "The places are published after the opening."
 )
