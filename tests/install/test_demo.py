@@ -64,7 +64,7 @@ def test_the_story_in_the_demo(tmp_path):
         ordered = urllib.request.urlopen(f"{url}/pictures/", data=b"", timeout=5)
         with ordered:
             pictures = ordered.geturl()
-            assert "1 in line" in ordered.read().decode()
+            assert "1 in the queue" in ordered.read().decode()
         crowd = subprocess.run(
             [sys.executable, "demo/crowd.py", "--url", f"http://localhost:{port}",
              "--visitors", "3", "--stay", "0.1", "--minutes", "1"],

@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from sidecar import __version__
+from sidecar.api.endpoints import OPS
 from sidecar.app import DRAIN_S
 from sidecar.gate.nginx_stamps import key_file
 from sidecar.settings import DEFAULT_FILE, ENV_PREFIX, load
@@ -159,9 +160,9 @@ def test_ports_agree(settings):
     assert f"listen {port(NGINX, 'http')} " in (FOLDER / "nginx/nginx.conf").read_text()
 
 
-def test_probes_ask_doors_that_are_there():
+def test_probes_ask_endpoints_that_are_there():
     """Liveness and readiness need no store; a start does."""
-    doors = set(re.findall(r'web\.get\("(/[^"]*)"', (ROOT / "sidecar/api/routes.py").read_text()))
+    endpoints = {endpoint.path for endpoint in OPS}
     asked = {
         name: SIDECAR[f"{name}Probe"]["httpGet"] for name in ("startup", "readiness", "liveness")
     }
@@ -171,7 +172,7 @@ def test_probes_ask_doors_that_are_there():
     assert {probe["port"] for probe in asked.values()} == {"ops"}
     paths = {probe["path"] for probe in asked.values()}
     paths.add(PODS[""]["metadata"]["annotations"]["prometheus.io/path"])
-    assert paths <= doors
+    assert paths <= endpoints
     for probe in ("readinessProbe", "livenessProbe"):
         path = NGINX[probe]["httpGet"]["path"]
         assert (ROOT / "static" / path.removeprefix("/_waitroom/static/")).is_file()

@@ -78,8 +78,10 @@ def mark_servers(items: list[pytest.Item]) -> None:
         functions = [getattr(item, "obj", None), getattr(item, "cls", None)]
         for fixtures in item._fixtureinfo.name2fixturedefs.values():
             functions += [fixture.func for fixture in fixtures]
-        # A fixture's parameter may be the class of a server.
-        functions += [one for one in _parameters(item) if isinstance(one, type)]
+        # A parameter may be the class of a server, or a function that starts one.
+        functions += [
+            one for one in _parameters(item) if inspect.isroutine(one) or inspect.isclass(one)
+        ]
         for function in functions:
             if function not in seen:
                 seen[function] = may_start_process(function)
