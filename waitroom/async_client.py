@@ -299,7 +299,8 @@ class AsyncJobs(_Section):
     async def permit(
         self, target: str, *, wait: float | None = None, **request: Unpack[JobRequest]
     ) -> AsyncIterator[Job]:
-        """As Jobs.permit. A task that is cancelled while it queues leaves the queue."""
+        """As Jobs.permit. A task that is cancelled while it queues leaves the
+        queue; cancelled while it submits, its place runs out by itself."""
         job = await self.drive(jobs.take_permit(self.core, target, wait, request))
         try:
             yield job

@@ -53,9 +53,10 @@ def find(core: Core, /, room: str, visitor: str) -> Flow[Visitor]:
 
 
 def release(core: Core, /, room: str, visitor: str) -> Flow[None]:
-    """Ends a visitor's session or place. RejectedError with status 404 where there is neither, also
-    because of a try whose response was lost."""
-    yield from core.document(Call("POST", _path(room, "visitors", visitor, "release")))
+    """Ends a visitor's session or place. RejectedError with status 404 where there is neither. Not
+    repeated by the client: the visitor may have come back between two tries."""
+    address = _path(room, "visitors", visitor, "release")
+    yield from core.document(Call("POST", address, is_repeatable=False))
 
 
 def move(core: Core, /, room: str, visitor: str, to: int | str, *, why: str = "") -> Flow[int]:
@@ -74,7 +75,9 @@ def set_class(
 def _move(core: Core, room: str, visitor: str, body: dict[str, Any], why: str) -> Flow[int]:
     if why:
         body["why"] = why
-    call = Call("POST", _path(room, "visitors", visitor, "move"), body=body)
+    # A visitor who was moved back by a call whose response was lost cannot be moved back again.
+    address = _path(room, "visitors", visitor, "move")
+    call = Call("POST", address, body=body, is_repeatable=False)
     return int((yield from core.document(call))["position"])
 
 

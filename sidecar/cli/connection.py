@@ -115,16 +115,16 @@ def pass_client(command: Callable[Concatenate[Client, P], T]) -> Callable[P, T]:
 def explain(error: WaitroomError, address: str = "", source: str = "") -> str:
     """What a replica answered, or that none did. `source`: where the token is from."""
     problem = getattr(error, "problem", None)
-    if problem is None:
+    if problem is None or not (problem.title or address):
         return str(error)
-    if not problem.title and address:
+    if not problem.title:
         return (
             f"{address} answers, but not as a replica's ops listener does (HTTP {problem.status}): "
             "--url or WAITROOM_URL is the address that ops_listen names, such as "
             "http://127.0.0.1:8401, and not the site's"
         )
     detail = problem.detail
-    if problem.status == 401:
+    if problem.status == 401 and source:
         detail = f"{detail} It was that of {source}.".strip()
     elif problem.status == 404 and not detail:
         detail = "Is that the ops listener (not edge_listen) of a replica of this version?"

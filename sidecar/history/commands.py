@@ -114,7 +114,7 @@ def changes(
 ) -> None:
     """What operators did in a period, latest first."""
     settings, period = _load(connection.config, room), _period(start, end)
-    acts: list[dict[str, Any]] = _with_history(
+    acts, _ = _with_history(
         settings, lambda history: lookups.find_changes(history, room, period, limit=limit)
     )
     for act in acts:

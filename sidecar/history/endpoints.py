@@ -120,18 +120,17 @@ async def list_changes(request: web.Request, page: ChangesPage) -> RoomChanges |
     room, history, period = _asked(request, page)
     if history is None:
         return problem(NO_HISTORY)
-    changes = await lookups.find_changes(history, room.name, period, limit=page.limit)
+    changes, following = await lookups.find_changes(
+        history, room.name, period, limit=page.limit, after=page.after
+    )
     if page.format == "csv":
         return _csv(changes)
-    is_more = len(changes) == page.limit > 0
-    following = changes[-1]["at"] if is_more else None
     return RoomChanges.model_validate({**_of(room, period), "changes": changes, "next": following})
 
 
 def _asked(request: web.Request, at: PeriodParameters) -> tuple[Room, History | None, Period]:
     room = room_of(request)
-    end = at.after if isinstance(at, ChangesPage) and at.after else at.to
-    period = lookups.read_period(at.from_, end, now_ms=room.clock.now_ms())
+    period = lookups.read_period(at.from_, at.to, now_ms=room.clock.now_ms())
     return room, request.app.get(HISTORY), period
 
 

@@ -140,15 +140,23 @@ async def find_report(
 
 
 async def find_changes(
-    history: History, room: str, period: Period, *, limit: int
-) -> list[dict[str, Any]]:
-    """What operators did, latest first."""
-    acts = await history.changes(room, from_ms=period.from_ms, to_ms=period.to_ms, limit=limit)
-    return [
+    history: History, room: str, period: Period, *, limit: int, after: str = ""
+) -> tuple[list[dict[str, Any]], str | None]:
+    """What operators did, latest first; and the `after` of the next page, None: no more."""
+    ms, _, seq = after.partition("-")
+    acts = await history.changes(
+        room,
+        from_ms=period.from_ms,
+        to_ms=period.to_ms,
+        limit=limit,
+        before=(int(ms), int(seq)) if after else None,
+    )
+    found = [
         {"at": iso(act.at_ms), "by": act.operator, "what": act.action, "visitor": act.visitor,
          "detail": act.detail}
         for act in acts
     ]  # fmt: skip
+    return found, f"{acts[-1].ms}-{acts[-1].seq}" if len(acts) == limit else None
 
 
 def as_csv(documents: Iterable[dict[str, Any]]) -> str:

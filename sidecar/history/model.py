@@ -62,3 +62,6 @@ class Change:
     action: str
     visitor: str
     detail: str
+    #: Of its entry in the room's stream.
+    ms: int
+    seq: int

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from sidecar.kit.http.models import OffsetPage, PageParameters, PageReply, Reply, Time
+from sidecar.kit.http.models import OffsetPage, PageParameters, PageReply, Reply, Time, matching
 from sidecar.kit.http.problem_kinds import Kind
 from sidecar.rooms.schemas.common import RoomAddress
 
@@ -42,8 +42,10 @@ class StaysPage(PeriodParameters, OffsetPage):
 
 
 class ChangesPage(PeriodParameters, PageParameters):
-    after: Moment = ""
-    """Before which the page ends: the `next` of the page before."""
+    after: Annotated[
+        str, *matching("([0-9]{1,15}-[0-9]{1,18})?", "the `next` of the page before")
+    ] = ""
+    """Behind which the page begins: the `next` of the page before."""
 
 
 class Stay(Reply):

@@ -175,9 +175,9 @@ class Jobs:
 
     async def counts(self) -> dict[tuple[str, str], int]:
         """By target and state, some seconds old at most: each job is counted."""
-        now = time.monotonic()
-        if now - self._counted_at >= COUNTS_S:
-            self._counts, self._counted_at = await self.store.backlog.counts(), now
+        if time.monotonic() - self._counted_at >= COUNTS_S:
+            self._counts = await self.store.backlog.counts()
+            self._counted_at = time.monotonic()
         return self._counts
 
     async def was_read(self, job: Job) -> None:

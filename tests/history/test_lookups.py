@@ -199,6 +199,7 @@ async def test_the_ops_listener_answers(record, sqlite, turn, aiohttp_client):
     assert json.loads((await get("report"))[2])["stays"] == 1
     status, _, body = await get("changes?from=1970-01-01&to=2100-01-01")
     assert json.loads(body)["changes"][0]["by"] == "night shift"
+    assert (await get("changes?after=12"))[0] == 422
     assert (await get(f"visitors/{'a' * 22}/history"))[0] == 404
     assert (await get("report?from=never"))[0] == 422
     assert (await get("report?format=xml"))[0] == 422

@@ -247,11 +247,21 @@ class History:
             async for row in rows:
                 yield Entry(*row)
 
-    async def changes(self, room: str, *, from_ms: int, to_ms: int, limit: int) -> list[Change]:
-        """What operators did in a period, latest first."""
+    async def changes(
+        self,
+        room: str,
+        *,
+        from_ms: int,
+        to_ms: int,
+        limit: int,
+        before: tuple[int, int] | None = None,
+    ) -> list[Change]:
+        """What operators did in a period, latest first; `before` the ms and seq of one of them."""
+        ms, seq = before or (to_ms, 0)
         found = (
             select(changes)
             .where(changes.c.room == room, changes.c.ms >= from_ms, changes.c.ms < to_ms)
+            .where(or_(changes.c.ms < ms, and_(changes.c.ms == ms, changes.c.seq < seq)))
             .order_by(changes.c.ms.desc(), changes.c.seq.desc())
             .limit(limit)
         )

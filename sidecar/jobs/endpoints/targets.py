@@ -28,10 +28,11 @@ from sidecar.kit.http.problem_kinds import DATABASE_UNAVAILABLE
 from sidecar.kit.names import is_plain_name
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aiohttp import web
 
     from sidecar.jobs import targets
-    from sidecar.jobs.service import Jobs
 
 #: Steps of a history, about.
 STEPS = 60
@@ -47,8 +48,9 @@ _TARGET = "/v1/targets/{name}"
 async def list_targets(request: web.Request) -> Targets:
     """All targets, and how they stand."""
     jobs = request.app[JOBS]
-    await jobs.counts()  # once, for all of them
-    return Targets(targets=await asyncio.gather(*(_target(jobs, one) for one in jobs.targets)))
+    counts = await jobs.counts()
+    found = await asyncio.gather(*(_target(one, counts) for one in jobs.targets))
+    return Targets(targets=found)
 
 
 @ENDPOINTS.get(
@@ -61,7 +63,7 @@ async def list_targets(request: web.Request) -> Targets:
 async def look_at_target(request: web.Request, at: TargetAddress) -> Target:
     """How a target stands."""
     jobs = request.app[JOBS]
-    return await _target(jobs, jobs.targets.get(at.name))
+    return await _target(jobs.targets.get(at.name), await jobs.counts())
 
 
 @ENDPOINTS.patch(
@@ -84,7 +86,7 @@ async def change_target(request: web.Request, at: TargetAddress, body: TargetCha
     at_ms = known.clock.now_ms() if known else 0
     target = await jobs.targets.change(at.name, changes, at_ms=at_ms)
     log.info("target_set", target=at.name, settings=sorted(changes), by=operator(request))
-    return await _target(jobs, target)
+    return await _target(target, await jobs.counts())
 
 
 @ENDPOINTS.delete(
@@ -102,7 +104,8 @@ async def restore_target(request: web.Request, at: TargetAddress) -> RestoredTar
     jobs = request.app[JOBS]
     target = await jobs.targets.restore(at.name)
     log.info("target_restored", target=at.name, by=operator(request))
-    return RestoredTarget(target=None if target is None else await _target(jobs, target))
+    found = None if target is None else await _target(target, await jobs.counts())
+    return RestoredTarget(target=found)
 
 
 @ENDPOINTS.get(
@@ -135,14 +138,13 @@ async def get_target_history(request: web.Request, at: HistoryParameters) -> Tar
     return TargetHistory(target=target.name, step_seconds=step_ms / 1000, steps=steps)
 
 
-async def _target(jobs: Jobs, target: targets.Target) -> Target:
+async def _target(target: targets.Target, counts: Mapping[tuple[str, str], int]) -> Target:
     settings = target.settings
     state, _ = await target.store.look([], settings)
 
     def until(at_ms: int | None) -> str | None:
         return iso(at_ms) if at_ms is not None and at_ms > state.now_ms else None
 
-    counts = await jobs.counts()
     return Target(
         name=target.name,
         source="file" if target.is_of_file else "run time",

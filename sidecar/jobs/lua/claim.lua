@@ -26,6 +26,5 @@ local function run(KEYS, ARGV)
     born = tonumber(redis_call('HGET', STATE, 'born'))
   end
   finish_state()
-  finish_state()
   return {now, target.ready and 1 or 0, moment < math.huge and moment or -1, born, unpack(replies)}
 end

@@ -57,6 +57,8 @@ class CallbackRepository:
             locked = await lock_jobs(connection, ids)
             due = [job for job in locked if job.callback_ms and job.callback_ms <= now_ms]
             mine = jobs.c.id.in_([job.id for job in due])
+            if not due:
+                return []
             await connection.execute(update(jobs).where(mine).values(callback_ms=now_ms + hold_ms))
             return sorted(due, key=lambda job: job.callback_ms or 0)
 

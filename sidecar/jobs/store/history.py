@@ -68,4 +68,5 @@ def _count(*states: State) -> Any:
 
 
 def _mean(total: Any, count: int) -> int | None:
-    return round(total / count) if count else None
+    """Not below 0, where the clocks of two processes would have it so."""
+    return max(0, round(total / count)) if count else None

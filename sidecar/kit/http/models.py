@@ -162,7 +162,8 @@ def _problems(error: ValidationError, model: type[BaseModel], where: str) -> lis
     for found in error.errors(include_url=False):
         name = ".".join(str(part) for part in found["loc"])
         if found["type"] == "extra_forbidden":
-            meant = did_you_mean(name, model.model_fields)
+            members = [field.alias or key for key, field in model.model_fields.items()]
+            meant = did_you_mean(name, members)
             unknown.append(f"{name[:_SHOWN]}: there is no such member{meant}")
         elif found["type"] == "missing":
             others.append(f"{name}: is needed{where}")
