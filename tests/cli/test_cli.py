@@ -85,7 +85,7 @@ def test_a_change_is_seen_by_the_other_replica_within_two_seconds(site, rooms):
         (("set", "shop", "capacity=1"), "capacity: there is no such setting"),
         (("set", "shop", "nothing"), "write SETTING=VALUE"),
         (("show", "nope"), "no room is named 'nope'"),
-        (("release", "shop", "x"), "no visitor's id"),
+        (("release", "shop", "x"), "visitor: a visitor's id"),
         (("release", "shop", "a" * 22), "neither inside nor waiting"),
     ],
 )
