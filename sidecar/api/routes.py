@@ -93,8 +93,8 @@ def edge_app(
     app[claim.CLAIM_PAGE] = claim.ClaimPage(static)
     app[events.STREAMS] = events.Streams(event_streams)
     app[long_poll.LONG_POLLS] = long_poll.LongPolls()
-    app[check_permit.TELLING] = check_permit.Telling()
-    app.on_shutdown.extend([long_poll.close, check_permit.close])
+    app.on_shutdown.append(long_poll.close)
+    app.cleanup_ctx.append(check_permit.writes)
     app[draw.DRAW_PAGE] = draw.load_page(static)
     fast = dict(FAST_EDGE)
     # What is asked most has addresses of its own, which are found without a pattern.

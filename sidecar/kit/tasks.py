@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeAlias
 
 import structlog
 
@@ -35,6 +35,27 @@ async def stop_workers(*tasks: asyncio.Task[None], again_s: float = 1.0) -> None
         for task in going:
             task.cancel()
         await asyncio.wait(going, timeout=again_s)
+
+
+class Background:
+    """Work that no request waits for."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def finish(self, timeout_s: float) -> None:
+        """Returns when all of it is done; cancels what takes longer."""
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=timeout_s)
+            await stop_workers(*late)
 
 
 async def wait_for(event: asyncio.Event, seconds: float) -> None:

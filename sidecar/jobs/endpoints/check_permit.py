@@ -5,7 +5,6 @@ As /check: never another status, never a body. A permit that cannot be checked d
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import structlog
@@ -20,50 +19,38 @@ from sidecar.kit.http.auth_request import close_if_body, log_unknown
 from sidecar.kit.http.endpoint import ANYBODY, Endpoints
 from sidecar.kit.http.models import NO_BODY, Headers, Name
 from sidecar.kit.http.problems import STORE_RETRY_S
+from sidecar.kit.tasks import Background
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from sidecar.jobs.permits import Permit
     from sidecar.jobs.service import Jobs
     from sidecar.jobs.targets import Target
 
 #: Of a permit that is ours: why it does not pass.
 _REASONS = {"used": "used", "gone": "over"}
-
-#: What is told when the replica stops may take, seconds.
+#: How long writing to the database may go on when the replica stops, seconds.
 _DRAIN_S = 2.0
 
 log = structlog.get_logger()
 
-
-class Telling:
-    """Tells the database which permits were used, while nobody waits for it. Where it is away, the
-    store knows."""
-
-    def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def tell(self, jobs: Jobs, target: Target, permit: Permit) -> None:
-        task = asyncio.create_task(self._tell(jobs, target, permit))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _tell(self, jobs: Jobs, target: Target, permit: Permit) -> None:
-        try:
-            await jobs.used(target, permit.job, permit.fence)
-        except (DatabaseError, StoreError) as error:
-            log.warning("use_not_written", target=target.name, job=permit.job, error=str(error))
-
-    async def close(self) -> None:
-        """When what it was to tell is told, or would take too long."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=_DRAIN_S)
+_WRITES = web.AppKey("writes of used permits", Background)
 
 
-TELLING = web.AppKey("telling", Telling)
+async def writes(app: web.Application) -> AsyncIterator[None]:
+    """For an application's `cleanup_ctx`."""
+    app[_WRITES] = Background()
+    yield
+    await app[_WRITES].finish(_DRAIN_S)
 
 
-async def close(app: web.Application) -> None:
-    await app[TELLING].close()
+async def _write_used(jobs: Jobs, target: Target, permit: Permit) -> None:
+    """Nobody waits for this: where it fails, Redis still knows."""
+    try:
+        await jobs.used(target, permit.job, permit.fence)
+    except (DatabaseError, StoreError) as error:
+        log.warning("use_not_written", target=target.name, job=permit.job, error=str(error))
 
 
 class CheckPermit(Headers):
@@ -127,22 +114,22 @@ async def check_permit(request: web.Request) -> web.Response:
     try:
         permit = target.permits.verify(text)
         if headers.get("X-Waitroom-Given") == permit.job:
-            # nginx asks about a request again where it redirects it within (index, error_page),
-            # and then says what it was told. That may be long after the permit was used.
+            # nginx asks again where it redirects a request within (index, error_page), and sends
+            # the job that it was given. That may be long after the permit was used.
             return _answer(request, 204, "admitted", {"X-Waitroom-Job": permit.job})
         target.permits.read(text)
     except PermitError as error:
         return _refused(request, "expired" if error.word == "expired" else "forged")
     try:
         # nginx asks another replica where one did not answer in time.
-        asked = headers.get("X-Waitroom-Request", "")[:64]
-        use = await target.store.use(permit.job, permit.fence, target.settings, asked)
+        request_id = headers.get("X-Waitroom-Request", "")[:64]
+        use = await target.store.use(permit.job, permit.fence, target.settings, request_id)
     except StoreError as error:
         log.debug("store_away", target=name, error=str(error))
         return _answer(request, 403, "permit-away", {"Retry-After": str(STORE_RETRY_S)})
     if use != "ok":
         return _refused(request, _REASONS[use])
-    request.app[TELLING].tell(jobs, target, permit)
+    request.app[_WRITES].start(_write_used(jobs, target, permit))
     return _answer(request, 204, "admitted", {"X-Waitroom-Job": permit.job})
 
 
@@ -151,8 +138,8 @@ def _refused(request: web.Request, reason: str) -> web.Response:
 
 
 def _answer(
-    request: web.Request, status: int, state: str, said: dict[str, str] | None = None
+    request: web.Request, status: int, state: str, more: dict[str, str] | None = None
 ) -> web.Response:
     request.app[METRICS].requests.count("", "check-permit", state)
-    said = {"X-Waitroom-State": state, "Cache-Control": "no-store", **(said or {})}
-    return close_if_body(request, web.Response(status=status, headers=said))
+    headers = {"X-Waitroom-State": state, "Cache-Control": "no-store", **(more or {})}
+    return close_if_body(request, web.Response(status=status, headers=headers))

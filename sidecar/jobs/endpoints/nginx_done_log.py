@@ -1,10 +1,10 @@
-"""nginx says here that calls with a permit are over: each in a datagram of its own, as its access
-log writes them to syslog (docs/nginx.md).
+"""nginx reports here that calls with a permit are over: each in a datagram of its own, as its
+access log writes them to syslog (docs/nginx.md).
 
     <190>Nov 22 04:33:00 waitroom: PERMIT STATUS
 
-Whoever can reach the socket may say anything. Only a permit that we signed ends a call, and only
-its own. A datagram that is lost costs nothing but time: the call ends by its term.
+Anyone who can reach the socket may send anything. Only a permit that we signed ends a call, and
+only its own. A datagram that is lost costs nothing but time: the call ends by its term.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import contextlib
 import re
 import socket
 import stat
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
 from sidecar.jobs.permits import PermitError, target_of
 from sidecar.kit.errors import ConfigError, DatabaseError, StoreError
+from sidecar.kit.tasks import Background
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 MOST = 10_000
 #: Of those, how many are written at a time: many, for the database takes them together.
 AT_ONCE = 128
-#: For how long an end is tried while the store or the database is away, and how often, seconds.
+#: For how long an end is tried while Redis or SQL is unavailable, and how often, seconds.
 TRIED_S = 60.0
 AGAIN_S = 1.0
-#: Datagrams that are read before others have their turn.
+#: Datagrams that are read before other work goes on.
 _READ_AT_ONCE = 256
-#: No line is longer; what would be is cut off, and none.
+#: No line is longer; a longer one is cut off, and does not match.
 _MAX_BYTES = 2048
 #: What the kernel keeps for us, bytes, where it lets us.
 _BUFFER = 1 << 20
-#: What is written when the replica stops may take, seconds.
+#: How long writing may go on when the replica stops, seconds.
 _DRAIN_S = 2.0
 
 #: The first part is syslog's: priority, time, perhaps the host.
@@ -52,47 +52,38 @@ _LINE = re.compile(rb"<[0-9]{1,3}>[!-~][ -~]{0,300} waitroom: ([\w.~-]{1,512}) (
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A line: the permit as it was sent, and the status that the caller was answered; None: it was
-    answered none."""
+class Ended(NamedTuple):
+    """A line: the permit as it was sent, and the response's status; None: there was none."""
 
     permit: str
     status: int | None
 
 
 def parse(data: bytes) -> Ended | None:
-    """None for whatever nginx does not write."""
+    """None for what nginx does not write."""
     match = _LINE.fullmatch(data)
-    if match is None:
-        return None
-    return Ended(match[1].decode("ascii"), int(match[2]) or None)
+    return None if match is None else Ended(match[1].decode("ascii"), int(match[2]) or None)
 
 
 class DoneLog:
-    """Reads the datagrams of a socket, and ends the calls that they tell of."""
+    """Reads the datagrams of a socket, and ends the calls that they name."""
 
     def __init__(self, jobs: Jobs, listener: socket.socket) -> None:
         self._jobs = jobs
         self._listener = listener
-        self._ends: asyncio.Queue[tuple[Target, Permit, int | None]] = asyncio.Queue(MOST)
+        self._ends = Background()
+        self._slots = asyncio.Semaphore(AT_ONCE)
         self._has_lost = False
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         loop = asyncio.get_running_loop()
         loop.add_reader(self._listener, self._read)
-        workers = [asyncio.create_task(self._work()) for _ in range(AT_ONCE)]
         try:
             yield
         finally:
             loop.remove_reader(self._listener)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_DRAIN_S):
-                    await self._ends.join()
-            for worker in workers:
-                worker.cancel()
-            await asyncio.wait(workers)
+            await self._ends.finish(_DRAIN_S)
 
     def _read(self) -> None:
         # All that there are: a kernel may keep ten at most for us (net.unix.max_dgram_qlen).
@@ -113,44 +104,39 @@ class DoneLog:
         except PermitError as error:
             log.debug("unbelieved_end", target=target.name, reason=error.word)
             return
-        try:
-            self._ends.put_nowait((target, permit, ended.status))
-        except asyncio.QueueFull:
-            if not self._has_lost:
-                self._has_lost = True
-                log.warning("ends_lost", waiting=MOST, hint="calls end by their target's timeout")
-
-    async def _work(self) -> None:
-        while True:
-            target, permit, status = await self._ends.get()
-            try:
-                await self._end(target, permit, status)
-            except Exception:
-                log.exception("end_failed", target=target.name, job=permit.job)
-            finally:
-                self._ends.task_done()
+        if len(self._ends) < MOST:
+            self._ends.start(self._end(target, permit, ended.status))
+        elif not self._has_lost:
+            self._has_lost = True
+            log.warning("ends_lost", waiting=MOST, hint="calls end by their target's timeout")
 
     async def _end(self, target: Target, permit: Permit, status: int | None) -> None:
-        """Tries again while the store or the database is away: the slot would be taken until the
-        term is over."""
+        """Tries again while Redis or SQL is unavailable: the slot would be taken until the term is
+        over."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + TRIED_S
-        while True:
-            try:
-                await self._jobs.end(target, permit.job, permit.fence, status=status)
-            except (StoreError, DatabaseError) as error:
-                if loop.time() >= until:
-                    log.warning("end_lost", target=target.name, job=permit.job, error=str(error))
+        async with self._slots:
+            until = loop.time() + TRIED_S
+            while True:
+                try:
+                    await self._jobs.end(target, permit.job, permit.fence, status=status)
+                except (StoreError, DatabaseError) as error:
+                    if loop.time() >= until:
+                        log.warning(
+                            "end_lost", target=target.name, job=permit.job, error=str(error)
+                        )
+                        return
+                    await asyncio.sleep(AGAIN_S)
+                except Exception:
+                    log.exception("end_failed", target=target.name, job=permit.job)
                     return
-                await asyncio.sleep(AGAIN_S)
-            else:
-                self._has_lost = False
-                return
+                else:
+                    self._has_lost = False
+                    return
 
 
 @contextlib.asynccontextmanager
 async def listening(address: str, jobs: Jobs) -> AsyncIterator[None]:
-    """Within the block calls end when nginx says so at `unix:/path` or `host:port` (UDP).
+    """Within the block calls end when nginx reports it to `unix:/path` or `host:port` (UDP).
 
     Raises ConfigError when the address cannot be listened on.
     """
@@ -166,23 +152,26 @@ async def listening(address: str, jobs: Jobs) -> AsyncIterator[None]:
 
 
 def _listener(address: str) -> socket.socket:
-    with contextlib.ExitStack() as undo:
-        if address.startswith("unix:"):
-            path = Path(address.removeprefix("unix:"))
-            if path.is_socket():  # what a replica that was killed has left behind
-                path.unlink()
-            listener = undo.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
-            listener.bind(str(path))
+    name: Any
+    if address.startswith("unix:"):
+        path = Path(address.removeprefix("unix:"))
+        if path.is_socket():  # what a replica that was killed has left behind
+            path.unlink()
+        family, name = socket.AF_UNIX, str(path)
+    else:
+        host, _, port = address.rpartition(":")
+        [(family, _, _, _, name), *_] = socket.getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
+        )
+    listener = socket.socket(family, socket.SOCK_DGRAM)
+    try:
+        listener.bind(name)
+        if family == socket.AF_UNIX:
             # For this user and its group, which nginx is of.
-            path.chmod(stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IWGRP)
-        else:
-            host, _, port = address.rpartition(":")
-            [(family, kind, number, _, name), *_] = socket.getaddrinfo(
-                host.strip("[]"), int(port), type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
-            )
-            listener = undo.enter_context(socket.socket(family, kind, number))
-            listener.bind(name)
+            Path(name).chmod(stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IWGRP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
         listener.setblocking(False)
-        undo.pop_all()
+    except BaseException:
+        listener.close()
+        raise
     return listener

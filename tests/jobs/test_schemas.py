@@ -1,0 +1,70 @@
+"""What the check of a permit writes by hand is what its models say, and no header is in vain."""
+
+from __future__ import annotations
+
+import pytest
+from aiohttp import web
+
+from sidecar.jobs.app_keys import JOBS
+from sidecar.jobs.endpoints import check_permit
+from sidecar.kit.errors import StoreError
+from sidecar.kit.http import app_keys as keys
+from tests.jobs.bench import bench
+
+OF_HTTP = {"Date", "Server", "Content-Length", "Content-Type", "Cache-Control"}
+
+
+@pytest.fixture
+async def here(redis_socket, tmp_path):
+    async with bench(redis_socket, tmp_path) as made:
+        yield made
+
+
+async def test_verdicts_are_as_their_models_say(here, aiohttp_client):
+    """Each header that is sent is described; each that is described is sent; each state occurs."""
+    (endpoint,) = check_permit.ENDPOINTS
+    app = web.Application()
+    app[JOBS], app[keys.METRICS] = here.jobs, here.metrics
+    app.cleanup_ctx.append(check_permit.writes)
+    app.add_routes([endpoint.route()])
+    client = await aiohttp_client(app)
+    target = await here.target()
+    id_ = await here.submit(target, kind="online")
+    [claim] = (await target.store.claim(0, target.settings)).claims
+    ends_ms = here.time() + 60_000
+
+    async def check(permit="", *, to=target.name, **more):
+        headers = {"X-Waitroom-Target": to, "X-Waitroom-Permit": permit, **more}
+        return await client.get("/check-permit", headers=headers)
+
+    async def fail(*_):
+        raise StoreError("it does not answer")
+
+    permit = target.permits.write(id_, claim.fence, ends_ms)
+    replies = [
+        await check(permit),
+        await check(permit),
+        await check(permit, **{"X-Waitroom-Given": id_}),
+        await check(target.permits.write(id_, claim.fence + 1, ends_ms)),
+        await check(target.permits.write(id_, claim.fence, 1)),
+        await check("forged"),
+        await check(),
+        await check(permit, to="nowhere"),
+    ]
+    target.store.use = fail
+    replies.append(await check(permit))
+    models = {status: headers for status, (_, _, headers) in endpoint.replies.items()}
+    unsent = {
+        (model, field.alias) for model in models.values() for field in model.model_fields.values()
+    }
+    for reply in replies:
+        model = models[reply.status]
+        model.model_validate_strings(dict(reply.headers))
+        unsent -= {(model, name) for name in reply.headers}
+        sent = {name for name in reply.headers if name not in OF_HTTP}
+        assert sent <= {field.alias for field in model.model_fields.values()}
+    assert unsent == set()
+    assert [reply.headers["X-Waitroom-State"] for reply in replies] == [
+        "admitted", "used", "admitted", "over", "expired", "forged", "none", "unknown-target",
+        "permit-away",
+    ]  # fmt: skip
