@@ -6,11 +6,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import isfinite
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 from unicodedata import category
 from urllib.parse import quote, unquote_to_bytes
 
+from pydantic import FiniteFloat
 from yarl import URL
 
 from sidecar.jobs.settings import problems_of_headers
@@ -18,6 +18,7 @@ from sidecar.kit.errors import ConfigError
 from sidecar.kit.setting_types import clean_path
 
 if TYPE_CHECKING:
+    from sidecar.jobs.model import Job
     from sidecar.jobs.settings import TargetSettings
 
 #: Characters. Both together and the target's own path fit the request line of 8 KB that servers
@@ -33,77 +34,44 @@ _DISGUISED = re.compile(r"%2[EeFf]|%5[Cc]|:/")
 _ODD = "//, ., .., :/, encoded . / \\ % ? # ; or control characters, letters that are not NFKC"
 _LINES = {"Cc", "Zl", "Zp"}
 
-
-class Asked(Protocol):
-    """Of a job, and of a Call."""
-
-    @property
-    def method(self) -> str: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def query(self) -> str: ...
-    @property
-    def headers(self) -> dict[str, str]: ...
-    @property
-    def body(self) -> bytes: ...
+Value: TypeAlias = str | int | FiniteFloat
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """A request below a target's url: the path and the query are as they are sent, encoded."""
 
-    method: str
+    method: str = "GET"
     path: str = ""
     query: str = ""
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
 
 
-def read_request(  # noqa: PLR0913
-    settings: TargetSettings,
-    *,
-    method: object,
-    path: object,
-    query: object,
-    headers: object,
-    body: bytes,
-) -> Call:
-    """A request as a caller says it: the path a text, the query a text or an object of texts,
-    numbers and lists of them. Raises ConfigError naming all that is wrong with it."""
-    problems: list[str] = []
-    verb = method.upper() if isinstance(method, str) else ""
+def check_request(settings: TargetSettings, request: Call | Job) -> tuple[Call, URL]:
+    """The call as the settings allow it now, and its address. Raises ConfigError naming all that is
+    wrong with it."""
+    verb, body = request.method.upper(), request.body
+    problems = []
     if verb not in settings.methods:
         problems.append(f"method: {' or '.join(settings.methods)} for this target")
-    problems += _problems_of_path(settings, path)
-    written = _written_query(query, problems)
-    problems += _problems_of_headers(headers)
+    problems += _problems_of_path(settings, request.path)
+    problems += _problems_of_query(request.query)
+    problems += _problems_of_headers(request.headers)
     if body and verb in {"GET", "HEAD"}:
         problems.append(f"body: a {verb} has none")
     if len(body) > settings.max_body:
         problems.append(f"body: at most {settings.max_body:,} bytes (got {len(body):,})")
-    if problems or not isinstance(path, str) or not isinstance(headers, dict):
+    if problems:
         raise ConfigError(problems)
-    return Call(verb, path, written, dict(headers), body)
-
-
-def check_again(settings: TargetSettings, asked: Asked) -> tuple[Call, URL]:
-    """What was asked, by the settings as they are now, and where it goes. Raises ConfigError."""
-    call = read_request(
-        settings,
-        method=asked.method,
-        path=asked.path,
-        query=asked.query,
-        headers=asked.headers,
-        body=asked.body,
-    )
+    call = Call(verb, request.path, request.query, request.headers, body)
     return call, url_of(settings, call)
 
 
-def url_of(settings: TargetSettings, asked: Asked) -> URL:
+def url_of(settings: TargetSettings, call: Call) -> URL:
     """The address, of which nothing is decoded or normalised on the way. Raises ConfigError where
     it would not lie below the target's."""
-    return _url_below(settings.url or "", asked.path, asked.query)
+    return _url_below(settings.url or "", call.path, call.query)
 
 
 @lru_cache(1024)
@@ -126,9 +94,7 @@ def _url_below(target: str, path: str, query: str) -> URL:
     return url
 
 
-def _problems_of_path(settings: TargetSettings, path: object) -> list[str]:
-    if not isinstance(path, str):
-        return ["path: a text"]
+def _problems_of_path(settings: TargetSettings, path: str) -> list[str]:
     if settings.url is None:
         return ["target: has no url, so that only its callers can call it (kind: online)"]
     if not path:
@@ -147,50 +113,39 @@ def _problems_of_path(settings: TargetSettings, path: object) -> list[str]:
     return []
 
 
-def _written_query(query: object, problems: list[str]) -> str:
-    """As it is sent; what is wrong with it is added to the problems."""
-    if isinstance(query, dict):
-        query = _joined(query, problems)
-    if not isinstance(query, str):
-        problems.append("query: a text, or an object of texts, numbers and lists of them")
-    elif len(query) > MAX_QUERY:
-        problems.append(f"query: at most {MAX_QUERY:,} characters (got {len(query):,})")
-    elif query.startswith("?"):
-        problems.append("query: write it without ? at its beginning")
-    elif not _QUERY.match(query):
-        problems.append("query: percent-encode what is no letter, digit or sign of an address")
-    elif b"\0" in unquote_to_bytes(query):
-        problems.append("query: may not have %00")
-    else:
-        return query
-    return ""
+def write_query(query: str | dict[str, Value | list[Value]] | None) -> str:
+    """The query as it is sent. Raises ConfigError."""
+    if query is None or isinstance(query, str):
+        return query or ""
+    pairs = [
+        (name, value)
+        for name, values in query.items()
+        for value in (values if isinstance(values, list) else [values])
+    ]
+    try:
+        return "&".join(
+            f"{quote(name, safe='')}={quote(str(value), safe='')}" for name, value in pairs
+        )
+    except ValueError:  # half a character, a number of thousands of digits
+        raise ConfigError(["query: has characters that no text has"]) from None
 
 
-def _joined(members: dict[object, object], problems: list[str]) -> str | None:
-    """None: it has something that cannot be written."""
-    parts = []
-    for name, value in members.items():
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, bool) or not isinstance(one, (str, int, float)):
-                return None
-            if not isinstance(name, str) or (isinstance(one, float) and not isfinite(one)):
-                return None
-            try:
-                parts.append(f"{quote(name, safe='')}={quote(str(one), safe='')}")
-            except (UnicodeEncodeError, ValueError):  # half a character, thousands of digits
-                problems.append("query: has characters that no text has")
-                return ""
-    return "&".join(parts)
+def _problems_of_query(query: str) -> list[str]:
+    if len(query) > MAX_QUERY:
+        return [f"query: at most {MAX_QUERY:,} characters (got {len(query):,})"]
+    if query.startswith("?"):
+        return ["query: write it without ? at its beginning"]
+    if not _QUERY.match(query):
+        return ["query: percent-encode what is no letter, digit or sign of an address"]
+    if b"\0" in unquote_to_bytes(query):
+        return ["query: may not have %00"]
+    return []
 
 
-def _problems_of_headers(headers: object) -> list[str]:
-    if not isinstance(headers, dict) or not all(
-        isinstance(name, str) and isinstance(value, str) for name, value in headers.items()
-    ):
-        return ["headers: an object of texts"]
+def _problems_of_headers(headers: dict[str, str]) -> list[str]:
     if len(headers) > MAX_HEADERS:
         return [f"headers: at most {MAX_HEADERS} (got {len(headers)})"]
     size = sum(len(name) + len(value) + 4 for name, value in headers.items())
     if size > MAX_HEADERS_BYTES:
         return [f"headers: at most {MAX_HEADERS_BYTES:,} bytes in all (got {size:,})"]
-    return problems_of_headers(headers)
+    return [f"headers: {problem}" for problem in problems_of_headers(headers)]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from sidecar.jobs.model import ID_PATTERN, State
+from sidecar.jobs.model import ID_PATTERN, Kind, State
+from sidecar.jobs.request import Value
 from sidecar.jobs.settings import METHODS, TargetSettings
+from sidecar.kit.http import problem_kinds
 from sidecar.kit.http.long_poll import MAX_WAIT_S
 from sidecar.kit.http.models import (
     Body,
+    Headers,
     Name,
     PageParameters,
     PageReply,
@@ -19,11 +22,14 @@ from sidecar.kit.http.models import (
     Seconds,
     Time,
     matching,
+    optional,
+    wanted,
 )
-from sidecar.kit.http.problem_kinds import Kind, unknown
 
-UNKNOWN_JOB = Kind("unknown_job", 404, "Unknown job", "No job of this token has this id.")
-UNKNOWN_TARGET = unknown("target")
+UNKNOWN_JOB = problem_kinds.Kind(
+    "unknown_job", 404, "Unknown job", "No job of this token has this id."
+)
+UNKNOWN_TARGET = problem_kinds.unknown("target")
 
 #: Answers in a job's document, bytes; longer ones are at its /body.
 MAX_INLINE = 65_536
@@ -32,17 +38,10 @@ KEY = r"[!-~]{1,128}"
 KEY_WANTED = "1 to 128 visible ASCII characters"
 
 Id = Annotated[str, Field(json_schema_extra={"pattern": f"^{ID_PATTERN}$"})]
-JobKind = Literal["offline", "online"]
-_VALUE = {"type": ["string", "number"]}
-_VALUES = {"anyOf": [_VALUE, {"type": "array", "items": _VALUE}]}
-#: Checked by the target's settings (request.py).
 Query = Annotated[
-    Any,
-    WithJsonSchema(
-        {"anyOf": [{"type": "string"}, {"type": "object", "additionalProperties": _VALUES},
-                   {"type": "null"}]}
-    ),
-]  # fmt: skip
+    str | dict[str, Value | list[Value]],
+    wanted("a text, or an object of texts, numbers and lists of them"),
+]
 
 
 class JobAddress(Parameters):
@@ -68,6 +67,11 @@ class JobsPage(PageParameters):
     """The `next` of the page before."""
 
 
+class SubmitHeaders(Headers):
+    idempotency_key: str | None = None
+    """The same as `idempotency_key`, which goes before it."""
+
+
 class SubmitJob(Body):
     """A member that is null is as if it was not there."""
 
@@ -84,7 +88,7 @@ class SubmitJob(Body):
     )  # fmt: skip
 
     target: Name
-    kind: JobKind | None = None
+    kind: Kind | None = None
     """Default: the first of the target's kinds. online: none of the members from method to
     body_base64."""
     method: Annotated[
@@ -96,12 +100,12 @@ class SubmitJob(Body):
     ] = None
     path: str | None = None
     """Below the target's url, if that ends with /; percent-encoded, without / at its beginning."""
-    query: Query = None
+    query: Query | None = None
     """As it is sent, or an object."""
     headers: dict[str, str] | None = None
     body: Any = None
     """A string is sent as it is; any other JSON as application/json."""
-    body_base64: Annotated[str, Field(json_schema_extra={"contentEncoding": "base64"})] | None = (
+    body_base64: Annotated[str | None, Field(json_schema_extra={"contentEncoding": "base64"})] = (
         None
     )
     """In place of the body, what is not text."""
@@ -129,10 +133,6 @@ def _without_bodies(schema: dict[str, Any]) -> None:
     schema["required"] = [name for name in schema["required"] if name not in optional]
 
 
-def _is_none(value: object) -> bool:
-    return value is None
-
-
 class JobResult(Reply):
     """What the target answered: of a job that is completed, or has failed by `fail_on`."""
 
@@ -144,9 +144,9 @@ class JobResult(Reply):
     """Bytes of the body."""
     body_url: str
     """Where the body is, as it came."""
-    body: Annotated[str | None, Field(exclude_if=_is_none)] = None
+    body: Annotated[str | None, optional] = None
     """Of 65,536 bytes at most, if it is text. Not in lists."""
-    body_base64: Annotated[str | None, Field(exclude_if=_is_none)] = None
+    body_base64: Annotated[str | None, optional] = None
     """The same, if it is not text."""
 
 
@@ -155,7 +155,7 @@ class Job(Reply):
 
     id: Id
     target: str
-    kind: JobKind
+    kind: Kind
     state: State
     """called: an online job whose permit was not used yet."""
     owner: str

@@ -1,4 +1,4 @@
-"""The settings of targets: what jobs may call, and how much of it a target bears."""
+"""The settings of targets: what jobs may call, and how many calls a target allows."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from pydantic import (
 )
 from yarl import URL
 
+from sidecar.jobs.model import Kind  # noqa: TC001 - pydantic reads it
 from sidecar.kit.addresses import is_public
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.setting_types import Count, Seconds, listed, problems_in
@@ -31,7 +32,7 @@ DEFAULT_DATABASE = "sqlite:///waitroom-jobs.db"
 HIDDEN = "***"
 #: Requests that carry a body, and those that do not.
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-#: Headers that are the runner's own: how the message is framed, who is asked, and what the job is.
+#: Headers that are the worker's own: framing, the host, and what the job is.
 RESERVED_HEADERS = frozenset({
     "host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade",
     "keep-alive", "expect", "proxy-connection", "proxy-authorization", "proxy-authenticate",
@@ -41,37 +42,37 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}\Z")
 #: Visible characters, spaces and tabs within. ASCII: what else there is, some read as Latin-1 and
 #: some as UTF-8.
 _VALUE = re.compile(r"(?:[!-~](?:[ \t!-~]{0,8190}[!-~])?)?\Z")
-#: In retry_on and fail_on: that no whole answer came; and an answer's status, or a hundred of them.
+#: In retry_on: that no whole answer came.
 CONNECTION = "connection"
+#: An answer's status, or a hundred of them.
 _STATUS = re.compile(r"[345](?:[0-9]{2}|xx)\Z")
 #: A host whose last part is a number is an IPv4 address, however it is written.
 _NUMERIC = re.compile(r"(?:.*\.)?(?:\d+|0[xX][0-9a-fA-F]*)\.?\Z")
 
 
 def same_header(name: str) -> str:
-    """A header's name as those compare it that take _ for -, as CGI does."""
+    """A header's name for servers that take _ for -, as CGI does."""
     return name.lower().replace("_", "-")
 
 
 def problems_of_headers(headers: dict[str, str]) -> list[str]:
-    """What no request may carry: names and values that HTTP does not allow, and such as belong to
-    the runner."""
+    """Names and values that HTTP does not allow, and those that belong to the worker."""
     problems = []
     for name, value in headers.items():
         if not _TOKEN.match(name):
-            problems.append(f"headers: {name[:40]!r} is no header's name")
+            problems.append(f"{name[:40]!r} is no header's name")
         elif same_header(name) in RESERVED_HEADERS or same_header(name).startswith("x-waitroom-"):
-            problems.append(f"headers: {name} is written by the runner")
+            problems.append(f"{name} is written by the runner")
         elif not _VALUE.match(value):
-            problems.append(f"headers: the value of {name} has characters that no header may have")
+            problems.append(f"the value of {name} has characters that no header may have")
     if len({same_header(name) for name in headers}) < len(headers):
-        problems.append("headers: a name is there twice")
+        problems.append("a name is there twice")
     return problems
 
 
 def _address(value: str) -> str:
-    """Scheme, host and path; no user, no query, no fragment, nothing that two would read in two
-    ways."""
+    """Scheme, host and path; no user, no query, no fragment, nothing that two servers would read
+    in two ways."""
     try:
         url = URL(value)
     except (ValueError, IndexError):  # the latter of yarl, for [] before a @
@@ -90,83 +91,67 @@ def _address(value: str) -> str:
 
 def _is_plain(host: str, *, is_bracketed: bool) -> bool:
     """Not one that some take for another: 2130706433, 0x7f.1, 127.1., ex%61mple."""
-    if not (is_bracketed or _NUMERIC.match(host)):
-        return "%" not in host
-    try:
-        return "%" not in str(ip_address(host))
-    except ValueError:
-        return False
+    if is_bracketed or _NUMERIC.match(host):
+        try:
+            ip_address(host)
+        except ValueError:
+            return False
+    return "%" not in host
 
 
 def _is_private(host: str) -> bool:
-    """Where that can be told without looking the name up."""
+    """Where that is known without looking the name up."""
     name = host.lower().rstrip(".")
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
     try:
         ip_address(name)
     except ValueError:
-        return False
+        return name == "localhost" or name.endswith(".localhost")
     return not is_public(name)
 
 
 def _methods(value: tuple[str, ...]) -> tuple[str, ...]:
-    if not value or not set(value) <= set(METHODS):
+    methods = tuple(dict.fromkeys(word.upper() for word in value))
+    if not methods or not set(methods) <= set(METHODS):
         raise ValueError(f"write some of {', '.join(METHODS)}")
-    return tuple(dict.fromkeys(value))
+    return methods
 
 
 def _prefixes(value: tuple[str, ...]) -> tuple[str, ...]:
     for prefix in value:
-        _address(prefix)
-        if not URL(prefix).path.startswith("/") or prefix.count("/") < 3:
+        if _address(prefix).count("/") < 3:
             raise ValueError(
                 "write where callbacks may go with a path: https://shop.example/hooks/"
             )
     return value
 
 
-def _is_below(asked: URL, prefix: URL) -> bool:
-    where = (asked.scheme, asked.raw_host, asked.port)
-    return where == (prefix.scheme, prefix.raw_host, prefix.port) and asked.raw_path.startswith(
+def _is_below(url: URL, prefix: URL) -> bool:
+    origin = (url.scheme, url.raw_host, url.port)
+    return origin == (prefix.scheme, prefix.raw_host, prefix.port) and url.raw_path.startswith(
         prefix.raw_path
     )
 
 
-def _tuple(value: object) -> object:
-    found = listed(value)
-    return tuple(found) if isinstance(found, list) else found
+def _statuses(hint: str, *others: str) -> BeforeValidator:
+    """Statuses as numbers, hundreds of them and `others` as words."""
+
+    def read(value: object) -> object:
+        found = listed(value)
+        if not isinstance(found, list | tuple):
+            return found
+        words = dict.fromkeys(str(part).lower() for part in found)
+        if not all(word in others or _STATUS.match(word) for word in words):
+            raise ValueError(hint)
+        return [int(word) if word.isdecimal() else word for word in words]
+
+    return BeforeValidator(read)
 
 
-def _upper(value: object) -> object:
-    found = _tuple(value)
-    if isinstance(found, tuple):
-        return tuple(part.upper() if isinstance(part, str) else part for part in found)
-    return found
-
-
-def _statuses(value: object) -> object:
-    """As they are told: a status is a number."""
-    found = _tuple(value)
-    if not isinstance(found, tuple):
-        return found
-    words = [str(part).lower() for part in found]
-    return tuple(dict.fromkeys(int(word) if word.isdecimal() else word for word in words))
-
-
-def _retried(value: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    if not all(part == CONNECTION or _STATUS.match(str(part)) for part in value):
-        raise ValueError(f"write statuses from 300 to 599, 3xx, 4xx, 5xx, or {CONNECTION}")
-    return value
-
-
-def _failed(value: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    if not all(_STATUS.match(str(part)) for part in value):
-        raise ValueError(
-            "write statuses from 300 to 599, 3xx, 4xx or 5xx (where no answer comes the job fails "
-            "in any case)"
-        )
-    return value
+_RETRIED = _statuses(f"write statuses from 300 to 599, 3xx, 4xx, 5xx, or {CONNECTION}", CONNECTION)
+_FAILED = _statuses(
+    "write statuses from 300 to 599, 3xx, 4xx or 5xx (where no answer comes the job fails in any "
+    "case)"
+)
 
 
 class TargetSettings(BaseModel):
@@ -176,14 +161,14 @@ class TargetSettings(BaseModel):
 
     #: Ends with /: jobs name a path below it. Else it is all that is ever called.
     url: Annotated[str, AfterValidator(_address)] | None = None
-    #: online: the caller gets a permit and calls by itself; offline: a runner makes the call.
-    kinds: Annotated[tuple[Literal["offline", "online"], ...], BeforeValidator(_tuple)] = Field(
+    #: online: the client gets a permit and makes the call; offline: a worker does.
+    kinds: Annotated[tuple[Kind, ...], BeforeValidator(listed)] = Field(
         default=("offline", "online"), validate_default=True
     )
-    methods: Annotated[tuple[str, ...], BeforeValidator(_upper), AfterValidator(_methods)] = (
+    methods: Annotated[tuple[str, ...], BeforeValidator(listed), AfterValidator(_methods)] = (
         "GET", "POST",
     )  # fmt: skip
-    #: Added to every call by a runner, over what the job says.
+    #: Added to every call by a worker, over the job's own.
     headers: Annotated[dict[str, str], a_table('{"Authorization": "Bearer ..."}')] = Field(
         default={}, repr=False
     )
@@ -206,20 +191,16 @@ class TargetSettings(BaseModel):
     expected_seconds: Seconds = Field(default=1, gt=0, le=86_400)
     #: After which answers a call is made again, and whether it is where no whole answer came; after
     #: the last try the job has failed.
-    retry_on: Annotated[
-        tuple[int | str, ...], BeforeValidator(_statuses), AfterValidator(_retried)
-    ] = (429, 502, 503, 504, CONNECTION)
+    retry_on: Annotated[tuple[int | str, ...], _RETRIED] = (429, 502, 503, 504, CONNECTION)
     #: After which answers a job has failed at once; what is in retry_on too is tried again first.
-    fail_on: Annotated[
-        tuple[int | str, ...], BeforeValidator(_statuses), AfterValidator(_failed)
-    ] = ()
+    fail_on: Annotated[tuple[int | str, ...], _FAILED] = ()
     #: Tries after the first.
     retries: Count = Field(default=3, ge=0, le=100)
     #: Before the first of them; twice as long before each further one, five minutes at most.
     retry_delay: Seconds = Field(default=1, ge=0.01, le=3600)
     #: After so many failures in a row nothing is called for a while.
     break_after: Count = Field(default=3, ge=1, le=1000)
-    #: online: how long somebody who is called has to use the permit.
+    #: online: how long a permit may be used after the call.
     claim_window: Seconds = Field(default=30, ge=1, le=3600)
     #: Whether a call that was begun may be cut off.
     abort: bool = False
@@ -232,16 +213,16 @@ class TargetSettings(BaseModel):
     max_body: Count = Field(default=131_072, ge=0, le=131_072)
     max_result: Count = Field(default=1_048_576, ge=0, le=104_857_600)
     classes: Classes = {}
-    #: Where callbacks may go: addresses that these begin.
+    #: Where callbacks may go: addresses that begin with one of these.
     callback_urls: Annotated[
-        tuple[str, ...], BeforeValidator(_tuple), AfterValidator(_prefixes)
+        tuple[str, ...], BeforeValidator(listed), AfterValidator(_prefixes)
     ] = ()
     #: Signs them.
     callback_secret: str = Field(default="", repr=False, validate_default=True)
 
     @field_validator("kinds")
     @classmethod
-    def _can_be_called(cls, kinds: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    def _can_be_called(cls, kinds: tuple[Kind, ...], info: ValidationInfo) -> tuple[Kind, ...]:
         if not kinds:
             raise ValueError("write offline, online or both")
         if "offline" in kinds and info.data.get("url", "") is None:
@@ -253,14 +234,13 @@ class TargetSettings(BaseModel):
     @field_validator("headers")
     @classmethod
     def _headers_are_allowed(cls, headers: dict[str, str]) -> dict[str, str]:
+        unknown = [name for name, value in headers.items() if value == HIDDEN]
         problems = problems_of_headers(headers)
         problems += [
-            f"headers: {HIDDEN} stands for a value that is there, and {name} has none"
-            for name, value in headers.items()
-            if value == HIDDEN
+            f"{HIDDEN} stands for a value that is there, and {name} has none" for name in unknown
         ]
         if problems:
-            raise ValueError("\n".join(problem.removeprefix("headers: ") for problem in problems))
+            raise ValueError("\n".join(problems))
         return headers
 
     @field_validator("burst")
@@ -319,18 +299,18 @@ class TargetSettings(BaseModel):
         """Whether a callback may go there. The address is compared as it is read, so that no other
         host can pass for the one that is allowed."""
         try:
-            asked = URL(url)
+            read = URL(url)
         except (ValueError, IndexError):
             return False
-        if asked.user is not None or asked.password is not None or asked.fragment:
+        if read.user is not None or read.password is not None or read.fragment:
             return False
-        if any(not "!" <= c <= "~" or c == "\\" for c in url) or ".." in asked.path:
+        if any(not "!" <= c <= "~" or c == "\\" for c in url) or ".." in read.path:
             return False
-        return any(_is_below(asked, URL(prefix)) for prefix in self.callback_urls)
+        return any(_is_below(read, URL(prefix)) for prefix in self.callback_urls)
 
     def changed(self, overrides: dict[str, Any]) -> TargetSettings:
-        """These settings with some replaced; a secret that is given as it is told stays as it
-        was. Raises ConfigError."""
+        """These settings with some replaced; a secret that is given as *** stays as it was. Raises
+        ConfigError."""
         given = dict(overrides)
         if given.get("callback_secret") == HIDDEN:
             given["callback_secret"] = self.callback_secret
@@ -343,12 +323,9 @@ class TargetSettings(BaseModel):
 
     def without_secrets(self) -> TargetSettings:
         """As they may be shown."""
-        return self.model_copy(
-            update={
-                "headers": dict.fromkeys(self.headers, HIDDEN),
-                "callback_secret": HIDDEN if self.callback_secret else "",
-            }
-        )
+        headers = dict.fromkeys(self.headers, HIDDEN)
+        secret = HIDDEN if self.callback_secret else ""
+        return self.model_copy(update={"headers": headers, "callback_secret": secret})
 
 
 def _has(statuses: tuple[int | str, ...], status: int) -> bool:

@@ -14,21 +14,25 @@ from sidecar.jobs.request import (
     MAX_PATH,
     MAX_QUERY,
     Call,
-    check_again,
-    read_request,
+    check_request,
     url_of,
+    write_query,
 )
+from sidecar.jobs.schemas import SubmitJob
 from sidecar.jobs.settings import TargetSettings, read_target
 from sidecar.kit.addresses import is_public
 from sidecar.kit.errors import ConfigError
+from sidecar.kit.http.models import read
 
 IMAGES = read_target({"url": "https://images.example/v1/", "methods": ["GET", "HEAD", "POST"]})
 REPORT = read_target({"url": "https://images.example:8443/report"})
 
 
-def ask(settings: TargetSettings = IMAGES, **said: object) -> Call:
-    asked = {"method": "GET", "path": "", "query": "", "headers": {}, "body": b"", **said}
-    return read_request(settings, **asked)  # type: ignore[arg-type]
+def ask(settings: TargetSettings = IMAGES, *, query: object = "", **said: object) -> Call:
+    """The query as it comes in a submission."""
+    submitted = read(SubmitJob, {"target": "images", "query": query})
+    call = Call(query=write_query(submitted.query), **said)  # type: ignore[arg-type]
+    return check_request(settings, call)[0]
 
 
 def problems(settings: TargetSettings = IMAGES, **said: object) -> list[str]:
@@ -120,10 +124,10 @@ def test_an_address_is_looked_at_when_it_is_whole(path, query):
 def test_a_target_that_has_changed():
     """What was allowed when it was submitted is looked at once more."""
     call = ask(method="POST", path="images/42", body=b"x" * 100)
-    assert check_again(IMAGES, call) == (call, URL("https://images.example/v1/images/42"))
+    assert check_request(IMAGES, call) == (call, URL("https://images.example/v1/images/42"))
     for change in ({"methods": ["GET"]}, {"url": "https://images.example/v1"}, {"max_body": 10}):
         with pytest.raises(ConfigError):
-            check_again(IMAGES.changed(change), call)
+            check_request(IMAGES.changed(change), call)
 
 
 # Queries, headers, bodies, methods ----------------------------------------------------------------
@@ -143,7 +147,7 @@ def test_queries(query, written):
 @pytest.mark.parametrize(
     "query",
     ["a b", "a\r\nHost: evil", "a\0", "a#b", "é", "a=%", "a=%2", "a=%zz", "a=%00", "?a=b", 'a="',
-     "a=<", "a\\b", "a" * (MAX_QUERY + 1), None, 7, ["a"], {"a": None}, {"a": True}, {"a": {}},
+     "a=<", "a\\b", "a" * (MAX_QUERY + 1), 7, ["a"], {"a": None}, {"a": True}, {"a": {}},
      {"a": [["b"]]}, {1: "a"}, {"a": float("nan")}, {"a": 10**5000}, {"a": "\ud800"}, {"a": "\0"},
      {"a": "b" * MAX_QUERY}],
 )  # fmt: skip
@@ -161,7 +165,7 @@ def test_queries_that_are_not_allowed(query):
      {"content_length": "0"}, {"Transfer-Encoding": "chunked"}, {"Connection": "close"},
      {"Upgrade": "h2c"}, {"Expect": "100-continue"}, {"Idempotency-Key": "a"},
      {"idempotency_key": "a"}, {"X-Waitroom-Attempt": "1"}, {"x_waitroom_visitor": "a"},
-     {"Accept-Encoding": "gzip"}, {"A": "b" * 8193}, {"A": 1}, {1: "a"}, ["A"], "A: b", None,
+     {"Accept-Encoding": "gzip"}, {"A": "b" * 8193},
      {f"X-{number}": "" for number in range(MAX_HEADERS + 1)},
      {f"X-{n}": "a" * 4000 for n in range(5)}],
 )  # fmt: skip
@@ -187,13 +191,13 @@ def test_bodies_and_methods():
     assert problems(method="POST", body=b"x" * 131_073)[0].startswith("body: at most 131,072")
     assert problems(body=b"x") == ["body: a GET has none"]
     assert problems(method="head", body=b"x") == ["body: a HEAD has none"]
-    for method in ("PUT", "TRACE", "CONNECT", "GET / HTTP/1.1\r\n", "", None, 7):
+    for method in ("PUT", "TRACE", "CONNECT", "GET / HTTP/1.1\r\n", ""):
         assert problems(method=method) == ["method: GET or HEAD or POST for this target"]
 
 
 def test_all_that_is_wrong_is_said_at_once():
     """A problem each."""
-    said = problems(method="PUT", path="..", query=7, headers="a", body=b"x" * 200_000)
+    said = problems(method="PUT", path="..", query="a b", headers={"A": "\n"}, body=b"x" * 200_000)
     assert [line.partition(":")[0] for line in said] == [
         "method", "path", "query", "headers", "body",
     ]  # fmt: skip

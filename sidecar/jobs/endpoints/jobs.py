@@ -1,21 +1,20 @@
-"""Jobs for programs: submit, look, wait, cancel, retry, say that a call is over."""
+"""Jobs for programs: submit, look up, wait, cancel, retry, report that a call is over."""
 
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 from aiohttp import web
 
 from sidecar.jobs import schemas
 from sidecar.jobs.app_keys import JOBS
-from sidecar.jobs.endpoints.long_poll import JOB_POLLS
-from sidecar.jobs.model import ENDED, JobQuery, State
-from sidecar.jobs.request import read_request
+from sidecar.jobs.endpoints.long_poll import JOB_POLLS, OVER
+from sidecar.jobs.model import JobQuery, State
+from sidecar.jobs.request import Call, check_request, write_query
 from sidecar.jobs.schemas import (
     KEY,
     KEY_WANTED,
@@ -29,6 +28,7 @@ from sidecar.jobs.schemas import (
     JobAddress,
     JobResult,
     JobsPage,
+    SubmitHeaders,
     SubmitJob,
 )
 from sidecar.jobs.service import Order, Seen
@@ -49,7 +49,6 @@ from sidecar.kit.http.problem_kinds import (
 if TYPE_CHECKING:
     from sidecar.jobs import model
     from sidecar.jobs.service import Jobs
-    from sidecar.jobs.targets import Target
 
 log = structlog.get_logger()
 
@@ -57,29 +56,20 @@ ENDPOINTS = Endpoints("jobs", problems=(DATABASE_UNAVAILABLE,))
 _READS = programs("jobs", "read", by_session=True)
 _CHANGES = programs("jobs", by_session=True)
 _JOB = "/v1/jobs/{id}"
-#: Of a job whose call its caller makes.
-_OF_CALLS = frozenset({"method", "path", "query", "headers", "body", "body_base64"})
+#: Members of a job whose call a worker makes.
+_OF_CALLS = {"method", "path", "query", "headers", "body", "body_base64"}
 
 
 @ENDPOINTS.post(
     "/v1/jobs",
     _CHANGES,
+    headers=SubmitHeaders,
     body=SubmitJob,
     replies={
         202: (Job, "It waits, and is not lost."),
         200: (Job, "The job that was submitted before under this key, with the same content."),
     },
     problems=(UNKNOWN_TARGET, GRANT_NEEDED, IDEMPOTENCY_KEY_USED, QUEUE_FULL),
-    described={
-        "parameters": [
-            {
-                "name": "Idempotency-Key",
-                "in": "header",
-                "schema": {"type": "string"},
-                "description": "The same as `idempotency_key`, which goes before it.",
-            }
-        ]
-    },
 )
 async def submit_job(request: web.Request, body: SubmitJob) -> web.Response:
     """Submit a job.
@@ -91,21 +81,22 @@ async def submit_job(request: web.Request, body: SubmitJob) -> web.Response:
     order = _order(body, request.headers.get("Idempotency-Key"), jobs)
     job, is_new = await jobs.submit(owner_of(request).name, order)
     headers = {"Location": f"/v1/jobs/{job.id}"}
-    return (await _standing(jobs, job)).response(202 if is_new else 200, headers)
+    return (await _accepted(jobs, job)).response(202 if is_new else 200, headers)
 
 
 @ENDPOINTS.get(
     "/v1/jobs",
     _READS,
     parameters=JobsPage,
-    replies={200: (schemas.Jobs, "A page of those of this token; of everybody's for operators.")},
+    replies={200: (schemas.Jobs, "A page of this token's jobs; of all jobs for operators.")},
 )
 async def list_jobs(request: web.Request, page: JobsPage) -> schemas.Jobs:
     """Jobs, newest first."""
     ms, _, id_ = page.after.partition(".")
     after = (int(ms), id_) if id_ else None
     query = JobQuery(_owner(request), page.target, page.state, after, page.limit)
-    found = await request.app[JOBS].page(query)
+    jobs = request.app[JOBS]
+    found = await jobs.see(await jobs.store.jobs.page(query))
     last = found[-1].job if len(found) == page.limit else None
     return schemas.Jobs(
         jobs=[_document(seen) for seen in found],
@@ -123,15 +114,15 @@ async def list_jobs(request: web.Request, page: JobsPage) -> schemas.Jobs:
 async def look_at_job(request: web.Request, at: FindJob) -> web.Response:
     """How a job stands, and its result."""
     jobs = request.app[JOBS]
-    seen = await jobs.look(at.id, _owner(request))
-    if at.wait and seen.state not in ENDED | {State.CALLED}:
+    [seen] = await jobs.see([await jobs.find(at.id, _owner(request))])
+    if at.wait and seen.state not in OVER:
         seen = await request.app[JOB_POLLS].wait(request, seen, at.wait)
     body = None
     if seen.job.has_answer and seen.job.result_size <= MAX_INLINE:
-        body = b"".join([part async for part in jobs.body(seen.job)])
+        body = b"".join([part async for part in jobs.store.jobs.chunks(at.id)])
     response = _document(seen, body).response()
-    if body is not None and not is_gone(request) and _is_callers(request, seen.job):
-        await jobs.was_read(seen.job)
+    if body is not None and not is_gone(request):
+        await _mark_read(request, seen.job)
     return response
 
 
@@ -165,7 +156,7 @@ async def get_job_body(request: web.Request, at: JobAddress) -> web.StreamRespon
         return response
     left = job.result_size
     try:
-        async for part in jobs.body(job):
+        async for part in jobs.store.jobs.chunks(job.id):
             await response.write(part)
             left -= len(part)
     except (DatabaseError, OSError) as error:
@@ -176,8 +167,7 @@ async def get_job_body(request: web.Request, at: JobAddress) -> web.StreamRespon
             request.transport.abort()
         return response
     await response.write_eof()
-    if _is_callers(request, job):
-        await jobs.was_read(job)
+    await _mark_read(request, job)
     return response
 
 
@@ -216,7 +206,7 @@ async def retry_job(request: web.Request, at: JobAddress) -> web.Response:
     jobs = request.app[JOBS]
     job = await jobs.retry(at.id, _owner(request))
     _note(request, "job_retried", at.id)
-    return (await _standing(jobs, job)).response(202)
+    return (await _accepted(jobs, job)).response(202)
 
 
 @ENDPOINTS.post(
@@ -236,13 +226,25 @@ async def end_job(request: web.Request, at: JobAddress) -> Job:
 
 
 def _note(request: web.Request, event: str, id_: str) -> None:
-    """What operators do to others' jobs."""
+    """Logs what operators do to others' jobs."""
     if owner_of(request).is_operator:
         log.info(event, job=id_, by=operator(request))
 
 
-async def _standing(jobs: Jobs, job: model.Job) -> Job:
-    """It was accepted, also where Redis cannot say its place."""
+async def _mark_read(request: web.Request, job: model.Job) -> None:
+    """An operator's reading of a result does not count."""
+    if owner_of(request).name == job.owner:
+        await request.app[JOBS].was_read(job)
+
+
+def _owner(request: web.Request) -> str | None:
+    """Whose jobs may be seen; None: all."""
+    owner = owner_of(request)
+    return None if owner.is_operator else owner.name
+
+
+async def _accepted(jobs: Jobs, job: model.Job) -> Job:
+    """Also where Redis cannot say its place."""
     try:
         [seen] = await jobs.see([job])
     except StoreError:
@@ -301,17 +303,6 @@ def _iso(at_ms: int | None) -> str | None:
     return None if at_ms is None else iso(at_ms)
 
 
-def _owner(request: web.Request) -> str | None:
-    """Whose jobs may be seen; None: everybody's."""
-    owner = owner_of(request)
-    return None if owner.is_operator else owner.name
-
-
-def _is_callers(request: web.Request, job: model.Job) -> bool:
-    """Not an operator's, whose reading of a result does not count."""
-    return owner_of(request).name == job.owner
-
-
 def _order(body: SubmitJob, key: str | None, jobs: Jobs) -> Order:
     """Raises ConfigError naming all that is wrong with it, UnknownNameError."""
     problems: list[str] = []
@@ -324,12 +315,12 @@ def _order(body: SubmitJob, key: str | None, jobs: Jobs) -> Order:
     url = body.callback_url
     if url is not None and not (len(url) <= 2048 and target.settings.may_call_back(url)):
         problems.append(f"callback_url: not one that {target.name} allows (callback_urls)")
-    call = {}
+    call = Call()
     try:
         if kind == "offline":
-            call = _call(body, target, problems)
-        elif given := [name for name in sorted(_OF_CALLS) if getattr(body, name) is not None]:
-            names = ", ".join(given)
+            call, _ = check_request(target.settings, _call(body, problems))
+        elif given := body.model_dump(include=_OF_CALLS, exclude_none=True):
+            names = ", ".join(sorted(given))
             problems.append(f"{names}: not of an online job, whose call its caller makes")
     except ConfigError as error:
         problems += error.problems
@@ -338,46 +329,32 @@ def _order(body: SubmitJob, key: str | None, jobs: Jobs) -> Order:
     return Order(
         target,
         kind,
+        call,
         class_name=body.class_name or "",
         grant=body.grant or "",
         idempotency_key=key if body.idempotency_key is None else body.idempotency_key,
         callback_url=url,
-        **call,
     )
 
 
-def _call(body: SubmitJob, target: Target, problems: list[str]) -> dict[str, Any]:
-    """The request that the job makes. Raises ConfigError."""
-    data, media = _body(body, problems)
-    headers = dict(body.headers or {})
-    if media and not any(name.lower() == "content-type" for name in headers):
-        headers["Content-Type"] = media
-    call = read_request(
-        target.settings,
-        method=("POST" if data else "GET") if body.method is None else body.method,
-        path=body.path or "",
-        query="" if body.query is None else body.query,
-        headers=headers,
-        body=data,
-    )
-    return {"method": call.method, "path": call.path, "query": call.query,
-            "headers": call.headers, "body": call.body}  # fmt: skip
-
-
-def _body(body: SubmitJob, problems: list[str]) -> tuple[bytes, str]:
-    """The request's body, and its type where that follows from how it was written."""
+def _call(body: SubmitJob, problems: list[str]) -> Call:
+    """The request as it was submitted. Raises ConfigError for a query that cannot be written."""
+    data, headers = b"", dict(body.headers or {})
     if body.body is not None and body.body_base64 is not None:
         problems.append("body: either this or body_base64")
     elif body.body_base64 is not None:
         try:
-            return base64.b64decode(body.body_base64, validate=True), ""
-        except (ValueError, binascii.Error):
+            data = base64.b64decode(body.body_base64, validate=True)
+        except ValueError:
             problems.append("body_base64: is not base64")
     elif isinstance(body.body, str):
         try:
-            return body.body.encode(), ""
+            data = body.body.encode()
         except UnicodeEncodeError:
             problems.append("body: has characters that no text has")
     elif body.body is not None:
-        return json.dumps(body.body).encode(), "application/json"
-    return b"", ""
+        data = json.dumps(body.body).encode()
+        if not any(name.lower() == "content-type" for name in headers):
+            headers["Content-Type"] = "application/json"
+    method = body.method if body.method is not None else "POST" if data else "GET"
+    return Call(method, body.path or "", write_query(body.query), headers, data)

@@ -13,8 +13,10 @@ from sidecar.kit.http.long_poll import LongPolls, is_set
 if TYPE_CHECKING:
     from sidecar.jobs.service import Jobs, Seen
 
-#: How often it is looked, seconds.
+#: How often to look, seconds.
 LOOK_S = 0.25
+#: A job in one of these is waited for no longer.
+OVER = ENDED | {State.CALLED}
 
 
 class JobPolls(LongPolls):
@@ -52,7 +54,7 @@ class JobPolls(LongPolls):
                 if over not in self._jobs:
                     continue
                 seen = self._jobs[over] = now.get(id_, self._jobs[over])
-                if id_ not in now or seen.state in ENDED | {State.CALLED}:
+                if id_ not in now or seen.state in OVER:
                     over.set()
 
 

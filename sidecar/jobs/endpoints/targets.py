@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 #: Steps of a history, about.
 STEPS = 60
+HOUR_MS = 3_600_000
 
 log = structlog.get_logger()
 
@@ -119,11 +120,8 @@ async def get_target_history(request: web.Request, at: HistoryParameters) -> Tar
     """What became of its jobs, step by step."""
     jobs = request.app[JOBS]
     target = jobs.targets.get(at.name)
-    step_ms = at.hours * 3_600_000 // STEPS
-    now_ms = target.clock.now_ms()
-    rows = await jobs.store.history.steps(
-        target.name, now_ms - at.hours * 3_600_000, now_ms, step_ms
-    )
+    step_ms, now_ms = at.hours * HOUR_MS // STEPS, target.clock.now_ms()
+    rows = await jobs.store.history.steps(target.name, now_ms - at.hours * HOUR_MS, now_ms, step_ms)
     steps = [
         HistoryStep(
             at=iso(row.at_ms),

@@ -16,7 +16,7 @@ from aiohttp.http import HttpProcessingError
 
 from sidecar import __version__
 from sidecar.jobs.model import CHUNK, Outcome
-from sidecar.jobs.request import MAX_HEADERS, MAX_HEADERS_BYTES, Call, check_again
+from sidecar.jobs.request import MAX_HEADERS, MAX_HEADERS_BYTES, Call, check_request
 from sidecar.jobs.settings import same_header
 from sidecar.kit.egress import PrivateAddressError, open_session
 from sidecar.kit.errors import ConfigError
@@ -68,7 +68,7 @@ class Egress:
         takes is not counted as the target's. Cancelled, it closes the connection."""
         began = time.monotonic()
         try:
-            call, url = check_again(settings, job)
+            call, url = check_request(settings, job)
         except ConfigError as error:
             said = "; ".join(error.problems)
             return Outcome("refused", f"the target does not allow this request any more: {said}")
