@@ -12,6 +12,9 @@ import click
 from sidecar.cli.common import CONFIG, fail, load_settings
 from sidecar.cli.connection import SettingsGroup
 from sidecar.history import lookups
+from sidecar.history.model import read_period
+from sidecar.history.schemas import Stay
+from sidecar.kit.clock import iso
 from sidecar.kit.errors import ConfigError, DatabaseError
 from sidecar.kit.extras import require
 from sidecar.queue.tokens import is_visitor
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from sidecar.cli.connection import Connection
-    from sidecar.history.lookups import Period
+    from sidecar.history.model import Period
     from sidecar.history.store.stays import History
     from sidecar.settings import Settings
 
@@ -29,7 +32,7 @@ T = TypeVar("T")
 _FROM = click.option(
     "--from", "start", metavar="TIME", help="2026-11-27T18:00Z, or how long ago: 24h (default)."
 )
-_TO = click.option("--to", "end", metavar="TIME", help="Now, if not said.")
+_TO = click.option("--to", "end", metavar="TIME", help="Default: now.")
 _FORMAT = click.option(
     "--format",
     "form",
@@ -50,12 +53,13 @@ def report(path: str | None, room: str, start: str | None, end: str | None, form
     settings = _load(path, room)
     period = _period(start, end)
     found = _with_history(settings, lambda history: lookups.find_report(history, room, period))
+    document = found.model_dump(by_alias=True) if found else {}
     if form == "json":
-        click.echo(json.dumps(found, indent=2))
+        click.echo(json.dumps(document, indent=2))
     elif form == "csv":
-        click.echo(lookups.as_csv([found or {}]), nl=False)
+        click.echo(lookups.as_csv([document]), nl=False)
     else:
-        click.echo(_as_text(found or {}))
+        click.echo(_as_text(document))
 
 
 @click.group(cls=SettingsGroup)
@@ -75,7 +79,7 @@ def visitor(connection: Connection, room: str, visitor: str) -> None:
     found = _with_history(settings, lambda history: lookups.find_visitor(history, room, visitor))
     if found is None:
         fail([f"nothing was recorded of {visitor} in {room}"])
-    click.echo(json.dumps(found, indent=2))
+    click.echo(json.dumps(found.model_dump(by_alias=True, exclude={"room", "visitor"}), indent=2))
 
 
 @history.command()
@@ -92,12 +96,12 @@ def stays(
 
     async def write(history: History) -> None:
         is_first = True
-        async for stay in lookups.find_stays(history, room, period):
+        async for entry in history.entries(room, period):
+            stay = Stay.model_validate(entry).model_dump(by_alias=True)
             if as_json:
                 click.echo(json.dumps(stay))
             else:
-                text = lookups.as_csv([stay])
-                click.echo(text if is_first else text.partition("\n")[2], nl=False)
+                click.echo(lookups.as_csv([stay], has_header=is_first), nl=False)
             is_first = False
 
     _with_history(settings, write)
@@ -114,12 +118,10 @@ def changes(
 ) -> None:
     """What operators did in a period, latest first."""
     settings, period = _load(connection.config, room), _period(start, end)
-    acts, _ = _with_history(
-        settings, lambda history: lookups.find_changes(history, room, period, limit=limit)
-    )
+    acts = _with_history(settings, lambda history: history.changes(room, period, limit=limit))
     for act in acts:
-        what = " ".join(part for part in (act["what"], act["visitor"], act["detail"]) if part)
-        click.echo(f"{act['at']}  {act['by']}  {what}")
+        what = " ".join(part for part in (act.action, act.visitor, act.detail) if part)
+        click.echo(f"{iso(act.at_ms)}  {act.operator}  {what}")
 
 
 def _load(path: str | None, room: str) -> Settings:
@@ -131,10 +133,9 @@ def _load(path: str | None, room: str) -> Settings:
 
 def _period(start: str | None, end: str | None) -> Period:
     try:
-        return lookups.read_period(start, end, now_ms=int(time.time() * 1000))
+        return read_period(start, end, now_ms=int(time.time() * 1000))
     except ConfigError as error:
         fail([f"--{problem}" for problem in error.problems])
-        raise  # never reached
 
 
 def _with_history(settings: Settings, work: Callable[[History], Awaitable[T]]) -> T:
@@ -159,12 +160,11 @@ def _with_history(settings: Settings, work: Callable[[History], Awaitable[T]]) -
         return asyncio.run(run())
     except ConfigError as error:
         fail(error.problems)
-        raise  # never reached
     except DatabaseError as error:
         raise click.ClickException(f"the history's database: {error}") from None
 
 
-_LINES = (
+_COUNTS = (
     ("stays", "Stays that began", ""),
     ("admitted_at_once", "  let in at once", ""),
     ("admitted_after_wait", "  let in after a wait", ""),
@@ -185,7 +185,7 @@ _TIMES = (
 
 def _as_text(found: dict[str, Any]) -> str:
     lines = [f"{found['room']}, {found['from']} to {found['to']}", ""]
-    for name, title, share in _LINES:
+    for name, title, share in _COUNTS:
         part = f"  {found[share]:.1%} of those who queued" if found.get(share) else ""
         lines.append(f"{title:<28}{found[name]:>10,}{part}")
     lines.append("")

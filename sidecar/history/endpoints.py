@@ -2,44 +2,57 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from sidecar.history import lookups
 from sidecar.history.app_keys import HISTORY
+from sidecar.history.model import read_period
 from sidecar.history.schemas import (
     NO_HISTORY,
     TOO_MANY_STAYS,
+    Change,
     ChangesPage,
     PeriodParameters,
     RoomChanges,
     RoomReport,
+    Stay,
     Stays,
     StaysPage,
     VisitorHistory,
 )
-from sidecar.kit.clock import iso
 from sidecar.kit.http.endpoint import DASHBOARD, Endpoints
 from sidecar.kit.http.problem_kinds import DATABASE_UNAVAILABLE
-from sidecar.kit.http.problems import problem
+from sidecar.kit.http.problems import ProblemError
 from sidecar.rooms.endpoints.request_parameters import room_of
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, UNKNOWN_VISITOR, VisitorAddress
 
 if TYPE_CHECKING:
-    from sidecar.history.lookups import Period
+    from collections.abc import Sequence
+
+    from sidecar.history.model import Period
     from sidecar.history.store.stays import History
+    from sidecar.kit.http.models import Reply
     from sidecar.rooms.service import Room
 
 #: Stays of one report made within a replica, whose visitors wait meanwhile.
 REPORT_LIMIT = 100_000
 
-ENDPOINTS = Endpoints(
-    "history", find=room_of, problems=(UNKNOWN_ROOM, NO_HISTORY, DATABASE_UNAVAILABLE)
-)
-
 _ROOM = "/admin/rooms/{room}"
 _CSV = {"text/csv": "A header and a line for each; nothing where there is none."}
+
+
+def _find(request: web.Request) -> tuple[Room, History]:
+    room, history = room_of(request), request.app.get(HISTORY)
+    if history is None:
+        raise ProblemError(NO_HISTORY)
+    return room, history
+
+
+ENDPOINTS = Endpoints(
+    "history", find=_find, problems=(UNKNOWN_ROOM, NO_HISTORY, DATABASE_UNAVAILABLE)
+)
 
 
 @ENDPOINTS.get(
@@ -49,17 +62,13 @@ _CSV = {"text/csv": "A header and a line for each; nothing where there is none."
     replies={200: (VisitorHistory, "All of it.")},
     problems=(UNKNOWN_VISITOR,),
 )
-async def get_visitor_history(
-    request: web.Request, at: VisitorAddress
-) -> VisitorHistory | web.Response:
+async def get_visitor_history(request: web.Request, at: VisitorAddress) -> VisitorHistory:
     """One visitor's stay, its place over time, what happened."""
-    room, history = room_of(request), request.app.get(HISTORY)
-    if history is None:
-        return problem(NO_HISTORY)
+    room, history = _find(request)
     found = await lookups.find_visitor(history, room.name, at.visitor)
     if found is None:
-        return problem(UNKNOWN_VISITOR, detail=f"nothing was recorded of {at.visitor}")
-    return VisitorHistory(room=room.name, visitor=at.visitor, **found)
+        raise ProblemError(UNKNOWN_VISITOR, detail=f"nothing was recorded of {at.visitor}")
+    return found
 
 
 @ENDPOINTS.get(
@@ -71,15 +80,12 @@ async def get_visitor_history(
 )
 async def list_stays(request: web.Request, page: StaysPage) -> Stays | web.Response:
     """Stays that began in a period, oldest first."""
-    room, history, period = _asked(request, page)
-    if history is None:
-        return problem(NO_HISTORY)
-    found = lookups.find_stays(history, room.name, period, limit=page.limit, offset=page.start)
-    stays = [stay async for stay in found]
+    room, history, period = _find_period(request, page)
+    entries = history.entries(room.name, period, limit=page.limit, offset=page.start)
+    stays = [Stay.model_validate(entry) async for entry in entries]
     if page.format == "csv":
         return _csv(stays)
-    following = page.next(len(stays))
-    return Stays.model_validate({**_of(room, period), "stays": stays, "next": following})
+    return Stays(**period.of(room.name), stays=stays, next=page.next(len(stays)))
 
 
 @ENDPOINTS.get(
@@ -95,17 +101,15 @@ async def get_report(request: web.Request, at: PeriodParameters) -> RoomReport |
 
     Of 100,000 stays at most; `waitroom report` knows no bound.
     """
-    room, history, period = _asked(request, at)
-    if history is None:
-        return problem(NO_HISTORY)
+    room, history, period = _find_period(request, at)
     found = await lookups.find_report(history, room.name, period, most=REPORT_LIMIT)
     if found is None:
-        return problem(
+        raise ProblemError(
             TOO_MANY_STAYS,
             detail=f"More than {REPORT_LIMIT:,} began in that time. Ask for less of it, or run "
             "waitroom report, which reads the database itself.",
         )
-    return _csv([found]) if at.format == "csv" else RoomReport(**found)
+    return _csv([found]) if at.format == "csv" else found
 
 
 @ENDPOINTS.get(
@@ -117,30 +121,23 @@ async def get_report(request: web.Request, at: PeriodParameters) -> RoomReport |
 )
 async def list_changes(request: web.Request, page: ChangesPage) -> RoomChanges | web.Response:
     """What operators did in a period, latest first."""
-    room, history, period = _asked(request, page)
-    if history is None:
-        return problem(NO_HISTORY)
-    changes, following = await lookups.find_changes(
-        history, room.name, period, limit=page.limit, after=page.after
-    )
+    room, history, period = _find_period(request, page)
+    acts = await history.changes(room.name, period, limit=page.limit, before=page.before)
+    changes = [Change.model_validate(act) for act in acts]
     if page.format == "csv":
         return _csv(changes)
-    return RoomChanges.model_validate({**_of(room, period), "changes": changes, "next": following})
+    following = f"{acts[-1].ms}-{acts[-1].seq}" if len(acts) == page.limit else None
+    return RoomChanges(**period.of(room.name), changes=changes, next=following)
 
 
-def _asked(request: web.Request, at: PeriodParameters) -> tuple[Room, History | None, Period]:
-    room = room_of(request)
-    period = lookups.read_period(at.from_, at.to, now_ms=room.clock.now_ms())
-    return room, request.app.get(HISTORY), period
+def _find_period(request: web.Request, at: PeriodParameters) -> tuple[Room, History, Period]:
+    room, history = _find(request)
+    return room, history, read_period(at.from_, at.to, now_ms=room.clock.now_ms())
 
 
-def _of(room: Room, period: Period) -> dict[str, Any]:
-    return {"room": room.name, "from": iso(period.from_ms), "to": iso(period.to_ms)}
-
-
-def _csv(rows: list[dict[str, Any]]) -> web.Response:
+def _csv(rows: Sequence[Reply]) -> web.Response:
     return web.Response(
-        text=lookups.as_csv(rows),
+        text=lookups.as_csv(row.model_dump(by_alias=True) for row in rows),
         content_type="text/csv",
         charset="utf-8",
         headers={"Cache-Control": "no-store"},

@@ -1,8 +1,18 @@
-"""The words of the history: what happened in a room, and the stays that it makes up."""
+"""What happened in a room, the stays that it makes up, and the periods that you ask about."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from sidecar.kit.clock import iso
+from sidecar.kit.errors import ConfigError
+from sidecar.kit.setting_types import parse_duration
+
+DAY_MS = 86_400_000
+#: The end of the year 9999, after which there is no ISO 8601.
+LATEST_MS = 253_402_300_799_999
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +25,7 @@ class Event:
     #: joined, called, admitted, expired, left, released; or operator.
     kind: str
     visitor: str
-    #: How it came about; what an operator did.
+    #: The reason; what an operator did.
     why: str
     at_ms: int
     #: What else the event says, as text: order, joined, position, by, detail.
@@ -51,6 +61,14 @@ class Entry:
     moved_ms: int | None = None
     changed_ms: int = 0
 
+    @property
+    def state(self) -> Literal["waiting", "called", "inside", "ended"]:
+        if self.ended_ms is not None:
+            return "ended"
+        if self.admitted_ms is not None:
+            return "inside"
+        return "waiting" if self.called_ms is None else "called"
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -65,3 +83,47 @@ class Change:
     #: Of its entry in the room's stream.
     ms: int
     seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """From the first moment to before the second, ms."""
+
+    from_ms: int
+    to_ms: int
+
+    def of(self, room: str) -> dict[str, Any]:
+        """The head of a document about a room in this period."""
+        return {"room": room, "from": iso(self.from_ms), "to": iso(self.to_ms)}
+
+
+def read_period(start: str | None, end: str | None, *, now_ms: int) -> Period:
+    """Each a date and time (ISO 8601; UTC without a zone) or how long ago ("24h"); by default the
+    last day. Raises ConfigError."""
+    problems = []
+    times = {"from": now_ms - DAY_MS, "to": now_ms}
+    for name, text in (("from", start), ("to", end)):
+        if text:
+            try:
+                times[name] = min(max(0, _moment(text, now_ms)), LATEST_MS)
+            except (ValueError, OverflowError):
+                problems.append(
+                    f"{name}: write a time such as 2026-11-27T18:00Z, or how long ago: 90m, 24h, 7d"
+                )
+    if not problems and times["from"] >= times["to"]:
+        problems.append("from: must be before to")
+    if problems:
+        raise ConfigError(problems)
+    return Period(times["from"], times["to"])
+
+
+def _moment(text: str, now_ms: int) -> int:
+    if text == "now":
+        return now_ms
+    if text[-1:].isalpha() and not text.endswith(("Z", "z")):
+        ago = parse_duration(text)
+        return now_ms - int(float(ago) * 1000)  # type: ignore[arg-type] # of text it makes a number
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)

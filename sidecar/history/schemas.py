@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import AliasGenerator, BeforeValidator, ConfigDict, Field
 
+from sidecar.kit.clock import iso
 from sidecar.kit.http.models import OffsetPage, PageParameters, PageReply, Reply, Time, matching
 from sidecar.kit.http.problem_kinds import Kind
 from sidecar.rooms.schemas.common import RoomAddress
@@ -23,8 +24,10 @@ TOO_MANY_STAYS = Kind(
 _AGO = r"[0-9]{1,5}(\.[0-9]+)?(ms|s|m|h|d)"
 _TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{3})?)?(Z|[+-][0-9]{2}:[0-9]{2})?"
 _MOMENT = f"^(|now|{_AGO}|[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(T{_TIME})?)$"
-#: How it may be written; history/lookups.py reads it.
+#: How it may be written; model.read_period reads it.
 Moment = Annotated[str, Field(json_schema_extra={"pattern": _MOMENT})]
+#: Made from ms since 1970.
+At = Annotated[Time, BeforeValidator(iso)]
 
 
 class PeriodParameters(RoomAddress):
@@ -47,26 +50,36 @@ class ChangesPage(PeriodParameters, PageParameters):
     ] = ""
     """Behind which the page begins: the `next` of the page before."""
 
+    @property
+    def before(self) -> tuple[int, int] | None:
+        """The ms and seq of the last change on the page before."""
+        ms, _, seq = self.after.partition("-")
+        return (int(ms), int(seq)) if self.after else None
+
 
 class Stay(Reply):
     """One stay, from joining to its end. null: has not happened."""
 
+    model_config = ConfigDict(
+        from_attributes=True,
+        alias_generator=AliasGenerator(validation_alias=lambda name: name.replace("_at", "_ms")),
+    )
     visitor: str
-    class_: str = Field(alias="class")
     queue_order: int | None
-    joined_at: Time | None
-    queued_at: Time | None
-    called_at: Time | None
-    admitted_at: Time | None
-    ended_at: Time | None
     end_reason: str | None
     """session, left, released, silent, swept, no_show, unseen, reset or stuck"""
     first_position: int | None
     last_position: int | None
     returns: int
-    moved_at: Time | None
-    changed_at: Time
+    joined_at: At | None
+    queued_at: At | None
+    called_at: At | None
+    admitted_at: At | None
+    ended_at: At | None
+    moved_at: At | None
+    changed_at: At
     """When it was last heard of."""
+    class_name: Annotated[str, Field(serialization_alias="class")]
     state: Literal["waiting", "called", "inside", "ended"]
 
 
@@ -86,7 +99,7 @@ class Event(Reply):
     kind: str
     """joined, called, admitted, expired, left, released or operator"""
     why: str
-    """How it came about."""
+    """The reason."""
 
 
 class VisitorHistory(Reply):
@@ -99,51 +112,64 @@ class VisitorHistory(Reply):
     """1,000 at most."""
 
 
-class Period(Reply):
+class InPeriod(Reply):
     room: str
     from_: Time = Field(alias="from")
     to: Time
 
 
-class Stays(Period, PageReply):
+class Stays(InPeriod, PageReply):
     stays: list[Stay]
 
 
 class Change(Reply):
-    at: Time
-    by: str
-    what: str
+    model_config = ConfigDict(from_attributes=True)
+
+    at: At = Field(validation_alias="at_ms")
+    by: str = Field(validation_alias="operator")
+    what: str = Field(validation_alias="action")
     visitor: str
     detail: str
 
 
-class RoomChanges(Period, PageReply):
+class RoomChanges(InPeriod, PageReply):
     changes: list[Change]
 
 
-class RoomReport(Period):
-    """The stays that began in the period. Times are seconds, shares from 0 to 1; null: there was
-    nobody to say it of."""
+class Report(Reply):
+    """The stays that began in a period. Times are seconds, shares from 0 to 1; null: nobody to
+    compute it from."""
 
-    stays: int
-    admitted_at_once: int
-    admitted_after_wait: int
-    waiting: int
-    inside: int
-    abandoned: int
-    no_shows: int
+    stays: int = 0
+    admitted_at_once: int = 0
+    admitted_after_wait: int = 0
+    waiting: int = 0
+    inside: int = 0
+    abandoned: int = 0
+    no_shows: int = 0
     abandonment: float | None
+    """The share of visitors in the queue who gave up waiting."""
     no_show_share: float | None
-    released: int
-    reset: int
-    stuck: int
+    """The share of visitors in the queue who were called and did not come."""
+    released: int = 0
+    """By an operator."""
+    reset: int = 0
+    stuck: int = 0
+    """Closed without an end that was recorded."""
     wait_p50: float | None
+    """From joining to admission, of visitors who waited."""
     wait_p90: float | None
     wait_p99: float | None
     wait_max: float | None
     gave_up_after_p50: float | None
     inside_p50: float | None
+    """Of visitors whose session has ended."""
     inside_p90: float | None
     inversions: int
-    """Called later than somebody behind them while both stood in the queue."""
-    moved: int
+    """Called later than somebody behind them while both stood in the queue, without those whom an
+    operator moved or who came back."""
+    moved: int = 0
+
+
+class RoomReport(Report, InPeriod):
+    pass

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 from sidecar.history.model import Entry, Event
 from sidecar.queue.model import ORDER_BAND
@@ -14,7 +14,7 @@ from sidecar.queue.model import ORDER_BAND
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-#: How those ended who gave up waiting, and those who were called and did not come.
+#: The ends of visitors who gave up waiting, and of those who were called and did not come.
 GAVE_UP = frozenset({"left", "silent", "swept"})
 NO_SHOW = "no_show"
 
@@ -66,7 +66,7 @@ def _join(entry: Entry, event: Event) -> None:
 
 
 def _joined_ms(event: Event) -> int:
-    """Of somebody new it is not said: it is when it happened."""
+    """An event of somebody new lacks it: it is when it happened."""
     joined_ms = event.number("joined")
     return event.at_ms if joined_ms is None else joined_ms
 
@@ -85,62 +85,13 @@ def _admit(entry: Entry, event: Event) -> None:
         entry.admitted_ms = event.at_ms
 
 
-# What a period was like ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """A room over a period: the stays that began in it. Times are seconds; None: nobody to say it
-    of."""
-
-    stays: int
-    #: Let in without waiting, let in after waiting, and those who still wait or are inside.
-    admitted_at_once: int
-    admitted_after_wait: int
-    waiting: int
-    inside: int
-    #: Gave up waiting; were called and did not come; and both as a share of those who joined it.
-    abandoned: int
-    no_shows: int
-    abandonment: float | None
-    no_show_share: float | None
-    #: Removed by an operator, by a reset of the queue; closed by the safety net.
-    released: int
-    reset: int
-    stuck: int
-    #: Of those let in after waiting: from joining to being let in.
-    wait_p50: float | None
-    wait_p90: float | None
-    wait_p99: float | None
-    wait_max: float | None
-    #: Of those who gave up: how long they had waited.
-    gave_up_after_p50: float | None
-    #: Of those inside whose stay has ended.
-    inside_p50: float | None
-    inside_p90: float | None
-    #: Called later than somebody behind them while both were waiting; those whom an operator
-    #: moved, or who came back to their place, are not counted.
-    inversions: int
-    #: How often an operator moved somebody.
-    moved: int
-
-
-def report(entries: Iterable[Entry]) -> Report:
-    """Whatever their order."""
-    tally = Tally()
-    for entry in entries:
-        tally.add(entry)
-    return tally.report()
-
-
 class Tally:
-    """Stays as they come, whatever their order. It keeps numbers of them, some 250 bytes each."""
+    """Counts stays as they come, whatever their order; some 250 bytes each."""
 
     def __init__(self) -> None:
-        self.counts = dict.fromkeys(
-            ("stays", "at_once", "after_wait", "waiting", "inside", "abandoned", "no_shows",
-             "released", "reset", "stuck", "joined", "moved"), 0,
-        )  # fmt: skip
+        #: By the members of a report.
+        self.counts: Counter[str] = Counter()
+        self.queued = 0
         self.waits = array("q")
         self.patience = array("q")
         self.stays = array("q")
@@ -152,9 +103,9 @@ class Tally:
         counts["moved"] += entry.moved_ms is not None
         began_ms = entry.joined_ms or entry.queued_ms or 0
         has_queued = entry.queued_ms is not None
-        counts["joined"] += has_queued
+        self.queued += has_queued
         if entry.admitted_ms is not None:
-            counts["after_wait" if has_queued else "at_once"] += 1
+            counts["admitted_after_wait" if has_queued else "admitted_at_once"] += 1
             if has_queued:
                 self.waits.append(entry.admitted_ms - began_ms)
             if entry.ended_ms is None:
@@ -174,41 +125,29 @@ class Tally:
         if is_plain and entry.called_ms is not None and entry.queue_order is not None:
             self.calls.append((entry.called_ms, entry.queue_order, entry.queued_ms or 0))
 
+    def figures(self) -> dict[str, Any]:
+        """The members of a report, but for counts of 0."""
+        waits = seconds(self.waits, (0.5, 0.9, 0.99, 1.0))
+        inside = seconds(self.stays, (0.5, 0.9))
+        return {
+            **self.counts,
+            "abandonment": self._share("abandoned"),
+            "no_show_share": self._share("no_shows"),
+            **dict(zip(("wait_p50", "wait_p90", "wait_p99", "wait_max"), waits, strict=True)),
+            "gave_up_after_p50": seconds(self.patience, (0.5,))[0],
+            **dict(zip(("inside_p50", "inside_p90"), inside, strict=True)),
+            "inversions": sum(map(inversions, self._by_band())),
+        }
+
+    def _share(self, name: str) -> float | None:
+        return round(self.counts[name] / self.queued, 4) if self.queued else None
+
     def _by_band(self) -> Iterable[list[tuple[int, int, int]]]:
         """Sub-queues with weights are called side by side: in each it goes by order."""
         bands: dict[int, list[tuple[int, int, int]]] = {}
         for call in self.calls:
             bands.setdefault(call[1] // ORDER_BAND, []).append(call)
         return bands.values()
-
-    def report(self) -> Report:
-        counts = self.counts
-        joined = counts["joined"]
-        wait_p50, wait_p90, wait_p99, wait_max = seconds(self.waits, (0.5, 0.9, 0.99, 1.0))
-        inside_p50, inside_p90 = seconds(self.stays, (0.5, 0.9))
-        return Report(
-            stays=counts["stays"],
-            admitted_at_once=counts["at_once"],
-            admitted_after_wait=counts["after_wait"],
-            waiting=counts["waiting"],
-            inside=counts["inside"],
-            abandoned=counts["abandoned"],
-            no_shows=counts["no_shows"],
-            abandonment=round(counts["abandoned"] / joined, 4) if joined else None,
-            no_show_share=round(counts["no_shows"] / joined, 4) if joined else None,
-            released=counts["released"],
-            reset=counts["reset"],
-            stuck=counts["stuck"],
-            wait_p50=wait_p50,
-            wait_p90=wait_p90,
-            wait_p99=wait_p99,
-            wait_max=wait_max,
-            gave_up_after_p50=seconds(self.patience, (0.5,))[0],
-            inside_p50=inside_p50,
-            inside_p90=inside_p90,
-            inversions=sum(map(inversions, self._by_band())),
-            moved=counts["moved"],
-        )
 
 
 def seconds(values_ms: Sequence[int], shares: Sequence[float]) -> list[float | None]:
@@ -249,9 +188,6 @@ def _highest(tree: list[int], start: int, end: int) -> float:
             found = max(found, tree[end])
         start, end = start // 2, end // 2
     return found
-
-
-# One visitor ------------------------------------------------------------------------------------
 
 
 def places(entry: Entry, ahead: Iterable[tuple[int, int | None]]) -> list[tuple[int, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import func, select
 
+from sidecar.history.model import Period
 from sidecar.history.store.tables import entries, entries_archive, events, events_archive
 from sidecar.history.worker import archivist
 from sidecar.history.worker.archivist import close_stuck, tidy
@@ -52,8 +53,7 @@ async def test_what_is_old_goes(record, database, turn, monkeypatch, archive):
     chosen = settings(it, history_retention=3600, history_archive=archive)
     await tidy(it.room, it.history, chosen, it.metrics)
     left = {
-        entry.visitor
-        async for entry in it.history.entries(it.room.name, from_ms=0, to_ms=2 * turn())
+        entry.visitor async for entry in it.history.entries(it.room.name, Period(0, 2 * turn()))
     }
     assert len(left) == 3
     assert {waits.visitor, late.visitor} < left

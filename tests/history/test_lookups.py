@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from sidecar.api.services import Services
 from sidecar.history import lookups
-from sidecar.history.lookups import Period, read_period
+from sidecar.history.model import Period, read_period
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.sql import database as sql
 from tests.support.visitors import go_in, queue
@@ -43,13 +43,13 @@ async def busy(record, database, turn):
 async def test_one_visitors_stay_and_place_over_time(busy):
     """The second ahead gave up, the first was called: first in the end."""
     told = await lookups.find_visitor(busy.history, busy.room.name, busy.third.visitor)
-    assert (told["stay"]["state"], told["stay"]["end_reason"]) == ("waiting", None)
-    assert (told["stay"]["first_position"], told["stay"]["queue_order"]) == (3, busy.third.order)
-    assert [place["position"] for place in told["places"]] == [3, 2, 1]
-    assert [event["kind"] for event in told["events"]] == ["joined"]
+    assert (told.stay.state, told.stay.end_reason) == ("waiting", None)
+    assert (told.stay.first_position, told.stay.queue_order) == (3, busy.third.order)
+    assert [place.position for place in told.places] == [3, 2, 1]
+    assert [event.kind for event in told.events] == ["joined"]
     told = await lookups.find_visitor(busy.history, busy.room.name, busy.waits.visitor)
-    assert told["stay"]["state"] == "inside"
-    assert [event["kind"] for event in told["events"]] == ["joined", "called", "admitted"]
+    assert told.stay.state == "inside"
+    assert [event.kind for event in told.events] == ["joined", "called", "admitted"]
     assert await lookups.find_visitor(busy.history, busy.room.name, "a" * 22) is None
 
 
@@ -57,10 +57,10 @@ async def test_the_place_over_time_has_a_bound(busy, monkeypatch):
     """Where more stood ahead the curve is left out; all else is told."""
     monkeypatch.setattr(lookups, "AHEAD_LIMIT", 1)
     told = await lookups.find_visitor(busy.history, busy.room.name, busy.third.visitor)
-    assert (told["places"], told["stay"]["first_position"]) == ([], 3)
+    assert (told.places, told.stay.first_position) == ([], 3)
     monkeypatch.setattr(lookups, "AHEAD_LIMIT", 2)
     told = await lookups.find_visitor(busy.history, busy.room.name, busy.third.visitor)
-    assert len(told["places"]) == 3
+    assert len(told.places) == 3
 
 
 async def test_ids_that_differ_in_case_are_two_visitors(record, database, turn):
@@ -69,9 +69,7 @@ async def test_ids_that_differ_in_case_are_two_visitors(record, database, turn):
     for visitor in ("a" * 22, "A" * 22):
         await it.room.store.enter(visitor)
     await it.record()
-    assert (
-        len([e async for e in it.history.entries(it.room.name, from_ms=0, to_ms=2 * turn())]) == 2
-    )
+    assert len([e async for e in it.history.entries(it.room.name, Period(0, 2 * turn()))]) == 2
     entry = await it.history.entry(it.room.name, "A" * 22)
     assert (entry.visitor, entry.first_position) == ("A" * 22, 2)
 
@@ -79,12 +77,12 @@ async def test_ids_that_differ_in_case_are_two_visitors(record, database, turn):
 async def test_a_period_is_reported(busy):
     """Five stays, one at once; nobody called out of order; half of those who waited are there."""
     told = await lookups.find_report(busy.history, busy.room.name, busy.period)
-    counts = told["stays"], told["admitted_at_once"], told["admitted_after_wait"], told["waiting"]
+    counts = told.stays, told.admitted_at_once, told.admitted_after_wait, told.waiting
     assert counts == (5, 1, 1, 2)
-    assert (told["abandoned"], told["abandonment"], told["inversions"]) == (1, 0.25, 0)
-    assert (told["wait_p50"], told["gave_up_after_p50"]) == (12, 2)
+    assert (told.abandoned, told.abandonment, told.inversions) == (1, 0.25, 0)
+    assert (told.wait_p50, told.gave_up_after_p50) == (12, 2)
     later = Period(busy.period.to_ms, busy.period.to_ms + HOUR)
-    assert (await lookups.find_report(busy.history, busy.room.name, later))["stays"] == 0
+    assert (await lookups.find_report(busy.history, busy.room.name, later)).stays == 0
     assert await lookups.find_report(busy.history, busy.room.name, busy.period, most=4) is None
 
 
@@ -92,8 +90,8 @@ async def test_stays_are_listed_a_page_at_a_time(busy):
     """By when they began; a page goes on where the one before ended."""
 
     async def page(**options):
-        found = lookups.find_stays(busy.history, busy.room.name, busy.period, **options)
-        return [stay["visitor"] async for stay in found]
+        found = busy.history.entries(busy.room.name, busy.period, **options)
+        return [stay.visitor async for stay in found]
 
     whole = await page()
     assert len(whole) == 5
@@ -206,3 +204,5 @@ async def test_the_ops_listener_answers(record, sqlite, turn, aiohttp_client):
     assert (await get("report", headers={}))[0] == 401
     status, _, body = await get("report", client=bare)
     assert (status, "set history" in body) == (404, True)
+    assert (await get("report?from=never", client=bare))[0] == 404
+    assert (await get("stays?format=xml", client=bare))[0] == 404

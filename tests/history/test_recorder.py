@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import func, select, text
 
-from sidecar.history.model import Event
+from sidecar.history.model import Event, Period
 from sidecar.history.service import fold
 from sidecar.history.store import stays
 from sidecar.history.store.stays import History
@@ -71,7 +71,7 @@ async def test_stays_are_told_as_they_were(record, database, turn):
     assert await end_of(it, released.visitor) == "released"
     assert await end_of(it, silent.visitor) == "swept"
     assert await end_of(it, first.visitor) == await end_of(it, waits.visitor) == "reset"
-    acts = await it.history.changes(it.room.name, from_ms=0, to_ms=2 * turn(), limit=9)
+    acts = await it.history.changes(it.room.name, Period(0, 2 * turn()), limit=9)
     assert [(act.operator, act.action, act.visitor) for act in acts] == [
         ("night shift", "reset", ""),
         ("night shift", "move", moved.visitor),
@@ -80,7 +80,7 @@ async def test_stays_are_told_as_they_were(record, database, turn):
     # Page by page nobody is left out, though all three are of one millisecond.
     paged, before = [], None
     while page := await it.history.changes(
-        it.room.name, from_ms=0, to_ms=2 * turn(), limit=1, before=before
+        it.room.name, Period(0, 2 * turn()), limit=1, before=before
     ):
         paged += page
         before = page[-1].ms, page[-1].seq

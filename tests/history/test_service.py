@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.history.model import Entry, Event
-from sidecar.history.service import fold, inversions, places, report, seconds
+from sidecar.history.schemas import Report
+from sidecar.history.service import Tally, fold, inversions, places, seconds
 
 _ids = itertools.count()
 
@@ -17,6 +18,13 @@ _ids = itertools.count()
 def event(kind, why, at, **more):
     told = {name: str(value) for name, value in more.items()}
     return Event(at, next(_ids), kind, "v", why, at, told)
+
+
+def report(entries):
+    tally = Tally()
+    for entry in entries:
+        tally.add(entry)
+    return Report(**tally.figures())
 
 
 def story(*events):

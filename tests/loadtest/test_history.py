@@ -14,7 +14,6 @@ from loadtest.history.lookups import open_history
 from loadtest.history.measure import measure_all
 from loadtest.history.result import Amount
 from loadtest.history.stays import DAY_MS, DAYS, events_of, make_stays, sizes
-from sidecar.history.lookups import state_of
 from sidecar.history.model import Event
 from sidecar.history.service import fold, places
 from sidecar.history.store.tables import entries
@@ -57,7 +56,7 @@ def test_stays_are_those_of_a_real_line(stays):
         if entry.queued_ms is not None:
             ahead = [(e.queued_ms, e.called_ms or e.ended_ms) for e in stays[:i] if e.queued_ms]
             assert places(entry, ahead)[0][1] == entry.first_position
-    states = {state_of(entry) for entry in stays}
+    states = {entry.state for entry in stays}
     assert {"waiting", "inside", "ended"} <= states
     assert min(entry.joined_ms for entry in stays) > NOW_MS - (DAYS + 1) * DAY_MS
     assert max(entry.changed_ms for entry in stays) <= NOW_MS

@@ -9,8 +9,7 @@ import json
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, bindparam, delete, func, insert, or_, select, text, update
-from sqlalchemy.dialects import mysql, sqlite
+from sqlalchemy import and_, delete, func, insert, or_, select, text, update
 
 from sidecar.history.model import Change, Entry, Event
 from sidecar.history.store.tables import (
@@ -22,12 +21,15 @@ from sidecar.history.store.tables import (
     events_archive,
 )
 from sidecar.kit.sql import database as sql
+from sidecar.kit.sql.transactions import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from sqlalchemy import Table
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+    from sidecar.history.model import Period
 
     Fold = Callable[[Entry | None, Event], Entry]
 
@@ -38,9 +40,23 @@ _PAGE = 2000
 #: How much earlier than a visitor those ahead joined, ms, and the share of them that is enough
 #: not to look further back: some of those who came back since count as having joined later.
 _BACK = ((3_600_000, 1.0), (86_400_000, 0.9), (1 << 62, 0.0))
-_FIELDS = tuple(field.name for field in fields(Entry))
+_FIELDS, _EVENT_FIELDS, _CHANGE_FIELDS = (
+    tuple(field.name for field in fields(kind)) for kind in (Entry, Event, Change)
+)
 _COLUMNS = [entries.c[name] for name in _FIELDS]
 _RESET = "reset"
+
+#: PostgreSQL's driver would send rows one by one, and takes them ten times as fast as one document.
+_FROM_ROWS = "FROM json_populate_recordset(NULL::{0}, CAST(:rows AS json))"
+_INSERT_ROWS = text("INSERT INTO waitroom_events SELECT * " + _FROM_ROWS.format("waitroom_events"))
+_UPSERT_ROWS = text(
+    "INSERT INTO waitroom_entries ({0}) SELECT {0} {1} ON CONFLICT (room, visitor) "
+    "DO UPDATE SET {2}".format(
+        ", ".join(["room", *_FIELDS]),
+        _FROM_ROWS.format("waitroom_entries"),
+        ", ".join(f"{name} = EXCLUDED.{name}" for name in _FIELDS if name != "visitor"),
+    )
+)
 
 
 class History:
@@ -49,8 +65,10 @@ class History:
     def __init__(self, engine: AsyncEngine, *, partitions: int) -> None:
         self._engine = engine
         self._partitions = partitions
-        self._insert = _insert(engine.dialect.name)
-        self._upsert = _upsert(engine.dialect.name)
+        self._sql = Transactions(engine)
+        self._has_documents = engine.dialect.name == "postgresql"
+        self._insert = _INSERT_ROWS if self._has_documents else insert(events)
+        self._upsert = _UPSERT_ROWS if self._has_documents else self._sql.upsert(entries)
 
     async def check(self) -> None:
         """Raises DatabaseError unless the tables are what this version reads and writes."""
@@ -72,7 +90,7 @@ class History:
             new = await _unknown(connection, room, batch)
             if not new:
                 return 0
-            await _many(connection, self._insert, [_event_row(room, e) for e in new])
+            await self._put(connection, self._insert, [_event_row(room, e) for e in new])
             acts = [event for event in new if event.kind == "operator"]
             if acts:
                 await connection.execute(insert(changes), [_change_row(room, e) for e in acts])
@@ -89,8 +107,8 @@ class History:
             if event.visitor:
                 known[event.visitor] = fold(known.get(event.visitor), event)
         if known:
-            rows = [_entry_row(room, entry) for entry in known.values()]
-            await _many(connection, self._upsert, rows)
+            rows = [{"room": room, **_values(entry, _FIELDS)} for entry in known.values()]
+            await self._put(connection, self._upsert, rows)
         if _is_reset(run[-1]):
             waits = and_(entries.c.called_ms.is_(None), entries.c.admitted_ms.is_(None))
             await connection.execute(
@@ -98,6 +116,12 @@ class History:
                 .where(entries.c.room == room, entries.c.ended_ms.is_(None), waits)
                 .values(ended_ms=run[-1].at_ms, end_reason=_RESET, changed_ms=run[-1].at_ms)
             )
+
+    async def _put(
+        self, connection: AsyncConnection, statement: Any, rows: list[dict[str, Any]]
+    ) -> None:
+        values = {"rows": json.dumps(rows)} if self._has_documents else rows
+        await connection.execute(statement, values)
 
     # Keeping it small -------------------------------------------------------------------------
 
@@ -113,8 +137,7 @@ class History:
             .order_by(entries.c.changed_ms)
             .limit(limit)
         )
-        async with sql.begin(self._engine) as connection:
-            return list((await connection.execute(found)).scalars())
+        return [visitor for (visitor,) in await self._sql.read(found)]
 
     async def settle(
         self, room: str, *, stuck: Sequence[str], here: Sequence[str], now_ms: int, before_ms: int
@@ -185,14 +208,16 @@ class History:
     async def events_of(self, room: str, visitor: str, *, limit: int) -> list[Event]:
         """The latest events of one visitor, oldest first."""
         found = (
-            select(events)
+            select(*(events.c[name] for name in _EVENT_FIELDS))
             .where(events.c.room == room, events.c.visitor == visitor)
             .order_by(events.c.ms.desc(), events.c.seq.desc())
             .limit(limit)
         )
-        async with sql.begin(self._engine) as connection:
-            rows = (await connection.execute(found)).mappings().all()
-        return [_event_of(row) for row in reversed(rows)]
+        rows = await self._sql.read(found)
+        return [
+            Event(ms, seq, kind, visitor, why, at_ms, json.loads(more))
+            for ms, seq, kind, visitor, why, at_ms, more in reversed(rows)
+        ]
 
     async def ahead_of(
         self, room: str, entry: Entry, *, most: int
@@ -229,15 +254,14 @@ class History:
         return [(queued, gone) for queued, gone in rows]
 
     async def entries(
-        self, room: str, *, from_ms: int, to_ms: int, limit: int | None = None, offset: int = 0
+        self, room: str, period: Period, *, limit: int | None = None, offset: int = 0
     ) -> AsyncIterator[Entry]:
         """Stays that began in a period, by when they began."""
+        began_ms = entries.c.joined_ms
         found = (
             select(*_COLUMNS)
-            .where(
-                entries.c.room == room, entries.c.joined_ms >= from_ms, entries.c.joined_ms < to_ms
-            )
-            .order_by(entries.c.joined_ms, entries.c.visitor)
+            .where(entries.c.room == room, began_ms >= period.from_ms, began_ms < period.to_ms)
+            .order_by(began_ms, entries.c.visitor)
             .offset(offset)
         )
         if limit is not None:
@@ -248,67 +272,19 @@ class History:
                 yield Entry(*row)
 
     async def changes(
-        self,
-        room: str,
-        *,
-        from_ms: int,
-        to_ms: int,
-        limit: int,
-        before: tuple[int, int] | None = None,
+        self, room: str, period: Period, *, limit: int, before: tuple[int, int] | None = None
     ) -> list[Change]:
-        """What operators did in a period, latest first; `before` the ms and seq of one of them."""
-        ms, seq = before or (to_ms, 0)
+        """What operators did, latest first; `before` the ms and seq of one of them."""
+        ms, seq = before or (period.to_ms, 0)
         found = (
-            select(changes)
-            .where(changes.c.room == room, changes.c.ms >= from_ms, changes.c.ms < to_ms)
+            select(*(changes.c[name] for name in _CHANGE_FIELDS))
+            .where(changes.c.room == room, changes.c.ms >= period.from_ms)
+            .where(changes.c.ms < period.to_ms)
             .where(or_(changes.c.ms < ms, and_(changes.c.ms == ms, changes.c.seq < seq)))
             .order_by(changes.c.ms.desc(), changes.c.seq.desc())
             .limit(limit)
         )
-        async with sql.begin(self._engine) as connection:
-            rows = (await connection.execute(found)).mappings().all()
-        names = [field.name for field in fields(Change)]
-        return [Change(**{name: row[name] for name in names}) for row in rows]
-
-
-def _upsert(dialect: str) -> Any:
-    """Inserts a stay, or lays it over the one that is there."""
-    names = ["room", *_FIELDS]
-    changed = [name for name in _FIELDS if name != "visitor"]
-    if dialect == "postgresql":
-        said = ", ".join(names)
-        laid = ", ".join(f"{name} = EXCLUDED.{name}" for name in changed)
-        return text(
-            f"INSERT INTO waitroom_entries ({said}) SELECT {said} "  # noqa: S608 - our own names
-            "FROM json_populate_recordset(NULL::waitroom_entries, CAST(:rows AS json)) "
-            f"ON CONFLICT (room, visitor) DO UPDATE SET {laid}"
-        )
-    values: dict[str, Any] = {name: bindparam(name) for name in names}
-    if dialect == "mysql":
-        statement = mysql.insert(entries).values(values)
-        return statement.on_duplicate_key_update({n: statement.inserted[n] for n in changed})
-    made = sqlite.insert(entries).values(values)
-    return made.on_conflict_do_update(
-        index_elements=["room", "visitor"], set_={n: made.excluded[n] for n in changed}
-    )
-
-
-def _insert(dialect: str) -> Any:
-    if dialect == "postgresql":
-        return text(
-            "INSERT INTO waitroom_events SELECT * "
-            "FROM json_populate_recordset(NULL::waitroom_events, CAST(:rows AS json))"
-        )
-    return insert(events)
-
-
-async def _many(connection: AsyncConnection, statement: Any, rows: list[dict[str, Any]]) -> None:
-    """Executes it for all rows at once. PostgreSQL's driver would send them one by one, and takes
-    them ten times as fast as one document."""
-    if connection.dialect.name == "postgresql":
-        await connection.execute(statement, {"rows": json.dumps(rows)})
-    else:
-        await connection.execute(statement, rows)
+        return [Change(*row) for row in await self._sql.read(found)]
 
 
 async def _unknown(connection: AsyncConnection, room: str, batch: Sequence[Event]) -> list[Event]:
@@ -359,27 +335,22 @@ def _is_reset(event: Event) -> bool:
 
 
 def _event_row(room: str, event: Event) -> dict[str, Any]:
-    return {
-        "room": room, "ms": event.ms, "seq": event.seq, "kind": event.kind,
-        "visitor": event.visitor, "why": event.why, "at_ms": event.at_ms,
-        "more": json.dumps(event.more, separators=(",", ":")),
-    }  # fmt: skip
-
-
-def _event_of(row: Any) -> Event:
-    return Event(
-        row["ms"], row["seq"], row["kind"], row["visitor"], row["why"], row["at_ms"],
-        json.loads(row["more"]),
-    )  # fmt: skip
+    more = json.dumps(event.more, separators=(",", ":"))
+    return {"room": room, **_values(event, _EVENT_FIELDS), "more": more}
 
 
 def _change_row(room: str, event: Event) -> dict[str, Any]:
     return {
-        "room": room, "ms": event.ms, "seq": event.seq, "at_ms": event.at_ms,
-        "operator": event.more.get("by", ""), "action": event.why, "visitor": event.visitor,
+        "room": room,
+        "ms": event.ms,
+        "seq": event.seq,
+        "at_ms": event.at_ms,
+        "operator": event.more.get("by", ""),
+        "action": event.why,
+        "visitor": event.visitor,
         "detail": event.more.get("detail", ""),
-    }  # fmt: skip
+    }
 
 
-def _entry_row(room: str, entry: Entry) -> dict[str, Any]:
-    return {"room": room, **{name: getattr(entry, name) for name in _FIELDS}}
+def _values(row: Entry | Event, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in names}

@@ -69,6 +69,14 @@ def problem(kind: Kind | int, title: str = "", **members: Any) -> web.Response:
     )
 
 
+class ProblemError(Exception):
+    """Of a handler: answers with a problem document."""
+
+    def __init__(self, kind: Kind, **members: Any) -> None:
+        super().__init__(kind.title)
+        self.kind, self.members = kind, members
+
+
 _REFUSED = {
     "forbidden": kinds.GRANT_NEEDED,
     "full": kinds.QUEUE_FULL,
@@ -96,6 +104,8 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         if "Allow" in error.headers:
             response.headers["Allow"] = error.headers["Allow"]
         return response
+    except ProblemError as error:
+        return problem(error.kind, **error.members)
     except web.RequestPayloadError:
         return problem(kinds.UNREADABLE, detail="It is not of its Content-Encoding.")
     except (UnknownNameError, RefusedError, ConfigError, DatabaseError, StoreError) as error:
