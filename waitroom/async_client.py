@@ -266,12 +266,12 @@ class AsyncJobs(_Section):
     done = awaiting(jobs.done)
 
     async def iterate(
-        self, *, target: str | None = None, state: str | None = None
+        self, *, target: str | None = None, state: str | None = None, page_size: int = jobs.PAGE
     ) -> AsyncIterator[Job]:
         """As Jobs.iterate."""
         after: str | None = ""
         while after is not None:
-            page = await self.drive(jobs.page(self.core, target, state, after))
+            page = await self.drive(jobs.page(self.core, target, state, after, page_size))
             for job in page["jobs"]:
                 yield job
             after = page["next"]

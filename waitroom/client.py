@@ -237,11 +237,13 @@ class Jobs(_Section):
     retry = blocking(jobs.retry)
     done = blocking(jobs.done)
 
-    def iterate(self, *, target: str | None = None, state: str | None = None) -> Iterator[Job]:
+    def iterate(
+        self, *, target: str | None = None, state: str | None = None, page_size: int = jobs.PAGE
+    ) -> Iterator[Job]:
         """The token's jobs, newest first; with the admin_token all."""
         after: str | None = ""
         while after is not None:
-            page = self.drive(jobs.page(self.core, target, state, after))
+            page = self.drive(jobs.page(self.core, target, state, after, page_size))
             yield from page["jobs"]
             after = page["next"]
 

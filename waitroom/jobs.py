@@ -22,6 +22,7 @@ POLL_S = 20
 POLL_SEVERAL_S = 2
 #: Between two requests, where a replica that stops answers at once, seconds.
 MIN_POLL_S = 0.5
+#: The longest page of a list.
 PAGE = 1000
 
 
@@ -98,9 +99,9 @@ def wait_for_some(core: Core, ids: Iterable[str]) -> Flow[list[Job]]:
 
 
 def page(
-    core: Core, target: str | None, state: str | None, after: str | None, limit: int = PAGE
+    core: Core, target: str | None, state: str | None, after: str | None, limit: int
 ) -> Flow[JobPage]:
-    given = {"target": target, "state": state, "after": after, "limit": str(limit)}
+    given = {"target": target, "state": state, "after": after, "limit": str(min(limit, PAGE))}
     query = {name: value for name, value in given.items() if value}
     return core.document(Call("GET", path("jobs"), query))
 

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from sidecar.jobs.model import ID_PATTERN, Kind, State
 from sidecar.jobs.request import Value
-from sidecar.jobs.settings import METHODS, TargetSettings
+from sidecar.jobs.settings import TargetSettings
 from sidecar.kit.http import problem_kinds
 from sidecar.kit.http.long_poll import MAX_WAIT_S
 from sidecar.kit.http.models import (
@@ -67,6 +67,15 @@ class JobsPage(PageParameters):
     """The `next` of the page before."""
 
 
+_OFFLINE: dict[str, Any] = {
+    "target": "images",
+    "method": "POST",
+    "path": "generate",
+    "body": {"prompt": "a lighthouse"},
+    "idempotency_key": "order-4711",
+}
+
+
 class SubmitHeaders(Headers):
     idempotency_key: str | None = None
     """The same as `idempotency_key`, which goes before it."""
@@ -76,28 +85,16 @@ class SubmitJob(Body):
     """A member that is null is as if it was not there."""
 
     model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "target": "images", "method": "POST", "path": "generate",
-                    "body": {"prompt": "a lighthouse"}, "idempotency_key": "order-4711",
-                },
-                {"target": "images", "kind": "online"},
-            ]
-        }
-    )  # fmt: skip
+        json_schema_extra={"examples": [_OFFLINE, {"target": "images", "kind": "online"}]}
+    )
 
     target: Name
     kind: Kind | None = None
     """Default: the first of the target's kinds. online: none of the members from method to
     body_base64."""
-    method: Annotated[
-        str | None,
-        Field(
-            description=f"{', '.join(METHODS)}: what the target allows. Default: POST where there "
-            "is a body, else GET."
-        ),
-    ] = None
+    method: str | None = None
+    """GET, HEAD, POST, PUT, PATCH, DELETE: what the target allows. Default: POST where there is a
+    body, else GET."""
     path: str | None = None
     """Below the target's url, if that ends with /; percent-encoded, without / at its beginning."""
     query: Query | None = None
@@ -128,15 +125,8 @@ class SubmitJob(Body):
         return given
 
 
-def _without_bodies(schema: dict[str, Any]) -> None:
-    optional = {"body", "body_base64"}
-    schema["required"] = [name for name in schema["required"] if name not in optional]
-
-
 class JobResult(Reply):
     """What the target answered: of a job that is completed, or has failed by `fail_on`."""
-
-    model_config = ConfigDict(json_schema_extra=_without_bodies)
 
     status: int | None
     headers: dict[str, str]
@@ -289,3 +279,29 @@ class TargetHistory(Reply):
     step_seconds: Seconds
     steps: list[HistoryStep]
     """Oldest first; those in which no job ended may be missing."""
+
+
+class CheckPermit(Headers):
+    x_waitroom_target: Name
+    """What is called."""
+    x_waitroom_permit: str | None = None
+    """The permit. Without one nothing passes."""
+    x_waitroom_given: str | None = None
+    """The X-Waitroom-Job of the last answer, where a request is checked twice."""
+
+
+class PermitPassed(Headers):
+    x_waitroom_state: Literal["admitted"]
+    x_waitroom_job: str
+    """Whose permit it was."""
+
+
+Doubt = Literal["none", "forged", "expired", "used", "over"]
+
+
+class PermitRefused(Headers):
+    x_waitroom_state: Doubt | Literal["permit-away", "unknown-target"]
+    x_waitroom_reason: Doubt | None = None
+    """over: it is not called any more."""
+    retry_after: Annotated[int, Field(ge=1)] | None = None
+    """Seconds, while Redis is unavailable."""

@@ -260,7 +260,7 @@ class Jobs:
         """The client reports that its call is over."""
         job = await self.find(id_, owner)
         if job.kind != "online":
-            raise RefusedError("conflict", "A runner makes this call, and says when it is over.")
+            raise RefusedError("conflict", "A worker makes this call, and says when it is over.")
         if not job.is_ended:
             [seen] = await self.see([job])
             if seen.state not in {State.CALLED, State.PROCESSING}:

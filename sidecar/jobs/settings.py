@@ -62,7 +62,7 @@ def problems_of_headers(headers: dict[str, str]) -> list[str]:
         if not _TOKEN.match(name):
             problems.append(f"{name[:40]!r} is no header's name")
         elif same_header(name) in RESERVED_HEADERS or same_header(name).startswith("x-waitroom-"):
-            problems.append(f"{name} is written by the runner")
+            problems.append(f"{name} is written by the worker")
         elif not _VALUE.match(value):
             problems.append(f"the value of {name} has characters that no header may have")
     if len({same_header(name) for name in headers}) < len(headers):
@@ -227,7 +227,7 @@ class TargetSettings(BaseModel):
             raise ValueError("write offline, online or both")
         if "offline" in kinds and info.data.get("url", "") is None:
             raise ValueError(
-                'a runner needs the target\'s url; without one, say kinds = ["online"]'
+                'a worker needs the target\'s url; without one, say kinds = ["online"]'
             )
         return tuple(dict.fromkeys(kinds))
 

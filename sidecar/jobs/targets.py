@@ -1,5 +1,5 @@
-"""The targets of jobs as one process knows them: those of the file, and over them those that were
-changed at run time, which every replica and runner reads from the database each second."""
+"""The targets of jobs in one process: as they are configured, and over that what was changed at run
+time, which every replica and worker reads from the database each second."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-#: A runner asks every 10 s at least, where it can take more.
+#: A worker that can take more asks every 10 s at least.
 RUNNER_AWAY_S = 15.0
 
 
 @dataclass(slots=True)
 class Target:
-    """One target. `settings` are replaced when somebody changes them."""
+    """One target. `settings` are replaced when they are changed."""
 
     name: str
     settings: TargetSettings
@@ -55,8 +55,8 @@ class Target:
 
 
 class Targets:
-    """All targets. `make` makes what belongs to a name: its store, grants and permits. `announce`
-    tells other processes that the settings of one were changed."""
+    """All targets. `make` makes a target of a name and its settings. `announce` tells other
+    processes that the settings of one were changed."""
 
     def __init__(
         self,
@@ -69,6 +69,7 @@ class Targets:
         self._store = store
         self._make = make
         self._announce = announce
+        #: What was changed at run time, as it is in the database.
         self._texts: dict[str, str] = {}
         self._targets = {name: make(name, settings) for name, settings in of_file.items()}
 
@@ -86,24 +87,21 @@ class Targets:
         return target
 
     async def refresh(self) -> list[str]:
-        """Reads what was changed at run time; the targets that are others now. What cannot be used,
-        such as a setting that a later version wrote, changes nothing. Raises DatabaseError."""
+        """Reads what was changed at run time; returns the targets that differ from before. What
+        cannot be used, such as a setting of a later version, changes nothing. Raises
+        DatabaseError."""
         texts = await self._store.targets.all()
-        others = [
-            name
-            for name in self._texts.keys() | texts.keys()
-            if self._texts.get(name) != texts.get(name)
-        ]
-        for name in others:
+        changed = sorted({name for name, _ in self._texts.items() ^ texts.items()})
+        for name in changed:
             try:
-                self._lay(name, texts.get(name))
+                self._update(name, texts.get(name))
             except ConfigError as error:
                 log.error("target_unusable", target=name, problems=error.problems)
         self._texts = texts
-        return others
+        return changed
 
-    def _lay(self, name: str, text: str | None) -> None:
-        """`text`: the settings of run time; None: there are none. Raises ConfigError."""
+    def _update(self, name: str, text: str | None) -> None:
+        """`text`: what was changed at run time; None: nothing. Raises ConfigError."""
         settings = self._of_file.get(name)
         if text is not None:
             changes = json.loads(text)
@@ -118,7 +116,7 @@ class Targets:
         log.info("target_changed", target=name, source="file" if text is None else "run time")
 
     async def change(self, name: str, changes: dict[str, Any], *, at_ms: int) -> Target:
-        """Changes some settings of a target, or makes one. The others stay as the file has them,
+        """Changes some settings of a target, or makes one. The others follow the configuration,
         later too. Raises ConfigError, DatabaseError."""
         await self.refresh()
         target = self._targets.get(name)
@@ -130,8 +128,8 @@ class Targets:
         return self.get(name)
 
     async def restore(self, name: str) -> Target | None:
-        """Back to what the file says; None: it says nothing, and the target is gone. Raises
-        UnknownNameError, DatabaseError."""
+        """Resets a target to its configured settings; None: it is not configured, and is removed.
+        Raises UnknownNameError, DatabaseError."""
         self.get(name)
         await self._store.targets.delete(name)
         await self._was_changed(name)
@@ -145,7 +143,7 @@ class Targets:
 
 def wait_s(settings: TargetSettings, line: Line, position: int) -> float:
     """How long the job in this place has to wait, seconds: by the slots and how long a call takes
-    (measured, or expected), and by the rate; and until an open breaker lets calls through."""
+    (measured, or expected), by the rate, and until an open breaker lets calls through."""
     mean_s = line.mean_s or settings.expected_seconds
     free = max(0, settings.concurrency - line.active)
     by_slots = max(0, position - free) * mean_s / settings.concurrency
@@ -158,14 +156,14 @@ def wait_s(settings: TargetSettings, line: Line, position: int) -> float:
 
 
 def has_runner(settings: TargetSettings, line: Line) -> bool:
-    """Somebody makes the calls of offline jobs: has asked for them not long ago, or is at it. True
-    where the target has online jobs alone, which need none."""
+    """Whether a worker has asked for offline jobs not long ago, or makes a call now. True for a
+    target of online jobs alone, which need none."""
     if "offline" not in settings.kinds or line.active > 0:
         return True
     return line.runner_ms is not None and line.now_ms - line.runner_ms < RUNNER_AWAY_S * 1000
 
 
 def rate_per_s(settings: TargetSettings, line: Line) -> float:
-    """How many calls a second the target bears, as far as is known."""
+    """How many calls a second the target has capacity for, as far as is known."""
     by_slots = settings.concurrency / (line.mean_s or settings.expected_seconds)
     return by_slots if settings.rate is None else min(by_slots, settings.rate / settings.window)

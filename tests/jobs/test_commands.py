@@ -360,7 +360,7 @@ def test_a_target_is_changed_and_restored(run, works, tmp_path):
     [
         ("jobs submit nix", "no target is named 'nix'"),
         ("jobs submit images -H X-One", "X-One: write NAME: VALUE, such as Content-Type: "),
-        ("jobs submit images -H Host:a", "headers: Host is written by the runner"),
+        ("jobs submit images -H Host:a", "headers: Host is written by the worker"),
         ("jobs submit images --path ../a", "path: may not have what two servers read in two ways"),
         ("jobs submit images -X TRACE", "method: GET or POST for this target"),
         ("jobs submit images --kind later", "'later' is not one of 'offline', 'online'"),
@@ -380,7 +380,7 @@ def test_a_target_is_changed_and_restored(run, works, tmp_path):
         ("targets show nix", "no target is named 'nix'"),
         ("targets pause nix", "no target is named 'nix'"),
         ("targets unset nix", "no target is named 'nix'"),
-        ("targets set nix paused=true", "kinds: a runner needs the target's url"),
+        ("targets set nix paused=true", "kinds: a worker needs the target's url"),
         ("targets set images rate", "rate: write SETTING=VALUE, such as concurrency=20"),
         ("targets set images rate=@/nowhere/at/all", "rate: /nowhere/at/all cannot be read"),
         ("targets set images rate=0", "rate: Input should be greater than or equal to 1"),

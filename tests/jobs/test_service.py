@@ -246,7 +246,7 @@ def test_a_full_line_takes_no_more(place):
         ({"target": "images", "path": "../admin"}, "path: may not have"),
         ({"target": "images", "path": "http://other/"}, "path: may not have"),
         ({"target": "images", "query": {"a": None}}, "query: a text, or an object"),
-        ({"target": "images", "headers": {"Host": "other"}}, "Host is written by the runner"),
+        ({"target": "images", "headers": {"Host": "other"}}, "Host is written by the worker"),
         ({"target": "images", "headers": {"A": "b\r\nC: d"}}, "the value of A"),
         ({"target": "images", "headers": []}, "headers: an object"),
         ({"target": "images", "body": "x" * 2001}, "body: at most 2,000 bytes"),

@@ -43,8 +43,8 @@ def calls_back(*urls: str) -> TargetSettings:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ("", 'kinds: a runner needs the target\'s url; without one, say kinds = ["online"]'),
-        ('kinds = ["offline"]', "kinds: a runner needs the target's url"),
+        ("", 'kinds: a worker needs the target\'s url; without one, say kinds = ["online"]'),
+        ('kinds = ["offline"]', "kinds: a worker needs the target's url"),
         (URL_ + "kinds = []", "kinds: write offline, online or both"),
         (URL_ + 'kinds = ["later"]', "kinds.0: Input should be 'offline' or 'online'"),
         (URL_ + "methods = []", "methods: write some of GET, HEAD, POST"),
@@ -57,7 +57,7 @@ def calls_back(*urls: str) -> TargetSettings:
         (URL_ + 'timeout = "1 week"', "timeout: write a number of seconds, or text"),
         (URL_ + "max_body = 131073", "max_body: "),
         (URL_ + "colour = 1", "colour: there is no such setting"),
-        (URL_ + 'headers = { "Host" = "a" }', "headers: Host is written by the runner"),
+        (URL_ + 'headers = { "Host" = "a" }', "headers: Host is written by the worker"),
         (URL_ + 'headers = { "idempotency-key" = "a" }', "headers: idempotency-key is written"),
         (URL_ + 'headers = { "A B" = "a" }', "headers: 'A B' is no header's name"),
         (URL_ + 'headers = { "A" = "a\\r\\nB: c" }', "headers: the value of A has characters"),
@@ -208,7 +208,7 @@ def test_a_change_is_checked_with_what_stays():
     settings = target(algorithm="token_bucket", burst=5)
     with pytest.raises(ConfigError, match="burst: is for token_bucket"):
         settings.changed({"algorithm": "fixed_window"})
-    with pytest.raises(ConfigError, match="kinds: a runner needs"):
+    with pytest.raises(ConfigError, match="kinds: a worker needs"):
         settings.changed({"url": None})
     with pytest.raises(ConfigError, match="colour: there is no such setting"):
         settings.changed({"colour": 1})

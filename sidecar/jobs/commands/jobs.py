@@ -1,4 +1,4 @@
-"""waitroom jobs: submit jobs, look at them, wait for them, cancel them, try them again."""
+"""waitroom jobs: submit jobs, look them up, wait for them, cancel them, retry them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,17 @@ EVERY = click.option(
 
 @click.group(cls=ReplicaGroup)
 def jobs() -> None:
-    """Submit jobs, look at them and wait for them, through a replica's ops listener."""
+    """Submit jobs, look them up and wait for them, through a replica's ops listener."""
+
+
+def _headers(_: click.Context, __: click.Parameter, lines: tuple[str, ...]) -> dict[str, str]:
+    headers = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name.strip():
+            raise click.UsageError(f"{line}: write NAME: VALUE, such as Content-Type: text/plain")
+        headers[name.strip()] = value.strip()
+    return headers
 
 
 @jobs.command()
@@ -33,36 +43,27 @@ def jobs() -> None:
 @click.option("--method", "-X", metavar="WORD", help="GET, or POST where there is a body.")
 @click.option("--path", metavar="PATH", help="Below the target's url.")
 @click.option("--query", metavar="TEXT", help="What follows the ?, as it is sent.")
-@click.option("--header", "-H", "headers", multiple=True, metavar="NAME: VALUE",
+@click.option("--header", "-H", "headers", multiple=True, metavar="NAME: VALUE", callback=_headers,
               help="As often as there are headers.")  # fmt: skip
 @click.option("--body", "-d", metavar="TEXT", help="The request's body; -: standard input.")
 @click.option("--body-file", type=click.File("rb"), metavar="FILE", help="The same, from a file.")
 @click.option("--kind", type=click.Choice(["offline", "online"]),
-              help="Who calls: a runner, or whoever has the permit.")  # fmt: skip
+              help="Who makes the call: a worker, or the client that has the permit.")  # fmt: skip
 @click.option("--class", "class_name", metavar="NAME", help="The class that the grant gives.")
 @click.option("--grant", metavar="TEXT", help="Gives a class; waitroom grant makes one.")
-@click.option("--key", metavar="TEXT", help="The same key again names the same job.")
-@click.option("--callback", metavar="URL", help="Is told when the job has ended.")
+@click.option("--key", "idempotency_key", metavar="TEXT",
+              help="The same key again names the same job.")  # fmt: skip
+@click.option("--callback", "callback_url", metavar="URL",
+              help="Gets a POST when the job has ended.")  # fmt: skip
 @click.option("--wait", "is_waiting", is_flag=True,
-              help="Until it has ended, or an online one is called. Exit 1 if it did not come "
-              "to be completed.")  # fmt: skip
+              help="Until it has ended, or an online one is called. Exit 1 unless it was "
+              "completed.")  # fmt: skip
 @EVERY
 @pass_client
-def submit(client: Client, /, target: str, is_waiting: bool, every: float, **said: Any) -> None:
-    """Submit a job. Its id is printed, and to standard error how it stands."""
-    job = client.jobs.submit(
-        target,
-        method=said["method"],
-        path=said["path"],
-        query=said["query"],
-        headers=dict(map(_header, said["headers"])) or None,
-        body=_body(said["body"], said["body_file"]),
-        kind=said["kind"],
-        class_name=said["class_name"],
-        grant=said["grant"],
-        idempotency_key=said["key"],
-        callback_url=said["callback"],
-    )
+def submit(client: Client, /, target: str, is_waiting: bool, every: float, **request: Any) -> None:
+    """Submit a job. Prints its id, and its state to standard error."""
+    request["body"] = _body(request["body"], request.pop("body_file"))
+    job = client.jobs.submit(target, **{**request, "headers": request["headers"] or None})
     click.echo(job["id"])
     if is_waiting:
         is_good = watch(client, [job["id"]], every_s=every, until_called=True)
@@ -70,23 +71,14 @@ def submit(client: Client, /, target: str, is_waiting: bool, every: float, **sai
     click.echo(standing(job), err=True)
 
 
-def _header(line: str) -> tuple[str, str]:
-    name, colon, value = line.partition(":")
-    if not colon or not name.strip():
-        raise click.UsageError(f"{line}: write NAME: VALUE, such as Content-Type: text/plain")
-    return name.strip(), value.strip()
-
-
 def _body(text: str | None, file: IO[bytes] | None) -> str | bytes | None:
-    """A text, or what is none."""
+    """Bytes where it is no text."""
     if text is not None and file is not None:
         raise click.UsageError("say either --body or --body-file")
-    if text is not None and text != "-":
-        return text
     if text == "-":
         file = sys.stdin.buffer
     if file is None:
-        return None
+        return text
     data = file.read()
     try:
         return data.decode()
@@ -113,17 +105,17 @@ def show(client: Client, id_: str, is_body: bool) -> None:
 @pass_client
 def cancel(client: Client, id_: str) -> None:
     """Cancel a job that waits, or cut off its call where the target allows it."""
-    told = client.jobs.cancel(id_)
-    is_cut = told.get("aborting")
-    click.echo(f"{id_}: its call is being cut off" if is_cut else f"{id_} is {told['state']}")
+    job = client.jobs.cancel(id_)
+    is_aborting = job.get("aborting")
+    click.echo(f"{id_}: its call is being cut off" if is_aborting else f"{id_} is {job['state']}")
 
 
 @jobs.command()
 @click.argument("id_", metavar="ID")
 @pass_client
 def retry(client: Client, id_: str) -> None:
-    """Try a job again that has ended, however it did: it waits at the end of the line, and what
-    came of it is forgotten."""
+    """Retry a job that has ended in any state: it waits at the end of the queue, and its result is
+    forgotten."""
     click.echo(f"{id_} is {standing(client.jobs.retry(id_))}")
 
 
@@ -131,7 +123,7 @@ def retry(client: Client, id_: str) -> None:
 @click.argument("id_", metavar="ID")
 @pass_client
 def done(client: Client, id_: str) -> None:
-    """Say that an online job's call is over, so that the next one is called."""
+    """Report that an online job's call is over, so that the next one is called."""
     click.echo(f"{id_} is {standing(client.jobs.done(id_))}")
 
 
@@ -141,9 +133,10 @@ def done(client: Client, id_: str) -> None:
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
 @pass_client
 def list_jobs(client: Client, target: str | None, state: str | None, limit: int) -> None:
-    """One line a job, newest first: those of the token, or all by the admin token."""
+    """List jobs, newest first. A service token sees its own; the admin token sees all."""
     click.echo(f"{'id':<22} {'target':<16} {'owner':<12} {'created':<19} http state")
-    for job in itertools.islice(client.jobs.iterate(target=target, state=state), limit):
+    found = client.jobs.iterate(target=target, state=state, page_size=limit)
+    for job in itertools.islice(found, limit):
         status = job["status"] or "-"
         click.echo(f"{job['id']:<22} {job['target']:<16} {job['owner']:<12} "
                    f"{job['created_at'][:19]} {status:<4} {standing(job)}")  # fmt: skip
@@ -155,12 +148,12 @@ def list_jobs(client: Client, target: str | None, state: str | None, limit: int)
 @EVERY
 @pass_client
 def watch_jobs(client: Client, ids: tuple[str, ...], target: str | None, every: float) -> None:
-    """Wait for jobs and show how they stand. Exit 0 when all of them were completed, 1 when one
+    """Wait for jobs and show their states. Exit 0 when all of them were completed, 1 when one
     failed, expired or was cancelled."""
     if bool(ids) == (target is not None):
         raise click.UsageError("say either ids of jobs, or --target NAME")
     if target is not None:
-        client.request("GET", f"/v1/targets/{quote(target, safe='')}")  # there is one
+        client.request("GET", f"/v1/targets/{quote(target, safe='')}")  # an unknown one is an error
         ids = tuple(under_way(client, target))
         if not ids:
             click.echo(f"{target}: all jobs have ended")

@@ -1,4 +1,4 @@
-"""How jobs stand, in words; and waiting for them with a line that says so."""
+"""A job's state in words; and a line on the terminal while you wait for jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from waitroom import Client, Job
 
 BAR = 20
-#: With more jobs than this, they are counted and not told one by one.
+#: More jobs than this are counted, and not shown one by one.
 MOST_LINES = 8
 
 
@@ -72,7 +72,7 @@ def watch(
     """Until all have ended; whether all were completed. `target`: that of all of them, which makes
     looking at many cheaper. `until_called`: an online job that was called has come as far as it
     can by itself."""
-    line, left = _Line(), list(ids)
+    output, left = _Output(), list(ids)
     is_many = len(left) > MOST_LINES
     over = ENDED | {State.CALLED} if until_called else ENDED
     found: dict[str, Job] = {}
@@ -82,22 +82,22 @@ def watch(
             found[id_] = job
             first.setdefault(id_, job["position"] or 1)
             is_over = job["state"] in over
-            shows_all = not is_many and not line.is_terminal
+            shows_all = not is_many and not output.is_terminal
             if shows_all or (is_over and not (is_many and job["state"] == State.COMPLETED)):
                 counts = job["state"], job["position"], job["attempts"], job["error"]
-                line.say(id_, standing(job), counts)
+                output.say(id_, standing(job), counts)
         left = [id_ for id_ in left if id_ not in found or found[id_]["state"] not in over]
-        if line.is_terminal and left:
-            line.draw(_summary(found), _share(found, first))
+        if output.is_terminal and left:
+            output.draw(_summary(found), _share(found, first))
         elif is_many:
-            line.say("", _summary(found), Counter(job["state"] for job in found.values()))
+            output.say("", _summary(found), Counter(job["state"] for job in found.values()))
         if left:
             time.sleep(every_s)
     return all(job["state"] not in ENDED - {State.COMPLETED} for job in found.values())
 
 
 def _look(client: Client, ids: list[str], target: str | None, *, is_first: bool) -> dict[str, Job]:
-    """Those jobs; none where nobody answers just now, unless that is so from the first."""
+    """These jobs; none while no replica answers, unless that is so from the first."""
     from waitroom import RejectedError, WaitroomError  # noqa: PLC0415 - other commands start faster
 
     try:
@@ -121,7 +121,7 @@ def _summary(found: dict[str, Job]) -> str:
 
 
 def _share(found: dict[str, Job], first: dict[str, int]) -> float:
-    """How much of the way lies behind them, 0 to 1; the line is half of it."""
+    """How far they have come, 0 to 1; the queue is half of the way."""
     shares = []
     for id_, job in found.items():
         share = 0.5
@@ -131,12 +131,12 @@ def _share(found: dict[str, Job], first: dict[str, int]) -> float:
     return sum(shares) / max(1, len(shares))
 
 
-class _Line:
+class _Output:
     """On a terminal a line that is written over; else a line each time that something is new."""
 
     def __init__(self) -> None:
         self.is_terminal = sys.stdout.isatty()
-        self._said: dict[str, object] = {}
+        self._shown: dict[str, object] = {}
 
     def draw(self, text: str, share: float) -> None:
         full = round(BAR * share)
@@ -144,10 +144,10 @@ class _Line:
         columns = shutil.get_terminal_size().columns
         click.echo(f"\r\x1b[K{f'{bar} {text}'[: columns - 1]}", nl=False)
 
-    def say(self, about: str, text: str, what_counts: object) -> None:
-        """Nothing when `what_counts` is what it was when this was said before."""
-        if self._said.get(about) == what_counts:
+    def say(self, about: str, text: str, facts: object) -> None:
+        """Nothing where `facts` are as they were the last time."""
+        if self._shown.get(about) == facts:
             return
-        self._said[about] = what_counts
+        self._shown[about] = facts
         begin = "\r\x1b[K" if self.is_terminal else f"{datetime.now():%H:%M:%S} "  # noqa: DTZ005 - the clock on the wall
         click.echo(f"{begin}{about} {text}" if about else f"{begin}{text}")

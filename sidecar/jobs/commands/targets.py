@@ -1,4 +1,4 @@
-"""waitroom targets: look at what jobs may call, and change how much of it is called."""
+"""waitroom targets: list the APIs that jobs call, pause them, change their settings."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @click.group(cls=ReplicaGroup)
 def targets() -> None:
-    """Look at targets of jobs and change them, through a replica's ops listener."""
+    """List the targets of jobs and change them, through a replica's ops listener."""
 
 
 @targets.command("list")
 @pass_client
 def list_targets(client: Client) -> None:
-    """One line a target."""
+    """List the targets."""
     found = client.request("GET", "/v1/targets")["targets"]
     click.echo(f"{'target':<20} {'waiting':>9} {'running':>15} {'rate':>14} {'a call':>8} "
                f"{'breaker':<8} settings")  # fmt: skip
@@ -55,11 +55,11 @@ def show(client: Client, name: str) -> None:
 @click.argument("changes", nargs=-1, required=True, metavar="SETTING=VALUE…")
 @pass_client
 def set_(client: Client, name: str, changes: tuple[str, ...]) -> None:
-    """Change settings of a target, or make a new one; replicas and runners follow within two
+    """Change settings of a target, or make a new one. Replicas and workers follow within two
     seconds.
 
-    A value is JSON or text; null is none, and @FILE takes it from a file, such as a secret. What
-    was set stays until waitroom targets unset, whatever the file says of these settings.
+    A value is JSON or text; null is none, and @FILE takes it from a file, such as a secret. These
+    settings stay until waitroom targets unset, whatever the configuration file says of them.
     """
     now = client.request("PATCH", _path(name), dict(_change(change) for change in changes))
     for change in changes:
@@ -86,7 +86,7 @@ def _change(text: str) -> tuple[str, Any]:
 @click.argument("name")
 @pass_client
 def unset(client: Client, name: str) -> None:
-    """Go back to what the file says of a target; one that the file has not is gone."""
+    """Reset a target to its configured settings; one that is not configured is removed."""
     is_there = client.request("DELETE", _path(name))["target"] is not None
     click.echo(f"{name} is as the file has it" if is_there else f"{name} is gone")
 
@@ -95,7 +95,7 @@ def unset(client: Client, name: str) -> None:
 @click.argument("name")
 @pass_client
 def pause(client: Client, name: str) -> None:
-    """Call nothing: jobs wait, and more may be submitted. Calls that were begun go on."""
+    """Call nothing: jobs wait, and more may be submitted. Calls in progress go on."""
     _pause(client, name, is_paused=True)
 
 
@@ -103,7 +103,7 @@ def pause(client: Client, name: str) -> None:
 @click.argument("name")
 @pass_client
 def resume(client: Client, name: str) -> None:
-    """Take back a pause."""
+    """End a pause."""
     _pause(client, name, is_paused=False)
 
 

@@ -5,19 +5,19 @@ As /check: never another status, never a body. A permit that cannot be checked d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 import structlog
 from aiohttp import web
-from pydantic import Field
 
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.permits import PermitError
+from sidecar.jobs.schemas import CheckPermit, PermitPassed, PermitRefused
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.http.auth_request import close_if_body, log_unknown
 from sidecar.kit.http.endpoint import ANYBODY, Endpoints
-from sidecar.kit.http.models import NO_BODY, Headers, Name
+from sidecar.kit.http.models import NO_BODY
 from sidecar.kit.http.problems import STORE_RETRY_S
 from sidecar.kit.tasks import Background
 
@@ -51,32 +51,6 @@ async def _write_used(jobs: Jobs, target: Target, permit: Permit) -> None:
         await jobs.used(target, permit.job, permit.fence)
     except (DatabaseError, StoreError) as error:
         log.warning("use_not_written", target=target.name, job=permit.job, error=str(error))
-
-
-class CheckPermit(Headers):
-    x_waitroom_target: Name
-    """What is called."""
-    x_waitroom_permit: str | None = None
-    """The permit. Without one nothing passes."""
-    x_waitroom_given: str | None = None
-    """The X-Waitroom-Job of the last answer, where a request is asked about twice."""
-
-
-class PermitPassed(Headers):
-    x_waitroom_state: Literal["admitted"]
-    x_waitroom_job: str
-    """Whose permit it was."""
-
-
-Doubt: TypeAlias = Literal["none", "forged", "expired", "used", "over"]
-
-
-class PermitRefused(Headers):
-    x_waitroom_state: Doubt | Literal["permit-away", "unknown-target"]
-    x_waitroom_reason: Doubt | None = None
-    """over: it is not called any more."""
-    retry_after: Annotated[int, Field(ge=1)] | None = None
-    """Seconds, while Redis is unavailable."""
 
 
 ENDPOINTS = Endpoints("proxy")
