@@ -54,10 +54,9 @@ from sidecar.rooms.settings import EVENTS_KEPT
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.rooms.worker.refresher import refresh_forever, refresh_once
 from sidecar.rooms.worker.sweeper import sweep_forever
+from sidecar.webhooks.call_notices import CallNotifier
 from sidecar.webhooks.metrics import WebhookMetrics
-from sidecar.webhooks.worker.call_notifier import CallNotifier
-from sidecar.webhooks.worker.notifier import notify_forever
-from sidecar.webhooks.worker.room_notifier import RoomNotifier
+from sidecar.webhooks.room_notices import RoomNotifier
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -149,13 +148,13 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
             workers["archivist"] = lambda: tidy_forever(rooms, past, settings, metrics)
         hooks, timeout_s = settings.webhooks, settings.store_timeout
         if of_rooms := {name: hook for name, hook in hooks.items() if hook.tells_of_rooms}:
-            workers["room notifier"] = lambda: notify_forever(
-                RoomNotifier(rooms, metrics, redis, timeout_s=timeout_s), of_rooms
-            )
+            workers["room notifier"] = lambda: RoomNotifier(
+                rooms, metrics, redis, timeout_s=timeout_s
+            ).run(of_rooms)
         if of_calls := {name: hook for name, hook in hooks.items() if hook.tells_of_calls}:
-            workers["call notifier"] = lambda: notify_forever(
-                CallNotifier(rooms, metrics, redis, timeout_s=timeout_s), of_calls
-            )
+            workers["call notifier"] = lambda: CallNotifier(
+                rooms, metrics, redis, timeout_s=timeout_s
+            ).run(of_calls)
         tasks = [asyncio.create_task(keep_at_work(*worker)) for worker in workers.items()]
         stack.push_async_callback(stop_workers, *tasks)
         within = await _open_jobs(settings, redis, metrics, rooms, stack)

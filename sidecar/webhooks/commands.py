@@ -50,8 +50,8 @@ def test(connection: Connection, names: tuple[str, ...]) -> None:
 
 async def _send_all(settings: Settings, names: tuple[str, ...]) -> dict[str, tuple[Answer, float]]:
     """Side by side: each webhook's answer, and how long it took."""
-    from sidecar.webhooks.room_notices import Notice  # noqa: PLC0415 - the other commands start faster
-    from sidecar.webhooks.worker.sender import new_session, send  # noqa: PLC0415
+    from sidecar.webhooks.model import Notice  # noqa: PLC0415 - the other commands start faster
+    from sidecar.webhooks.notifier import new_session, send  # noqa: PLC0415
 
     async with new_session() as session:
 

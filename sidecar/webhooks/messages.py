@@ -14,8 +14,7 @@ from sidecar.kit.clock import iso
 from sidecar.kit.outbox import Answer, Message, headers_of
 
 if TYPE_CHECKING:
-    from sidecar.webhooks.call_notices import CallNotice, Invitation
-    from sidecar.webhooks.room_notices import Notice
+    from sidecar.webhooks.model import CallNotice, Invitation, Notice
     from sidecar.webhooks.settings import Event, Webhook
 
 _SAYS: dict[Event, str] = {

@@ -1,4 +1,4 @@
-"""What is sent to webhooks about a room, and when. Pure: snapshots in, notices out.
+"""What is sent to webhooks about a room, and when.
 
 Each of the room's conditions is a latch, so that nothing flaps: it is sent when it comes
 on, at most once in APART_MS, and comes off when its opposite has held for a while.
@@ -17,17 +17,23 @@ memory's, so two replicas that send the same from the same memory give it the sa
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from sidecar.webhooks.settings import Event  # noqa: TC001 - pydantic reads it
-from sidecar.webhooks.store.document import Document
+from sidecar.kit.redis.driver_errors import driver_errors, text
+from sidecar.rooms.redis_keys import room_key
+from sidecar.webhooks.model import Document, Notice
+from sidecar.webhooks.notifier import Notifier
+from sidecar.webhooks.settings import EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sidecar.kit.redis.connect import Store
     from sidecar.rooms.store.replies import Snapshot
+    from sidecar.webhooks.notifier import Outbox
+    from sidecar.webhooks.settings import Event
 
 EMPTY_MS = 10_000
 FREE_MS = 60_000
@@ -36,21 +42,6 @@ APART_MS = 60_000
 BELOW = 0.8
 #: Notices on their way that are kept; the oldest give way.
 UNSENT = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """One event. `threshold`: the room's notify_above, for queue_over."""
-
-    id: str
-    event: Event | Literal["test"]
-    room: str
-    at_ms: int
-    waiting: int
-    active: int
-    cap: int
-    wait_seconds: int | None = None
-    threshold: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,3 +134,65 @@ def _changes(before: Memory, after: Memory) -> Iterator[Event]:
         yield "queue_over"
     if before.queue.is_on and not after.queue.is_on:
         yield "queue_empty"
+
+
+class Notices:
+    """A room's Memory: a string, JSON. Every method raises StoreError when Redis is unavailable."""
+
+    def __init__(self, redis: Store, room: str, timeout_s: float) -> None:
+        self._redis = redis
+        self._key = room_key(room, "notices")
+        self._timeout_s = timeout_s
+        #: As last read or written here; what is left of it when Redis was emptied.
+        self.last: Memory | None = None
+
+    async def read(self) -> str | None:
+        async with driver_errors("notices", self._timeout_s):
+            found = await self._redis.get(self._key)
+        return None if found is None else text(found)
+
+    async def write(self, memory: str) -> None:
+        async with driver_errors("notices", self._timeout_s):
+            await self._redis.set(self._key, memory)
+
+
+class RoomNotifier(Notifier[Notices]):
+    events = EVENTS
+    work = "notifying"
+    failure = "notify_failed"
+    open_store = Notices
+
+    async def notify(self, outbox: Outbox[Notices], snapshot: Snapshot) -> None:
+        room, store, ledger = outbox.room, outbox.store, outbox.ledger
+        text = await store.read()
+        memory, new = detect(
+            Memory.read(text) if text else store.last,
+            room.name,
+            snapshot,
+            cap=room.settings.total_active_users,
+            above=room.settings.notify_above,
+        )
+        if memory is None:
+            return
+        memory = self._with_unsent(outbox, memory, new)
+        if memory.text() != text:
+            await store.write(memory.text())
+        store.last = memory
+        unsent = {
+            (one.notice.id, name): one.notice for one in memory.unsent for name in one.webhooks
+        }
+        ledger.keep(unsent)
+        for delivery, notice in unsent.items():
+            if ledger.is_new(delivery):
+                age_s = max(0, snapshot.now_ms - notice.at_ms) / 1000
+                ledger.taken.add(delivery)
+                self.senders[delivery[1]].put(notice, age_s=age_s)
+
+    def _with_unsent(self, outbox: Outbox[Notices], memory: Memory, new: list[Notice]) -> Memory:
+        """The memory with the new notices to be sent, and without what is done."""
+        unsent = [
+            Unsent(one.notice, left)
+            for one in (*memory.unsent, *(Unsent(n, self.receivers(n.room, n.event)) for n in new))
+            if (left := self.open_for(outbox, one.notice.id, one.webhooks))
+        ]
+        return replace(memory, unsent=tuple(unsent[-UNSENT:]))

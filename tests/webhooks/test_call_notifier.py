@@ -24,19 +24,21 @@ from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.settings import Settings
+from sidecar.webhooks import call_notices
 from sidecar.webhooks.call_notices import (
     BATCH,
-    CallNotice,
-    Invitation,
+    Call,
+    CallNotifier,
+    Calls,
+    Cursor,
+    Page,
     read_batches,
     ticket_of,
 )
 from sidecar.webhooks.messages import compose
+from sidecar.webhooks.model import CallNotice, Invitation
+from sidecar.webhooks.notifier import WebhookSender, new_session
 from sidecar.webhooks.settings import Webhook
-from sidecar.webhooks.store.calls import Call, Calls, Cursor, Page
-from sidecar.webhooks.worker import call_notifier
-from sidecar.webhooks.worker.call_notifier import CallNotifier
-from sidecar.webhooks.worker.sender import WebhookSender, new_session
 from tests.conftest import attended, new_room_name
 from tests.support.processes import free_port
 from tests.support.receiver import Pauses, Receiver, until
@@ -466,7 +468,7 @@ async def test_a_sender_has_a_few_at_a_time_and_the_rest_is_looked_at_again(
     monkeypatch, world, receiver, hook
 ):
     """Who comes while a slow receiver keeps the sender is in no message."""
-    monkeypatch.setattr(call_notifier, "IN_HAND", 1)
+    monkeypatch.setattr(call_notices, "IN_HAND", 1)
     receiver.answers = [None]
     replica = world.replica(hook)
     await world.look()
@@ -489,8 +491,8 @@ async def test_a_sender_has_a_few_at_a_time_and_the_rest_is_looked_at_again(
 
 async def test_too_many_drop_the_oldest(monkeypatch, world, receiver, hook):
     """What a sender has stays; the oldest behind it gives way, and is counted and logged."""
-    monkeypatch.setattr(call_notifier, "UNSENT", 2)
-    monkeypatch.setattr(call_notifier, "IN_HAND", 1)
+    monkeypatch.setattr(call_notices, "UNSENT", 2)
+    monkeypatch.setattr(call_notices, "IN_HAND", 1)
     receiver.answers = [None]
     replica = world.replica(hook)
     await world.look()
@@ -534,8 +536,8 @@ async def test_a_stream_that_was_trimmed_is_said_and_gone_on_with(world, receive
 
 async def test_a_long_stream_is_read_in_pages(monkeypatch, world, receiver, hook):
     """Whatever fits in between, and with a rest for the next look."""
-    monkeypatch.setattr("sidecar.webhooks.store.calls.PAGE", 7)
-    monkeypatch.setattr(call_notifier, "PAGES", 3)
+    monkeypatch.setattr("sidecar.webhooks.call_notices.PAGE", 7)
+    monkeypatch.setattr(call_notices, "PAGES", 3)
     replica = world.replica(hook)
     await world.look()
     visitors = await world.called(20)  # and as many events of joining
@@ -687,7 +689,7 @@ def test_the_docs_show_the_body():
 
 async def test_a_replica_tells_what_its_settings_say(monkeypatch, redis_socket, tmp_path, receiver):
     """A webhook for `called` gets calls and nothing else, beside one for a room's events."""
-    monkeypatch.setattr("sidecar.webhooks.worker.notifier.LOOK_S", 0.02)
+    monkeypatch.setattr("sidecar.webhooks.notifier.LOOK_S", 0.02)
     monkeypatch.setattr("sidecar.rooms.worker.refresher.REFRESH_MS", 20)
     name = new_room_name()
     store = f"unix://{redis_socket}"

@@ -17,7 +17,8 @@ from sidecar.kit.http.retry_after import seconds_in
 from sidecar.kit.outbox import judge
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.webhooks.messages import compose, read_dingtalk, sentence
-from sidecar.webhooks.room_notices import Memory, Notice, Unsent, detect
+from sidecar.webhooks.model import Notice
+from sidecar.webhooks.room_notices import Memory, Unsent, detect
 from sidecar.webhooks.settings import EVENTS, Webhook
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "webhooks.md").read_text()

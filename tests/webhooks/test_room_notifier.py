@@ -21,13 +21,11 @@ from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.settings import Settings
-from sidecar.webhooks.room_notices import Notice
+from sidecar.webhooks import notifier as notifiers
+from sidecar.webhooks.model import Notice
+from sidecar.webhooks.notifier import SCHEDULE, WebhookSender, new_session, send
+from sidecar.webhooks.room_notices import RoomNotifier
 from sidecar.webhooks.settings import Webhook
-from sidecar.webhooks.worker import notifier as notifiers
-from sidecar.webhooks.worker import sender as senders
-from sidecar.webhooks.worker.notifier import notify_forever
-from sidecar.webhooks.worker.room_notifier import RoomNotifier
-from sidecar.webhooks.worker.sender import SCHEDULE, WebhookSender, new_session, send
 from tests.conftest import attended, new_room_name
 from tests.support.processes import free_port
 from tests.support.receiver import Pauses, Receiver, until
@@ -420,13 +418,13 @@ async def test_too_many_drop_the_oldest(monkeypatch, receiver, brought):
 
 async def test_one_that_hangs_delays_no_other_and_no_stop(monkeypatch, world, receiver, quick):
     """Others get everything meanwhile; a stop does not wait for it, and says what is left."""
-    monkeypatch.setattr(senders, "TIMEOUT_S", 1000)
+    monkeypatch.setattr(notifiers, "TIMEOUT_S", 1000)
     monkeypatch.setattr(notifiers, "LOOK_S", 0.01)
     receiver.answers = [None]
     replica = world.replica()
     hooks = {"slow": Webhook(url=receiver.url), "quick": Webhook(url=quick.url)}
     notifier = RoomNotifier(Rooms([replica.room]), replica.metrics, world.redis, timeout_s=5)
-    work = notify_forever(notifier, hooks)
+    work = notifier.run(hooks)
     await replica.room.refresh()
     with capture_logs() as logs:
         task = asyncio.create_task(work)

@@ -1,4 +1,4 @@
-"""What notifies webhooks of rooms: one replica a room, and a sender for each webhook.
+"""Notifies webhooks: one replica looks at each room, and each webhook has a sender.
 
 The replica that holds a room's leader lease looks at it every second, writes what is to be sent to
 Redis, and only then hands it to the senders. When nothing was heard of it for LEASE_MS another one
@@ -10,48 +10,69 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
+import aiohttp
 import structlog
 
 from sidecar.kit.errors import StoreError
-from sidecar.kit.outbox import Ledger
+from sidecar.kit.outbox import Answer, Ledger, Schedule, Sender, post
 from sidecar.kit.redis.leader_lease import LeaderLease
+from sidecar.kit.retry import Backoff
 from sidecar.rooms.redis_keys import leader_key
+from sidecar.webhooks.messages import compose, read_dingtalk
 from sidecar.webhooks.metrics import WebhookMetrics
-from sidecar.webhooks.worker.sender import WebhookSender, new_session
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from sidecar.kit.metrics import Metrics
     from sidecar.kit.outbox import Result
     from sidecar.kit.redis.connect import Store
     from sidecar.rooms.service import Room, Rooms
     from sidecar.rooms.store.replies import Snapshot
+    from sidecar.webhooks.model import AnyNotice
     from sidecar.webhooks.settings import Wanted, Webhook
-    from sidecar.webhooks.worker.sender import AnyNotice
 
 LOOK_S = 1.0
 LEASE_MS = 5_000
+TIMEOUT_S = 5.0
+#: Takes about a quarter of an hour.
+SCHEDULE = Schedule(8, Backoff(1.0, 300.0, factor=4, jitter=0.2))
 
 log = structlog.get_logger()
 
 
-async def notify_forever(notifier: Notifier[Any], webhooks: Mapping[str, Webhook]) -> None:
-    """Runs until cancelled."""
-    async with new_session() as session:
-        for name, webhook in webhooks.items():
-            notifier.add(WebhookSender(name, notifier.done, webhook, session))
-        try:
-            await notifier.run()
-        finally:
-            undelivered = sum(map(len, notifier.senders.values()))
-            if undelivered:
-                hint = "another replica sends them, or this one when it is back"
-                log.warning("webhooks_undelivered", count=undelivered, hint=hint)
+def new_session() -> aiohttp.ClientSession:
+    """It keeps no cookies, and heeds HTTPS_PROXY, HTTP_PROXY and NO_PROXY."""
+    return aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), trust_env=True)
+
+
+async def send(session: aiohttp.ClientSession, webhook: Webhook, notice: AnyNotice) -> Answer:
+    """One try. Signed anew: a signature has the time of the try."""
+    read = read_dingtalk if webhook.format == "dingtalk" else None
+    message = compose(webhook, notice, now_s=time.time())
+    return await post(session, message, timeout_s=TIMEOUT_S, read=read)
+
+
+@dataclass(eq=False)
+class WebhookSender(Sender["AnyNotice"]):
+    """Sends to one webhook: one that hangs holds up no other."""
+
+    schedule = SCHEDULE
+
+    webhook: Webhook
+    session: aiohttp.ClientSession
+
+    async def send(self, item: AnyNotice) -> Answer:
+        return await send(self.session, self.webhook, item)
+
+    def log(self, say: Callable[..., object], result: str, item: AnyNotice, **more: object) -> None:
+        notice = {"room": item.room, "happened": item.event, "id": item.id}
+        say(f"webhook_{result}", webhook=self.name, host=self.webhook.host, **notice, **more)
 
 
 S = TypeVar("S")
@@ -59,7 +80,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class Outbox(Generic[S]):
-    """Of one room."""
+    """Of one room. `store`: keeps its notices."""
 
     room: Room
     lease: LeaderLease
@@ -68,13 +89,15 @@ class Outbox(Generic[S]):
 
 
 class Notifier(ABC, Generic[S]):
-    """Senders are added before it runs."""
+    """Of what one source has to say. Senders are added before it runs; it runs once."""
 
     #: What it sends, the work that its leader lease is for, and how it logs that Redis is
     #: unavailable.
     events: ClassVar[tuple[Wanted, ...]]
     work: ClassVar[str]
     failure: ClassVar[str]
+    #: Makes the store of a room's notices.
+    open_store: Callable[[Store, str, float], S]
 
     def __init__(
         self,
@@ -104,14 +127,22 @@ class Notifier(ABC, Generic[S]):
                 for result in ("delivered", "failed", "dropped"):
                     self._metrics.webhooks.labels(room, event, result)
 
-    async def run(self) -> None:
+    async def run(self, webhooks: Mapping[str, Webhook]) -> None:
         """Until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for sender in self.senders.values():
-                group.create_task(sender.run())
-            while True:
-                await self.look()
-                await asyncio.sleep(LOOK_S)
+        async with new_session() as session:
+            for name, webhook in webhooks.items():
+                self.add(WebhookSender(name, self.done, webhook, session))
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for sender in self.senders.values():
+                        group.create_task(sender.run())
+                    while True:
+                        await self.look()
+                        await asyncio.sleep(LOOK_S)
+            finally:
+                if undelivered := sum(map(len, self.senders.values())):
+                    hint = "another replica sends them, or this one when it is back"
+                    log.warning("webhooks_undelivered", count=undelivered, hint=hint)
 
     async def look(self) -> None:
         """Once at every room that a webhook is about and whose store answers."""
@@ -145,11 +176,6 @@ class Notifier(ABC, Generic[S]):
                 await self.notify(outbox, room.snapshot)
         except StoreError as error:
             log.warning(self.failure, room=room.name, error=str(error))
-
-    @staticmethod
-    @abstractmethod
-    def open_store(redis: Store, room: str, timeout_s: float) -> S:
-        """Where a room's notices are kept."""
 
     @abstractmethod
     async def notify(self, outbox: Outbox[S], snapshot: Snapshot) -> None:
