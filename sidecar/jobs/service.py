@@ -49,8 +49,8 @@ class Order:
     def fingerprint(self) -> str:
         """The same for the same content. Without the grant, which is signed anew each time."""
         call = self.call
-        content = [self.target.name, self.kind, call.method, call.path, call.query,
-                   sorted(call.headers.items()), self.class_name, self.callback_url]  # fmt: skip
+        request = [call.method, call.path, call.query, sorted(call.headers.items())]
+        content = [self.target.name, self.kind, *request, self.class_name, self.callback_url]
         return hashlib.sha256(json.dumps(content).encode() + b"\0" + call.body).hexdigest()
 
 

@@ -154,6 +154,10 @@ _FAILED = _statuses(
 )
 
 
+Methods = Annotated[tuple[str, ...], BeforeValidator(listed), AfterValidator(_methods)]
+Prefixes = Annotated[tuple[str, ...], BeforeValidator(listed), AfterValidator(_prefixes)]
+
+
 class TargetSettings(BaseModel):
     """One target, `[targets.NAME]`. Durations are in seconds; text such as "5m" is understood."""
 
@@ -165,9 +169,7 @@ class TargetSettings(BaseModel):
     kinds: Annotated[tuple[Kind, ...], BeforeValidator(listed)] = Field(
         default=("offline", "online"), validate_default=True
     )
-    methods: Annotated[tuple[str, ...], BeforeValidator(listed), AfterValidator(_methods)] = (
-        "GET", "POST",
-    )  # fmt: skip
+    methods: Methods = ("GET", "POST")
     #: Added to every call by a worker, over the job's own.
     headers: Annotated[dict[str, str], a_table('{"Authorization": "Bearer ..."}')] = Field(
         default={}, repr=False
@@ -214,9 +216,7 @@ class TargetSettings(BaseModel):
     max_result: Count = Field(default=1_048_576, ge=0, le=104_857_600)
     classes: Classes = {}
     #: Where callbacks may go: addresses that begin with one of these.
-    callback_urls: Annotated[
-        tuple[str, ...], BeforeValidator(listed), AfterValidator(_prefixes)
-    ] = ()
+    callback_urls: Prefixes = ()
     #: Signs them.
     callback_secret: str = Field(default="", repr=False, validate_default=True)
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from waitroom import Client
 
 EVERY = click.option(
-    "--every", type=click.FloatRange(0.2, 60), default=1, show_default=True, metavar="SECONDS",
-    help="How often to look.",
-)  # fmt: skip
+    "--every", type=click.FloatRange(0.2, 60), default=1, help="How often to look, seconds."
+)
+ROW = "{:<22} {:<16} {:<12} {:<19} {:<4} {}"
 
 
 @click.group(cls=ReplicaGroup)
@@ -28,14 +28,16 @@ def jobs() -> None:
     """Submit jobs, look them up and wait for them, through a replica's ops listener."""
 
 
-def _headers(_: click.Context, __: click.Parameter, lines: tuple[str, ...]) -> dict[str, str]:
+def _headers(
+    _: click.Context, __: click.Parameter, lines: tuple[str, ...]
+) -> dict[str, str] | None:
     headers = {}
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon or not name.strip():
             raise click.UsageError(f"{line}: write NAME: VALUE, such as Content-Type: text/plain")
         headers[name.strip()] = value.strip()
-    return headers
+    return headers or None
 
 
 @jobs.command()
@@ -43,27 +45,22 @@ def _headers(_: click.Context, __: click.Parameter, lines: tuple[str, ...]) -> d
 @click.option("--method", "-X", metavar="WORD", help="GET, or POST where there is a body.")
 @click.option("--path", metavar="PATH", help="Below the target's url.")
 @click.option("--query", metavar="TEXT", help="What follows the ?, as it is sent.")
-@click.option("--header", "-H", "headers", multiple=True, metavar="NAME: VALUE", callback=_headers,
-              help="As often as there are headers.")  # fmt: skip
+@click.option("--header", "-H", "headers", multiple=True, callback=_headers, metavar="NAME: VALUE")
 @click.option("--body", "-d", metavar="TEXT", help="The request's body; -: standard input.")
 @click.option("--body-file", type=click.File("rb"), metavar="FILE", help="The same, from a file.")
-@click.option("--kind", type=click.Choice(["offline", "online"]),
-              help="Who makes the call: a worker, or the client that has the permit.")  # fmt: skip
+@click.option("--kind", type=click.Choice(["offline", "online"]), help="Whether a worker calls.")
 @click.option("--class", "class_name", metavar="NAME", help="The class that the grant gives.")
 @click.option("--grant", metavar="TEXT", help="Gives a class; waitroom grant makes one.")
-@click.option("--key", "idempotency_key", metavar="TEXT",
-              help="The same key again names the same job.")  # fmt: skip
-@click.option("--callback", "callback_url", metavar="URL",
-              help="Gets a POST when the job has ended.")  # fmt: skip
-@click.option("--wait", "is_waiting", is_flag=True,
-              help="Until it has ended, or an online one is called. Exit 1 unless it was "
-              "completed.")  # fmt: skip
+@click.option("--key", "idempotency_key", metavar="TEXT", help="The same key is the same job.")
+@click.option("--callback", "callback_url", metavar="URL", help="Gets a POST when it has ended.")
+@click.option("--wait", "is_waiting", is_flag=True, help="Until it has ended, or is called.")
 @EVERY
 @pass_client
 def submit(client: Client, /, target: str, is_waiting: bool, every: float, **request: Any) -> None:
-    """Submit a job. Prints its id, and its state to standard error."""
+    """Submit a job. Prints its id, and its state to standard error. With --wait exit 1 unless it
+    was completed, or an online one was called."""
     request["body"] = _body(request["body"], request.pop("body_file"))
-    job = client.jobs.submit(target, **{**request, "headers": request["headers"] or None})
+    job = client.jobs.submit(target, **request)
     click.echo(job["id"])
     if is_waiting:
         is_good = watch(client, [job["id"]], every_s=every, until_called=True)
@@ -134,12 +131,11 @@ def done(client: Client, id_: str) -> None:
 @pass_client
 def list_jobs(client: Client, target: str | None, state: str | None, limit: int) -> None:
     """List jobs, newest first. A service token sees its own; the admin token sees all."""
-    click.echo(f"{'id':<22} {'target':<16} {'owner':<12} {'created':<19} http state")
+    click.echo(ROW.format("id", "target", "owner", "created", "http", "state"))
     found = client.jobs.iterate(target=target, state=state, page_size=limit)
     for job in itertools.islice(found, limit):
-        status = job["status"] or "-"
-        click.echo(f"{job['id']:<22} {job['target']:<16} {job['owner']:<12} "
-                   f"{job['created_at'][:19]} {status:<4} {standing(job)}")  # fmt: skip
+        cells = job["id"], job["target"], job["owner"], job["created_at"][:19], job["status"] or "-"
+        click.echo(ROW.format(*cells, standing(job)))
 
 
 @jobs.command("watch")

@@ -15,6 +15,8 @@ from sidecar.cli.connection import ReplicaGroup, pass_client
 if TYPE_CHECKING:
     from waitroom import Client
 
+ROW = "{:<20} {:>9} {:>15} {:>14} {:>8} {:<8} {}"
+
 
 @click.group(cls=ReplicaGroup)
 def targets() -> None:
@@ -25,21 +27,24 @@ def targets() -> None:
 @pass_client
 def list_targets(client: Client) -> None:
     """List the targets."""
-    found = client.request("GET", "/v1/targets")["targets"]
-    click.echo(f"{'target':<20} {'waiting':>9} {'running':>15} {'rate':>14} {'a call':>8} "
-               f"{'breaker':<8} settings")  # fmt: skip
-    for target in found:
-        rule = target["settings"]
-        waiting = target["waiting"] + target["later"]
-        running = f"{target['running']} of {rule['concurrency']}"
-        rate = f"{rule['rate']} / {rule['window']:g} s" if rule["rate"] else "none"
-        mean_s = target["mean_seconds"]
-        mean = "" if mean_s is None else f"{mean_s:.3g} s"
+    click.echo(ROW.format("target", "waiting", "running", "rate", "a call", "breaker", "settings"))
+    for target in client.request("GET", "/v1/targets")["targets"]:
+        settings, mean_s = target["settings"], target["mean_seconds"]
         notes = [target["source"]]
-        notes += ["paused"] if rule["paused"] else []
-        notes += [] if target["has_runner"] else ["no runner"]
-        click.echo(f"{target['name']:<20} {waiting:>9} {running:>15} {rate:>14} {mean:>8} "
-                   f"{target['breaker']:<8} {', '.join(notes)}")  # fmt: skip
+        if settings["paused"]:
+            notes.append("paused")
+        if not target["has_runner"]:
+            notes.append("no runner")
+        row = ROW.format(
+            target["name"],
+            target["waiting"] + target["later"],
+            f"{target['running']} of {settings['concurrency']}",
+            f"{settings['rate']} / {settings['window']:g} s" if settings["rate"] else "none",
+            "" if mean_s is None else f"{mean_s:.3g} s",
+            target["breaker"],
+            ", ".join(notes),
+        )
+        click.echo(row)
 
 
 @targets.command()
