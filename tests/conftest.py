@@ -1,13 +1,10 @@
-"""What every test may use: a redis-server of the session's own, and a clock to turn."""
+"""Fixtures that every test may use: a redis-server of the session, replicas, a clock to turn."""
 
 from __future__ import annotations
 
-import itertools
-import math
 import shutil
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import hypothesis
@@ -17,18 +14,17 @@ pytest.register_assert_rewrite("tests.support")
 
 
 from sidecar.kit.clock import StoreClock
-from sidecar.kit.redis import functions
 from sidecar.kit.redis.connect import close, connect
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from tests.support.processes import Process, wait_until
+from tests.support.replica import replica, service
+from tests.support.rooms import Time, attended, new_room_name
 from tests.support.unit import Guard, mark_servers
 
 # Hypothesis looks at answers, not at the time they take on a busy machine.
 hypothesis.settings.register_profile("unhurried", deadline=None)
 hypothesis.settings.load_profile("unhurried")
-
-_numbers = itertools.count()
 
 #: Files that take longest. They are begun first, so that no worker is left alone with one.
 LONGEST = (
@@ -44,6 +40,8 @@ LONGEST = (
     "proxies/test_story.py",
 )
 
+
+__all__ = ["replica", "service"]
 
 _guard = Guard()
 
@@ -67,33 +65,6 @@ def pytest_runtest_protocol(item):
     """A test without the mark starts no process."""
     with _guard.during(item):
         return (yield)
-
-
-class Time:
-    """The store's time, turned by the test."""
-
-    def __init__(self, now_ms: int = 1_800_000_000_000) -> None:
-        self.now_ms = now_ms
-
-    def __call__(self) -> int:
-        return self.now_ms
-
-    def forward(self, seconds: float) -> None:
-        self.now_ms += round(seconds * 1000)
-
-
-class TurnedClock(StoreClock):
-    """The replica's clock when it has just heard from the store."""
-
-    def __init__(self, turn: Time) -> None:
-        super().__init__()
-        self._turn = turn
-
-    def now_ms(self) -> int:
-        return self._turn.now_ms
-
-    def observe(self, store_ms: int) -> None:
-        pass
 
 
 @pytest.fixture(scope="session")
@@ -148,11 +119,6 @@ def turn():
     return Time()
 
 
-def attended(settings: RoomSettings, **more: int) -> str:
-    """For a clock that a test turns: replicas are there all the time, running no script."""
-    return settings.for_scripts(outage_ms=10**12, **more)
-
-
 @pytest.fixture
 def make_room_store(redis, turn):
     """Makes the store of a new room; settings by name."""
@@ -171,10 +137,7 @@ def make_room_store(redis, turn):
     return make
 
 
-def refuse_functions(redis) -> None:
-    """As if the client's store took none: its scripts go by EVALSHA."""
-    functions.known_of(redis).refused_until = math.inf
-
-
-def new_room_name() -> str:
-    return f"t{next(_numbers)}-{time.time_ns()}"
+@pytest.fixture(scope="module", params=[False, True], ids=["kept", "stamps"])
+def stamps(request: pytest.FixtureRequest) -> bool:
+    """An admitted visitor passes by what nginx keeps, or by a stamp that the browser brings."""
+    return bool(request.param)

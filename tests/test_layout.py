@@ -134,10 +134,13 @@ def test_files_are_short():
 
 
 def test_no_test_imports_another():
-    """What tests share is in tests/support/, or in a helper beside them."""
+    """Nor a conftest.py: what tests share is in tests/support/, or in a helper beside them."""
     modules = find_modules(ROOT / "tests")
     found = {(a, b) for a in modules for b in find_imports(a, modules)}
-    assert [pair for pair in sorted(found) if pair[1].rpartition(".")[2].startswith("test_")] == []
+    names = [(a, b, b.rpartition(".")[2]) for a, b in sorted(found)]
+    assert [
+        f"{a} imports {b}" for a, b, name in names if name == "conftest" or name[:5] == "test_"
+    ] == []
 
 
 # And that it can fail.

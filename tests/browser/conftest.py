@@ -1,54 +1,7 @@
-"""A real browser: the system's Chromium."""
+"""Visitors with a real browser."""
 
 from __future__ import annotations
 
-import shutil
+from tests.support.browser import browser, visitor
 
-import pytest
-from playwright.sync_api import expect, sync_playwright
-
-ARGUMENTS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--disable-dev-shm-usage",
-]  # fmt: skip
-
-
-expect.set_options(timeout=20_000)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """One for a module: while it lives, its loop runs in this thread, and no other can."""
-    binary = shutil.which("chromium") or shutil.which("chromium-browser")
-    if binary is None:
-        pytest.fail("chromium is not installed; run make test")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=binary, args=ARGUMENTS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def visitor(browser):
-    """Makes visitors: each a browser context of its own, with one page open."""
-    contexts = []
-
-    def make(**options):
-        context = browser.new_context(**{"locale": "en-GB", **options})
-        context.set_default_timeout(20_000)
-        contexts.append(context)
-        page = context.new_page()
-        page.problems = []
-        page.on("pageerror", lambda error: page.problems.append(str(error)))
-        page.on("console", lambda message: note(page, message))
-        return page
-
-    def note(page, message):
-        # A page that is answered with 503 is reported as a failed resource; that is the point.
-        if message.type == "error" and "503" not in message.text:
-            page.problems.append(message.text)
-
-    yield make
-    for context in contexts:
-        context.close()
+__all__ = ["browser", "visitor"]

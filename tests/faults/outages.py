@@ -21,7 +21,7 @@ from sidecar.rooms.redis_keys import room_key, room_keys
 from sidecar.rooms.service import Room
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
-from tests.conftest import Time, TurnedClock, new_room_name
+from tests.support.rooms import Time, TurnedClock, new_room_name
 
 CAP, WAITING = 10, 200
 #: How long somebody stays inside who came from the queue, seconds.

@@ -12,7 +12,7 @@ from sidecar.queue.model import Outcome, Ticket
 from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
-from tests.conftest import attended, new_room_name
+from tests.support.rooms import attended, new_room_name
 
 #: redis.call's of one script, of the most common kind of room.
 POLL, POLL_IN_BATCH, JOIN, ARRIVAL = 10, 1.2, 20, 19

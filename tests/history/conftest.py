@@ -17,8 +17,8 @@ from sidecar.queue.tokens import Tokens
 from sidecar.rooms.service import Room
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
-from tests.conftest import Time, TurnedClock, attended, new_room_name
 from tests.support.databases import KINDS, Sqlite, servers  # noqa: F401 - a fixture
+from tests.support.rooms import Time, TurnedClock, attended, new_room_name
 
 PARTITIONS = 16
 BACKLOG = 10_000_000

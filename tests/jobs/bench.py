@@ -29,7 +29,7 @@ from sidecar.kit.redis.connect import Store, close, connect
 from sidecar.kit.redis.leader_lease import LeaderLease
 from sidecar.kit.sql import database as sql
 from sidecar.queue.grants import Grants
-from tests.conftest import Time, new_room_name
+from tests.support.rooms import Time, new_room_name
 
 Hook = Callable[..., Awaitable[None]]
 _numbers = itertools.count()

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import delete, event, func, select
+from sqlalchemy import delete
 
-from sidecar.jobs.model import Job, new_job_id
 from sidecar.jobs.store.job_store import JobStore
-from sidecar.jobs.store.tables import JOBS, chunks, metadata
+from sidecar.jobs.store.tables import JOBS, metadata
 from sidecar.kit.sql import database as sql
 from tests.support.databases import KINDS, servers  # noqa: F401 - a fixture
-
-NOW_MS = 1_800_000_000_000
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.kind)
@@ -44,32 +41,6 @@ async def store(database, open_store):
         for table in metadata.tables.values():
             await connection.execute(delete(table))
     return made
-
-
-def job(**values) -> Job:
-    """Pending, for an hour, of the target `images`."""
-    default = {
-        "id": new_job_id(), "owner": "shop", "target": "images", "kind": "offline",
-        "created_ms": NOW_MS, "expires_ms": NOW_MS + 3_600_000, "queue_order": 1,
-    }  # fmt: skip
-    return Job(**{**default, **values})
-
-
-def statements_of(store) -> list[str]:
-    """What the store sends to its database from now on, but for what begins a transaction."""
-    seen: list[str] = []
-
-    def note(connection, cursor, statement, *_) -> None:
-        if not statement.startswith("BEGIN"):
-            seen.append(statement)
-
-    event.listen(store.engine.sync_engine, "before_cursor_execute", note)
-    return seen
-
-
-async def chunk_count(store) -> int:
-    async with sql.begin(store.engine) as connection:
-        return (await connection.execute(select(func.count()).select_from(chunks))).scalar()
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.worker.callbacks import EACH, MOST, call_back_forever
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.sql import database as sql
-from tests.jobs.conftest import job
+from tests.support.jobs import job
 from tests.support.receiver import Receiver, until
 
 

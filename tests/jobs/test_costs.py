@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from tests.jobs.bench import bench, running, until
-from tests.jobs.conftest import statements_of
+from tests.support.jobs import statements_of
 
 JOBS = 100
 

@@ -34,10 +34,10 @@ from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import close, connect
 from sidecar.kit.redis.leader_lease import LeaderLease
 from sidecar.queue.grants import Grants
-from tests.conftest import new_room_name
-from tests.jobs.conftest import job as make_job
 from tests.support.databases import Sqlite
+from tests.support.jobs import job as make_job
 from tests.support.processes import wait_until
+from tests.support.rooms import new_room_name
 from tests.support.works import Sent, Works, most_open, most_within, overtaken
 
 IS_FULL = os.environ.get("JOBS_FULL") == "1"

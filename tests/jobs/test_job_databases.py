@@ -17,8 +17,8 @@ from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.tables import jobs, metadata
 from sidecar.kit.errors import DatabaseError
 from sidecar.kit.sql import database as sql
-from tests.jobs.conftest import NOW_MS, job
 from tests.support.databases import Mariadb, Postgresql, Sqlite
+from tests.support.jobs import NOW_MS, job
 
 LATER_MS = NOW_MS + 5000
 

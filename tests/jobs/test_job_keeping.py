@@ -11,7 +11,7 @@ from sidecar.jobs.store import callbacks
 from sidecar.jobs.store.backlog import Waits
 from sidecar.jobs.store.history import Step
 from sidecar.jobs.store.retention import DEFAULT_TTL_MS, PERMIT_MS
-from tests.jobs.conftest import NOW_MS, chunk_count, job, statements_of
+from tests.support.jobs import NOW_MS, chunk_count, job, statements_of
 
 LATER_MS = NOW_MS + 5000
 URL = "https://shop.example/back"

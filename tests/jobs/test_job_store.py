@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 
 from sidecar.jobs.model import Ending, Job, JobQuery, State, new_job_id
 from sidecar.kit.errors import DatabaseError
-from tests.jobs.conftest import NOW_MS, chunk_count, job, statements_of
+from tests.support.jobs import NOW_MS, chunk_count, job, statements_of
 
 HOUR_MS = 3_600_000
 LATER_MS = NOW_MS + 5000

@@ -22,10 +22,10 @@ from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import Held, Release, TargetStore, Waiting
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
-from tests.conftest import new_room_name
 from tests.jobs.target_model import Active, Target
 from tests.support.limits import BEGIN, WINDOWS, S, check_promise
 from tests.support.machines import Bench, run_stories
+from tests.support.rooms import new_room_name
 
 RATED = [f"rate.{algorithm}" for algorithm in WINDOWS]
 CLASSES = {

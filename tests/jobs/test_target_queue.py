@@ -18,10 +18,10 @@ from sidecar.kit.redis.breaker import TRIES
 from sidecar.kit.redis.connect import close, connect
 from sidecar.kit.redis.observer import Observer
 from sidecar.kit.redis.scripts import LUA_ROOT, source
-from tests.conftest import new_room_name
 from tests.support.limits import WINDOWS, S, TurnedClock, check_promise
 from tests.support.lua import COMMANDS, header
 from tests.support.processes import free_port
+from tests.support.rooms import new_room_name
 
 SCRIPTS = sorted((LUA_ROOT / "jobs" / "lua").glob("*.lua"))
 #: Those that only targets use; each is in Redis 6.2.

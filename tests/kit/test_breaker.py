@@ -14,8 +14,8 @@ from sidecar.kit.redis.functions import Scripts
 from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
-from tests.conftest import new_room_name
 from tests.support.processes import free_port
+from tests.support.rooms import new_room_name
 
 SETTINGS = RoomSettings(total_active_users=1).for_scripts()
 

@@ -15,8 +15,8 @@ from sidecar.queue.model import Outcome
 from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
-from tests.conftest import new_room_name
 from tests.support.processes import Process, free_port, wait_until
+from tests.support.rooms import new_room_name
 
 
 @pytest.fixture(scope="module")

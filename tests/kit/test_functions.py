@@ -23,10 +23,10 @@ from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.redis_keys import room_key, room_keys
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import Claim, RoomStore
-from tests.conftest import attended, new_room_name, refuse_functions
 from tests.support.limits import ALL, TurnedClock, make_limit
 from tests.support.products import open_products, use_products
 from tests.support.redis_servers import RedisServer
+from tests.support.rooms import attended, new_room_name, refuse_functions
 from tests.support.visitors import beat_all, go_in, queue
 
 VERBS = [

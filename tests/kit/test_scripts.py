@@ -15,8 +15,8 @@ from sidecar.queue.model import Pass, Ticket
 from sidecar.rooms.redis_keys import ROOM_KEYS
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
-from tests.conftest import new_room_name
 from tests.support.lua import COMMANDS, header
+from tests.support.rooms import new_room_name
 
 ALL = sorted(LUA_ROOT.rglob("*.lua"))
 ROOM_SCRIPTS = sorted((LUA_ROOT / "rooms" / "lua").glob("*.lua"))

@@ -17,10 +17,10 @@ from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
-from tests.conftest import new_room_name, refuse_functions
 from tests.support.processes import wait_until
 from tests.support.products import open_products, use_products
 from tests.support.redis_servers import SERVICE, ClusterStore, RedisServer, SentinelStore
+from tests.support.rooms import new_room_name, refuse_functions
 from tests.support.visitors import beat_all, go_in, queue
 
 #: As in a replica by default.

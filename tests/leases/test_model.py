@@ -22,9 +22,9 @@ from sidecar.kit.clock import StoreClock
 from sidecar.leases.redis_keys import lease_key, resource_key
 from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import LeaseStore
-from tests.conftest import new_room_name
 from tests.leases.lease_model import FULL, NOTHING, WAITING, Model, Replica, Said, check, look
 from tests.support.machines import Bench, run_stories
+from tests.support.rooms import new_room_name
 
 SETTINGS = {
     "capacity": st.sampled_from([1, 1, 1, 2, 3]),

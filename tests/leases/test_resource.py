@@ -23,8 +23,8 @@ from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import LeaseStore
 from sidecar.queue.tokens import Tokens
 from sidecar.rooms.service import Rooms
-from tests.conftest import Time, new_room_name
 from tests.support.replica import HTML, KEYS, Jar, TurnedClock, cookie_of
+from tests.support.rooms import Time, new_room_name
 
 
 @dataclass

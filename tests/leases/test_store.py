@@ -17,8 +17,8 @@ from sidecar.leases.model import LeaseOutcome
 from sidecar.leases.redis_keys import lease_key, resource_key
 from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import Holder, LeaseStore
-from tests.conftest import new_room_name
 from tests.support.processes import free_port
+from tests.support.rooms import new_room_name
 
 GRANTED, WAITING, GONE, FULL, STALE, NOT_RENEWED = (
     LeaseOutcome.GRANTED,

@@ -12,7 +12,6 @@ from sidecar.kit.redis.connect import close, connect
 from sidecar.limits.model import Ask, Outcome
 from sidecar.limits.settings import UNLIMITED
 from sidecar.limits.store import BATCH_LIMIT, UNITS_LIMIT
-from tests.conftest import new_room_name
 from tests.support.limits import (
     ALL,
     BEGIN,
@@ -24,6 +23,7 @@ from tests.support.limits import (
     keys_of,
     make_limit,
 )
+from tests.support.rooms import new_room_name
 
 GRANTED, REFUSED = Outcome.GRANTED, Outcome.REFUSED
 

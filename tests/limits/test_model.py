@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from sidecar.limits.model import Ask, Outcome
-from tests.conftest import refuse_functions
 from tests.support.limit_model import LIMITS, SETTINGS, Key
 from tests.support.limits import WINDOWS, S, TurnedClock, make_limit
+from tests.support.rooms import refuse_functions
 
 
 @pytest.mark.slow

@@ -20,8 +20,8 @@ from sidecar.limits.service import Limit, Limits
 from sidecar.limits.settings import MAX_KEY_LENGTH, LimitSettings
 from sidecar.limits.store import LimitStore
 from sidecar.rooms.service import Rooms
-from tests.conftest import new_room_name
 from tests.support.replica import Jar
+from tests.support.rooms import new_room_name
 
 WINDOW = {"algorithm": "fixed_window", "limit": 1, "window": 60}
 PACED = {"algorithm": "leaky_bucket", "limit": 1, "on_exceed": "pace"}

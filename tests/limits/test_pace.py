@@ -11,8 +11,8 @@ import pytest
 
 from sidecar.kit.redis.connect import close, connect
 from sidecar.limits.model import Ask, Outcome
-from tests.conftest import new_room_name
 from tests.support.limits import BEGIN, WINDOWS, S, TurnedClock, check_promise, keys_of, make_limit
+from tests.support.rooms import new_room_name
 
 GRANTED, PACED, REFUSED = Outcome.GRANTED, Outcome.PACED, Outcome.REFUSED
 #: Those that spread calls evenly where the limit is 1.

@@ -17,9 +17,9 @@ from sidecar.limits.model import Ask, Decision, Outcome
 from sidecar.limits.redis_keys import limit_key
 from sidecar.limits.settings import LimitSettings
 from sidecar.limits.store import BATCH_LIMIT, LimitStore
-from tests.conftest import new_room_name
 from tests.support.limits import ALL, MODES, S, TurnedClock, keys_of, make_limit
 from tests.support.processes import free_port
+from tests.support.rooms import new_room_name
 
 
 @pytest.fixture

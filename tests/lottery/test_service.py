@@ -14,8 +14,8 @@ from sidecar.lottery.commitment import as_lines, by_lot, commitment_to, key_of, 
 from sidecar.lottery.service import Draws, problems_of_change
 from sidecar.lottery.store import PAGE, DrawsStore, ListDigest
 from sidecar.rooms.redis_keys import room_key
-from tests.conftest import new_room_name
 from tests.support.draws import HOUR, START, an_event, ids_of
+from tests.support.rooms import new_room_name
 
 OLD, NEW = "o" * 32, "n" * 32
 EVENT = an_event()

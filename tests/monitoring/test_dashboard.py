@@ -12,8 +12,8 @@ import re
 import pytest
 import yaml
 
-from tests.monitoring.conftest import MONITORING, run
 from tests.support.metrics import QUESTIONS
+from tests.support.monitoring import MONITORING, run
 
 TEXT = (MONITORING / "grafana" / "waitroom.json").read_text()
 DASHBOARD = json.loads(TEXT)

@@ -9,8 +9,8 @@ from sidecar.kit.errors import StoreUnavailableError
 from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.service import Rooms
 from sidecar.rooms.worker.refresher import refresh_once
-from tests.monitoring.conftest import run
 from tests.support.metrics import DECLARED
+from tests.support.monitoring import run
 from tests.support.replica import cookie_of
 
 GONE_WITH_THE_STORE = {

@@ -7,7 +7,7 @@ import re
 import pytest
 import yaml
 
-from tests.monitoring.conftest import MONITORING, ROOT, RULE_TESTS, RULES, run
+from tests.support.monitoring import MONITORING, ROOT, RULE_TESTS, RULES, run
 
 ALARMS = {
     rule["alert"]: rule

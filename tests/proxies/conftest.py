@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.browser.conftest import browser, visitor
 from tests.proxies.site import CaddySite, HaproxySite
+from tests.support.browser import browser, visitor
 
 __all__ = ["browser", "visitor"]
 

@@ -14,9 +14,9 @@ from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import Lot
-from tests.conftest import new_room_name
 from tests.support import room_policy as policy
 from tests.support.joiners import claim
+from tests.support.rooms import new_room_name
 
 #: Bands are 2^51 µs apart, and a double is exact up to 2^53: 2041 and 2255.
 LAST_WITH_BANDS_MS = 2**51 // 1000

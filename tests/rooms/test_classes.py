@@ -10,8 +10,8 @@ from sidecar.queue.model import Outcome
 from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.store.scripts import Lot
-from tests.conftest import new_room_name
 from tests.support.joiners import DAY_MS, called, claim, in_line, join
+from tests.support.rooms import new_room_name
 from tests.support.visitors import beat_all, go_in, lose, queue
 
 WAITING, GONE = Outcome.WAITING, Outcome.GONE

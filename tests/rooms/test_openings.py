@@ -15,8 +15,8 @@ from sidecar.rooms.places import hidden_order, lot_of_newcomer, with_lot
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import Lot
-from tests.conftest import Time, new_room_name
 from tests.support.joiners import called, claim, in_line, join
+from tests.support.rooms import Time, new_room_name
 from tests.support.visitors import beat_all, go_in, lose, queue, ticket_of
 
 WAITING, ADMITTED = Outcome.WAITING, Outcome.ADMITTED

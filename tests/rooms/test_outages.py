@@ -12,7 +12,7 @@ from sidecar.queue.model import Outcome
 from sidecar.queue.verdict_lifetime import OUTAGE_MS
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
-from tests.conftest import new_room_name
+from tests.support.rooms import new_room_name
 from tests.support.visitors import beat_all, go_in, queue
 
 WAITING, ADMITTED = Outcome.WAITING, Outcome.ADMITTED

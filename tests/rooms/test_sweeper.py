@@ -15,7 +15,7 @@ from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.rooms.worker.sweeper import sweep, sweep_forever
-from tests.conftest import attended, new_room_name
+from tests.support.rooms import attended, new_room_name
 
 
 @pytest.fixture

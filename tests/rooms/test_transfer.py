@@ -21,9 +21,9 @@ from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.rooms.store.transfer import PAGE, READ_ORDER, WRITE_ORDER, stats_rows
-from tests.conftest import attended, new_room_name
 from tests.support.nginx_client import Visitor
 from tests.support.processes import Process, wait_until
+from tests.support.rooms import attended, new_room_name
 from tests.support.site import Site, make_folder, redis_command
 from tests.support.visitors import beat_all, go_in, queue
 

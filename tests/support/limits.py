@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from sidecar.limits.settings import LimitSettings
 from sidecar.limits.store import LimitStore
-from tests.conftest import new_room_name
+from tests.support.rooms import new_room_name
 
 WINDOWS = ["fixed_window", "sliding_window", "token_bucket", "leaky_bucket"]
 ALL = [*WINDOWS, "concurrency"]

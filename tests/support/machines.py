@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from sidecar.kit.redis.connect import close, connect
-from tests.conftest import refuse_functions
+from tests.support.rooms import refuse_functions
 
 #: How many stories; WAITROOM_TEST_EXAMPLES=2000 looks longer.
 _EXAMPLES = os.environ.get("WAITROOM_TEST_EXAMPLES")

@@ -32,8 +32,8 @@ from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.settings import Settings
-from tests.conftest import Time, TurnedClock, attended, new_room_name
 from tests.support.described import check_answer
+from tests.support.rooms import Time, TurnedClock, attended, new_room_name
 
 KEYS = ["k" * 32]
 ADMIN_TOKEN = "admin-token-for-tests"

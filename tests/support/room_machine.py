@@ -23,10 +23,10 @@ from sidecar.queue.verdict_lifetime import OUTAGE_MS, SESSION_GRACE_MS
 from sidecar.rooms.redis_keys import room_keys
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import Claim, Lot, RoomStore
-from tests.conftest import attended, new_room_name
 from tests.support.machines import Bench
 from tests.support.room_model import Model, Newcomer, Reply
 from tests.support.room_promises import Promises, Seen, Step, look
+from tests.support.rooms import attended, new_room_name
 
 #: For what stops or empties the line: not often, or there would be little to see.
 SELDOM = st.sampled_from([False, False, False, True])

@@ -28,7 +28,7 @@ from sidecar.rooms import redis_keys as keys
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store import scripts as rooms
 from sidecar.rooms.store.scripts import RoomStore
-from tests.conftest import attended, new_room_name
+from tests.support.rooms import attended, new_room_name
 
 START_MS = 1_800_000_000_000
 #: Events of the same tick reach the store together, as they do from a busy replica. Ticks

@@ -39,9 +39,9 @@ from sidecar.webhooks.messages import compose
 from sidecar.webhooks.model import CallNotice, Invitation
 from sidecar.webhooks.notifier import WebhookSender, new_session
 from sidecar.webhooks.settings import Webhook
-from tests.conftest import attended, new_room_name
 from tests.support.processes import free_port
 from tests.support.receiver import Pauses, Receiver, until
+from tests.support.rooms import attended, new_room_name
 
 URL = "https://shop.test"
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "webhooks.md").read_text()

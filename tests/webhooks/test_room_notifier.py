@@ -26,9 +26,9 @@ from sidecar.webhooks.model import Notice
 from sidecar.webhooks.notifier import SCHEDULE, WebhookSender, new_session, send
 from sidecar.webhooks.room_notices import RoomNotifier
 from sidecar.webhooks.settings import Webhook
-from tests.conftest import attended, new_room_name
 from tests.support.processes import free_port
 from tests.support.receiver import Pauses, Receiver, until
+from tests.support.rooms import attended, new_room_name
 
 
 @pytest.fixture

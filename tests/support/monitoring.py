@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.replica import replica  # noqa: F401 - a fixture
-
 ROOT = Path(__file__).resolve().parents[2]
 MONITORING = ROOT / "monitoring"
 RULES = MONITORING / "prometheus" / "waitroom.rules.yml"

@@ -1,0 +1,54 @@
+"""Rooms of a test's own: their names, their settings, and a clock that the test turns."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+
+from sidecar.kit.clock import StoreClock
+from sidecar.kit.redis import functions
+from sidecar.rooms.settings import RoomSettings
+
+_numbers = itertools.count()
+
+
+class Time:
+    """The store's time, turned by the test."""
+
+    def __init__(self, now_ms: int = 1_800_000_000_000) -> None:
+        self.now_ms = now_ms
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+    def forward(self, seconds: float) -> None:
+        self.now_ms += round(seconds * 1000)
+
+
+class TurnedClock(StoreClock):
+    """The replica's clock when it has just heard from the store."""
+
+    def __init__(self, turn: Time) -> None:
+        super().__init__()
+        self._turn = turn
+
+    def now_ms(self) -> int:
+        return self._turn.now_ms
+
+    def observe(self, store_ms: int) -> None:
+        pass
+
+
+def attended(settings: RoomSettings, **more: int) -> str:
+    """For a clock that a test turns: replicas are there all the time, running no script."""
+    return settings.for_scripts(outage_ms=10**12, **more)
+
+
+def refuse_functions(redis) -> None:
+    """As if the client's store took none: its scripts go by EVALSHA."""
+    functions.known_of(redis).refused_until = math.inf
+
+
+def new_room_name() -> str:
+    return f"t{next(_numbers)}-{time.time_ns()}"
