@@ -1,8 +1,14 @@
-"""What may be a name in the configuration."""
+"""What may be a name in the configuration, and what is found by one."""
 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
+
+from sidecar.kit.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 #: Between a name and what it contains, where one word names both: seat~17.
 SEPARATOR = "~"
@@ -14,3 +20,33 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,47}\Z")
 def is_plain_name(text: str) -> bool:
     """Whether it may be a name in the configuration."""
     return NAME.match(text) is not None
+
+
+class HasName(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+T = TypeVar("T", bound=HasName)
+
+
+class Named(Generic[T]):
+    """All of one `kind` that the configuration has, in its order."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, items: Iterable[T] = ()) -> None:
+        self._items = {item.name: item for item in items}
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._items.values())
+
+    def find(self, name: str) -> T | None:
+        return self._items.get(name)
+
+    def get(self, name: str) -> T:
+        """Raises UnknownNameError."""
+        item = self._items.get(name)
+        if item is None:
+            raise UnknownNameError(self.kind, name)
+        return item

@@ -1,6 +1,6 @@
 """Leases on named resources: who holds what, and who is next.
 
-The store does all that must be exact (leases/lua); here is what programs are told.
+The scripts do all that must be exact (leases/lua).
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sidecar.kit.errors import ConfigError, UnknownNameError
+from sidecar.kit.errors import ConfigError
+from sidecar.kit.names import Named
 from sidecar.leases.model import Hold, LeaseOutcome
 from sidecar.leases.settings import name_in_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from sidecar.kit.clock import StoreClock
     from sidecar.leases.metrics import LeaseMetrics
@@ -42,7 +43,7 @@ class Template:
     async def take(
         self, resource: str, holder: str, *, owner: str = "", order: int | None = None
     ) -> Hold:
-        """The lease, or a place in line; whoever has either keeps it. `owner`: the token that the
+        """The lease, or a place in the queue; who has either keeps it. `owner`: the token that the
         holder came with, or empty for a browser. `order`: of a place that a store which was emptied
         since has forgotten."""
         name = self._name(resource, holder, owner)
@@ -83,21 +84,5 @@ class Template:
         return hold
 
 
-class Leases:
-    """All templates of this replica."""
-
-    def __init__(self, templates: Iterable[Template] = ()) -> None:
-        self._templates = {template.name: template for template in templates}
-
-    def __iter__(self) -> Iterator[Template]:
-        return iter(self._templates.values())
-
-    def find(self, name: str) -> Template | None:
-        return self._templates.get(name)
-
-    def get(self, name: str) -> Template:
-        """Raises UnknownNameError."""
-        template = self._templates.get(name)
-        if template is None:
-            raise UnknownNameError("lease", name)
-        return template
+class Leases(Named[Template]):
+    kind = "lease"

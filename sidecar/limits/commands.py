@@ -27,13 +27,12 @@ def limits() -> None:
 @limits.command("list")
 @pass_client
 def list_limits(client: Client) -> None:
-    """One line a limit, as the file has it."""
-    rules = _rules(client)
+    """List the limits, as configured."""
     click.echo(f"{'limit':<20} {'algorithm':<15} {'limit':>9} {'each':>9} {'exceed':<7} key")
-    for rule in rules:
-        each = rule["window"] or rule["lease"]
-        click.echo(f"{rule['name']:<20} {rule['algorithm']:<15} {_number(rule['limit']):>9} "
-                   f"{f'{each:g} s':>9} {rule['on_exceed']:<7} {rule['key']}".rstrip())  # fmt: skip
+    for rule in _rules(client):
+        number, each = _number(rule["limit"]), f"{rule['window'] or rule['lease']:g} s"
+        begins = f"{rule['name']:<20} {rule['algorithm']:<15} {number:>9} {each:>9}"
+        click.echo(f"{begins} {rule['on_exceed']:<7} {rule['key']}".rstrip())
 
 
 @limits.command()
@@ -42,8 +41,8 @@ def list_limits(client: Client) -> None:
 @click.option("--key", metavar="KEY", help="The whole key, in place of its fields.")
 @pass_client
 def show(client: Client, name: str, fields: tuple[str, ...], key: str | None) -> None:
-    """What a call would be told now, as JSON; nothing is taken. Without the fields of its key: the
-    rule, and the limits of single keys."""
+    """Show the decision on a call that came now, as JSON; nothing is taken. Without the fields of
+    its key: the rule, and the limits of single keys."""
     if key is not None and fields:
         raise click.UsageError("say either --key or fields")
     query = {} if key is None else {"key": key}
@@ -55,9 +54,9 @@ def show(client: Client, name: str, fields: tuple[str, ...], key: str | None) ->
     path = _path(name)
     rule = next((rule for rule in _rules(client) if rule["name"] == name), None)
     if rule is not None and rule["fields"] and not query:
-        click.echo(_text({**rule, "values": client.request("GET", f"{path}/values")}))
+        _print({**rule, "values": client.request("GET", f"{path}/values")})
         return
-    click.echo(_text(client.request("GET", path, query=query)))
+    _print(client.request("GET", path, query=query))
 
 
 @limits.command("set", context_settings=ANY_NUMBER)
@@ -75,9 +74,9 @@ def set_(client: Client, name: str, words: tuple[str, ...]) -> None:
     except ValueError:
         raise click.UsageError(f"{limit}: say a whole number, or -1 for no limit") from None
     path = f"{_path(name)}/values/{quote(''.join(key), safe='')}"
-    told = client.request("PUT", path, {"limit": number})
-    _tell(name, told)
-    if warning := told.get("warning"):
+    value = client.request("PUT", path, {"limit": number})
+    _show(name, value)
+    if warning := value.get("warning"):
         click.echo(f"warning: {warning}", err=True)
 
 
@@ -86,11 +85,11 @@ def set_(client: Client, name: str, words: tuple[str, ...]) -> None:
 @click.argument("key", default="", required=False)
 @pass_client
 def unset(client: Client, name: str, key: str) -> None:
-    """Go back to what the file says of a key."""
-    _tell(name, client.request("DELETE", f"{_path(name)}/values/{quote(key, safe='')}"))
+    """Reset a key's limit to the configured value."""
+    _show(name, client.request("DELETE", f"{_path(name)}/values/{quote(key, safe='')}"))
 
 
-def _tell(name: str, value: dict[str, Any]) -> None:
+def _show(name: str, value: dict[str, Any]) -> None:
     of = f" of {value['key']}" if value["key"] else ""
     click.echo(f"{name}: the limit{of} is {_number(value['limit'])}")
 
@@ -108,5 +107,5 @@ def _number(limit: int | None) -> str:
     return "none" if limit in {None, UNLIMITED} else str(limit)
 
 
-def _text(document: Any) -> str:
-    return json.dumps(document, indent=2)
+def _print(document: Any) -> None:
+    click.echo(json.dumps(document, indent=2))

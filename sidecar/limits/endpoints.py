@@ -1,4 +1,4 @@
-"""Rate limits for programs: ask for leave to call, look, give back, change a key's limit."""
+"""Rate limits for programs: acquire, look, give back, change a key's limit."""
 
 from __future__ import annotations
 
@@ -14,31 +14,13 @@ from sidecar.kit.errors import ConfigError
 from sidecar.kit.http.endpoint import OPERATORS, Endpoints, programs
 from sidecar.kit.http.json_text import to_json
 from sidecar.kit.http.long_poll import LONG_POLLS, is_gone, wait_of
+from sidecar.kit.http.models import unknown_member
 from sidecar.kit.http.problem_kinds import STORE_UNAVAILABLE
 from sidecar.kit.http.problems import problem
 from sidecar.kit.http.request_parameters import json_of, whole_of
 from sidecar.limits import schemas
 from sidecar.limits.app_keys import LIMITS
 from sidecar.limits.model import Ask, Decision
-from sidecar.limits.schemas import (
-    MAX_CALLS,
-    OVER_LIMIT,
-    UNKNOWN_LIMIT,
-    AcquireParameters,
-    KeyValue,
-    KeyValues,
-    LimitAddress,
-    LimitCall,
-    LimitCalls,
-    LimitLook,
-    LimitRule,
-    LimitRules,
-    LookParameters,
-    PermitReleased,
-    ReleasePermit,
-    SetValue,
-    ValueAddress,
-)
 from sidecar.limits.service import check, headers, retry_after_s
 from sidecar.limits.settings import MAX_COST, UNLIMITED
 
@@ -62,36 +44,38 @@ _NO_STORE = {"Cache-Control": "no-store"}
 log = structlog.get_logger()
 
 
-@ENDPOINTS.get("/v1/limits", programs("limits", "read"), replies={200: (LimitRules, "The limits.")})
-async def list_limits(request: web.Request) -> LimitRules:
+@ENDPOINTS.get(
+    "/v1/limits", programs("limits", "read"), replies={200: (schemas.LimitRules, "The limits.")}
+)
+async def list_limits(request: web.Request) -> schemas.LimitRules:
     """All limits, as the file has them."""
-    rules = [LimitRule.model_construct(**_rule(limit)) for limit in request.app[LIMITS]]
-    return LimitRules.model_construct(limits=rules)
+    rules = [schemas.LimitRule.model_construct(**_rule(limit)) for limit in request.app[LIMITS]]
+    return schemas.LimitRules.model_construct(limits=rules)
 
 
 @ENDPOINTS.post(
     _LIMIT + "/acquire",
     programs("limits"),
-    parameters=AcquireParameters,
-    body=LimitCall | LimitCalls,
+    parameters=schemas.AcquireParameters,
+    body=schemas.LimitCall | schemas.LimitCalls,
     is_body_optional=True,
     replies={
         200: (
             schemas.Decision | list[schemas.Decision],
-            "It may, at its moment; of a list, what each call is told, in the list's order.",
+            "It may, at its moment; of a list the decision on each call, in the list's order.",
         )
     },
     reply_headers=_RATE,
-    problems=(UNKNOWN_LIMIT, OVER_LIMIT),
+    problems=(schemas.UNKNOWN_LIMIT, schemas.OVER_LIMIT),
     problem_members={429: schemas.Decision},
     is_hand_made=True,
 )
 async def acquire_limit(request: web.Request) -> web.Response:
     """May this call go?
 
-    Or a list of calls, 1000 at most: it is answered with 200 whatever they are told. Without a
+    Or a list of calls, 1000 at most: the response is 200 whatever the decisions are. Without a
     body: a call of a limit whose key has no fields. A single call that costs more than could ever
-    go is a 422. Where the limit is 0, no moment is told.
+    go is a 422. Where the limit is 0, `at` is null.
     """
     limit = _limit_of(request)
     hold_s = math.inf if _flag(request, "hold") else wait_of(request)
@@ -104,36 +88,46 @@ async def acquire_limit(request: web.Request) -> web.Response:
         return await _acquire_all(request, limit, body)
     ask = _ask(body, limit)
     decision = await limit.acquire(ask)
-    is_told = False
+    if decision.permit:
+        decision = await hold(request, limit, ask, decision, hold_s)
+    rate = headers(limit, decision)
+    if decision.is_allowed:
+        return _json(_members(limit, ask, decision), rate)
+    return _refusal(limit, ask, decision, rate)
+
+
+async def _acquire_all(request: web.Request, limit: Limit, body: list[Any]) -> web.Response:
+    if not body or len(body) > schemas.MAX_CALLS:
+        raise ConfigError([f"a list has 1 to {schemas.MAX_CALLS} calls (got {len(body)})"])
+    asks = _asks(body, limit)
+    decided = list(zip(asks, await limit.acquire_all(asks), strict=True))
+    if is_gone(request):
+        for ask, decision in decided:
+            _give_back(limit, ask, decision)
+    return _json([_members(limit, ask, decision) for ask, decision in decided])
+
+
+async def hold(
+    request: web.Request, limit: Limit, ask: Ask, decision: Decision, hold_s: float
+) -> Decision:
+    """The decision as it is sent: when the call may go, `hold_s` later at most, or when the replica
+    stops. A client that has gone away by then gives the permit back."""
+    is_here = False
     try:
-        if hold_s and decision.is_allowed and decision.wait_s > 0:
+        if hold_s and decision.wait_s > 0:
             held_s = min(hold_s, decision.wait_s)
             left_s = await request.app[LONG_POLLS].hold(request, held_s)
             left_s += decision.wait_s - held_s
             decision = replace(decision, now_us=decision.at_us - round(left_s * 1_000_000))
-        is_told = not is_gone(request)
+        is_here = not is_gone(request)
+        return decision
     finally:
-        if not is_told:
+        if not is_here:
             _give_back(limit, ask, decision)
-    said = headers(limit, decision)
-    if decision.is_allowed:
-        return _json(_told(limit, ask, decision), said)
-    return _refusal(limit, ask, decision, said)
-
-
-async def _acquire_all(request: web.Request, limit: Limit, body: list[Any]) -> web.Response:
-    if not body or len(body) > MAX_CALLS:
-        raise ConfigError([f"a list has 1 to {MAX_CALLS} calls (got {len(body)})"])
-    asks = _asks(body, limit)
-    told = list(zip(asks, await limit.acquire_all(asks), strict=True))
-    if is_gone(request):
-        for ask, decision in told:
-            _give_back(limit, ask, decision)
-    return _json([_told(limit, ask, decision) for ask, decision in told])
 
 
 def _give_back(limit: Limit, ask: Ask, decision: Decision) -> None:
-    """Of a caller who is gone. What has the caller's own name stays: they may be back for it."""
+    """What has the caller's own name stays: they may be back for it."""
     if decision.permit and not ask.id:
         limit.give_back(ask.key, decision.permit)
 
@@ -141,86 +135,90 @@ def _give_back(limit: Limit, ask: Ask, decision: Decision) -> None:
 @ENDPOINTS.get(
     _LIMIT,
     programs("limits", "read"),
-    parameters=LookParameters,
-    replies={200: (LimitLook, "The rule, and the decision.")},
+    parameters=schemas.LookParameters,
+    replies={200: (schemas.LimitLook, "The rule, and the decision.")},
     reply_headers=_RATE,
-    problems=(UNKNOWN_LIMIT,),
+    problems=(schemas.UNKNOWN_LIMIT,),
     # Fields are called as the limit's key says.
     is_hand_made=True,
 )
 async def look_at_limit(request: web.Request) -> web.Response:
-    """What a call would be told now.
+    """The decision on a call that came now.
 
-    Nothing is taken. Say the fields, or the key.
+    Nothing is taken. Name the fields, or the key.
     """
     limit = _limit_of(request)
     named = dict(request.query)
     ask = Ask(named["key"] if named.keys() == {"key"} else limit.settings.key_of(named))
     check(ask)
     decision = await limit.store.look(ask.key)
-    return _json({**_rule(limit), **_told(limit, ask, decision)}, headers(limit, decision))
+    return _json({**_rule(limit), **_members(limit, ask, decision)}, headers(limit, decision))
 
 
 @ENDPOINTS.post(
     _LIMIT + "/release",
     programs("limits"),
-    parameters=LimitAddress,
-    body=ReleasePermit,
-    replies={200: (PermitReleased, "Whether there was anything to give back.")},
-    problems=(UNKNOWN_LIMIT,),
+    parameters=schemas.LimitAddress,
+    body=schemas.ReleasePermit,
+    replies={200: (schemas.PermitReleased, "Whether there was anything to give back.")},
+    problems=(schemas.UNKNOWN_LIMIT,),
 )
 async def release_limit(
-    request: web.Request, at: LimitAddress, body: ReleasePermit
-) -> PermitReleased:
+    request: web.Request, _: schemas.LimitAddress, body: schemas.ReleasePermit
+) -> schemas.PermitReleased:
     """Give back what was not used.
 
     Of concurrency, a permit that is not over; else a moment that is yet to come. Idempotent.
     """
-    limit = request.app[LIMITS].get(at.name)
+    limit = _limit_of(request)
     ask = _ask(body.model_dump(include={"fields", "key"}, exclude_none=True), limit)
-    return PermitReleased(released=await limit.release(ask.key, body.permit))
+    return schemas.PermitReleased(released=await limit.release(ask.key, body.permit))
 
 
 @ENDPOINTS.get(
     _LIMIT + "/values",
     programs("limits", "read"),
-    parameters=LimitAddress,
-    replies={200: (KeyValues, "Those of the file, and those that were set.")},
-    problems=(UNKNOWN_LIMIT,),
+    parameters=schemas.LimitAddress,
+    replies={200: (schemas.KeyValues, "Those of the file, and those that were set.")},
+    problems=(schemas.UNKNOWN_LIMIT,),
 )
-async def list_values(request: web.Request, at: LimitAddress) -> KeyValues:
+async def list_values(request: web.Request, _: schemas.LimitAddress) -> schemas.KeyValues:
     """Limits of single keys."""
-    limit = request.app[LIMITS].get(at.name)
-    return KeyValues(file=limit.settings.values, set=await limit.store.values())
+    limit = _limit_of(request)
+    return schemas.KeyValues(file=limit.settings.values, set=await limit.store.values())
 
 
 @ENDPOINTS.put(
     _VALUE,
     OPERATORS,
-    parameters=ValueAddress,
-    body=SetValue,
-    replies={200: (KeyValue, "The key's limit from the next call on.")},
-    problems=(UNKNOWN_LIMIT,),
+    parameters=schemas.ValueAddress,
+    body=schemas.SetValue,
+    replies={200: (schemas.KeyValue, "The key's limit from the next call on.")},
+    problems=(schemas.UNKNOWN_LIMIT,),
 )
-async def set_value(request: web.Request, at: ValueAddress, body: SetValue) -> KeyValue:
+async def set_value(
+    request: web.Request, at: schemas.ValueAddress, body: schemas.SetValue
+) -> schemas.KeyValue:
     """Set a key's limit.
 
-    For operators. It stays in the store, for all replicas. What was promised before is kept.
+    For operators. It stays in the store, for all replicas. Earlier promises are kept.
     """
     limit, key = _valued(request, at)
     await limit.store.set_value(key, body.limit)
     log.info("limit_set", limit=limit.name, key=key, value=body.limit)
-    return KeyValue(key=key, limit=body.limit, warning=limit.settings.warning_of(key) or None)
+    return schemas.KeyValue(
+        key=key, limit=body.limit, warning=limit.settings.warning_of(key) or None
+    )
 
 
 @ENDPOINTS.delete(
     _VALUE,
     OPERATORS,
-    parameters=ValueAddress,
-    replies={200: (KeyValue, "The key's limit from the next call on.")},
-    problems=(UNKNOWN_LIMIT,),
+    parameters=schemas.ValueAddress,
+    replies={200: (schemas.KeyValue, "The key's limit from the next call on.")},
+    problems=(schemas.UNKNOWN_LIMIT,),
 )
-async def unset_value(request: web.Request, at: ValueAddress) -> KeyValue:
+async def unset_value(request: web.Request, at: schemas.ValueAddress) -> schemas.KeyValue:
     """Go back to what the file says of a key.
 
     For operators.
@@ -229,12 +227,12 @@ async def unset_value(request: web.Request, at: ValueAddress) -> KeyValue:
     await limit.store.set_value(key, None)
     log.info("limit_set", limit=limit.name, key=key, value=None)
     value = limit.settings.values.get(key, limit.settings.limit)
-    return KeyValue(key=key, limit=UNLIMITED if value is None else value)
+    return schemas.KeyValue(key=key, limit=UNLIMITED if value is None else value)
 
 
-def _valued(request: web.Request, at: ValueAddress) -> tuple[Limit, str]:
+def _valued(request: web.Request, at: schemas.ValueAddress) -> tuple[Limit, str]:
     """A limit and one of its keys, which is empty for a limit that needs no fields."""
-    limit = request.app[LIMITS].get(at.name)
+    limit = _limit_of(request)
     key = at.key or limit.settings.key_of({})
     check(Ask(key))
     return limit, key
@@ -265,7 +263,7 @@ def _ask(body: Any, limit: Limit) -> Ask:
         raise ConfigError(["a call is a JSON object"])
     if body.keys() == _FIELDS and isinstance(fields := body["fields"], dict) and _are_texts(fields):
         return Ask(limit.settings.key_of(fields))  # as nearly all are
-    problems, key = _unknown(body), ""
+    problems, key = [unknown_member(name) for name in sorted(body.keys() - _MEMBERS)], ""
     given = {name: value for name, value in body.items() if value is not None}
     cost, id_ = whole_of(given.get("cost", 1)), given.get("id")
     if cost is None:
@@ -287,14 +285,8 @@ def _are_texts(fields: dict[str, Any]) -> bool:
     return all(type(value) is str for value in fields.values())
 
 
-def _unknown(body: dict[str, Any]) -> list[str]:
-    if body.keys() <= _MEMBERS:
-        return []
-    return [f"{name[:40]}: there is no such member" for name in sorted(body.keys() - _MEMBERS)]
-
-
 def _key(given: dict[str, Any], limit: Limit) -> str:
-    """A whole key, as it was told; or the one that its fields make."""
+    """The whole key that was given; or the one that its fields make."""
     key, fields = given.get("key"), given.get("fields", {})
     if key is not None:
         if not isinstance(key, str) or "fields" in given:
@@ -315,7 +307,7 @@ def _rule(limit: Limit) -> dict[str, Any]:
     }
 
 
-def _told(limit: Limit, ask: Ask, decision: Decision) -> dict[str, Any]:
+def _members(limit: Limit, ask: Ask, decision: Decision) -> dict[str, Any]:
     settings = limit.settings
     holds = decision.permit and settings.algorithm == "concurrency"
     is_limited, is_allowed = decision.limit != UNLIMITED, decision.is_allowed
@@ -335,25 +327,22 @@ def _told(limit: Limit, ask: Ask, decision: Decision) -> dict[str, Any]:
     }
 
 
-def _refusal(limit: Limit, ask: Ask, decision: Decision, said: dict[str, str]) -> web.Response:
-    told = _told(limit, ask, decision)
+def _refusal(limit: Limit, ask: Ask, decision: Decision, rate: dict[str, str]) -> web.Response:
+    kind, retry_s = schemas.OVER_LIMIT, retry_after_s(decision)
+    detail = f"Nothing was counted. Ask again after {retry_s} s."
     if decision.now_us == 0:
-        detail = "The store does not answer, and this limit refuses then (on_store_failure)."
-        response = problem(STORE_UNAVAILABLE, detail=detail, retry_after=1, **told)
+        kind, retry_s = STORE_UNAVAILABLE, 1
+        detail = "Redis is unavailable, and this limit refuses then (on_store_failure)."
     elif not decision.at_us:
         detail = f"The limit of {ask.key or limit.name!r} is 0."
-        response = problem(OVER_LIMIT, detail=detail, retry_after=60, **told)
-    else:
-        retry_s = retry_after_s(decision)
-        detail = f"Nothing was counted. Ask again after {retry_s} s."
-        response = problem(OVER_LIMIT, detail=detail, retry_after=retry_s, **told)
-    response.headers.update(said)
+    response = problem(kind, detail=detail, retry_after=retry_s, **_members(limit, ask, decision))
+    response.headers.update(rate)
     return response
 
 
-def _json(document: Any, said: dict[str, str] | None = None) -> web.Response:
+def _json(document: Any, rate: dict[str, str] | None = None) -> web.Response:
     return web.Response(
         body=to_json(document),
         content_type="application/json",
-        headers={**_NO_STORE, **(said or {})},
+        headers={**_NO_STORE, **(rate or {})},
     )

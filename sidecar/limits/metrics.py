@@ -24,7 +24,7 @@ class LimitMetrics(MetricSet):
     )
     limit_wait_seconds = histogram(
         "waitroom_limit_wait_seconds",
-        "How long paced calls were told to wait.",
+        "Until the moments of paced calls, seconds.",
         "limit",
         buckets=PACES_S,
     )

@@ -1,4 +1,4 @@
-"""One call that asks a rate limit, and what it is told."""
+"""A call that asks a rate limit, and the decision on it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sidecar.limits.settings import UNLIMITED
 
 
 class Outcome(StrEnum):
-    """What a call was told. The words are the metrics' too."""
+    """The metrics have the same words."""
 
     #: It may go now.
     GRANTED = "granted"
@@ -18,7 +18,7 @@ class Outcome(StrEnum):
     REFUSED = "refused"
     #: Its key has no limit: nothing is counted.
     UNLIMITED = "unlimited"
-    #: The store did not answer; the rule says what then (`on_store_failure`).
+    #: Redis was unavailable: `on_store_failure` decided.
     ADMITTED_ALONE = "admitted_alone"
     REFUSED_ALONE = "refused_alone"
 

@@ -17,10 +17,10 @@ from sidecar.kit.addresses import network_of
 from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.http.auth_request import close_if_body, is_preflight, log_unknown, original_method
 from sidecar.kit.http.endpoint import ANYBODY, Endpoints
-from sidecar.kit.http.long_poll import LONG_POLLS, is_gone
 from sidecar.kit.http.models import NO_BODY
 from sidecar.kit.http.problems import STORE_RETRY_S
 from sidecar.limits.app_keys import LIMITS
+from sidecar.limits.endpoints import hold
 from sidecar.limits.model import Ask, Outcome
 from sidecar.limits.schemas import CheckLimit, LimitPassed, LimitRefused
 from sidecar.limits.service import headers as rate_headers
@@ -35,13 +35,10 @@ if TYPE_CHECKING:
 
 #: The longest that a request is held, seconds: nginx waits somewhat longer for the answer.
 MAX_HOLD_S = 25.0
-#: For a key whose limit is 0, seconds.
-_NEVER_RETRY_S = 60
 #: What a key keeps as it is. A % too: what nginx gives may be encoded already.
 _KEPT = string.punctuation
 _PASSED = {"X-Waitroom-State": "admitted"}
 _RATE = ("RateLimit-Policy", "RateLimit")
-
 
 ENDPOINTS = Endpoints("proxy")
 
@@ -80,19 +77,18 @@ async def check_limit(request: web.Request) -> web.Response:
         return _answer(request, 204, _passed(name, headers))
     ask = Ask(key_of(headers.get("X-Waitroom-Key", "")))
     decision = await limit.acquire(ask)
-    if decision.outcome is Outcome.PACED or decision.permit:
+    if decision.permit:
         decision = await _in_time(request, limit, ask, decision)
-    said = rate_headers(limit, decision)
+    rate = rate_headers(limit, decision)
     if decision.is_allowed:
-        return _answer(request, 204, _passed(name, said))
-    return _answer(request, 403, {**said, **_refused(decision)})
+        return _answer(request, 204, _passed(name, rate))
+    return _answer(request, 403, {**rate, **_refused(decision)})
 
 
 def key_of(text: str) -> str:
-    """A key that the rule takes, of whatever nginx was given: a visitor must get no error, nor
-    another limit, by an odd one. What is no printable ASCII is percent-encoded, and what is too
-    long then is told by its digest. An IPv6 address stands for its network of 64 bits: a household
-    has all of it."""
+    """A key that the rule takes, of what nginx was given: a visitor must get no error, nor another
+    limit, by an odd one. Anything but printable ASCII is percent-encoded, and what is too long then
+    becomes its digest. An IPv6 address stands for its network of 64 bits: a household has it."""
     if ":" in text:
         text = network_of(text)
     key = quote(text, safe=_KEPT, errors="surrogateescape")
@@ -103,34 +99,27 @@ def key_of(text: str) -> str:
 
 async def _in_time(request: web.Request, limit: Limit, ask: Ask, decision: Decision) -> Decision:
     """Holds the request until its moment; refuses it where that is too far off, or the replica
-    stops meanwhile. Whoever is not told that they may go gives back what was theirs."""
-    wait_s, is_told = decision.wait_s, False
-    try:
-        if 0 < wait_s <= MAX_HOLD_S:
-            wait_s = await request.app[LONG_POLLS].hold(request, wait_s)
-        if wait_s > 0:
-            now_us = decision.at_us - round(wait_s * 1_000_000)
-            return replace(decision, outcome=Outcome.REFUSED, now_us=now_us, remaining=0)
-        is_told = not is_gone(request)
-        return replace(decision, now_us=decision.at_us)
-    finally:
-        if not is_told:
-            limit.give_back(ask.key, decision.permit)
+    stops meanwhile. Whatever does not pass gives its permit back."""
+    hold_s = MAX_HOLD_S if decision.wait_s <= MAX_HOLD_S else 0
+    decision = await hold(request, limit, ask, decision, hold_s)
+    if decision.wait_s > 0:
+        limit.give_back(ask.key, decision.permit)
+        return replace(decision, outcome=Outcome.REFUSED, remaining=0)
+    return decision
 
 
-def _passed(name: str, said: Mapping[str, str]) -> dict[str, str]:
+def _passed(name: str, headers: Mapping[str, str]) -> dict[str, str]:
     """nginx asks about a request again where it redirects it within (index, try_files), and then
-    says what it was told: it counts once."""
-    rate = {header: said[header] for header in _RATE if header in said}
+    sends what it got: it counts once."""
+    rate = {header: headers[header] for header in _RATE if header in headers}
     return {**_PASSED, "X-Waitroom-Limit": name, **rate}
 
 
 def _refused(decision: Decision) -> dict[str, str]:
     if decision.outcome is Outcome.REFUSED_ALONE:
         return {"X-Waitroom-State": "limit-away", "Retry-After": str(STORE_RETRY_S)}
-    retry_s = retry_after_s(decision) if decision.at_us else _NEVER_RETRY_S
-    return {"X-Waitroom-State": "limited", "Retry-After": str(retry_s)}
+    return {"X-Waitroom-State": "limited", "Retry-After": str(retry_after_s(decision))}
 
 
-def _answer(request: web.Request, status: int, said: dict[str, str]) -> web.Response:
-    return close_if_body(request, web.Response(status=status, headers=said))
+def _answer(request: web.Request, status: int, headers: dict[str, str]) -> web.Response:
+    return close_if_body(request, web.Response(status=status, headers=headers))

@@ -45,7 +45,7 @@ OVER_LIMIT = Kind(
 MAX_CALLS = 1_000
 #: A permit's text: what it cost and an id.
 MAX_PERMIT = 128
-NO_PERMIT = "a permit, as the call was told it"
+NO_PERMIT = "a permit, as the call got it"
 VALUE = f"a whole number from 0 to {MAX_LIMIT}, or {UNLIMITED} for no limit"
 
 #: Those that the limit's key is made of.
@@ -95,20 +95,23 @@ class ValueAddress(LimitAddress):
             json_schema_extra={"pattern": f"^[!-~]{{1,{MAX_KEY_LENGTH}}}$"},
         ),
     ]
-    """The whole key, as a call is told it, percent-encoded once more. Of a limit whose key has no
+    """The whole key, as decisions have it, percent-encoded once more. Of a limit whose key has no
     fields: nothing, as in `/v1/limits/pay/values/`."""
 
 
-class LimitCall(Body):
-    """Named by its fields, or by its key. What is null is as if it was not there."""
+class NamedCall(Body):
+    fields: LimitFields | None = None
+    key: Key | None = None
+    """As decisions have it, in place of fields."""
+
+
+class LimitCall(NamedCall):
+    """Named by its fields, or by its key. null means the same as leaving it out."""
 
     model_config = _shown(
         {"fields": {"biz": "refund", "channel": "wx"}},
         {"key": "refund:wx", "cost": 2, "id": "order-4711"},
     )
-    fields: LimitFields | None = None
-    key: Key | None = None
-    """As a call is told it, in place of fields."""
     cost: Annotated[Whole, Field(ge=1, le=MAX_COST)] | None = None
     """1, if not said."""
     id: Annotated[str, *matching(PERMIT_ID, "")] | None = None
@@ -118,7 +121,7 @@ class LimitCall(Body):
 LimitCalls = Annotated[list[LimitCall], Field(min_length=1, max_length=MAX_CALLS)]
 
 
-class ReleasePermit(Body):
+class ReleasePermit(NamedCall):
     """Named as the call was."""
 
     model_config = _shown({"key": "refund:wx", "permit": "1~~7ae318c2934d.2"})
@@ -127,10 +130,7 @@ class ReleasePermit(Body):
         Field(min_length=1, max_length=MAX_PERMIT, pattern=r"^[\x00-\x7f]*$"),
         wanted(NO_PERMIT),
     ]
-    """As the call was told it."""
-    fields: LimitFields | None = None
-    key: Key | None = None
-    """As a call is told it, in place of fields."""
+    """As the call got it."""
 
 
 class SetValue(Body):
@@ -140,7 +140,7 @@ class SetValue(Body):
 
 
 class Decision(Reply):
-    """What a call was told."""
+    """The decision on a call."""
 
     allowed: bool
     """Whether it may go, at its moment."""
@@ -155,8 +155,7 @@ class Decision(Reply):
     remaining: int | None
     """What a call that came now could cost."""
     wait_seconds: Seconds | None
-    """Until it may go, or may be asked for again. null: there is no such moment, or nobody
-    knows."""
+    """Until it may go, or you may ask again. null: never, or unknown."""
     at: Time | None
     """The same moment, by the store's clock."""
     reset_seconds: Seconds | None
@@ -170,7 +169,7 @@ class LimitRule(LimitSettings, Reply):
 
     name: str
     key: str
-    """What calls are told apart by, with the fields in braces."""
+    """What calls are counted by, with the fields in braces."""
     limit: int | None
     """Of a key without a value of its own. null: none."""
     names: list[str] = Field(alias="fields")
@@ -183,8 +182,8 @@ class LimitRules(Reply):
 
 
 class LimitLook(LimitRule, Decision):
-    """The rule; and what a call of cost 1 would be told: granted, paced or refused. `key` and
-    `limit` are the call's."""
+    """The rule, and the decision on a call of cost 1: granted, paced or refused. `key` and `limit`
+    are the call's."""
 
     key: str
     limit: int | None

@@ -1,4 +1,4 @@
-"""Rate limits: what a call is told, also while the store is away."""
+"""Rate limits: the decision on a call, also while Redis is unavailable."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from sidecar.kit.errors import ConfigError, StoreError, UnknownNameError
+from sidecar.kit.errors import ConfigError, StoreError
+from sidecar.kit.names import Named
+from sidecar.kit.tasks import Background
 from sidecar.limits.model import Decision, Outcome
 from sidecar.limits.settings import MAX_COST, MAX_KEY_LENGTH, PERMIT_ID, UNLIMITED, is_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from sidecar.limits.metrics import LimitMetrics
     from sidecar.limits.model import Ask
     from sidecar.limits.settings import LimitSettings
     from sidecar.limits.store import LimitStore
+
+#: For a key whose limit is 0, seconds.
+NEVER_RETRY_S = 60
 
 log = structlog.get_logger()
 
@@ -33,7 +38,7 @@ class Limit:
     settings: LimitSettings
     store: LimitStore
     metrics: LimitMetrics
-    _giving_back: set[asyncio.Task[None]] = field(default_factory=set)
+    _giving_back: Background = field(default_factory=Background)
 
     async def acquire(self, ask: Ask) -> Decision:
         """What the rule says of one call; without the store, what `on_store_failure` says.
@@ -75,8 +80,8 @@ class Limit:
         for ask in asks:
             check(ask)
         decisions = [
-            self._alone(told) if isinstance(told, StoreError) else told
-            for told in await self.store.acquire_each(asks)
+            self._alone(decision) if isinstance(decision, StoreError) else decision
+            for decision in await self.store.acquire_each(asks)
         ]
         self._count(decisions)
         return decisions
@@ -91,16 +96,13 @@ class Limit:
 
     def give_back(self, key: str, permit: str) -> None:
         """The same for a caller who went away: nobody waits for it. What fails ends by itself."""
+        self._giving_back.start(self._give_back(key, permit))
 
-        async def give() -> None:
-            try:
-                await self.release(key, permit)
-            except StoreError as error:
-                log.warning("permit_lost", limit=self.name, error=str(error))
-
-        task = asyncio.create_task(give())
-        self._giving_back.add(task)
-        task.add_done_callback(self._giving_back.discard)
+    async def _give_back(self, key: str, permit: str) -> None:
+        try:
+            await self.release(key, permit)
+        except StoreError as error:
+            log.warning("permit_lost", limit=self.name, error=str(error))
 
     def _alone(self, error: StoreError) -> Decision:
         log.debug("store_away", limit=self.name, error=str(error))
@@ -126,24 +128,8 @@ class Limit:
                         waits.observe(decision.wait_s)
 
 
-class Limits:
-    """All rules of this replica."""
-
-    def __init__(self, limits: Iterable[Limit] = ()) -> None:
-        self._limits = {limit.name: limit for limit in limits}
-
-    def __iter__(self) -> Iterator[Limit]:
-        return iter(self._limits.values())
-
-    def find(self, name: str) -> Limit | None:
-        return self._limits.get(name)
-
-    def get(self, name: str) -> Limit:
-        """Raises UnknownNameError."""
-        limit = self._limits.get(name)
-        if limit is None:
-            raise UnknownNameError("limit", name)
-        return limit
+class Limits(Named[Limit]):
+    kind = "limit"
 
 
 def check(ask: Ask) -> None:
@@ -161,16 +147,16 @@ def check(ask: Ask) -> None:
 
 
 def retry_after_s(decision: Decision) -> int:
-    """For whoever was refused: whole seconds, 1 at least."""
-    return max(1, math.ceil(decision.wait_s))
+    """Of a refusal: whole seconds, 1 at least."""
+    return max(1, math.ceil(decision.wait_s)) if decision.at_us else NEVER_RETRY_S
 
 
 def headers(limit: Limit, decision: Decision) -> dict[str, str]:
     """RateLimit-Policy and RateLimit as the IETF's draft has them
     (draft-ietf-httpapi-ratelimit-headers); none where nothing is limited, or nobody knows.
 
-    A window has whole seconds there, or it is not told (`w`). `t` is not beyond Retry-After: for
-    whoever was refused it is when to ask again, else when all of the limit is free again.
+    A window has whole seconds there, or is left out (`w`). `t` is not beyond Retry-After: of a
+    refusal it is when to ask again, else when all of the limit is free again.
     """
     if decision.limit == UNLIMITED or not decision.now_us:
         return {}
@@ -180,8 +166,8 @@ def headers(limit: Limit, decision: Decision) -> dict[str, str]:
         policy += ';qu="concurrent-requests"'
     elif window is not None and window == int(window):
         policy += f";w={int(window)}"
-    said = f'"{limit.name}";r={decision.remaining}'
+    rate = f'"{limit.name}";r={decision.remaining}'
     until_us = decision.reset_us if decision.is_allowed else decision.at_us
     if until_us:  # else there is no moment at which it might be granted
-        said += f";t={max(0, math.ceil((until_us - decision.now_us) / 1_000_000))}"
-    return {"RateLimit-Policy": policy, "RateLimit": said}
+        rate += f";t={max(0, math.ceil((until_us - decision.now_us) / 1_000_000))}"
+    return {"RateLimit-Policy": policy, "RateLimit": rate}

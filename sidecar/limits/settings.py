@@ -1,4 +1,4 @@
-"""The settings of rate limits, and what is said about one call."""
+"""The settings of rate limits, and the key of a call."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import quote
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 from sidecar.kit.errors import ConfigError
-from sidecar.kit.setting_types import Count, Seconds  # noqa: TC001 - pydantic reads it
+from sidecar.kit.setting_types import Count, Seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,7 @@ _PLAIN = "@+,"
 _IS_PLAIN = re.compile(rf"[A-Za-z0-9_.~{_PLAIN}-]*\Z")
 #: What quote() makes of a field's value.
 _PART = r"(?:[A-Za-z0-9_.~@+,-]|%[0-9A-F]{2})+"
-#: What a call says beside its fields.
+#: What a request has beside its fields.
 _WORDS = frozenset({"key", "cost", "id", "wait", "rule", "hold", "self"})
 
 _NEEDS_WINDOW = {"fixed_window", "sliding_window", "token_bucket", "leaky_bucket"}
@@ -56,12 +56,6 @@ def _value(value: int) -> int:
     return value
 
 
-def _missing(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("write a whole number")  # noqa: TRY004 - pydantic turns ValueError into a problem
-    return value
-
-
 def _keys(value: dict[str, int]) -> dict[str, int]:
     problems = [
         f"{key[:40]!r} is a key of no call: at most {MAX_KEY_LENGTH} characters, ASCII without "
@@ -79,7 +73,7 @@ def is_key(text: str) -> bool:
     return _KEY.match(text) is not None
 
 
-Value = Annotated[int, BeforeValidator(_missing), AfterValidator(_value)]
+Value = Annotated[Count, AfterValidator(_value)]
 
 
 def burst_of(value: int | None, algorithm: str | None) -> int | None:
@@ -97,7 +91,7 @@ class LimitSettings(BaseModel):
     algorithm: Literal[
         "fixed_window", "sliding_window", "token_bucket", "leaky_bucket", "concurrency"
     ]
-    #: The fields that calls are told apart by; empty: all calls share one limit.
+    #: The fields that make a call's key; empty: all calls share one limit.
     key: Annotated[str, Field(max_length=128), AfterValidator(_key)] = ""
     #: Of a key that has no value of its own; None or -1: unlimited.
     limit: Value | None = None
@@ -194,8 +188,8 @@ class LimitSettings(BaseModel):
 
     def _problems_of(self, named: Mapping[str, str]) -> list[str]:
         wanted = self.fields
-        problems = [f"{name}: is needed, a part of the key {self.key}" for name in wanted
-                    if not named.get(name)]  # fmt: skip
+        missing = [name for name in wanted if not named.get(name)]
+        problems = [f"{name}: is needed, a part of the key {self.key}" for name in missing]
         if unknown := [name for name in named if name not in wanted]:
             known = ", ".join(wanted) or "this limit has no fields"
             problems += [f"{name[:40]}: is no part of the key ({known})" for name in unknown]

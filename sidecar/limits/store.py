@@ -83,33 +83,33 @@ class LimitStore(ScriptStore):
         return _decided(await self._acquire.submit(ask))
 
     async def acquire_each(self, asks: Sequence[Ask]) -> list[Decision | StoreError]:
-        """The same for many, in their order. When the store stops answering half way, it says so
-        of those that had no answer."""
-        told: list[Decision | StoreError] = []
+        """The same for many, in their order. When Redis stops answering half way, an error stands
+        for each that had no answer."""
+        decided: list[Decision | StoreError] = []
         try:
             for part in self._parts(asks):
-                told += await self._ask(part)
+                decided += await self._ask(part)
         except StoreError as error:
-            told += [error] * (len(asks) - len(told))
+            decided += [error] * (len(asks) - len(decided))
         except BaseException:
-            for ask, one in zip(asks, told, strict=False):
+            for ask, one in zip(asks, decided, strict=False):
                 if isinstance(one, Decision) and "~~" in one.permit:
                     self._unseen.append((ask.key, one.permit, ask.cost, True))
             raise
-        return told
+        return decided
 
     async def acquire_all(self, asks: Sequence[Ask]) -> list[Decision]:
         """The same; raises StoreError if any had no answer."""
         return [_decided(one) for one in await self.acquire_each(asks)]
 
     async def look(self, key: str) -> Decision:
-        """What a call of cost 1 would be told; nothing changes, and it has no permit."""
+        """The decision on a call of cost 1; nothing changes, and it has no permit."""
         [decision] = await self._ask([Ask(key)], looks=True)
         return decision
 
     async def release(self, key: str, permit: str) -> bool:
-        """Gives back a permit of concurrency, or a moment that is still to come, to whoever asks
-        next. Whether there was anything to give back."""
+        """Gives back a permit of concurrency, or a moment that is still to come: the next call gets
+        it. Whether there was anything to give back."""
         match = _PERMIT.match(permit)
         if match is None or int(match[1]) > MAX_COST:
             return False
@@ -122,7 +122,7 @@ class LimitStore(ScriptStore):
         return {text(key): int(limit) for key, limit in found.items()}
 
     async def set_value(self, key: str, limit: int | None) -> None:
-        """From the next call on; None goes back to the file's. A promise that was made is kept."""
+        """From the next call on; None: as configured. A promise that was made is kept."""
         names = ["", ".free", ".booked"] if self._is_paced else [""]
         of_key = [keys.limit_key(self._name, key, self._settings.algorithm + n) for n in names]
         args = [
@@ -154,11 +154,7 @@ class LimitStore(ScriptStore):
         has_ids = any(ids)
         by_key: dict[str, list[int]] = {}
         for n, ask in enumerate(asks):
-            places = by_key.get(ask.key)
-            if places is None:
-                by_key[ask.key] = [n]
-            else:
-                places.append(n)
+            by_key.setdefault(ask.key, []).append(n)
         calls: list[Any] = []
         for key, places in by_key.items():
             calls += (self._file_limit(key), len(places))
@@ -170,10 +166,8 @@ class LimitStore(ScriptStore):
         args = [self._now(), self._settings.algorithm, *self._args, int(looks)]
         args += (1 + has_ids, len(by_key), *by_key, *calls)
         try:
-            reply = await self._call(
-                "look" if looks else "acquire", self._scripts.run, "decide", named, args,
-                batch=0 if looks else len(asks),
-            )  # fmt: skip
+            verb, batch = ("look", 0) if looks else ("acquire", len(asks))
+            reply = await self._call(verb, self._scripts.run, "decide", named, args, batch=batch)
         except StoreUnavailableError:
             raise  # it was not even sent
         except BaseException:
@@ -257,7 +251,7 @@ class LimitStore(ScriptStore):
         return reply
 
     async def _give_back_unseen(self) -> None:
-        """What was perhaps granted, and nobody was told."""
+        """What was perhaps granted, without anybody's knowledge."""
         while self._unseen:
             items = [self._unseen.popleft() for _ in range(min(BATCH_LIMIT, len(self._unseen)))]
             try:
@@ -267,10 +261,10 @@ class LimitStore(ScriptStore):
                 return
 
 
-def _decided(told: Decision | StoreError) -> Decision:
-    if isinstance(told, StoreError):
-        raise told
-    return told
+def _decided(one: Decision | StoreError) -> Decision:
+    if isinstance(one, StoreError):
+        raise one
+    return one
 
 
 def _us(seconds: float) -> int:

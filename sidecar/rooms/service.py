@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from sidecar.kit.errors import StoreError, StoreUnavailableError, UnknownNameError
+from sidecar.kit.errors import StoreError, StoreUnavailableError
+from sidecar.kit.names import Named
 from sidecar.queue.answer import Answer, answer_of
 from sidecar.queue.grants import Grants
 from sidecar.queue.model import (
@@ -40,8 +41,6 @@ from sidecar.rooms.shield import Shelter, Shield
 from sidecar.rooms.store.scripts import REVOCATIONS_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from sidecar.kit.clock import StoreClock
     from sidecar.lottery.service import Draws
     from sidecar.queue.model import Standing, Token
@@ -370,18 +369,5 @@ class Room:
         return answer
 
 
-class Rooms:
-    """All rooms of this replica."""
-
-    def __init__(self, rooms: Iterable[Room]) -> None:
-        self._rooms = {room.name: room for room in rooms}
-
-    def __iter__(self) -> Iterator[Room]:
-        return iter(self._rooms.values())
-
-    def get(self, name: str) -> Room:
-        """Raises UnknownNameError."""
-        room = self._rooms.get(name)
-        if room is None:
-            raise UnknownNameError("room", name)
-        return room
+class Rooms(Named[Room]):
+    kind = "room"

@@ -164,12 +164,16 @@ def _problems(error: ValidationError, model: type[BaseModel], where: str) -> lis
         if found["type"] == "extra_forbidden":
             members = [field.alias or key for key, field in model.model_fields.items()]
             meant = did_you_mean(name, members)
-            unknown.append(f"{name[:_SHOWN]}: there is no such member{meant}")
+            unknown.append(unknown_member(name) + meant)
         elif found["type"] == "missing":
             others.append(f"{name}: is needed{where}")
         else:
             others.append(f"{name}: {_said(found, model)}".removeprefix(": "))
     return sorted(unknown) + others
+
+
+def unknown_member(name: str) -> str:
+    return f"{name[:_SHOWN]}: there is no such member"
 
 
 def _said(found: Any, model: type[BaseModel]) -> str:

@@ -5,7 +5,7 @@
 local BACK = 1000000
 local present, base
 
--- Goes by what load() of an algorithm told.
+-- Goes by what load() of an algorithm returned.
 local function begin_after(last, is_paced)
   local is_back = last > now and last - now <= BACK and not (free or is_paced)
   present = is_back and last or now

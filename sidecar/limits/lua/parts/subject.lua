@@ -1,5 +1,5 @@
 -- @include "limits/parts/head"
--- What an algorithm counts. Whoever goes by one sets them before it calls load(). Each has, as a
+-- What an algorithm counts. A script sets these before it calls load(). Each algorithm has, as a
 -- table of functions:
 --   load() the last moment that it promised, and whether to a call that was to wait for it
 --   find(cost, limit, base, permit) the first moment >= base at which so much may go, what is in
