@@ -36,8 +36,8 @@ def list_leases(client: Client, template: str | None) -> None:
         click.echo(f"{'lease':<20} {'term':>9} {'capacity':>9} {'in use':>9}")
         for found in templates:
             term = f"{found['term']:g} s"
-            click.echo(f"{found['name']:<20} {term:>9} {found['capacity']:>9} "
-                       f"{found['in_use']:>9}")  # fmt: skip
+            numbers = f"{term:>9} {found['capacity']:>9} {found['in_use']:>9}"
+            click.echo(f"{found['name']:<20} {numbers}")
         return
     after: str | None = ""
     while after is not None:
@@ -56,8 +56,8 @@ def list_leases(client: Client, template: str | None) -> None:
 @click.argument("holder", required=False)
 @pass_client
 def release(client: Client, template: str, resource: str, holder: str | None) -> None:
-    """End one holder's lease, turn or place in line; of all who hold the resource where none is
-    named. The next in line has it at once."""
+    """End one holder's lease, turn or place in the queue; without a holder's name, of all who hold
+    the resource. The next in the queue has it at once."""
     if not RESOURCE.match(resource):
         raise click.UsageError(f"{resource}: that is no resource's name")
     waiting = None

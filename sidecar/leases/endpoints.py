@@ -11,74 +11,65 @@ from sidecar.kit.http.auth.owner import owner_of
 from sidecar.kit.http.auth.scopes import OWNERS
 from sidecar.kit.http.endpoint import Endpoints, programs
 from sidecar.kit.http.problem_kinds import QUEUE_FULL
-from sidecar.kit.http.problems import problem
+from sidecar.kit.http.problems import ProblemError
+from sidecar.leases import schemas
 from sidecar.leases.app_keys import LEASES
 from sidecar.leases.model import LeaseOutcome
-from sidecar.leases.schemas import (
-    LEASE_OVER,
-    NOT_RENEWED,
-    UNKNOWN_LEASE,
-    HolderAddress,
-    Lease,
-    LeaseAddress,
-    LeasedResource,
-    LeasedResources,
-    LeaseHolder,
-    LeaseTemplate,
-    LeaseTemplates,
-    Released,
-    ReleaseParameters,
-    RenewLease,
-    ResourcesPage,
-    TakeLease,
-)
 from sidecar.leases.settings import holder_and_owner
 
 if TYPE_CHECKING:
     from aiohttp import web
 
     from sidecar.leases.model import Hold
-    from sidecar.leases.store import Holder, Resource
+    from sidecar.leases.service import Template
+    from sidecar.leases.store import Resource
 
-ENDPOINTS = Endpoints(
-    "leases", find=lambda request: request.app[LEASES].get(request.match_info["template"])
-)
+
+def _template_of(request: web.Request) -> Template:
+    return request.app[LEASES].get(request.match_info["template"])
+
+
+ENDPOINTS = Endpoints("leases", find=_template_of)
 
 _TEMPLATE = "/v1/leases/{template}"
 _LEASE = _TEMPLATE + "/{resource}"
 
 
 @ENDPOINTS.get(
-    "/v1/leases", programs("leases", "read"), replies={200: (LeaseTemplates, "The templates.")}
+    "/v1/leases",
+    programs("leases", "read"),
+    replies={200: (schemas.LeaseTemplates, "The templates.")},
 )
-async def list_templates(request: web.Request) -> LeaseTemplates:
+async def list_templates(request: web.Request) -> schemas.LeaseTemplates:
     """All templates, as the file has them."""
     templates = [
-        LeaseTemplate.model_construct(
+        schemas.LeaseTemplate.model_construct(
             name=template.name,
             in_use=await template.store.count(),
             **template.settings.model_dump(),
         )
         for template in request.app[LEASES]
     ]
-    return LeaseTemplates.model_construct(leases=templates)
+    return schemas.LeaseTemplates.model_construct(leases=templates)
 
 
 @ENDPOINTS.get(
     _TEMPLATE,
     programs("leases", "read"),
-    parameters=ResourcesPage,
-    replies={200: (LeasedResources, "A page, by the resource's name.")},
-    problems=(UNKNOWN_LEASE,),
+    parameters=schemas.ResourcesPage,
+    replies={200: (schemas.LeasedResources, "A page, by the resource's name.")},
+    problems=(schemas.UNKNOWN_LEASE,),
 )
-async def list_resources(request: web.Request, page: ResourcesPage) -> LeasedResources:
+async def list_resources(
+    request: web.Request, page: schemas.ResourcesPage
+) -> schemas.LeasedResources:
     """Who holds what.
 
     Only what is held or waited for: nothing else is kept.
     """
-    template = request.app[LEASES].get(page.template)
+    template = _template_of(request)
     found = await template.store.list(after=page.after, limit=page.limit)
-    return LeasedResources(
+    return schemas.LeasedResources(
         template=template.name,
         resources=[_listed(resource) for resource in found],
         next=found[-1].name if len(found) == page.limit else None,
@@ -90,16 +81,16 @@ async def list_resources(request: web.Request, page: ResourcesPage) -> LeasedRes
     _LEASE,
     # It is a heartbeat, and takes the lease when it is the holder's turn.
     programs("leases"),
-    parameters=HolderAddress,
-    replies={200: (Lease, "Granted, waiting or gone.")},
-    problems=(UNKNOWN_LEASE,),
+    parameters=schemas.HolderAddress,
+    replies={200: (schemas.Lease, "Granted, waiting or gone.")},
+    problems=(schemas.UNKNOWN_LEASE,),
 )
-async def find_lease(request: web.Request, at: HolderAddress) -> Lease:
+async def find_lease(request: web.Request, at: schemas.HolderAddress) -> schemas.Lease:
     """Where a holder stands.
 
-    The heartbeat of whoever waits: it takes the lease when it is their turn.
+    The heartbeat of a holder who waits: it takes the lease when it is their turn.
     """
-    template = request.app[LEASES].get(at.template)
+    template = _template_of(request)
     hold = await template.look(at.resource, at.holder, owner=owner_of(request).name)
     return _lease(at, at.holder, hold)
 
@@ -107,25 +98,28 @@ async def find_lease(request: web.Request, at: HolderAddress) -> Lease:
 @ENDPOINTS.post(
     _LEASE,
     programs("leases"),
-    parameters=LeaseAddress,
-    body=TakeLease,
-    replies={200: (Lease, "The holder has it."), 202: (Lease, "They wait.")},
-    problems=(UNKNOWN_LEASE, QUEUE_FULL),
-    problem_members={429: Lease},
+    parameters=schemas.LeaseAddress,
+    body=schemas.TakeLease,
+    replies={200: (schemas.Lease, "The holder has it."), 202: (schemas.Lease, "They wait.")},
+    problems=(schemas.UNKNOWN_LEASE, QUEUE_FULL),
+    problem_members={429: schemas.Lease},
 )
-async def take_lease(request: web.Request, at: LeaseAddress, body: TakeLease) -> web.Response:
+async def take_lease(
+    request: web.Request, at: schemas.LeaseAddress, body: schemas.TakeLease
+) -> web.Response:
     """Take a resource, or queue for it.
 
-    Idempotent: whoever has the lease or a place keeps it. Whoever waits asks again with GET after
+    Idempotent: a holder who has the lease or a place keeps it. While you wait, send a GET after
     `refresh_after_seconds`. 429: `max_waiting` are in the queue.
     """
-    template, owner = request.app[LEASES].get(at.template), owner_of(request).name
+    template, owner = _template_of(request), owner_of(request).name
     hold = await template.take(at.resource, body.holder, owner=owner, order=body.order)
     lease = _lease(at, body.holder, hold)
     if hold.outcome is LeaseOutcome.FULL:
-        return problem(
+        most = template.settings.max_waiting
+        raise ProblemError(
             QUEUE_FULL,
-            detail=f"max_waiting = {template.settings.max_waiting} are in line for {at.resource}.",
+            detail=f"max_waiting = {most} are in the queue for {at.resource}.",
             retry_after=max(1, math.ceil(hold.refresh_ms / 1000)),
             **lease.model_dump(),
         )
@@ -135,53 +129,61 @@ async def take_lease(request: web.Request, at: LeaseAddress, body: TakeLease) ->
 @ENDPOINTS.put(
     _LEASE,
     programs("leases"),
-    parameters=LeaseAddress,
-    body=RenewLease,
-    replies={200: (Lease, "The holder has it.")},
-    problems=(UNKNOWN_LEASE, LEASE_OVER, NOT_RENEWED),
+    parameters=schemas.LeaseAddress,
+    body=schemas.RenewLease,
+    replies={200: (schemas.Lease, "The holder has it.")},
+    problems=(schemas.UNKNOWN_LEASE, schemas.LEASE_OVER, schemas.NOT_RENEWED),
 )
 async def renew_lease(
-    request: web.Request, at: LeaseAddress, body: RenewLease
-) -> Lease | web.Response:
+    request: web.Request, at: schemas.LeaseAddress, body: schemas.RenewLease
+) -> schemas.Lease:
     """Begin the term anew."""
-    template, owner = request.app[LEASES].get(at.template), owner_of(request).name
+    template, owner = _template_of(request), owner_of(request).name
     hold = await template.renew(at.resource, body.holder, body.fence, owner=owner)
-    if hold.outcome is LeaseOutcome.GRANTED:
-        return _lease(at, body.holder, hold)
     if hold.outcome is LeaseOutcome.NOT_RENEWED:
         is_never = not template.settings.renewable
-        why = "Its leases are not renewable." if is_never else "max_term is reached."
-        return problem(NOT_RENEWED, detail=f"{why} It ends when it said.")
-    return _stale(at.resource, body.fence)
+        reason = "Its leases are not renewable." if is_never else "max_term is reached."
+        raise ProblemError(schemas.NOT_RENEWED, detail=f"{reason} It ends when it said.")
+    if hold.outcome is not LeaseOutcome.GRANTED:
+        raise _stale(at.resource, body.fence)
+    return _lease(at, body.holder, hold)
 
 
 @ENDPOINTS.delete(
     _LEASE,
     programs("leases"),
-    parameters=ReleaseParameters,
-    replies={200: (Released, "Whether there was anything to give up.")},
-    problems=(UNKNOWN_LEASE, LEASE_OVER),
+    parameters=schemas.ReleaseParameters,
+    replies={200: (schemas.Released, "Whether there was anything to give up.")},
+    problems=(schemas.UNKNOWN_LEASE, schemas.LEASE_OVER),
 )
-async def release_lease(request: web.Request, at: ReleaseParameters) -> Released | web.Response:
+async def release_lease(request: web.Request, at: schemas.ReleaseParameters) -> schemas.Released:
     """Give it up.
 
     The lease, the turn or the place in the queue; the next has it at once. Idempotent. With a
     fencing number only that lease: 409 where the holder has a newer one. Holders are those of the
     token that asks; the `admin_token` releases anybody's.
     """
-    template, owner = request.app[LEASES].get(at.template), owner_of(request)
+    template, owner = _template_of(request), owner_of(request)
     owners = [owner.name]
     if owner.is_operator:
         every = ["", *OWNERS, *request.app[SETTINGS].tokens]
         owners = every if at.owner is None else [at.owner]
     hold = await template.release(at.resource, at.holder, at.fence, owners=owners)
     if hold.outcome is LeaseOutcome.STALE and at.fence is not None:
-        return _stale(at.resource, at.fence)
-    return Released(released=hold.outcome is LeaseOutcome.GRANTED)
+        raise _stale(at.resource, at.fence)
+    return schemas.Released(released=hold.outcome is LeaseOutcome.GRANTED)
 
 
-def _lease(at: LeaseAddress, holder: str, hold: Hold) -> Lease:
-    lease = Lease(
+def _stale(resource: str, fence: int) -> ProblemError:
+    return ProblemError(
+        schemas.LEASE_OVER,
+        detail=f"{fence} is not the fencing number of this holder's lease of {resource}: it ended, "
+        "or there is a newer one. Stop, and take it anew.",
+    )
+
+
+def _lease(at: schemas.LeaseAddress, holder: str, hold: Hold) -> schemas.Lease:
+    lease = schemas.Lease(
         state="gone",
         template=at.template,
         resource=at.resource,
@@ -205,29 +207,20 @@ def _lease(at: LeaseAddress, holder: str, hold: Hold) -> Lease:
     return lease
 
 
-def _listed(resource: Resource) -> LeasedResource:
-    return LeasedResource(
-        name=resource.name,
-        resource=resource.name,
-        holders=[_listed_holder(held) for held in resource.holders],
-        waiting=resource.waiting,
-    )
-
-
-def _listed_holder(held: Holder) -> LeaseHolder:
-    holder, owner = holder_and_owner(held.holder)
-    return LeaseHolder(
-        holder=holder,
-        owner=owner or None,
-        fence=held.fence or None,
-        granted_at=iso(held.started_ms) if held.started_ms else None,
-        expires_at=iso(held.expires_ms),
-    )
-
-
-def _stale(resource: str, fence: int) -> web.Response:
-    return problem(
-        LEASE_OVER,
-        detail=f"{fence} is not the fencing number of this holder's lease of {resource}: it ended, "
-        "or there is a newer one. Stop, and take it anew.",
+def _listed(resource: Resource) -> schemas.LeasedResource:
+    holders = []
+    for held in resource.holders:
+        holder, owner = holder_and_owner(held.holder)
+        holders.append(
+            schemas.LeaseHolder(
+                holder=holder,
+                owner=owner or None,
+                fence=held.fence or None,
+                granted_at=iso(held.started_ms) if held.started_ms else None,
+                expires_at=iso(held.expires_ms),
+            )
+        )
+    name = resource.name
+    return schemas.LeasedResource(
+        name=name, resource=name, holders=holders, waiting=resource.waiting
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 import structlog
@@ -41,8 +41,7 @@ _SPREAD = 0.1
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(NamedTuple):
     """What all resources of a template have in common."""
 
     template: Template
@@ -50,39 +49,26 @@ class _Kind:
     settings: RoomSettings
     grants: Grants
 
-    def settings_of(self, resource: str) -> RoomSettings:
-        message = self.settings.message
-        if message is None or _NAME not in message:
-            return self.settings
-        return self.settings.model_copy(update={"message": message.replace(_NAME, resource)})
-
 
 @dataclass(frozen=True, slots=True)
 class Resource:
     """A Gate, made for one request. Its tokens are tickets: the visitor is the holder, `order` the
-    newest place that they took in some line of the template, `epoch` which line that is, and
-    `joined_ms` when the store knew
-    them first (0: it has not answered them yet)."""
+    newest place that they took in some queue of the template, `epoch` which queue that is, and
+    `joined_ms` when Redis knew them first (0: it has not answered them yet)."""
 
     #: With the template's: seat~17.
     name: str
     resource: str
+    template: Template
+    tokens: Tokens
     settings: RoomSettings
-    kind: _Kind
+    grants: Grants
     snapshot: None = None
     checks_bearer: bool = False
 
     @property
-    def tokens(self) -> Tokens:
-        return self.kind.tokens
-
-    @property
     def clock(self) -> StoreClock:
-        return self.kind.template.clock
-
-    @property
-    def grants(self) -> Grants:
-        return self.kind.grants
+        return self.template.clock
 
     async def check(
         self,
@@ -90,16 +76,16 @@ class Resource:
         *,
         may_join: bool,
         from_page: bool = False,
-        bearer: Bearer = NOBODY,  # noqa: ARG002 - nobody is told apart
+        bearer: Bearer = NOBODY,  # noqa: ARG002 - all bearers are alike
     ) -> Answer:
         """Without a cookie only what a proxy guards is taken: the site says which names there are,
-        and at /_waitroom/ anybody can make names up. Whoever asks there is given a cookie first."""
+        and at /_waitroom/ anybody can make names up. A visitor there gets a cookie first."""
         ticket = token if isinstance(token, Ticket) else None
         if ticket is None and (from_page or not may_join):
             given = Ticket(new_visitor(), 0, 0, 0) if from_page else None
             return Answer(State.NOT_QUEUED, given)
         if ticket is not None and ticket.joined_ms:
-            self.kind.template.store.knows(ticket.joined_ms)
+            self.template.store.knows(ticket.joined_ms)
         known = ticket or Ticket(new_visitor(), 0, 0, 0)
         try:
             hold = await self._ask(known, may_join=may_join, from_page=from_page)
@@ -109,21 +95,21 @@ class Resource:
                 return Answer(State.WAITING, visitor=ticket.visitor, store_unavailable=True)
             # With the cookie, because it may have been done all the same.
             return Answer(State.NOT_QUEUED, known, store_unavailable=True)
-        return _answer(hold, known, self._line)
+        return _answer(hold, known, self._queue)
 
     async def leave(self, token: Token | None, *, why: str = "left") -> None:  # noqa: ARG002
-        """Gives up the lease, the turn or the place in line."""
+        """Gives up the lease, the turn or the place in the queue."""
         if isinstance(token, Ticket):
-            await self.kind.template.release(self.resource, token.visitor)
+            await self.template.release(self.resource, token.visitor)
 
     @property
-    def _line(self) -> int:
-        """Which of the template's lines it is, as a ticket says it."""
+    def _queue(self) -> int:
+        """Which of the template's queues it is, as a ticket says it."""
         return crc32(self.resource.encode())
 
     async def _ask(self, ticket: Ticket, *, may_join: bool, from_page: bool) -> Hold:
-        template, visitor = self.kind.template, ticket.visitor
-        order = ticket.order if ticket.epoch == self._line else None
+        template, visitor = self.template, ticket.visitor
+        order = ticket.order if ticket.epoch == self._queue else None
         if may_join:
             hold = await template.take(self.resource, visitor, order=order)
         else:
@@ -140,7 +126,7 @@ class Resource:
     def _is_due(self, hold: Hold) -> bool:
         """A lease that is renewable is renewed by use, in the second half of its term, as long as
         `max_term` lets it end later."""
-        settings = self.kind.template.settings
+        settings = self.template.settings
         if hold.outcome is not LeaseOutcome.GRANTED or not settings.renewable:
             return False
         if settings.max_term and hold.expires_ms >= hold.started_ms + settings.max_term * 1000:
@@ -156,26 +142,30 @@ class Resources:
         self._kinds = {template.name: _kind(template, list(keys)) for template in templates}
 
     def template_of(self, name: str) -> str:
-        """Of a name such as seat~17, also where no resource may be called so; "" where there is
-        no such template."""
+        """Of a name such as seat~17, also where no resource may have it; "" where the template is
+        unknown."""
         template, is_of, _ = name.partition(SEPARATOR)
         return template if is_of and template in self._kinds else ""
 
     def find(self, name: str) -> Resource | None:
-        """Of a name such as seat~17; None where there is no such template, or no resource may be
-        called so."""
-        template, _, resource = name.partition(SEPARATOR)
-        kind = self._kinds.get(template)
+        """Of a name such as seat~17; None where the template is unknown, or no resource may have
+        the name."""
+        prefix, _, resource = name.partition(SEPARATOR)
+        kind = self._kinds.get(prefix)
         if kind is None or not kind.template.settings.has(resource):
             return None
-        return Resource(name, resource, kind.settings_of(resource), kind)
+        template, tokens, settings, grants = kind
+        message = settings.message
+        if message is not None and _NAME in message:
+            settings = settings.model_copy(update={"message": message.replace(_NAME, resource)})
+        return Resource(name, resource, template, tokens, settings, grants)
 
 
 def _kind(template: Template, keys: list[str]) -> _Kind:
     # A room that was called so once signed tickets of its own.
     tokens = Tokens(template.name + SEPARATOR, keys, template.clock)
     tokens.cookie_name = COOKIE_PREFIX + template.name
-    # Signed anew each hour at the most: whoever holds it must be known until the term is over.
+    # Signed anew each hour at the most: its holder must be known until the term is over.
     tokens.lifetime_ms += round(template.settings.term * 1000)
     settings = RoomSettings(
         total_active_users=template.settings.capacity,
@@ -186,8 +176,8 @@ def _kind(template: Template, keys: list[str]) -> _Kind:
     return _Kind(template, tokens, settings, Grants("", []))
 
 
-def _answer(hold: Hold, ticket: Ticket, line: int) -> Answer:
-    token = _given(hold, ticket, line)
+def _answer(hold: Hold, ticket: Ticket, queue: int) -> Answer:
+    token = _given(hold, ticket, queue)
     match hold.outcome:
         case LeaseOutcome.GRANTED:
             standing = Standing(
@@ -199,16 +189,16 @@ def _answer(hold: Hold, ticket: Ticket, line: int) -> Answer:
             )
             return Answer(State.ADMITTED, token, standing, hold.started_ms, ticket.visitor)
         case LeaseOutcome.WAITING:
-            standing = _in_line(hold, Outcome.WAITING)
+            standing = _waiting(hold, Outcome.WAITING)
             joined_ms = hold.order // 1000
             return Answer(State.WAITING, token, standing, joined_ms, ticket.visitor)
         case LeaseOutcome.FULL:
-            return Answer(State.FULL, token, _in_line(hold, Outcome.FULL))
+            return Answer(State.FULL, token, _waiting(hold, Outcome.FULL))
         case _:
             return Answer(State.NOT_QUEUED, token)
 
 
-def _in_line(hold: Hold, outcome: Outcome) -> Standing:
+def _waiting(hold: Hold, outcome: Outcome) -> Standing:
     return Standing(
         outcome,
         hold.now_ms,
@@ -223,12 +213,12 @@ def _in_line(hold: Hold, outcome: Outcome) -> Standing:
     )
 
 
-def _given(hold: Hold, ticket: Ticket, line: int) -> Ticket | None:
+def _given(hold: Hold, ticket: Ticket, queue: int) -> Ticket | None:
     """The ticket to give; None: theirs will do."""
     is_known = ticket.joined_ms > 0 and ticket.signed_ms > hold.now_ms - RESIGN_MS
     is_newer = hold.order > ticket.order
     if is_known and not is_newer:
         return None
     joined_ms = ticket.joined_ms or hold.now_ms
-    order, line = (hold.order, line) if is_newer else (ticket.order, ticket.epoch)
-    return Ticket(ticket.visitor, order, joined_ms, line)
+    order, queue = (hold.order, queue) if is_newer else (ticket.order, ticket.epoch)
+    return Ticket(ticket.visitor, order, joined_ms, queue)

@@ -74,7 +74,12 @@ class ResourcesPage(TemplateAddress, PageParameters):
     """The resource behind which the page begins."""
 
 
-class TakeLease(Body):
+class HolderBody(Body):
+    holder: HolderName
+    """Who: a program, a visitor, an order."""
+
+
+class TakeLease(HolderBody):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
@@ -83,20 +88,16 @@ class TakeLease(Body):
             ]
         }
     )
-    holder: HolderName
-    """Who: a program, a visitor, an order."""
     order: Number | None = None
     """Of a place before, should the store have been emptied since."""
 
 
-class RenewLease(Body):
+class RenewLease(HolderBody):
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"holder": "order-4711", "fence": 1795802400000000}]}
     )
-    holder: HolderName
-    """Who: a program, a visitor, an order."""
     fence: Number
-    """As the lease was told it."""
+    """As the lease has it."""
 
 
 class Lease(Reply):
@@ -125,7 +126,7 @@ class Lease(Reply):
     """The place's own number: say it when you take the resource again, should the store be
     emptied."""
     refresh_after_seconds: Seconds | None = None
-    """When to ask again: whoever waits and does not has left. null: no need to."""
+    """When to ask again: a holder who waits and does not has left. null: no need to."""
     updated_at: Time
 
 

@@ -88,7 +88,7 @@ class LeaseStore(ScriptStore):
     async def ask(
         self, resource: str, holder: str, *, may_join: bool = True, order: int | None = None
     ) -> Hold:
-        """The lease, or the place in line; a heartbeat of whoever waits. `order`: of a place that
+        """The lease, or the place in the queue; a heartbeat of who waits. `order`: of a place that
         they had, should the store have lost it."""
         jitter = random.random()  # noqa: S311 - spreads polls, and decides nothing
         place = "" if order is None else order
@@ -102,7 +102,7 @@ class LeaseStore(ScriptStore):
 
     async def release(self, resource: str, holder: str, fence: int | None = None) -> Hold:
         """GRANTED where something was given up: the lease with that fencing number, or without one
-        whatever they have, a place in line too. STALE: they have another lease now. GONE: nothing
+        whatever they have, a place too. STALE: they have another lease now. GONE: nothing
         was there."""
         return await self._release.submit((resource, holder, "" if fence is None else fence))
 
@@ -199,13 +199,13 @@ def _for_scripts(settings: LeaseSettings) -> str:
         "timeout_ms": settings.heartbeat_timeout,
         "interval_ms": settings.heartbeat_interval,
     }
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         name: round(seconds * 1000) for name, seconds in durations.items() if seconds is not None
     }
-    told |= {"capacity": settings.capacity, "renewable": settings.renewable}
+    document |= {"capacity": settings.capacity, "renewable": settings.renewable}
     if settings.max_waiting is not None:
-        told["max_waiting"] = settings.max_waiting
-    return json.dumps(told)
+        document["max_waiting"] = settings.max_waiting
+    return json.dumps(document)
 
 
 def _earlier(until_ms: int | None, latest_ms: int | None) -> int | str:

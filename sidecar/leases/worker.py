@@ -13,26 +13,24 @@ from sidecar.kit.errors import StoreError
 if TYPE_CHECKING:
     from sidecar.leases.service import Leases, Template
 
+#: Rest between two batches, so that visitors' scripts get their turn.
+REST_S = 0.01
+#: Between two sweeps of a template's leases.
+INTERVAL_S = 1.0
 
 log = structlog.get_logger()
 
 
-#: Rest between two batches, so that visitors' scripts get their turn.
-REST_S = 0.01
-#: Between two sweeps of a template's leases, seconds.
-LEASES_S = 1.0
-
-
 async def sweep_leases_forever(leases: Leases) -> None:
-    """Ends what ran out and calls who is next, also where nobody asks. Runs until cancelled."""
+    """Also where nobody asks. Runs until cancelled."""
     async with asyncio.TaskGroup() as group:
         for template in leases:
-            group.create_task(_sweep_template_forever(template))
+            group.create_task(_sweep_forever(template))
 
 
-async def _sweep_template_forever(template: Template) -> None:
+async def _sweep_forever(template: Template) -> None:
     while True:
-        await asyncio.sleep(LEASES_S * random.uniform(0.9, 1.1))  # noqa: S311
+        await asyncio.sleep(INTERVAL_S * random.uniform(0.9, 1.1))  # noqa: S311
         try:
             await sweep_leases(template)
         except StoreError as error:
@@ -40,12 +38,12 @@ async def _sweep_template_forever(template: Template) -> None:
 
 
 async def sweep_leases(template: Template) -> None:
-    """Each replica does it: twice equals once."""
+    """Idempotent: each replica does it."""
     name, metrics = template.name, template.metrics
-    more = True
-    while more:
-        swept, more = await template.store.sweep()
+    is_more = True
+    while is_more:
+        swept, is_more = await template.store.sweep()
         metrics.leases_swept.labels(name).inc(swept)
-        if more:
+        if is_more:
             await asyncio.sleep(REST_S)
     metrics.lease_resources.labels(name).set(await template.store.count())

@@ -156,7 +156,7 @@ async def test_a_line_that_is_full(service):
     answer = await site.ask("POST", SEAT, {"holder": "eva"})
     said = await answer.json(content_type=None)
     assert (answer.status, said["title"], said["state"]) == (429, "The line is full", "full")
-    assert said["detail"] == "max_waiting = 1 are in line for 17."
+    assert said["detail"] == "max_waiting = 1 are in the queue for 17."
     assert int(answer.headers["Retry-After"]) == said["retry_after"] >= 1
     assert (said["waiting"], said["position"], said["order"]) == (1, None, None)
 
