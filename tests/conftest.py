@@ -17,6 +17,7 @@ from sidecar.kit.clock import StoreClock
 from sidecar.kit.redis.connect import close, connect
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
+from tests.support.memory import compile_scripts_once
 from tests.support.processes import Process, wait_until
 from tests.support.replica import replica, service
 from tests.support.rooms import Time, attended, new_room_name
@@ -25,6 +26,7 @@ from tests.support.unit import Guard, mark_servers
 # Hypothesis looks at answers, not at the time they take on a busy machine.
 hypothesis.settings.register_profile("unhurried", deadline=None)
 hypothesis.settings.load_profile("unhurried")
+compile_scripts_once()
 
 #: Files that take longest. They are begun first, so that no worker is left alone with one.
 LONGEST = (

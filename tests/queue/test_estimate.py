@@ -11,7 +11,7 @@ import pytest
 from sidecar.queue.estimate import estimate
 from sidecar.queue.model import Outcome, Standing, Ticket
 from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS
-from tests.support.visitors import ticket_of
+from tests.support.visitors import beat_all, ticket_of
 
 HOLD_S = RELEASE_HOLD_MS / 1000
 
@@ -60,16 +60,16 @@ def test_the_range_holds_four_random_waits_in_five(ahead):
 async def line_up(store, people: int) -> list[Ticket]:
     """So many newcomers who have to wait; they have polled once, as told."""
     names = [f"waits{number:017d}" for number in range(people)]
-    tickets = [ticket_of(name, await store.enter(name)) for name in names]
-    for ticket in tickets:
-        await store.beat(ticket)
+    standings = await asyncio.gather(*map(store.enter, names))
+    tickets = list(map(ticket_of, names, standings))
+    await beat_all(store, tickets)
     return tickets
 
 
 async def fill(store, slots: int) -> list[str]:
     names = [f"inside{number:016d}" for number in range(slots)]
-    for name in names:
-        assert (await store.enter(name)).outcome is Outcome.ADMITTED
+    standings = await asyncio.gather(*map(store.enter, names))
+    assert {standing.outcome for standing in standings} <= {Outcome.ADMITTED}
     return names
 
 

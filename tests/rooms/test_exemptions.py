@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -116,6 +118,7 @@ def test_what_exempts():
 # The share --------------------------------------------------------------------------------------
 
 
+@functools.cache
 def draws(number=10_000, name="shop"):
     return [
         draw(name, address=f"198.51.{i // 256}.{i % 256}", user_agent=CHROME) for i in range(number)

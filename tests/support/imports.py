@@ -8,6 +8,8 @@ import graphlib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+#: Where a statement has others; what is left out are expressions, which have none.
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 def find_modules(package: Path) -> dict[str, Path]:
@@ -26,10 +28,10 @@ def find_imports(module: str, modules: dict[str, Path]) -> set[str]:
     """
     file = modules[module]
     found = set()
-    for node in _find_nodes(file.read_text(encoding="utf-8")):
+    for node in statements_of(file.read_text(encoding="utf-8")):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        else:
+        elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
                 package = module.split(".")
@@ -40,17 +42,23 @@ def find_imports(module: str, modules: dict[str, Path]) -> set[str]:
                 f"{base}.{alias.name}" if f"{base}.{alias.name}" in modules else base
                 for alias in node.names
             ]
+        else:
+            continue
         found |= {name for name in names if name in modules}
     return found
 
 
 @functools.cache
-def _find_nodes(text: str) -> list[ast.Import | ast.ImportFrom]:
-    """Read once, however many tests ask for it."""
-    if "import" not in text:
-        return []
-    nodes = ast.walk(ast.parse(text))
-    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+def statements_of(text: str) -> list[ast.AST]:
+    """Every statement, those inside others too. Read once, however many ask for it."""
+    found: list[ast.AST] = []
+    waiting: list[ast.AST] = [ast.parse(text)]
+    while waiting:
+        node = waiting.pop()
+        inner = [each for name in BLOCKS for each in getattr(node, name, ())]
+        found += inner
+        waiting += inner
+    return found
 
 
 def find_cycle(package: Path) -> list[str]:

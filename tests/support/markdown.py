@@ -16,6 +16,12 @@ PARSER = MarkdownIt("commonmark").enable("table")
 ELSEWHERE = re.compile(r"[a-z]+:")
 
 
+@cache
+def parse(text: str) -> list[Token]:
+    """Once, for all who look at it."""
+    return PARSER.parse(text)
+
+
 def problems(page: Path) -> list[str]:
     """Each with its line, if it has one."""
     text = page.read_text()
@@ -24,7 +30,7 @@ def problems(page: Path) -> list[str]:
 
 def broken_tables(text: str) -> Iterator[str]:
     lines = text.splitlines()
-    for token in PARSER.parse(text):
+    for token in parse(text):
         if token.map is None:
             continue
         first, end = token.map
@@ -46,7 +52,7 @@ def cells(row: str) -> int:
 def broken_blocks(text: str) -> Iterator[str]:
     """What swallows the rest of its page, or vanishes from it."""
     lines = text.splitlines()
-    for token in PARSER.parse(text):
+    for token in parse(text):
         first, end = token.map or (0, 0)
         if token.type == "fence" and lines[end - 1].strip() != token.markup:
             yield f"{first + 1}: a block of code that does not end"
@@ -73,7 +79,7 @@ def broken_links(page: Path) -> Iterator[str]:
 
 def links(text: str) -> Iterator[tuple[int, str]]:
     """Where links and pictures lead, with their lines."""
-    for token in PARSER.parse(text):
+    for token in parse(text):
         for child in token.children or []:
             for name in ("href", "src"):
                 if child.attrGet(name) is not None:
@@ -83,7 +89,7 @@ def links(text: str) -> Iterator[tuple[int, str]]:
 @cache
 def anchors(page: Path) -> frozenset[str]:
     """A page's headings, as GitHub calls them in addresses."""
-    tokens = PARSER.parse(page.read_text())
+    tokens = parse(page.read_text())
     seen: Counter[str] = Counter()
     found = set()
     for opening, inline in pairwise(tokens):

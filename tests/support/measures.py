@@ -6,6 +6,7 @@ They are counted from the text alone, so any version's tree can be measured.
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import keyword
 import re
@@ -14,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.support.imports import find_cycle
+from tests.support.imports import find_cycle, statements_of
 from tests.support.layers import ALLOWED, PRODUCTS, find_wrong_imports, folder_of
 
 PACKAGES = ("sidecar", "waitroom")
@@ -74,7 +75,7 @@ def find_strays(root: Path) -> list[str]:
     ]
 
 
-def find_repeated(root: Path, what: str) -> set[str]:
+def find_repeated(root: Path, what: str) -> list[str]:
     """Places in Python are lines; a queue in Lua is a sorted set."""
     suffix, pattern = REPEATED[what]
     found = set()
@@ -83,7 +84,7 @@ def find_repeated(root: Path, what: str) -> set[str]:
         for match in re.finditer(pattern, text):
             number = text.count("\n", 0, match.start()) + 1
             found.add(match[1] if match.groups() else f"{file.relative_to(root)}:{number}")
-    return found
+    return sorted(found)
 
 
 def shape_of(line: str) -> str:
@@ -97,7 +98,7 @@ def code_lines(file: Path) -> list[tuple[int, str]]:
     text = file.read_text(encoding="utf-8")
     lines = [re.sub(r"\s+", " ", line).strip() for line in text.splitlines()]
     skipped = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in statements_of(text):
         is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         if is_text or isinstance(node, ast.Import | ast.ImportFrom):
             skipped |= set(range(node.lineno, node.end_lineno + 1))
@@ -144,6 +145,8 @@ def _name(root: Path, file: tuple[Path, list[tuple[int, str]]], start: int) -> s
 
 def find_upward(root: Path) -> list[str]:
     """Imports of a folder above, but for those that the layers allow."""
+    if not (root / "sidecar" / PRODUCTS[0]).is_dir():
+        return []  # a tree from before the layers
     return [
         f"{module} imports {other}"
         for module, other in find_wrong_imports(root / "sidecar")
@@ -162,6 +165,7 @@ def find_unformatted(root: Path) -> list[str]:
     return [
         f"{file.relative_to(root)}:{token.start[0]}"
         for file in find_files(root)
+        if "fmt: skip" in file.read_text("utf-8")
         for token in tokenize.generate_tokens(io.StringIO(file.read_text("utf-8")).readline)
         if token.type == tokenize.COMMENT and "fmt: skip" in token.string
     ]
@@ -169,7 +173,7 @@ def find_unformatted(root: Path) -> list[str]:
 
 def _functions(root: Path) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     for file in find_files(root):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in statements_of(file.read_text(encoding="utf-8")):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield f"{file.relative_to(root)}:{node.lineno} {node.name}", node
 
@@ -196,18 +200,24 @@ def find_wide_functions(root: Path) -> list[str]:
     return found
 
 
-def measure(root: Path) -> dict[str, tuple[int, list[str]]]:
-    """Each measure's number, and the places that it counted."""
-    lists = {
-        "files named for a product, outside its folder": find_strays(root),
-        **{what: sorted(find_repeated(root, what)) for what in REPEATED},
-        "pairs of places with six equal lines": find_pairs(root),
-        "pairs of places with six lines of the same shape": find_pairs(root, shape_of),
-        "import cycles": find_cycles(root),
-        "upward imports": find_upward(root) if (root / "sidecar" / PRODUCTS[0]).is_dir() else [],
-        "fmt: skip": find_unformatted(root),
-        "functions of more than 60 lines": find_long_functions(root),
-        "functions with more than 6 parameters": find_wide_functions(root),
-    }
-    counted = {what: (len(found), found) for what, found in lists.items()}
-    return {"product Python, lines": (count_lines(root), []), **counted}
+#: Each finds the places that it counts; lines are counted without.
+MEASURES: dict[str, Callable[[Path], list[str]]] = {
+    "files named for a product, outside its folder": find_strays,
+    **{what: functools.partial(find_repeated, what=what) for what in REPEATED},
+    "pairs of places with six equal lines": find_pairs,
+    "pairs of places with six lines of the same shape": functools.partial(
+        find_pairs, like=shape_of
+    ),
+    "import cycles": find_cycles,
+    "upward imports": find_upward,
+    "fmt: skip": find_unformatted,
+    "functions of more than 60 lines": find_long_functions,
+    "functions with more than 6 parameters": find_wide_functions,
+}
+LINES = "product Python, lines"
+
+
+def measure(root: Path, what: str) -> tuple[int, list[str]]:
+    """The number, and the places that were counted."""
+    found = [] if what == LINES else MEASURES[what](root)
+    return count_lines(root) if what == LINES else len(found), found

@@ -1,0 +1,27 @@
+"""The store in memory, as quick as tests need it.
+
+fakeredis compiles a script each time it runs and then collects Lua's garbage. Redis compiles a
+script once, and so does this runtime; Lua collects by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fakeredis.commands_mixins import scripting_mixin
+
+
+class CompilingOnce(scripting_mixin.LUA_MODULE.LuaRuntime):
+    """A chunk's locals are new with each call, so a compiled script may run again."""
+
+    def execute(self, code: bytes | str, *arguments: Any) -> Any:
+        if code == "collectgarbage()":
+            return None
+        compiled = self.__dict__.setdefault("compiled", {})
+        if code not in compiled:
+            compiled[code] = self.compile(code)
+        return compiled[code](*arguments)
+
+
+def compile_scripts_once() -> None:
+    scripting_mixin.LUA_MODULE.LuaRuntime = CompilingOnce
