@@ -13,8 +13,8 @@ whatever has a name of its own (`id`, `idempotency_key`, a holder; the client ma
 may have to repeat the call), and giving something back.
 """
 
-from waitroom.async_client import AsyncClient, AsyncJobs, AsyncLease, AsyncRooms
-from waitroom.client import Client, Jobs, Lease, Rooms
+from waitroom.async_client import AsyncClient
+from waitroom.client import Client
 from waitroom.errors import (
     ConfigError,
     LeaseLost,
@@ -25,8 +25,10 @@ from waitroom.errors import (
     UnavailableError,
     WaitroomError,
 )
-from waitroom.jobs import JobRequest
+from waitroom.jobs import AsyncJobs, JobRequest, Jobs
+from waitroom.leases import AsyncLease, Lease
 from waitroom.model import Job, JobResult, Permit, Room, Visitor
+from waitroom.rooms import AsyncRooms, Rooms
 
 __all__ = [
     "AsyncClient",

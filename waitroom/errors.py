@@ -100,3 +100,11 @@ class UnavailableError(WaitroomError):
         super().__init__(text)
         self.is_sent = is_sent
         self.problem = problem
+
+
+def retry_s(document: dict[str, Any]) -> float:
+    """When a refusal allows another try."""
+    for name in ("wait_seconds", "retry_after_seconds", "retry_after"):
+        if document.get(name):
+            return float(document[name])
+    return DEFAULT_RETRY_S

@@ -5,15 +5,20 @@ from __future__ import annotations
 import base64
 import math
 import time
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from waitroom.core import Core, Flow, Pause, log, make_id, retry_s
-from waitroom.errors import Queued, Refused, WaitroomError
-from waitroom.wire import Answer, Call, path
+import httpx
+
+from waitroom.blocking import Shell, blocking, entering, iterating
+from waitroom.core import log
+from waitroom.errors import Queued, Refused, WaitroomError, retry_s
+from waitroom.wire import Answer, Call, Opened, path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncGenerator, Iterable
 
+    from waitroom.core import Core
     from waitroom.model import Cancelled, Job, JobPage
 
 ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
@@ -44,108 +49,146 @@ class JobRequest(TypedDict, total=False):
     callback_url: str | None
 
 
-def submit(core: Core, /, target: str, **request: Unpack[JobRequest]) -> Flow[Job]:
-    """Raises Refused where the target's queue is full."""
-    body: dict[str, Any] = {"target": target}
-    body |= {name: value for name, value in request.items() if value is not None}
-    if "class_name" in body:
-        body["class"] = body.pop("class_name")
-    if isinstance(body.get("body"), bytes):
-        body["body_base64"] = base64.b64encode(body.pop("body")).decode()
-    if core.is_repeating:
-        body.setdefault("idempotency_key", make_id())
-    call = Call(
-        "POST", path("jobs"), body=body, statuses=frozenset({429}),
-        is_repeatable="idempotency_key" in body,
-    )  # fmt: skip
-    answer: Answer = yield from core.sent(call)
-    if answer.status == 429:
-        raise Refused(f"target {target}: the queue is full", retry_s(answer.document),
-                      answer.document)  # fmt: skip
-    job: Job = answer.document
-    return job
+class AsyncJobs:
+    """As Jobs."""
 
+    def __init__(self, core: Core) -> None:
+        self._core = core
 
-def get(core: Core, /, id: str) -> Flow[Job]:  # noqa: A002 - the API's word
-    return core.document(Call("GET", path("jobs", id)))
+    async def submit(self, target: str, **request: Unpack[JobRequest]) -> Job:
+        """Raises Refused where the target's queue is full."""
+        body: dict[str, Any] = {"target": target}
+        body |= {name: value for name, value in request.items() if value is not None}
+        if "class_name" in body:
+            body["class"] = body.pop("class_name")
+        if isinstance(body.get("body"), bytes):
+            body["body_base64"] = base64.b64encode(body.pop("body")).decode()
+        if name := self._core.repeat_id():
+            body.setdefault("idempotency_key", name)
+        is_named = "idempotency_key" in body
+        full = frozenset({429})
+        call = Call("POST", path("jobs"), body=body, statuses=full, is_repeatable=is_named)
+        answer: Answer = await self._core.sent(call)
+        job: Job = answer.document
+        if answer.status == 429:
+            refusal = answer.document
+            raise Refused(f"target {target}: the queue is full", retry_s(refusal), refusal)
+        return job
 
+    async def get(self, id: str) -> Job:  # noqa: A002 - the API's word
+        return await self._core.document(Call("GET", path("jobs", id)))
 
-def wait(core: Core, /, id: str, *, timeout: float | None = None) -> Flow[Job]:  # noqa: A002
-    """The job when it has ended, or an online one is called; after `timeout` seconds, as it is."""
-    ends = math.inf if timeout is None else time.monotonic() + timeout
-    while True:
-        sent_at = time.monotonic()
-        poll_s = math.ceil(max(0, min(POLL_S, ends - sent_at)))
-        call = Call("GET", path("jobs", id), {"wait": str(poll_s)}, wait_s=poll_s)
-        job: Job = yield from core.document(call)
-        now = time.monotonic()
-        if job["state"] in ENDED or job["state"] == "called" or now >= ends:
-            return job
-        yield Pause(max(0, min(ends, sent_at + MIN_POLL_S) - now))
+    async def wait(self, id: str, *, timeout: float | None = None) -> Job:  # noqa: A002, ASYNC109
+        """The job when it has ended, or an online one is called; after `timeout` seconds, as it
+        is."""
+        ends = math.inf if timeout is None else time.monotonic() + timeout
+        while True:
+            sent_at = time.monotonic()
+            poll_s = math.ceil(max(0, min(POLL_S, ends - sent_at)))
+            call = Call("GET", path("jobs", id), {"wait": str(poll_s)}, wait_s=poll_s)
+            job = await self._core.document(call)
+            now = time.monotonic()
+            if _is_over(job) or now >= ends:
+                return job
+            await self._core.pause(max(0, min(ends, sent_at + MIN_POLL_S) - now))
 
+    async def cancel(self, id: str) -> Cancelled:  # noqa: A002
+        """Cancels a job that waits, or cuts off its call (`aborting`) where the target allows it.
+        RejectedError with status 409 where it has ended otherwise, or its call was begun.
+        Idempotent."""
+        return await self._core.document(Call("DELETE", path("jobs", id)))
 
-def wait_for_some(core: Core, ids: Iterable[str]) -> Flow[list[Job]]:
-    """Those that have ended, or were called; at least one."""
-    while True:
-        over, first = [], ""
-        for id_ in ids:
-            job = yield from get(core, id_)
-            if job["state"] in ENDED or job["state"] == "called":
-                over.append(job)
-            first = first or id_
-        if over:
-            return over
-        yield from wait(core, first, timeout=POLL_SEVERAL_S)
-
-
-def page(
-    core: Core, target: str | None, state: str | None, after: str | None, limit: int
-) -> Flow[JobPage]:
-    given = {"target": target, "state": state, "after": after, "limit": str(min(limit, PAGE))}
-    query = {name: value for name, value in given.items() if value}
-    return core.document(Call("GET", path("jobs"), query))
-
-
-def cancel(core: Core, /, id: str) -> Flow[Cancelled]:  # noqa: A002
-    """Cancels a job that waits, or cuts off its call (`aborting`) where the target allows it.
-    RejectedError with status 409 where it has ended otherwise, or its call was begun. Idempotent.
-    """
-    return core.document(Call("DELETE", path("jobs", id)))
-
-
-def retry(core: Core, /, id: str) -> Flow[Job]:  # noqa: A002
-    """One that has ended waits again, at the end of the queue. Not repeated by the client."""
-    return core.document(Call("POST", path("jobs", id, "retry"), is_repeatable=False))
-
-
-def done(core: Core, /, id: str) -> Flow[Job]:  # noqa: A002
-    """An online job's call is over. Idempotent."""
-    return core.document(Call("POST", path("jobs", id, "done")))
-
-
-def body_path(id: str) -> str:  # noqa: A002
-    return path("jobs", id, "body")
-
-
-def take_permit(core: Core, target: str, timeout: float | None, request: JobRequest) -> Flow[Job]:
-    """An online job that is called; it is cancelled when that does not happen in time."""
-    online: JobRequest = {**request, "kind": "online"}
-    submitted = yield from submit(core, target, **online)
-    try:
-        job = yield from wait(core, submitted["id"], timeout=timeout)
-        if job["state"] != "called":
-            raise Queued(f"target {target} has no permit: the job is {job['state']}", dict(job))  # noqa: TRY301
-    except BaseException:
-        yield from core.quietly(
-            Call("DELETE", path("jobs", submitted["id"]), statuses=frozenset({409}))
+    async def retry(self, id: str) -> Job:  # noqa: A002
+        """One that has ended waits again, at the end of the queue. Not repeated by the client."""
+        return await self._core.document(
+            Call("POST", path("jobs", id, "retry"), is_repeatable=False)
         )
-        raise
-    return job
+
+    async def done(self, id: str) -> Job:  # noqa: A002
+        """An online job's call is over. Idempotent."""
+        return await self._core.document(Call("POST", path("jobs", id, "done")))
+
+    async def iterate(
+        self, *, target: str | None = None, state: str | None = None, page_size: int = PAGE
+    ) -> AsyncGenerator[Job, None]:
+        """The token's jobs, newest first; with the admin_token all."""
+        given = {"target": target, "state": state, "limit": str(min(page_size, PAGE))}
+        query = {name: value for name, value in given.items() if value}
+        while True:
+            page: JobPage = await self._core.document(Call("GET", path("jobs"), query))
+            for job in page["jobs"]:
+                yield job
+            if page["next"] is None:
+                return
+            query["after"] = page["next"]
+
+    async def results(self, ids: Iterable[str]) -> AsyncGenerator[Job, None]:
+        """Each job as soon as it has ended, or was called. Asks for all every two seconds."""
+        left = dict.fromkeys(ids)
+        while left:
+            over = [job for id_ in left if _is_over(job := await self.get(id_))]
+            for job in over:
+                del left[job["id"]]
+                yield job
+            if not over:
+                await self.wait(next(iter(left)), timeout=POLL_SEVERAL_S)
+
+    async def body(self, id: str) -> AsyncGenerator[bytes, None]:  # noqa: A002
+        """The result's body as it came, of any size."""
+        call = Call("GET", path("jobs", id, "body"), is_streamed=True)
+        opened: Opened = await self._core.ask_each(call)
+        try:
+            async with aclosing(self._core.parts(opened.response)) as parts:
+                async for part in parts:
+                    yield part
+        except httpx.TransportError as error:
+            raise opened.replica.unavailable(error) from error
+
+    @asynccontextmanager
+    async def permit(
+        self, target: str, *, wait: float | None = None, **request: Unpack[JobRequest]
+    ) -> AsyncGenerator[Job, None]:
+        """Holds an online job's permit while the block runs: the block makes the call, with
+        `job["permit"]` in the header X-Waitroom-Permit. Queues for it for `wait` seconds; None, for
+        as long as it takes. A task that is cancelled while it queues leaves the queue; cancelled
+        while it submits, its place runs out by itself.
+
+        Raises Queued, and Refused where the queue is full.
+        """
+        online: JobRequest = {**request, "kind": "online"}
+        id_ = (await self.submit(target, **online))["id"]
+        try:
+            job = await self.wait(id_, timeout=wait)
+            if job["state"] != "called":
+                text = f"target {target} has no permit: the job is {job['state']}"
+                raise Queued(text, dict(job))  # noqa: TRY301
+        except BaseException:
+            await self._core.quietly(Call("DELETE", path("jobs", id_), statuses=frozenset({409})))
+            raise
+        try:
+            yield job
+        finally:
+            try:
+                await self.done(id_)
+            except WaitroomError as error:  # the permit ends by itself
+                log.warning("the permit of job %s is not given back: %s", id_, error)
 
 
-def give_permit_back(core: Core, job: Job) -> Flow[None]:
-    """Where that fails, the permit ends by itself."""
-    try:
-        yield from done(core, job["id"])
-    except WaitroomError as error:
-        log.warning("the permit of job %s is not given back: %s", job["id"], error)
+class Jobs(Shell[AsyncJobs]):
+    """Calls that wait for their turn at a target."""
+
+    submit = blocking(AsyncJobs.submit)
+    get = blocking(AsyncJobs.get)
+    wait = blocking(AsyncJobs.wait)
+    cancel = blocking(AsyncJobs.cancel)
+    retry = blocking(AsyncJobs.retry)
+    done = blocking(AsyncJobs.done)
+    iterate = iterating(AsyncJobs.iterate)
+    results = iterating(AsyncJobs.results)
+    body = iterating(AsyncJobs.body)
+    permit = contextmanager(entering(AsyncJobs.permit))
+
+
+def _is_over(job: Job) -> bool:
+    """Whether it has ended, or is an online one that was called."""
+    return job["state"] in ENDED or job["state"] == "called"

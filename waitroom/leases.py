@@ -4,49 +4,134 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeVar
 
-from waitroom.core import Core, Flow, Pause, log, retry_s
-from waitroom.errors import LeaseLost, Problem, Queued, Refused, RejectedError, WaitroomError
-from waitroom.model import LEASE, Held
-from waitroom.wire import Answer, Call, path
+from waitroom.blocking import run
+from waitroom.core import log, make_id
+from waitroom.errors import (
+    LeaseLost,
+    Problem,
+    Queued,
+    Refused,
+    RejectedError,
+    WaitroomError,
+    retry_s,
+)
+from waitroom.model import LEASE
+from waitroom.wire import Answer, Call, Document, path
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from waitroom.core import Core
 
 #: Where a response says nothing of when to ask again.
 DEFAULT_REFRESH_S = 1.0
 
 
-def take(core: Core, lease: Held, wait: float | None) -> Flow[None]:
+class Held:
+    """A lease, while it is held. `fence` goes with everything that is written under it: the store
+    that is written to refuses a smaller number than the largest it has seen."""
+
+    def __init__(self, core: Core, template: str, resource: str, holder: str) -> None:
+        self._core = core
+        self.template = template
+        self.resource = resource
+        self.holder = holder or make_id()
+        self.fence = 0
+        #: By the store's clock.
+        self.granted_at = self.expires_at = datetime.min  # noqa: DTZ901 - until it is granted
+        self._ends = 0.0
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self} fence={self.fence}>"
+
+    def __str__(self) -> str:
+        return f"{self.template}/{self.resource}"
+
+    @property
+    def left_seconds(self) -> float:
+        """Until it ends, by this machine's monotonic clock; 0 when it is over. Late by no more than
+        the two clocks drift apart in a term."""
+        return max(0.0, self._ends - time.monotonic())
+
+    def check(self) -> None:
+        """Raises LeaseLost where the term is over, by this machine's clock; no replica is asked."""
+        if not self.left_seconds:
+            raise LeaseLost(f"lease {self} is over: its term ended, and others may have it by now")
+
+    def granted(self, document: Document, sent_at: float) -> None:
+        """`sent_at` is time.monotonic() before it was sent."""
+        self.fence = document["fence"]
+        self.granted_at = datetime.fromisoformat(document["granted_at"])
+        self.expires_at = datetime.fromisoformat(document["expires_at"])
+        self._ends = sent_at + document["expires_in_seconds"]
+
+
+class AsyncLease(Held):
+    """A lease that an `async with` block of AsyncClient.lease holds."""
+
+    async def renew(self) -> None:
+        """As Lease.renew."""
+        await _renew(self._core, self)
+
+
+class Lease(Held):
+    """A lease that a `with` block of Client.lease holds."""
+
+    def renew(self) -> None:
+        """The term begins anew. Raises LeaseLost; RejectedError where it may not be renewed, and
+        ends when it said."""
+        run(_renew(self._core, self))
+
+
+L = TypeVar("L", bound=Held)
+
+
+@asynccontextmanager
+async def holding(core: Core, lease: L, wait: float | None) -> AsyncGenerator[L, None]:
+    await _take(core, lease, wait)
+    try:
+        yield lease
+        lease.check()
+    finally:
+        await _give_up(core, lease)
+
+
+async def _take(core: Core, lease: Held, wait: float | None) -> None:
     """Takes the lease, or waits in the queue for it; leaves it when that does not end so."""
     ends = math.inf if wait is None else time.monotonic() + wait
     try:
-        found = yield from _join(core, lease)
+        found = await _join(core, lease)
         while found["state"] != "granted":
             left_s = ends - time.monotonic()
             if left_s <= 0:
                 raise Queued(f"lease {lease} is held by somebody else", found)  # noqa: TRY301
             refresh_s = found["refresh_after_seconds"]
-            yield Pause(min(left_s, DEFAULT_REFRESH_S if refresh_s is None else refresh_s))
+            await core.pause(min(left_s, DEFAULT_REFRESH_S if refresh_s is None else refresh_s))
             sent_at, order = time.monotonic(), found["order"]
-            found = yield from core.document(_looking(lease))
+            found = await core.document(_looking(lease))
             if found["state"] == "granted":
                 lease.granted(found, sent_at)
             elif found["state"] == "gone":
-                found = yield from _join(core, lease, order)
+                found = await _join(core, lease, order)
     except (Refused, RejectedError):
         raise  # it is not even in the queue
     except BaseException:
-        yield from core.quietly(Call("DELETE", _path_of(lease), {"holder": lease.holder}))
+        await core.quietly(Call("DELETE", _path_of(lease), {"holder": lease.holder}))
         raise
 
 
-def _join(core: Core, lease: Held, order: int | None = None) -> Flow[dict[str, Any]]:
-    body: dict[str, Any] = {"holder": lease.holder}
+async def _join(core: Core, lease: Held, order: int | None = None) -> Document:
+    body: Document = {"holder": lease.holder}
     if order is not None:
         body["order"] = order
     sent_at = time.monotonic()
     call = Call("POST", _path_of(lease), body=body, members=LEASE, statuses=frozenset({429}))
-    answer: Answer = yield from core.sent(call)
-    found: dict[str, Any] = answer.document
+    answer: Answer = await core.sent(call)
+    found: Document = answer.document
     if answer.status == 429:
         raise Refused(f"the queue for {lease} is full", retry_s(found), found)
     if found["state"] == "granted":
@@ -54,22 +139,22 @@ def _join(core: Core, lease: Held, order: int | None = None) -> Flow[dict[str, A
     return found
 
 
-def renew(core: Core, lease: Held) -> Flow[None]:
+async def _renew(core: Core, lease: Held) -> None:
     sent_at = time.monotonic()
     body = {"holder": lease.holder, "fence": lease.fence}
     call = Call("PUT", _path_of(lease), body=body, members=LEASE, statuses=frozenset({409}))
-    answer: Answer = yield from core.sent(call)
+    answer: Answer = await core.sent(call)
     if answer.status == 200:
         lease.granted(answer.document, sent_at)
         return
     # Not renewed, and either over or not.
     problem = Problem.read(409, answer.document)
-    if (yield from core.document(_looking(lease)))["fence"] == lease.fence:
+    if (await core.document(_looking(lease)))["fence"] == lease.fence:
         raise RejectedError(f"lease {lease} is not renewed: {problem.detail}", problem)
     raise LeaseLost(f"lease {lease} is over: {problem.detail}")
 
 
-def give_up(core: Core, lease: Held) -> Flow[None]:
+async def _give_up(core: Core, lease: Held) -> None:
     """Ends the lease early. Where that fails, its term ends it; where that was over before, it
     says so."""
     if not lease.left_seconds:
@@ -77,7 +162,7 @@ def give_up(core: Core, lease: Held) -> Flow[None]:
     query = {"holder": lease.holder, "fence": str(lease.fence)}
     call = Call("DELETE", _path_of(lease), query, statuses=frozenset({409}))
     try:
-        yield from core.sent(call)
+        await core.sent(call)
     except WaitroomError as error:
         log.warning("lease %s is not given up before its term: %s", lease, error)
 

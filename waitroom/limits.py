@@ -2,140 +2,151 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from waitroom.core import Ask, Core, Field, Flow, Pause, backoff_s, log, make_id, retry_s, texts
-from waitroom.errors import Refused, RejectedError, WaitroomError
+from waitroom.core import Core, backoff_s, log, make_id
+from waitroom.errors import Refused, RejectedError, WaitroomError, retry_s
 from waitroom.model import DECISION, Permit
-from waitroom.wire import Call, path
+from waitroom.wire import Ask, Call, path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+
+    from waitroom.wire import Document
+
+Field = str | int
 
 _RELEASED = frozenset({"released"})
 
 
-def make_ask(  # noqa: PLR0913
-    core: Core,
-    rule: str,
-    fields: Mapping[str, Field],
-    key: str | None,
-    *,
-    cost: int,
-    name: str = "",
-    is_kept: bool = False,
-) -> Ask:
-    """`name`: the caller's for this call. One is made where it may be sent twice, and for a permit
-    that is kept."""
-    call: dict[str, Any] = {"fields": texts(fields)} if key is None else {"key": key}
+class Calls:
+    """What a client does itself: any request, and those of limits."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def request(
+        self,
+        /,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        query: Mapping[str, str] | None = None,
+    ) -> Any:
+        """The document that the replica answers, for what has no method of its own. A POST is not
+        repeated when it may have arrived."""
+        is_repeatable = method.upper() != "POST"
+        call = Call(method, path, dict(query or {}), body, is_repeatable=is_repeatable)
+        return await self._core.document(call)
+
+    async def acquire(
+        self,
+        /,
+        rule: str,
+        *,
+        key: str | None = None,
+        cost: int = 1,
+        id: str = "",  # noqa: A002 - the API's word
+        wait: bool = False,
+        **fields: Field,
+    ) -> Permit:
+        """Permission for one call, of the limit's `fields` or of a whole `key`. With `wait`, it
+        comes when the call may go; else `wait_seconds` says when that is. The same `id` asked for
+        again is the same call.
+
+        Raises Refused.
+        """
+        name = id or self._core.repeat_id()
+        ask = Ask(rule, call_of(rule, key, cost, fields), name, is_own=not id)
+        return await _acquire(self._core, ask, wait=wait)
+
+    async def look(self, /, rule: str, *, key: str | None = None, **fields: Field) -> Permit:
+        """What a call would get now. Nothing is taken."""
+        query = _texts(fields) if key is None else {"key": key}
+        call = Call("GET", path("limits", rule), query, members=DECISION)
+        return Permit.read(rule, await self._core.document(call))
+
+    async def release(self, permit: Permit) -> bool:
+        """Gives back a moment that is yet to come, or a permit of a concurrency limit. Whether
+        there was something to give back. Idempotent."""
+        if not permit.permit:
+            return False
+        return (await self._core.document(giving_back(permit)))["released"]
+
+    @asynccontextmanager
+    async def permit(
+        self,
+        /,
+        rule: str,
+        *,
+        key: str | None = None,
+        cost: int = 1,
+        wait: bool = False,
+        **fields: Field,
+    ) -> AsyncGenerator[Permit, None]:
+        """Holds a permit of a concurrency limit: kept while the block runs, given back at its end.
+        With `wait`, it asks again until there is one, in no order. Is a decorator too.
+
+        Raises Refused.
+        """
+        ask = Ask(rule, call_of(rule, key, cost, fields), make_id())
+        permit = await _acquire_one_of(self._core, ask, wait=wait)
+
+        async def keep() -> None:
+            try:
+                _permit_of(ask, (await self._core.ask_each(asking(ask))).document)
+            except WaitroomError as error:
+                log.warning("a permit of %s may be lost: %s", rule, error)
+
+        is_kept = permit.permit and permit.expires_in_seconds
+        keeping = self._core.repeating(keep, is_kept / 3) if is_kept else nullcontext()
+        try:
+            async with keeping:  # its last renewal ends before the permit is given back
+                yield permit
+        finally:
+            try:
+                await self.release(permit)
+            except WaitroomError as error:
+                log.warning("a permit of %s is not given back: %s", rule, error)
+
+
+async def pass_one(core: Core, rule: str, call: Document, *, wait: bool) -> None:
+    """Permission to call now. Without `wait` a moment to come is given back, and is a refusal."""
+    permit = await _acquire(core, Ask(rule, call, core.repeat_id()), wait=wait)
+    if not wait and permit.wait_seconds > 0:
+        await core.quietly(giving_back(permit))
+        raise Refused(f"{_of(rule, permit.key)} has no moment before", permit.wait_seconds, {})
+
+
+def call_of(rule: str, key: str | None, cost: int, fields: Mapping[str, Field]) -> Document:
     if key is not None and fields:
         raise RejectedError(f"limit {rule}: give its key or its fields, not both")
-    if cost != 1:
-        call["cost"] = cost
-    if name or core.is_repeating or is_kept:
-        call["id"] = name or make_id()
-    return Ask(rule, call, is_own=not name)
-
-
-def acquire(  # noqa: PLR0913
-    core: Core,
-    /,
-    rule: str,
-    *,
-    key: str | None = None,
-    cost: int = 1,
-    id: str = "",  # noqa: A002 - the API's word
-    wait: bool = False,
-    **fields: Field,
-) -> Flow[Permit]:
-    """Permission for one call, of the limit's `fields` or of a whole `key`. With `wait`, it comes
-    when the call may go; else `wait_seconds` says when that is. The same `id` asked for again is
-    the same call.
-
-    Raises Refused.
-    """
-    ask = make_ask(core, rule, fields, key, cost=cost, name=id)
-    return (yield from acquire_prepared(core, ask, wait=wait))
-
-
-def look(core: Core, /, rule: str, *, key: str | None = None, **fields: Field) -> Flow[Permit]:
-    """What a call would get now. Nothing is taken."""
-    query = texts(fields) if key is None else {"key": key}
-    call = Call("GET", path("limits", rule), query, members=DECISION)
-    return Permit.read(rule, (yield from core.document(call)))
-
-
-def release(core: Core, /, permit: Permit) -> Flow[bool]:
-    """Gives back a moment that is yet to come, or a permit of a concurrency limit. Whether there
-    was something to give back. Idempotent."""
-    if not permit.permit:
-        return False
-    return bool((yield from core.document(giving_back(permit)))["released"])
-
-
-def acquire_prepared(core: Core, ask: Ask, *, wait: bool) -> Flow[Permit]:
-    permit = _permit_of(ask, (yield from core.sent(ask, _giving_back_unseen(ask))))
-    if wait and permit.wait_seconds > 0:
-        try:
-            yield Pause(permit.wait_seconds)
-        except BaseException:
-            yield from core.quietly(giving_back(permit))
-            raise
-    return permit
-
-
-def acquire_to_go(core: Core, ask: Ask, *, wait: bool) -> Flow[None]:
-    """Permission to call now. Without `wait` a moment to come is given back, and is a refusal."""
-    permit = yield from acquire_prepared(core, ask, wait=wait)
-    if not wait and permit.wait_seconds > 0:
-        yield from core.quietly(giving_back(permit))
-        raise Refused(f"{_of(ask, permit.key)} has no moment before", permit.wait_seconds, {})
-
-
-def acquire_one_of(core: Core, ask: Ask, *, wait: bool) -> Flow[Permit]:
-    """A permit of a concurrency limit. There is no queue: who waits asks again and again."""
-    tried = 0
-    while True:
-        try:
-            return (yield from acquire_prepared(core, ask, wait=True))
-        except Refused as refused:
-            if not wait:
-                raise
-            pause_s = min(refused.retry_after, backoff_s(min(tried, 2)))
-        yield Pause(pause_s)
-        tried += 1
-
-
-def keep(core: Core, ask: Ask, lease_s: float) -> Flow[None]:
-    """Keeps a permit of a concurrency limit, until its driver stops."""
-    while True:
-        yield Pause(lease_s / 3)
-        try:
-            _permit_of(ask, (yield from core.ask_each(asking(ask))).document)
-        except WaitroomError as error:
-            log.warning("a permit of %s may be lost: %s", ask.rule, error)
-
-
-def give_back(core: Core, permit: Permit) -> Flow[None]:
-    try:
-        yield from release(core, permit)
-    except WaitroomError as error:
-        log.warning("a permit of %s is not given back: %s", permit.rule, error)
+    call: Document = {"fields": _texts(fields)} if key is None else {"key": key}
+    return call if cost == 1 else {**call, "cost": cost}
 
 
 def asking(ask: Ask) -> Call:
     return Call(
-        "POST", path("limits", ask.rule, "acquire"), body=ask.call, members=DECISION,
-        statuses=frozenset({429}), is_repeatable=ask.is_repeatable,
-    )  # fmt: skip
+        "POST",
+        path("limits", ask.rule, "acquire"),
+        body=ask.body,
+        members=DECISION,
+        statuses=frozenset({429}),
+        is_repeatable=ask.is_repeatable,
+    )
 
 
 def asking_all(asks: Sequence[Ask]) -> Call:
     """For calls of one limit together."""
     return Call(
-        "POST", path("limits", asks[0].rule, "acquire"), body=[ask.call for ask in asks],
-        members=DECISION, is_repeatable=all(ask.is_repeatable for ask in asks),
-    )  # fmt: skip
+        "POST",
+        path("limits", asks[0].rule, "acquire"),
+        body=[ask.body for ask in asks],
+        members=DECISION,
+        is_repeatable=all(ask.is_repeatable for ask in asks),
+    )
 
 
 def giving_back(permit: Permit) -> Call:
@@ -146,31 +157,63 @@ def giving_back(permit: Permit) -> Call:
 def fields_of_call(
     fields: Mapping[str, Field | Callable[..., Field]], args: Any, kwargs: Any
 ) -> dict[str, Field]:
-    """Of a decorated function's call: what is a function is asked, with the same arguments."""
+    """Of a decorated function's call: a field that is a function gets the same arguments."""
     return {
         name: value(*args, **kwargs) if callable(value) else value for name, value in fields.items()
     }
 
 
+async def _acquire(core: Core, ask: Ask, *, wait: bool) -> Permit:
+    permit = _permit_of(ask, await core.sent(ask, _giving_back_unseen(ask)))
+    if wait and permit.wait_seconds > 0:
+        try:
+            await core.pause(permit.wait_seconds)
+        except BaseException:
+            await core.quietly(giving_back(permit))
+            raise
+    return permit
+
+
+async def _acquire_one_of(core: Core, ask: Ask, *, wait: bool) -> Permit:
+    """A permit of a concurrency limit. There is no queue: a caller who waits asks again."""
+    tried = 0
+    while True:
+        try:
+            return await _acquire(core, ask, wait=True)
+        except Refused as refused:
+            if not wait:
+                raise
+            pause_s = min(refused.retry_after, backoff_s(min(tried, 2)))
+        await core.pause(pause_s)
+        tried += 1
+
+
+def _texts(fields: Mapping[str, Field]) -> dict[str, str]:
+    for name, value in fields.items():
+        if not isinstance(value, str | int):
+            raise RejectedError(f"field {name}: a text or a whole number (got {value!r})")
+    return {name: str(value) for name, value in fields.items()}
+
+
 def _giving_back_unseen(ask: Ask) -> Call | None:
     """Of a call whose answer was lost. What has the caller's own name stays: they may ask again."""
-    if not ask.is_own or "id" not in ask.call:
+    if not ask.is_own or not ask.name:
         return None
     named = {name: value for name, value in ask.call.items() if name in {"fields", "key"}}
-    body = {**named, "permit": f"{ask.call.get('cost', 1)}~{ask.call['id']}"}
+    body = {**named, "permit": f"{ask.call.get('cost', 1)}~{ask.name}"}
     return Call("POST", path("limits", ask.rule, "release"), body=body, members=_RELEASED)
 
 
-def _permit_of(ask: Ask, document: dict[str, Any]) -> Permit:
-    """Raises what stands for a call that may not go."""
+def _permit_of(ask: Ask, document: Document) -> Permit:
+    """Raises Refused, or RejectedError for a cost that is never granted."""
     if document["allowed"]:
         return Permit.read(ask.rule, document)
-    of = _of(ask, document["key"])
+    of = _of(ask.rule, document["key"])
     if document["wait_seconds"] is None and document["limit"]:
         cost = ask.call.get("cost", 1)
         raise RejectedError(f"{of}: a cost of {cost} is more than {document['limit']}, its limit")
     raise Refused(f"{of} refuses the call", retry_s(document), document)
 
 
-def _of(ask: Ask, key: str) -> str:
-    return f"limit {ask.rule}" + (f" of {key}" if key else "")
+def _of(rule: str, key: str) -> str:
+    return f"limit {rule}" + (f" of {key}" if key else "")

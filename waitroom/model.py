@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NotRequired, TypedDict
-
-from waitroom.errors import LeaseLost
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +33,12 @@ class Permit:
 
     @classmethod
     def read(cls, rule: str, document: dict[str, Any]) -> Permit:
-        at = document["at"]
-        return cls(
-            rule,
-            document["key"],
-            document["allowed"],
-            document["outcome"],
-            document["wait_seconds"] or 0.0,
-            None if at is None else datetime.fromisoformat(at),
-            document["limit"],
-            document["remaining"],
-            document["reset_seconds"],
-            document["expires_in_seconds"],
-            document["permit"] or "",
-        )
+        found = {name: document[name] for name in DECISION}
+        found["wait_seconds"] = found["wait_seconds"] or 0.0
+        found["permit"] = found["permit"] or ""
+        if found["at"] is not None:
+            found["at"] = datetime.fromisoformat(found["at"])
+        return cls(rule, **found)
 
 
 #: What the documents have of which a permit and a lease are read.
@@ -158,41 +147,3 @@ class LogEntry(TypedDict):
     what: str
     visitor: str | None
     detail: str | None
-
-
-class Held:
-    """A lease, while it is held. `fence` goes with everything that is written under it: the store
-    that is written to refuses a smaller number than the largest it has seen."""
-
-    def __init__(self, template: str, resource: str, holder: str) -> None:
-        self.template = template
-        self.resource = resource
-        self.holder = holder
-        self.fence = 0
-        #: By the store's clock.
-        self.granted_at = self.expires_at = datetime.min  # noqa: DTZ901 - until it is granted
-        self._ends = 0.0
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self} fence={self.fence}>"
-
-    def __str__(self) -> str:
-        return f"{self.template}/{self.resource}"
-
-    @property
-    def left_seconds(self) -> float:
-        """Until it ends, by this machine's monotonic clock; 0 when it is over. Late by no more than
-        the two clocks drift apart in a term."""
-        return max(0.0, self._ends - time.monotonic())
-
-    def check(self) -> None:
-        """Raises LeaseLost where the term is over, by this machine's clock; no replica is asked."""
-        if self._ends <= time.monotonic():
-            raise LeaseLost(f"lease {self} is over: its term ended, and others may have it by now")
-
-    def granted(self, document: dict[str, Any], sent_at: float) -> None:
-        """`sent_at` is time.monotonic() before it was sent."""
-        self.fence = document["fence"]
-        self.granted_at = datetime.fromisoformat(document["granted_at"])
-        self.expires_at = datetime.fromisoformat(document["expires_at"])
-        self._ends = sent_at + document["expires_in_seconds"]

@@ -24,6 +24,7 @@ _HINTS = {
     401: "Give the client the service_token of the replica's settings.",
     404: "The client's address is to be that of the ops listener (ops_listen).",
 }
+Document = dict[str, Any]
 #: A thread or a batch each has one. Idle ones are closed here before the replica does it.
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=30)
 
@@ -44,6 +45,8 @@ class Call:
     is_repeatable: bool = True
     #: Seconds that the replica is asked to keep it open, beyond the timeout.
     wait_s: float = 0
+    #: Whether the response is left open, for its body to be read in pieces.
+    is_streamed: bool = False
 
     @property
     def content(self) -> bytes | None:
@@ -62,13 +65,40 @@ class Call:
         return all(isinstance(one, dict) and members <= one.keys() for one in documents)
 
 
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One call of a limit; may be sent together with others. Its response is its document."""
+
+    rule: str
+    call: Document
+    #: Tells the replica that it is the same call again; empty where it is not to be repeated.
+    name: str = ""
+    #: Whether the name was made here, so that nobody else knows of its permit.
+    is_own: bool = True
+
+    @property
+    def is_repeatable(self) -> bool:
+        return bool(self.name)
+
+    @property
+    def body(self) -> Document:
+        return {**self.call, "id": self.name} if self.name else self.call
+
+
 class Answer(NamedTuple):
     status: int
     document: Any
 
 
-def path(*parts: str) -> str:
-    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
+class Opened(NamedTuple):
+    """A response whose body is still to be read."""
+
+    replica: Replica
+    response: Any
+
+
+def path(*parts: str, root: str = "/v1") -> str:
+    return "/".join([root, *(quote(part, safe="") for part in parts)])
 
 
 class Replica:
@@ -84,10 +114,13 @@ class Replica:
             )
         self.url = address.rstrip("/") if self.socket is None else f"http://socket-{number}"
 
-    def read(self, call: Call, status: int, content: bytes) -> Answer:
+    def read(self, call: Call, response: httpx.Response) -> Answer | Opened:
         """Raises UnavailableError where another try may succeed, RejectedError where not."""
+        if call.is_streamed and response.is_success:
+            return Opened(self, response)
+        status = response.status_code
         try:
-            document = json.loads(content)
+            document = json.loads(response.content)
         except ValueError:
             document = None
         if call.is_answered(status, document):
@@ -135,27 +168,22 @@ class Wire:
         if operator:
             self._headers["X-Waitroom-Operator"] = operator
 
-    def client(self) -> httpx.Client:
-        mounts = {
-            f"all://{replica.url.removeprefix('http://')}": httpx.HTTPTransport(
-                uds=replica.socket, limits=_LIMITS, verify=False
-            )
-            for replica in self.replicas
-            if replica.socket is not None
+    def options(
+        self, transport: type[httpx.HTTPTransport | httpx.AsyncHTTPTransport]
+    ) -> dict[str, Any]:
+        """Of httpx's clients."""
+        return {
+            "transport": transport(verify=self._tls(), limits=_LIMITS),
+            "mounts": {
+                f"all://{replica.url.removeprefix('http://')}": transport(
+                    uds=replica.socket, limits=_LIMITS, verify=False
+                )
+                for replica in self.replicas
+                if replica.socket is not None
+            },
+            "headers": self._headers,
+            "trust_env": False,  # whatever proxy is for the world outside
         }
-        transport = httpx.HTTPTransport(verify=self._tls(), limits=_LIMITS)
-        return httpx.Client(transport=transport, mounts=mounts, **self._options())
-
-    def async_client(self) -> httpx.AsyncClient:
-        mounts = {
-            f"all://{replica.url.removeprefix('http://')}": httpx.AsyncHTTPTransport(
-                uds=replica.socket, limits=_LIMITS, verify=False
-            )
-            for replica in self.replicas
-            if replica.socket is not None
-        }
-        transport = httpx.AsyncHTTPTransport(verify=self._tls(), limits=_LIMITS)
-        return httpx.AsyncClient(transport=transport, mounts=mounts, **self._options())
 
     def request(self, call: Call, replica: Replica) -> dict[str, Any]:
         """As httpx takes it."""
@@ -171,7 +199,3 @@ class Wire:
         """The machine's authorities. Reading them takes a while, which plain HTTP is spared."""
         is_used = any(replica.url.startswith("https:") for replica in self.replicas)
         return ssl.create_default_context() if is_used else False
-
-    def _options(self) -> dict[str, Any]:
-        # A replica is asked itself, whatever proxy is for the world outside.
-        return {"headers": self._headers, "trust_env": False}

@@ -30,7 +30,6 @@ from waitroom import (
     Refused,
     RejectedError,
     UnavailableError,
-    limits,
 )
 
 
@@ -216,19 +215,19 @@ async def test_a_function_that_does_not_wait_is_not_called_early(room, aroom, n)
 def test_a_child_has_connections_of_its_own(room, n):
     """A client that was used before a fork asks anew after it, in both processes."""
     room.look("many", n=n)
-    parents = room._http
+    parents = room._core._http
     pid = os.fork()
     if pid == 0:
         try:
             with room:
                 told = [room.acquire("many", n=f"child-{n}").key for _ in range(20)]
-            is_right = room._http is not parents and set(told) == {f"child-{n}"}
+            is_right = room._core._http is not parents and set(told) == {f"child-{n}"}
             os._exit(0 if is_right else 1)
         finally:
             os._exit(2)
     assert {room.acquire("many", n=n).key for _ in range(20)} == {str(n)}
     assert os.waitpid(pid, 0)[1] == 0
-    assert room._http is parents
+    assert room._core._http is parents
 
 
 def test_threads_share_a_client(room, n):
@@ -257,10 +256,8 @@ async def test_who_gives_up_asking_again_gives_it_back(room, url, n):
                 pauses.set()
                 await asyncio.Event().wait()
 
-            ask = limits.make_ask(aroom.core, "slow", {"n": n}, None, cost=1)
-            task = asyncio.create_task(
-                aroom.drive(limits.acquire_prepared(aroom.core, ask, wait=True), sleep)
-            )
+            aroom._core.pause = sleep
+            task = asyncio.create_task(aroom.acquire("slow", n=n, wait=True))
             await pauses.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -296,14 +293,14 @@ async def test_what_no_replica_said_is_an_error(monkeypatch, status, document, e
         return reply
 
     with Client("http://127.0.0.1:1", retries=0) as room:
-        monkeypatch.setattr(room._http, "request", lambda *_, **__: reply)
+        monkeypatch.setattr(room._core._http, "send", lambda *_, **__: reply)
         for ask in (room.acquire, room.look):
             with pytest.raises(error, match=f"{status}"):
                 ask("few", n=1)
         with pytest.raises((UnavailableError, RejectedError)), room.lease("title", "a", wait=0):
             pass
     async with AsyncClient("http://127.0.0.1:1", retries=0) as aroom:
-        monkeypatch.setattr(aroom._http, "request", areply)
+        monkeypatch.setattr(aroom._core._http, "send", areply)
         calls = (aroom.acquire("few", n=n) for n in range(2))
         told = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 10)
         assert [type(one) for one in told] == [error] * 2
@@ -673,7 +670,7 @@ async def test_a_stopped_replica_is_not_the_end(url, dead, n):
     then stays with that one."""
     with Client([dead, url], token=TOKEN, retries=0) as client:
         assert client.acquire("few", n=n).allowed
-        assert client._wire.replicas[client.core._first].address == url
+        assert client._core.wire.replicas[client._core.first].address == url
         with client.lease("title", str(n)) as lease:
             assert lease.fence
     async with AsyncClient([dead, url], token=TOKEN, retries=0) as aclient:

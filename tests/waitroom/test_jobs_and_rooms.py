@@ -16,7 +16,6 @@ from waitroom import (
     Queued,
     Refused,
     RejectedError,
-    core,
     model,
 )
 from waitroom.jobs import JobRequest
@@ -257,4 +256,5 @@ def test_hints_can_be_read():
     """All annotations name something, so that programs that read them at run time can."""
     for kind in (model.Job, model.Room, JobRequest, model.Permit):
         assert typing.get_type_hints(kind)
-    assert core.request.__doc__
+    assert Client.request.__doc__
+    assert Client.permit.__doc__ == AsyncClient.permit.__doc__
