@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasGenerator,
+    AliasPath,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 
 from sidecar.jobs.model import ID_PATTERN, Kind, State
 from sidecar.jobs.request import Value
 from sidecar.jobs.settings import TargetSettings
+from sidecar.kit.clock import iso
 from sidecar.kit.http import problem_kinds
 from sidecar.kit.http.long_poll import MAX_WAIT_S
 from sidecar.kit.http.models import (
@@ -42,6 +51,14 @@ Query = Annotated[
     str | dict[str, Value | list[Value]],
     wanted("a text, or an object of texts, numbers and lists of them"),
 ]
+
+
+#: Empty in the database: null.
+Text = Annotated[str | None, BeforeValidator(lambda text: text or None)]
+#: Made from ms: a moment, and a duration.
+At = Annotated[Time, BeforeValidator(iso)]
+FromMs = Annotated[Seconds, BeforeValidator(lambda ms: ms / 1000)]
+Rounded = Annotated[Seconds, AfterValidator(lambda seconds: round(seconds, 3))]
 
 
 class JobAddress(Parameters):
@@ -140,42 +157,51 @@ class JobResult(Reply):
     """The same, if it is not text."""
 
 
+def _of_job(name: str) -> AliasPath:
+    return AliasPath("job", name.replace("_at", "_ms"))
+
+
 class Job(Reply):
     """A job as it stands. null: has not happened, or does not apply."""
+
+    # Of a service.Seen, and what is not said otherwise of its job.
+    model_config = ConfigDict(
+        from_attributes=True, alias_generator=AliasGenerator(validation_alias=_of_job)
+    )
 
     id: Id
     target: str
     kind: Kind
-    state: State
+    state: Annotated[State, Field(validation_alias="state")]
     """called: an online job whose permit was not used yet."""
     owner: str
     """The name of the token that submitted it; service, operator."""
-    class_name: Annotated[str | None, Field(serialization_alias="class")]
+    class_name: Annotated[Text, Field(serialization_alias="class")]
     method: str
     path: str
-    query: str | None
-    position: Annotated[int, Field(ge=1)] | None
+    query: Text
+    position: Annotated[int | None, Field(ge=1, validation_alias="position")]
     """In the queue; 1 is next."""
-    wait_seconds: Seconds | None
+    wait_seconds: Annotated[Rounded | None, Field(validation_alias="wait_s")]
     """Expected, until it is called."""
     attempts: int
     """How often it was started."""
     status: int | None
     """Of the last answer, also of one after which it is retried or has failed."""
-    error: str | None
+    error: Text
     """Why it failed, or what went wrong in the last attempt."""
-    created_at: Time
-    called_at: Time | None
-    started_at: Time | None
-    ended_at: Time | None
-    expires_at: Time
+    created_at: At
+    called_at: At | None
+    started_at: At | None
+    ended_at: At | None
+    expires_at: At
     """Pending: when it gives up. Ended: when it is removed."""
-    retry_at: Time | None
+    retry_at: Annotated[At | None, Field(validation_alias="retry_ms")]
     """It is not retried before."""
-    permit: str | None
+    permit: Annotated[str | None, Field(validation_alias="permit")]
     """Of an online job that is called: lets one call through."""
-    permit_expires_at: Time | None
-    result: JobResult | None
+    permit_expires_at: Annotated[At | None, Field(validation_alias="permit_expires_ms")]
+    result: JobResult | None = None
 
 
 class Jobs(PageReply):
@@ -263,14 +289,16 @@ class RestoredTarget(Reply):
 
 
 class HistoryStep(Reply):
-    at: Time
+    model_config = ConfigDict(from_attributes=True)
+
+    at: Annotated[At, Field(validation_alias="at_ms")]
     """When it begins."""
     completed: int
     failed: int
     other: int
     """Cancelled, expired."""
-    mean_wait_seconds: Seconds | None
-    mean_seconds: Seconds | None
+    mean_wait_seconds: Annotated[FromMs | None, Field(validation_alias="mean_wait_ms")]
+    mean_seconds: Annotated[FromMs | None, Field(validation_alias="mean_ms")]
     """How long a call took."""
 
 

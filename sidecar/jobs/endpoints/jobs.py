@@ -32,7 +32,6 @@ from sidecar.jobs.schemas import (
     SubmitJob,
 )
 from sidecar.jobs.service import Order, Seen
-from sidecar.kit.clock import iso
 from sidecar.kit.errors import ConfigError, DatabaseError, StoreError
 from sidecar.kit.http.auth.owner import owner_of
 from sidecar.kit.http.auth.session import operator
@@ -254,32 +253,9 @@ async def _accepted(jobs: Jobs, job: model.Job) -> Job:
 
 def _document(seen: Seen, body: bytes | None = None) -> Job:
     """`body`: the answer's, where it is sent with it."""
-    job = seen.job
-    return Job(
-        id=job.id,
-        target=job.target,
-        kind=job.kind,
-        state=seen.state,
-        owner=job.owner,
-        class_name=job.class_name or None,
-        method=job.method,
-        path=job.path,
-        query=job.query or None,
-        position=seen.position,
-        wait_seconds=None if seen.wait_s is None else round(seen.wait_s, 3),
-        attempts=job.attempts,
-        status=job.status,
-        error=job.error or None,
-        created_at=iso(job.created_ms),
-        called_at=_iso(job.called_ms),
-        started_at=_iso(job.started_ms),
-        ended_at=_iso(job.ended_ms),
-        expires_at=iso(job.expires_ms),
-        retry_at=_iso(seen.retry_ms),
-        permit=seen.permit,
-        permit_expires_at=_iso(seen.permit_expires_ms),
-        result=_result(job, body),
-    )
+    document = Job.model_validate(seen)
+    document.result = _result(seen.job, body)
+    return document
 
 
 def _result(job: model.Job, body: bytes | None) -> JobResult | None:
@@ -297,10 +273,6 @@ def _result(job: model.Job, body: bytes | None) -> JobResult | None:
         except UnicodeDecodeError:
             result.body_base64 = base64.b64encode(body).decode()
     return result
-
-
-def _iso(at_ms: int | None) -> str | None:
-    return None if at_ms is None else iso(at_ms)
 
 
 def _order(body: SubmitJob, key: str | None, jobs: Jobs) -> Order:

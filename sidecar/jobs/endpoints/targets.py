@@ -122,17 +122,7 @@ async def get_target_history(request: web.Request, at: HistoryParameters) -> Tar
     target = jobs.targets.get(at.name)
     step_ms, now_ms = at.hours * HOUR_MS // STEPS, target.clock.now_ms()
     rows = await jobs.store.history.steps(target.name, now_ms - at.hours * HOUR_MS, now_ms, step_ms)
-    steps = [
-        HistoryStep(
-            at=iso(row.at_ms),
-            completed=row.completed,
-            failed=row.failed,
-            other=row.other,
-            mean_wait_seconds=_seconds(row.mean_wait_ms),
-            mean_seconds=_seconds(row.mean_ms),
-        )
-        for row in rows
-    ]
+    steps = [HistoryStep.model_validate(row) for row in rows]
     return TargetHistory(target=target.name, step_seconds=step_ms / 1000, steps=steps)
 
 
@@ -163,7 +153,3 @@ async def _target(target: targets.Target, counts: Mapping[tuple[str, str], int])
         counters=state.counters,
         jobs={kept: count for (name, kept), count in counts.items() if name == target.name},
     )
-
-
-def _seconds(value_ms: float | None) -> float | None:
-    return None if value_ms is None else round(float(value_ms) / 1000, 3)
