@@ -11,7 +11,8 @@ import structlog
 
 from sidecar.jobs.model import ENDED, Ending, State, ms
 from sidecar.jobs.settings import TargetSettings, read_target
-from sidecar.kit.errors import ConfigError, UnknownNameError
+from sidecar.kit.errors import ConfigError
+from sidecar.kit.names import Named
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -54,9 +55,11 @@ class Target:
         return self.ending(id_, fence, State.CANCELLED, "cut off by its caller")
 
 
-class Targets:
+class Targets(Named[Target]):
     """All targets. `make` makes a target of a name and its settings. `announce` tells other
     processes that the settings of one were changed."""
+
+    kind = "target"
 
     def __init__(
         self,
@@ -65,26 +68,16 @@ class Targets:
         make: Callable[[str, TargetSettings], Target],
         announce: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
+        super().__init__(make(name, settings) for name, settings in of_file.items())
         self._of_file = dict(of_file)
         self._store = store
         self._make = make
         self._announce = announce
         #: What was changed at run time, as it is in the database.
         self._texts: dict[str, str] = {}
-        self._targets = {name: make(name, settings) for name, settings in of_file.items()}
 
     def __iter__(self) -> Iterator[Target]:
-        return iter(list(self._targets.values()))
-
-    def find(self, name: str) -> Target | None:
-        return self._targets.get(name)
-
-    def get(self, name: str) -> Target:
-        """Raises UnknownNameError."""
-        target = self._targets.get(name)
-        if target is None:
-            raise UnknownNameError("target", name)
-        return target
+        return iter(list(self._items.values()))  # they may change meanwhile
 
     async def refresh(self) -> list[str]:
         """Reads what was changed at run time; returns the targets that differ from before. What
@@ -107,20 +100,21 @@ class Targets:
             changes = json.loads(text)
             settings = settings.changed(changes) if settings else read_target(changes)
         if settings is None:
-            self._targets.pop(name, None)
+            self._items.pop(name, None)
             return
-        target = self._targets.get(name)
+        target = self.find(name)
         if target is None:
-            target = self._targets[name] = self._make(name, settings)
+            target = self._items[name] = self._make(name, settings)
         target.settings, target.is_of_file = settings, text is None
         log.info("target_changed", target=name, source="file" if text is None else "run time")
 
-    async def change(self, name: str, changes: dict[str, Any], *, at_ms: int) -> Target:
+    async def change(self, name: str, changes: dict[str, Any]) -> Target:
         """Changes some settings of a target, or makes one. The others follow the configuration,
         later too. Raises ConfigError, DatabaseError."""
         await self.refresh()
-        target = self._targets.get(name)
+        target = self.find(name)
         settings = target.settings.changed(changes) if target else read_target(changes)
+        at_ms = target.clock.now_ms() if target else 0
         names = json.loads(self._texts.get(name, "{}")).keys() | changes.keys()
         values = settings.model_dump(mode="json", include=set(names))
         await self._store.targets.put(name, json.dumps(values), at_ms)
@@ -133,7 +127,7 @@ class Targets:
         self.get(name)
         await self._store.targets.delete(name)
         await self._was_changed(name)
-        return self._targets.get(name)
+        return self.find(name)
 
     async def _was_changed(self, name: str) -> None:
         await self.refresh()

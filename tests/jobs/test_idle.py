@@ -166,6 +166,6 @@ async def test_a_change_of_settings_is_followed_at_once(here):
 async def test_everybody_is_told_of_a_change(here):
     """Also of a target that is gone."""
     target = await here.target()
-    await here.targets.change(target.name, {"concurrency": 7}, at_ms=here.time())
+    await here.targets.change(target.name, {"concurrency": 7})
     await here.targets.restore(target.name)
     assert here.changed == [target.name] * 3

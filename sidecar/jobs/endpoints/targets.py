@@ -83,9 +83,7 @@ async def change_target(request: web.Request, at: TargetAddress, body: TargetCha
     jobs, changes = request.app[JOBS], body.model_extra or {}
     if not is_plain_name(at.name):
         raise ConfigError(["a name has lower-case letters, digits, - and _, 48 at most"])
-    known = jobs.targets.find(at.name)
-    at_ms = known.clock.now_ms() if known else 0
-    target = await jobs.targets.change(at.name, changes, at_ms=at_ms)
+    target = await jobs.targets.change(at.name, changes)
     log.info("target_set", target=at.name, settings=sorted(changes), by=operator(request))
     return await _target(target, await jobs.counts())
 
