@@ -6,22 +6,9 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from sidecar.history import lookups
+from sidecar.history import lookups, schemas
 from sidecar.history.app_keys import HISTORY
 from sidecar.history.model import read_period
-from sidecar.history.schemas import (
-    NO_HISTORY,
-    TOO_MANY_STAYS,
-    Change,
-    ChangesPage,
-    PeriodParameters,
-    RoomChanges,
-    RoomReport,
-    Stay,
-    Stays,
-    StaysPage,
-    VisitorHistory,
-)
 from sidecar.kit.http.endpoint import DASHBOARD, Endpoints
 from sidecar.kit.http.problem_kinds import DATABASE_UNAVAILABLE
 from sidecar.kit.http.problems import ProblemError
@@ -46,12 +33,12 @@ _CSV = {"text/csv": "A header and a line for each; nothing where there is none."
 def _find(request: web.Request) -> tuple[Room, History]:
     room, history = room_of(request), request.app.get(HISTORY)
     if history is None:
-        raise ProblemError(NO_HISTORY)
+        raise ProblemError(schemas.NO_HISTORY)
     return room, history
 
 
 ENDPOINTS = Endpoints(
-    "history", find=_find, problems=(UNKNOWN_ROOM, NO_HISTORY, DATABASE_UNAVAILABLE)
+    "history", find=_find, problems=(UNKNOWN_ROOM, schemas.NO_HISTORY, DATABASE_UNAVAILABLE)
 )
 
 
@@ -59,10 +46,10 @@ ENDPOINTS = Endpoints(
     _ROOM + "/visitors/{visitor}/history",
     DASHBOARD,
     parameters=VisitorAddress,
-    replies={200: (VisitorHistory, "All of it.")},
+    replies={200: (schemas.VisitorHistory, "All of it.")},
     problems=(UNKNOWN_VISITOR,),
 )
-async def get_visitor_history(request: web.Request, at: VisitorAddress) -> VisitorHistory:
+async def get_visitor_history(request: web.Request, at: VisitorAddress) -> schemas.VisitorHistory:
     """One visitor's stay, its place over time, what happened."""
     room, history = _find(request)
     found = await lookups.find_visitor(history, room.name, at.visitor)
@@ -74,29 +61,31 @@ async def get_visitor_history(request: web.Request, at: VisitorAddress) -> Visit
 @ENDPOINTS.get(
     _ROOM + "/stays",
     DASHBOARD,
-    parameters=StaysPage,
-    replies={200: (Stays, "A page of them.")},
+    parameters=schemas.StaysPage,
+    replies={200: (schemas.Stays, "A page of them.")},
     other_media=_CSV,
 )
-async def list_stays(request: web.Request, page: StaysPage) -> Stays | web.Response:
+async def list_stays(request: web.Request, page: schemas.StaysPage) -> schemas.Stays | web.Response:
     """Stays that began in a period, oldest first."""
     room, history, period = _find_period(request, page)
     entries = history.entries(room.name, period, limit=page.limit, offset=page.start)
-    stays = [Stay.model_validate(entry) async for entry in entries]
+    stays = [schemas.Stay.model_validate(entry) async for entry in entries]
     if page.format == "csv":
         return _csv(stays)
-    return Stays(**period.of(room.name), stays=stays, next=page.next(len(stays)))
+    return schemas.Stays(**period.of(room.name), stays=stays, next=page.next(len(stays)))
 
 
 @ENDPOINTS.get(
     _ROOM + "/report",
     DASHBOARD,
-    parameters=PeriodParameters,
-    replies={200: (RoomReport, "The report.")},
+    parameters=schemas.PeriodParameters,
+    replies={200: (schemas.RoomReport, "The report.")},
     other_media=_CSV,
-    problems=(TOO_MANY_STAYS,),
+    problems=(schemas.TOO_MANY_STAYS,),
 )
-async def get_report(request: web.Request, at: PeriodParameters) -> RoomReport | web.Response:
+async def get_report(
+    request: web.Request, at: schemas.PeriodParameters
+) -> schemas.RoomReport | web.Response:
     """Waits, giving up and fairness in a period.
 
     Of 100,000 stays at most; `waitroom report` knows no bound.
@@ -105,7 +94,7 @@ async def get_report(request: web.Request, at: PeriodParameters) -> RoomReport |
     found = await lookups.find_report(history, room.name, period, most=REPORT_LIMIT)
     if found is None:
         raise ProblemError(
-            TOO_MANY_STAYS,
+            schemas.TOO_MANY_STAYS,
             detail=f"More than {REPORT_LIMIT:,} began in that time. Ask for less of it, or run "
             "waitroom report, which reads the database itself.",
         )
@@ -115,22 +104,26 @@ async def get_report(request: web.Request, at: PeriodParameters) -> RoomReport |
 @ENDPOINTS.get(
     _ROOM + "/changes",
     DASHBOARD,
-    parameters=ChangesPage,
-    replies={200: (RoomChanges, "The latest of them.")},
+    parameters=schemas.ChangesPage,
+    replies={200: (schemas.RoomChanges, "The latest of them.")},
     other_media=_CSV,
 )
-async def list_changes(request: web.Request, page: ChangesPage) -> RoomChanges | web.Response:
+async def list_changes(
+    request: web.Request, page: schemas.ChangesPage
+) -> schemas.RoomChanges | web.Response:
     """What operators did in a period, latest first."""
     room, history, period = _find_period(request, page)
     acts = await history.changes(room.name, period, limit=page.limit, before=page.before)
-    changes = [Change.model_validate(act) for act in acts]
+    changes = [schemas.Change.model_validate(act) for act in acts]
     if page.format == "csv":
         return _csv(changes)
     following = f"{acts[-1].ms}-{acts[-1].seq}" if len(acts) == page.limit else None
-    return RoomChanges(**period.of(room.name), changes=changes, next=following)
+    return schemas.RoomChanges(**period.of(room.name), changes=changes, next=following)
 
 
-def _find_period(request: web.Request, at: PeriodParameters) -> tuple[Room, History, Period]:
+def _find_period(
+    request: web.Request, at: schemas.PeriodParameters
+) -> tuple[Room, History, Period]:
     room, history = _find(request)
     return room, history, read_period(at.from_, at.to, now_ms=room.clock.now_ms())
 

@@ -238,14 +238,9 @@ class LimitStore(ScriptStore):
         return "" if self._now_us is None else self._now_us()
 
     async def _call(
-        self,
-        verb: str,
-        command: Callable[..., Awaitable[Any]],
-        *args: Any,
-        batch: int = 0,
-        is_probe: bool = False,
+        self, verb: str, command: Callable[..., Awaitable[Any]], *args: Any, **more: Any
     ) -> Any:
-        reply = await super()._call(verb, command, *args, batch=batch, is_probe=is_probe)
+        reply = await super()._call(verb, command, *args, **more)
         if self._unseen and (self._giving_back is None or self._giving_back.done()):
             self._giving_back = asyncio.create_task(self._give_back_unseen())
         return reply

@@ -142,7 +142,7 @@ from sidecar.history.store.event_stream import EventStream
 
 async def main(redis, url, room):
     stream = EventStream(connect(redis, timeout_s=5), room, owner="other", timeout_s=5)
-    assert await stream.hold(seconds=60)
+    assert await stream.lease.hold(milliseconds=60000)
     batch = await stream.read(3)
     await History(open_database(url), partitions=1).write(room, batch.events, fold)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -165,7 +165,7 @@ async def test_a_recorder_that_is_killed_between_write_and_acknowledge(
     )
     assert killed.returncode == -signal.SIGKILL
     assert await count(it, events) == 3
-    assert not await it.stream.hold(seconds=1), "its turn has not run out"
+    assert not await it.stream.lease.hold(milliseconds=1000), "its turn has not run out"
     assert await it.record() == 5
     assert await count(it, events) == await count(it, entries) == 5
     entry = await it.history.entry(
@@ -286,13 +286,13 @@ async def test_one_replica_records_and_another_takes_over(record, sqlite):
     """The turn is held by one, prolonged by it alone, and free when it is given up."""
     one = await record(sqlite.url)
     two = await record(sqlite.url, name=one.room.name, owner="two")
-    assert await one.stream.hold(seconds=60)
-    assert not await two.stream.hold(seconds=60)
-    assert await one.stream.hold(seconds=60)
-    await two.stream.give_up()
-    assert not await two.stream.hold(seconds=60)
-    await one.stream.give_up()
-    assert await two.stream.hold(seconds=60)
+    assert await one.stream.lease.hold(milliseconds=60000)
+    assert not await two.stream.lease.hold(milliseconds=60000)
+    assert await one.stream.lease.hold(milliseconds=60000)
+    await two.stream.lease.give_up()
+    assert not await two.stream.lease.hold(milliseconds=60000)
+    await one.stream.lease.give_up()
+    assert await two.stream.lease.hold(milliseconds=60000)
 
 
 async def test_a_store_that_forgot_the_group_gets_it_again(record, sqlite):
@@ -403,4 +403,4 @@ async def test_the_recorder_runs_by_itself(record, sqlite, monkeypatch):
     assert value("waitroom_recorder_lag_seconds") == 0
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert await it.stream.hold(seconds=1), "the turn was given up"
+    assert await it.stream.lease.hold(milliseconds=1000), "the turn was given up"

@@ -37,7 +37,6 @@ if read then
 end
 return redis.call('XTRIM', KEYS[1], 'MINID', string.format('%.0f-%.0f', ms, seq + 1))
 """
-_KNOWN = {"kind", "visitor", "why", "at"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,27 +53,17 @@ class EventStream:
         self._redis: Any = redis
         self._key = room_key(room, "events")
         self._keys = [self._key, called_key(room)]
-        self._lease = LeaderLease(
-            redis, recorder_leader_key(room), owner=owner, timeout_s=timeout_s
-        )
+        #: To record. Where two do for a moment, what is written twice is found in the database.
+        self.lease = LeaderLease(redis, recorder_leader_key(room), owner=owner, timeout_s=timeout_s)
         self._timeout_s = timeout_s
         self._has_group = False
-
-    async def hold(self, *, seconds: float) -> bool:
-        """Whether this replica records now, and for so long. Where two do for a moment, what is
-        written twice is found in the database."""
-        return await self._lease.hold(milliseconds=int(seconds * 1000))
-
-    async def give_up(self) -> None:
-        """So that another replica need not wait until the turn has run out."""
-        await self._lease.give_up()
 
     async def read(self, limit: int) -> Batch:
         """Events that nobody has acknowledged, oldest first: those read before come again."""
         rows = await self._read("0", limit)
         if not rows:
             await self._read(">", limit)
-            # With what another replica, which has lost its turn, had taken just before.
+            # With what another replica, which has lost the lease, had taken just before.
             rows = await self._read("0", limit)
         if not rows:
             await self._trim_rest()
@@ -133,8 +122,6 @@ class EventStream:
 
 def _event(event_id: bytes | str, fields: dict[Any, Any]) -> Event:
     ms, _, seq = text(event_id).partition("-")
-    said = {text(name): text(value) for name, value in fields.items()}
-    more = {name: value for name, value in said.items() if name not in _KNOWN}
-    return Event(
-        int(ms), int(seq), said["kind"], said["visitor"], said["why"], int(said["at"]), more
-    )
+    more = {text(name): text(value) for name, value in fields.items()}
+    kind, visitor, why, at = map(more.pop, ("kind", "visitor", "why", "at"))
+    return Event(int(ms), int(seq), kind, visitor, why, int(at), more)

@@ -6,23 +6,23 @@ has both cases: ids and names there are of a binary collation.
 
 from __future__ import annotations
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Index,
-    Integer,
-    MetaData,
-    PrimaryKeyConstraint,
-    Table,
-)
+from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, PrimaryKeyConstraint, Table
 
 from sidecar.kit.sql.columns import long_text, word
 from sidecar.kit.sql.database import Tables
 
 HISTORY = Tables("history", "0001", "waitroom_version")
 
-
 metadata = MetaData()
+
+
+def _numbers(*names: str) -> list[Column[int]]:
+    return [Column(name, BigInteger) for name in names]
+
+
+def _id() -> list[Column[int]]:
+    """Of an event in its room's stream."""
+    return [Column(n, BigInteger, nullable=False, autoincrement=False) for n in ("ms", "seq")]
 
 
 def _entries(name: str) -> Table:
@@ -32,15 +32,9 @@ def _entries(name: str) -> Table:
         Column("room", word(48), nullable=False),
         Column("visitor", word(22), nullable=False),
         Column("class_name", word(48), nullable=False, server_default=""),
-        Column("queue_order", BigInteger),
-        Column("joined_ms", BigInteger),
-        Column("queued_ms", BigInteger),
-        Column("called_ms", BigInteger),
-        Column("admitted_ms", BigInteger),
-        Column("ended_ms", BigInteger),
+        *_numbers("queue_order", "joined_ms", "queued_ms", "called_ms", "admitted_ms", "ended_ms"),
         Column("end_reason", word(16)),
-        Column("first_position", BigInteger),
-        Column("last_position", BigInteger),
+        *_numbers("first_position", "last_position"),
         Column("returns", Integer, nullable=False, server_default="0"),
         Column("moved_ms", BigInteger),
         Column("changed_ms", BigInteger, nullable=False),
@@ -55,9 +49,7 @@ def _events(name: str) -> Table:
         name,
         metadata,
         Column("room", word(48), nullable=False),
-        #: The event's id in the stream.
-        Column("ms", BigInteger, nullable=False, autoincrement=False),
-        Column("seq", BigInteger, nullable=False, autoincrement=False),
+        *_id(),
         Column("kind", word(16), nullable=False),
         Column("visitor", word(22), nullable=False),
         Column("why", word(16), nullable=False),
@@ -82,8 +74,7 @@ changes = Table(
     "waitroom_changes",
     metadata,
     Column("room", word(48), nullable=False),
-    Column("ms", BigInteger, nullable=False, autoincrement=False),
-    Column("seq", BigInteger, nullable=False, autoincrement=False),
+    *_id(),
     Column("at_ms", BigInteger, nullable=False),
     Column("operator", long_text(), nullable=False),
     Column("action", word(16), nullable=False),

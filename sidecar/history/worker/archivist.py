@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: Rows in one transaction.
 BATCH = 500
 INTERVAL_S = 3600.0
-#: How often replicas look for a free turn.
+#: How often replicas look for a free leader lease.
 LOOK_S = 60.0
 REST_S = 0.05
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 #: Events in one transaction. It keeps the event loop from visitors for some 5 ms; 500 would for 10.
 BATCH = 250
 #: How long a replica records before another may, when nothing is heard of it.
-TURN_S = 15.0
-#: How often it is looked whether there is something to write.
+LEASE_MS = 15_000
+#: How often to look whether there is something to write.
 LOOK_S = 1.0
 #: Rest between two batches, so that visitors get their turn.
 REST_S = 0.005
@@ -48,7 +48,7 @@ async def record_forever(
     *,
     backlog: int,
 ) -> None:
-    """Runs until cancelled, and then gives its turns up. `backlog`: how many events a room's
+    """Runs until cancelled, and then gives its leases up. `backlog`: how many events a room's
     stream holds."""
     recorder = Recorder(history, metrics, backlog=backlog)
     with contextlib.suppress(DatabaseError):  # so that look-ups find tables before the first event
@@ -79,7 +79,8 @@ class Recorder:
                 rest_s = LOOK_S
                 try:
                     self._show(room)
-                    if self._has_work(room) and await stream.hold(seconds=TURN_S):
+                    has_work = room.snapshot is not None and room.snapshot.events > 0
+                    if has_work and await stream.lease.hold(milliseconds=LEASE_MS):
                         rest_s = REST_S if await self.record(room, stream) == BATCH else LOOK_S
                     failures = 0
                 except StoreError as error:
@@ -116,10 +117,7 @@ class Recorder:
 
     async def _give_up(self, stream: EventStream) -> None:
         with contextlib.suppress(StoreError):
-            await stream.give_up()
-
-    def _has_work(self, room: Room) -> bool:
-        return room.snapshot is not None and room.snapshot.events > 0
+            await stream.lease.give_up()
 
     def _show(self, room: Room) -> None:
         """How far behind it is, whichever replica writes."""
