@@ -21,7 +21,6 @@ WORDS = re.compile(
     re.MULTILINE,
 )
 WORDS_IN_KIT = {
-    "errors.py": ("job jobs", "the kinds of what is refused are the product's"),
     "metrics.py": ("room", "a label that dashboards and alerts ask for"),
     "outbox.py": ("room", "free places; and the product's own name"),
     "redis/functions.py": ("room target", "free memory; and the driver's target_nodes"),
@@ -35,7 +34,7 @@ WORDS_IN_KIT = {
     "http/endpoint.py": ("dashboard lease leases", "who may ask; and a path, as an example"),
     "http/fast_path.py": ("target", "the HTTP standard's word for what a request names"),
     "http/openapi.py": ("dashboard leases room visitor", "shapes of the API's document"),
-    "http/problem_kinds.py": ("dashboard job room", "titles that programs and people know"),
+    "http/problem_kinds.py": ("dashboard room", "titles that programs and people know"),
     "http/problems.py": ("job jobs leases targets", "what is kept while a store is away"),
 }
 

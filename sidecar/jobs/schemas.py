@@ -39,6 +39,18 @@ UNKNOWN_JOB = problem_kinds.Kind(
     "unknown_job", 404, "Unknown job", "No job of this token has this id."
 )
 UNKNOWN_TARGET = problem_kinds.unknown("target")
+GRANT_NEEDED = problem_kinds.Kind(
+    "grant_needed", 403, "That is not allowed", "A class without a grant that covers it."
+)
+WRONG_STATE = problem_kinds.Kind(
+    "wrong_state", 409, "The job's state does not allow it", "The job's state does not allow it."
+)
+IDEMPOTENCY_KEY_USED = problem_kinds.Kind(
+    "idempotency_key_used",
+    422,
+    "Another job has this idempotency_key",
+    "A job with other content has this `idempotency_key`.",
+)
 
 #: Answers in a job's document, bytes; longer ones are at its /body.
 MAX_INLINE = 65_536
@@ -212,13 +224,9 @@ class Jobs(PageReply):
 
 class CancelledJob(Reply):
     id: Id
-    state: Literal["cancelled"] = "cancelled"
-
-
-class AbortingJob(Reply):
-    id: Id
-    state: Literal["processing"] = "processing"
-    aborting: Literal[True] = True
+    state: Literal["cancelled", "processing"]
+    aborting: Annotated[Literal[True] | None, optional] = None
+    """Its call is being cut off."""
 
 
 class TargetAddress(Parameters):

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.model import READ_GRACE_MS, WAITS, Job, State, ms, new_job_id
 from sidecar.jobs.request import Call
+from sidecar.jobs.schemas import GRANT_NEEDED, IDEMPOTENCY_KEY_USED, WRONG_STATE
 from sidecar.jobs.store.target_replies import Release, Waiting
 from sidecar.jobs.targets import wait_s
-from sidecar.kit.errors import RefusedError, StoreError, UnknownNameError
+from sidecar.kit.errors import StoreError, UnknownNameError
+from sidecar.kit.http.problem_kinds import QUEUE_FULL
+from sidecar.kit.http.problems import ProblemError
 from sidecar.queue.grants import GrantError
 
 if TYPE_CHECKING:
@@ -83,7 +86,7 @@ class Jobs:
         """The job, and whether it is new: the same idempotency key names the same job. When this
         has returned, the job is in the database, and nothing that happens loses it.
 
-        Raises RefusedError.
+        Raises ProblemError.
         """
         target, settings, key = order.target, order.target.settings, order.idempotency_key
         # Before all else: the queue may be full by now, and the grant expired or spent for this.
@@ -139,13 +142,13 @@ class Jobs:
     def _count(self, target: Target, state: str) -> None:
         self.metrics.jobs.labels(target.name, state).inc()
 
-    def _full(self, target: Target) -> RefusedError:
+    def _full(self, target: Target) -> ProblemError:
         self._count(target, "refused")
-        return RefusedError(
-            "full",
-            f"{target.settings.max_pending} jobs wait for {target.name} (max_pending), and no more "
-            "are taken.",
-            retry_after_s=FULL_RETRY_S,
+        return ProblemError(
+            QUEUE_FULL,
+            detail=f"{target.settings.max_pending} jobs wait for {target.name} (max_pending), and "
+            "no more are taken.",
+            retry_after=FULL_RETRY_S,
         )
 
     async def find(self, id_: str, owner: str | None) -> Job:
@@ -187,7 +190,7 @@ class Jobs:
             await self.store.jobs.mark_read(job.id, at_ms=now_ms, expires_ms=expires_ms)
 
     async def cancel(self, id_: str, owner: str | None) -> State:
-        """CANCELLED, or PROCESSING where the call is being cut off. Raises RefusedError where it
+        """CANCELLED, or PROCESSING where the call is being cut off. Raises ProblemError where it
         has ended, or the target does not let calls be cut off."""
         job = await self.find(id_, owner)
         target = self.targets.find(job.target)
@@ -205,10 +208,11 @@ class Jobs:
                 await target.store.remove(id_)  # again where Redis was unavailable the first time
             return State.CANCELLED
         if job.is_ended:
-            raise RefusedError("conflict", f"The job has ended: it is {job.state}.")
+            raise ProblemError(WRONG_STATE, detail=f"The job has ended: it is {job.state}.")
         if target is None or not target.settings.abort or job.kind == "online":
-            raise RefusedError(
-                "conflict", "The call was begun, and its target does not let calls be cut off."
+            raise ProblemError(
+                WRONG_STATE,
+                detail="The call was begun, and its target does not let calls be cut off.",
             )
         if not await target.store.abort(id_):
             # Its worker is gone: none would learn of it.
@@ -225,8 +229,9 @@ class Jobs:
         job = await self.find(id_, owner)
         target = self.targets.get(job.target)
         if not job.is_ended:
-            raise RefusedError(
-                "conflict", f"The job is {job.state}: it can be tried again when it has ended."
+            raise ProblemError(
+                WRONG_STATE,
+                detail=f"The job is {job.state}: it can be tried again when it has ended.",
             )
         queue_order = await target.store.reserve(id_, job.class_name, target.settings)
         if queue_order is None:
@@ -237,7 +242,9 @@ class Jobs:
             id_, order=queue_order, at_ms=now_ms, expires_ms=expires_ms
         ):
             await target.store.unreserve(id_)
-            raise RefusedError("conflict", "The job was changed by somebody else meanwhile.")
+            raise ProblemError(
+                WRONG_STATE, detail="The job was changed by somebody else meanwhile."
+            )
         job.queue_order = queue_order
         await self._enqueue(target, job)
         return await self.find(id_, owner)
@@ -260,11 +267,13 @@ class Jobs:
         """The client reports that its call is over."""
         job = await self.find(id_, owner)
         if job.kind != "online":
-            raise RefusedError("conflict", "A worker makes this call, and says when it is over.")
+            raise ProblemError(
+                WRONG_STATE, detail="A worker makes this call, and says when it is over."
+            )
         if not job.is_ended:
             [seen] = await self.see([job])
             if seen.state not in {State.CALLED, State.PROCESSING}:
-                raise RefusedError("conflict", "The job was not called yet.")
+                raise ProblemError(WRONG_STATE, detail="The job was not called yet.")
             await self.end(self.targets.get(job.target), id_, job.fence)
         return await self.find(id_, owner)
 
@@ -285,13 +294,13 @@ class Jobs:
 
 
 def _grant_of(order: Order, now_ms: int) -> Grant | None:
-    """Raises RefusedError where it does not give the class."""
+    """Raises ProblemError where it does not give the class."""
     target, wanted = order.target, order.class_name
     if not order.grant:
         if wanted:
-            raise RefusedError(
-                "forbidden",
-                f"A class needs a grant: send one for {wanted!r}, signed for {target.name}.",
+            raise ProblemError(
+                GRANT_NEEDED,
+                detail=f"A class needs a grant: send one for {wanted!r}, signed for {target.name}.",
             )
         return None
     try:
@@ -299,30 +308,33 @@ def _grant_of(order: Order, now_ms: int) -> Grant | None:
     except GrantError as error:
         hint = " It was signed without its kind, target: sign a new one."
         text = f"The grant is {error.word}.{hint if error.word == 'outdated' else ''}"
-        raise RefusedError("forbidden", text) from None
+        raise ProblemError(GRANT_NEEDED, detail=text) from None
     if wanted and wanted != grant.class_name:
-        raise RefusedError("forbidden", f"The grant is for {grant.class_name}, not for {wanted!r}.")
+        raise ProblemError(
+            GRANT_NEEDED, detail=f"The grant is for {grant.class_name}, not for {wanted!r}."
+        )
     if grant.class_name not in target.settings.classes:
         known = ", ".join(target.settings.classes) or "none"
-        raise RefusedError(
-            "forbidden", f"{target.name} has no class {grant.class_name} (it has: {known})."
+        raise ProblemError(
+            GRANT_NEEDED, detail=f"{target.name} has no class {grant.class_name} (it has: {known})."
         )
     return grant
 
 
 def _same(job: Job, order: Order) -> Job:
-    """The job that has the order's idempotency_key. Raises RefusedError where it is another."""
+    """The job that has the order's idempotency_key. Raises ProblemError where it is another."""
     if job.fingerprint != order.fingerprint:
-        raise RefusedError(
-            "other", "This idempotency_key names another job: its content was different."
+        raise ProblemError(
+            IDEMPOTENCY_KEY_USED,
+            detail="This idempotency_key names another job: its content was different.",
         )
     return job
 
 
 async def _spend(target: Target, grant: Grant, spender: str) -> None:
-    """A grant with an id gives its class to one job. Raises RefusedError."""
+    """A grant with an id gives its class to one job. Raises ProblemError."""
     if not await target.store.spend_grant(grant.id, spender, grant.expires_s * 1000):
-        raise RefusedError("forbidden", "The grant was used for another job.")
+        raise ProblemError(GRANT_NEEDED, detail="The grant was used for another job.")
 
 
 def _seen(job: Job, target: Target, line: Line, place: Place) -> Seen:

@@ -3,14 +3,11 @@
 WaitroomError
 ├── ConfigError        a setting is wrong; carries every problem found
 ├── UnknownNameError   nothing of that kind and name is configured
-├── RefusedError       the state of things does not allow what is asked
 ├── StoreError         the store did not answer, or refused
 └── DatabaseError      the SQL database did not, or its tables are of another version
 """
 
 from __future__ import annotations
-
-from typing import Literal
 
 
 class WaitroomError(Exception):
@@ -35,23 +32,6 @@ class UnknownNameError(WaitroomError):
         super().__init__(f"no {kind} is named {name[:64]!r}")
         self.kind = kind
         self.name = name
-
-
-class RefusedError(WaitroomError):
-    """What a caller asks of jobs is not done; the text says why. `kind`: forbidden (a class without
-    a grant), full (the line), conflict (the job's state), other (an idempotency key of another
-    job)."""
-
-    def __init__(
-        self,
-        kind: Literal["forbidden", "full", "conflict", "other"],
-        text: str,
-        *,
-        retry_after_s: int | None = None,
-    ) -> None:
-        super().__init__(text)
-        self.kind = kind
-        self.retry_after_s = retry_after_s
 
 
 class StoreError(WaitroomError):

@@ -350,9 +350,9 @@ def test_a_target_is_changed_and_restored(run, works, tmp_path):
     assert said(run("targets", "set", "extra", "rate=null")) == ["rate = null"]
     assert said(run("targets", "pause", "extra")) == ["extra is paused: 0 waiting, 0 under way"]
     assert said(run("targets", "resume", "extra")) == ["extra is running: 0 waiting, 0 under way"]
-    assert said(run("targets", "unset", "extra")) == ["extra is gone"]
+    assert said(run("targets", "unset", "extra")) == ["extra is removed"]
     said(run("targets", "set", "images", "concurrency=3"))
-    assert said(run("targets", "unset", "images")) == ["images is as the file has it"]
+    assert said(run("targets", "unset", "images")) == ["images is as configured"]
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,10 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.kit.errors import RefusedError, StoreError, UnknownNameError
+from sidecar.kit.errors import StoreError, UnknownNameError
 from sidecar.kit.http.fast_path import FAST, FastRequest, FastRunner
-from sidecar.kit.http.problems import problem, problems
+from sidecar.kit.http.problem_kinds import SCOPE_MISSING
+from sidecar.kit.http.problems import ProblemError, problem, problems
 from sidecar.kit.http.quick_response import QuickResponse
 
 #: The last request: after its answer the server closes.
@@ -104,7 +105,7 @@ HANDLERS = {
     "/refused": refused,
     "/unknown": raises(UnknownNameError, "room", "no"),
     "/away": raises(StoreError, "beat: the store is away"),
-    "/denied": raises(RefusedError, "forbidden", "not you"),
+    "/denied": raises(ProblemError, SCOPE_MISSING),
     "/gone": raises(web.HTTPGone),
     "/moved": raises(web.HTTPFound, "/echo"),
     "/broken": raises(ZeroDivisionError),

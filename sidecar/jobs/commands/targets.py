@@ -92,8 +92,8 @@ def _change(text: str) -> tuple[str, Any]:
 @pass_client
 def unset(client: Client, name: str) -> None:
     """Reset a target to its configured settings; one that is not configured is removed."""
-    is_there = client.request("DELETE", _path(name))["target"] is not None
-    click.echo(f"{name} is as the file has it" if is_there else f"{name} is gone")
+    is_configured = client.request("DELETE", _path(name))["target"] is not None
+    click.echo(f"{name} is as configured" if is_configured else f"{name} is removed")
 
 
 @targets.command()

@@ -16,12 +16,14 @@ from sidecar.jobs.endpoints.long_poll import JOB_POLLS, OVER
 from sidecar.jobs.model import JobQuery, State
 from sidecar.jobs.request import Call, check_request, write_query
 from sidecar.jobs.schemas import (
+    GRANT_NEEDED,
+    IDEMPOTENCY_KEY_USED,
     KEY,
     KEY_WANTED,
     MAX_INLINE,
     UNKNOWN_JOB,
     UNKNOWN_TARGET,
-    AbortingJob,
+    WRONG_STATE,
     CancelledJob,
     FindJob,
     Job,
@@ -37,13 +39,7 @@ from sidecar.kit.http.auth.owner import owner_of
 from sidecar.kit.http.auth.session import operator
 from sidecar.kit.http.endpoint import Endpoints, programs
 from sidecar.kit.http.long_poll import is_gone
-from sidecar.kit.http.problem_kinds import (
-    DATABASE_UNAVAILABLE,
-    GRANT_NEEDED,
-    IDEMPOTENCY_KEY_USED,
-    QUEUE_FULL,
-    WRONG_STATE,
-)
+from sidecar.kit.http.problem_kinds import DATABASE_UNAVAILABLE, QUEUE_FULL
 
 if TYPE_CHECKING:
     from sidecar.jobs import model
@@ -176,7 +172,7 @@ async def get_job_body(request: web.Request, at: JobAddress) -> web.StreamRespon
     parameters=JobAddress,
     replies={
         200: (CancelledJob, "It is cancelled."),
-        202: (AbortingJob, "Its call was begun, and is being cut off (`abort`)."),
+        202: (CancelledJob, "Its call was begun, and is being cut off (`abort`)."),
     },
     problems=(UNKNOWN_JOB, WRONG_STATE),
 )
@@ -189,8 +185,8 @@ async def cancel_job(request: web.Request, at: JobAddress) -> web.Response:
     state = await request.app[JOBS].cancel(at.id, _owner(request))
     _note(request, "job_cancelled", at.id)
     if state is State.CANCELLED:
-        return CancelledJob(id=at.id).response()
-    return AbortingJob(id=at.id).response(202)
+        return CancelledJob(id=at.id, state="cancelled").response()
+    return CancelledJob(id=at.id, state="processing", aborting=True).response(202)
 
 
 @ENDPOINTS.post(

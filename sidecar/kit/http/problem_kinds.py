@@ -46,9 +46,6 @@ SCOPE_MISSING = Kind(
     "Not in the token's scopes",
     "The token's `scopes` are for something else.",
 )
-GRANT_NEEDED = Kind(
-    "grant_needed", 403, "That is not allowed", "A class without a grant that covers it."
-)
 FOREIGN_SITE = Kind(
     "foreign_site", 403, "From another site", "A session's request came from another site."
 )
@@ -62,9 +59,6 @@ NOT_FOUND = Kind("not_found", 404, "Not Found", "Nothing is at this address.")
 METHOD_NOT_ALLOWED = Kind(
     "method_not_allowed", 405, "Method Not Allowed", "The address knows others: `Allow` names them."
 )
-WRONG_STATE = Kind(
-    "wrong_state", 409, "The job's state does not allow it", "The job's state does not allow it."
-)
 TOO_LARGE = Kind(
     "body_too_large",
     413,
@@ -76,12 +70,6 @@ INVALID_REQUEST = Kind(
     422,
     "The request is not allowed",
     "Something in the request is not allowed; `errors` names each such thing.",
-)
-IDEMPOTENCY_KEY_USED = Kind(
-    "idempotency_key_used",
-    422,
-    "Another job has this idempotency_key",
-    "A job with other content has this `idempotency_key`.",
 )
 QUEUE_FULL = Kind("queue_full", 429, "The line is full", "So many wait that no more may join.")
 TOO_MANY_WRONG_TOKENS = Kind(

@@ -13,7 +13,6 @@ from aiohttp.http_exceptions import HttpProcessingError
 from sidecar.kit.errors import (
     ConfigError,
     DatabaseError,
-    RefusedError,
     StoreError,
     UnknownNameError,
 )
@@ -70,26 +69,11 @@ def problem(kind: Kind | int, title: str = "", **members: Any) -> web.Response:
 
 
 class ProblemError(Exception):
-    """Of a handler: answers with a problem document."""
+    """Answers a request with a problem document."""
 
     def __init__(self, kind: Kind, **members: Any) -> None:
         super().__init__(kind.title)
         self.kind, self.members = kind, members
-
-
-_REFUSED = {
-    "forbidden": kinds.GRANT_NEEDED,
-    "full": kinds.QUEUE_FULL,
-    "conflict": kinds.WRONG_STATE,
-    "other": kinds.IDEMPOTENCY_KEY_USED,
-}
-
-
-def _refusal(error: RefusedError) -> web.Response:
-    more: dict[str, Any] = (
-        {} if error.retry_after_s is None else {"retry_after": error.retry_after_s}
-    )
-    return problem(_REFUSED[error.kind], detail=str(error), **more)
 
 
 @web.middleware
@@ -108,7 +92,7 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         return problem(error.kind, **error.members)
     except web.RequestPayloadError:
         return problem(kinds.UNREADABLE, detail="It is not of its Content-Encoding.")
-    except (UnknownNameError, RefusedError, ConfigError, DatabaseError, StoreError) as error:
+    except (UnknownNameError, ConfigError, DatabaseError, StoreError) as error:
         return _explained(request, error)
     except Exception:
         log.exception("unexpected", path=request.rel_url.raw_path)
@@ -134,8 +118,6 @@ def _explained(request: web.Request, error: WaitroomError) -> web.Response:
     match error:
         case UnknownNameError():
             return problem(kinds.unknown(error.kind), detail=str(error))
-        case RefusedError():
-            return _refusal(error)
         case ConfigError():
             more = {"detail": _UNCHANGED} if is_change else {}
             return problem(kinds.INVALID_REQUEST, **more, errors=error.problems)
