@@ -175,7 +175,7 @@ class Jobs:
     async def counts(self) -> dict[tuple[str, str], int]:
         """By target and state, some seconds old at most: each job is counted."""
         if time.monotonic() - self._counted_at >= COUNTS_S:
-            self._counts = await self.store.backlog.counts()
+            self._counts = await self.store.jobs.counts()
             self._counted_at = time.monotonic()
         return self._counts
 

@@ -23,7 +23,6 @@ from sidecar.jobs.store.pubsub import publish
 from sidecar.jobs.store.target_queue import TargetStore
 from sidecar.jobs.targets import Target, Targets
 from sidecar.jobs.worker.callbacks import call_back_forever
-from sidecar.jobs.worker.cleaner import clean_forever
 from sidecar.jobs.worker.pool import WorkerPool
 from sidecar.jobs.worker.reconciler import Reconciler
 from sidecar.jobs.worker.target_call import Egress
@@ -96,11 +95,7 @@ async def job_services(
         await _wait_for(store)
         await reconciler.run()
 
-    workers = {
-        "job wake-ups": wake_ups.run,
-        "reconciler": reconcile,
-        "cleaner": lambda: clean_forever(jobs, reconciler),
-    }
+    workers = {"job wake-ups": wake_ups.run, "reconciler": reconcile}
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(store.close)
         with contextlib.suppress(TimeoutError, DatabaseError):

@@ -9,10 +9,10 @@ import pytest
 
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.model import Ending, Job, State, new_job_id
-from sidecar.jobs.store.retention import BYTES_AT_ONCE
+from sidecar.jobs.store.endings import BYTES_AT_ONCE
 from sidecar.jobs.store.target_queue import LOCK_S
 from sidecar.jobs.store.target_replies import Waiting
-from sidecar.jobs.worker import cleaner, reconciler, target_worker
+from sidecar.jobs.worker import reconciler, target_worker
 from sidecar.jobs.worker.pool import WorkerPool
 from sidecar.kit.errors import StoreError
 from tests.jobs.bench import bench, running, until
@@ -108,7 +108,7 @@ async def test_a_job_that_ended_while_its_line_was_built_again_has_no_slot(here)
     target = await here.target(concurrency=1)
     id_ = await here.submit(target)
     fence = await begun(here, target, id_)
-    read = await here.store.backlog.running(target.name)
+    read = await here.store.attempts.running(target.name)
     now_ms = here.time()
     assert await here.store.attempts.finish(
         Ending(id_, fence, State.COMPLETED, now_ms, now_ms + 1000)
@@ -132,7 +132,7 @@ async def test_a_clean_goes_on_when_the_store_is_away(here):
     target.store.remove = away
     here.time.forward(2)
     await target.store.claim(0, target.settings.changed({"paused": True}))
-    assert (await cleaner.clean(here.jobs))[0] == 1
+    assert (await here.reconciler.clean())[0] == 1
     assert (await here.row(id_)).state == State.EXPIRED
 
 
@@ -148,9 +148,9 @@ async def test_old_results_are_removed_some_megabytes_at_a_time(here):
 
     await asyncio.gather(*(ended(4 * MIB) for _ in range(6)))
     assert BYTES_AT_ONCE == 16 * MIB
-    assert [await here.store.retention.delete_old(now_ms, 500) for _ in range(3)] == [4, 2, 0]
+    assert [await here.store.endings.delete_old(now_ms, 500) for _ in range(3)] == [4, 2, 0]
     await asyncio.gather(ended(BYTES_AT_ONCE * 2), ended(BYTES_AT_ONCE * 2))
-    assert [await here.store.retention.delete_old(now_ms, 500) for _ in range(3)] == [1, 1, 0]
+    assert [await here.store.endings.delete_old(now_ms, 500) for _ in range(3)] == [1, 1, 0]
 
 
 # Runners that are gone ----------------------------------------------------------------------------

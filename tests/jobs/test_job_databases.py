@@ -119,7 +119,7 @@ async def test_runners_on_one_database_do_each_job_once(database, store, open_st
 
     async def run(at):
         while not all(ended.values()):
-            ids = [row.id for row in await at.backlog.waiting("images", None, 10)]
+            ids = [row.id for row in await at.attempts.waiting("images", None, 10)]
             for one in (
                 taken := await at.attempts.start([(i, next(fences)) for i in ids], at_ms=NOW_MS)
             ):
@@ -206,7 +206,7 @@ async def test_whoever_asks_a_database_that_is_away_gets_one_error(tmp_path):
     """Whatever is asked."""
     store = JobStore(sql.open_database(f"postgresql://nobody@/none?host={tmp_path}"))
     ending = Ending("a", 1, State.COMPLETED, 1)
-    rows, attempts, backlog, targets = store.jobs, store.attempts, store.backlog, store.targets
+    rows, attempts, endings, targets = store.jobs, store.attempts, store.endings, store.targets
     asked = [
         store.check(), store.migrate(), rows.insert(job()), rows.find("a"),
         rows.find_many(["a"]), rows.find_by_key("a", "b"), rows.page(JobQuery()),
@@ -216,12 +216,12 @@ async def test_whoever_asks_a_database_that_is_away_gets_one_error(tmp_path):
         attempts.set_called("a", 1, at_ms=1), attempts.set_used("a", 1, at_ms=1),
         rows.cancel("a", at_ms=1, expires_ms=1),
         rows.retry("a", order=1, at_ms=1, expires_ms=1),
-        rows.mark_read("a", at_ms=1, expires_ms=1), backlog.waiting("a", None, 1),
-        backlog.running("a"), backlog.last_started_ms("a"), backlog.counts(),
-        backlog.unended(["a"]), store.retention.expire(1, 1, {}), store.retention.delete_old(1, 1),
-        store.callbacks.due(1, 1, hold_ms=1),
-        store.callbacks.done("a", ended_ms=1, next_ms=1, tries=1), targets.all(),
-        targets.put("a", "{}", 1), targets.delete("a"), store.history.steps("a", 1, 2, 1),
+        rows.mark_read("a", at_ms=1, expires_ms=1), attempts.waiting("a", None, 1),
+        attempts.running("a"), attempts.last_started_ms("a"), rows.counts(),
+        attempts.unended(["a"]), endings.expire(1, 1, {}), endings.delete_old(1, 1),
+        endings.due_callbacks(1, 1, hold_ms=1),
+        endings.note_callback("a", ended_ms=1, next_ms=1, tries=1), targets.all(),
+        targets.put("a", "{}", 1), targets.delete("a"), rows.steps("a", 1, 2, 1),
     ]  # fmt: skip
     for one in asked:
         with pytest.raises(DatabaseError, match="FileNotFoundError"):

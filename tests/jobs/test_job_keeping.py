@@ -7,10 +7,10 @@ import asyncio
 from dataclasses import replace
 
 from sidecar.jobs.model import ENDED, Ending, JobQuery, State
-from sidecar.jobs.store import callbacks
-from sidecar.jobs.store.backlog import Waits
-from sidecar.jobs.store.history import Step
-from sidecar.jobs.store.retention import DEFAULT_TTL_MS, PERMIT_MS
+from sidecar.jobs.store import endings
+from sidecar.jobs.store.endings import DEFAULT_TTL_MS, PERMIT_MS
+from sidecar.jobs.store.jobs import Step
+from sidecar.jobs.store.target_replies import Waiting
 from tests.support.jobs import NOW_MS, chunk_count, job, statements_of
 
 LATER_MS = NOW_MS + 5000
@@ -44,16 +44,20 @@ async def test_who_waits_is_told_page_by_page_in_order(store):
     again = await store.jobs.insert(job(queue_order=9))
     await end(store, again, State.PENDING, not_before_ms=LATER_MS)
     rows, after = [], None
-    while page := await store.backlog.waiting("images", after, 2):
+    while page := await store.attempts.waiting("images", after, 2):
         rows += page
-        after = page[-1].queue_order, page[-1].id
-    assert [row.queue_order for row in rows] == [-(1 << 53), 5, 5, 5, 5, 8, 9, 1 << 53]
+        after = page[-1].order, page[-1].id
+    assert [row.order for row in rows] == [-(1 << 53), 5, 5, 5, 5, 8, 9, 1 << 53]
     assert {row.id for row in rows} == {
         *(made[n].id for n in (0, 1, 2, 4, 5, 7)), online.id, again.id,
     }  # fmt: skip
     assert rows[5:7] == [
-        Waits(online.id, 8, True, None, NOW_MS + 1), Waits(again.id, 9, False, LATER_MS, NOW_MS),
-    ]  # fmt: skip
+        Waiting(online.id, 8, is_online=True),
+        Waiting(again.id, 9, not_before_ms=LATER_MS),
+    ]
+    submitted = await store.attempts.waiting("images", None, 10, before_ms=NOW_MS + 1)
+    assert online.id not in {row.id for row in submitted}
+    assert len(submitted) == len(rows) - 1
 
 
 async def test_what_runs_is_told_with_its_fence(store):
@@ -63,7 +67,7 @@ async def test_what_runs_is_told_with_its_fence(store):
     )
     await store.attempts.start([(runs.id, 4)], at_ms=NOW_MS)
     await store.attempts.set_called(called.id, 5, at_ms=NOW_MS)
-    found = await store.backlog.running("images")
+    found = await store.attempts.running("images")
     assert [(one.id, one.fence, one.state, one.kind, one.started_ms) for one in found] == [
         (called.id, 5, State.CALLED, "online", None),
         (runs.id, 4, State.PROCESSING, "offline", NOW_MS),
@@ -74,18 +78,18 @@ async def test_when_the_last_call_began_is_known(store):
     """Whether it runs, waits for its next try, or has ended, even after calls that began before;
     nothing is known of a target that was never called."""
     made = await insert(store, *(job() for _ in range(4)))
-    assert await store.backlog.last_started_ms("images") is None
+    assert await store.attempts.last_started_ms("images") is None
     await store.jobs.cancel(made[3].id, at_ms=LATER_MS + 9, expires_ms=LATER_MS)
-    assert await store.backlog.last_started_ms("images") is None
+    assert await store.attempts.last_started_ms("images") is None
     await end(store, made[0], started_ms=NOW_MS + 1, at_ms=LATER_MS + 5)
-    assert await store.backlog.last_started_ms("images") == NOW_MS + 1
+    assert await store.attempts.last_started_ms("images") == NOW_MS + 1
     await end(store, made[1], started_ms=NOW_MS + 2, at_ms=LATER_MS)
-    assert await store.backlog.last_started_ms("images") == NOW_MS + 2
+    assert await store.attempts.last_started_ms("images") == NOW_MS + 2
     await store.attempts.start([(made[2].id, 7)], at_ms=NOW_MS + 3)
-    assert await store.backlog.last_started_ms("images") == NOW_MS + 3
+    assert await store.attempts.last_started_ms("images") == NOW_MS + 3
     await store.attempts.finish(Ending(made[2].id, 7, State.PENDING, LATER_MS))
-    assert await store.backlog.last_started_ms("images") == NOW_MS + 3
-    assert await store.backlog.last_started_ms("other") is None
+    assert await store.attempts.last_started_ms("images") == NOW_MS + 3
+    assert await store.attempts.last_started_ms("other") is None
 
 
 async def test_jobs_are_counted_by_target_and_state(store):
@@ -93,11 +97,11 @@ async def test_jobs_are_counted_by_target_and_state(store):
     made = await insert(store, *(job() for _ in range(3)), job(target="other"))
     await end(store, made[0], State.FAILED)
     counts = {("images", "failed"): 1, ("images", "pending"): 2, ("other", "pending"): 1}
-    assert await store.backlog.counts() == counts
-    assert await store.backlog.counts("images", [State.PENDING]) == {("images", "pending"): 2}
-    assert await store.backlog.counts("images", ENDED) == {("images", "failed"): 1}
-    assert await store.backlog.unended(["images", "none"]) == {"images"}
-    assert await store.backlog.unended([]) == set()
+    assert await store.jobs.counts() == counts
+    assert await store.jobs.counts("images", [State.PENDING]) == {("images", "pending"): 2}
+    assert await store.jobs.counts("images", ENDED) == {("images", "failed"): 1}
+    assert await store.attempts.unended(["images", "none"]) == {"images"}
+    assert await store.attempts.unended([]) == set()
 
 
 # What is over ------------------------------------------------------------------------------------
@@ -113,7 +117,7 @@ async def test_what_waited_too_long_expires_and_is_kept_as_its_target_says(store
     await store.attempts.set_called(made[3].id, 1, at_ms=NOW_MS)
     await store.attempts.start([(made[4].id, 1)], at_ms=NOW_MS)
     ttl = {"images": 50}
-    assert set(await store.retention.expire(NOW_MS, 10, ttl)) == {
+    assert set(await store.endings.expire(NOW_MS, 10, ttl)) == {
         (made[0].id, "images"), (made[1].id, "other"),
     }  # fmt: skip
     found = await store.jobs.find_many([made[0].id, made[1].id])
@@ -122,14 +126,14 @@ async def test_what_waited_too_long_expires_and_is_kept_as_its_target_says(store
         (State.EXPIRED, NOW_MS, NOW_MS + 50, NOW_MS),
         (State.EXPIRED, NOW_MS, NOW_MS + DEFAULT_TTL_MS, None),
     ]  # fmt: skip
-    assert [await store.retention.expire(LATER_MS, 1, ttl) for _ in range(2)] == [
+    assert [await store.endings.expire(LATER_MS, 1, ttl) for _ in range(2)] == [
         [(made[2].id, "images")],
         [],
     ]
     # What was called has a permit that may be used until it ends, in an hour at most.
     over_ms = NOW_MS + 1 + PERMIT_MS
-    assert await store.retention.expire(over_ms - 1, 1, ttl) == []
-    assert await store.retention.expire(over_ms, 1, ttl) == [(made[3].id, "images")]
+    assert await store.endings.expire(over_ms - 1, 1, ttl) == []
+    assert await store.endings.expire(over_ms, 1, ttl) == [(made[3].id, "images")]
     assert (await store.jobs.find(made[4].id)).state == State.PROCESSING
 
 
@@ -140,15 +144,15 @@ async def test_what_was_kept_long_enough_is_removed_with_its_answer(store):
         await end(store, one, body=b"x")
     await end(store, made[4], State.FAILED, body=b"x")
     gone_ms = LATER_MS + 1000
-    assert await store.retention.delete_old(gone_ms - 1, 10) == 0
+    assert await store.endings.delete_old(gone_ms - 1, 10) == 0
     assert await store.jobs.retry(made[4].id, order=1, at_ms=NOW_MS, expires_ms=gone_ms)
-    assert [await store.retention.delete_old(gone_ms, 2) for _ in range(3)] == [2, 1, 0]
+    assert [await store.endings.delete_old(gone_ms, 2) for _ in range(3)] == [2, 1, 0]
     assert {one.id for one in await store.jobs.page(JobQuery())} == {made[3].id, made[4].id}
     assert await chunk_count(store) == 1
-    await store.callbacks.done(
+    await store.endings.note_callback(
         made[3].id, ended_ms=(await store.jobs.find(made[3].id)).ended_ms, next_ms=None, tries=1
     )
-    assert await store.retention.delete_old(gone_ms, 2) == 1
+    assert await store.endings.delete_old(gone_ms, 2) == 1
     assert await chunk_count(store) == 0
 
 
@@ -172,24 +176,25 @@ async def test_two_keepers_do_the_work_once(database, store, open_store):
         ]  # fmt: skip
 
     first, second, cancelled, *_ = await asyncio.gather(
-        until_none(lambda: store.retention.expire(LATER_MS, 20, {"images": 0})),
-        until_none(lambda: other.retention.expire(LATER_MS, 20, {"images": 0})),
+        until_none(lambda: store.endings.expire(LATER_MS, 20, {"images": 0})),
+        until_none(lambda: other.endings.expire(LATER_MS, 20, {"images": 0})),
         cancel_some(),
         *(end(store, one) for one in late),
     )
     ended = sorted([*(id_ for id_, _ in (*first, *second)), *cancelled])
     assert ended == sorted(one.id for one in made)
     due = await asyncio.gather(*(
-        until_none(lambda at=at: at.callbacks.due(LATER_MS, 20, hold_ms=1)) for at in (store, other)
+        until_none(lambda at=at: at.endings.due_callbacks(LATER_MS, 20, hold_ms=1))
+        for at in (store, other)
     ))  # fmt: skip
     assert sorted(one.id for one in (*due[0], *due[1])) == ended
     await asyncio.gather(*(
-        store.callbacks.done(one.id, ended_ms=one.ended_ms, next_ms=None, tries=1)
+        store.endings.note_callback(one.id, ended_ms=one.ended_ms, next_ms=None, tries=1)
         for one in (*due[0], *due[1])
     ))  # fmt: skip
 
     async def remove(at):
-        return sum([await at.retention.delete_old(LATER_MS, 20) for _ in range(4)])
+        return sum([await at.endings.delete_old(LATER_MS, 20) for _ in range(4)])
 
     assert sum(await asyncio.gather(remove(store), remove(other))) == len(made)
 
@@ -198,9 +203,9 @@ async def test_a_keeper_that_finds_nothing_to_do_locks_nothing(store):
     """It asks one question each time."""
     await store.jobs.insert(job())
     seen = statements_of(store)
-    assert await store.retention.expire(NOW_MS, 10, {}) == []
-    assert await store.retention.delete_old(NOW_MS, 10) == 0
-    assert await store.callbacks.due(NOW_MS, 10, hold_ms=1) == []
+    assert await store.endings.expire(NOW_MS, 10, {}) == []
+    assert await store.endings.delete_old(NOW_MS, 10) == 0
+    assert await store.endings.due_callbacks(NOW_MS, 10, hold_ms=1) == []
     assert [statement.split()[0] for statement in seen] == ["SELECT"] * 3
     assert not any("FOR UPDATE" in statement for statement in seen)
 
@@ -213,38 +218,38 @@ async def test_callbacks_are_due_longest_first_and_come_again_until_they_are_mad
     made = await insert(store, *(job(callback_url=URL) for _ in range(3)), job())
     for n, one in enumerate(made):
         await end(store, one, at_ms=LATER_MS - n)
-    assert await store.callbacks.due(LATER_MS - 3, 10, hold_ms=100) == []
-    due = await store.callbacks.due(LATER_MS, 2, hold_ms=100)
+    assert await store.endings.due_callbacks(LATER_MS - 3, 10, hold_ms=100) == []
+    due = await store.endings.due_callbacks(LATER_MS, 2, hold_ms=100)
     assert [one.id for one in due] == [made[2].id, made[1].id]
-    due = await store.callbacks.due(LATER_MS, 10, hold_ms=100)
+    due = await store.endings.due_callbacks(LATER_MS, 10, hold_ms=100)
     assert [one.id for one in due] == [made[0].id]
-    await store.callbacks.done(made[0].id, ended_ms=LATER_MS, next_ms=None, tries=1)
-    await store.callbacks.done(
+    await store.endings.note_callback(made[0].id, ended_ms=LATER_MS, next_ms=None, tries=1)
+    await store.endings.note_callback(
         made[1].id, ended_ms=LATER_MS - 1, next_ms=LATER_MS + 500, tries=1
     )  # fmt: skip
-    due = await store.callbacks.due(LATER_MS + 100, 10, hold_ms=1000)
+    due = await store.endings.due_callbacks(LATER_MS + 100, 10, hold_ms=1000)
     assert [(one.id, one.callback_tries) for one in due] == [(made[2].id, 0)]
-    due = await store.callbacks.due(LATER_MS + 500, 10, hold_ms=1000)
+    due = await store.endings.due_callbacks(LATER_MS + 500, 10, hold_ms=1000)
     assert [(one.id, one.callback_tries) for one in due] == [(made[1].id, 1)]
 
 
 async def test_callbacks_of_one_receiver_do_not_hide_those_of_others(store, monkeypatch):
     """So many of each at a time: one that has enough under way is passed over, however many of it
     are due, and however its address is written."""
-    monkeypatch.setattr(callbacks, "CANDIDATES", 5)
+    monkeypatch.setattr(endings, "CANDIDATES", 5)
     slow = ("https://slow_1.example/a", "https://SLOW_1.example/b")
     many = await insert(store, *(job(callback_url=slow[n % 2]) for n in range(6)))
     [other] = await insert(store, job(callback_url="https://slow-1.example/a"))
     for n, one in enumerate([*many, other]):
         await end(store, one, at_ms=LATER_MS + n)
     asked = {"hold_ms": 1000, "each": 2}
-    due = await store.callbacks.due(LATER_MS + 9, 10, **asked)
+    due = await store.endings.due_callbacks(LATER_MS + 9, 10, **asked)
     assert [one.id for one in due] == [many[0].id, many[1].id]
     under_way = {"https://slow_1.example": 2}
-    due = await store.callbacks.due(LATER_MS + 9, 10, **asked, under_way=under_way)
+    due = await store.endings.due_callbacks(LATER_MS + 9, 10, **asked, under_way=under_way)
     assert [one.id for one in due] == [other.id]
     under_way = {"https://slow_1.example": 1}
-    due = await store.callbacks.due(LATER_MS + 9, 10, **asked, under_way=under_way)
+    due = await store.endings.due_callbacks(LATER_MS + 9, 10, **asked, under_way=under_way)
     assert [one.id for one in due] == [many[2].id]
 
 
@@ -252,14 +257,14 @@ async def test_a_job_that_is_tried_again_tells_of_its_new_end_alone(store):
     """What was still to be told of the old one is not told, nor does it come back."""
     made = await store.jobs.insert(job(callback_url=URL))
     await end(store, made, State.FAILED)
-    [held] = await store.callbacks.due(LATER_MS, 1, hold_ms=1)
+    [held] = await store.endings.due_callbacks(LATER_MS, 1, hold_ms=1)
     assert await store.jobs.retry(made.id, order=1, at_ms=NOW_MS, expires_ms=LATER_MS)
     old = {"ended_ms": held.ended_ms, "tries": 1}
-    await store.callbacks.done(held.id, next_ms=LATER_MS + 1, **old)
-    assert await store.callbacks.due(LATER_MS + 9, 1, hold_ms=1) == []
+    await store.endings.note_callback(held.id, next_ms=LATER_MS + 1, **old)
+    assert await store.endings.due_callbacks(LATER_MS + 9, 1, hold_ms=1) == []
     await end(store, made, fence=8, at_ms=LATER_MS - 1)
-    await store.callbacks.done(held.id, next_ms=None, **old)
-    [held] = await store.callbacks.due(LATER_MS, 1, hold_ms=1)
+    await store.endings.note_callback(held.id, next_ms=None, **old)
+    [held] = await store.endings.due_callbacks(LATER_MS, 1, hold_ms=1)
     assert (held.state, held.callback_tries) == (State.COMPLETED, 0)
 
 
@@ -289,7 +294,7 @@ async def test_the_history_is_told_in_steps(store):
         await end(store, made[n], state, started_ms=NOW_MS + started, at_ms=NOW_MS + at)
     await store.jobs.cancel(made[6].id, at_ms=NOW_MS + 2000, expires_ms=LATER_MS)
     await end(store, made[7], at_ms=NOW_MS + 1000)
-    steps = await store.history.steps("images", NOW_MS + 1000, NOW_MS + 5000, 1000)
+    steps = await store.jobs.steps("images", NOW_MS + 1000, NOW_MS + 5000, 1000)
     assert [replace(step, at_ms=step.at_ms - NOW_MS) for step in steps] == [
         Step(1000, 2, 1, 0, 30, (990 + 1969 + 1451) // 3),
         Step(2000, 0, 0, 1, None, None),

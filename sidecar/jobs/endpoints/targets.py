@@ -119,7 +119,7 @@ async def get_target_history(request: web.Request, at: HistoryParameters) -> Tar
     jobs = request.app[JOBS]
     target = jobs.targets.get(at.name)
     step_ms, now_ms = at.hours * HOUR_MS // STEPS, target.clock.now_ms()
-    rows = await jobs.store.history.steps(target.name, now_ms - at.hours * HOUR_MS, now_ms, step_ms)
+    rows = await jobs.store.jobs.steps(target.name, now_ms - at.hours * HOUR_MS, now_ms, step_ms)
     steps = [HistoryStep.model_validate(row) for row in rows]
     return TargetHistory(target=target.name, step_seconds=step_ms / 1000, steps=steps)
 

@@ -1,20 +1,23 @@
-"""Attempts at jobs in SQL: started, called, used, ended. Only the latest `fence` of a job writes:
-who has an older one was slow, and the job is somebody else's by now."""
+"""Jobs in SQL, for workers and reconcilers: what waits and runs, from which a queue is built again,
+and the attempts. Only the latest `fence` of a job writes: an attempt with an older one was slow,
+and another worker has the job by now."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, bindparam, delete, or_, select, update
+from sqlalchemy import and_, bindparam, delete, func, or_, select, update
 
-from sidecar.jobs.model import ENDED, RUNS, Ending, Job, State
-from sidecar.jobs.store.tables import FIND_WHOLE, chunks, job_of, jobs, lock_jobs
+from sidecar.jobs.model import ENDED, RUNS, WAITS, Ending, Job, State
+from sidecar.jobs.store.tables import FIND, FIND_WHOLE, chunks, job_of, jobs, lock_jobs
+from sidecar.jobs.store.target_replies import Waiting
 from sidecar.kit.batch import Batcher
 from sidecar.kit.sql.transactions import separately
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -28,6 +31,9 @@ _UPDATE = update(jobs).where(jobs.c.id == bindparam("which"))
 _DELETE_STALE = delete(chunks).where(
     chunks.c.job == bindparam("which"), chunks.c.fence != bindparam("mine")
 )
+_WAITING = select(
+    jobs.c.id, jobs.c.queue_order, jobs.c.kind == "online", jobs.c.not_before_ms
+).order_by(jobs.c.queue_order, jobs.c.id)
 
 
 class AttemptRepository:
@@ -36,9 +42,65 @@ class AttemptRepository:
         self._put_chunk = transactions.upsert(chunks)
         self._endings = Batcher(partial(separately, self._finish), limit=BATCH_LIMIT)
 
+    # What waits and runs ----------------------------------------------------------------------
+
+    async def waiting(
+        self,
+        target: str,
+        after: tuple[int, str] | None,
+        limit: int,
+        *,
+        before_ms: int | None = None,
+    ) -> list[Waiting]:
+        """Jobs of a target that are pending, in their order; `after` the order and the id of the
+        last one that is known; only those that were submitted before `before_ms`."""
+        found = _WAITING.where(jobs.c.target == target, jobs.c.state == State.PENDING)
+        if after is not None:
+            order, id_ = after
+            later = (jobs.c.queue_order > order) | (jobs.c.id > id_)
+            found = found.where(jobs.c.queue_order >= order, later)
+        if before_ms is not None:
+            found = found.where(jobs.c.created_ms < before_ms)
+        return [Waiting(*row) for row in await self._transactions.read(found.limit(limit))]
+
+    async def running(self, target: str) -> list[Job]:
+        """Jobs of a target that are called (online) or processing."""
+        found = FIND.where(jobs.c.target == target, jobs.c.state.in_(RUNS))
+        rows = await self._transactions.read(found.order_by(jobs.c.queue_order))
+        return [job_of(row) for row in rows]
+
+    async def unended(self, targets: Iterable[str]) -> set[str]:
+        """Those of these targets that have jobs which wait or run."""
+        if not (names := list(targets)):
+            return set()
+        of_some = (jobs.c.target.in_(names), jobs.c.state.in_({*WAITS, *RUNS}))
+        found = select(jobs.c.target).where(*of_some).distinct()
+        return {name for (name,) in await self._transactions.read(found)}
+
+    async def last_started_ms(self, target: str) -> int | None:
+        """When the target's latest call began; None: never, or that is unknown."""
+        of_target = jobs.c.target == target
+        going = select(func.max(jobs.c.started_ms)).where(of_target, jobs.c.ended_ms.is_(None))
+        ended = (
+            select(jobs.c.started_ms)
+            .where(of_target, jobs.c.ended_ms.is_not(None), jobs.c.started_ms.is_not(None))
+            .order_by(jobs.c.ended_ms.desc())
+            .limit(1)
+        )
+        rows = [*await self._transactions.read(going), *await self._transactions.read(ended)]
+        last_ms: int | None = max((ms for (ms,) in rows if ms is not None), default=None)
+        if last_ms is None:
+            return None
+        # A call that began later than this one ended later, too: there are few of these.
+        later = select(func.max(jobs.c.started_ms)).where(of_target, jobs.c.ended_ms >= last_ms)
+        [(latest_ms,)] = await self._transactions.read(later)
+        return max(last_ms, int(latest_ms or 0))
+
+    # Attempts ---------------------------------------------------------------------------------
+
     async def start(self, claims: Sequence[tuple[str, int]], *, at_ms: int) -> list[Job]:
         """Starts jobs that were claimed, each with its fence: those that are pending and not
-        overdue, and those that another runner had, which counts as a failure. The jobs that are
+        overdue, and those that another worker had, which counts as a failure. The jobs that are
         this claim's now, with their bodies. Idempotent."""
         fences = dict(claims)
         if not fences:
@@ -48,18 +110,21 @@ class AttemptRepository:
         async def work(connection: AsyncConnection) -> list[Job]:
             ours, started = list[Job](), list[dict[str, Any]]()
             for job in map(job_of, await connection.execute(found)):
-                fence = fences[job.id]
+                fence, current = fences[job.id], job
                 is_lost = job.state in RUNS and job.fence < fence
                 if is_lost or (job.state is State.PENDING and job.expires_ms > at_ms):
-                    job.state, job.fence, job.started_ms = State.PROCESSING, fence, at_ms
-                    job.attempts, job.failures = job.attempts + 1, job.failures + is_lost
-                    job.not_before_ms = None
-                    started.append({
-                        "which": job.id, "state": job.state, "fence": fence, "started_ms": at_ms,
-                        "attempts": job.attempts, "failures": job.failures, "not_before_ms": None,
-                    })  # fmt: skip
-                if job.state is State.PROCESSING and job.fence == fence:
-                    ours.append(job)
+                    changes: dict[str, Any] = {
+                        "state": State.PROCESSING,
+                        "fence": fence,
+                        "started_ms": at_ms,
+                        "attempts": job.attempts + 1,
+                        "failures": job.failures + is_lost,
+                        "not_before_ms": None,
+                    }
+                    current = replace(job, **changes)
+                    started.append({"which": job.id, **changes})
+                if current.state is State.PROCESSING and current.fence == fence:
+                    ours.append(current)
             if started:
                 await connection.execute(_UPDATE, started)
             return ours
@@ -86,9 +151,7 @@ class AttemptRepository:
                 job.state = ending.state
                 written.append({"which": job.id, **_ended(ending, job)})
                 if ending.body:
-                    bodies.append(
-                        {"job": job.id, "fence": job.fence, "number": 0, "data": ending.body}
-                    )
+                    bodies.append(_chunk(job.id, job.fence, 0, ending.body))
                 if job.attempts > 1 and job.is_ended:
                     stale.append({"which": job.id, "mine": job.fence})
             statements = (_UPDATE, written), (self._put_chunk, bodies), (_DELETE_STALE, stale)
@@ -100,24 +163,21 @@ class AttemptRepository:
         return await self._transactions.write(work)
 
     async def add_chunk(self, id_: str, fence: int, number: int, data: bytes) -> bool:
-        """A part of the body of an answer, counted from 0. False: the job is somebody else's by
-        now, and nothing was written."""
+        """A part of a response's body, counted from 0. False: another worker has the job by now,
+        and nothing was written."""
         mine = (jobs.c.id == id_, jobs.c.fence == fence, jobs.c.state == State.PROCESSING)
-        part = {"job": id_, "fence": fence, "number": number, "data": data}
 
         async def work(connection: AsyncConnection) -> bool:
             found = await connection.execute(select(jobs.c.id).where(*mine).with_for_update())
             if found.first() is None:
                 return False
-            await connection.execute(self._put_chunk, part)
+            await connection.execute(self._put_chunk, _chunk(id_, fence, number, data))
             return True
 
         return await self._transactions.write(work)
 
-    # Online -----------------------------------------------------------------------------------
-
     async def set_called(self, id_: str, fence: int, *, at_ms: int) -> bool:
-        """The job has its permit. False: it is overdue, or something else by now."""
+        """An online job has its permit. False: it is overdue, or something else by now."""
         free = and_(jobs.c.state == State.PENDING, jobs.c.expires_ms > at_ms)
         again = and_(jobs.c.state == State.CALLED, jobs.c.fence <= fence)
         called = update(jobs).where(jobs.c.id == id_, or_(free, again))
@@ -129,15 +189,16 @@ class AttemptRepository:
         """The permit was used: the call has begun. Idempotent."""
         called = and_(jobs.c.state == State.CALLED, jobs.c.fence <= fence)
         used = update(jobs).where(jobs.c.id == id_, or_(jobs.c.state == State.PENDING, called))
-        if await self._transactions.change(
-            used.values(
-                state=State.PROCESSING, started_ms=at_ms, fence=fence,
-                attempts=jobs.c.attempts + 1, not_before_ms=None,
-            )
-        ):  # fmt: skip
+        values = {"state": State.PROCESSING, "started_ms": at_ms, "fence": fence}
+        values |= {"attempts": jobs.c.attempts + 1, "not_before_ms": None}
+        if await self._transactions.change(used.values(values)):
             return True
         mine = (jobs.c.id == id_, jobs.c.state == State.PROCESSING, jobs.c.fence == fence)
         return bool(await self._transactions.read(select(jobs.c.id).where(*mine)))
+
+
+def _chunk(id_: str, fence: int, number: int, data: bytes) -> dict[str, Any]:
+    return {"job": id_, "fence": fence, "number": number, "data": data}
 
 
 def _ended(ending: Ending, job: Job) -> dict[str, Any]:
@@ -149,7 +210,7 @@ def _ended(ending: Ending, job: Job) -> dict[str, Any]:
         "not_before_ms": None if is_over else ending.not_before_ms,
         "ended_ms": ending.at_ms if is_over else None,
         "failures": job.failures + ending.is_counted,
-        # It may quote what a target has sent, and no text column takes all of that.
+        # It may quote what a target sent, and no text column takes all of that.
         "error": ending.error[:_ERROR_LENGTH].replace("\0", "").encode(errors="replace").decode(),
         "status": ending.status,
         "result_headers": ending.headers if is_over else {},

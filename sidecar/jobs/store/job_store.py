@@ -5,14 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sqlalchemy import delete, select
+
 from sidecar.jobs.store.attempts import AttemptRepository
-from sidecar.jobs.store.backlog import BacklogRepository
-from sidecar.jobs.store.callbacks import CallbackRepository
-from sidecar.jobs.store.history import HistoryRepository
+from sidecar.jobs.store.endings import EndingRepository
 from sidecar.jobs.store.jobs import JobRepository
-from sidecar.jobs.store.retention import RetentionRepository
-from sidecar.jobs.store.tables import JOBS
-from sidecar.jobs.store.targets import TargetRepository
+from sidecar.jobs.store.tables import JOBS, targets
 from sidecar.kit.sql import database as sql
 from sidecar.kit.sql.transactions import Transactions
 
@@ -26,11 +24,8 @@ class JobStore:
         self.transactions = Transactions(engine)
         self.jobs = JobRepository(self.transactions)
         self.attempts = AttemptRepository(self.transactions)
-        self.backlog = BacklogRepository(self.transactions)
-        self.retention = RetentionRepository(self.transactions)
-        self.callbacks = CallbackRepository(self.transactions)
+        self.endings = EndingRepository(self.transactions)
         self.targets = TargetRepository(self.transactions)
-        self.history = HistoryRepository(self.transactions)
 
     async def check(self) -> None:
         """Raises DatabaseError unless the tables are what this version reads and writes."""
@@ -42,3 +37,24 @@ class JobStore:
 
     async def close(self) -> None:
         await self.engine.dispose()
+
+
+class TargetRepository:
+    """Targets that were changed or made at run time."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+        self._upsert = transactions.upsert(targets)
+
+    async def all(self) -> dict[str, str]:
+        """Their settings by name, as they were put."""
+        rows = await self._transactions.read(select(targets.c.name, targets.c.settings))
+        return {row.name: row.settings for row in rows}
+
+    async def put(self, name: str, settings: str, at_ms: int) -> None:
+        row = {"name": name, "settings": settings, "changed_ms": at_ms}
+        await self._transactions.change(self._upsert, row)
+
+    async def delete(self, name: str) -> bool:
+        """Whether there was one."""
+        return await self._transactions.change(delete(targets).where(targets.c.name == name))

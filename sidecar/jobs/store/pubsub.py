@@ -1,18 +1,21 @@
-"""Wake-ups by pub/sub: a queue has a job, a call is to be cut off, settings were changed."""
+"""Wake-ups by pub/sub: a queue has a job, a call is to be cut off, settings were changed. And one
+look at all targets, since a message may be lost."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from redis.asyncio import ConnectionPool, Redis
 from redis.exceptions import RedisError
 
-from sidecar.jobs.redis_keys import JOBS_CHANNEL
+from sidecar.jobs.redis_keys import JOBS_CHANNEL, target_key
 from sidecar.kit.redis.driver_errors import driver_errors, text
+from sidecar.kit.redis.functions import Scripts
+from sidecar.kit.redis.topology import Cluster
 
 if TYPE_CHECKING:
     from sidecar.kit.redis.connect import Store
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 SILENCE_S = 5.0
 #: Between two tries to subscribe.
 AGAIN_S = 0.5
+#: Targets in one script call. More would block Redis for too long.
+AT_ONCE = 200
 
 
 async def publish(redis: Store, message: str, *, timeout_s: float) -> None:
@@ -92,3 +97,34 @@ async def _one_server(redis: Store) -> Redis:
             connection_class=node.connection_class, **node.connection_kwargs
         )
     )
+
+
+class Rounds:
+    """Looks at all targets (jobs/lua/round). `now_us` overrides the store's time (tests)."""
+
+    def __init__(
+        self, redis: Store, *, timeout_s: float, now_us: Callable[[], int] | None = None
+    ) -> None:
+        # A cluster has the targets on several servers, so each needs a call of its own.
+        self._at_once = 1 if isinstance(redis, Cluster) else AT_ONCE
+        self._scripts = Scripts(redis, "jobs")
+        self._timeout_s = timeout_s
+        self._now_us = now_us
+
+    async def look(self, targets: Mapping[str, bool]) -> list[str]:
+        """Those where a job waits, is called or is over, or whose queue was lost. `targets` says
+        whether this process has a worker for each, which is noted. Raises StoreError when Redis
+        does not answer."""
+        names = list(targets)
+        parts = [names[i : i + self._at_once] for i in range(0, len(names), self._at_once)]
+        found = await asyncio.gather(*(self._look(part, targets) for part in parts))
+        return [name for part in found for name in part]
+
+    async def _look(self, names: Sequence[str], targets: Mapping[str, bool]) -> list[str]:
+        parts = ("state", "line", "later", "active", "ended")
+        keys = [target_key(name, part) for name in names for part in parts]
+        now = "" if self._now_us is None else self._now_us()
+        args = [now, *(int(targets[name]) for name in names)]
+        async with driver_errors("round", self._timeout_s):
+            replies = await self._scripts.run("round", keys, args)
+        return [name for name, reply in zip(names, replies, strict=True) if reply]

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import (
     BigInteger,
     Column,
+    Enum,
     Index,
     Integer,
     LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
-    String,
     Table,
-    Text,
     TypeDecorator,
     case,
     literal,
@@ -38,34 +37,14 @@ if TYPE_CHECKING:
 
 JOBS = Tables("jobs", "0001", "waitroom_jobs_version")
 
-
 metadata = MetaData()
-
-
-class StateType(TypeDecorator[State]):
-    impl = String
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> Any:
-        is_mysql = dialect.name == "mysql"
-        return word(16).dialect_impl(dialect) if is_mysql else String(16)
-
-    def process_bind_param(self, value: str | None, _dialect: Dialect) -> str | None:
-        return None if value is None else str(value)
-
-    def process_result_value(self, value: str | None, _dialect: Dialect) -> State | None:
-        return None if value is None else State(value)
 
 
 class HeadersType(TypeDecorator[dict[str, str]]):
     """Headers, as JSON."""
 
-    impl = Text
+    impl = long_text()
     cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> Any:
-        is_mysql = dialect.name == "mysql"
-        return long_text().dialect_impl(dialect) if is_mysql else Text()
 
     def process_bind_param(self, value: dict[str, str] | None, _dialect: Dialect) -> str:
         return json.dumps(value, separators=(",", ":")) if value else "{}"
@@ -74,10 +53,11 @@ class HeadersType(TypeDecorator[dict[str, str]]):
         return json.loads(value) if value and value != "{}" else {}
 
 
-#: Octets: of a request's body, and of a part of an answer's.
+state_type = Enum(State, native_enum=False, length=16, values_callable=lambda states: [*states])
+#: Bytes of a request's body, or of a part of a response's.
 octets = LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mysql", "mariadb")
 
-#: One row a job. The body of the request comes last, so that who reads the rest passes it over.
+#: One row a job. The body of the request comes last, so that reading the rest can skip it.
 jobs = Table(
     "waitroom_jobs",
     metadata,
@@ -88,7 +68,7 @@ jobs = Table(
     Column("created_ms", BigInteger, nullable=False),
     Column("expires_ms", BigInteger, nullable=False),
     Column("queue_order", BigInteger, nullable=False),
-    Column("state", StateType(), nullable=False),
+    Column("state", state_type, nullable=False),
     Column("class_name", word(48), nullable=False),
     Column("idempotency_key", word(128)),
     Column("fingerprint", word(64), nullable=False),
@@ -112,19 +92,19 @@ jobs = Table(
     Column("callback_ms", BigInteger),
     Column("callback_tries", Integer, nullable=False),
     Column("body", octets, nullable=False),
-    #: Many have no key, and NULLs are all different.
+    #: Many jobs have no key; NULLs are all different.
     Index("ux_waitroom_jobs_key", "owner", "idempotency_key", unique=True),
     Index("ix_waitroom_jobs_line", "target", "state", "queue_order", "id"),
     Index("ix_waitroom_jobs_expires", "state", "expires_ms"),
     Index("ix_waitroom_jobs_owner", "owner", "created_ms", "id"),
     Index("ix_waitroom_jobs_created", "created_ms", "id"),
     Index("ix_waitroom_jobs_target", "target", "created_ms", "id"),
-    #: All that the history needs, so that no row is read for it.
+    #: All columns of the history, so that no row is read for it.
     Index("ix_waitroom_jobs_ended", "target", "ended_ms", "state", "created_ms", "started_ms"),
     Index("ix_waitroom_jobs_callback", "callback_ms"),
 )
 
-#: The bodies of answers. Only those of the job's fence belong to it.
+#: The bodies of responses. Only those of the job's fence belong to it.
 chunks = Table(
     "waitroom_job_chunks",
     metadata,
@@ -168,5 +148,5 @@ async def lock_jobs(connection: AsyncConnection, ids: list[str]) -> list[Job]:
 def ended_values(state: State, at_ms: int, expires_ms: int) -> dict[str, Any]:
     """What is written to a job that ends without a result; its callback, if any, is due."""
     callback_ms = case((jobs.c.callback_url.is_(None), None), else_=literal(at_ms, BigInteger))
-    return {"state": state, "ended_ms": at_ms, "expires_ms": expires_ms,
-            "callback_ms": callback_ms, "not_before_ms": None}  # fmt: skip
+    times = {"ended_ms": at_ms, "expires_ms": expires_ms, "not_before_ms": None}
+    return {"state": state, "callback_ms": callback_ms, **times}

@@ -51,7 +51,7 @@ async def call_back_forever(
             under_way.has_room.clear()
             due: list[Job] = []
             try:
-                due = await jobs.store.callbacks.due(
+                due = await jobs.store.endings.due_callbacks(
                     round(time.time() * 1000), MOST - len(under_way.tasks),
                     hold_ms=HOLD_S * 1000, each=EACH, under_way=under_way.receivers,
                 )  # fmt: skip
@@ -94,7 +94,9 @@ async def _call_back(
         if not answer.is_taken:
             log.warning("callback_failed", job=job.id, target=job.target, tries=tries,
                         reason=answer.reason)  # fmt: skip
-    await jobs.store.callbacks.done(job.id, ended_ms=job.ended_ms, next_ms=next_ms, tries=tries)
+    await jobs.store.endings.note_callback(
+        job.id, ended_ms=job.ended_ms, next_ms=next_ms, tries=tries
+    )
 
 
 def _message(url: str, job: Job, secret: str) -> Message:

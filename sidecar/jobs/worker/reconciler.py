@@ -1,6 +1,6 @@
-"""Keeps Redis in step with SQL: rebuilds queues that Redis lost, calls online jobs, and puts back
-what only one of the two has. Every replica and worker process has a reconciler; where it matters, a
-leader lease picks one of them.
+"""Keeps Redis in step with SQL: rebuilds queues that Redis lost, calls online jobs, puts back what
+only one of the two has, ends jobs that waited too long, and removes old ones. Every replica and
+worker process has a reconciler; where it matters, a leader lease picks one of them.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -15,7 +16,7 @@ import structlog
 from sidecar.jobs.model import Ending, Job, State, ms
 from sidecar.jobs.redis_keys import target_key
 from sidecar.jobs.store.target_queue import LOCK_S
-from sidecar.jobs.store.target_replies import Held, Release, Waiting
+from sidecar.jobs.store.target_replies import Held, Release
 from sidecar.jobs.worker.wake_ups import IDLE_S
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.tasks import wait_for
@@ -33,12 +34,14 @@ if TYPE_CHECKING:
 REFRESH_S = 10.0
 LOOK_S = 1.0
 GAUGES_S = 5.0
-#: Between two comparisons; what SQL has for longer and Redis has not is put there: who submitted it
-#: has died, or Redis was unavailable.
+#: Between two comparisons; what SQL has for longer and Redis has not is put there: the replica that
+#: took it has died, or Redis was unavailable.
 RECONCILE_S = 20.0
+#: Between two removals, where something waits or runs, and where nothing does.
+CLEAN_S, IDLE_CLEAN_S = 5.0, 30.0
 #: Before a rebuild, where jobs were called just before: a worker that claimed some writes so first.
 SETTLE_S = 0.5
-#: Rows at a time.
+#: Rows that are read, and jobs that are added or removed, at a time.
 PAGE = 1000
 BATCH = 500
 #: How long a leader lease lasts unless it is renewed, ms.
@@ -52,7 +55,8 @@ class Reconciler:
 
     def __init__(self, jobs: Jobs, wake_ups: WakeUps, lease: Callable[[str], LeaderLease]) -> None:
         self._jobs = jobs
-        self._backlog = jobs.store.backlog
+        self._rows = jobs.store.jobs
+        self._attempts = jobs.store.attempts
         self._wake_ups = wake_ups
         self._lease = lease
         self._tasks: dict[str, tuple[Target, asyncio.Task[None]]] = {}
@@ -73,6 +77,7 @@ class Reconciler:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._refresh_forever())
                 group.create_task(self._reconcile_forever())
+                group.create_task(self._clean_forever())
         finally:
             for _, task in self._tasks.values():
                 task.cancel()
@@ -134,14 +139,14 @@ class Reconciler:
 
     async def _end(self, target: Target, id_: str, why: str, at_ms: int) -> None:
         """An online job whose permit was not used, or whose call did not end within its time."""
-        job = await self._jobs.store.jobs.find(id_)
+        job = await self._rows.find(id_)
         if job is None or job.is_ended:
             return
         state, error = State.COMPLETED, "it did not say when it was over"
         if why == "unused":
             state, error = State.EXPIRED, "nobody used the permit"
         kept_ms = at_ms + ms(target.settings.result_ttl)
-        await self._jobs.store.attempts.finish(Ending(id_, job.fence, state, at_ms, kept_ms, error))
+        await self._attempts.finish(Ending(id_, job.fence, state, at_ms, kept_ms, error))
         self._jobs.metrics.jobs.labels(target.name, state).inc()
 
     async def rebuild(self, target: Target, *, born_us: int) -> None:
@@ -150,29 +155,29 @@ class Reconciler:
         done nothing is called, and then nothing for as long as the rate may be used up."""
         began = time.monotonic()
         settings = target.settings
-        running = await self._backlog.running(target.name)
-        if running or await self._backlog.waiting(target.name, None, 1):
+        running = await self._attempts.running(target.name)
+        if running or await self._attempts.waiting(target.name, None, 1):
             await asyncio.sleep(SETTLE_S)
-        held = await self._hold(target, await self._backlog.running(target.name))
+        held = await self._hold(target, await self._attempts.running(target.name))
         count = await self._enqueue(target)
-        last_ms = await self._backlog.last_started_ms(target.name)
-        held |= await self._hold(target, await self._backlog.running(target.name))  # begun since
+        last_ms = await self._attempts.last_started_ms(target.name)
+        held |= await self._hold(target, await self._attempts.running(target.name))  # begun since
         wait_ms = 0
         if last_ms is not None and settings.rate is not None:
             wait_ms = max(0, last_ms + ms(settings.window) - target.clock.now_ms())
         is_ready = await target.store.ready(min(wait_ms, ms(settings.window)) * 1000, born_us)
         if is_ready and (count or held):
-            log.info("queue_rebuilt", target=target.name, waiting=count, running=len(held),
-                     seconds=round(time.monotonic() - began, 3))  # fmt: skip
+            seconds = round(time.monotonic() - began, 3)
+            counts = {"waiting": count, "running": len(held)}
+            log.info("queue_rebuilt", target=target.name, **counts, seconds=seconds)
 
     async def _hold(self, target: Target, jobs: Sequence[Job]) -> set[str]:
         """Redis counts them as being called from now on. Their ids."""
         now_ms = target.clock.now_ms()
         held = [_held(job, target, now_ms) for job in jobs]
-        for start in range(0, len(held), PAGE):
-            await target.store.hold(held[start : start + PAGE])
+        await target.store.hold(held)
         # Some may have ended since they were read: nothing else would release them.
-        known = await self._jobs.store.jobs.find_many(job.id for job in jobs)
+        known = await self._rows.find_many(job.id for job in jobs)
         over = [
             Release(job.id, job.fence, "gone")
             for job in jobs
@@ -186,19 +191,13 @@ class Reconciler:
         """Jobs that wait, in their order; those that are in the queue stay. How many there are."""
         after, count = None, 0
         while True:
-            rows = await self._backlog.waiting(target.name, after, PAGE)
-            late = [row for row in rows if before_ms is None or row.created_ms < before_ms]
-            for start in range(0, len(late), BATCH):
-                await target.store.add(
-                    [
-                        Waiting(row.id, row.queue_order, row.is_online, row.not_before_ms)
-                        for row in late[start : start + BATCH]
-                    ]
-                )
+            rows = await self._attempts.waiting(target.name, after, PAGE, before_ms=before_ms)
+            for start in range(0, len(rows), BATCH):
+                await target.store.add(rows[start : start + BATCH])
             count += len(rows)
             if len(rows) < PAGE:
                 return count
-            after = rows[-1].queue_order, rows[-1].id
+            after = rows[-1].order, rows[-1].id
             await self._leads(target, "rebuilding")
 
     # All targets ------------------------------------------------------------------------------
@@ -208,7 +207,7 @@ class Reconciler:
         while True:
             await asyncio.sleep(RECONCILE_S)
             with _logged("queues_not_reconciled"):
-                known = await self._backlog.unended(self.idle)
+                known = await self._attempts.unended(self.idle)
                 for target in self._jobs.targets:
                     if target.name in known or target.name not in self.idle:
                         await self._reconcile(target)
@@ -217,14 +216,14 @@ class Reconciler:
         if not await self._leads(target, "reconciling"):
             return
         before_ms = target.clock.now_ms() - ms(RECONCILE_S)
-        running = await self._backlog.running(target.name)
+        running = await self._attempts.running(target.name)
         late = [job for job in running if (job.started_ms or job.called_ms or 0) < before_ms]
         state, places = await target.store.look([job.id for job in late], target.settings)
         if not state.is_ready:
             return
         lost = [job for job, place in zip(late, places, strict=True) if place.where == "gone"]
         await self._hold(target, lost)
-        counts = await self._backlog.counts(target.name, [State.PENDING])
+        counts = await self._rows.counts(target.name, [State.PENDING])
         waiting = sum(counts.values())
         if waiting > state.waiting + state.later:
             await self._enqueue(target, before_ms=before_ms)
@@ -234,11 +233,39 @@ class Reconciler:
     async def _dequeue_ended(self, target: Target) -> None:
         """Jobs that ended while Redis was unavailable."""
         async for ids in target.store.waiting_ids():
-            known = await self._jobs.store.jobs.find_many(ids)
+            known = await self._rows.find_many(ids)
             for id_ in ids:
                 job = known.get(id_)
                 if job is None or job.is_ended:
                     await target.store.remove(id_)
+
+    async def _clean_forever(self) -> None:
+        while True:
+            await asyncio.sleep(IDLE_CLEAN_S if self.is_idle else CLEAN_S)
+            with _logged("jobs_not_cleaned"):
+                await self.clean()
+
+    async def clean(self) -> tuple[int, int]:
+        """How many jobs were expired and removed, in small batches."""
+        # By the clock of any target's Redis; all are about the same.
+        clocks = (target.clock.now_ms() for target in self._jobs.targets)
+        now_ms = next(clocks, int(time.time() * 1000))
+        kept = {target.name: ms(target.settings.result_ttl) for target in self._jobs.targets}
+        expired, removed, endings = 0, 0, self._jobs.store.endings
+        while batch := await endings.expire(now_ms, BATCH, kept):
+            for id_, name in batch:
+                if target := self._jobs.targets.find(name):
+                    with contextlib.suppress(StoreError):  # done later, as it has ended
+                        await target.store.remove(id_)
+                    self._jobs.metrics.jobs.labels(name, State.EXPIRED).inc()
+            expired += len(batch)
+            if len(batch) < BATCH:
+                break
+        while count := await endings.delete_old(now_ms, BATCH):
+            removed += count
+        if expired or removed:
+            log.info("jobs_cleaned", expired=expired, removed=removed)
+        return expired, removed
 
     def _leads(self, target: Target, work: str) -> Awaitable[bool]:
         return self._lease(target_key(target.name, work)).hold(milliseconds=LEASE_MS)
@@ -257,9 +284,9 @@ def _logged(event: str, **about: str) -> Iterator[None]:
 
 def _held(job: Job, target: Target, now_ms: int) -> Held:
     """A job that a worker has, which may live, or the client who was given a permit."""
-    settings = target.settings
+    held = partial(Held, job.id, job.fence, job.queue_order)
     if job.kind == "offline":
-        return Held(job.id, job.fence, job.queue_order, now_ms + ms(LOCK_S), "r")
+        return held(now_ms + ms(LOCK_S), "r")
     if job.state is State.CALLED:
-        return Held(job.id, job.fence, job.queue_order, now_ms + ms(settings.claim_window), "c")
-    return Held(job.id, job.fence, job.queue_order, now_ms + ms(settings.timeout), "u")
+        return held(now_ms + ms(target.settings.claim_window), "c")
+    return held(now_ms + ms(target.settings.timeout), "u")

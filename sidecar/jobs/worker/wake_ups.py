@@ -10,8 +10,7 @@ from weakref import WeakSet
 
 import structlog
 
-from sidecar.jobs.store.idle_rounds import Rounds
-from sidecar.jobs.store.pubsub import subscribe
+from sidecar.jobs.store.pubsub import Rounds, subscribe
 from sidecar.kit.errors import StoreError
 
 if TYPE_CHECKING:
