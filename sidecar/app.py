@@ -46,6 +46,7 @@ from sidecar.limits.metrics import LimitMetrics
 from sidecar.limits.service import Limit, Limits
 from sidecar.limits.store import LimitStore
 from sidecar.lottery.service import Draws
+from sidecar.lottery.store import DrawsStore
 from sidecar.queue.grants import Grants
 from sidecar.queue.tokens import Tokens
 from sidecar.rooms.metrics import RoomMetrics
@@ -256,7 +257,11 @@ def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> Rooms:
             store,
             clock,
             grants=Grants(name, settings.keys_of_grants),
-            draws=Draws(name, settings.secret_keys),
+            draws=Draws(
+                name,
+                settings.secret_keys,
+                DrawsStore(redis, name, timeout_s=settings.store_timeout),
+            ),
         )
 
     return Rooms(make(name, room) for name, room in settings.rooms.items())

@@ -103,7 +103,6 @@ TO_DO: tuple[str, ...] = (
     "sidecar/jobs/worker",
     "sidecar/kit",
     "sidecar/leases",
-    "sidecar/lottery/endpoints.py",
     "sidecar/queue/lua",
     "sidecar/rooms/lua",
     "sidecar/settings.py",

@@ -20,6 +20,7 @@ from sidecar.kit.clock import StoreClock
 from sidecar.kit.redis.driver_errors import text
 from sidecar.lottery.commitment import by_lot
 from sidecar.lottery.service import Draws
+from sidecar.lottery.store import DrawsStore
 from sidecar.queue.model import State, Ticket
 from sidecar.queue.tokens import Tokens
 from sidecar.queue.verdict_lifetime import REFRESH_MS
@@ -111,7 +112,8 @@ def make_replica(redis: Redis, settings: RoomSettings, clock: Clock, number: int
         redis, NAME, settings=settings.for_scripts(), clock=own, now_ms=clock, timeout_s=60,
         replica=f"replica-{number}",
     )  # fmt: skip
-    return Room(NAME, settings, Tokens(NAME, _KEYS, own), store, own, draws=Draws(NAME, _KEYS))
+    draws = Draws(NAME, _KEYS, DrawsStore(redis, NAME, timeout_s=60))
+    return Room(NAME, settings, Tokens(NAME, _KEYS, own), store, own, draws=draws)
 
 
 async def measure(amount: Amount) -> Opening:
@@ -180,7 +182,7 @@ async def _open(rooms: list[Room], tickets: list[Ticket], amount: Amount) -> _To
 
 async def _problems(redis: Redis, room: Room, tickets: list[Ticket], amount: Amount) -> list[str]:
     """Whether all stand where their lots say."""
-    if room.draws is None:
+    if not isinstance(room.draws, Draws):
         return ["nothing is drawn"]
     drawn: list[Any] = await redis.zrange(room_key(NAME, "drawn"), 0, -1)
     secret = room.draws.secret(room.settings.events[0])

@@ -62,11 +62,15 @@ def verify_draw(
             f"nothing is drawn yet: note the commitment, and come back after {draw.revealed_at}"
         )
     if commitment is None:
-        click.echo("note   commitment  compare it with the one that was announced before the "
-                   "pre-queue: --commitment HEX")  # fmt: skip
+        click.echo(
+            "note   commitment  compare it with the one that was announced before the pre-queue: "
+            "--commitment HEX"
+        )
     if draw.store_emptied_at is not None:
-        click.echo(f"note   list        the store was emptied at {draw.store_emptied_at}: the "
-                   "list is of those who came back since")  # fmt: skip
+        click.echo(
+            f"note   list        the store was emptied at {draw.store_emptied_at}: the list is of "
+            "those who came back since"
+        )
     sys.exit(0 if all(check.holds for check in checks) else 1)
 
 

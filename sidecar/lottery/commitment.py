@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from sidecar.queue.model import LOT_BITS
 from sidecar.queue.tokens import is_visitor
+from sidecar.rooms.openings import draws_of
 
 if TYPE_CHECKING:
     from sidecar.rooms.openings import RoomEvent
 
-#: Of the HMAC the first so many bits are the lot: a double holds them exactly.
-LOT_BITS = 50
 #: After the opening, until the secret is published: nobody may know it while somebody, by a
 #: clock that is late, could still take a place. ms.
 REVEAL_AFTER_MS = 3000
@@ -66,17 +66,6 @@ def as_lines(visitors: Iterable[str], *, first: int = 1) -> bytes:
 
 
 # Which draw --------------------------------------------------------------------------------------
-
-
-def key_of(event: RoomEvent) -> str:
-    """What the store calls the event's draw."""
-    return f"{event.name}:{event.begins_ms}"
-
-
-def draws_of(events: Iterable[RoomEvent]) -> list[RoomEvent]:
-    """Those with a pre-queue, the first to begin first."""
-    drawn = [event for event in events if event.prequeue_from is not None]
-    return sorted(drawn, key=lambda event: event.begins_ms)
 
 
 def is_revealed(event: RoomEvent, now_ms: int) -> bool:
@@ -163,36 +152,41 @@ def verify(
     return checks
 
 
+def _check(what: str, proof: str, fault: str = "") -> Check:
+    return Check(not fault, what, fault or proof)
+
+
 def _secret(secret: str, commitment: str) -> Check:
     found = commitment_to(secret)
-    if found != commitment:
-        return Check(
-            False, "secret", f"its SHA-256 is {found}, and the commitment is {commitment}: it is "
-            "not the secret that was committed to",
-        )  # fmt: skip
-    return Check(
-        True, "secret", f"its SHA-256 is the commitment {commitment}: nobody has changed the "
-        "secret since that was published",
-    )  # fmt: skip
+    proof = (
+        f"its SHA-256 is the commitment {commitment}: nobody has changed the secret since that was "
+        "published"
+    )
+    fault = (
+        f"its SHA-256 is {found}, and the commitment is {commitment}: it is not the secret that "
+        "was committed to"
+    )
+    return _check("secret", proof, "" if found == commitment else fault)
 
 
 def _noted(what: str, found: str, noted: str) -> Check:
-    if found != noted.strip().lower():
-        return Check(False, what, f"is {found}, and you noted {noted}: it was changed since then")
-    return Check(True, what, "is the one that you noted: it was not changed since then")
+    fault = f"is {found}, and you noted {noted}: it was changed since then"
+    proof = "is the one that you noted: it was not changed since then"
+    return _check(what, proof, "" if found == noted.strip().lower() else fault)
 
 
 def _ids(rows: Sequence[tuple[str, int]]) -> Check:
     seen: dict[str, int] = {}
+    fault = ""
     for visitor, place in rows:
         if not is_visitor(visitor):
-            return Check(False, "ids", f"place {place}: {visitor[:40]!r} is no visitor's id")
-        if visitor in seen:
-            return Check(
-                False, "ids", f"place {place}: {visitor} has place {seen[visitor]} already"
-            )
+            fault = f"place {place}: {visitor[:40]!r} is no visitor's id"
+        elif visitor in seen:
+            fault = f"place {place}: {visitor} has place {seen[visitor]} already"
+        if fault:
+            break
         seen[visitor] = place
-    return Check(True, "ids", "none is listed twice: each has one place")
+    return _check("ids", "none is listed twice: each has one place", fault)
 
 
 def _places(rows: Sequence[tuple[str, int]]) -> Check:
@@ -207,42 +201,38 @@ def _places(rows: Sequence[tuple[str, int]]) -> Check:
 
 
 def _lots(secret: str, ids: Sequence[str]) -> Check:
-    for place, (found, right) in enumerate(zip(ids, by_lot(secret, ids), strict=True), start=1):
-        if found != right:
-            return Check(
-                False, "lots", f"place {place} is listed as {found}'s; by the lots it is {right}'s"
-            )
-    return Check(
-        True, "lots", f"all {len(ids)} were drawn again: each id has the place that its lot gives "
-        "it, and nobody was moved",
-    )  # fmt: skip
+    pairs = enumerate(zip(ids, by_lot(secret, ids), strict=True), start=1)
+    faults = (
+        f"place {place} is listed as {found}'s; by the lots it is {right}'s"
+        for place, (found, right) in pairs
+        if found != right
+    )
+    proof = (
+        f"all {len(ids)} were drawn again: each id has the place that its lot gives it, and nobody "
+        "was moved"
+    )
+    return _check("lots", proof, next(faults, ""))
 
 
 def _count(said: int | None, found: int) -> Check:
-    if said is None:
-        return Check(
-            False, "count", f"{found} places are listed; the number drawn is not published"
-        )
-    if said != found:
-        return Check(False, "count", f"{found} places are listed, and {said} were published")
-    return Check(True, "count", f"{found} places, as published: none was added or taken away")
+    proof = f"{found} places, as published: none was added or taken away"
+    other = (
+        "; the number drawn is not published" if said is None else f", and {said} were published"
+    )
+    return _check("count", proof, "" if said == found else f"{found} places are listed{other}")
 
 
 def _list(said: str | None, found: str) -> Check:
-    if said is None:
-        return Check(False, "list", f"its SHA-256 is {found}, and none was published")
-    if said != found:
-        return Check(
-            False, "list", f"its SHA-256 is {found}, and {said} was published: it was changed "
-            "since then",
-        )  # fmt: skip
-    return Check(
-        True, "list", f"its SHA-256 is {found}, as published: it is the list of the opening"
+    proof = f"its SHA-256 is {found}, as published: it is the list of the opening"
+    other = (
+        "none was published" if said is None else f"{said} was published: it was changed since then"
     )
+    return _check("list", proof, "" if said == found else f"its SHA-256 is {found}, and {other}")
 
 
 def _visitor(secret: str, places: dict[str, int], visitor: str) -> Check:
-    if visitor not in places:
-        return Check(False, "visitor", f"{visitor[:40]} is not in the list")
-    said = f"{visitor} has place {places[visitor]} of {len(places)} (lot {lot(secret, visitor)})"
-    return Check(True, "visitor", said)
+    fault = "" if visitor in places else f"{visitor[:40]} is not in the list"
+    proof = (
+        f"{visitor} has place {places.get(visitor)} of {len(places)} (lot {lot(secret, visitor)})"
+    )
+    return _check("visitor", proof, fault)

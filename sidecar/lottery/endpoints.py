@@ -11,7 +11,7 @@ from sidecar.kit.errors import StoreUnavailableError
 from sidecar.kit.http.endpoint import ANYBODY, Endpoints
 from sidecar.kit.http.problems import STORE_RETRY_S, problem
 from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY, find_static
-from sidecar.lottery.commitment import REVEAL_AFTER_MS, draws_of, is_revealed, key_of, shown_draw
+from sidecar.lottery.commitment import REVEAL_AFTER_MS, is_revealed, shown_draw
 from sidecar.lottery.schemas import (
     COMMITMENT_UNKNOWN,
     LIST_GONE,
@@ -22,13 +22,14 @@ from sidecar.lottery.schemas import (
     DrawParameters,
     PlacesPage,
 )
+from sidecar.lottery.service import Draws
 from sidecar.rooms.endpoints.request_parameters import room_of
+from sidecar.rooms.openings import draws_of
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sidecar.lottery.service import Draws
     from sidecar.rooms.openings import RoomEvent
     from sidecar.rooms.service import Room
 
@@ -81,7 +82,7 @@ async def get_draw(request: web.Request, at: DrawParameters) -> web.Response:
         commitment=draws.commitment(event),
     )
     if _is_public(room, event):
-        members = {"secret": draws.secret(event), **await _list_of(room, event)}
+        members = {"secret": draws.secret(event), **await _list_of(room, draws, event)}
         draw = draw.model_copy(update=members)
     return draw.response(headers=_FOR_ALL)
 
@@ -103,7 +104,7 @@ async def get_drawn_places(request: web.Request, at: PlacesPage) -> web.Response
     found = _find(room, at.event)
     if isinstance(found, web.Response):
         return found
-    _, event = found
+    draws, event = found
     offset = at.offset if at.after is None else at.after
     if not _is_public(room, event):
         published_at = iso(event.opens_at + REVEAL_AFTER_MS)
@@ -112,15 +113,13 @@ async def get_drawn_places(request: web.Request, at: PlacesPage) -> web.Response
     if _drawn_from(room) > event.begins_ms:
         return problem(
             LIST_GONE,
-            detail="Since then another pre-queue has begun. Whoever saved the list can check it.",
+            detail="Another pre-queue has begun since. If you saved the list, you can check it.",
         )
     visitors: list[str] = []
     if _drawn_from(room) == event.begins_ms:
         if room.store.is_away:
             raise StoreUnavailableError("draw: Redis is unavailable")
-        visitors = await room.store.draws.drawn(
-            begins_ms=event.begins_ms, offset=offset, limit=at.limit
-        )
+        visitors = await draws.store.drawn(begins_ms=event.begins_ms, offset=offset, limit=at.limit)
     page = DrawnPlaces(
         room=room.name,
         event=event.name,
@@ -132,17 +131,17 @@ async def get_drawn_places(request: web.Request, at: PlacesPage) -> web.Response
 
 
 def _find(room: Room, name: str | None) -> tuple[Draws, RoomEvent] | web.Response:
-    """The draw that the request is about, or what to answer where there is none."""
+    """The draw that the request is about, or the problem where there is none."""
     events = room.settings.events
     if name is None:
         event = shown_draw(events, room.clock.now_ms())
     else:
         event = next((one for one in draws_of(events) if one.name == name), None)
-    if event is None or room.draws is None:
-        what = "no event with a pre-queue" if name is None else f"no such event: {name[:40]!r}"
+    if event is None or not isinstance(room.draws, Draws):
+        what = "no event with a pre-queue" if name is None else f"no event {name[:40]!r}"
         return problem(NO_DRAW, detail=f"Room {room.name} has {what}.")
     if not room.draws.is_agreed(event):
-        # One that is told now might have to be taken back.
+        # One that is published now might have to be taken back.
         return problem(COMMITMENT_UNKNOWN, retry_after=STORE_RETRY_S)
     return room.draws, event
 
@@ -152,7 +151,7 @@ def _is_public(room: Room, event: RoomEvent) -> bool:
     return room.snapshot is not None and is_revealed(event, room.clock.now_ms())
 
 
-async def _list_of(room: Room, event: RoomEvent) -> dict[str, Any]:
+async def _list_of(room: Room, draws: Draws, event: RoomEvent) -> dict[str, Any]:
     """What is known of the list, as members of the document."""
     snapshot = room.snapshot
     members: dict[str, Any] = {}
@@ -164,8 +163,8 @@ async def _list_of(room: Room, event: RoomEvent) -> dict[str, Any]:
         members["store_emptied_at"] = iso(snapshot.born_ms)
     if snapshot.recovery_stage:  # of half a list none is published
         return members
-    digest = await room.store.draws.list_digest(
-        key_of(event), begins_ms=event.begins_ms, born_ms=snapshot.born_ms, wait_s=_DIGEST_S
+    digest = await draws.store.list_digest(
+        event.draw_key, begins_ms=event.begins_ms, born_ms=snapshot.born_ms, wait_s=_DIGEST_S
     )
     if digest is None:
         return members

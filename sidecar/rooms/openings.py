@@ -15,7 +15,7 @@ from sidecar.queue.classes import Name, a_list, a_table, repeated
 from sidecar.queue.model import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 #: A room's events. The scripts are given all of them.
 MAX_EVENTS = 20
@@ -82,6 +82,11 @@ class RoomEvent(BaseModel):
         return self.opens_at if self.prequeue_from is None else self.prequeue_from
 
     @property
+    def draw_key(self) -> str:
+        """What the store calls the draw of its pre-queue."""
+        return f"{self.name}:{self.begins_ms}"
+
+    @property
     def overrides(self) -> dict[str, Any]:
         """The room's settings that it replaces while it is open."""
         names = ("total_active_users", "new_users_per_minute", "message")
@@ -113,6 +118,50 @@ def problems_of_events(events: Sequence[RoomEvent]) -> list[str]:
         if lasting is None or _ends_ms(event) > _ends_ms(lasting):
             lasting = event
     return problems
+
+
+def draws_of(events: Iterable[RoomEvent]) -> list[RoomEvent]:
+    """Those with a pre-queue, the first to begin first."""
+    drawn = [event for event in events if event.prequeue_from is not None]
+    return sorted(drawn, key=lambda event: event.begins_ms)
+
+
+def problems_of_change(
+    before: Sequence[RoomEvent], after: Sequence[RoomEvent], now_ms: int
+) -> list[str]:
+    """Why a room's events must not be changed so: places that were taken would be drawn with
+    another secret, or new ones with a secret that is known. To take an event out, which cancels
+    it, is right at any time."""
+    named, known = {event.name: event for event in after}, {event.draw_key for event in before}
+    new = [one for one in draws_of(after) if one.draw_key not in known and one.begins_ms <= now_ms]
+    found = []
+    for event in draws_of(before):
+        same = named.get(event.name)
+        if event.begins_ms <= now_ms < event.opens_at:
+            instead = [one.name for one in new if one.opens_at > event.begins_ms]
+            if same is not None and same.prequeue_from != event.prequeue_from:
+                found.append(
+                    f"events: {event.name}: its pre-queue is on: leave prequeue_from alone, or "
+                    "take the event out to cancel it"
+                )
+            elif same is None and instead:
+                found.append(
+                    f"events: {instead[0]}: the pre-queue of {event.name} is on: leave its name "
+                    "alone, or take the event out to cancel it"
+                )
+        elif event.opens_at <= now_ms and _opens_later(event, same):
+            found.append(
+                f"events: {event.name}: its secret is published; give the next event a name of "
+                "its own"
+            )
+    return found
+
+
+def _opens_later(event: RoomEvent, after: RoomEvent | None) -> bool:
+    """Whether the same draw, of the same secret, opens later than it did."""
+    if after is None or after.prequeue_from is None or after.draw_key != event.draw_key:
+        return False
+    return after.opens_at > event.opens_at
 
 
 def _ends_ms(event: RoomEvent) -> int:

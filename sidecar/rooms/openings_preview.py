@@ -10,10 +10,9 @@ from zoneinfo import ZoneInfo
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.moments import LATEST_MS, read_moment
-from sidecar.lottery.commitment import draws_of
 from sidecar.queue.model import Phase
 from sidecar.rooms import modes
-from sidecar.rooms.openings import Moments, during
+from sidecar.rooms.openings import Moments, draws_of, during
 
 if TYPE_CHECKING:
     from sidecar.rooms.openings import RoomEvent

@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from sidecar.lottery.commitment import LOT_BITS
-from sidecar.queue.model import ORDER_BAND, Ticket
+from sidecar.queue.model import LOT_BITS, ORDER_BAND, Ticket
 from sidecar.rooms.store.scripts import NO_CLAIM, Claim, Lot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sidecar.lottery.service import Draws
     from sidecar.queue.classes import Line
     from sidecar.queue.model import Standing
     from sidecar.rooms.bearer import Bearer
     from sidecar.rooms.openings import RoomEvent
     from sidecar.rooms.settings import RoomSettings
+    from sidecar.rooms.store.replies import Snapshot
     from sidecar.rooms.store.scripts import RoomStore
 
 #: The lowest order of a drawn place (rooms/lua/parts/order.lua: the front band).
 FIRST_DRAWN = -4 * ORDER_BAND
 #: The pre-queue is over by the store's clock, of which ours may be that far ahead.
 _CLOCKS_APART_MS = 2_000
+
+
+class Draws(Protocol):
+    """What a room needs of its lottery draws (lottery/service.py)."""
+
+    def is_agreed(self, event: RoomEvent) -> bool:
+        """Whether all replicas draw with the same secret."""
+
+    def lot(self, event: RoomEvent, visitor: str) -> int:
+        """Below 2**LOT_BITS; the smaller, the sooner."""
+
+    async def refresh(self, events: Sequence[RoomEvent], snapshot: Snapshot) -> None:
+        """Publishes and learns what is new. Raises StoreError."""
 
 
 def claim_of(bearer: Bearer) -> Claim:

@@ -42,8 +42,8 @@ from sidecar.rooms.store.scripts import REVOCATIONS_LIMIT
 
 if TYPE_CHECKING:
     from sidecar.kit.clock import StoreClock
-    from sidecar.lottery.service import Draws
     from sidecar.queue.model import Standing, Token
+    from sidecar.rooms.places import Draws
     from sidecar.rooms.settings import RoomSettings
     from sidecar.rooms.store.replies import Snapshot
     from sidecar.rooms.store.scripts import Claim, RoomStore
@@ -238,7 +238,7 @@ class Room:
         self._learn(during(settings, settings.moments(snapshot.now_ms)))
         self._fallback.learn(snapshot, self.settings)
         if self.draws is not None:
-            await self.draws.refresh(self.store.draws, self.settings.events, snapshot)
+            await self.draws.refresh(self.settings.events, snapshot)
         return snapshot
 
     async def _remind(self, snapshot: Snapshot) -> None:

@@ -474,7 +474,7 @@ async def test_the_stream_tells_no_lot(replica):
     """In a pre-queue the head of the line is nobody's; how many there are is told."""
     event = {"name": "sale", "prequeue_from": "2027-01-15 08:00", "opens_at": "2027-01-15 08:00:20"}
     site = await replica(events=[event])
-    site.room.draws = Draws(site.room.name, KEYS)
+    site.room.draws = Draws(site.room.name, KEYS, site.room.draws.store)
     for _ in range(3):
         await site.room.refresh()
         await site.check()

@@ -12,18 +12,17 @@ from pydantic import ValidationError
 
 from sidecar.lottery import commitment as draws
 from sidecar.lottery.commitment import (
-    LOT_BITS,
     Kept,
     Published,
     as_lines,
     by_lot,
     commitment_to,
-    key_of,
     lot,
     secret_of,
     shown_draw,
     verify,
 )
+from sidecar.queue.model import LOT_BITS
 from sidecar.rooms.openings import RoomEvent
 from tests.support.draws import HOUR, START, an_event, ids_of, numbered
 
@@ -86,7 +85,7 @@ def test_an_event_that_does_not_close_is_on_until_the_next_begins():
     events = [first, plain, coming]
     assert shown_draw(events, START + 4 * HOUR) == first
     assert shown_draw(events, START + 6 * HOUR) == coming
-    assert key_of(first) != key_of(an_event("one", START + 1))
+    assert first.draw_key != an_event("one", START + 1).draw_key
 
 
 # The check ----------------------------------------------------------------------------------------

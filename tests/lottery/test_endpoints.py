@@ -85,7 +85,7 @@ def stage(replica):
 
     async def make(*events: RoomEvent, **settings) -> Stage:
         stage = Stage(await replica(events=events, **settings))
-        stage.room.draws = Draws(stage.room.name, KEYS)
+        stage.room.draws = Draws(stage.room.name, KEYS, stage.room.draws.store)
         await stage.at(START - HOUR)
         return stage
 
@@ -211,7 +211,7 @@ async def test_a_list_that_was_changed_does_not_fit_what_was_published(stage):
     await room.at(event.opens_at + 3000)
     before = await room.draw()
     await room.redis.zrem(room_key(room.room.name, "drawn"), order[7])
-    room.room.store.draws = DrawsStore(room.redis, room.room.name, timeout_s=5)
+    room.room.draws.store = DrawsStore(room.redis, room.room.name, timeout_s=5)
     after = await room.draw()
     assert (after["count"], after["places_sha256"]) == (50, before["places_sha256"])
     places = [tuple(row) for row in (await room.places())["places"]]
@@ -290,7 +290,7 @@ async def test_no_commitment_is_told_that_might_be_taken_back(stage):
     """Until the store has said which one was published."""
     event = an_event()
     room = await stage(event)
-    room.room.draws = Draws(room.room.name, KEYS)
+    room.room.draws = Draws(room.room.name, KEYS, room.room.draws.store)
     reply = await room.get()
     assert (reply.status, reply.headers["Retry-After"]) == (503, "5")
     await room.room.refresh()

@@ -10,16 +10,17 @@ from dataclasses import dataclass
 import pytest
 from structlog.testing import capture_logs
 
-from sidecar.lottery.commitment import as_lines, by_lot, commitment_to, key_of, lot, secret_of
-from sidecar.lottery.service import Draws, problems_of_change
+from sidecar.lottery.commitment import as_lines, by_lot, commitment_to, lot, secret_of
+from sidecar.lottery.service import Draws
 from sidecar.lottery.store import PAGE, DrawsStore, ListDigest
+from sidecar.rooms.openings import problems_of_change
 from sidecar.rooms.redis_keys import room_key
 from tests.support.draws import HOUR, START, an_event, ids_of
 from tests.support.rooms import new_room_name
 
 OLD, NEW = "o" * 32, "n" * 32
 EVENT = an_event()
-KEY = key_of(EVENT)
+KEY = EVENT.draw_key
 
 
 @dataclass
@@ -69,7 +70,7 @@ async def digest_of(store: DrawsStore, **more) -> ListDigest | None:
 
 def test_the_key_that_signs_makes_the_secret():
     """As long as nothing else was published; the lot is drawn with it."""
-    draws = Draws("shop", [OLD, NEW])
+    draws = Draws("shop", [OLD, NEW], None)
     secret = secret_of(NEW, "shop", EVENT)
     assert draws.secret(EVENT) == secret
     assert draws.commitment(EVENT) == commitment_to(secret)
@@ -79,7 +80,7 @@ def test_the_key_that_signs_makes_the_secret():
 
 def test_the_published_commitment_chooses_the_key():
     """Also when the secret was used before it was learnt; an emptied store takes nothing back."""
-    draws = Draws("shop", [OLD, NEW])
+    draws = Draws("shop", [OLD, NEW], None)
     assert draws.secret(EVENT) == secret_of(NEW, "shop", EVENT)
     published = commitment_to(secret_of(OLD, "shop", EVENT))
     for learnt in ({KEY: published}, {}):
@@ -93,7 +94,7 @@ def test_the_published_commitment_chooses_the_key():
 
 def test_a_key_that_is_gone_is_an_error_in_the_log():
     """It says what to do; what was published stays, and the key that signs draws."""
-    draws = Draws("shop", [NEW])
+    draws = Draws("shop", [NEW], None)
     published = commitment_to(secret_of(OLD, "shop", EVENT))
     draws.learn({KEY: published})
     with capture_logs() as logs:
@@ -107,9 +108,9 @@ def test_a_key_that_is_gone_is_an_error_in_the_log():
 
 async def test_replicas_with_other_keys_agree(shop):
     """In each of the three steps by which keys are changed: what was published is followed."""
-    replicas = [Draws(shop.name, keys) for keys in ([OLD], [NEW, OLD], [OLD, NEW])]
+    replicas = [Draws(shop.name, keys, shop.store()) for keys in ([OLD], [NEW, OLD], [OLD, NEW])]
     for draws in replicas:
-        await draws.refresh(shop.store(), [EVENT], Seen())
+        await draws.refresh([EVENT], Seen())
     secret = secret_of(OLD, shop.name, EVENT)
     assert {draws.secret(EVENT) for draws in replicas} == {secret}
     assert await shop.store().published() == {KEY: commitment_to(secret)}
@@ -121,10 +122,10 @@ async def test_replicas_with_other_keys_agree(shop):
 async def test_while_keys_are_changed_any_replica_may_publish_first(shop, keys):
     """Both of a step and of the one before know the key that it is done with."""
     for number, order in enumerate((keys, keys[::-1])):
-        replicas = [Draws(shop.name, one) for one in order]
+        replicas = [Draws(shop.name, one, shop.store()) for one in order]
         event = an_event(begins=START + number)
         for draws in replicas:
-            await draws.refresh(shop.store(), [event], Seen())
+            await draws.refresh([event], Seen())
         with capture_logs() as logs:
             assert len({draws.secret(event) for draws in replicas}) == 1
         assert logs == []
@@ -132,12 +133,12 @@ async def test_while_keys_are_changed_any_replica_may_publish_first(shop, keys):
 
 async def test_an_emptied_store_is_told_again(shop):
     """The commitment that was published, not one that another key would make."""
-    draws = Draws(shop.name, [OLD, NEW])
+    draws = Draws(shop.name, [OLD, NEW], shop.store())
     published = commitment_to(secret_of(OLD, shop.name, EVENT))
     await shop.store().publish(KEY, published)
-    await draws.refresh(shop.store(), [EVENT], Seen())
+    await draws.refresh([EVENT], Seen())
     await shop.redis.delete(shop.key("draws"))
-    await draws.refresh(shop.store(), [EVENT], Seen(born_ms=START - HOUR))
+    await draws.refresh([EVENT], Seen(born_ms=START - HOUR))
     assert await shop.store().published() == {KEY: published}
 
 
@@ -152,7 +153,7 @@ async def test_what_is_published_stays(shop):
 async def test_without_a_pre_queue_nothing_is_asked(shop):
     """Of the store, that is: most rooms draw nothing."""
     plain = an_event(prequeue_from=None)
-    await Draws(shop.name, [OLD]).refresh(None, [plain], Seen(now_ms=START + 9 * HOUR))
+    await Draws(shop.name, [OLD], None).refresh([plain], Seen(now_ms=START + 9 * HOUR))
 
 
 # What an operator may change ----------------------------------------------------------------------
@@ -264,13 +265,14 @@ async def test_the_digest_is_there_when_nobody_has_asked(shop):
     """A replica's refreshing sees to it from 3 s after the opening on, not while places come
     back to a store that was emptied."""
     await shop.fill(ids_of(random.Random(5), 10), "s" * 64)
-    draws, store = Draws(shop.name, [OLD]), shop.store()
+    draws = Draws(shop.name, [OLD], shop.store())
+    store = draws.store
     published = commitment_to(secret_of(OLD, shop.name, EVENT))
     opened = EVENT.opens_at + 3000
     for seen in (Seen(now_ms=opened - 1), Seen(now_ms=opened, recovery_stage=1)):
-        await draws.refresh(store, [EVENT], seen)
+        await draws.refresh([EVENT], seen)
         assert store._computing is None
-    await draws.refresh(store, [EVENT], Seen(now_ms=opened))
+    await draws.refresh([EVENT], Seen(now_ms=opened))
     await store._computing
     assert set(await store.published()) == {KEY, f"{KEY}:places"}
     assert (await store.published())[KEY] == published

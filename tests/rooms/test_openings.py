@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.lottery.commitment import commitment_to, key_of, lot, secret_of
+from sidecar.lottery.commitment import commitment_to, lot, secret_of
 from sidecar.lottery.service import Draws
 from sidecar.queue.model import Outcome, Phase, Ticket
 from sidecar.queue.tokens import new_visitor
@@ -517,9 +517,9 @@ class Replica:
 
     def __init__(self, store, room, settings):
         self.store, self.settings = store, settings
-        self.draws = Draws(room, ["k" * 32])
+        self.draws = Draws(room, ["k" * 32], None)
         event = settings.events[0]
-        self.draws.learn({key_of(event): commitment_to(self.draws.secret(event))})
+        self.draws.learn({event.draw_key: commitment_to(self.draws.secret(event))})
 
     async def join(self, now_ms):
         """As rooms/service.py does; the ticket says nothing of the place."""

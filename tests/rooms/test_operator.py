@@ -401,7 +401,7 @@ async def test_nobody_learns_a_lot_in_a_pre_queue(replica):
     opening all of it is; a drawn place has no class and no line."""
     soon = {**SALE, "opens_at": "2027-01-15 08:00:20"}
     site = await replica(events=[soon], lines=LINES, classes=CLASSES)
-    site.room.draws = Draws(site.room.name, KEYS)
+    site.room.draws = Draws(site.room.name, KEYS, site.room.draws.store)
     await site.room.refresh()
     joined = [await site.check() for _ in range(3)]
     ids = {site.room.tokens.read(cookie_of(one).partition("=")[2]).visitor for one in joined}

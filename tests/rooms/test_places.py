@@ -7,10 +7,10 @@ import random
 import pytest
 
 from sidecar.kit.errors import StoreError
-from sidecar.lottery.commitment import LOT_BITS, commitment_to, key_of, lot, secret_of
+from sidecar.lottery.commitment import commitment_to, lot, secret_of
 from sidecar.lottery.service import Draws
 from sidecar.queue.grants import Grant
-from sidecar.queue.model import Outcome, Standing, Ticket
+from sidecar.queue.model import LOT_BITS, Outcome, Standing, Ticket
 from sidecar.rooms.bearer import NOBODY, Bearer
 from sidecar.rooms.places import (
     FIRST_DRAWN,
@@ -43,8 +43,8 @@ PLAIN = RoomSettings(total_active_users=1)
 @pytest.fixture
 def draws():
     """Of a room, whose commitments are published."""
-    draws = Draws("shop", [KEY])
-    draws.learn({key_of(event): draws.commitment(event) for event in (FIRST, THIRD)})
+    draws = Draws("shop", [KEY], None)
+    draws.learn({event.draw_key: draws.commitment(event) for event in (FIRST, THIRD)})
     return draws
 
 
@@ -146,13 +146,13 @@ def test_without_what_all_replicas_agree_on_there_is_no_lot(draws):
     """No draws, no events, or a commitment that the store has not told yet."""
     assert lot_of_newcomer(VISITOR, SETTINGS, None, START) is None
     assert lot_of_newcomer(VISITOR, PLAIN, draws, START) is None
-    assert lot_of_newcomer(VISITOR, SETTINGS, Draws("shop", [KEY]), START) is None
+    assert lot_of_newcomer(VISITOR, SETTINGS, Draws("shop", [KEY], None), START) is None
 
 
 def test_lots_are_those_of_the_key_whose_commitment_was_published():
     """Also while keys are being changed."""
-    draws = Draws("shop", [KEY, "n" * 32])
-    draws.learn({key_of(FIRST): commitment_to(secret_of(KEY, "shop", FIRST))})
+    draws = Draws("shop", [KEY, "n" * 32], None)
+    draws.learn({FIRST.draw_key: commitment_to(secret_of(KEY, "shop", FIRST))})
     found = lot_of_newcomer(VISITOR, SETTINGS, draws, START)
     assert found.number * 2**LOT_BITS == lot_in(FIRST)
 

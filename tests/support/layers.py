@@ -20,7 +20,6 @@ RANKS = (
 )
 #: What a folder imports all the same, and why.
 ALLOWED = {
-    ("rooms", "lottery"): "the places of a pre-queue are drawn",
     ("lottery", "rooms"): "a draw is of a room's opening, and its list is in the room's keys",
     ("leases", "rooms"): "proxies guard a leased resource as they guard a room",
     ("history", "rooms"): "it is written from each room's event stream",

@@ -27,6 +27,7 @@ from sidecar.limits.service import Limit, Limits
 from sidecar.limits.settings import LimitSettings
 from sidecar.limits.store import LimitStore
 from sidecar.lottery.service import Draws
+from sidecar.lottery.store import DrawsStore
 from sidecar.queue.tokens import Tokens
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import RoomSettings
@@ -90,7 +91,7 @@ async def replica(redis_socket, aiohttp_client, turn):
             redis, name, settings=attended(file), clock=clock, now_ms=turn,
             replica=new_room_name(),
         )  # fmt: skip
-        draws = Draws(name, KEYS)
+        draws = Draws(name, KEYS, DrawsStore(redis, name, timeout_s=5))
         room = Room(name, file, Tokens(name, KEYS, clock), store, clock, draws=draws)
         if file.events:  # as it starts
             await room.refresh()

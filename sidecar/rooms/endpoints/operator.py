@@ -10,11 +10,11 @@ from sidecar.kit.clock import iso
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.http.auth.session import operator
 from sidecar.kit.http.endpoint import DASHBOARD, Endpoints
-from sidecar.lottery.service import problems_of_change
 from sidecar.queue.grants import Grant, expiry, new_id
 from sidecar.rooms import modes
 from sidecar.rooms.app_keys import ROOMS
 from sidecar.rooms.endpoints.request_parameters import room_of, unknown_class
+from sidecar.rooms.openings import problems_of_change
 from sidecar.rooms.openings_preview import preview, read_time
 from sidecar.rooms.schemas.common import UNKNOWN_CLASS, UNKNOWN_ROOM, RoomAddress
 from sidecar.rooms.schemas.rooms import (

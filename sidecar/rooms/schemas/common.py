@@ -6,12 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sidecar.kit.http.models import (
-    Name,
-    Parameters,
-    Reply,
-    matching,
-)
+from sidecar.kit.http.models import Name, Parameters, Reply, matching
 from sidecar.kit.http.openapi import VISITOR_ID
 from sidecar.kit.http.problem_kinds import Kind, unknown
 

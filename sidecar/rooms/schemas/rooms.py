@@ -6,24 +6,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from sidecar.kit.http.models import (
-    Body,
-    Reply,
-    Time,
-    Whole,
-    wanted,
-)
+from sidecar.kit.http.models import Body, Reply, Time, Whole, wanted
 from sidecar.kit.http.settings_schema import DURATION
 from sidecar.kit.setting_types import parse_duration
 from sidecar.queue.grants import MAX_LIFE_S
 from sidecar.queue.model import Phase  # noqa: TC001 - pydantic reads it
-from sidecar.rooms.schemas.common import (
-    Count,
-    Milliseconds,
-    OfRoom,
-    Position,
-    RoomAddress,
-)
+from sidecar.rooms.schemas.common import Count, Milliseconds, OfRoom, Position, RoomAddress
 from sidecar.rooms.settings import RoomSettings  # noqa: TC001 - pydantic reads it
 
 MAX_GRANTS = 1000

@@ -6,22 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from sidecar.kit.http.models import (
-    Body,
-    OffsetPage,
-    PageReply,
-    Reply,
-    Whole,
-    wanted,
-)
+from sidecar.kit.http.models import Body, OffsetPage, PageReply, Reply, Whole, wanted
 from sidecar.kit.http.problem_kinds import Kind
-from sidecar.rooms.schemas.common import (
-    Milliseconds,
-    OfRoom,
-    OfVisitor,
-    Position,
-    RoomAddress,
-)
+from sidecar.rooms.schemas.common import Milliseconds, OfRoom, OfVisitor, Position, RoomAddress
 
 NOT_DRAWN = Kind(
     "not_drawn", 409, "Nothing is drawn yet", "Nobody has a place before the pre-queue is over."

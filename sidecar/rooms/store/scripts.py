@@ -16,7 +16,6 @@ from sidecar.kit.errors import StoreError
 from sidecar.kit.redis.breaker import Breaker
 from sidecar.kit.redis.driver_errors import driver_errors
 from sidecar.kit.redis.script_store import ScriptStore
-from sidecar.lottery.store import DrawsStore
 from sidecar.queue.verdict_lifetime import RESPONSE_MS
 from sidecar.rooms import redis_keys as keys
 from sidecar.rooms.store.lists import Lists
@@ -97,8 +96,6 @@ class RoomStore(ScriptStore):
         self.lists = Lists(redis, room, timeout_s=timeout_s)
         #: The room as pages that another store takes in.
         self.transfer = Transfer(redis, room, self._run, timeout_s=timeout_s)
-        #: What is published of the room's draws.
-        self.draws = DrawsStore(redis, room, timeout_s=timeout_s)
         self._keys = keys.room_keys(room)
         self._keys_of = {verb: self._keys[:number] for verb, number in _KEYS_OF.items()}
         is_plain = not self._file_settings.keys() & {"classes", "lines"}
