@@ -23,8 +23,12 @@ _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 @click.command("events")
 @click.argument("room")
-@click.option("--at", metavar="TIME", help='Say what holds then: "2026-12-01 10:05", in the '
-              "events' time zone or with an offset. Otherwise now.")  # fmt: skip
+@click.option(
+    "--at",
+    metavar="TIME",
+    help='Say what holds then: "2026-12-01 10:05", in the events\' time zone or with an offset. '
+    "Otherwise now.",
+)
 @pass_client
 def show_events(client: Client, room: str, at: str | None) -> None:
     """Say what a room's events will do, when, and what looks like a mistake."""

@@ -17,10 +17,15 @@ from sidecar.rooms.commands.openings import show_events
 from sidecar.rooms.commands.transfer import export_room, import_room
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from waitroom import Client, Room
 
 #: A visitor's id may begin with a hyphen and is no option then.
 ANY_ID = {"ignore_unknown_options": True}
+#: Of what `_rows` says; watch also has the time and how many come in a minute.
+_ROW = "{0:<20} {2:>9} {3:>9} {4:>9}  {5}"
+_WATCH_ROW = "{6:<8} {0:<20} {1:<8} {2:>9} {3:>9} {4:>9} {7:>8}  {5}"
 
 
 @click.group(cls=ReplicaGroup)
@@ -36,16 +41,11 @@ rooms.add_command(show_events)
 @rooms.command("list")
 @pass_client
 def list_rooms(client: Client) -> None:
-    """One line a room, and below it one for each of its lines."""
+    """List rooms and their sub-queues."""
     found = client.rooms.list()
-    click.echo(f"{'room':<20} {'waiting':>9} {'inside':>9} {'cap':>9}  wait")
-    for room in found:
-        cap = room["settings"]["total_active_users"]
-        click.echo(f"{room['room']:<20} {room['waiting']:>9} {room['active']:>9} {cap:>9}  "
-                   f"{_wait(room['wait_seconds'])}{_phase(room)}")  # fmt: skip
-        for line in room["lines"]:
-            name = f"  {line['line']}"
-            click.echo(f"{name:<20} {line['waiting']:>9} {'':>19}  {_wait(line['wait_seconds'])}")
+    click.echo(_ROW.format("room", "", "waiting", "inside", "cap", "wait"))
+    for row in itertools.chain.from_iterable(map(_rows, found)):
+        click.echo(_ROW.format(*row))
 
 
 @rooms.command()
@@ -105,25 +105,26 @@ def resume(client: Client, room: str) -> None:
 
 
 def _report(room: Room) -> None:
-    click.echo(f"{room['room']} is {room['mode']}: {room['waiting']} waiting, "
-               f"{room['active']} inside")  # fmt: skip
+    people = f"{room['waiting']} waiting, {room['active']} inside"
+    click.echo(f"{room['room']} is {room['mode']}: {people}")
 
 
 @rooms.command()
 @click.argument("names", nargs=-1, metavar="[ROOM]…")
-@click.option("--every", type=click.FloatRange(0.2, 3600), default=2, show_default=True,
-              metavar="SECONDS")  # fmt: skip
-@click.option("--times", type=click.IntRange(1), default=None, metavar="N",
-              help="Stop after N looks; otherwise at Ctrl-C.")  # fmt: skip
+@click.option(
+    "--every", type=click.FloatRange(0.2, 3600), default=2, show_default=True, metavar="SECONDS"
+)
+@click.option(
+    "--times", type=click.IntRange(1), metavar="N", help="Stop after N looks; otherwise at Ctrl-C."
+)
 @pass_client
 def watch(client: Client, names: tuple[str, ...], every: float, times: int | None) -> None:
-    """One line a room, and one for each of its lines, again and again; all rooms where none is
-    named."""
+    """List rooms and their sub-queues again and again; all rooms unless you name some."""
     from waitroom import WaitroomError  # noqa: PLC0415 - the other commands start faster
 
     seen: dict[str, tuple[float, int]] = {}
-    click.echo(f"{'time':<8} {'room':<20} {'mode':<8} {'waiting':>9} {'inside':>9} {'cap':>9} "
-               f"{'in/min':>8}  wait")  # fmt: skip
+    heads = ("room", "mode", "waiting", "inside", "cap", "wait", "time", "in/min")
+    click.echo(_WATCH_ROW.format(*heads))
     for look in itertools.count(1):
         try:
             _look(client, names, seen)
@@ -138,23 +139,27 @@ def watch(client: Client, names: tuple[str, ...], every: float, times: int | Non
 
 def _look(client: Client, names: tuple[str, ...], seen: dict[str, tuple[float, int]]) -> None:
     """`seen`: by room when the last look was (monotonic s), and how many had been let in."""
-    found = [client.rooms.get(name) for name in names] if names else client.rooms.list()
-    for room in found:
+    for room in [client.rooms.get(name) for name in names] if names else client.rooms.list():
         name, now_s, admitted = room["room"], time.monotonic(), room["counters"].get("admitted", 0)
         then_s, before = seen.get(name, (now_s, admitted))
         rate = f"{60 * (admitted - before) / (now_s - then_s):.0f}" if now_s > then_s else ""
         seen[name] = now_s, admitted
-        click.echo(
-            f"{datetime.now():%H:%M:%S} {name:<20} {room['mode']:<8} {room['waiting']:>9} "  # noqa: DTZ005 - the clock on the wall
-            f"{room['active']:>9} {room['settings']['total_active_users']:>9} {rate:>8}  "
-            f"{_wait(room['wait_seconds'])}{_phase(room)}"
-        )
-        for line in room["lines"]:
-            of = f"  {line['line']}"
-            click.echo(
-                f"{'':8} {of:<20} {'':8} {line['waiting']:>9} {'':28}  "
-                f"{_wait(line['wait_seconds'])}"
-            )
+        first, *others = _rows(room)
+        clock = f"{datetime.now():%H:%M:%S}"  # noqa: DTZ005 - the clock on the wall
+        click.echo(_WATCH_ROW.format(*first, clock, rate))
+        for row in others:
+            click.echo(_WATCH_ROW.format(*row, "", ""))
+
+
+def _rows(room: Room) -> Iterator[tuple[object, ...]]:
+    """The room and then its sub-queues: name, mode, waiting, inside, cap, wait."""
+    wait, cap = (
+        f"{_wait(room['wait_seconds'])}{_phase(room)}",
+        room["settings"]["total_active_users"],
+    )
+    yield room["room"], room["mode"], room["waiting"], room["active"], cap, wait
+    for line in room["lines"]:
+        yield f"  {line['line']}", "", line["waiting"], "", "", _wait(line["wait_seconds"])
 
 
 @rooms.command(context_settings=ANY_ID)
@@ -208,8 +213,8 @@ def move(  # noqa: PLR0913, PLR0917 - one for each option
     no_class: bool,
     why: str,
 ) -> None:
-    """Take somebody to another position in their line: to the head, to a position (1 is the head),
-    or back to where they were before anybody moved them. Or give them another class."""
+    """Move a waiting visitor: to the head, to a position (1 is the head), or back to where they
+    were before the first move. Or give them another class."""
     if sum((where is not None, class_name is not None, no_class)) != 1:
         raise click.UsageError("say either head, back, a position, --class NAME or --no-class")
     if where is None:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _MAX_LINE = 1_000_000
 #: How long one page may take, seconds.
 _TIMEOUT_S = 60
+_SAFE = "Nothing was changed"
+_RESUME = "waitroom rooms set {} queue_all=null"
 _FOREIGN = "this is no file of `waitroom rooms export`"
 
 
@@ -39,10 +41,10 @@ _FOREIGN = "this is no file of `waitroom rooms export`"
 @click.option("--output", "-o", default="-", metavar="FILE", help="Standard output without it.")
 @click.pass_obj
 def export_room(connection: Connection, room: str, output: str) -> None:
-    """Write a room's line, sessions and run-time settings to a file.
+    """Write a room's queue, sessions and run-time settings to a file.
 
-    The room goes on meanwhile. To move it, set queue_all=true first: nobody is called then who
-    would be called in the other store too.
+    The room goes on meanwhile. To move it, set queue_all=true first: then no visitor is called in
+    both stores.
     """
     with connection.client(timeout_s=_TIMEOUT_S) as client, _written(output) as file:
         counts = _export(client, room, file)
@@ -51,8 +53,9 @@ def export_room(connection: Connection, room: str, output: str) -> None:
 
 @click.command("import")
 @click.argument("room")
-@click.option("--input", "-i", "source", default="-", metavar="FILE",
-              help="Standard input without it.")  # fmt: skip
+@click.option(
+    "--input", "-i", "source", default="-", metavar="FILE", help="Standard input without it."
+)
 @click.pass_obj
 def import_room(connection: Connection, room: str, source: str) -> None:
     """Bring a room in from a file that `export` wrote.
@@ -71,8 +74,7 @@ def import_room(connection: Connection, room: str, source: str) -> None:
             counts = _import(client, room, head, file, places)
     click.echo(f"{room}: {_in_words(counts)} new here")
     if head.get("settings", {}).get("queue_all"):
-        click.echo(f"It is paused, as the file says. To go on: "
-                   f"waitroom rooms set {room} queue_all=null")  # fmt: skip
+        click.echo(f"It is paused, as the file says. To go on: {_RESUME.format(room)}")
 
 
 def _export(client: Client, room: str, file: IO[bytes]) -> Counter[str]:
@@ -126,8 +128,7 @@ def _import(
         why = explain(error) if isinstance(error, WaitroomError) else "interrupted"
         raise click.ClickException(
             f"{why}\nThe import broke off. What came in stays, and the room is paused (queue_all). "
-            f"Run the same command again; or let the room go on as it is: "
-            f"waitroom rooms set {room} queue_all=null"
+            f"Run the same command again; or let the room go on as it is: {_RESUME.format(room)}"
         ) from None
     return counts
 
@@ -149,8 +150,7 @@ def _checked(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, list[int]]]:
         place = file.tell()
         text = file.readline(_MAX_LINE)
         if not text.endswith(b"\n"):
-            raise click.ClickException("the file is cut off: its last line is missing. "
-                                       "Nothing was changed")  # fmt: skip
+            raise click.ClickException(f"the file is cut off: its last line is missing. {_SAFE}")
         line = _read(text)
         if "end" in line:
             break
@@ -159,8 +159,7 @@ def _checked(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, list[int]]]:
         if "kind" in line:
             places[str(line["kind"])].append(place)
     if line["end"] != {"lines": lines, "sha256": digest.hexdigest()} or file.read(1):
-        raise click.ClickException("the file was changed: its checksum is another. "
-                                   "Nothing was changed")  # fmt: skip
+        raise click.ClickException(f"the file was changed: its checksum is another. {_SAFE}")
     return head, places
 
 
