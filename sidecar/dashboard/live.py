@@ -13,7 +13,6 @@ from sidecar.kit.errors import StoreError
 from sidecar.kit.http.json_text import event_text
 from sidecar.kit.http.long_poll import LongPolls
 from sidecar.queue.model import Phase
-from sidecar.rooms.modes import mode
 from sidecar.rooms.places import line_of
 from sidecar.rooms.statistics import ABANDONED, difference, lines_of, minutes, wait_percentiles
 
@@ -169,7 +168,7 @@ class Live(LongPolls):
         return {
             "room": room.name,
             "now_ms": now_ms,
-            "mode": mode(settings),
+            "mode": settings.mode,
             "phase": moments.phase,
             "event": _event_of(moments.event),
             "coming": _event_of(moments.coming),

@@ -29,7 +29,7 @@ from sidecar.kit.http.endpoint import ANYBODY, Endpoints
 from sidecar.kit.http.models import NO_BODY, NO_JSON
 from sidecar.kit.http.problems import STORE_RETRY_S
 from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY, find_static
-from sidecar.rooms.endpoints.request_parameters import room_of
+from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from sidecar.history.model import read_period
 from sidecar.kit.http.endpoint import DASHBOARD, Endpoints
 from sidecar.kit.http.problem_kinds import DATABASE_UNAVAILABLE
 from sidecar.kit.http.problems import ProblemError
-from sidecar.rooms.endpoints.request_parameters import room_of
+from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, UNKNOWN_VISITOR, VisitorAddress
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from sidecar.lottery.schemas import (
     PlacesPage,
 )
 from sidecar.lottery.service import Draws
-from sidecar.rooms.endpoints.request_parameters import room_of
+from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.openings import draws_of
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM
 

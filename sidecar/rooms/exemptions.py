@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from sidecar.kit.setting_types import clean_path
 from sidecar.queue.model import Outside
+from sidecar.rooms.bearer import ip_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,7 +71,7 @@ def is_below(uri: str, prefixes: tuple[str, ...]) -> bool:
 
 def is_among(address: str, networks: tuple[str, ...]) -> bool:
     """Whether an IP address is in one of these networks; what is none is in none."""
-    found = _read_address(address)
+    found = ip_of(address)
     if found is None:
         return False
     bits, version = found.max_prefixlen, found.version
@@ -85,7 +86,7 @@ def draw(room: str, *, address: str, user_agent: str) -> int:
 
     It is no secret: who wants to be outside can try other browsers' names until they are.
     """
-    found = _read_address(address)
+    found = ip_of(address)
     if isinstance(found, ipaddress.IPv6Address):  # a household has a network of 64 bits
         address = str(int(found) >> 64)
     elif found is not None:
@@ -111,16 +112,6 @@ def find_outside(
     if drawn is None:
         drawn = draw(room, address=bearer.address, user_agent=bearer.user_agent)
     return Outside(drawn) if is_outside(drawn, settings) else None
-
-
-def _read_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        address = ipaddress.ip_address(text.partition("%")[0])
-    except ValueError:
-        return None
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    return address
 
 
 @lru_cache(maxsize=64)

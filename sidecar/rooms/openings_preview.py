@@ -11,7 +11,6 @@ from sidecar.kit.clock import iso
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.moments import LATEST_MS, read_moment
 from sidecar.queue.model import Phase
-from sidecar.rooms import modes
 from sidecar.rooms.openings import Moments, draws_of, during
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def preview(settings: RoomSettings, *, now_ms: int, at_ms: int | None = None) ->
         "phase": moments.phase,
         "event": moments.event and moments.event.name,
         "coming": moments.coming and moments.coming.name,
-        "mode": modes.mode(settings),
+        "mode": settings.mode,
         **_holding(settings, moments),
         "events": [_tell(settings, event, now_ms, at_ms) for event in _by_time(settings)],
         "warnings": warnings(settings, now_ms),

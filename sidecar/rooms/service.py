@@ -89,7 +89,7 @@ class Room:
     def _learn(self, settings: RoomSettings) -> None:
         """What each request would ask of the settings is found out once."""
         self.settings = settings
-        self.is_open = settings.suspended or settings.queueing_method == "passthrough"
+        self.is_open = settings.is_open
         self.checks_bearer = (
             settings.bind_pass in {"user_agent", "ip"}
             or settings.max_places_per_address is not None

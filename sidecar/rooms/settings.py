@@ -142,6 +142,21 @@ class RoomSettings(BaseModel):
     def _events_agree(cls, value: Events) -> Events:
         return _unless(value, problems_of_events(value))
 
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody passes, uncounted."""
+        return self.suspended or self.queueing_method == "passthrough"
+
+    @property
+    def mode(self) -> Literal["open", "paused", "draining", "running"]:
+        """open: everybody passes; paused: nobody is called; draining: nobody new may wait, and the
+        queue is called; running otherwise."""
+        if self.is_open:
+            return "open"
+        if self.queue_all:
+            return "paused"
+        return "draining" if self.max_waiting == 0 else "running"
+
     def moments(self, now_ms: int) -> Moments:
         """What the room does at a time, by its events."""
         return moments(self.events, now_ms, is_open_between=self.between_events == "open")

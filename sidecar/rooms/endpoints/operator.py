@@ -11,12 +11,10 @@ from sidecar.kit.errors import ConfigError
 from sidecar.kit.http.auth.session import operator
 from sidecar.kit.http.endpoint import DASHBOARD, Endpoints
 from sidecar.queue.grants import Grant, expiry, new_id
-from sidecar.rooms import modes
-from sidecar.rooms.app_keys import ROOMS
-from sidecar.rooms.endpoints.request_parameters import room_of, unknown_class
+from sidecar.rooms.app_keys import ROOMS, room_of
 from sidecar.rooms.openings import problems_of_change
 from sidecar.rooms.openings_preview import preview, read_time
-from sidecar.rooms.schemas.common import UNKNOWN_CLASS, UNKNOWN_ROOM, RoomAddress
+from sidecar.rooms.schemas.common import UNKNOWN_CLASS, UNKNOWN_ROOM, RoomAddress, unknown_class
 from sidecar.rooms.schemas.rooms import (
     Act,
     ActAddress,
@@ -42,6 +40,13 @@ if TYPE_CHECKING:
 _INTERNAL = {
     *("last_order", "tokens", "tokens_at", "measured_at", "ends", "held_ms", "drops", "waited_ms"),
     *("born", "recovery", "back", "near", "address_at", "drawn_from", "shown_lines", "last_end"),
+}
+
+#: The settings that an operator's word stands for; None is the file's value.
+_ACTS: dict[str, dict[str, Any]] = {
+    "pause": {"queue_all": True},
+    "drain": {"max_waiting": 0, "queue_all": False},
+    "resume": {"max_waiting": None, "queue_all": False},
 }
 
 ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))
@@ -87,7 +92,13 @@ async def act_on_room(request: web.Request, at: ActAddress) -> RoomState:
     pause: newcomers wait and nobody is called; drain: nobody new may wait, those in the queue are
     let in; resume takes either back. Those inside stay.
     """
-    return await _change(request, modes.changes(at.act, room_of(request).file_settings))
+    file = room_of(request).file_settings
+    # A value that the file has is reset to it rather than set.
+    changes = {
+        name: None if value == getattr(file, name) else value
+        for name, value in _ACTS[at.act].items()
+    }
+    return await _change(request, changes)
 
 
 async def _change(request: web.Request, changes: dict[str, Any]) -> RoomState:
@@ -179,7 +190,7 @@ def _state(room: Room, snapshot: Snapshot) -> RoomState:
     moments = room.settings.moments(snapshot.now_ms)
     state = {
         "room": room.name,
-        "mode": modes.mode(room.settings),
+        "mode": room.settings.mode,
         "phase": snapshot.phase,
         "event": moments.event and moments.event.name,
         "coming": moments.coming and moments.coming.name,

@@ -15,7 +15,7 @@ from sidecar.kit.http.auth.session import operator
 from sidecar.kit.http.endpoint import DASHBOARD, Endpoints
 from sidecar.kit.http.problems import problem
 from sidecar.queue.model import Outside
-from sidecar.rooms.endpoints.request_parameters import room_of
+from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.rooms.schemas.transfer import (
     QUEUE_RESET,

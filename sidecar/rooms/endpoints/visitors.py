@@ -10,13 +10,14 @@ from sidecar.kit.http.auth.session import operator
 from sidecar.kit.http.endpoint import DASHBOARD, Endpoints
 from sidecar.kit.http.problems import problem
 from sidecar.queue.model import Phase
-from sidecar.rooms.endpoints.request_parameters import room_of, unknown_class
+from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.places import line_of
 from sidecar.rooms.schemas.common import (
     UNKNOWN_CLASS,
     UNKNOWN_ROOM,
     UNKNOWN_VISITOR,
     VisitorAddress,
+    unknown_class,
 )
 from sidecar.rooms.schemas.visitors import (
     DRAWN_PLACE,

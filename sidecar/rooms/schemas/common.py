@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from sidecar.kit.http.models import Name, Parameters, Reply, matching
 from sidecar.kit.http.openapi import VISITOR_ID
 from sidecar.kit.http.problem_kinds import Kind, unknown
+from sidecar.kit.http.problems import problem
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from sidecar.rooms.service import Room
 
 UNKNOWN_ROOM = unknown("room")
 UNKNOWN_VISITOR = Kind("unknown_visitor", 404, "Unknown visitor", "Nobody of that id is known.")
 UNKNOWN_CLASS = Kind("unknown_class", 404, "Unknown class", "The room has no class of that name.")
 
 
+def unknown_class(room: Room) -> web.Response:
+    known = ", ".join(room.settings.classes) or "it has none"
+    return problem(UNKNOWN_CLASS, detail=f"The classes of {room.name}: {known}.")
+
+
 VisitorName = Annotated[
     str, *matching(VISITOR_ID.strip("^$"), "a visitor's id, which has 22 letters, digits, - and _")
 ]
-Room = Annotated[Name, Field(description="The room's name.")]
+RoomName = Annotated[Name, Field(description="The room's name.")]
 Position = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
 #: By the store's clock.
@@ -36,7 +47,7 @@ class VisitorAddress(RoomAddress):
 
 
 class OfRoom(Reply):
-    room: Room
+    room: RoomName
 
 
 class OfVisitor(OfRoom):

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from sidecar.kit.http.models import MAX_NUMBER, Body, Number, Reply, matching, wanted
 from sidecar.kit.http.problem_kinds import Kind
-from sidecar.rooms.schemas.common import Count, OfRoom, Room, RoomAddress
+from sidecar.rooms.schemas.common import Count, OfRoom, RoomAddress, RoomName
 from sidecar.rooms.store.transfer import FORMAT, PAGE, READ_ORDER, WRITE_ORDER, row_problem
 
 QUEUE_RESET = Kind(
@@ -46,7 +46,7 @@ class ExportHead(Reply):
     format: Annotated[
         Literal["waitroom-room/1"], wanted(f"not of the format {FORMAT}, which this version reads")
     ]
-    room: Room
+    room: RoomName
     exported_at_ms: _Exact
     epoch: _Exact
     settings: dict[str, Any]
