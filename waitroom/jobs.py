@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import httpx
 
 from waitroom.blocking import Shell, blocking, entering, iterating
-from waitroom.core import log
-from waitroom.errors import Queued, Refused, WaitroomError, retry_s
+from waitroom.core import log, make_id
+from waitroom.errors import Queued, Refused, RejectedError, WaitroomError, retry_s
 from waitroom.wire import Answer, Call, Opened, path
 
 if TYPE_CHECKING:
@@ -57,18 +57,7 @@ class AsyncJobs:
 
     async def submit(self, target: str, **request: Unpack[JobRequest]) -> Job:
         """Raises Refused where the target's queue is full."""
-        body: dict[str, Any] = {"target": target}
-        body |= {name: value for name, value in request.items() if value is not None}
-        if "class_name" in body:
-            body["class"] = body.pop("class_name")
-        if isinstance(body.get("body"), bytes):
-            body["body_base64"] = base64.b64encode(body.pop("body")).decode()
-        if name := self._core.repeat_id():
-            body.setdefault("idempotency_key", name)
-        is_named = "idempotency_key" in body
-        full = frozenset({429})
-        call = Call("POST", path("jobs"), body=body, statuses=full, is_repeatable=is_named)
-        answer: Answer = await self._core.sent(call)
+        answer: Answer = await self._core.sent(_submission(target, request, self._core.repeat_id()))
         job: Job = answer.document
         if answer.status == 429:
             refusal = answer.document
@@ -150,20 +139,27 @@ class AsyncJobs:
     ) -> AsyncGenerator[Job, None]:
         """Holds an online job's permit while the block runs: the block makes the call, with
         `job["permit"]` in the header X-Waitroom-Permit. Queues for it for `wait` seconds; None, for
-        as long as it takes. A task that is cancelled while it queues leaves the queue; cancelled
-        while it submits, its place runs out by itself.
+        as long as it takes. A task that is cancelled meanwhile leaves the queue.
 
         Raises Queued, and Refused where the queue is full.
         """
-        online: JobRequest = {**request, "kind": "online"}
-        id_ = (await self.submit(target, **online))["id"]
+        # With a key even a job whose submission had no response can be cancelled.
+        key = request.get("idempotency_key") or make_id()
+        online: JobRequest = {**request, "kind": "online", "idempotency_key": key}
+        try:
+            id_ = (await self.submit(target, **online))["id"]
+        except (Refused, RejectedError):
+            raise
+        except BaseException:
+            await self._take_back(_submission(target, online, key))
+            raise
         try:
             job = await self.wait(id_, timeout=wait)
             if job["state"] != "called":
                 text = f"target {target} has no permit: the job is {job['state']}"
                 raise Queued(text, dict(job))  # noqa: TRY301
         except BaseException:
-            await self._core.quietly(Call("DELETE", path("jobs", id_), statuses=frozenset({409})))
+            await self._core.quietly(_cancellation(id_))
             raise
         try:
             yield job
@@ -172,6 +168,15 @@ class AsyncJobs:
                 await self.done(id_)
             except WaitroomError as error:  # the permit ends by itself
                 log.warning("the permit of job %s is not given back: %s", id_, error)
+
+    async def _take_back(self, submission: Call) -> None:
+        """One try: submitted again, the same key names the job that there may be."""
+        try:
+            answer: Answer = await self._core.ask_each(submission)
+            if answer.status != 429:
+                await self._core.quietly(_cancellation(answer.document["id"]))
+        except WaitroomError as error:
+            log.warning("not tidied up: %s", error)
 
 
 class Jobs(Shell[AsyncJobs]):
@@ -187,6 +192,25 @@ class Jobs(Shell[AsyncJobs]):
     results = iterating(AsyncJobs.results)
     body = iterating(AsyncJobs.body)
     permit = contextmanager(entering(AsyncJobs.permit))
+
+
+def _submission(target: str, request: JobRequest, key: str) -> Call:
+    """`key`: the idempotency_key where the request has none; empty: none either."""
+    body: dict[str, Any] = {"target": target}
+    body |= {name: value for name, value in request.items() if value is not None}
+    if "class_name" in body:
+        body["class"] = body.pop("class_name")
+    if isinstance(body.get("body"), bytes):
+        body["body_base64"] = base64.b64encode(body.pop("body")).decode()
+    if key:
+        body.setdefault("idempotency_key", key)
+    is_named = "idempotency_key" in body
+    full = frozenset({429})
+    return Call("POST", path("jobs"), body=body, statuses=full, is_repeatable=is_named)
+
+
+def _cancellation(id_: str) -> Call:
+    return Call("DELETE", path("jobs", id_), statuses=frozenset({409}))
 
 
 def _is_over(job: Job) -> bool:

@@ -10,12 +10,14 @@ import pytest
 
 from tests.support.processes import wait_until
 from tests.waitroom.installation import ADMIN, installation
+from tests.waitroom.relay import Faulty
 from waitroom import (
     AsyncClient,
     Client,
     Queued,
     Refused,
     RejectedError,
+    UnavailableError,
     model,
 )
 from waitroom.jobs import JobRequest
@@ -150,6 +152,44 @@ async def test_a_cancelled_task_leaves_the_queue(client, aclient):
         with pytest.raises(asyncio.CancelledError):
             await task
         assert not pending()
+
+
+def states_of(client):
+    return [job["state"] for job in client.jobs.iterate(target="files")]
+
+
+async def test_a_task_cancelled_while_it_submits_takes_its_job_back(service, client):
+    """The replica has the job and its permit, but nobody has read so: the slot is free again."""
+    count = len(states_of(client))
+    with Faulty(service.urls[0]) as relay:
+        relay.lets_pass.clear()
+        async with AsyncClient(relay.address, token=ADMIN, retries=0) as aclient:
+            task = asyncio.create_task(hold(aclient))
+            assert await asyncio.to_thread(relay.holds.wait, 30)
+            task.cancel()
+            relay.lets_pass.set()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+    assert states_of(client)[: len(states_of(client)) - count] == ["cancelled"]
+    with client.jobs.permit("files", wait=5) as job:
+        assert job["state"] == "called"
+
+
+def test_a_submission_without_a_response_takes_its_job_back(service, client):
+    """With its own idempotency_key too; what was refused leaves nothing to take back."""
+    count = len(states_of(client))
+    for name in (None, "mine"):
+        with (
+            Faulty(service.urls[0], lose=1) as relay,
+            Client(relay.address, token=ADMIN, retries=0) as lossy,
+            pytest.raises(UnavailableError),
+        ):
+            lossy.jobs.permit("files", idempotency_key=name).__enter__()
+    assert states_of(client)[: len(states_of(client)) - count] == ["cancelled"] * 2
+    with Faulty(service.urls[0]) as relay, Client(relay.address, token=ADMIN) as other:
+        with pytest.raises(RejectedError):
+            other.jobs.permit("files", class_name="none").__enter__()
+        assert relay.asked == 1
 
 
 # Rooms.
