@@ -11,7 +11,7 @@ import pytest
 from sidecar.queue.estimate import estimate
 from sidecar.queue.model import Outcome, Standing, Ticket
 from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS
-from tests.support.visitors import beat_all, ticket_of
+from tests.support.visitors import beat_all, in_batches, queue
 
 HOLD_S = RELEASE_HOLD_MS / 1000
 
@@ -59,16 +59,14 @@ def test_the_range_holds_four_random_waits_in_five(ahead):
 
 async def line_up(store, people: int) -> list[Ticket]:
     """So many newcomers who have to wait; they have polled once, as told."""
-    names = [f"waits{number:017d}" for number in range(people)]
-    standings = await asyncio.gather(*map(store.enter, names))
-    tickets = list(map(ticket_of, names, standings))
+    tickets = await queue(store, people)
     await beat_all(store, tickets)
     return tickets
 
 
 async def fill(store, slots: int) -> list[str]:
     names = [f"inside{number:016d}" for number in range(slots)]
-    standings = await asyncio.gather(*map(store.enter, names))
+    standings = await in_batches(store.enter, names)
     assert {standing.outcome for standing in standings} <= {Outcome.ADMITTED}
     return names
 

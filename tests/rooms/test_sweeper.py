@@ -9,7 +9,6 @@ import pytest
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.tasks import stop_workers
-from sidecar.queue.model import Ticket
 from sidecar.queue.tokens import Tokens, new_visitor
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import RoomSettings
@@ -17,6 +16,7 @@ from sidecar.rooms.store.scripts import RoomStore
 from sidecar.rooms.worker.sweeper import sweep, sweep_forever
 from tests.support.receiver import until
 from tests.support.rooms import attended, new_room_name
+from tests.support.visitors import beat_all, queue
 
 
 @pytest.fixture
@@ -37,14 +37,9 @@ async def test_the_silent_are_swept_whatever_their_number(make_room, turn):
     """2,500 overdue places go in batches of a thousand; those who polled stay."""
     room = make_room()
     metrics = Metrics()
-    visitors = [new_visitor() for _ in range(2502)]
-    standings = await asyncio.gather(*(room.store.enter(visitor) for visitor in visitors))
-    tickets = [
-        Ticket(visitor, standing.order, standing.now_ms, 0)
-        for visitor, standing in zip(visitors, standings, strict=True)
-        if standing.ahead or not standing.expires_ms
-    ]
-    await asyncio.gather(*(room.store.beat(ticket) for ticket in tickets))
+    await room.store.enter(new_visitor())
+    tickets = await queue(room.store, 2501)
+    await beat_all(room.store, tickets)
     turn.forward(150)
     await room.store.beat(tickets[1000])
     turn.forward(100)

@@ -8,6 +8,9 @@ from sidecar.queue.model import Outcome, Pass, Ticket
 from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.redis_keys import room_key, room_keys
 
+#: As many as the store sends in one script.
+BATCH = 64
+
 
 def ticket_of(visitor, standing):
     return Ticket(visitor, standing.order, standing.now_ms, standing.epoch)
@@ -24,18 +27,23 @@ def pass_of(visitor, standing):
 
 async def queue(store, number):
     """Newcomers who find the room full; their tickets."""
-    tickets = []
-    for _ in range(number):
-        visitor = new_visitor()
-        standing = await store.enter(visitor)
-        assert standing.outcome is Outcome.WAITING
-        tickets.append(ticket_of(visitor, standing))
-    return tickets
+    visitors = [new_visitor() for _ in range(number)]
+    standings = await in_batches(store.enter, visitors)
+    assert {standing.outcome for standing in standings} <= {Outcome.WAITING}
+    return list(map(ticket_of, visitors, standings))
 
 
 async def beat_all(store, tickets):
-    """In one batch, in this order."""
-    return await asyncio.gather(*(store.beat(ticket) for ticket in tickets))
+    """In batches, in this order."""
+    return await in_batches(store.beat, tickets)
+
+
+async def in_batches(call, items):
+    """The replies. Never so many at a time that the last would wait too long for its reply."""
+    replies = []
+    for start in range(0, len(items), BATCH):
+        replies += await asyncio.gather(*map(call, items[start : start + BATCH]))
+    return replies
 
 
 async def go_in(store, visitor=None):
