@@ -83,7 +83,7 @@ PLACES = (
 )
 PLACES += ("proxies", "docker", "systemd")
 SUFFIXES = {".py", ".lua", ".md", ".conf", ".html", ".js", ".css", ".json", ".toml", ".yml"}
-SUFFIXES |= {".yaml", ".cfg", ".service", ".sh"}
+SUFFIXES |= {".yaml", ".cfg", ".ini", ".service", ".sh"}
 #: Generated from measurements, and what the test itself is about.
 SKIPPED = {"docs/reliability.md", "docs/glossary.md"}
 
@@ -94,7 +94,6 @@ TO_DO: tuple[str, ...] = (
     "docs/dashboard.md",
     "sidecar/api",
     "sidecar/dashboard",
-    "sidecar/doctor",
     "sidecar/jobs/lua",
     "sidecar/jobs/metrics.py",
     "sidecar/jobs/permits.py",

@@ -179,20 +179,20 @@ def doctor(  # noqa: PLR0913, PLR0917 - one for each option
 
     Exit 0 when there is no problem. Takes up to two places, and gives them up.
     """
-    from sidecar.doctor import Options, diagnose, report  # noqa: PLC0415
+    from sidecar.doctor import Options, diagnose, findings  # noqa: PLC0415
 
     options = Options(room, ops_port, edge_port, verify=not insecure, timeout_s=timeout)
     try:
-        findings = asyncio.run(diagnose(url, options))
+        found = asyncio.run(diagnose(url, options))
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if as_json:
-        click.echo(report.as_json(findings))
+        click.echo(findings.as_json(found))
     else:
         is_tty = sys.stdout.isatty()
         columns = shutil.get_terminal_size().columns if is_tty else 0
-        click.echo(report.as_text(findings, columns=columns, colour=is_tty))
-    sys.exit(1 if report.has_problem(findings) else 0)
+        click.echo(findings.as_text(found, columns=columns, colour=is_tty))
+    sys.exit(1 if findings.count(found, findings.Level.PROBLEM) else 0)
 
 
 @main.command()

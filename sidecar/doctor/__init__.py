@@ -1,9 +1,10 @@
 """Visits an installation from outside, as a browser would, and says which line is missing.
 
-    visit.py         asks, and keeps what came
-    gate.py  cookie.py  stamps.py  surroundings.py
-                     one function a finding: looks at what came and says something or nothing
-    report.py        prints
+    visit.py  reply.py   asks, and keeps what came
+    gate.py  cookie.py  surroundings.py
+                         one function a check: looks at what came, and finds something or nothing
+    findings.ini         what can be found, and what to do about it
+    findings.py          prints
 
 It knows nothing that a visitor could not see.
 """
@@ -15,20 +16,20 @@ from typing import TYPE_CHECKING
 
 from yarl import URL
 
-from sidecar.doctor import cookie, gate, stamps, surroundings
+from sidecar.doctor import cookie, gate, surroundings
 from sidecar.doctor.visit import Options, Visit, visit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from sidecar.doctor.finding import Finding
+    from sidecar.doctor.findings import Finding
 
-__all__ = ["FINDINGS", "Options", "diagnose", "judge"]
+__all__ = ["CHECKS", "Options", "diagnose"]
 
 #: In the order of the report: what comes first explains what follows.
-FINDINGS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
-    gate.reached,
-    gate.doors,
+CHECKS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
+    gate.site,
+    gate.sidecar,
     gate.room,
     surroundings.store,
     gate.gate,
@@ -40,7 +41,7 @@ FINDINGS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
     cookie.cached,
     cookie.heartbeat,
     cookie.comes_back,
-    stamps.stamps,
+    cookie.stamps,
     surroundings.encryption,
     surroundings.ops_port,
     surroundings.edge_port,
@@ -58,9 +59,6 @@ async def diagnose(
     url = URL(address if "://" in address else f"http://{address}")
     if url.scheme not in {"http", "https"} or not url.host:
         raise ValueError(f"{address} is no address of a page; write http://shop.example/")
-    return judge(await visit(url, options or Options(), now_s=now_s))
-
-
-def judge(seen: Visit) -> list[Finding]:
-    findings = FINDINGS if seen.ahead.status else (gate.reached,)
-    return [found for finding in findings for found in finding(seen)]
+    seen = await visit(url, options or Options(), now_s=now_s)
+    checks = CHECKS if seen.ahead.status else (gate.site,)
+    return [found for check in checks for found in check(seen)]

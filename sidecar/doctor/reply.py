@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from sidecar.gate.nginx_stamps import STAMP_COOKIE
 from sidecar.queue.tokens import COOKIE_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_STATE = re.compile(r'data-state="(\w*)"')
+_POSITION = re.compile(r'id="position">(\d+)<')
+_CACHES = ("X-Cache", "X-Cache-Status", "X-Proxy-Cache", "CF-Cache-Status", "Cache-Status")
+#: Titles of the edge's problem documents.
+_TITLES = {
+    "Unknown room",
+    "Too many polls",
+    "The store does not answer",
+    "An error of the waiting room",
+}
 
 
 @dataclass(frozen=True)
@@ -22,9 +37,13 @@ class Given:
     #: By lower-case name; "" for those without a value.
     attributes: dict[str, str]
 
+    def __str__(self) -> str:
+        """As a browser sends it back."""
+        return f"{self.name}={self.value}"
+
     @classmethod
-    def read(cls, line: str) -> Given:
-        first, *rest = (part.strip() for part in line.split(";"))
+    def read(cls, header: str) -> Given:
+        first, *rest = (part.strip() for part in header.split(";"))
         name, _, value = first.partition("=")
         pairs = (part.partition("=") for part in rest if part)
         return cls(name, value, {key.strip().lower(): text.strip() for key, _, text in pairs})
@@ -38,7 +57,7 @@ class Reply:
     headers: CIMultiDictProxy[str] = field(default_factory=lambda: CIMultiDictProxy(CIMultiDict()))
     body: str = ""
     error: str = ""
-    #: The middle between asking and answer, seconds since 1970 by this machine's clock.
+    #: The middle between request and answer, seconds since 1970 by this machine's clock.
     at_s: float = 0.0
 
     @cached_property
@@ -55,21 +74,49 @@ class Reply:
     @cached_property
     def cookie(self) -> Given | None:
         """The cookie of a room, if it gave one."""
-        for line in self.headers.getall("Set-Cookie", []):
-            given = Given.read(line)
-            if given.name.startswith(COOKIE_PREFIX) and given.name != STAMP_COOKIE:
-                return given
-        return None
+        rooms = (one for one in self._given() if one.name.startswith(COOKIE_PREFIX))
+        return next((one for one in rooms if one.name != STAMP_COOKIE), None)
 
     @cached_property
     def stamp(self) -> Given | None:
         """What lets nginx pass the next requests by itself, if it brought that."""
-        given = (Given.read(line) for line in self.headers.getall("Set-Cookie", []))
-        return next((one for one in given if one.name == STAMP_COOKIE), None)
+        return next((one for one in self._given() if one.name == STAMP_COOKIE), None)
+
+    @property
+    def state(self) -> str:
+        """What a waiting page shows; empty where it shows none."""
+        found = _STATE.search(self.body)
+        return found[1] if found else ""
+
+    @property
+    def position(self) -> int | None:
+        found = _POSITION.search(self.body)
+        return int(found[1]) if found else None
 
     @property
     def is_waiting_page(self) -> bool:
         return 'data-room="' in self.body and "/_waitroom/" in self.body
+
+    @property
+    def is_waiting_script(self) -> bool:
+        is_javascript = "javascript" in self.headers.get("Content-Type", "")
+        return self.status == 200 and is_javascript and "_waitroom" in self.body
+
+    @property
+    def is_of_gate(self) -> bool:
+        """Whether it is an answer to a visitor who must wait."""
+        is_to_room = "/_waitroom/" in self.headers.get("Location", "")
+        policies = "\n".join(self.headers.getall("Content-Security-Policy", []))
+        has_our_policy = "connect-src 'self'; form-action 'self'" in policies
+        has_status = "status_url" in self.document
+        return self.is_waiting_page or is_to_room or has_our_policy or has_status
+
+    @property
+    def is_of_sidecar(self) -> bool:
+        """Whether the endpoints under /_waitroom/ gave it: a status document or a problem."""
+        if "state" in self.document and "refresh_after_seconds" in self.document:
+            return True
+        return self.document.get("title") in _TITLES
 
     @property
     def is_nginx_error(self) -> bool:
@@ -77,17 +124,10 @@ class Reply:
         return self.status >= 400 and f"<center><h1>{self.status} " in self.body
 
     @property
-    def is_of_sidecar(self) -> bool:
-        """Whether the doors under /_waitroom/ gave it: a status document or a problem."""
-        if "state" in self.document and "refresh_after_seconds" in self.document:
-            return True
-        return self.document.get("title") in _TITLES
+    def is_cache_hit(self) -> bool:
+        """Whether something in between says that it kept this answer."""
+        says_hit = ("hit" in self.headers.get(name, "").lower() for name in _CACHES)
+        return "Age" in self.headers or any(says_hit)
 
-
-#: Titles of the edge's problem documents.
-_TITLES = {
-    "Unknown room",
-    "Too many polls",
-    "The store does not answer",
-    "An error of the waiting room",
-}
+    def _given(self) -> Iterator[Given]:
+        return map(Given.read, self.headers.getall("Set-Cookie", []))

@@ -1,13 +1,14 @@
-"""Findings about what is around the gate: ports, addresses, clocks, encryption."""
+"""Checks of what is around the gate: ports, addresses, clocks, encryption."""
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from sidecar.doctor.finding import Finding, ok, problem, warning
+from sidecar.doctor.findings import Finding, find
 from sidecar.doctor.visit import FALSE_ADDRESS
 
 if TYPE_CHECKING:
@@ -21,39 +22,20 @@ CLOCK_TOLERANCE_S = 30
 
 def encryption(seen: Visit) -> Iterator[Finding]:
     if seen.page.scheme != "https" and not seen.is_loopback:
-        yield warning(
-            "the site is on plain http: whoever listens can take a visitor's place",
-            "Serve it by https.",
-        )
+        yield find("plain_http")
 
 
 def ops_port(seen: Visit) -> Iterator[Finding]:
     """Health, metrics and administration are private."""
     is_open = seen.ops.document.get("status") == "ok"
-    port = seen.options.ops_port
-    if is_open and not seen.is_loopback:
-        yield problem(
-            f"the sidecar's ops port {port} is open to the outside",
-            "Let `ops_listen` be 127.0.0.1 or a private address, or close the port in the "
-            "firewall.",
-        )
-    elif is_open:
-        yield ok(
-            f"the ops port {port} answers on this machine, as it should; only a visit from "
-            "another machine tells whether the world reaches it"
-        )
-    else:
-        yield ok(f"the ops port {port} is closed to us")
+    name = "ops_here" if seen.is_loopback else "ops_open"
+    yield find(name if is_open else "ops_closed", port=seen.options.ops_port)
 
 
 def edge_port(seen: Visit) -> Iterator[Finding]:
     """Only nginx talks to the edge: it takes nginx's word for a visitor's address."""
     if "X-Waitroom-State" in seen.edge.headers and not seen.is_loopback:
-        yield problem(
-            f"the sidecar's edge port {seen.options.edge_port} is open to the outside",
-            "Let `edge_listen` be 127.0.0.1, a private address or a unix socket, or close the "
-            "port in the firewall.",
-        )
+        yield find("edge_open", port=seen.options.edge_port)
 
 
 def ops_through_site(seen: Visit) -> Iterator[Finding]:
@@ -61,124 +43,69 @@ def ops_through_site(seen: Visit) -> Iterator[Finding]:
     titles = {"A token is needed", "Administration is off"}
     for path, reply in seen.through_site.items():
         if "\nwaitroom_" in reply.body or reply.document.get("title") in titles:
-            yield problem(
-                f"{path} of the sidecar is open to everybody through the site",
-                "Take the `proxy_pass` to `ops_listen` out of nginx, or let "
-                "only your own addresses in with `allow` and `deny`.",
-            )
+            yield find("ops_through_site", path=path)
 
 
 def store(seen: Visit) -> Iterator[Finding]:
     """All replicas share one store, which outlives them."""
-    stores, in_memory = seen.stores, [name for name in seen.stores if name.startswith("memory")]
-    fix = "Let `store` be the same for all, such as `redis://127.0.0.1:6379/0` (WAITROOM_STORE)."
+    stores = seen.stores
+    in_memory = [name for name in stores if name.startswith("memory")]
     if len(stores) > 1:
-        which = ", each in its own memory" if len(in_memory) == len(stores) else ""
-        yield problem(
-            f"replicas do not share a store: {len(stores)} of them answered{which}; each has a "
-            "line of its own and lets in as many as the cap says",
-            fix,
-        )
-    elif in_memory:
-        yield warning(
-            "the replica keeps its rooms in its own memory: they are gone when it stops, and a "
-            "second replica would have lines and caps of its own",
-            fix,
-        )
+        memory = ", each in its own memory" if len(in_memory) == len(stores) else ""
+        yield find("stores", count=len(stores), memory=memory)
     elif stores:
-        yield ok("the replicas that answered share a store")
+        yield find("in_memory" if in_memory else "one_store")
 
 
 def address(seen: Visit) -> Iterator[Finding]:
-    """The sidecar is told the visitor's address, not a balancer's and not a made-up one."""
-    told, told_falsely = (reply.document.get("client") for reply in (seen.door, seen.false_address))
-    if not isinstance(told, str):
+    """The sidecar sees the visitor's address, not a balancer's and not a made-up one."""
+    client = seen.poll.document.get("client")
+    if not isinstance(client, str):
         return
-    if told_falsely == FALSE_ADDRESS:
-        text = "nginx believes X-Forwarded-For or X-Real-IP"
-        fix = "Let `set_real_ip_from` name your balancers only."
-        if _is_public(told):
-            yield problem(f"{text} of any visitor", fix)
-        else:
-            yield warning(
-                f"{text} from here ({told})",
-                f"{fix} If this machine is one of them, ask again from outside.",
-            )
-        return
-    if told == seen.own_address:
-        yield ok(f"the sidecar is told our address, {told}")
-    elif _is_ip(told) and (_is_public(told) or not _should_be_other(seen, told)):
-        yield ok(f"the sidecar is told that we are {told}")
+    found = _address_of(client)
+    is_public = found is not None and found.is_global
+    if seen.false_address.document.get("client") == FALSE_ADDRESS:
+        yield find("believes_visitors" if is_public else "believes_us", client=client)
+    elif client == seen.own_address:
+        yield find("own_address", client=client)
     else:
-        yield warning(
-            f"the sidecar is told that we are {told}, which looks like a balancer's address",
-            "All visitors look like one. Write `set_real_ip_from <the balancer>;` and "
-            "`real_ip_header X-Forwarded-For;` in nginx.",
-        )
+        # A private address is not a visitor's, of a site that is not private itself.
+        is_local = found is not None and found.is_loopback
+        is_on_world = any(address.is_global for address in seen.addresses)
+        is_other = not seen.is_loopback if is_local else is_on_world
+        is_right = found is not None and (is_public or not is_other)
+        yield find("address" if is_right else "balancer", client=client)
 
 
-def _should_be_other(seen: Visit, told: str) -> bool:
-    """Whether a visitor of such a site cannot have this private address."""
-    if ipaddress.ip_address(told).is_loopback:
-        return not seen.is_loopback
-    return any(address.is_global for address in seen.addresses)
-
-
-def _is_ip(text: str) -> bool:
+def _address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(text)
+        return ipaddress.ip_address(text)
     except ValueError:
-        return False
-    return True
-
-
-def _is_public(text: str) -> bool:
-    return _is_ip(text) and ipaddress.ip_address(text).is_global
+        return None
 
 
 def clocks(seen: Visit) -> Iterator[Finding]:
     """The clocks of nginx and of the store agree with this machine's."""
-    offsets: dict[str, float] = {}
-    nginx_s = _from_date(seen.door.headers.get("Date"))
-    store_s = _from_iso(seen.door.document.get("updated_at"))
-    if nginx_s is not None:
-        offsets["nginx"] = nginx_s - seen.door.at_s
-    if store_s is not None:
-        offsets["the store (Redis)"] = store_s - seen.door.at_s
-    off = {name: by for name, by in offsets.items() if abs(by) > CLOCK_TOLERANCE_S}
-    if not off:
-        if offsets:
-            yield ok("the clocks agree")
-        return
-    agree = len(off) == 2 and max(off.values()) - min(off.values()) <= CLOCK_TOLERANCE_S
-    if agree:
-        by = _ahead(off["nginx"])
-        yield warning(
-            f"the site's clocks are {by} this machine's",
-            "One of them is wrong, perhaps this one: let all keep time by NTP.",
-        )
-        return
-    for name, by_s in off.items():
-        yield warning(
-            f"the clock of {name} is {_ahead(by_s)} this machine's",
-            "Let its machine keep time by NTP.",
-        )
+    date, updated_at = seen.poll.headers.get("Date"), seen.poll.document.get("updated_at")
+    times: dict[str, datetime] = {}
+    with contextlib.suppress(ValueError):
+        times["nginx"] = parsedate_to_datetime(str(date))
+    with contextlib.suppress(ValueError):
+        times["the store (Redis)"] = datetime.fromisoformat(str(updated_at))
+    offsets = {name: _utc_s(time) - seen.poll.at_s for name, time in times.items()}
+    off = {name: by_s for name, by_s in offsets.items() if abs(by_s) > CLOCK_TOLERANCE_S}
+    if offsets and not off:
+        yield find("clocks")
+    elif len(off) == 2 and max(off.values()) - min(off.values()) <= CLOCK_TOLERANCE_S:
+        yield find("all_clocks", by=_ahead(off["nginx"]))
+    else:
+        for name, by_s in off.items():
+            yield find("clock", name=name, by=_ahead(by_s))
+
+
+def _utc_s(time: datetime) -> float:
+    return time.replace(tzinfo=time.tzinfo or UTC).timestamp()
 
 
 def _ahead(seconds: float) -> str:
     return f"{abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'}"
-
-
-def _from_date(text: str | None) -> float | None:
-    try:
-        return parsedate_to_datetime(text).timestamp() if text else None
-    except ValueError:
-        return None
-
-
-def _from_iso(text: object) -> float | None:
-    try:
-        found = datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
-    return found.replace(tzinfo=found.tzinfo or UTC).timestamp() if found else None

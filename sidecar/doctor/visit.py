@@ -1,6 +1,6 @@
-"""The visit itself: what is asked, in which order, and what is kept of the answers.
+"""The visit itself: which requests, in which order, and what is kept of the answers.
 
-Most is asked as a browser that fetches ahead: the gate refuses that without giving a
+Most requests are those of a browser that fetches ahead: the gate refuses that without giving a
 place, so it shows itself even where the room has space. Two visits are real ones, and
 their places are given up at the end.
 """
@@ -26,9 +26,9 @@ from sidecar.kit.names import SEPARATOR
 from sidecar.queue.tokens import COOKIE_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
-#: Asked for under /_waitroom/ when no room is known; the sidecar says that it knows none.
+#: The room under /_waitroom/ where none is known; the sidecar answers that it knows none.
 NO_ROOM = "waitroom-doctor"
 ASSETS = ("waiting.js", "waiting.css", "logo.svg", "i18n/en.json")
 #: Of the ops listener; on the site's own port they are the site's.
@@ -37,9 +37,9 @@ OPS_PATHS = ("/metrics", "/admin/rooms")
 FALSE_ADDRESS = "203.0.113.77"
 #: Heartbeats; nginx asks the replicas in turn.
 BEATS = 3
-#: Where visitors come at the same time, two replicas are not asked strictly in turn: the chance
-#: that one of them got none of all these questions is one in 128.
-ASKED_AGAIN = 6
+#: Where visitors come at the same time, two replicas do not strictly take turns: the chance
+#: that one of them got none of all these polls is one in 128.
+MORE_POLLS = 6
 
 _MAX_REDIRECTS = 5
 _MAX_BODY = 262_144
@@ -60,6 +60,8 @@ _NAME = r"[a-z0-9_-]+(?:~[\w.:@+-]+)?"
 _ROOM_OF_PAGE = re.compile(rf'data-room="({_NAME})"')
 _ROOM_OF_ADDRESS = re.compile(rf"(?:https?://[^/]+)?/_waitroom/({_NAME})/")
 _UNKNOWN_ROOM = re.compile(r"No waiting room is called '([^']*)'")
+
+_NOTHING = Reply()
 
 
 @dataclass(frozen=True)
@@ -84,27 +86,28 @@ class Visit:
     #: This machine's, as it talks to the site.
     own_address: str = ""
     #: A browser that fetches ahead, and a program that does.
-    ahead: Reply = field(default_factory=Reply)
-    ahead_json: Reply = field(default_factory=Reply)
+    ahead: Reply = _NOTHING
+    ahead_json: Reply = _NOTHING
     #: Two visitors, neither with a cookie.
-    first: Reply = field(default_factory=Reply)
-    second: Reply = field(default_factory=Reply)
+    first: Reply = _NOTHING
+    second: Reply = _NOTHING
     #: The waiting page, wherever it is.
-    waiting: Reply = field(default_factory=Reply)
-    door: Reply = field(default_factory=Reply)
-    false_address: Reply = field(default_factory=Reply)
-    #: The same question again: nginx asks the replicas in turn.
+    waiting: Reply = _NOTHING
+    #: The status endpoint, the same with a made-up address, and again: nginx asks the replicas in
+    #: turn.
+    poll: Reply = _NOTHING
+    false_address: Reply = _NOTHING
     again: list[Reply] = field(default_factory=list)
     assets: dict[str, Reply] = field(default_factory=dict)
-    joined: Reply = field(default_factory=Reply)
+    joined: Reply = _NOTHING
     beats: list[Reply] = field(default_factory=list)
     #: The first visitor once more, with the cookie.
-    back: Reply = field(default_factory=Reply)
+    back: Reply = _NOTHING
     #: At once again, with the stamp that came with it; and what replicas say of nginx's key.
-    stamped: Reply = field(default_factory=Reply)
+    stamped: Reply = _NOTHING
     nginx_keys: set[str] = field(default_factory=set)
-    ops: Reply = field(default_factory=Reply)
-    edge: Reply = field(default_factory=Reply)
+    ops: Reply = _NOTHING
+    edge: Reply = _NOTHING
     through_site: dict[str, Reply] = field(default_factory=dict)
     left: list[Reply] = field(default_factory=list)
 
@@ -142,38 +145,44 @@ class Visit:
         return self.options.room or self.room_of_gate
 
     @property
-    def store_is_away(self) -> bool:
-        documents = [reply.document for reply in (self.door, self.joined, *self.beats)]
-        return any(
-            document.get("title") == "The store does not answer" or _is_without_store(document)
-            for document in documents
-        )
+    def is_without_redis(self) -> bool:
+        return any(_is_without_redis(one.document) for one in (self.poll, self.joined, *self.beats))
 
     @property
     def stores(self) -> set[str]:
-        """What the replicas say of their stores."""
-        said = [
-            reply.document.get("store") for reply in (self.door, self.false_address, *self.again)
-        ]
-        return {store for store in said if isinstance(store, str)}
+        """The replicas' stores, as far as they answered."""
+        polls = (self.poll, self.false_address, *self.again)
+        return {store for one in polls if isinstance(store := one.document.get("store"), str)}
 
     @property
-    def cookie(self) -> str | None:
-        """The first visitor's, as a browser would send it now."""
-        given = [reply.cookie for reply in (self.first, self.joined, *self.beats) if reply.cookie]
-        return f"{given[-1].name}={given[-1].value}" if given else None
+    def cookie(self) -> str:
+        """The first visitor's, as a browser would send it now; empty without one."""
+        given = [one.cookie for one in (self.first, self.joined, *self.beats) if one.cookie]
+        return str(given[-1]) if given else ""
+
+    def at(self, path: str) -> URL:
+        """Of an endpoint, or a file, under /_waitroom/."""
+        return self.page.join(URL(f"/_waitroom/{path}"))
+
+    @property
+    def status(self) -> URL:
+        return self.at(f"{self.room or NO_ROOM}/status")
 
 
 async def visit(url: URL, options: Options, *, now_s: Callable[[], float] = time.time) -> Visit:
     """Looks at everything; leaves every place that it was given."""
     seen = Visit(url, options, url)
-    async with _client(options) as session:
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=options.verify),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"User-Agent": "Mozilla/5.0 (compatible; waitroom-doctor)"},
+        timeout=aiohttp.ClientTimeout(options.timeout_s),
+    ) as session:
         client = _Client(session, now_s)
         await _look_ahead(client, seen)
         if not seen.ahead.status:
             return seen
-        port = seen.page.port or 80
-        seen.addresses, seen.own_address = await _addresses(seen.host, port)
+        seen.addresses, seen.own_address = await _addresses(seen.host, seen.page.port or 80)
         try:
             await _enter(client, seen)
         finally:
@@ -182,27 +191,25 @@ async def visit(url: URL, options: Options, *, now_s: Callable[[], float] = time
 
 
 class _Client:
-    """Asks, and keeps every room cookie that it was given."""
+    """Sends requests, and keeps every room cookie that it was given."""
 
     def __init__(self, session: aiohttp.ClientSession, now_s: Callable[[], float]) -> None:
         self._session = session
         self._now_s = now_s
         self.cookies: set[str] = set()
 
-    async def get(self, url: URL, *headers: dict[str, str], cookie: str | None = None) -> Reply:
-        return await self.ask("GET", url, *headers, cookie=cookie)
+    async def get(self, url: URL, *headers: dict[str, str], **more: Any) -> Reply:
+        return await self.ask("GET", url, *headers, **more)
 
     async def ask(
         self,
         method: str,
         url: URL,
         *headers: dict[str, str],
-        cookie: str | None = None,
+        cookie: str = "",
         timeout_s: float | None = None,
     ) -> Reply:
-        sent: dict[str, str] = {}
-        for some in headers:
-            sent |= some
+        sent = {name: text for some in headers for name, text in some.items()}
         if cookie:
             sent["Cookie"] = cookie
         timeout = aiohttp.ClientTimeout(timeout_s) if timeout_s else None
@@ -222,19 +229,8 @@ class _Client:
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             return Reply(error=_why(error))
         if reply.cookie:
-            self.cookies.add(f"{reply.cookie.name}={reply.cookie.value}")
+            self.cookies.add(str(reply.cookie))
         return reply
-
-
-@contextlib.asynccontextmanager
-async def _client(options: Options) -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(ssl=options.verify),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        headers={"User-Agent": "Mozilla/5.0 (compatible; waitroom-doctor)"},
-        timeout=aiohttp.ClientTimeout(options.timeout_s),
-    ) as session:
-        yield session
 
 
 async def _look_ahead(client: _Client, seen: Visit) -> None:
@@ -258,16 +254,13 @@ async def _enter(client: _Client, seen: Visit) -> None:
     if seen.first.cookie:
         seen.second = await client.get(seen.page, _BROWSER)
     await asyncio.gather(_look_round(client, seen), _look_outside(client, seen))
-    doors_answer = seen.room is not None and seen.door.is_of_sidecar
-    may_join = doors_answer and seen.door.document.get("state") == "not_queued"
-    if may_join and seen.cookie is None:
-        seen.joined = await client.ask("POST", _at(seen, f"{seen.room}/join"), _JSON)
-    if seen.cookie is None:
+    has_room = seen.room is not None and seen.poll.is_of_sidecar
+    if has_room and seen.poll.document.get("state") == "not_queued" and not seen.cookie:
+        seen.joined = await client.ask("POST", seen.at(f"{seen.room}/join"), _JSON)
+    if not seen.cookie:
         return
-    if doors_answer:
-        for _ in range(BEATS):
-            status = _at(seen, f"{seen.room}/status")
-            seen.beats.append(await client.get(status, _JSON, cookie=seen.cookie))
+    for _ in range(BEATS if has_room else 0):
+        seen.beats.append(await client.get(seen.status, _JSON, cookie=seen.cookie))
     seen.back = await client.get(seen.page, _BROWSER, cookie=seen.cookie)
     await _look_at_stamps(client, seen)
     for path in OPS_PATHS:
@@ -276,26 +269,24 @@ async def _enter(client: _Client, seen: Visit) -> None:
 
 
 async def _look_at_stamps(client: _Client, seen: Visit) -> None:
-    stamp = seen.back.stamp
-    if stamp is not None:
-        cookies = f"{seen.cookie}; {stamp.name}={stamp.value}"
+    if seen.back.stamp is not None:
+        cookies = f"{seen.cookie}; {seen.back.stamp}"
         seen.stamped = await client.get(seen.page, _BROWSER, cookie=cookies)
         return
-    status = _at(seen, f"{seen.room or NO_ROOM}/status").with_query(client="1")
     for _ in range(BEATS):
-        said = (await client.get(status, _JSON)).document.get("nginx_key")
-        seen.nginx_keys |= {said} if isinstance(said, str) else set()
+        reply = await client.get(seen.status.with_query(client="1"), _JSON)
+        seen.nginx_keys.add(str(reply.document.get("nginx_key")))
 
 
 async def _look_round(client: _Client, seen: Visit) -> None:
     """What the site has under /_waitroom/."""
-    status = _at(seen, f"{seen.room or NO_ROOM}/status").with_query(client="1")
-    seen.door = await client.get(status, _JSON)
+    status = seen.status.with_query(client="1")
+    seen.poll = await client.get(status, _JSON)
     seen.false_address = await client.get(status, _JSON, _FALSE)
-    for _ in range(ASKED_AGAIN if seen.door.document.get("store") else 0):
+    for _ in range(MORE_POLLS if seen.poll.document.get("store") else 0):
         seen.again.append(await client.get(status, _JSON))
     for name in ASSETS:
-        seen.assets[name] = await client.get(_at(seen, f"static/{name}"))
+        seen.assets[name] = await client.get(seen.at(f"static/{name}"))
     seen.waiting = seen.ahead
     location = seen.ahead.headers.get("Location", "")
     if _ROOM_OF_ADDRESS.match(location):
@@ -304,13 +295,11 @@ async def _look_round(client: _Client, seen: Visit) -> None:
 
 async def _look_outside(client: _Client, seen: Visit) -> None:
     """The sidecar's own ports, which the world should not reach."""
-
-    async def ask(port: int, path: str) -> Reply:
-        url = URL.build(scheme="http", host=seen.host, port=port, path=path)
-        return await client.ask("GET", url, timeout_s=_OPS_TIMEOUT_S)
-
+    site = URL.build(scheme="http", host=seen.host)
+    ops = site.with_port(seen.options.ops_port) / "healthz"
+    edge = site.with_port(seen.options.edge_port) / "check"
     seen.ops, seen.edge = await asyncio.gather(
-        ask(seen.options.ops_port, "/healthz"), ask(seen.options.edge_port, "/check")
+        *(client.get(url, timeout_s=_OPS_TIMEOUT_S) for url in (ops, edge))
     )
 
 
@@ -321,18 +310,16 @@ async def _leave(client: _Client, seen: Visit) -> None:
         # The cookie of a resource has its template's name.
         if seen.room is not None and seen.room.partition(SEPARATOR)[0] == room:
             room = seen.room
-        leaving.append(client.ask("POST", _at(seen, f"{room}/leave"), _JSON, cookie=cookie))
+        leaving.append(client.ask("POST", seen.at(f"{room}/leave"), _JSON, cookie=cookie))
     seen.left = await asyncio.gather(*leaving)
 
 
-def _is_without_store(document: dict[str, Any]) -> bool:
-    """A place without a number; in a room that an operator paused there is one."""
+def _is_without_redis(document: dict[str, Any]) -> bool:
+    """A problem that says so, or a place without a number; in a room that an operator paused there
+    is one."""
     numbers = document.get("position"), document.get("position_above")
-    return document.get("paused") is True and numbers == (None, None)
-
-
-def _at(seen: Visit, path: str) -> URL:
-    return seen.page.join(URL(f"/_waitroom/{path}"))
+    is_unnumbered = document.get("paused") is True and numbers == (None, None)
+    return is_unnumbered or document.get("title") == "The store does not answer"
 
 
 async def _addresses(
@@ -361,7 +348,7 @@ def _why(error: Exception) -> str:
         text = getattr(detail, "verify_message", "") or str(detail)
         return f"its certificate is not trusted: {text}"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return "there is no such host"
+        return "unknown host"
     if isinstance(error, aiohttp.ClientConnectorError):
         cause = error.os_error
         if isinstance(cause, ssl.SSLError):

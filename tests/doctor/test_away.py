@@ -59,7 +59,7 @@ async def test_servers_that_are_away_are_told_apart():
         site.nginx.start()
         wait_until(lambda: read(site.url) != b"", "nginx")
         problems = bad(await examine(page))
-        assert "what nginx asks for the sidecar is none (404" in problems[0]
+        assert "nginx proxies to something that is not the sidecar (404" in problems[0]
         assert "ops_listen" in problems[0]
 
 

@@ -8,8 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from sidecar.cli import main
-from sidecar.doctor.finding import ok, problem, warning
-from sidecar.doctor.report import as_text
+from sidecar.doctor.findings import Finding, Level, as_text
 from tests.support.processes import free_port
 from tests.support.site import PLAIN_LOCATION, Site
 
@@ -42,7 +41,7 @@ def test_the_command_prints_a_line_a_finding_and_says_by_its_status(site):
     ("address", "words"),
     [
         ("127.0.0.1:{port}", "does not answer: connection refused"),
-        ("http://nobody.invalid/", "does not answer: there is no such host"),
+        ("http://nobody.invalid/", "does not answer: unknown host"),
         ("https://127.0.0.1:{http}/", "does not answer: TLS failed"),
     ],
 )
@@ -61,7 +60,11 @@ def test_what_is_no_address_is_a_mistake_of_usage():
 
 
 def test_a_terminal_gets_colours_and_lines_of_its_width():
-    findings = [ok("one " * 20), warning("two", "do " * 30), problem("three", "that")]
+    findings = [
+        Finding(Level.OK, "one " * 20),
+        Finding(Level.WARNING, "two", "do " * 30),
+        Finding(Level.PROBLEM, "three", "that"),
+    ]
     text = as_text(findings, columns=60, colour=True)
     assert text.startswith("\x1b[32mok       \x1b[0mone one")
     lines = [line for line in text.splitlines() if "\x1b" not in line]

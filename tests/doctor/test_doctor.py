@@ -7,7 +7,7 @@ import urllib.request
 
 import pytest
 
-from sidecar.doctor.finding import Level
+from sidecar.doctor.findings import Level
 from tests.doctor.ward import LOCATIONS, ROOMS, Ward, bad, examine, needs_network, read, said
 
 
@@ -22,7 +22,7 @@ def ward():
     [
         ("/page", "room 'shop'; this visit was let in"),
         ("/waits", "room 'waits'; this visit waited as number 1"),
-        ("/full", "its line is full"),
+        ("/full", "its queue is full"),
         ("/closed", "it lets nobody new in"),
         ("/elsewhere", "this visit was asked to wait"),
     ],
@@ -174,7 +174,9 @@ async def test_an_ops_port_on_this_machine_is_as_it_should_be(ward):
 @needs_network
 async def test_a_balancers_address_taken_for_the_visitors_is_a_warning(ward):
     warnings = bad(await examine(ward.at("balancer")), Level.WARNING)
-    assert any("told that we are 127.0.0.1" in w and "set_real_ip_from" in w for w in warnings)
+    assert any(
+        "for the sidecar we are 127.0.0.1" in w and "set_real_ip_from" in w for w in warnings
+    )
 
 
 async def test_the_address_is_told_to_who_asks_for_it_only(ward):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from datetime import UTC, datetime
 from email.utils import format_datetime
 
 import pytest
 
 from sidecar.doctor import cookie, gate, surroundings
-from sidecar.doctor.finding import Level
+from sidecar.doctor.findings import TEXTS, Level
 from sidecar.doctor.reply import Given
 from sidecar.doctor.visit import FALSE_ADDRESS
 from tests.doctor.ward import NOW_S, PAGE, only, reply, visit
+from tests.support.imports import ROOT
 
 
 @pytest.mark.parametrize(
@@ -27,8 +30,8 @@ def test_the_clock_that_is_off_is_named(nginx_s, store_s, words):
     """When both are off by the same, it may be this machine's."""
     date = datetime.fromtimestamp(NOW_S + nginx_s, UTC)
     updated = datetime.fromtimestamp(NOW_S + store_s, UTC)
-    door = reply(200, {"updated_at": updated.isoformat()}, Date=format_datetime(date, usegmt=True))
-    found = only(surroundings.clocks(visit(door=door)))
+    poll = reply(200, {"updated_at": updated.isoformat()}, Date=format_datetime(date, usegmt=True))
+    found = only(surroundings.clocks(visit(poll=poll)))
     assert words in found.what
     assert (found.level is Level.OK) == ("agree" in words)
 
@@ -46,8 +49,8 @@ def test_the_clock_that_is_off_is_named(nginx_s, store_s, words):
 )
 def test_the_address_that_the_sidecar_is_told(told, told_falsely, level, words):
     """A made-up one must not be believed, a balancer's not be taken for the visitor's."""
-    door, falsely = (reply(200, {"client": address}) for address in (told, told_falsely))
-    found = only(surroundings.address(visit(door=door, false_address=falsely)))
+    poll, falsely = (reply(200, {"client": address}) for address in (told, told_falsely))
+    found = only(surroundings.address(visit(poll=poll, false_address=falsely)))
     assert found.level is level
     assert words in found.what
 
@@ -99,5 +102,23 @@ def test_set_cookie_is_read_with_its_attributes():
 
 
 def test_an_odd_date_is_no_date():
-    seen = visit(door=reply(200, {"updated_at": "noon"}, Date="noon"))
+    seen = visit(poll=reply(200, {"updated_at": "noon"}, Date="noon"))
     assert list(surroundings.clocks(seen)) == []
+
+
+def test_each_text_is_used_and_has_its_values():
+    """Each finding of the code is in findings.ini and each of those in the code, with all values
+    that its texts name."""
+    used, calls = set(), []
+    for file in (ROOT / "sidecar/doctor").glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Constant) and node.value in TEXTS.sections():
+                used.add(node.value)
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "find":
+                calls.append((node.args[0], {word.arg for word in node.keywords}))
+    assert used == set(TEXTS.sections())
+    for name, values in calls:
+        names = {one.value for one in ast.walk(name) if isinstance(one, ast.Constant)}
+        for each in names & set(TEXTS.sections()):
+            texts = " ".join(TEXTS[each].values())
+            assert set(re.findall(r"\{(\w+)", texts)) <= values, each

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.doctor import stamps
-from sidecar.doctor.finding import Level
+from sidecar.doctor import cookie
+from sidecar.doctor.findings import Level
 from sidecar.gate.nginx_stamps import key_file
 from tests.doctor.ward import bad, examine, only, reply, said, visit
 from tests.support.site import Site, gated
@@ -38,12 +38,12 @@ async def test_a_site_with_and_without_stamps(kind, on, level, words):
 def test_a_stamp_that_nginx_does_not_take():
     """It brings another one."""
     back = reply(200, Set_Cookie="waitroom_now=x.1.y; Path=/")
-    found = only(stamps.stamps(visit(beats=INSIDE, back=back, stamped=back)))
+    found = only(cookie.stamps(visit(beats=INSIDE, back=back, stamped=back)))
     assert found.level is Level.WARNING
     assert "$waitroom_stamp_binding" in found.fix
 
 
 def test_who_waits_cannot_tell():
     waits = [reply(200, {"state": "waiting", "refresh_after_seconds": 5})]
-    assert not list(stamps.stamps(visit(beats=waits, back=reply(503))))
-    assert not list(stamps.stamps(visit(back=reply(200))))
+    assert not list(cookie.stamps(visit(beats=waits, back=reply(503))))
+    assert not list(cookie.stamps(visit(back=reply(200))))

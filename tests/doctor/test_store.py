@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from sidecar.doctor.finding import Level
+from sidecar.doctor.findings import Level
 from tests.doctor.ward import bad, examine, said
 from tests.support.processes import Process, wait_until
 from tests.support.site import Site, redis_command
@@ -60,7 +60,7 @@ async def test_replicas_with_a_redis_each_are_found(room):
         site.replicas[1].start()
         wait_until(lambda: is_ready(site.ops[1]), "the replica", of=site.replicas[1])
         (problem,) = bad(await examine(f"{site.url}/page"))
-        assert "replicas do not share a store: 2 of them answered; each has a line" in problem
+        assert "replicas do not share a store: 2 of them answered; each has a queue" in problem
 
 
 def is_ready(ops: str) -> bool:

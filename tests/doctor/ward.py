@@ -14,7 +14,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from sidecar.doctor import Options, diagnose
-from sidecar.doctor.finding import Finding, Level
+from sidecar.doctor.findings import Finding, Level
 from sidecar.doctor.reply import Reply
 from sidecar.doctor.visit import Visit
 from tests.support.processes import free_port

@@ -67,7 +67,7 @@ def test_every_module_and_script_is_in_it(installed):
     """Each Python and Lua file of sidecar/, each of the dashboard's, and all of waitroom/ is in the
     wheel, byte for byte."""
     source = ROOT / "sidecar"
-    names = files(source, ".py", ".lua", ".html", ".css", ".js", ".svg")
+    names = files(source, ".py", ".lua", ".html", ".css", ".js", ".svg", ".ini")
     assert {"rooms/lua/enter.lua", "dashboard/page/index.html", "dashboard/page/desk.js"} <= names
     for name in names:
         assert (installed / "sidecar" / name).read_bytes() == (source / name).read_bytes(), name

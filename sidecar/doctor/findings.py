@@ -1,21 +1,43 @@
-"""Findings as text, and as JSON."""
+"""What the doctor finds: the texts of findings.ini, filled in, as text and as JSON."""
 
 from __future__ import annotations
 
 import json
 import textwrap
-from dataclasses import asdict
+from configparser import ConfigParser
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
-
-from sidecar.doctor.finding import Level
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sidecar.doctor.finding import Finding
+
+class Level(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True)
+class Finding:
+    level: Level
+    what: str
+    fix: str = ""
+
+
+TEXTS = ConfigParser(interpolation=None)
+TEXTS.read_string(Path(__file__).with_suffix(".ini").read_text(encoding="utf-8"))
 
 _COLOURS = {Level.OK: "32", Level.WARNING: "33", Level.PROBLEM: "31"}
 _WIDTH = max(len(level) for level in Level) + 2
+
+
+def find(name: str, /, **values: object) -> Finding:
+    """The finding of that name. `values` are for the {placeholders} of its texts."""
+    level, *texts = (TEXTS.get(name, key, fallback="") for key in ("level", "what", "fix"))
+    return Finding(Level(level), *(text.replace("\n", " ").format(**values) for text in texts))
 
 
 def as_text(findings: Sequence[Finding], *, columns: int, colour: bool) -> str:
@@ -28,30 +50,21 @@ def as_text(findings: Sequence[Finding], *, columns: int, colour: bool) -> str:
         lines.append(label + _indented(found.what, columns))
         if found.fix:
             lines.append(" " * _WIDTH + _indented(f"-> {found.fix}", columns))
-    return "\n".join([*lines, "", summary(findings)])
+    problems, warnings = (count(findings, level) for level in (Level.PROBLEM, Level.WARNING))
+    summary = f"{problems} problem(s), {warnings} warning(s)."
+    return "\n".join([*lines, "", summary if problems or warnings else "Everything is right."])
 
 
 def as_json(findings: Sequence[Finding]) -> str:
     document = {
-        "problems": _count(findings, Level.PROBLEM),
-        "warnings": _count(findings, Level.WARNING),
+        "problems": count(findings, Level.PROBLEM),
+        "warnings": count(findings, Level.WARNING),
         "findings": [asdict(found) for found in findings],
     }
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
-def has_problem(findings: Sequence[Finding]) -> bool:
-    return _count(findings, Level.PROBLEM) > 0
-
-
-def summary(findings: Sequence[Finding]) -> str:
-    problems, warnings = _count(findings, Level.PROBLEM), _count(findings, Level.WARNING)
-    if not problems and not warnings:
-        return "Everything is right."
-    return f"{problems} problem(s), {warnings} warning(s)."
-
-
-def _count(findings: Sequence[Finding], level: Level) -> int:
+def count(findings: Sequence[Finding], level: Level) -> int:
     return sum(found.level is level for found in findings)
 
 
