@@ -28,8 +28,9 @@ def limits() -> None:
 @pass_client
 def list_limits(client: Client) -> None:
     """List the limits, as configured."""
+    rules = _rules(client)
     click.echo(f"{'limit':<20} {'algorithm':<15} {'limit':>9} {'each':>9} {'exceed':<7} key")
-    for rule in _rules(client):
+    for rule in rules:
         number, each = _number(rule["limit"]), f"{rule['window'] or rule['lease']:g} s"
         begins = f"{rule['name']:<20} {rule['algorithm']:<15} {number:>9} {each:>9}"
         click.echo(f"{begins} {rule['on_exceed']:<7} {rule['key']}".rstrip())
