@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from sidecar.cli.connection import Connection
     from sidecar.history.model import Period
     from sidecar.history.store.stays import History
-    from sidecar.settings import Settings
 
 T = TypeVar("T")
 
@@ -50,9 +49,8 @@ _FORMAT = click.option(
 @_FORMAT
 def report(path: str | None, room: str, start: str | None, end: str | None, form: str) -> None:
     """How a room did in a period: waits, giving up, no-shows, time inside, fairness."""
-    settings = _load(path, room)
     period = _period(start, end)
-    found = _with_history(settings, lambda history: lookups.find_report(history, room, period))
+    found = _look_up(path, room, lambda history: lookups.find_report(history, room, period))
     document = found.model_dump(by_alias=True) if found else {}
     if form == "json":
         click.echo(json.dumps(document, indent=2))
@@ -73,10 +71,11 @@ def history() -> None:
 @click.pass_obj
 def visitor(connection: Connection, room: str, visitor: str) -> None:
     """One visitor's stay, place over time and events, as JSON."""
-    settings = _load(connection.config, room)
     if not is_visitor(visitor):
         fail([f"{visitor}: that is no visitor's id: it has 22 letters, digits, - and _"])
-    found = _with_history(settings, lambda history: lookups.find_visitor(history, room, visitor))
+    found = _look_up(
+        connection.config, room, lambda history: lookups.find_visitor(history, room, visitor)
+    )
     if found is None:
         fail([f"nothing was recorded of {visitor} in {room}"])
     click.echo(json.dumps(found.model_dump(by_alias=True, exclude={"room", "visitor"}), indent=2))
@@ -92,7 +91,7 @@ def stays(
     connection: Connection, room: str, start: str | None, end: str | None, as_json: bool
 ) -> None:
     """The stays that began in a period, oldest first: CSV."""
-    settings, period = _load(connection.config, room), _period(start, end)
+    period = _period(start, end)
 
     async def write(history: History) -> None:
         is_first = True
@@ -104,7 +103,7 @@ def stays(
                 click.echo(lookups.as_csv([stay], has_header=is_first), nl=False)
             is_first = False
 
-    _with_history(settings, write)
+    _look_up(connection.config, room, write)
 
 
 @history.command()
@@ -117,18 +116,13 @@ def changes(
     connection: Connection, room: str, start: str | None, end: str | None, limit: int
 ) -> None:
     """What operators did in a period, latest first."""
-    settings, period = _load(connection.config, room), _period(start, end)
-    acts = _with_history(settings, lambda history: history.changes(room, period, limit=limit))
+    period = _period(start, end)
+    acts = _look_up(
+        connection.config, room, lambda history: history.changes(room, period, limit=limit)
+    )
     for act in acts:
         what = " ".join(part for part in (act.action, act.visitor, act.detail) if part)
         click.echo(f"{iso(act.at_ms)}  {act.operator}  {what}")
-
-
-def _load(path: str | None, room: str) -> Settings:
-    settings = load_settings(path)
-    if room not in settings.rooms:
-        fail([f"no room is named {room!r}; there are {', '.join(sorted(settings.rooms))}"])
-    return settings
 
 
 def _period(start: str | None, end: str | None) -> Period:
@@ -138,17 +132,17 @@ def _period(start: str | None, end: str | None) -> Period:
         fail([f"--{problem}" for problem in error.problems])
 
 
-def _with_history(settings: Settings, work: Callable[[History], Awaitable[T]]) -> T:
+def _look_up(path: str | None, room: str, work: Callable[[History], Awaitable[T]]) -> T:
+    settings = load_settings(path)
+    if room not in settings.rooms:
+        fail([f"no room is named {room!r}; there are {', '.join(sorted(settings.rooms))}"])
     if not settings.history:
         fail(['history: names no database; set it, such as history = "sqlite:///history.db"'])
-    try:
-        require("sql", setting="history")
-    except ConfigError as error:
-        fail(error.problems)
-    from sidecar.history.store.stays import History  # noqa: PLC0415 - the other commands start faster
-    from sidecar.kit.sql.database import open_database  # noqa: PLC0415
 
     async def run() -> T:
+        from sidecar.history.store.stays import History  # noqa: PLC0415 - the other commands start faster
+        from sidecar.kit.sql.database import open_database  # noqa: PLC0415
+
         history = History(open_database(settings.history), partitions=settings.history_partitions)
         try:
             await history.check()
@@ -157,6 +151,7 @@ def _with_history(settings: Settings, work: Callable[[History], Awaitable[T]]) -
             await history.close()
 
     try:
+        require("sql", setting="history")
         return asyncio.run(run())
     except ConfigError as error:
         fail(error.problems)

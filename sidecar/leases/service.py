@@ -79,8 +79,7 @@ class Template:
         return name_in_store(holder, owner)
 
     def _counted(self, act: str, hold: Hold) -> Hold:
-        outcome = LeaseOutcome(hold.outcome).name.lower()
-        self.metrics.leases.labels(self.name, act, outcome).inc()
+        self.metrics.leases.labels(self.name, act, hold.outcome.name.lower()).inc()
         return hold
 
 

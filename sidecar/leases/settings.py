@@ -1,4 +1,4 @@
-"""The settings of leases, and where one holder stands."""
+"""The settings of leases, and the names of resources and holders."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ class LeaseSettings(BaseModel):
     renewable: bool = False
     #: However often it is renewed; None: without end.
     max_term: Seconds | None = Field(default=None, ge=1, le=86_400 * 366)
-    #: How many wait for one resource at most; None: as many as like.
+    #: How many wait for one resource at most; None: no bound.
     max_waiting: Count | None = Field(default=None, ge=0, le=1_000_000)
-    #: How long after its heartbeat is due somebody whose turn it is may still come.
+    #: How long after its heartbeat is due a called holder may still come.
     claim_window: Seconds = Field(default=10, ge=1, le=3600)
-    #: Who waits and was silent for so long, after a heartbeat was due, has left.
+    #: A holder who waits and was silent for so long, after a heartbeat was due, has left.
     heartbeat_timeout: Seconds = Field(default=60, ge=5, le=86_400, validate_default=True)
     #: Between two heartbeats; None: by the wait, 1 to 30 s.
     heartbeat_interval: Seconds | None = Field(default=None, ge=0.1, le=3600)
-    #: What resources may be called, a regular expression for the whole name; None: as they like.
+    #: A regular expression for the whole name of a resource; None: any name.
     resources: Annotated[str, Field(max_length=500), AfterValidator(_pattern)] | None = None
     #: On the waiting page; {resource} is the resource's name.
     message: str | None = Field(default=None, max_length=500)

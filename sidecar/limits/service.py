@@ -54,7 +54,12 @@ class Limit:
                 decision = await self._acquire_for_one_who_may_go(ask)
         except StoreError as error:
             decision = self._alone(error)
-        return self._counted(ask, decision)
+        if decision.outcome is Outcome.REFUSED and not decision.at_us and decision.limit > 0:
+            raise ConfigError(
+                [f"cost: {ask.cost} is more than is ever granted at once (limit {decision.limit})"]
+            )
+        self._count([decision])
+        return decision
 
     @property
     def is_booking(self) -> bool:
@@ -108,15 +113,6 @@ class Limit:
         log.debug("store_away", limit=self.name, error=str(error))
         admits = self.settings.on_store_failure == "admit"
         return Decision(Outcome.ADMITTED_ALONE if admits else Outcome.REFUSED_ALONE)
-
-    def _counted(self, ask: Ask, decision: Decision) -> Decision:
-        is_never = decision.outcome is Outcome.REFUSED and decision.at_us == 0
-        if is_never and decision.limit > 0:
-            raise ConfigError(
-                [f"cost: {ask.cost} is more than is ever granted at once (limit {decision.limit})"]
-            )
-        self._count([decision])
-        return decision
 
     def _count(self, decisions: Sequence[Decision]) -> None:
         for outcome, number in Counter(decision.outcome for decision in decisions).items():

@@ -63,7 +63,6 @@ def _events(name: str) -> Table:
 #: One row a stay, and every event. Partitioned by room where the database can.
 entries = _entries("waitroom_entries")
 events = _events("waitroom_events")
-PARTITIONED = (entries, events)
 
 #: What became too old, where it is kept.
 entries_archive = _entries("waitroom_entries_archive")
