@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AliasGenerator, BeforeValidator, ConfigDict, Field
+from pydantic import AliasGenerator, ConfigDict, Field
 
-from sidecar.kit.clock import iso
-from sidecar.kit.http.models import OffsetPage, PageParameters, PageReply, Reply, Time, matching
+from sidecar.kit.http.models import At, OffsetPage, PageParameters, PageReply, Reply, Time, matching
 from sidecar.kit.http.problem_kinds import Kind
 from sidecar.rooms.schemas.common import RoomAddress
 
@@ -26,8 +25,6 @@ _TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{3})?)?(Z|[+-][0-9]{2}:[0-9]{2})?"
 _MOMENT = f"^(|now|{_AGO}|[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(T{_TIME})?)$"
 #: How it may be written; model.read_period reads it.
 Moment = Annotated[str, Field(json_schema_extra={"pattern": _MOMENT})]
-#: Made from ms since 1970.
-At = Annotated[Time, BeforeValidator(iso)]
 
 
 class PeriodParameters(RoomAddress):

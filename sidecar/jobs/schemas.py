@@ -17,10 +17,10 @@ from pydantic import (
 from sidecar.jobs.model import ID_PATTERN, Kind, State
 from sidecar.jobs.request import Value
 from sidecar.jobs.settings import TargetSettings
-from sidecar.kit.clock import iso
 from sidecar.kit.http import problem_kinds
 from sidecar.kit.http.long_poll import MAX_WAIT_S
 from sidecar.kit.http.models import (
+    At,
     Body,
     Headers,
     Name,
@@ -63,12 +63,9 @@ Query = Annotated[
     str | dict[str, Value | list[Value]],
     wanted("a text, or an object of texts, numbers and lists of them"),
 ]
-
-
 #: Empty in the database: null.
 Text = Annotated[str | None, BeforeValidator(lambda text: text or None)]
-#: Made from ms: a moment, and a duration.
-At = Annotated[Time, BeforeValidator(iso)]
+#: Made from ms.
 FromMs = Annotated[Seconds, BeforeValidator(lambda ms: ms / 1000)]
 Rounded = Annotated[Seconds, AfterValidator(lambda seconds: round(seconds, 3))]
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import PydanticCustomError, core_schema
 
+from sidecar.kit.clock import iso
 from sidecar.kit.did_you_mean import did_you_mean
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.names import NAME
@@ -112,6 +113,8 @@ Number = Annotated[Whole, Field(ge=0, le=MAX_NUMBER)]
 Seconds = Annotated[float, Field(ge=0)]
 #: ISO 8601, as kit/clock.py tells it.
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+#: The same, made from ms since 1970.
+At = Annotated[Time, BeforeValidator(iso)]
 
 
 class PageParameters(Parameters):
