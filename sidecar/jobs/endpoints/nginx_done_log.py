@@ -66,30 +66,19 @@ def parse(data: bytes) -> Ended | None:
 
 
 class DoneLog:
-    """Reads the datagrams of a socket, and ends the calls that they name."""
+    """Ends the calls that a socket's datagrams name."""
 
-    def __init__(self, jobs: Jobs, listener: socket.socket) -> None:
+    def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
-        self._listener = listener
-        self._ends = Background()
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._has_lost = False
+        self.ends = Background()
 
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        loop = asyncio.get_running_loop()
-        loop.add_reader(self._listener, self._read)
-        try:
-            yield
-        finally:
-            loop.remove_reader(self._listener)
-            await self._ends.finish(_DRAIN_S)
-
-    def _read(self) -> None:
+    def read(self, listener: socket.socket) -> None:
         # All that there are: a kernel may keep ten at most for us (net.unix.max_dgram_qlen).
         with contextlib.suppress(BlockingIOError, InterruptedError):
             for _ in range(_READ_AT_ONCE):
-                self._take(self._listener.recv(_MAX_BYTES))
+                self._take(listener.recv(_MAX_BYTES))
 
     def _take(self, data: bytes) -> None:
         ended = parse(data)
@@ -104,8 +93,8 @@ class DoneLog:
         except PermitError as error:
             log.debug("unbelieved_end", target=target.name, reason=error.word)
             return
-        if len(self._ends) < MOST:
-            self._ends.start(self._end(target, permit, ended.status))
+        if len(self.ends) < MOST:
+            self.ends.start(self._end(target, permit, ended.status))
         elif not self._has_lost:
             self._has_lost = True
             log.warning("ends_lost", waiting=MOST, hint="calls end by their target's timeout")
@@ -146,9 +135,14 @@ async def listening(address: str, jobs: Jobs) -> AsyncIterator[None]:
         raise ConfigError(
             [f"done_listen: cannot listen on {address}: {error.strerror or error}"]
         ) from None
+    loop, done_log = asyncio.get_running_loop(), DoneLog(jobs)
     with listener:
-        async with DoneLog(jobs, listener).running():
+        loop.add_reader(listener, done_log.read, listener)
+        try:
             yield
+        finally:
+            loop.remove_reader(listener)
+            await done_log.ends.finish(_DRAIN_S)
 
 
 def _listener(address: str) -> socket.socket:

@@ -1,4 +1,4 @@
-"""The doors of jobs when something fails at the worst moment, within one process."""
+"""The endpoints of jobs when something fails at the worst moment, within one process."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def raw(client, path):
 
 
 @pytest.mark.parametrize("fault", ["parts are missing", "the database fails"])
-async def test_a_result_that_cannot_be_told_whole_is_cut_off(here, client, fault):
+async def test_a_result_that_cannot_be_sent_whole_is_cut_off(here, client, fault):
     """The connection ends early, which its reader notices; no problem document is put into the
     body."""
     is_missing = fault == "parts are missing"
@@ -104,10 +104,10 @@ async def test_a_job_that_is_in_the_database_is_taken(here, client):
 
     target.store.before = {"add": away, "look": away}
     answer = await client.post("/v1/jobs", json={"target": target.name}, headers=SERVICE)
-    told = await answer.json()
-    assert (answer.status, told["state"], told["position"]) == (202, "pending", None), told
-    assert answer.headers["Location"] == f"/v1/jobs/{told['id']}"
-    assert (await here.row(told["id"])).state == State.PENDING
+    job = await answer.json()
+    assert (answer.status, job["state"], job["position"]) == (202, "pending", None), job
+    assert answer.headers["Location"] == f"/v1/jobs/{job['id']}"
+    assert (await here.row(job["id"])).state == State.PENDING
 
 
 async def read(client, path, headers):
@@ -118,22 +118,22 @@ async def read(client, path, headers):
         assert (answer.status, bool(await answer.read())) == (200, True)
 
 
-@pytest.mark.parametrize("door", ["", "/body"])
-async def test_an_operator_who_reads_a_result_reads_it_for_nobody(here, client, door):
+@pytest.mark.parametrize("path", ["", "/body"])
+async def test_an_operator_who_reads_a_result_reads_it_for_nobody(here, client, path):
     """It is its caller's reading after which it is deleted."""
     id_ = await completed(here, part=b"ok", delete_after_read=True, result_ttl="1h")
     kept = await here.row(id_)
-    await read(client, f"/v1/jobs/{id_}{door}", OPERATOR)
+    await read(client, f"/v1/jobs/{id_}{path}", OPERATOR)
     after = await here.row(id_)
     assert (after.read_ms, after.expires_ms) == (None, kept.expires_ms)
-    await read(client, f"/v1/jobs/{id_}{door}", SERVICE)
+    await read(client, f"/v1/jobs/{id_}{path}", SERVICE)
     after = await here.row(id_)
     assert after.read_ms is not None
     assert after.expires_ms < kept.expires_ms
 
 
-async def test_whoever_waits_goes_on_waiting_after_a_look_that_failed(here, monkeypatch):
-    """Those whom it concerned are told; who came while it went on hears of their job."""
+async def test_a_client_that_waits_goes_on_waiting_after_a_look_that_failed(here, monkeypatch):
+    """A wait that it concerned ends with its error; one that began meanwhile goes on."""
     monkeypatch.setattr(job_polls, "LOOK_S", 0.01)
     target = await here.target()
     ids = [await here.submit(target) for _ in range(2)]
