@@ -27,8 +27,9 @@ def targets() -> None:
 @pass_client
 def list_targets(client: Client) -> None:
     """List the targets."""
+    found = client.request("GET", "/v1/targets")["targets"]
     click.echo(ROW.format("target", "waiting", "running", "rate", "a call", "breaker", "settings"))
-    for target in client.request("GET", "/v1/targets")["targets"]:
+    for target in found:
         settings, mean_s = target["settings"], target["mean_seconds"]
         notes = [target["source"]]
         if settings["paused"]:
