@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from sidecar.jobs.settings import TargetSettings
-    from sidecar.jobs.store.target_replies import Line
+    from sidecar.jobs.store.target_replies import QueueState
 
 _BREAKER = {"closed": 0, "trial": 1, "open": 2}
 #: Gauges of a target: the name's end, its help, and its value; None: there is no sample.
-_GAUGES: tuple[tuple[str, str, Callable[[TargetSettings, Line], float | None]], ...] = (
+_GAUGES: tuple[tuple[str, str, Callable[[TargetSettings, QueueState], float | None]], ...] = (
     ("waiting", "Jobs in the queue.", lambda _, line: line.waiting),
     ("later", "Jobs that wait to be retried.", lambda _, line: line.later),
     ("running", "Calls in progress, issued permits included.", lambda _, line: line.active),
@@ -40,9 +40,9 @@ class TargetGauges(Collector):
     """Each target as it was last read."""
 
     def __init__(self) -> None:
-        self._targets: dict[str, tuple[TargetSettings, Line]] = {}
+        self._targets: dict[str, tuple[TargetSettings, QueueState]] = {}
 
-    def learn(self, target: str, settings: TargetSettings, line: Line) -> None:
+    def learn(self, target: str, settings: TargetSettings, line: QueueState) -> None:
         self._targets[target] = settings, line
 
     def forget(self, target: str) -> None:

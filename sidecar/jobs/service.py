@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sidecar.jobs.model import Kind
     from sidecar.jobs.store.job_store import JobStore
-    from sidecar.jobs.store.target_replies import Claim, Line, Place
+    from sidecar.jobs.store.target_replies import Claim, Place, QueueState
     from sidecar.jobs.targets import Target, Targets
     from sidecar.kit.metrics import Metrics
     from sidecar.queue.grants import Grant
@@ -163,7 +163,7 @@ class Jobs:
         for job in jobs:
             if not job.is_ended:
                 by_target.setdefault(job.target, []).append(job.id)
-        found: dict[str, tuple[Target, Line, Place]] = {}
+        found: dict[str, tuple[Target, QueueState, Place]] = {}
         for name, ids in by_target.items():
             if (target := self.targets.find(name)) is not None:
                 line, places = await target.store.look(ids, target.settings)
@@ -337,7 +337,7 @@ async def _spend(target: Target, grant: Grant, spender: str) -> None:
         raise ProblemError(GRANT_NEEDED, detail="The grant was used for another job.")
 
 
-def _seen(job: Job, target: Target, line: Line, place: Place) -> Seen:
+def _seen(job: Job, target: Target, line: QueueState, place: Place) -> Seen:
     """Redis knows sooner than the database that a job was called."""
     if place.where in {"line", "later"} and job.state in WAITS:
         if place.where == "later":

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sidecar.jobs.permits import Permits
     from sidecar.jobs.store.job_store import JobStore
     from sidecar.jobs.store.target_queue import TargetStore
-    from sidecar.jobs.store.target_replies import Line
+    from sidecar.jobs.store.target_replies import QueueState
     from sidecar.kit.clock import StoreClock
     from sidecar.queue.grants import Grants
 
@@ -135,7 +135,7 @@ class Targets(Named[Target]):
             await self._announce(name)
 
 
-def wait_s(settings: TargetSettings, line: Line, position: int) -> float:
+def wait_s(settings: TargetSettings, line: QueueState, position: int) -> float:
     """How long the job in this place has to wait, seconds: by the slots and how long a call takes
     (measured, or expected), by the rate, and until an open breaker lets calls through."""
     mean_s = line.mean_s or settings.expected_seconds
@@ -149,7 +149,7 @@ def wait_s(settings: TargetSettings, line: Line, position: int) -> float:
     return max(by_slots, by_rate) + max(0, held_ms) / 1000
 
 
-def has_runner(settings: TargetSettings, line: Line) -> bool:
+def has_runner(settings: TargetSettings, line: QueueState) -> bool:
     """Whether a worker has asked for offline jobs not long ago, or makes a call now. True for a
     target of online jobs alone, which need none."""
     if "offline" not in settings.kinds or line.active > 0:
@@ -157,7 +157,7 @@ def has_runner(settings: TargetSettings, line: Line) -> bool:
     return line.runner_ms is not None and line.now_ms - line.runner_ms < RUNNER_AWAY_S * 1000
 
 
-def rate_per_s(settings: TargetSettings, line: Line) -> float:
+def rate_per_s(settings: TargetSettings, line: QueueState) -> float:
     """How many calls a second the target has capacity for, as far as is known."""
     by_slots = settings.concurrency / (line.mean_s or settings.expected_seconds)
     return by_slots if settings.rate is None else min(by_slots, settings.rate / settings.window)

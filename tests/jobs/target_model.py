@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import inf
 
-from sidecar.jobs.store.target_queue import LOCK_S, RESERVED_S, Claim, Claimed, Place
+from sidecar.jobs.store.target_queue import LOCK_S, RESERVED_S
+from sidecar.jobs.store.target_replies import Claim, Claimed, Place
 from tests.support.limit_model import BACK, Key
 from tests.support.limits import S
 

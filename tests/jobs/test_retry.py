@@ -7,7 +7,7 @@ import pytest
 from sidecar.jobs.model import Job, Outcome, State
 from sidecar.jobs.retry import MAX_DELAY_S, backoff, judge
 from sidecar.jobs.settings import TargetSettings
-from sidecar.jobs.store.target_replies import Claim, Line
+from sidecar.jobs.store.target_replies import Claim, QueueState
 from sidecar.jobs.targets import has_runner, rate_per_s, wait_s
 
 NOW_MS = 1_800_000_000_000
@@ -116,7 +116,7 @@ def test_delays_double_are_spread_and_end():
 
 
 def a_line(*, active=0, mean_s=None, calls=0, open_ms=None, runner_ms=None):
-    return Line(
+    return QueueState(
         NOW_MS, 0, 0, active, 0, mean_s, calls, "closed", open_ms, None, is_ready=True,
         runner_ms=runner_ms,
     )  # fmt: skip

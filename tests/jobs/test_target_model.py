@@ -19,7 +19,8 @@ from hypothesis.stateful import (
 
 from sidecar.jobs.redis_keys import target_key, target_keys
 from sidecar.jobs.settings import TargetSettings
-from sidecar.jobs.store.target_queue import Held, Release, TargetStore, Waiting
+from sidecar.jobs.store.target_queue import TargetStore
+from sidecar.jobs.store.target_replies import Held, Release, Waiting
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
 from tests.jobs.target_model import Active, Target

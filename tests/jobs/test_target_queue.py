@@ -11,7 +11,8 @@ import pytest
 from sidecar.jobs.redis_keys import JOBS_CHANNEL, TARGET_KEYS, target_key
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.pubsub import subscribe
-from sidecar.jobs.store.target_queue import Held, Place, Release, TargetStore, Waiting
+from sidecar.jobs.store.target_queue import TargetStore
+from sidecar.jobs.store.target_replies import Held, Place, Release, Waiting
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.kit.redis.breaker import TRIES
@@ -641,7 +642,7 @@ async def test_a_line_that_was_lost_is_built_again(redis, make, clock):
     assert await store.renew([("a", runs.fence)]) == ["held"]
     assert not await release(store, runs)
     for ask in (store.use("B", called.fence, settings()), store.done("B", called.fence)):
-        with pytest.raises(StoreError, match="the line was lost"):
+        with pytest.raises(StoreError, match="the queue was lost"):
             await ask
     born = (await store.claim(1, settings())).born_us
     ends_ms = (clock.now + LOCK) // 1000

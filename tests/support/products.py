@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sidecar.jobs.settings import TargetSettings
-from sidecar.jobs.store.target_queue import TargetStore, Waiting
+from sidecar.jobs.store.target_queue import TargetStore
+from sidecar.jobs.store.target_replies import Waiting
 from sidecar.kit.clock import StoreClock
 from sidecar.leases.model import LeaseOutcome
 from sidecar.leases.settings import LeaseSettings

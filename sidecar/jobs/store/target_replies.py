@@ -1,5 +1,5 @@
-"""What the scripts of jobs/lua are told and reply, as types. Times in ms are of the store's
-clock; None: not so, or not known."""
+"""Arguments and replies of the scripts of jobs/lua, as types. Times in ms are of the store's
+clock; None: not so, or unknown."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 _COUNTERS = ("called", "completed", "failed", "retried", "lost", "expired")
 
-#: How a call ended. answered: the target did its work. rejected: it is there, and its answer is the
-#: job's failure. failed: it is the target's fault, and counts for the breaker. busy: it said so
-#: itself. gone: it was not called.
+#: How a call ended. answered: the target did its work. rejected: it responded, and that is the
+#: job's failure. failed: it is the target's fault, and counts for the breaker. busy: 429. gone: it
+#: was not called.
 How: TypeAlias = Literal["answered", "rejected", "failed", "busy", "gone"]
 Where: TypeAlias = Literal["line", "later", "called", "running", "used", "gone"]
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A job that was called: a runner has it, or an online one has its permit `fence`."""
+    """A job that was called: a worker has it, or an online one has its permit `fence`."""
 
     id: str
     fence: int
@@ -37,9 +37,9 @@ class Claim:
 @dataclass(frozen=True, slots=True)
 class Claimed:
     claims: list[Claim]
-    #: When it is worth asking again, seconds from now; None: when there is news.
+    #: When to claim again, seconds from now; None: at the next wake-up.
     next_s: float | None
-    #: False: the line is new, or was lost, and must be built again before anything is called.
+    #: False: the queue is new, or was lost, and must be built again before anything is called.
     is_ready: bool
     #: When that was found, for `ready`, µs; 0: it is ready.
     born_us: int = 0
@@ -47,7 +47,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a job is. `position` is in the line, 1 is next; `fence` of what is called; `ends_ms`
+    """Where a job is. `position` is in the queue, 1 is next; `fence` of what is called; `ends_ms`
     when its lock, permit, term or wait is over."""
 
     where: Where
@@ -57,8 +57,8 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A target at one moment. Times in ms of the store's clock; None: not so, or not known."""
+class QueueState:
+    """A target at one moment."""
 
     now_ms: int
     waiting: int
@@ -73,7 +73,7 @@ class Line:
     open_until_ms: int | None
     held_until_ms: int | None
     is_ready: bool
-    #: When a runner last asked for jobs, to the second.
+    #: When a worker last asked for jobs, to the second.
     runner_ms: int | None = None
     #: called, completed, failed, retried, lost, expired, since the store is new.
     counters: dict[str, int] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A job for the line; or, not before that, ms, to wait elsewhere."""
+    """A job for the queue; or, until `not_before_ms`, to wait elsewhere."""
 
     id: str
     order: int
@@ -102,14 +102,14 @@ class Release:
     fence: int
     how: How
     took_us: int = 0
-    #: When it is tried again; None: it leaves the line. And until when the whole target is held.
+    #: When it is tried again; None: it leaves the queue. And until when the whole target is held.
     again_ms: int | None = None
     hold_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An active job of before a loss: r, a runner has it; c, called; u, its permit is used."""
+    """An active job of before a loss: r, a worker has it; c, called; u, its permit is used."""
 
     id: str
     fence: int
@@ -118,7 +118,7 @@ class Held:
     word: Literal["r", "c", "u"] = "r"
 
 
-#: An online job that ended by itself: why, and when in ms.
+#: An online job that ended by itself: the reason, and when in ms.
 Ended: TypeAlias = tuple[str, Literal["unused", "term"], int]
 
 
@@ -133,14 +133,14 @@ def read_claimed(reply: Sequence[Any]) -> Claimed:
 
 
 def read_ended(row: tuple[Any, float]) -> Ended:
-    job, _, why = text(row[0]).rpartition("~")
-    return job, "unused" if why == "unused" else "term", int(row[1]) // 1000
+    job, _, reason = text(row[0]).rpartition("~")
+    return job, "unused" if reason == "unused" else "term", int(row[1]) // 1000
 
 
-def read_look(reply: Sequence[Any]) -> tuple[Line, list[Place]]:
+def read_look(reply: Sequence[Any]) -> tuple[QueueState, list[Place]]:
     now, waiting, later, active, reserved, mean, calls, breaker, opens, held = reply[:10]
     ready, runner = reply[10:12]
-    line = Line(
+    state = QueueState(
         now // 1000,
         waiting,
         later,
@@ -152,14 +152,14 @@ def read_look(reply: Sequence[Any]) -> tuple[Line, list[Place]]:
         _ms_after(now, opens),
         _ms_after(now, held),
         ready == 1,
-        runner // 1000 if runner else None,
+        _ms_after(0, runner),
         dict(zip(_COUNTERS, reply[12:18], strict=True)),
     )
     places = [
-        Place(text(where), position or None, fence, ends // 1000 if ends else None)  # type: ignore[arg-type]
+        Place(text(where), position or None, fence, _ms_after(0, ends))  # type: ignore[arg-type]
         for where, position, fence, ends in rows_of(reply[18:], 4)
     ]
-    return line, places
+    return state, places
 
 
 def _ms_after(now_us: int, at_us: int) -> int | None:
@@ -178,7 +178,7 @@ def rate_words(settings: TargetSettings | None) -> tuple[int | str, ...]:
 
 
 def class_words(settings: TargetSettings, name: str) -> tuple[int, int, int]:
-    """Head start in µs, priority, and number: by name, so that it is the same for all who ask."""
+    """Head start in µs, priority, and number: by name, so that it is the same everywhere."""
     found = settings.classes.get(name)
     if found is None:
         return 0, 0, 0
