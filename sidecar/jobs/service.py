@@ -88,7 +88,7 @@ class Jobs:
 
         Raises ProblemError.
         """
-        target, settings, key = order.target, order.target.settings, order.idempotency_key
+        target, key = order.target, order.idempotency_key
         # Before all else: the queue may be full by now, and the grant expired or spent for this.
         if key and (known := await self.store.jobs.find_by_key(owner, key)):
             return _same(known, order), False
@@ -96,16 +96,14 @@ class Jobs:
         grant = _grant_of(order, now_ms)
         class_name = grant.class_name if grant else ""
         id_ = new_job_id()
-        queue_order = await target.store.reserve(id_, class_name, settings)
-        if queue_order is None:
-            raise self._full(target)
+        queue_order = await self._reserve(target, id_, class_name)
         job = Job(
             id=id_,
             owner=owner,
             target=target.name,
             kind=order.kind,
             created_ms=now_ms,
-            expires_ms=now_ms + ms(settings.pending_ttl),
+            expires_ms=now_ms + ms(target.settings.pending_ttl),
             queue_order=queue_order,
             class_name=class_name,
             idempotency_key=key,
@@ -142,14 +140,18 @@ class Jobs:
     def _count(self, target: Target, state: str) -> None:
         self.metrics.jobs.labels(target.name, state).inc()
 
-    def _full(self, target: Target) -> ProblemError:
-        self._count(target, "refused")
-        return ProblemError(
-            QUEUE_FULL,
-            detail=f"{target.settings.max_pending} jobs wait for {target.name} (max_pending), and "
-            "no more are taken.",
-            retry_after=FULL_RETRY_S,
-        )
+    async def _reserve(self, target: Target, id_: str, class_name: str) -> int:
+        """A job's order in the queue. Raises ProblemError where that is full."""
+        queue_order = await target.store.reserve(id_, class_name, target.settings)
+        if queue_order is None:
+            self._count(target, "refused")
+            raise ProblemError(
+                QUEUE_FULL,
+                detail=f"{target.settings.max_pending} jobs wait for {target.name} (max_pending), "
+                "and no more are taken.",
+                retry_after=FULL_RETRY_S,
+            )
+        return queue_order
 
     async def find(self, id_: str, owner: str | None) -> Job:
         job = await self.store.jobs.find(id_)
@@ -233,9 +235,7 @@ class Jobs:
                 WRONG_STATE,
                 detail=f"The job is {job.state}: it can be tried again when it has ended.",
             )
-        queue_order = await target.store.reserve(id_, job.class_name, target.settings)
-        if queue_order is None:
-            raise self._full(target)
+        queue_order = await self._reserve(target, id_, job.class_name)
         now_ms = target.clock.now_ms()
         expires_ms = now_ms + ms(target.settings.pending_ttl)
         if not await self.store.jobs.retry(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from waitroom import Client
 
 EVERY = click.option(
-    "--every", type=click.FloatRange(0.2, 60), default=1, help="How often to look, seconds."
+    "--every", type=click.FloatRange(0.2, 60), default=1, help="How often to look, seconds (1)."
 )
 ROW = "{:<22} {:<16} {:<12} {:<19} {:<4} {}"
 
