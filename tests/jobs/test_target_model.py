@@ -6,16 +6,9 @@ says, and the promises must hold for what is in the store.
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import initialize, precondition, rule
 
 from sidecar.jobs.redis_keys import target_key, target_keys
 from sidecar.jobs.settings import TargetSettings
@@ -25,8 +18,7 @@ from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
 from tests.jobs.target_model import Active, Target
 from tests.support.limits import BEGIN, WINDOWS, S, check_promise
-from tests.support.machines import Bench, run_stories
-from tests.support.rooms import new_room_name
+from tests.support.machines import SELDOM, Bench, StoreMachine, latest, run_stories
 
 RATED = [f"rate.{algorithm}" for algorithm in WINDOWS]
 CLASSES = {
@@ -47,7 +39,6 @@ SETTINGS = st.fixed_dictionaries(
     },
 )
 COUNTS = st.sampled_from([0, 1, 2, 5, 5])
-SELDOM = st.sampled_from([False, False, False, True])
 STEPS = st.one_of(
     st.integers(1, 999),
     st.integers(1000, S),
@@ -60,11 +51,9 @@ HOW = st.sampled_from(["answered", "rejected", "failed", "failed", "busy", "gone
 AGAIN = st.none() | st.sampled_from([-5, 0, 700, 4000])
 
 
-class TargetMachine(RuleBasedStateMachine):
+class TargetMachine(StoreMachine):
     def __init__(self, bench: Bench) -> None:
-        super().__init__()
-        self.bench = bench
-        self.name = new_room_name()
+        super().__init__(bench)
         self.now = BEGIN + 5
         self.store = TargetStore(
             bench.redis, self.name, clock=StoreClock(), now_us=lambda: self.now, timeout_s=5
@@ -107,8 +96,8 @@ class TargetMachine(RuleBasedStateMachine):
         """Some are not added, whose place is kept for a while."""
         jobs = [f"j{self.made + n}" for n in range(len(classes))]
         self.made += len(jobs)
-        told = self.told(
-            *(self.store.reserve(*item, self.settings) for item in zip(jobs, classes, strict=True))
+        told = self.gather(
+            self.store.reserve(*item, self.settings) for item in zip(jobs, classes, strict=True)
         )
         model = self.model.at(self.now)
         said = [model.reserve(job, name, self.settings) for job, name in zip(jobs, classes)]  # noqa: B905
@@ -130,12 +119,12 @@ class TargetMachine(RuleBasedStateMachine):
     def add_again(self, which, again):
         """Jobs of before, wherever they are now; some are to wait."""
         jobs = list(self.orders)
-        chosen = {jobs[-1 - i % len(jobs)] for i in which}
+        chosen = set(latest(jobs, which))
         before = None if again is None else self.now // 1000 + again
         self.add([Waiting(j, self.orders[j], self.is_online[j], before) for j in sorted(chosen)])
 
     def add(self, jobs):
-        told = self.bench.run(self.store.add(jobs))
+        told = self.run(self.store.add(jobs))
         assert told == self.model.at(self.now).add(jobs)
         self.open.update(job.id for job in jobs)
         self.settle()
@@ -144,7 +133,7 @@ class TargetMachine(RuleBasedStateMachine):
     @rule(which=INDICES)
     def remove(self, which):
         job = self.somebody(which)
-        told = self.bench.run(self.store.remove(job))
+        told = self.run(self.store.remove(job))
         assert told == self.model.remove(job)
         if told:
             self.open.discard(job)
@@ -166,7 +155,7 @@ class TargetMachine(RuleBasedStateMachine):
 
     def claimed(self, n):
         before = self.seen
-        told = self.bench.run(self.store.claim(n, self.settings))
+        told = self.run(self.store.claim(n, self.settings))
         assert told == self.model.at(self.now).claim(n, self.settings)
         claims = told.claims
         if claims:
@@ -200,7 +189,7 @@ class TargetMachine(RuleBasedStateMachine):
     def renewed(self, which):
         """Whoever has a lock, or had one."""
         claims = self.chosen(which)
-        told = self.bench.run(self.store.renew(claims))
+        told = self.run(self.store.renew(claims))
         model = self.model.at(self.now, changes=False)
         assert told == [model.renew(*claim) for claim in claims]
         self.settle()
@@ -219,7 +208,7 @@ class TargetMachine(RuleBasedStateMachine):
             job in self.seen.active and self.seen.active[job].fence == fence
             for job, fence in self.chosen(which)
         )
-        told = self.bench.run(self.store.release(ends, self.settings))
+        told = self.run(self.store.release(ends, self.settings))
         model = self.model.at(self.now)
         assert told == [model.release(end, self.settings) for end in ends]
         self.open -= {e.id for e, is_its in zip(ends, told, strict=True) if is_its and not again}
@@ -247,7 +236,7 @@ class TargetMachine(RuleBasedStateMachine):
     @rule(which=INDICES)
     def abort(self, which):
         job = self.somebody(which)
-        assert self.bench.run(self.store.abort(job)) == self.model.abort(job)
+        assert self.run(self.store.abort(job)) == self.model.abort(job)
         self.settle()
 
     @precondition(lambda self: self.calls)
@@ -275,12 +264,12 @@ class TargetMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.seen.ended)
     @rule(limit=st.integers(1, 3))
     def tell_of_the_ended(self, limit):
-        ended = self.bench.run(self.store.ended(limit))
+        ended = self.run(self.store.ended(limit))
         assert {(job, why): at for job, why, at in ended}.items() <= {
             key: at // 1000 for key, at in self.model.ended.items()
         }.items()
         assert len(ended) == min(limit, len(self.model.ended))
-        self.bench.run(self.store.forget(ended))
+        self.run(self.store.forget(ended))
         for job, why, _ in ended:
             del self.model.ended[job, why]
             self.open.discard(job)
@@ -289,7 +278,7 @@ class TargetMachine(RuleBasedStateMachine):
     @rule()
     def look(self):
         jobs = sorted(self.orders)
-        line, places = self.bench.run(self.store.look(jobs, self.settings))
+        line, places = self.run(self.store.look(jobs, self.settings))
         model = self.model.at(self.now, changes=False)
         assert places == [model.place(job) for job in jobs]
         assert (line.waiting, line.later, line.active, line.breaker, line.is_ready) == (
@@ -313,9 +302,7 @@ class TargetMachine(RuleBasedStateMachine):
         moments = [one.ends for one in self.model.active.values()]
         moments += [when for when, _ in self.model.later.values()]
         moments += [self.model.open_until, self.model.held_until, self.model.ready or 0]
-        moments = sorted({at + off for at in moments if at + off > self.now})
-        if moments:
-            self.now = moments[which % len(moments)]
+        self.go_to_one([at + off for at in moments], which)
 
     @rule(really=SELDOM, us=st.integers(1, S))
     def turn_the_clock_back(self, really, us):
@@ -329,12 +316,12 @@ class TargetMachine(RuleBasedStateMachine):
         self.made_ready(wait, is_lost_again)
 
     def made_ready(self, wait, is_lost_again=False):
-        born = self.bench.run(self.store.claim(0, self.settings)).born_us
+        born = self.run(self.store.claim(0, self.settings)).born_us
         self.model.at(self.now).claim(0, self.settings)
-        told = self.bench.run(self.store.ready(wait, born - is_lost_again))
+        told = self.run(self.store.ready(wait, born - is_lost_again))
         assert told is not is_lost_again
         assert told == self.model.make_ready(wait, born - is_lost_again)
-        assert self.bench.run(self.store.is_ready()) is told
+        assert self.run(self.store.is_ready()) is told
         self.settle()
 
     @rule(really=SELDOM, order=st.randoms(use_true_random=False), adds_first=st.booleans())
@@ -345,7 +332,7 @@ class TargetMachine(RuleBasedStateMachine):
             return
         before = self.seen
         names = [*target_keys(self.name), *(target_key(self.name, name) for name in RATED)]
-        self.bench.run(self.bench.redis.delete(*names))
+        self.delete(names)
         self.now += 3 * S
         self.model, self.went = Target(), []
         self.open = set()
@@ -367,7 +354,7 @@ class TargetMachine(RuleBasedStateMachine):
             call, said = (self.store.hold, self.model.at(self.now).hold)
             if jobs is waiting:
                 call, said = self.store.add, self.model.add
-            assert self.bench.run(call(jobs)) == said(jobs)
+            assert self.run(call(jobs)) == said(jobs)
         self.settle()
         kept = {**before.line, **{job: at for job, (_, at) in before.later.items()}}
         assert [job for job in self.model.heads() if job in before.line] == [
@@ -379,39 +366,31 @@ class TargetMachine(RuleBasedStateMachine):
 
     def teardown(self):
         names = [*target_keys(self.name), *(target_key(self.name, name) for name in RATED)]
-        left = self.bench.run(self.bench.redis.keys(target_key(self.name, "*")))
+        left = self.run(self.bench.redis.keys(target_key(self.name, "*")))
         assert {key.decode() for key in left} <= set(names)
-        self.bench.run(self.bench.redis.delete(*names))
+        self.delete(names)
 
     # What the rules share --------------------------------------------------------------------
 
     def chosen(self, which):
-        return list({self.calls[-1 - i % len(self.calls)]: None for i in which})
+        return list(dict.fromkeys(latest(self.calls, which)))
 
     def somebody(self, which):
         """Rather one who is called."""
         jobs = [*self.orders, *self.seen.active]
-        return jobs[-1 - which[0] % len(jobs)]
-
-    def told(self, *calls):
-        """One batch."""
-
-        async def ask():
-            return await asyncio.gather(*calls)
-
-        return self.bench.run(ask())
+        return latest(jobs, which)[0]
 
     def asked(self, call):
         """None: the line was lost."""
         try:
-            return self.bench.run(call)
+            return self.run(call)
         except StoreError:
             assert self.model.ready is None
             return None
 
     def settle(self):
         """The store is as the model has it, and no job is lost or in two places."""
-        self.seen = self.bench.run(look(self.bench.redis, self.name))
+        self.seen = self.run(look(self.bench.redis, self.name))
         seen, model = self.seen, self.model
         for part in ("line", "later", "active", "online", "ended", "aborts"):
             assert getattr(seen, part) == getattr(model, part), part

@@ -6,25 +6,18 @@ model says, and the promises must hold for what is in the store.
 
 from __future__ import annotations
 
-import asyncio
 import random
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import initialize, precondition, rule
 
 from sidecar.kit.clock import StoreClock
 from sidecar.leases.redis_keys import lease_key, resource_key
 from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import LeaseStore
 from tests.leases.lease_model import FULL, NOTHING, WAITING, Model, Replica, Said, check, look
-from tests.support.machines import Bench, run_stories
-from tests.support.rooms import new_room_name
+from tests.support.machines import SELDOM, Bench, StoreMachine, latest, run_stories
 
 SETTINGS = {
     "capacity": st.sampled_from([1, 1, 1, 2, 3]),
@@ -38,7 +31,6 @@ SETTINGS = {
 RESOURCES = ["A", "B", "C:1"]
 HOLDERS = [f"h{number}" for number in range(9)]
 RESOURCE, HOLDER = st.sampled_from(["A", "A", *RESOURCES]), st.sampled_from(HOLDERS)
-SELDOM = st.sampled_from([False, False, False, True])
 STEPS_MS = st.one_of(
     st.integers(1, 999), st.integers(1000, 12_000), st.sampled_from([25_000, 61_000, 600_000])
 )
@@ -51,14 +43,12 @@ OFF = st.sampled_from([0, 0, 0, -1, 1])
 ONE = st.integers(0, 1)
 
 
-class LeaseMachine(RuleBasedStateMachine):
+class LeaseMachine(StoreMachine):
     """A template from its first resource on; a batch of somebody's calls is a step."""
 
     def __init__(self, bench: Bench) -> None:
-        super().__init__()
-        self.bench = bench
-        self.name = new_room_name()
-        self.now = self.lost_at = 1_800_000_000_000
+        super().__init__(bench)
+        self.lost_at = self.now
         #: (resource, holder, fencing number) and (resource, holder, order), all ever told.
         self.leases: list[tuple[str, str, int]] = []
         self.places: list[tuple[str, str, int]] = []
@@ -110,7 +100,7 @@ class LeaseMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.places)
     @rule(chosen=INDICES, one=ONE, may_join=st.booleans(), off=OFF)
     def ask_with_order(self, chosen, one, may_join, off):
-        places = [self.places[-1 - i % len(self.places)] for i in chosen]
+        places = latest(self.places, chosen)
         self.asked([(r, holder, may_join, order + off) for r, holder, order in places], one)
 
     @precondition(lambda self: self.due)
@@ -137,7 +127,7 @@ class LeaseMachine(RuleBasedStateMachine):
     def renew(self, chosen, one, off, holder):
         """Also by somebody else."""
         self.renewed(
-            [(r, holder or own, fence + off) for r, own, fence in self.chosen(chosen)], one
+            [(r, holder or own, fence + off) for r, own, fence in latest(self.leases, chosen)], one
         )
 
     @precondition(lambda self: any(spot.fences for spot in self.seen.values()))
@@ -151,7 +141,7 @@ class LeaseMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.leases)
     @rule(chosen=INDICES, one=ONE, off=OFF)
     def release_lease(self, chosen, one, off):
-        items = [(r, owner, fence + off) for r, owner, fence in self.chosen(chosen)]
+        items = [(r, owner, fence + off) for r, owner, fence in latest(self.leases, chosen)]
         before = self.seen
         self.check_stale(before, items, self.released(items, one))
 
@@ -161,7 +151,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @rule()
     def sweep(self):
-        looked, more = self.bench.run(self.stores[0].sweep())
+        looked, more = self.run(self.stores[0].sweep())
         due = self.model.sweep(self.now, self.replicas[0], looked)
         assert looked >= len(due)
         assert not more
@@ -171,7 +161,7 @@ class LeaseMachine(RuleBasedStateMachine):
     def list(self, limit):
         """Page by page, it is what is so; it changes nothing."""
         names, after = [], ""
-        while page := self.bench.run(self.stores[0].list(after=after, limit=limit)):
+        while page := self.run(self.stores[0].list(after=after, limit=limit)):
             after = page[-1].name
             for one in page:
                 names.append(one.name)
@@ -187,7 +177,7 @@ class LeaseMachine(RuleBasedStateMachine):
             for name, spot in self.model.spots.items()
             if spot.line or any(held.ends > self.now for held in spot.holders.values())
         )
-        assert self.bench.run(self.stores[0].count()) == len(self.model.spots)
+        assert self.run(self.stores[0].count()) == len(self.model.spots)
 
     # The clock and the store -----------------------------------------------------------------
 
@@ -201,11 +191,8 @@ class LeaseMachine(RuleBasedStateMachine):
         moments = [self.model.next_moment(name) for name in self.model.spots]
         moments += [at + self.model.claim for at in self.due.values()]
         moments += [self.model.recovers or 0, self.model.back + self.model.timeout]
-        moments = sorted({at + off_ms for at in moments if at + off_ms > self.now})
-        if moments:
-            self.now = moments[which % len(moments)]
-            if sweeps:
-                self.sweep()
+        if self.go_to_one([at + off_ms for at in moments], which) and sweeps:
+            self.sweep()
 
     @rule(really=SELDOM, ms=st.integers(1, 3000))
     def turn_the_clock_back(self, really, ms):
@@ -223,7 +210,7 @@ class LeaseMachine(RuleBasedStateMachine):
         for name in RESOURCES:
             parts = ("holders", "facts", "line", "due")
             names += [resource_key(self.name, name, part) for part in parts]
-        self.bench.run(self.bench.redis.delete(*names))
+        self.delete(names)
         self.lost_at = self.now = self.now + 3001
         self.model.lose()
         self.due, self.seen = {}, {}
@@ -248,22 +235,19 @@ class LeaseMachine(RuleBasedStateMachine):
                 break
             self.now = max(self.now, *map(self.model.next_moment, self.model.spots))
             self.sweep()
-        keys = self.bench.run(self.bench.redis.keys(lease_key(self.name, "*")))
+        keys = self.run(self.bench.redis.keys(lease_key(self.name, "*")))
         state = lease_key(self.name, "state")
         assert {key.decode() for key in keys} <= {state}
-        self.bench.run(self.bench.redis.delete(state))
+        self.delete([state])
 
     # What the rules share --------------------------------------------------------------------
-
-    def chosen(self, indices):
-        return [self.leases[-1 - i % len(self.leases)] for i in indices]
 
     def asked(self, items, one):
         if not items:
             return
         store = self.stores[one]
         replies = self.answered(
-            gather(store.ask(r, who, may_join=may, order=order) for r, who, may, order in items)
+            store.ask(r, who, may_join=may, order=order) for r, who, may, order in items
         )
         self.same(replies, self.model.ask(self.now, self.replicas[one], items))
         earlier = max((fence for *_, fence in self.leases), default=0)
@@ -303,14 +287,14 @@ class LeaseMachine(RuleBasedStateMachine):
     def renewed(self, items, one):
         if not items:
             return
-        replies = self.answered(gather(self.stores[one].renew(*item) for item in items))
+        replies = self.answered(self.stores[one].renew(*item) for item in items)
         self.same(replies, self.model.renew(self.now, self.replicas[one], items))
         if not self.model.is_recovering:
             self.check_stale(self.seen, items, replies)
         self.settle(items)
 
     def released(self, items, one):
-        replies = self.answered(gather(self.stores[one].release(*item) for item in items))
+        replies = self.answered(self.stores[one].release(*item) for item in items)
         self.same(replies, self.model.release(self.now, self.replicas[one], items))
         self.settle(items, released={item[:2] for item in items})
         return replies
@@ -318,7 +302,7 @@ class LeaseMachine(RuleBasedStateMachine):
     def answered(self, calls):
         """One batch."""
         self.is_broken = True
-        replies = self.bench.run(calls)
+        replies = self.gather(calls)
         assert {reply.now_ms for reply in replies} == {self.now}
         return replies
 
@@ -331,7 +315,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
     def settle(self, items, *, released=frozenset()):
         """After a script: the store is as the model has it, and the promises hold."""
-        before, self.seen = self.seen, self.bench.run(look(self.bench.redis, self.name, RESOURCES))
+        before, self.seen = self.seen, self.run(look(self.bench.redis, self.name, RESOURCES))
         assert self.seen.keys() == self.model.spots.keys()
         for name, spot in self.model.spots.items():
             seen, named = self.seen[name], any(item[0] == name for item in items)
@@ -361,11 +345,6 @@ class LeaseMachine(RuleBasedStateMachine):
         return spot is not None and (
             holder in spot.line or (holder in spot.holders and holder not in spot.fences)
         )
-
-
-async def gather(calls):
-    """All at once, in one batch, in this order."""
-    return list(await asyncio.gather(*calls))
 
 
 @pytest.mark.slow

@@ -1,21 +1,26 @@
-"""Runs the state machines of rooms, leases and targets against a store."""
+"""State machines of rooms, leases and targets: what they share, and their run against a store."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import closing
 from random import Random
+from typing import Any
 
 from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from sidecar.kit.redis.connect import close, connect
-from tests.support.rooms import refuse_functions
+from tests.support.rooms import new_room_name, refuse_functions
 
 #: How many stories; WAITROOM_TEST_EXAMPLES=2000 looks longer.
 _EXAMPLES = os.environ.get("WAITROOM_TEST_EXAMPLES")
+
+#: For what stops or empties the queue: not often, or there would be little to see.
+SELDOM = st.sampled_from([False, False, False, True])
 
 
 class Bench:
@@ -35,6 +40,42 @@ class Bench:
     def close(self) -> None:
         self.run(close(self.redis))
         self.runner.close()
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Something of a name of its own in the store, and its time."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__()
+        self.bench = bench
+        self.name = new_room_name()
+        self.now = 1_800_000_000_000
+
+    def run(self, call: Awaitable[Any]) -> Any:
+        return self.bench.run(call)
+
+    def gather(self, calls: Iterable[Awaitable[Any]]) -> list[Any]:
+        """All at once, in one batch, in this order."""
+
+        async def ask() -> list[Any]:
+            return list(await asyncio.gather(*calls))
+
+        return self.run(ask())
+
+    def delete(self, keys: Iterable[str]) -> None:
+        self.run(self.bench.redis.delete(*keys))
+
+    def go_to_one(self, moments: Iterable[int], which: int) -> bool:
+        """To one of those that are still to come, if there is any."""
+        later = sorted({at for at in moments if at > self.now})
+        if later:
+            self.now = later[which % len(later)]
+        return bool(later)
+
+
+def latest(items: Sequence[Any], indices: Iterable[int]) -> list[Any]:
+    """Counted back from the newest."""
+    return [items[-1 - i % len(items)] for i in indices]
 
 
 def run_stories(

@@ -6,16 +6,10 @@ says, and the promises must hold for what is in the store.
 
 from __future__ import annotations
 
-import asyncio
 from itertools import zip_longest
 
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import initialize, precondition, rule
 
 from sidecar.kit.clock import StoreClock
 from sidecar.queue.model import Outcome, Pass, Phase, Ticket
@@ -23,13 +17,11 @@ from sidecar.queue.verdict_lifetime import OUTAGE_MS, SESSION_GRACE_MS
 from sidecar.rooms.redis_keys import room_keys
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import Claim, Lot, RoomStore
-from tests.support.machines import Bench
+from tests.support.machines import SELDOM, Bench, StoreMachine, latest
 from tests.support.room_model import Model, Newcomer, Reply
 from tests.support.room_promises import Promises, Seen, Step, look
-from tests.support.rooms import attended, new_room_name
+from tests.support.rooms import attended
 
-#: For what stops or empties the line: not often, or there would be little to see.
-SELDOM = st.sampled_from([False, False, False, True])
 #: What may be set, at first and at run time.
 SETTINGS = {
     "total_active_users": st.integers(0, 5),
@@ -107,14 +99,11 @@ SOME = st.lists(st.integers(0, 99), min_size=1, max_size=6)
 LATE_MS = SESSION_GRACE_MS + 1000
 
 
-class RoomMachine(RuleBasedStateMachine):
+class RoomMachine(StoreMachine):
     """One room from its first visitor on; a batch of somebody's calls is a step."""
 
     def __init__(self, bench: Bench) -> None:
-        super().__init__()
-        self.bench = bench
-        self.name = new_room_name()
-        self.now = 1_800_000_000_000
+        super().__init__(bench)
         self.seen = Seen()
         self.promises = Promises()
         self.visitors: list[str] = []
@@ -158,7 +147,7 @@ class RoomMachine(RuleBasedStateMachine):
         a grant that gives it once or as such."""
         fresh = [f"v{len(self.visitors) + i:03}" for i in range(newcomers)]
         self.visitors += fresh
-        batch = fresh + [self.visitors[-1 - i % len(self.visitors)] for i in again]
+        batch = fresh + latest(self.visitors, again)
         claims = [
             Claim(name, grant, self.now + 86_400_000)
             for _, name, grant in zip_longest(batch, names, grants, fillvalue="")
@@ -169,7 +158,7 @@ class RoomMachine(RuleBasedStateMachine):
         lots = [Lot(self.bench.draw(), lot_of) for _ in batch]
         calls = zip(batch, claims, lots, strict=True)
         replies = self.answered(
-            gather(self.store.enter(v, claim=claim, lot=lot) for v, claim, lot in calls)
+            self.store.enter(v, claim=claim, lot=lot) for v, claim, lot in calls
         )
         asking = zip(batch, lots, claims, strict=True)
         expected = self.model.enter(
@@ -190,7 +179,7 @@ class RoomMachine(RuleBasedStateMachine):
     @rule(chosen=SOME)
     def poll(self, chosen):
         """With any ticket that was ever given: early, late, twice, after a reset, …"""
-        self.beat([self.tickets[-1 - i % len(self.tickets)] for i in chosen])
+        self.beat(latest(self.tickets, chosen))
 
     @precondition(lambda self: self.tickets)
     @rule(seconds=st.integers(1, 40))
@@ -210,7 +199,7 @@ class RoomMachine(RuleBasedStateMachine):
         """One browser, or several tabs of it, far more often than told."""
         for _ in range(times):
             self.now += ms
-            self.beat([self.tickets[-1 - which % len(self.tickets)]])
+            self.beat(latest(self.tickets, [which]))
 
     @precondition(lambda self: self.promises.told)
     @rule(which=st.integers(0, 99))
@@ -221,8 +210,7 @@ class RoomMachine(RuleBasedStateMachine):
     @rule(chosen=SOME)
     def renew(self, chosen):
         """With passes that a replica takes for valid, revoked or not."""
-        valid = self.valid_passes
-        batch = [valid[-1 - i % len(valid)] for i in chosen]
+        batch = latest(self.valid_passes, chosen)
         replies = self.ask(self.store.renew, [(pass_,) for pass_ in batch])
         expected = self.model.renew(self.now, batch)
         for pass_, reply in zip(batch, replies, strict=True):
@@ -241,9 +229,7 @@ class RoomMachine(RuleBasedStateMachine):
             (self.visitors[-1 - i % len(self.visitors)], "left" if own else "released")
             for i, own in chosen
         ]
-        replies = self.bench.run(
-            gather(self.store.leave(visitor, why=why) for visitor, why in batch)
-        )
+        replies = self.gather(self.store.leave(visitor, why=why) for visitor, why in batch)
         assert replies == self.model.leave(self.now, batch)
         self.settle(left=[visitor for visitor, _ in batch])
 
@@ -258,7 +244,7 @@ class RoomMachine(RuleBasedStateMachine):
         changed = self.model.configured.changed({n: v for n, v in changes.items() if v is not None})
         plain = changed.model_dump()
         changes = {name: v if v is None else plain[name] for name, v in changes.items()}
-        self.bench.run(self.store.configure(changes, by="desk"))
+        self.run(self.store.configure(changes, by="desk"))
         self.model.configure(self.now, changes)
         self.settle()
 
@@ -268,7 +254,7 @@ class RoomMachine(RuleBasedStateMachine):
         """The line is emptied, and its tickets are void; who is inside stays."""
         if not really:
             return
-        assert self.bench.run(self.store.reset(by="desk")) == self.model.reset(self.now)
+        assert self.run(self.store.reset(by="desk")) == self.model.reset(self.now)
         self.promises.told.clear()
         self.promises.shown.clear()
         self.settle()
@@ -278,7 +264,7 @@ class RoomMachine(RuleBasedStateMachine):
     def move(self, which, position):
         """Somebody is taken forward or back, who is in line or not."""
         visitor = self.visitors[-1 - which % len(self.visitors)]
-        moved = self.bench.run(self.store.move(visitor, position, by="desk", why="asked to"))
+        moved = self.run(self.store.move(visitor, position, by="desk", why="asked to"))
         assert moved == self.model.move(self.now, visitor, position)
         self.settle()
 
@@ -295,13 +281,13 @@ class RoomMachine(RuleBasedStateMachine):
             return
         visitor = self.visitors[-1 - which % len(self.visitors)]
         claim = Claim(name, grant, self.now + 86_400_000)
-        graded = self.bench.run(self.store.reclassify(visitor, claim, by=by))
+        graded = self.run(self.store.reclassify(visitor, claim, by=by))
         assert graded == self.model.reclassify(self.now, visitor, name, grant, by)
         self.settle()
 
     @rule()
     def sweep(self):
-        swept = self.bench.run(self.store.sweep())
+        swept = self.run(self.store.sweep())
         expected = self.model.sweep(self.now)
         assert (swept.waiting, swept.sessions, swept.revocations) == expected
         assert not swept.more
@@ -309,7 +295,7 @@ class RoomMachine(RuleBasedStateMachine):
 
     @rule()
     def snapshot(self):
-        shot = self.bench.run(self.store.snapshot())
+        shot = self.run(self.store.snapshot())
         expected = self.model.snapshot(self.now)
         assert (shot.waiting, shot.active, shot.provisional) == expected
         assert shot.revoked == self.model.revoked
@@ -387,11 +373,9 @@ class RoomMachine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 99), off_ms=st.integers(-1, 1), sweeps=st.booleans())
     def go_to_the_moment(self, which, off_ms, sweeps):
         """To when something ends, or a millisecond before or after it."""
-        moments = sorted({at for at in self.model.moments() if at + off_ms >= self.now})
-        if moments:
-            self.now = moments[which % len(moments)] + off_ms
-            if sweeps:
-                self.sweep()
+        moments = [at + off_ms for at in self.model.moments()]
+        if self.go_to_one(moments, which) and sweeps:
+            self.sweep()
 
     @precondition(lambda self: len(self.visitors) > 5)
     @rule(really=SELDOM, passes=INDICES, tickets=INDICES)
@@ -399,7 +383,7 @@ class RoomMachine(RuleBasedStateMachine):
         """Redis is emptied: what is left is what visitors carry."""
         if not really:
             return
-        self.bench.run(self.bench.redis.delete(*room_keys(self.name)))
+        self.delete(room_keys(self.name))
         self.model.lose()
         self.promises.store_lost()
         self.seen = Seen()
@@ -409,7 +393,7 @@ class RoomMachine(RuleBasedStateMachine):
             self.poll(tickets)
 
     def teardown(self):
-        self.bench.run(self.bench.redis.delete(*room_keys(self.name)))
+        self.delete(room_keys(self.name))
 
     # What the rules share --------------------------------------------------------------------
 
@@ -443,10 +427,10 @@ class RoomMachine(RuleBasedStateMachine):
 
     def ask(self, verb, calls):
         """One batch; its replies."""
-        return self.answered(gather(verb(*args) for args in calls))
+        return self.answered(verb(*args) for args in calls)
 
     def answered(self, calls):
-        replies = self.bench.run(calls)
+        replies = self.gather(calls)
         assert {reply.now_ms for reply in replies} == {self.now}
         for reply in replies:
             self.check_refresh(reply)
@@ -462,7 +446,7 @@ class RoomMachine(RuleBasedStateMachine):
     def settle(self, left=()):
         """After a script: the store is as the model has it, and the promises hold."""
         before = self.seen
-        self.seen = self.bench.run(look(self.bench.redis, self.name, after=before.last_event))
+        self.seen = self.run(look(self.bench.redis, self.name, after=before.last_event))
         model, seen = self.model, self.seen
         assert seen.waiting == {v: place.order for v, place in model.line.items()}
         assert seen.due == {v: model.due_score(place) for v, place in model.line.items()}
@@ -502,11 +486,6 @@ class RoomMachine(RuleBasedStateMachine):
     @property
     def valid_passes(self) -> list[Pass]:
         return [pass_ for pass_ in self.passes if self.now - LATE_MS < pass_.expires_ms]
-
-
-async def gather(calls):
-    """All at once, in one batch, in this order."""
-    return list(await asyncio.gather(*calls))
 
 
 def said(reply):
