@@ -25,7 +25,7 @@ PERCENTILES = (0.5, 0.95, 0.99)
 _LAST = "waitroom_last"
 _MEASURE = "waitroom_measure"
 
-#: The room as the ops listener told it, once a second: sessions, cap, waiting.
+#: The room as the ops listener reported it, once a second: sessions, cap, waiting.
 _seen: list[tuple[int, int, int]] = []
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PAGE = "text/html,application/xhtml+xml"
 JSON = "application/json"
-#: Who polls later than advised by this may have been passed over, seconds.
+#: Who polls later than advised by this may have been skipped, seconds.
 LATE_S = 5.0
 
 
@@ -37,7 +37,7 @@ class Visitor(FastHttpUser):
         self.set = options_of(environment)
         lean = self.set.waitroom_client == "lean"
         self.wire: Wire = LeanWire(self) if lean else FastWire(self)
-        self.doors = f"/_waitroom/{self.set.waitroom_room}/"
+        self.endpoints = f"/_waitroom/{self.set.waitroom_room}/"
         self.headers = {"Accept": self.accept, "User-Agent": self.agent}
         self.is_new = True
         self.last = Reply(0)
@@ -74,16 +74,16 @@ class Visitor(FastHttpUser):
         fine = denied or 200 <= reply.status < 400
         return name, None if fine else _complain(reply)
 
-    def call(self, door: str) -> dict[str, Any] | None:
+    def call(self, endpoint: str) -> dict[str, Any] | None:
         """Polls, joins or leaves: the document, if there is one."""
-        name = "poll" if door == "status" else door
+        name = "poll" if endpoint == "status" else endpoint
 
         def judge(reply: Reply) -> tuple[str, str | None]:
             return name, None if reply.status == 200 else _complain(reply)
 
-        method = "GET" if door == "status" else "POST"
+        method = "GET" if endpoint == "status" else "POST"
         headers = {**self.headers, "Accept": JSON}
-        reply = self.wire.send(method, self.doors + door, headers, judge)
+        reply = self.wire.send(method, self.endpoints + endpoint, headers, judge)
         self.last = reply
         if reply.status != 200:
             gevent.sleep(float(reply.header("Retry-After") or 5))
@@ -136,12 +136,12 @@ class Shopper(Visitor):
         wanted = self.set
         fate = random.random()
         patience = random.randint(1, 4)
-        door = "status"
+        endpoint = "status"
         stay = None
         due = 0.0
         while True:
-            document = self.call(door)
-            door = "status"
+            document = self.call(endpoint)
+            endpoint = "status"
             if document is None:
                 continue
             state = document["state"]
@@ -154,7 +154,7 @@ class Shopper(Visitor):
             if state == "not_queued":
                 # Newcomers come back spread out, so that they are no rush again.
                 gevent.sleep(random.uniform(0, pause))
-                door = "join"
+                endpoint = "join"
                 continue
             patience -= 1
             if patience == 0 and fate < wanted.waitroom_silent:
@@ -178,7 +178,7 @@ class ApiClient(Shopper):
         if inside is False:
             # It reads where to ask and when, as a program would.
             problem = json.loads(self.last.content)
-            self.doors = problem["status_url"].removesuffix("status")
+            self.endpoints = problem["status_url"].removesuffix("status")
             gevent.sleep(min(1.0, problem["retry_after_seconds"]))
         return inside
 
@@ -217,7 +217,7 @@ class Storm(Visitor):
             self.wire.send("GET", self.set.waitroom_path, self.headers, self.judge_storm)
             gevent.sleep(random.uniform(0.05, 0.2))
             polls = {**self.headers, "Accept": JSON}
-            self.wire.send("GET", self.doors + "status", polls, self.judge_storm)
+            self.wire.send("GET", self.endpoints + "status", polls, self.judge_storm)
             gevent.sleep(random.uniform(0.05, 0.2))
 
     def judge_storm(self, reply: Reply) -> tuple[str, str | None]:

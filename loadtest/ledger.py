@@ -60,7 +60,7 @@ class Ledger:
         return stay
 
     def enter_directly(self, reply: Reply) -> None:
-        """A newcomer who passed at once; unknown while no document told the store's time."""
+        """A newcomer who passed at once; unknown while no document gave the store's time."""
         if self._ahead is not None:
             sent, received = reply.sent + self._ahead, reply.received + self._ahead
             self._keep(Stay(sent, admitted=received, direct=True))

@@ -1,7 +1,7 @@
 """Figures for a report come from quiet minutes: how busy everything else on the machine was.
 
 `make …` writes its report only where other programs took less than a fifth of a core, unless it is
-told to (FORCE=1).
+asked to (FORCE=1).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ CLOCK_MS = 250
 class Stay:
     """One honest visitor's way in; times are the store's, ms.
 
-    `waiting` is the last moment they were told to wait, `admitted` when they were let in.
+    `waiting` is the last moment they had to wait, `admitted` when they were let in.
     `direct`: they never waited, so both of their times are the worker's guess.
     """
 
@@ -38,7 +38,7 @@ class Stay:
 
 @dataclass(frozen=True, slots=True)
 class Overtaking:
-    """Who was let in while somebody who had joined earlier was told to wait."""
+    """Who was let in while somebody who had joined earlier had to wait."""
 
     joined: float
     admitted: float
@@ -60,7 +60,7 @@ class Evidence:
     requests: int
     errors: Mapping[str, int] = field(default_factory=dict)
     stays: Sequence[Stay] = ()
-    #: The room's sessions and its cap at that moment, as the ops listener told.
+    #: The room's sessions and its cap at that moment, as the ops listener reported.
     sessions: Sequence[tuple[int, int]] | None = None
     #: The most that were inside at once, as the origin saw it.
     inside: int | None = None
@@ -154,7 +154,7 @@ def _judge_sessions(sessions: Sequence[tuple[int, int]], cap: int | None) -> Fin
     promise = "cap, seen by the ops listener"
     if not sessions:
         return Finding(promise, kept=False, text="the ops listener never answered")
-    over = [(active, cap or told) for active, told in sessions if active > (cap or told)]
+    over = [(active, cap or seen) for active, seen in sessions if active > (cap or seen)]
     peak = max(active for active, _ in sessions)
     text = f"at most {peak} sessions, cap {cap or sessions[-1][1]}, looked {len(sessions)} times"
     return Finding(promise, not over, text)
@@ -163,7 +163,7 @@ def _judge_sessions(sessions: Sequence[tuple[int, int]], cap: int | None) -> Fin
 def _judge_order(stays: Sequence[Stay]) -> Finding:
     past = overtakings(stays)
     waited = sum(1 for stay in stays if stay.admitted is not None and not stay.direct)
-    text = f"{len(past)} overtook among {waited} let in from the line"
+    text = f"{len(past)} overtook among {waited} let in from the queue"
     if past:
         one = max(past, key=lambda each: each.waiting - each.admitted)
         text += (

@@ -1,4 +1,4 @@
-"""What a long line costs, told and drawn: the chapter of the report (loadtest/bench/scale.py)."""
+"""What a long queue costs: the report's chapter and its chart (loadtest/bench/scale.py)."""
 
 from __future__ import annotations
 

@@ -153,8 +153,8 @@ def _throughput(figures: Figures) -> str:
             rows.append([
                 workload.title, NAMES[system], f"{speed:,.0f} {workload.unit}/s",
                 f"±{100 * spread:.0f} %", mid(lambda r: r.serving_us),
-                mid(lambda r: r.told.p50_ms),
-                mid(lambda r: r.told.p90_ms), mid(lambda r: r.told.p99_ms),
+                mid(lambda r: r.totals.p50_ms),
+                mid(lambda r: r.totals.p90_ms), mid(lambda r: r.totals.p99_ms),
             ])  # fmt: skip
     return table(
         ["workload", "system", "throughput", "", "CPU µs, nginx and replicas", "p50 ms", "p90 ms",
@@ -192,7 +192,7 @@ def _waiting(figures: Figures) -> str:
             "CPU ms per visitor and minute", "cores for all of them"]  # fmt: skip
     return (
         table(head, rows) + "\n\nWaitroom's polls a minute are the mean of what its answers advise "
-        "all along the line (5,000 slots, five-minute sessions); the Lua design's page asks every "
+        "at every place (5,000 slots, five-minute sessions); the Lua design's page asks every "
         "ten seconds. The site is left out."
     )
 
@@ -203,7 +203,7 @@ def _rush(figures: Figures) -> str:
         runs = figures.of("rush", system)
         rows.append([
             NAMES[system], f"{runs[0].cap}",
-            ", ".join(f"{run.told.requests:,}" for run in runs),
+            ", ".join(f"{run.totals.requests:,}" for run in runs),
             ", ".join(str(run.inside) for run in runs),
             f"{max(run.overshoot for run in runs)}",
         ])  # fmt: skip

@@ -43,7 +43,7 @@ local idle, first, last = {}, 1, 0
 local visitors = {}
 
 local function begin_visit()
-  for _ = 1, #requests do -- who is in the middle of a visit is passed over once
+  for _ = 1, #requests do -- who is in the middle of a visit is skipped once
     at = at % #requests + 1
     local known = visitors[at]
     if not (known and known.is_asking) then break end

@@ -82,7 +82,7 @@ class Load:
     apart: bool = False
     #: Nobody is to be asked about twice within two seconds: nginx may have kept the answer.
     distinct: bool = False
-    #: How often a waiting visitor is told to ask, times a minute.
+    #: How often a waiting visitor should ask, times a minute.
     polls_per_minute: float = 0.0
     connections: int = CONNECTIONS
 
@@ -121,7 +121,7 @@ class System(Protocol):
     def pids(self) -> dict[str, list[int]]: ...
 
     def prepare(self, workload: str) -> Load | None:
-        """Empties the workload's room, fills it, and makes the requests; None: no such thing."""
+        """Empties the workload's room, fills it, and makes the requests, if the system has it."""
 
     def room(self, workload: str) -> Room | None: ...
 
@@ -130,7 +130,7 @@ class System(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Totals:
     """What wrk said."""
 
     requests: int
@@ -149,7 +149,7 @@ class Run:
     workload: str
     system: str
     round: int
-    told: Told
+    totals: Totals
     #: CPU seconds by kind of process.
     cpu: dict[str, float]
     each: int = 1
@@ -163,11 +163,11 @@ class Run:
 
     @property
     def arrivals(self) -> float:
-        return self.told.requests / self.each
+        return self.totals.requests / self.each
 
     @property
     def per_second(self) -> float:
-        return self.arrivals / self.told.seconds
+        return self.arrivals / self.totals.seconds
 
     def cpu_per_1000(self, *kinds: str) -> float:
         """CPU seconds per 1,000 arrivals, of these kinds of process; of all if none is named."""
@@ -205,18 +205,18 @@ class Run:
         }
 
 
-def parse(output: str) -> Told:
+def parse(output: str) -> Totals:
     """What requests.lua wrote; raises MeasurementError where it did not."""
     for line in reversed(output.splitlines()):
         if line.startswith("{"):
-            told = Told(**json.loads(line))
-            if told.requests == 0 or told.seconds == 0:
+            totals = Totals(**json.loads(line))
+            if totals.requests == 0 or totals.seconds == 0:
                 raise MeasurementError(f"wrk got no answer: {line}")
-            return told
+            return totals
     raise MeasurementError(f"wrk said nothing that can be read:\n{output}")
 
 
-def ask(system: System, load: Load, requests: Sequence[Request], seconds: int) -> Told:
+def ask(system: System, load: Load, requests: Sequence[Request], seconds: int) -> Totals:
     """These requests in turn, as fast as they are answered."""
     path = system.folder / "requests.txt"
     path.write_text("".join(f"{line}\n" for line in load.lines(requests)))
@@ -254,7 +254,7 @@ def fetch(connection: http.client.HTTPConnection, request: Request) -> Reply:
 
 
 def measure(system: System, workload: str, number: int, *, warm_s: int, seconds: int) -> Run | None:
-    """One run of a workload; None where the system has no such thing."""
+    """One run of a workload; None where the system has none."""
     load = system.prepare(workload)
     if load is None:
         return None
@@ -267,25 +267,27 @@ def measure(system: System, workload: str, number: int, *, warm_s: int, seconds:
         ask(system, load, warming, warm_s)
         problems += sample(system, requests)
     before, room = _cpu(system), system.room(workload)
-    told = ask(system, load, requests, seconds)
+    totals = ask(system, load, requests, seconds)
     after, then = _cpu(system), system.room(workload)
     problems += sample(system, requests)
-    if told.refused:
-        problems.append(f"{told.refused} of {told.requests} answers had a status above 399")
-    if told.broken:
-        problems.append(f"{told.broken} requests broke or timed out")
-    if load.pictures and not load.pages and told.requests - told.ok > SLACK:
-        problems.append(f"{told.requests - told.ok} of {told.requests} answers were not the site's")
-    if load.distinct and 2 * told.requests / told.seconds > len(requests):
+    if totals.refused:
+        problems.append(f"{totals.refused} of {totals.requests} answers had a status above 399")
+    if totals.broken:
+        problems.append(f"{totals.broken} requests broke or timed out")
+    if load.pictures and not load.pages and totals.requests - totals.ok > SLACK:
+        problems.append(
+            f"{totals.requests - totals.ok} of {totals.requests} answers were not the site's"
+        )
+    if load.distinct and 2 * totals.requests / totals.seconds > len(requests):
         problems.append(f"{len(requests)} visitors are too few: answers came from nginx's cache")
     joined = 0
     if room and then:
         joined = then.inside + then.waiting - room.inside - room.waiting
-        arrivals = told.requests / load.each
+        arrivals = totals.requests / load.each
         if load.joins and joined < 0.99 * arrivals - SLACK:
             problems.append(f"{arrivals:.0f} arrivals took {joined} places")
     return Run(
-        workload=workload, system=system.name, round=number, told=told,
+        workload=workload, system=system.name, round=number, totals=totals,
         cpu={kind: after[kind] - before[kind] for kind in after},
         each=load.each, joined=joined,
         inside=then.inside if then else 0, cap=then.cap if then else 0,

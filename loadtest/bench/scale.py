@@ -60,7 +60,7 @@ class Cost:
     #: Of that inside FCALL, by the clock (INFO commandstats).
     script_us: float = 0
     longest_cpu_ms: float = 0
-    #: By the clock (SLOWLOG): whoever else needs the processor lengthens it.
+    #: By the clock (SLOWLOG): another program that needs the processor lengthens it.
     longest_ms: float = 0
 
     def as_dict(self) -> dict[str, Any]:
@@ -260,7 +260,7 @@ async def _poll(
     line: list[tuple[int, Ticket]],
     polls: int,
 ) -> None:
-    """Each when told to; `line` is a heap by the time of the next poll."""
+    """Each when it is due; `line` is a heap by the time of the next poll."""
     line.sort(key=lambda place: place[0])
     entries = [(due, i, ticket) for i, (due, ticket) in enumerate(line)]
     for size, number in ((BATCH, polls), (1, polls // 10)):
@@ -298,8 +298,8 @@ def _asked(stores: Sequence[RoomStore], size: int) -> tuple[Sequence[RoomStore],
 async def _sweep(
     server: Server, store: RoomStore, now: Now, line: list[tuple[int, Ticket]], number: int
 ) -> int:
-    """So many fell silent, anywhere in line."""
-    silent = random.sample([ticket.visitor for _, ticket in line], number)
+    """So many fell silent, anywhere in the queue."""
+    silent = [ticket.visitor for _, ticket in random.sample(line, number)]
     due = room_key("scale", "due")
     for some in _by_thousand(silent):
         await server.redis.zadd(due, dict.fromkeys(some, now.ms - 300_000), xx=True)

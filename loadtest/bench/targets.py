@@ -87,7 +87,7 @@ _WAITING = (
     "in the replicas again, though a visitor polls 1.2 times a minute where the Lua design's "
     "page sends six: a poll costs 2.7 times as much CPU, and two thirds of that is Python. In a "
     "loop of its own a poll takes half as long. Fewer polls would reach it at once, and make "
-    "everybody's place in line older. A replica in a compiled language would reach it honestly."
+    "every position older. A replica in a compiled language would reach it honestly."
 )
 _LIMITS = (
     "a decision takes 15 µs of Redis and 10 of a replica, in batches; the library's take 25 and "

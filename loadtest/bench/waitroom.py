@@ -51,7 +51,7 @@ REPLICAS = 2
 #: Newcomers a second and replica, more than which raise the shield of the flooded room.
 SHIELD = 50
 _NEVER = 10_000_000
-#: How many are inside the deep room; they make the line move as fast as a big site's.
+#: How many are inside the deep room; they make the queue move as fast as a big site's.
 DEEP_CAP = 5_000
 _AT_ONCE = 5_000
 
@@ -204,7 +204,7 @@ class Waitroom(AbstractContextManager["Waitroom"]):
         return [poll(f"/_waitroom/{room}/status", each) for each in _cookies(room, tickets)]
 
     def _advised(self, requests: list[Request]) -> float:
-        """After how many seconds visitors all along the line are told to ask again, at a mean."""
+        """After how many seconds visitors at every place should ask again, at a mean."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
             said = [json.loads(fetch(connection, each).body) for each in spread(requests, 100)]

@@ -34,7 +34,7 @@ WORKLOADS = (
     ),
     Workload(
         "full", "newcomers, room full", "arrivals",
-        "Browsers without a cookie get a place in line and see the waiting page. In the Lua design "
+        "Browsers without a cookie get a place and see the waiting page. In the Lua design "
         "that is a redirect and a second request; both together count as one arrival.",
     ),
     Workload(

@@ -22,6 +22,6 @@ async def measure_live(waiting: int, number: int) -> list[float]:
             found = await lists.find(visitor)
             taken.append(1000 * (time.perf_counter() - began))
             if found.position is None:
-                raise RuntimeError(f"{visitor} is not in line")
+                raise RuntimeError(f"{visitor} does not wait")
             await asyncio.sleep(0)
     return taken

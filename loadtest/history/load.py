@@ -58,8 +58,8 @@ def load(
         latest: list[str] = []
         for start, chunk in _chunks(make_stays(size, now_ms)):
             pipe.send(entries.name, _entry_lines(size.room, chunk))
-            told = chunk[max(0, first_event - start) :]
-            lines = _event_lines(size.room, told, start)
+            recent = chunk[max(0, first_event - start) :]
+            lines = _event_lines(size.room, recent, start)
             loaded.events += len(lines)
             pipe.send(events.name, lines)
             loaded.stays += len(chunk)
@@ -68,7 +68,7 @@ def load(
             if wanted:
                 names = [e.visitor for i, e in enumerate(chunk, start) if i in picked]
                 loaded.some.setdefault(size.room, []).extend(names)
-                latest += (e.visitor for e in told)
+                latest += (e.visitor for e in recent)
         if wanted:
             picker.shuffle(loaded.some[size.room])
             loaded.latest[size.room] = picker.sample(latest, min(wanted, len(latest)))

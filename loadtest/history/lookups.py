@@ -155,8 +155,8 @@ async def explain(history: History, sample: Sample) -> list[Plan]:
 
 async def _explain(history: History, name: str, statement: str, parameters: Any) -> Plan:
     async with sql.begin(history._engine) as connection:  # noqa: SLF001 - to ask what it asks
-        told = await connection.exec_driver_sql(f"EXPLAIN PARTITIONS {statement}", parameters)
-        row = told.mappings().one()
+        explained = await connection.exec_driver_sql(f"EXPLAIN PARTITIONS {statement}", parameters)
+        row = explained.mappings().one()
     return Plan(
         name, statement, list(parameters), str(row["partitions"]), str(row["key"]),
         str(row["type"]), int(row["rows"]),

@@ -95,8 +95,8 @@ def run(socket: str, url: str, room: str, events: int) -> Recording:
     """In a process of its own."""
     command = [sys.executable, "-m", "loadtest.history.recording", socket, url, room, str(events)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-    told = json.loads(done.stdout)
-    return Recording(told["events"], told["seconds"], Times(**told["kept"]))
+    result = json.loads(done.stdout)
+    return Recording(result["events"], result["seconds"], Times(**result["kept"]))
 
 
 async def record(socket: str, url: str, room: str, events: int) -> Recording:
@@ -155,7 +155,7 @@ class _Late:
         return 1000 * most
 
 
-async def write_until_asked(socket: str, url: str, room: str) -> int:
+async def write_until_sigterm(socket: str, url: str, room: str) -> int:
     """How many events."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
@@ -181,7 +181,7 @@ def main() -> None:
     if events:
         print(json.dumps(asdict(uvloop.run(record(socket, url, room, int(events[0]))))))
     else:
-        print(uvloop.run(write_until_asked(socket, url, room)))
+        print(uvloop.run(write_until_sigterm(socket, url, room)))
 
 
 if __name__ == "__main__":

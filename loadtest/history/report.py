@@ -41,7 +41,7 @@ _RECORDER = (
 )
 _KEPT = (
     "*Kept* is how long a batch of 250 events keeps the event loop from visitors, ms. While the "
-    "database is away an event takes {bytes:.0f} bytes of the store."
+    "database is unavailable an event takes {bytes:.0f} bytes of the store."
 )
 _COLUMNS = ["look-up", "room", "number", "median", "p90", "p99", "most"]
 
@@ -158,8 +158,8 @@ def _cold(result: Result) -> str:
     for kind, rooms in result.cold.items():
         for room, values in rooms.items():
             firsts = times(result.first[kind][room])
-            told = f"{firsts.median:.1f}", f"{firsts.most:.1f}"
-            rows.append([*_row(kind, room, times(values)), *told])
+            first = f"{firsts.median:.1f}", f"{firsts.most:.1f}"
+            rows.append([*_row(kind, room, times(values)), *first])
     return table([*_COLUMNS, "first, median", "first, most"], rows, words=2)
 
 
@@ -172,10 +172,10 @@ def _explained(result: Result) -> str:
 
 
 def _statements(result: Result) -> str:
-    told: dict[str, Plan] = {}
+    plans: dict[str, Plan] = {}
     for _, plan in result.explained:
-        told.setdefault(plan.statement, plan)
-    blocks = [f"{p.lookup}:\n\n```sql\n{_wrapped(p.statement)}\n```" for p in told.values()]
+        plans.setdefault(plan.statement, plan)
+    blocks = [f"{p.lookup}:\n\n```sql\n{_wrapped(p.statement)}\n```" for p in plans.values()]
     return "\n\n".join(blocks)
 
 

@@ -23,7 +23,7 @@ class Amount:
     with_events: float = 0.03
     #: Of each kind and room.
     lookups: int = 1000
-    #: And while a recorder writes, whose stays make the line longer all the time.
+    #: And while a recorder writes, whose stays make the queue longer all the time.
     written: int = 200
     restarts: int = 5
     #: Look-ups of each kind and room after a restart.

@@ -1,7 +1,7 @@
 """Makes up what a room's history looks like, the same each time. Pure.
 
 Rooms differ in size as Zipf has it. In each, nine stays of ten begin within one hour of the day,
-and the line that they make is served in two: whoever finds a slot is let in at once, the others
+and their queue is served in two: a visitor who finds a slot is admitted at once, the others
 wait in order, and some give up, or do not come when they are called. The last rush ends now, or
 up to a day ago: in the largest room it ends now.
 """

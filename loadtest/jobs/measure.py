@@ -58,7 +58,7 @@ class Rate:
 
 class Single(NamedTuple):
     """One job while there are no others, ms from its submission on: until its target was called,
-    and until it was seen to be done."""
+    and until it was seen done."""
 
     called_ms: float
     seen_ms: float
@@ -70,7 +70,7 @@ class Figures:
     systems: list[str] = field(default_factory=list)
     #: By what was done (CALLERS, "execute", "both") and by system; one a round.
     rates: dict[tuple[str, str], list[Rate]] = field(default_factory=dict)
-    #: By system, and by how they were seen to be done: "watched", "told".
+    #: By system, and by how they were seen done: "watched", "reported".
     singles: dict[tuple[str, str], list[Single]] = field(default_factory=dict)
     idle: list[Idle] = field(default_factory=list)
     poll_delay_s: float = OWN_DELAY
@@ -111,7 +111,7 @@ async def measure(amount: Amount, *, kinds: tuple[str, ...] = ("sqlite", "postgr
             turn = number % len(systems)
             for system in systems[turn:] + systems[:turn]:
                 await work.round(system)
-            await work.told_by_default(arq)
+            await work.reported_by_default(arq)
     figures.idle = await idle.measure(python, amount.idle_s, figures.poll_delay_s)
     return figures
 
@@ -134,7 +134,7 @@ class _Measurement:
             self._figures.add("execute", system, await self._execute(system, line))
             await self._singles(system, "watched")
             if isinstance(system, Waitroom):
-                await self._singles(system, "told")
+                await self._singles(system, "reported")
             self._figures.add("both", system, await self._both(system))
         done = await system.done()
         expected = line + self._amount.jobs
@@ -142,11 +142,11 @@ class _Measurement:
         if done != expected:
             self._figures.problems.append(f"{system.name}: {done:,} of {expected:,} jobs were done")
 
-    async def told_by_default(self, arq: Arq) -> None:
+    async def reported_by_default(self, arq: Arq) -> None:
         """Of a worker as arq has it by itself."""
         chosen, arq.poll_delay = arq.poll_delay, OWN_DELAY
         async with self._working(arq):
-            await self._singles(arq, "told")
+            await self._singles(arq, "reported")
         arq.poll_delay = chosen
 
     async def best(self, arq: Arq, *, quick: bool) -> float:

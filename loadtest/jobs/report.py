@@ -28,7 +28,7 @@ _HOW = (
 )
 _WHAT = (
     "*Submitted*: so many callers, each submitting again as soon as it is answered, while nothing "
-    "is called. *Executed*: from the line that this left, by a worker that was just started: the "
+    "is called. *Executed*: from the queue that this left, by a worker that was just started: the "
     "calls that the target saw, from the first tenth to the last. *Both at once*: "
     "{most} callers submit while the worker works, until the last job was called. CPU is ms a job: "
     "*caller* (a client that writes prepared requests and reads next to nothing; arq's own), "
@@ -38,10 +38,10 @@ _WHAT = (
 _DIFFERS = (
     "**What differs.** A job of ours is an HTTP request to a replica, which checks it, and is in "
     "SQL, flushed to the disk, before it is answered (202); its result is too, before its place "
-    "is free. arq's callers speak to Redis themselves, and that is all there is: no door with "
+    "is free. arq's callers speak to Redis themselves, and that is all there is: no endpoint with "
     "tokens, no SQL, and what Redis loses is lost (this one writes nothing to the disk). arq calls "
     "a Python function; here that makes the same POST with aiohttp and returns the answer. It has "
-    "no rate, no priority, no place in line, no breaker; its bound of {concurrency} at a time is "
+    "no rate, no priority, no position, no breaker; its bound of {concurrency} at a time is "
     "each worker's own, ours is exact over all runners. arq's worker looks at its queue every "
     "{own:g} s by itself; for these figures it looks every {delay:g} s, with which it was quickest."
 )
@@ -52,13 +52,13 @@ _VERSIONS = (
 _SINGLE = (
     "One job while nothing else happens, ms from its submission on. *Called*: the target hears of "
     "it. *Done*: seen by somebody who looks every 2 ms; arq's worker looks every {delay:g} s for "
-    "these two. *Told*: to a caller who waits for it in the way that is meant: `?wait=20`, and "
+    "these two. *Reported*: to a caller who waits for it in the way that is meant: `?wait=20`, and "
     "arq's `result()` with a worker that looks every {own:g} s, both arq's defaults."
 )
 _IDLE = (
     "A worker without jobs, for {seconds:g} s, as a minute. Of ours that is a runner with its "
-    "keeper and callbacks, on SQLite. Commands are those sent to Redis, statements those sent to "
-    "SQL."
+    "reconciler and callbacks, on SQLite. Commands are those sent to Redis, statements those "
+    "sent to SQL."
 )
 _TITLES = {
     **{f"submit {callers}": f"submitted, {callers} callers" for callers in CALLERS},
@@ -161,12 +161,12 @@ def _cpu(found: list[Rate], kind: str, *, is_submitted: bool) -> str:
 def _singles(figures: Figures) -> str:
     rows = []
     for system in figures.systems:
-        watched, told = (figures.singles[system, way] for way in ("watched", "told"))
+        watched, reported = (figures.singles[system, way] for way in ("watched", "reported"))
         rows.append([
             system, *(f"{_ms(of, name):.0f}" for of, name in (
-                (watched, "called_ms"), (watched, "seen_ms"), (told, "seen_ms"))),
+                (watched, "called_ms"), (watched, "seen_ms"), (reported, "seen_ms"))),
         ])  # fmt: skip
-    return table(["median, ms", "called", "done", "told"], rows)
+    return table(["median, ms", "called", "done", "reported"], rows)
 
 
 def _ms(singles: list[Single], name: str) -> float:

@@ -25,7 +25,7 @@ WAITROOM = str(Path(sys.executable).parent / "waitroom")
 _NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
 #: Calls under way at a time, of each system.
 CONCURRENCY = 50
-#: Between two looks at a single job, by which it is seen to be done, seconds.
+#: Between two looks at a single job, by which it is seen done, seconds.
 LOOK_S = 0.002
 
 _TARGETS = """
@@ -53,7 +53,7 @@ class System(Protocol):
         ...
 
     async def single(self, *, is_watched: bool) -> tuple[float, float]:
-        """Moments of the submission and of when it was seen to be done: by somebody who looks all
+        """Moments of the submission and of when it was seen done: by somebody who looks all
         the time (is_watched), or waits for it in the way that the system has for that."""
         ...
 

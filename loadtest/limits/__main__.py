@@ -1,6 +1,6 @@
 """`python -m loadtest.limits [--quick]`: measures, writes the report.
 
-Ends with status 1 where calls were told something else than they should be.
+Ends with status 1 where calls got another answer than they should.
 """
 
 from __future__ import annotations

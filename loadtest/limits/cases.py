@@ -103,9 +103,9 @@ async def keep_asking(ask: Asking, tasks: int, seconds: float) -> Counts:
 
 
 def settings(algorithm: str, calls: Calls, on_exceed: str = "refuse") -> LimitSettings:
-    told = {"algorithm": algorithm, "limit": LIMITS[calls], "on_exceed": on_exceed}
-    told |= {"lease": 1} if algorithm == "concurrency" else {"window": 1}
-    return LimitSettings.model_validate(told)
+    values = {"algorithm": algorithm, "limit": LIMITS[calls], "on_exceed": on_exceed}
+    values |= {"lease": 1} if algorithm == "concurrency" else {"window": 1}
+    return LimitSettings.model_validate(values)
 
 
 def of_store(redis: Redis, calls: Calls) -> list[Case]:

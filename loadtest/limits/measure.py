@@ -142,7 +142,7 @@ async def _measure(case: Case, server: Server, amount: Amount) -> Run:
 
 
 def _problems(case: Case, run: Run) -> list[str]:
-    """What the calls are meant to be told, they have to be told. (Over the limit, the library's
+    """The calls must get the answers that they are meant to get. (Over the limit, the library's
     fixed windows begin anew with any call, so that one more begins in the time.)"""
     if case.calls == "granted":
         is_right = run.granted == run.decisions

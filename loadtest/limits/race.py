@@ -28,7 +28,7 @@ from sidecar.limits.store import LimitStore
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    #: Whether it was let through, and when by the store's clock (µs; 0: not told).
+    #: Whether it was let through, and when by the store's clock (µs; 0: not given).
     Leave = tuple[bool, int]
 
 RACERS, LIMIT, CALLERS = 100, 20, 4

@@ -25,7 +25,7 @@ _HOW = (
     "One redis-server (unix socket) for all; {rounds}, {amount.seconds:g} s a case "
     "after {amount.warming_s:g} s of warming, one case after the other, each round beginning "
     "elsewhere; medians of the rounds, ± is half the distance between the best and the worst. "
-    "Whoever asks, the replica and Redis shared this machine. `limits` is version {version}, with "
+    "The caller, the replica and Redis shared this machine. `limits` is version {version}, with "
     "redis-py as Waitroom has it; it was tried with {tasks} tasks and {threads} threads, and is "
     "measured with as many as made it quickest. All tasks run in one event loop (uvloop). The "
     "machine's load when each round began: {loads}."

@@ -34,8 +34,11 @@ def main() -> int:
     began, rounds = time.monotonic(), []
     for number in range(amount.rounds):
         rounds.append(uvloop.run(measure(amount)))
-        print(f"round {number + 1}: {report.longest(rounds)[-1]:.1f} ms, all told after "
-              f"{rounds[-1].told_s:.1f} s (load {rounds[-1].load:.1f})", flush=True)  # fmt: skip
+        print(
+            f"round {number + 1}: {report.longest(rounds)[-1]:.1f} ms, all answered after "
+            f"{rounds[-1].answered_s:.1f} s (load {rounds[-1].load:.1f})",
+            flush=True,
+        )
     folder = watch.folder()
     report.write(rounds, amount, machine.describe(), folder)
     for problem in report.problems(rounds):

@@ -68,9 +68,9 @@ class Opening:
 
     #: How long joining took, s, for all of them.
     joined_s: float
-    #: From the opening until the first and until the last of them was told, s.
+    #: From the opening until the first and until the last of them was answered, s.
     first_s: float
-    told_s: float
+    answered_s: float
     #: Of them, who was called at once.
     called: int
     #: While they came and waited, and from the opening on.
@@ -134,21 +134,23 @@ async def measure(amount: Amount) -> Opening:
         random.Random(1).shuffle(tickets)
         clock.still_ms = OPENS_MS
         clock.go()
-        told = await _open(rooms, tickets, amount)
+        answered = await _open(rooms, tickets, amount)
         after = await held.take(redis)
-        problems = [*told.problems, *await _problems(redis, rooms[0], tickets, amount)]
-    return Opening(joined_s, told.first_s, told.last_s, told.called, before, after, load, problems)
+        problems = [*answered.problems, *await _problems(redis, rooms[0], tickets, amount)]
+    return Opening(
+        joined_s, answered.first_s, answered.last_s, answered.called, before, after, load, problems
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Answered:
     first_s: float
     last_s: float
     called: int
     problems: list[str]
 
 
-async def _open(rooms: list[Room], tickets: list[Ticket], amount: Amount) -> _Told:
+async def _open(rooms: list[Room], tickets: list[Ticket], amount: Amount) -> _Answered:
     """Everybody's first poll after the opening, by one replica, while latecomers come and all
     replicas do what they do every second."""
     began = time.perf_counter()
@@ -156,11 +158,11 @@ async def _open(rooms: list[Room], tickets: list[Ticket], amount: Amount) -> _To
     others.append(asyncio.create_task(_keep_sweeping(rooms[-1])))
     late = asyncio.create_task(_ask(lambda n: _join(rooms[1 % len(rooms)], _CLASSES[n % 3]),
                                     range(amount.latecomers), at_once=200))  # fmt: skip
-    told_s: list[float] = []
+    answered_s: list[float] = []
 
     async def ask(ticket: Ticket) -> Answer:
         answer = await _poll(rooms[0], ticket)
-        told_s.append(time.perf_counter() - began)
+        answered_s.append(time.perf_counter() - began)
         return answer
 
     answers = await _ask(ask, tickets)
@@ -177,7 +179,7 @@ async def _open(rooms: list[Room], tickets: list[Ticket], amount: Amount) -> _To
                         f"{states.count(State.WAITING)} wait")  # fmt: skip
     if {answer.state for answer in came} - {State.WAITING}:
         problems.append("latecomers were let in before the pre-queue")
-    return _Told(told_s[0], told_s[-1], called, problems)
+    return _Answered(answered_s[0], answered_s[-1], called, problems)
 
 
 async def _problems(redis: Redis, room: Room, tickets: list[Ticket], amount: Amount) -> list[str]:

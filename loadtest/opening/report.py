@@ -83,14 +83,18 @@ def render(rounds: Sequence[Opening], amount: Amount, machine: Machine) -> str:
 
 def _summary(rounds: Sequence[Opening], amount: Amount) -> str:
     most = longest(rounds)
-    first, told = ([value(each) for each in rounds] for value in (_first_ms, _told_s))
-    polls = [amount.visitors / each.told_s for each in rounds]
+    first, answered = ([value(each) for each in rounds] for value in (_first_ms, _answered_s))
+    polls = [amount.visitors / each.answered_s for each in rounds]
     joins = [amount.visitors / each.joined_s for each in rounds]
     rows = [
         ["the longest that a script held Redis, ms", f"{median(most):.1f}", f"{max(most):.1f}"],
         ["places known to the store after the opening, s", "0", "0"],
-        ["the first visitor told, ms", f"{median(first):.0f}", f"{max(first):.0f}"],
-        ["all visitors told, by one replica, s", f"{median(told):.1f}", f"{max(told):.1f}"],
+        ["the first visitor answered, ms", f"{median(first):.0f}", f"{max(first):.0f}"],
+        [
+            "all visitors answered, by one replica, s",
+            f"{median(answered):.1f}",
+            f"{max(answered):.1f}",
+        ],
         ["polls a second meanwhile", f"{median(polls):,.0f}", f"{min(polls):,.0f}"],
         ["joins a second before", f"{median(joins):,.0f}", f"{min(joins):,.0f}"],
     ]
@@ -118,8 +122,8 @@ def _first_ms(opening: Opening) -> float:
     return 1000 * opening.first_s
 
 
-def _told_s(opening: Opening) -> float:
-    return opening.told_s
+def _answered_s(opening: Opening) -> float:
+    return opening.answered_s
 
 
 def _scripts(held: dict[str, list[float]]) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 
 from loadtest.bench import report
 from loadtest.bench.figures import Figures
-from loadtest.bench.runs import Load, MeasurementError, Request, Run, Told, ask, measure, parse
+from loadtest.bench.runs import Load, MeasurementError, Request, Run, Totals, ask, measure, parse
 from loadtest.bench.systems import mixed, pictures, spread, visit
 from loadtest.bench.targets import targets
 from loadtest.bench.workloads import WORKLOADS
@@ -31,9 +31,9 @@ PARTS = {("plain", "admitted"), ("plain", "kept"), ("bare", "polls")}
 
 
 def run(workload="admitted", system="waitroom", number=0, *, requests=1000, **fields):
-    told = Told(**{**LINE, "requests": requests, "seconds": 1.0})
+    totals = Totals(**{**LINE, "requests": requests, "seconds": 1.0})
     cpu = fields.pop("cpu", {"nginx": 0.5, "redis": 0.25, "origin": 0.25})
-    return Run(workload, system, number, told, cpu, **fields)
+    return Run(workload, system, number, totals, cpu, **fields)
 
 
 def all_runs(ours=1000, **fields):
@@ -52,8 +52,8 @@ def reached(runs, folder=None):
 
 
 def test_what_wrk_said_is_the_last_line_in_braces():
-    told = parse(f"Running 1s test\n{{}} no\n{json.dumps(LINE)}\nRequests/sec: 200")
-    assert (told.requests, told.seconds, told.p99_ms) == (300, 1.5, 3.0)
+    totals = parse(f"Running 1s test\n{{}} no\n{json.dumps(LINE)}\nRequests/sec: 200")
+    assert (totals.requests, totals.seconds, totals.p99_ms) == (300, 1.5, 3.0)
 
 
 @pytest.mark.parametrize("output", ["unable to connect", json.dumps({**LINE, "requests": 0})])
@@ -204,11 +204,11 @@ def test_visitors_ask_for_a_page_and_its_pictures_with_their_cookies(tmp_path):
     Site.folder, Site.url = tmp_path, f"http://127.0.0.1:{server.server_port}"
     pages = [visit("/", "site", cookie=f"pass={n}") for n in range(8)]
     load = Load(pages, pictures=pictures("/")[:2], connections=2)
-    told = ask(Site, load, pages, 1)
+    totals = ask(Site, load, pages, 1)
     server.shutdown()
     server.server_close()
-    assert told.requests > 50
-    assert told.requests - told.ok <= 4
+    assert totals.requests > 50
+    assert totals.requests - totals.ok <= 4
     assert set(Site.asked) == {str(number) for number in range(1, 9)}
     for number, asked in Site.asked.items():
         own = f"pass={int(number) - 1}"
@@ -231,7 +231,7 @@ def test_seconds_of_waitroom():
                         seconds=1)  # fmt: skip
         folder = system.folder
     assert inside.problems == []
-    assert inside.told.requests > 100
+    assert inside.totals.requests > 100
     assert inside.cpu["nginx"] > 0
     assert inside.cpu["replicas"] > 0
     assert (inside.inside, inside.cap) == (2000, 2000)

@@ -33,7 +33,7 @@ def figures() -> Figures:
             made.rates[what, system] = rates
     for system in made.systems:
         made.singles[system, "watched"] = [Single(4, 9), Single(5, 11), Single(6, 50)]
-        made.singles[system, "told"] = [Single(5, 250)]
+        made.singles[system, "reported"] = [Single(5, 250)]
     made.idle = [Idle("arq", 60, 70, 120, None), Idle("Waitroom, 1 target", 400, 90, 180, 150)]
     return made
 

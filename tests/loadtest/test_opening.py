@@ -18,13 +18,13 @@ async def test_an_opening_is_measured_and_told(tmp_path):
     round_ = await measure(TINY)
     assert round_.problems == []
     assert round_.called == 8
-    assert 0 < round_.first_s <= round_.told_s
+    assert 0 < round_.first_s <= round_.answered_s
     assert {"beat.lua", "enter.lua"} <= round_.before.keys()
     assert {"beat.lua", "enter.lua", "snapshot.lua"} <= round_.after.keys()
     longest = max(ms for name, held in round_.after.items() if ".lua" in name for ms in held)
     assert report.longest([round_]) == [longest]
     text = report.write([round_, round_], TINY, machine.describe(), tmp_path)
-    for part in ("400 in the pre-queue", "| beat.lua |", "all visitors told"):
+    for part in ("400 in the pre-queue", "| beat.lua |", "all visitors answered"):
         assert part in text
     told = json.loads((tmp_path / "opening.json").read_text())
     assert told["rounds"][0]["after"]["beat.lua"]["runs"] == len(round_.after["beat.lua"])

@@ -1,4 +1,4 @@
--- The gate, at every request of the site: lets through, or puts in line and sends to the page.
+-- The gate, at every request of the site: lets through, or queues and sends to the page.
 local ngx = ngx
 local queue = require "queue"
 
