@@ -209,7 +209,7 @@ def test_an_import_from_above_is_found(package, text):
         ("queue/model.py", "sidecar.settings", False),
         ("client.py", "sidecar.queue.model", False),
         ("doctor/visit.py", "sidecar.gate.check", True),
-        ("gate/check.py", "sidecar.dashboard.login", False),
+        ("gate/check.py", "sidecar.dashboard.live", False),
     ],
 )
 def test_who_may_import_whom(module, other, is_allowed):

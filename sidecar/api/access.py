@@ -10,7 +10,7 @@ import structlog
 from aiohttp import web
 
 from sidecar.api.rights import needed
-from sidecar.dashboard.app_keys import LIVE
+from sidecar.dashboard.live import LIVE
 from sidecar.kit.http import problem_kinds as kinds
 from sidecar.kit.http.app_keys import OPERATORS, SETTINGS, SiteSettings
 from sidecar.kit.http.auth.owner import OPERATOR, Owner
@@ -54,7 +54,7 @@ async def _operator(request: web.Request, handler: Handler) -> web.StreamRespons
         return refused
     response = await handler(request)
     if request.method not in {"GET", "HEAD"}:
-        request.app[LIVE].stir()
+        request.app[LIVE].refresh()
     return response
 
 

@@ -16,9 +16,7 @@ from sidecar.api import health as ops
 from sidecar.api.access import authorised, find_owner
 from sidecar.api.openapi import document as openapi
 from sidecar.dashboard import endpoints as dashboard
-from sidecar.dashboard import login
-from sidecar.dashboard.app_keys import LIVE
-from sidecar.dashboard.live import Live
+from sidecar.dashboard.live import LIVE, Live
 from sidecar.gate import check
 from sidecar.gate import claim_link as claim
 from sidecar.gate import event_stream as events
@@ -131,8 +129,8 @@ def ops_app(
             web.get("/dashboard{slash:/?}", dashboard.page),
             web.get("/dashboard/session", dashboard.session),
             web.get("/dashboard/events", dashboard.events, allow_head=False),
-            web.post("/dashboard/login", login.log_in),
-            web.post("/dashboard/logout", login.log_out),
+            web.post("/dashboard/login", dashboard.log_in),
+            web.post("/dashboard/logout", dashboard.log_out),
             web.get("/dashboard/static/{name}", dashboard.asset),
         ]
     )

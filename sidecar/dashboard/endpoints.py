@@ -1,21 +1,28 @@
-"""The operator's page: live, for those who are logged in."""
+"""The operators' page, live, and how operators log in to it."""
 
 from __future__ import annotations
 
 import contextlib
+from urllib.parse import parse_qs
 
+import structlog
 from aiohttp import web
 
-from sidecar.dashboard import page as desk
-from sidecar.dashboard.app_keys import LIVE
+from sidecar.dashboard import pages
+from sidecar.dashboard.live import LIVE
 from sidecar.history.app_keys import HISTORY
 from sidecar.jobs.app_keys import JOBS
+from sidecar.kit.errors import StoreError
 from sidecar.kit.http.app_keys import OPERATORS, SETTINGS, STOPPING
-from sidecar.kit.http.auth.session import is_same_origin, operator_of
+from sidecar.kit.http.auth.operators import COOKIE, LIFETIME_S, clean_name
+from sidecar.kit.http.auth.session import is_same_origin, operator_of, refusal
+from sidecar.kit.http.cookies import secure
 from sidecar.kit.http.problems import problem
 
+log = structlog.get_logger()
+
 _STREAM = {
-    **desk.HEADERS,
+    **pages.HEADERS,
     "Content-Type": "text/event-stream; charset=utf-8",
     "X-Accel-Buffering": "no",  # an nginx in front passes each event on at once
 }
@@ -25,15 +32,16 @@ _END = b"event: end\ndata: {}\n\n"
 
 
 async def page(request: web.Request) -> web.Response:
-    """The dashboard, or the way in to it."""
+    """The dashboard, or the form to log in to it."""
     if not request.app[OPERATORS].is_on:
-        return desk.off()
-    return desk.page() if operator_of(request) else desk.login()
+        return pages.respond("off.html", 403)
+    return pages.respond("index.html" if operator_of(request) else "login.html")
 
 
 async def asset(request: web.Request) -> web.Response:
-    found = desk.asset(request.match_info["name"])
-    return problem(404, "Not Found") if found is None else found
+    name = request.match_info["name"]
+    is_known = name in pages.load() and not name.endswith(".html")
+    return pages.respond(name) if is_known else problem(404, "Not Found")
 
 
 async def session(request: web.Request) -> web.Response:
@@ -42,14 +50,14 @@ async def session(request: web.Request) -> web.Response:
     operator = operator_of(request)
     if operator is None:
         return problem(401, "Nobody is logged in")
-    told = {
+    document = {
         "operator": operator.name,
         "csrf": request.app[OPERATORS].csrf(operator),
         "history": HISTORY in request.app,
         "jobs": JOBS in request.app,
         "in_memory": request.app[SETTINGS].is_in_memory,
     }
-    return web.json_response(told, headers=desk.HEADERS)
+    return web.json_response(document, headers=pages.HEADERS)
 
 
 async def events(request: web.Request) -> web.StreamResponse:
@@ -73,5 +81,74 @@ async def events(request: web.Request) -> web.StreamResponse:
                 await response.write(_END)
                 break
             await response.write(live.text(seen))
-            await live.news()
+            await live.updated()
     return response
+
+
+async def log_in(request: web.Request) -> web.Response:
+    """The form of login.html: the admin token, and a name for the log."""
+    operators = request.app[OPERATORS]
+    if not operators.is_on:
+        return pages.respond("off.html", 403)
+    if not is_same_origin(request.headers):
+        return _refuse(403, "The form came from another site. Log in here.")
+    refused_s = operators.guesses.refused_s(request.remote)
+    if refused_s:
+        note = f"Too many wrong tokens came from your address. Try again in {refused_s} s."
+        response = _refuse(429, note)
+        response.headers["Retry-After"] = str(refused_s)
+        return response
+    fields = await _fields(request)
+    name = clean_name(fields.get("name", ""))
+    if not operators.is_token(fields.get("token", "").strip()):
+        operators.guesses.note_wrong(request.remote)
+        log.warning("login_refused", remote=request.remote)
+        return _refuse(401, "That is not the admin token (admin_token in the settings).")
+    if not name:
+        return _refuse(422, "Say who you are: the log keeps the name with what you do.")
+    log.info("login", operator=name)
+    return _to_dashboard(
+        f"{COOKIE}={operators.log_in(name)}; Max-Age={LIFETIME_S}; "
+        f"Path=/; HttpOnly; SameSite=Strict{secure(request.headers)}"
+    )
+
+
+async def log_out(request: web.Request) -> web.Response:
+    """Ends the session; without one there is nothing to end."""
+    operator = operator_of(request)
+    if operator is None:
+        return _to_dashboard()
+    refused = refusal(request, operator)
+    if refused is not None:
+        return refused
+    operators = request.app[OPERATORS]
+    operators.log_out(operator)
+    try:
+        await operators.share()
+    except StoreError as error:
+        hint = "other replicas learn of it when the store answers again"
+        log.warning("logout_not_shared", operator=operator.name, error=str(error), hint=hint)
+    log.info("logout", operator=operator.name)
+    return _to_dashboard(f"{COOKIE}=; Max-Age=0; Path=/; HttpOnly; SameSite=Strict")
+
+
+def _refuse(status: int, note: str) -> web.Response:
+    return pages.respond("login.html", status, note=note)
+
+
+def _to_dashboard(cookie: str = "") -> web.Response:
+    headers = {**pages.HEADERS, "Location": "/dashboard"}
+    if cookie:
+        headers["Set-Cookie"] = cookie
+    return web.Response(status=303, headers=headers)
+
+
+async def _fields(request: web.Request) -> dict[str, str]:
+    """Of a form as browsers send it; none of anything else."""
+    if request.content_type != "application/x-www-form-urlencoded":
+        return {}
+    text = (await request.read()).decode(errors="replace")
+    try:
+        return {name: values[0] for name, values in parse_qs(text, max_num_fields=10).items()}
+    except ValueError:
+        return {}

@@ -8,10 +8,11 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from aiohttp import web
 
 from sidecar.kit.errors import StoreError
 from sidecar.kit.http.json_text import event_text
-from sidecar.kit.http.long_poll import LongPolls
+from sidecar.kit.http.long_poll import LongPolls, is_set
 from sidecar.queue.model import Phase
 from sidecar.rooms.places import line_of
 from sidecar.rooms.statistics import ABANDONED, difference, lines_of, minutes, wait_percentiles
@@ -19,16 +20,23 @@ from sidecar.rooms.statistics import ABANDONED, difference, lines_of, minutes, w
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aiohttp import web
-
     from sidecar.rooms.openings import RoomEvent
     from sidecar.rooms.service import Room, Rooms
     from sidecar.rooms.statistics import Minute
 
 TICK_S = 1.0
-#: Between two looks at what costs the store more than a number: curves, log, head of the line.
-STUDY_S = 5.0
+#: Between two looks at what costs the store more than a number: curves, log, head of the queue.
+COLLECT_S = 5.0
 HEAD = 10
+#: The settings that the page has controls for.
+SHOWN = (
+    "total_active_users",
+    "new_users_per_minute",
+    "message",
+    "max_waiting",
+    "queue_all",
+    "suspended",
+)
 LOG_SHOWN = 60
 #: Over how long a figure "a minute" is measured, where it is known for that long.
 RATE_MS = 60_000
@@ -44,13 +52,13 @@ class Live(LongPolls):
     """`watched` starts and ends the work; `text` is what a viewer has not seen yet."""
 
     def __init__(self, rooms: Rooms) -> None:
-        super().__init__(self._tick, self._study)
+        super().__init__(self._tick, self._collect)
         self._rooms = rooms
-        self._news = asyncio.Event()
-        self._stirred = asyncio.Event()
+        self._updated = asyncio.Event()
+        self._is_due = asyncio.Event()
         self._now = b""
-        #: What each room's last study found, as it is sent.
-        self._studies: dict[str, bytes] = {}
+        #: What each room's last collection found, as it is sent.
+        self._collected: dict[str, bytes] = {}
         self._points: dict[str, deque[tuple[int, dict[str, float]]]] = {}
         self._revisions: dict[str, int] = {}
 
@@ -58,41 +66,42 @@ class Live(LongPolls):
     def watched(self, request: web.Request) -> Iterator[None]:
         """Somebody watches within the block."""
         if not len(self):  # what was there for others is old
-            self._studies.clear()
+            self._collected.clear()
             self._points.clear()
             self._look()
         with self.opened(request):
             yield
 
-    async def news(self) -> None:
+    async def updated(self) -> None:
         """Returns when there is something new, a second later at most."""
-        await self._news.wait()
+        await self._updated.wait()
 
     def text(self, seen: dict[str, bytes]) -> bytes:
-        """The events for a viewer who has seen the studies in `seen`, which is brought up to
-        date. One who reads slowly misses what is in between, and nothing else."""
-        fresh = [made for room, made in self._studies.items() if seen.get(room) is not made]
-        seen.update(self._studies)
+        """The events for a viewer who has seen those in `seen`, which is brought up to date. One
+        who reads slowly misses what is in between, and nothing else."""
+        fresh = [made for room, made in self._collected.items() if seen.get(room) is not made]
+        seen.update(self._collected)
         return b"".join([self._now, *fresh])
 
-    def stir(self) -> None:
+    def refresh(self) -> None:
         """Something was done to a room: look again at once."""
-        self._stirred.set()
+        self._is_due.set()
 
     def close(self) -> None:
         """Sends the viewers away."""
         super().close()
-        self._tell()
+        self._publish()
 
-    def _tell(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+    def _publish(self) -> None:
+        """Wakes all that wait."""
+        self._updated.set()
+        self._updated.clear()
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
             self._look()
-            self._tell()
+            self._publish()
 
     def _look(self) -> None:
         """Costs the store nothing: the refresher asks it every second anyway."""
@@ -103,30 +112,29 @@ class Live(LongPolls):
         revisions = {r.name: r.snapshot.revision for r in self._rooms if r.snapshot}
         if revisions != self._revisions:
             self._revisions = revisions
-            self.stir()
+            self.refresh()
 
-    async def _study(self) -> None:
+    async def _collect(self) -> None:
         while True:
-            self._stirred.clear()
-            await asyncio.gather(*(self._study_room(room) for room in self._rooms))
+            self._is_due.clear()
+            await asyncio.gather(*(self._collect_room(room) for room in self._rooms))
             self._look()
-            self._tell()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stirred.wait(), STUDY_S)
+            self._publish()
+            await is_set(self._is_due, COLLECT_S)
 
-    async def _study_room(self, room: Room) -> None:
+    async def _collect_room(self, room: Room) -> None:
         lists = room.store.lists
         if room.store.is_away:
             return
         try:
             samples, acts = await lists.minutes(), await lists.log()
-            line = await self._head(room)
+            head = await self._head(room)
             self._remember(room, samples)
-            study = {
+            document = {
                 "room": room.name,
                 "minutes": _columns(minutes(samples)),
                 "waits": _waits(room, samples),
-                "line": line,
+                "line": head,
                 "log": acts[:LOG_SHOWN],
             }
         except StoreError as error:
@@ -135,12 +143,12 @@ class Live(LongPolls):
         except Exception:
             log.exception("dashboard", room=room.name)
             return
-        made = event_text("study", study)
-        if self._studies.get(room.name) != made:
-            self._studies[room.name] = made
+        made = event_text("study", document)
+        if self._collected.get(room.name) != made:
+            self._collected[room.name] = made
 
     async def _head(self, room: Room) -> list[tuple[str, str | None]]:
-        """Who is at the head, and each one's line. In a pre-queue nobody is to know a lot."""
+        """Who is at the head, and each one's sub-queue. In a pre-queue nobody is to know a lot."""
         if room.settings.moments(room.clock.now_ms()).phase is Phase.PREQUEUE:
             return []
         rows = await room.store.lists.line(offset=0, limit=HEAD)
@@ -224,10 +232,7 @@ def _event_of(event: RoomEvent | None) -> dict[str, Any] | None:
 
 
 def _shown(settings: Any) -> dict[str, Any]:
-    """The settings that the page has controls for."""
-    names = ("total_active_users", "new_users_per_minute", "message", "max_waiting", "queue_all",
-             "suspended")  # fmt: skip
-    return {name: getattr(settings, name) for name in names}
+    return {name: getattr(settings, name) for name in SHOWN}
 
 
 def _in_file(room: Room) -> dict[str, Any]:
@@ -252,3 +257,6 @@ def _waits(room: Room, samples: list[dict[str, Any]]) -> dict[str, float | None]
         before = known[-1]["totals"] if known else room.snapshot.counters
     found = wait_percentiles(room.snapshot.counters, before, (0.5, 0.9))
     return {"half": found[0.5], "most": found[0.9]}
+
+
+LIVE = web.AppKey("live", Live)

@@ -1,5 +1,4 @@
-"""Every second learns which of the dashboard's sessions were logged out of at other replicas, and
-tells the store of those that ended here while it was unavailable."""
+"""Shares with the other replicas, every second, which of the dashboard's sessions have ended."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from sidecar.api.access import authorised
 from sidecar.api.rights import NO_JOBS, RIGHTS
 from sidecar.api.routes import ops_app
 from sidecar.api.services import Services
-from sidecar.dashboard.app_keys import LIVE
+from sidecar.dashboard.live import LIVE
 from sidecar.kit.http.app_keys import OPERATORS, SETTINGS
 from sidecar.kit.http.auth.operators import Operators
 from sidecar.kit.http.auth.scopes import SCOPES
@@ -104,7 +104,7 @@ async def client(aiohttp_client):
     app = web.Application(middlewares=[problems, authorised])
     app[SETTINGS] = SETTINGS_OF_TEST
     app[OPERATORS] = Operators(KEYS, ADMIN_TOKEN)
-    app[LIVE] = cast("Any", type("Live", (), {"stir": lambda _: None})())
+    app[LIVE] = cast("Any", type("Live", (), {"refresh": lambda _: None})())
     for method, path in ROUTES:
         app.router.add_route(method, path, tell)
     app.router.add_route("*", NO_JOBS, tell)

@@ -191,9 +191,9 @@ def test_what_is_set_is_in_force(site, desk, visitor):
     press(cap, "Set")
     expect(said(page, "act", "total_active_users")).to_have_text("✓ It is 0 now.")
     expect(figure(page, "act", "cap")).to_have_text("0")
-    expect(room(page, "act").locator(".news")).to_contain_text("The cap is 0")
+    expect(room(page, "act").locator(".notices")).to_contain_text("The cap is 0")
     assert site.room("act")["settings"]["total_active_users"] == 0
-    press(cap, "Back to the file: 1")
+    press(cap, "Reset to configured value: 1")
     expect(said(page, "act", "total_active_users")).to_have_text("✓ It is 1 now.")
     expect(cap.get_by_label("Cap")).to_have_value("1")
 
@@ -278,9 +278,9 @@ def test_the_line_is_in_the_operators_hands(site, desk, visitor):
 
     look = control(page, "line", "look")
     for visitor_id, words in (
-        (ids[1], "In line, at place 1."),
+        (ids[1], "In the queue, at place 1."),
         (ids[0], "Left or was released at "),
-        ("a" * 22, "Unknown: neither in line nor inside."),
+        ("a" * 22, "Unknown: neither in the queue nor inside."),
         (guest, "Inside since "),
     ):
         look.get_by_label("Look a visitor up").fill(visitor_id)
@@ -289,10 +289,10 @@ def test_the_line_is_in_the_operators_hands(site, desk, visitor):
     expect(look.locator(".past")).to_contain_text("admitted, at_once")
     page.problems.clear()  # the browser notes that nothing is recorded of the unknown one: a 404
 
-    press(room(page, "line"), "Reset the line")
-    confirm(page, "Reset the line", typed="lime")
+    press(room(page, "line"), "Reset the queue")
+    confirm(page, "Reset the queue", typed="lime")
     expect(page.locator("#ask")).to_contain_text("That is not line.")
-    confirm(page, "Reset the line", typed="line")
+    confirm(page, "Reset the queue", typed="line")
     expect(said(page, "line", "reset")).to_have_text("✓ 2 places removed.")
     expect(room(page, "line").locator(".nobody")).to_be_visible()
     expect(second.locator("html")).to_have_attribute("data-state", "not_queued")
@@ -304,7 +304,7 @@ def test_the_line_is_in_the_operators_hands(site, desk, visitor):
     inside.goto("about:blank")
     wait_until(lambda: is_waiting(site, inside), "the end of the released visit")
     log = page.locator("#log")
-    expect(log).to_contain_text("reset the line: 2 places")
+    expect(log).to_contain_text("reset the queue: 2 places")
     expect(log).to_contain_text(f"released {guest}")
     assert page.problems == []
 
@@ -359,7 +359,8 @@ def test_each_line_is_shown_and_a_class_is_given(site, desk):
     look = control(page, "lines", "look")
     look.get_by_label("Look a visitor up").fill(ids[3])
     press(look, "Look up")
-    expect(look.locator("output")).to_contain_text("In line ordinary, at place 3; 4 among all.")
+    found = look.locator("output")
+    expect(found).to_contain_text("In sub-queue ordinary, at place 3; 4 among all.")
 
     press(look, "Move")
     question = page.locator("#move")
@@ -526,7 +527,7 @@ def test_a_store_that_is_away_is_said(site, desk):
     page = desk()
     site.redis.signal(19)  # SIGSTOP
     try:
-        expect(room(page, "act").locator(".news")).to_contain_text("The store does not answer")
+        expect(room(page, "act").locator(".notices")).to_contain_text("The store does not answer")
         expect(room(page, "act")).to_have_class(re.compile("away"))
         expect(page.locator("#link")).to_have_text("Live")
     finally:

@@ -93,7 +93,7 @@ def without_jobs(works):
 
 def test_pause_stops_and_resume_goes_on(works, desk):
     """A paused target is called by no runner; what waits is listed a page at a time with its place,
-    one of them is cancelled, the others are called after the pause. What the target bears is
+    one of them is cancelled, the others are called after the pause. The target's capacity is
     changed, and is the file's again; what somebody types stays."""
     page, caller = desk(), works.caller("shop")
     card = target(page, "images")
@@ -140,7 +140,7 @@ def test_pause_stops_and_resume_goes_on(works, desk):
     expect(listed.locator("tbody .id")).to_have_text(sent[:1:-1])
     assert caller.job(sent[1])["state"] == "cancelled"
     assert {note["job"] for note in works.target.calls()} == {sent[0], *sent[2:]}
-    do(page, card, "Back to the file", "Back to the file")
+    do(page, card, "Reset to configured values", "Reset to configured values")
     expect(said(page, "images", "back")).to_have_text("✓ What was changed is taken back.")
     expect(figure(page, "images", "rate")).to_have_text("none")
     assert caller.target("images")["source"] == "file"
@@ -221,6 +221,6 @@ def test_a_database_that_is_away_is_said(works, desk):
     assert operator.call("PATCH", "/targets/extra", {"kinds": ["online"]}).status == 200
     expect(target(page, "extra")).to_contain_text("called by its callers themselves")
     expect(note).to_be_hidden()
-    do(page, target(page, "extra"), "Back to the file", "Back to the file")
+    do(page, target(page, "extra"), "Reset to configured values", "Reset to configured values")
     expect(page.locator("#targets > output")).to_contain_text("extra is gone")
     expect(target(page, "extra")).to_have_count(0)

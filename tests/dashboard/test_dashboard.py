@@ -6,16 +6,14 @@ import asyncio
 import json
 import re
 import time
-from pathlib import Path
 
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from sidecar.api.routes import ops_app
 from sidecar.api.services import Services
-from sidecar.dashboard import page as desk
-from sidecar.dashboard.app_keys import LIVE
-from sidecar.dashboard.live import Live
+from sidecar.dashboard.live import LIVE, Live
+from sidecar.dashboard.pages import FOLDER
 from sidecar.kit.http import app_keys as keys
 from sidecar.kit.http.auth.operators import COOKIE, LIFETIME_S, Operators
 from sidecar.kit.http.auth.throttle import MOST_FAILURES
@@ -65,10 +63,10 @@ async def test_the_token_and_a_name_open_a_session(site):
     cookie, *attributes = reply.headers["Set-Cookie"].split("; ")
     assert attributes == [f"Max-Age={LIFETIME_S}", "Path=/", "HttpOnly", "SameSite=Strict"]
     page = await site.ops.get("/dashboard", headers={"Cookie": cookie})
-    assert "desk.js" in await page.text()
+    assert "dashboard.js" in await page.text()
     page = await site.ops.get("/dashboard/", headers={"Cookie": cookie})
-    assert "desk.js" in await page.text()
-    assert "desk.js" not in await (await site.ops.get("/dashboard")).text()
+    assert "dashboard.js" in await page.text()
+    assert "dashboard.js" not in await (await site.ops.get("/dashboard")).text()
     for scheme in ("https", "HTTPS", "https, http"):
         secure = await log_in(site, headers={"X-Forwarded-Proto": scheme})
         assert secure.headers["Set-Cookie"].endswith("; Secure")
@@ -181,7 +179,7 @@ async def test_what_is_no_session_opens_nothing(site, value):
     assert (await site.ops.get("/dashboard/session", headers=headers)).status == 401
     assert (await site.ops.get("/dashboard/events", headers=headers)).status == 401
     page = await site.ops.get("/dashboard", headers=headers)
-    assert (page.status, "desk.js" in await page.text()) == (200, False)
+    assert (page.status, "dashboard.js" in await page.text()) == (200, False)
 
 
 async def test_every_changed_letter_is_as_none(site):
@@ -364,7 +362,7 @@ async def test_everything_is_sent_with_strict_headers(site):
         await site.ops.get("/dashboard"),
         await site.ops.get("/dashboard", headers=here),
         await site.ops.get("/dashboard/session", headers=here),
-        await site.ops.get("/dashboard/static/desk.js"),
+        await site.ops.get("/dashboard/static/dashboard.js"),
         await log_in(site),
         await log_in(site, token="wrong"),
     ]
@@ -380,12 +378,11 @@ async def test_everything_is_sent_with_strict_headers(site):
 
 async def test_pages_hold_no_script_and_put_nothing_into_markup(site):
     """No inline script or style, no handler; the scripts write text only."""
-    folder = Path(desk.__file__).parent
-    pages = [file.read_text() for file in folder.glob("*.html")]
+    pages = [file.read_text() for file in FOLDER.glob("*.html")]
     assert len(pages) == 3
     for text in pages:
         assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?! type=\"module\" src=)", text)
-    for file in folder.glob("*.js"):
+    for file in FOLDER.glob("*.js"):
         assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(",
                              file.read_text()), file  # fmt: skip
 
@@ -492,7 +489,7 @@ async def look(site):
     """What a new viewer is told of the room, at once and after the first study."""
     live = Live(Rooms([site.room]))
     with live.watched(make_mocked_request("GET", "/")):
-        await live.news()
+        await live.updated()
         text = live.text({}).decode()
     now, study = (json.loads(data) for data in re.findall(r"data: (.*)", text))
     return now["rooms"][0], study
@@ -518,8 +515,8 @@ async def test_curves_rates_and_waits(site):
     await site.room.refresh()
     live = Live(Rooms([site.room]))
     with live.watched(make_mocked_request("GET", "/")):
-        await live.news()
-        await live.news()
+        await live.updated()
+        await live.updated()
         text = live.text({}).decode()
     now, study = (json.loads(data) for data in re.findall(r"data: (.*)", text))
     assert study["minutes"]["waiting"] == [1, 1]
@@ -618,6 +615,6 @@ async def test_nothing_that_is_sent_is_our_error(site, kind, body):
     reply = await site.ops.post("/dashboard/login", data=b"x" * 70_000, headers=headers)
     assert reply.status in {401, 413}
     for method in ("PUT", "DELETE", "PATCH", "HEAD"):
-        for where in ("", "/session", "/events", "/login", "/static/desk.js", "/nothing"):
+        for where in ("", "/session", "/events", "/login", "/static/dashboard.js", "/nothing"):
             reply = await site.ops.request(method, f"/dashboard{where}", headers=headers)
             assert reply.status < 500

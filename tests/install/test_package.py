@@ -68,7 +68,11 @@ def test_every_module_and_script_is_in_it(installed):
     wheel, byte for byte."""
     source = ROOT / "sidecar"
     names = files(source, ".py", ".lua", ".html", ".css", ".js", ".svg", ".ini")
-    assert {"rooms/lua/enter.lua", "dashboard/page/index.html", "dashboard/page/desk.js"} <= names
+    assert {
+        "rooms/lua/enter.lua",
+        "dashboard/page/index.html",
+        "dashboard/page/dashboard.js",
+    } <= names
     for name in names:
         assert (installed / "sidecar" / name).read_bytes() == (source / name).read_bytes(), name
     assert files(installed / "waitroom") == files(ROOT / "waitroom") > {"py.typed", "client.py"}

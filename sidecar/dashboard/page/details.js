@@ -66,7 +66,7 @@ function fill(job, isWhole = true) {
 		[isEnded ? 'Kept until' : 'Gives up', time(job.expires_at)]
 	]);
 	answer(job, isWhole);
-	for (const [name, is] of [['retry', mayRetry(job)], ['cancel', mayCancel(job, shown.target.told.settings)]]) {
+	for (const [name, is] of [['retry', mayRetry(job)], ['cancel', mayCancel(job, shown.target.state.settings)]]) {
 		const button = $(`[data-do=${name}]`);
 		if (!is && document.activeElement === button) $('[data-do=close]').focus();
 		button.hidden = !is;
@@ -100,8 +100,8 @@ function bodyless(result, isWhole) {
 }
 
 // Those that are null are left out; what is there already stays, so that a selection does.
-function facts(list, told) {
-	const known = told.filter(([, text]) => text != null && text !== '');
+function facts(list, pairs) {
+	const known = pairs.filter(([, text]) => text != null && text !== '');
 	known.forEach(([name, text], i) => {
 		let box = list.children[i];
 		if (box?.firstElementChild.textContent !== name) {
@@ -120,7 +120,7 @@ for (const [name, how] of [['retry', retry], ['cancel', cancel]]) {
 		const { job, target } = shown;
 		const said = await how(job);
 		if (said && shown?.job.id === job.id) look();
-		if (said) target.stir();
+		if (said) target.refresh();
 		return said;
 	}));
 }

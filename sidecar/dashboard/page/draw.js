@@ -58,7 +58,7 @@ export function fine(seconds) {
 const WIDTH = 240, HEIGHT = 60, MINUTES = 60, MINUTE_MS = 60000;
 
 // One curve of the last hour: `kind` is area or bars; `limit` names a second column, drawn as a
-// dashed line. Built once, drawn anew with each study.
+// dashed line. Built once, drawn anew with each event.
 export class Curve {
 	constructor(title, column, { kind = 'area', limit = null } = {}) {
 		Object.assign(this, { title, column, kind, limit });

@@ -29,7 +29,7 @@ export function place({ position, wait_seconds: seconds, retry_at: again }) {
 export async function retry({ id, method, path, kind, result }) {
 	if (!await ask({
 		title: 'Try this job again?', go: 'Try again',
-		text: `${id} waits again, at the end of the line${kind === 'offline' ? `, and ${method} ${path || 'its target'} is called once more` : ''}.${result ? ' The answer that is kept is lost.' : ''}`
+		text: `${id} waits again, at the end of the queue${kind === 'offline' ? `, and ${method} ${path || 'its target'} is called once more` : ''}.${result ? ' The answer that is kept is lost.' : ''}`
 	})) return null;
 	const { position } = await request('POST', `${address(id)}/retry`);
 	return `${id} waits again${position == null ? '' : `, at place ${number(position)}`}.`;

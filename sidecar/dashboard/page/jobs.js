@@ -107,7 +107,7 @@ export class Jobs {
 		};
 		const then = how => () => tell(this.$('output'), async () => {
 			const said = await how(row.job);
-			if (said) this.target.stir();
+			if (said) this.target.refresh();
 			return said;
 		});
 		act('details', 'Details', () => showJob(row.job, this.target));
@@ -134,7 +134,7 @@ export class Jobs {
 		put(tries, number(job.attempts));
 		put(created, time(job.created_at));
 		put(ended, time(job.ended_at));
-		for (const [name, is] of [['retry', mayRetry(job)], ['cancel', mayCancel(job, this.target.told.settings)]]) {
+		for (const [name, is] of [['retry', mayRetry(job)], ['cancel', mayCancel(job, this.target.state.settings)]]) {
 			if (!is && document.activeElement === row[name]) row.details.focus({ preventScroll: true });
 			row[name].hidden = !is;
 		}

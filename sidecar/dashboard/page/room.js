@@ -5,9 +5,9 @@ import { Curve, clock, date, duration, make, moment, number, put, rate } from '.
 import { askMove } from './move.js';
 
 const MODES = {
-	running: ['Running', 'Those in line are let in as slots come free.'],
-	paused: ['Paused', 'Nobody is let in. Newcomers wait in line.'],
-	draining: ['Draining', 'Nobody new joins the line. Those in it are let in.'],
+	running: ['Running', 'Those in the queue are let in as slots come free.'],
+	paused: ['Paused', 'Nobody is let in. Newcomers wait in the queue.'],
+	draining: ['Draining', 'Nobody new joins the queue. Those in it are let in.'],
 	open: ['Open', 'The room is off: everybody passes, uncounted.'],
 	closed: ['Closed', 'Nobody comes in, nobody takes a place, nobody is called.'],
 	prequeue: ['Pre-queue', 'Places are taken. They are drawn at the opening, and nobody is let in before.']
@@ -60,9 +60,9 @@ export class Room {
 		put(this.$('.mode'), word);
 		this.$('.mode').dataset.kind = shown(state);
 		put(this.$('.meaning'), meaning);
-		put(this.$('.health'), state.away ? 'The store is away' : `The store answers, to ${number(state.replicas)} ${state.replicas === 1 ? 'replica' : 'replicas'}`);
+		put(this.$('.health'), state.away ? 'The store does not answer' : `The store answers, to ${number(state.replicas)} ${state.replicas === 1 ? 'replica' : 'replicas'}`);
 		this.root.classList.toggle('away', state.away);
-		this.news(state);
+		this.notices(state);
 		this.event(state);
 		this.lines(state);
 		this.changed(state);
@@ -75,26 +75,26 @@ export class Room {
 		this.can('unsuspend', suspended);
 	}
 
-	// What changes more slowly: curves, waits, the head of the line.
-	study({ minutes, waits, line }) {
+	// What changes more slowly: curves, waits, the head of the queue.
+	collected({ minutes, waits, line }) {
 		for (const curve of this.curves) curve.draw(minutes);
 		put(this.$('[data-f=half]'), duration(waits.half));
 		put(this.$('[data-f=most]'), duration(waits.most));
 		this.line(line);
 	}
 
-	news(state) {
-		const news = [];
-		if (state.away) news.push(`The store does not answer${state.as_of_ms ? ` since ${clock(state.as_of_ms)}` : ''}. The figures are old. Those inside stay; ${AWAY[state.on_store_failure]}.`);
-		else if (state.recovery_stage === 2) news.push(`The store was emptied: places are coming back. Nobody is called until ${clock(state.recovers_until_ms)}.`);
-		else if (state.recovery_stage === 1) news.push('The store was emptied: places are coming back. No positions are shown for a moment.');
-		if (state.shield_until_ms > state.now_ms) news.push('The shield is up: newcomers come too fast, and join from the page.');
+	notices(state) {
+		const notices = [];
+		if (state.away) notices.push(`The store does not answer${state.as_of_ms ? ` since ${clock(state.as_of_ms)}` : ''}. The figures are old. Those inside stay; ${AWAY[state.on_store_failure]}.`);
+		else if (state.recovery_stage === 2) notices.push(`The store was emptied: places are coming back. Nobody is called until ${clock(state.recovers_until_ms)}.`);
+		else if (state.recovery_stage === 1) notices.push('The store was emptied: places are coming back. No positions are shown for a moment.');
+		if (state.shield_until_ms > state.now_ms) notices.push('The shield is up: newcomers come too fast, and join from the page.');
 		const over = state.active - state.settings.total_active_users;
-		if (!state.away && over > 0) news.push(`${number(over)} more than the cap are inside: they stay, and nobody is called until there is room.`);
-		if (state.settings.total_active_users === 0) news.push('The cap is 0: nobody is let in.');
-		const list = this.$('.news');
-		if ([...list.children].map(item => item.textContent).join() === news.join()) return;
-		list.replaceChildren(...news.map(text => make('li', '', text)));
+		if (!state.away && over > 0) notices.push(`${number(over)} more than the cap are inside: they stay, and nobody is called until there is room.`);
+		if (state.settings.total_active_users === 0) notices.push('The cap is 0: nobody is let in.');
+		const list = this.$('.notices');
+		if ([...list.children].map(item => item.textContent).join() === notices.join()) return;
+		list.replaceChildren(...notices.map(text => make('li', '', text)));
 	}
 
 	// What the room's events say, in this browser's time.
@@ -118,7 +118,7 @@ export class Room {
 		const list = this.$('.lines');
 		const drawn = waiting - lines.reduce((sum, each) => sum + each.waiting, 0);
 		const all = lines.map(each => [each.line, each.waiting, `wait ${duration(each.wait_seconds)}`]);
-		if (drawn > 0) all.unshift(['drawn', drawn, 'before all lines']);
+		if (drawn > 0) all.unshift(['drawn', drawn, 'before all sub-queues']);
 		list.hidden = !lines.length;
 		const key = JSON.stringify(all);
 		if (list.dataset.key === key) return;
@@ -149,7 +149,7 @@ export class Room {
 		const back = control.querySelector('.back');
 		const isOffered = name in changed && (name !== 'message' || file.message != null);
 		back.hidden = !isOffered && document.activeElement !== back;
-		put(back, `Back to the file: ${words(file[name])}`);
+		put(back, `Reset to configured value: ${words(file[name])}`);
 	}
 
 	can(what, is) {
@@ -195,17 +195,17 @@ export class Room {
 		act('resume', () => post('resume'));
 		act('drain', async () => await ask({
 			title: `Drain ${this.name}?`, go: 'Drain',
-			text: 'Newcomers are told that the room is full, as long as anybody waits. Those in line are let in.'
+			text: 'Newcomers see that the room is full, as long as anybody waits. Those in the queue are let in.'
 		}) && post('drain'));
 		const suspended = async value => MODES[(await this.set({ suspended: value })).mode].join(': ');
 		act('suspend', async () => await ask({
 			title: `Suspend ${this.name}?`, go: 'Suspend', danger: true,
-			text: `Everybody passes, uncounted: those ${number(this.state.waiting)} in line, and whoever comes.`
+			text: `Everybody passes, uncounted: those ${number(this.state.waiting)} in the queue, and all who come.`
 		}) && suspended(true));
 		act('unsuspend', () => suspended(this.state.file.suspended ? false : null));
 		act('reset', async () => await ask({
-			title: `Reset the line of ${this.name}?`, go: 'Reset the line', danger: true,
-			text: `Everybody in line, ${number(this.state.waiting)} now, loses the place. It cannot be undone.`,
+			title: `Reset the queue of ${this.name}?`, go: 'Reset the queue', danger: true,
+			text: `Everybody in the queue, ${number(this.state.waiting)} now, loses the place. It cannot be undone.`,
 			label: `Type the room's name, ${this.name}`,
 			check: typed => typed === this.name ? '' : `That is not ${this.name}.`
 		}) && `${number((await call('POST', `/${this.name}/reset`)).removed)} places removed.`);
@@ -232,12 +232,12 @@ export class Room {
 		const found = await call('GET', `/${this.name}/visitors/${visitor}`);
 		const said = {
 			waiting: found.position == null ? 'In the pre-queue: the place is drawn at the opening.'
-				: found.line ? `In line ${found.line}, at place ${number(found.line_position)}; ${number(found.position)} among all.`
-				: `In line, at place ${number(found.position)}.`,
+				: found.line ? `In sub-queue ${found.line}, at place ${number(found.line_position)}; ${number(found.position)} among all.`
+				: `In the queue, at place ${number(found.position)}.`,
 			called: `Called, and not here yet: until ${moment(found.ends_at_ms)}.`,
 			inside: `Inside since ${moment(found.started_at_ms)}, until ${moment(found.ends_at_ms)} if nothing renews it.`,
 			revoked: `Left or was released at ${moment(found.revoked_at_ms)}.`,
-			unknown: 'Unknown: neither in line nor inside.'
+			unknown: 'Unknown: neither in the queue nor inside.'
 		}[found.state];
 		const waits = found.state === 'waiting' && found.position != null;
 		if (found.state === 'waiting' || found.state === 'inside' || found.state === 'called') {
@@ -288,7 +288,7 @@ export class Room {
 	}
 
 	// Rows stay with their visitors, so that a row does not become another's under a finger. The
-	// place is that in the visitor's line.
+	// place is that in the visitor's sub-queue.
 	line(people) {
 		const body = this.$('.line tbody');
 		const visitors = people.map(([visitor]) => visitor);
@@ -311,7 +311,7 @@ export class Room {
 		}
 		this.$('.line table').hidden = !visitors.length;
 		this.$('.line .nobody').hidden = visitors.length > 0;
-		put(this.$('.line .nobody'), this.state?.phase === 'prequeue' ? 'Nobody has a place before the opening, when they are drawn.' : 'Nobody is in line.');
+		put(this.$('.line .nobody'), this.state?.phase === 'prequeue' ? 'Nobody has a place before the opening, when they are drawn.' : 'The queue is empty.');
 	}
 
 	row(visitor) {

@@ -5,7 +5,7 @@ import { clock, duration, fine, number, put, rate } from './draw.js';
 import { Jobs } from './jobs.js';
 import { Stacks } from './stacks.js';
 
-const STUDY_MS = 30000;
+const HISTORY_MS = 30000;
 const STATES = ['pending', 'called', 'processing', 'completed', 'failed', 'cancelled', 'expired'];
 
 const lasting = seconds => seconds < 60 ? `${seconds} s` : duration(seconds);
@@ -13,13 +13,13 @@ const until = iso => iso ? ` until ${clock(Date.parse(iso))}` : '';
 
 // What it does now, as a word, and what that means.
 function modeOf({ settings, breaker, is_ready: isReady, held_until: held, has_runner: hasRunner, runner_seen_at: seen }) {
-	if (!isReady) return { kind: 'paused', word: 'Coming back', meaning: 'The store was emptied: the line is put together again. Nothing is called before.' };
+	if (!isReady) return { kind: 'paused', word: 'Coming back', meaning: 'The store was emptied: the queue is put together again. Nothing is called before.' };
 	if (settings.paused) return { kind: 'paused', word: 'Paused', meaning: 'Nothing is called. Jobs wait.' };
 	if (!hasRunner) return { kind: 'lost', word: 'No runner', meaning: `${seen ? `None has asked for jobs since ${clock(Date.parse(seen))}` : 'None has asked for jobs yet'}. Offline jobs wait until one is started: waitroom run-jobs.` };
 	if (breaker === 'open') return { kind: 'lost', word: 'Stopped', meaning: `It failed ${number(settings.break_after)} times in a row or more. Nothing is called meanwhile; then one call is tried.` };
 	if (breaker === 'trial') return { kind: 'draining', word: 'Trying', meaning: 'One call at a time, until one succeeds.' };
 	if (held) return { kind: 'paused', word: 'Held', meaning: `The target asks for a rest (Retry-After): nothing is called${until(held)}.` };
-	return { kind: 'running', word: 'Running', meaning: 'Jobs are called as the target bears it.' };
+	return { kind: 'running', word: 'Running', meaning: 'Jobs are called as the target has capacity.' };
 }
 
 const BREAKER = {
@@ -29,9 +29,9 @@ const BREAKER = {
 };
 
 export class Target {
-	// `gone` is told its name when it is a target no more; `stir` has all targets looked at again.
-	constructor(name, { gone, stir }) {
-		Object.assign(this, { name, gone, stir });
+	// `gone` gets its name when it is a target no more; `refresh` has all targets looked at again.
+	constructor(name, { gone, refresh }) {
+		Object.assign(this, { name, gone, refresh });
 		this.root = document.getElementById('t-target').content.firstElementChild.cloneNode(true);
 		this.root.id = `target-${name}`;
 		this.root.tabIndex = -1;
@@ -44,56 +44,56 @@ export class Target {
 		this.stacks = new Stacks();
 		this.hours = this.$('.ended select');
 		this.$('.ended').append(this.stacks.element);
-		this.hours.addEventListener('change', () => { this.studiedAt = 0; this.study().catch(() => { /* at the next look */ }); });
+		this.hours.addEventListener('change', () => { this.collectedAt = 0; this.collect().catch(() => { /* at the next look */ }); });
 		this.jobs = new Jobs(this);
-		this.changedAt = this.studiedAt = 0;
+		this.changedAt = this.collectedAt = 0;
 		this.controls();
 	}
 
-	// As it was told; `began`: when it was asked for. What is older than a change is not shown.
-	now(told, began = Infinity) {
+	// `began`: when the state was asked for. What is older than a change is not shown.
+	now(state, began = Infinity) {
 		if (began < this.changedAt) return;
-		const { settings, counters } = this.told = told;
+		const { settings, counters } = this.state = state;
 		const hasRate = settings.rate != null;
 		const figures = {
-			pending: number(told.waiting + told.later),
-			later: told.later ? `${number(told.later)} later` : '',
-			running: number(told.running), concurrency: number(settings.concurrency),
-			wait: settings.paused || !told.has_runner ? duration(null) : duration(told.wait_seconds),
+			pending: number(state.waiting + state.later),
+			later: state.later ? `${number(state.later)} later` : '',
+			running: number(state.running), concurrency: number(settings.concurrency),
+			wait: settings.paused || !state.has_runner ? duration(null) : duration(state.wait_seconds),
 			window: hasRate ? `Rate, in ${lasting(settings.window)}` : 'Rate',
-			rate: hasRate ? `${number(told.calls_in_window)} of ${number(settings.rate)}` : 'none',
-			bears: rate(told.calls_per_second), mean: fine(told.mean_seconds),
+			rate: hasRate ? `${number(state.calls_in_window)} of ${number(settings.rate)}` : 'none',
+			capacity: rate(state.calls_per_second), mean: fine(state.mean_seconds),
 			completed: number(counters.completed), failed: number(counters.failed), retried: number(counters.retried)
 		};
 		for (const [name, text] of Object.entries(figures)) put(this.$(`[data-f=${name}]`), text);
-		this.bar('concurrency', told.running, settings.concurrency, `${figures.running} of ${figures.concurrency} processing`);
-		this.bar('rate', told.calls_in_window, settings.rate, `${figures.rate} calls`);
+		this.bar('concurrency', state.running, settings.concurrency, `${figures.running} of ${figures.concurrency} processing`);
+		this.bar('rate', state.calls_in_window, settings.rate, `${figures.rate} calls`);
 		this.$('[data-of=rate]').parentElement.hidden = !hasRate;
 
-		this.mode = modeOf(told);
+		this.mode = modeOf(state);
 		put(this.$('.mode'), this.mode.word);
 		this.$('.mode').dataset.kind = this.mode.kind;
 		put(this.$('.meaning'), this.mode.meaning);
-		const [kind, words] = BREAKER[told.breaker](told.open_until);
+		const [kind, words] = BREAKER[state.breaker](state.open_until);
 		put(this.$('.breaker'), words);
 		this.$('.breaker').dataset.kind = kind;
 		put(this.$('.where'), settings.url ?? 'called by its callers themselves');
 
-		const isOfFile = told.source === 'file';
+		const isOfFile = state.source === 'file';
 		put(this.$('.source'), isOfFile ? 'It is as the settings file has it.' : 'It was changed while running.');
 		for (const [name, is] of [['pause', !settings.paused], ['resume', settings.paused], ['back', !isOfFile]]) {
 			this.$(`[data-do=${name}]`).setAttribute('aria-disabled', String(!is));
 		}
 		for (const name of ['concurrency', 'rate', 'window']) this.follow(name);
-		const counts = STATES.filter(state => told.jobs[state]).map(state => `${number(told.jobs[state])} ${state}`);
+		const counts = STATES.filter(each => state.jobs[each]).map(each => `${number(state.jobs[each])} ${each}`);
 		put(this.$('.counts'), counts.join(', ') || 'None is kept.');
 	}
 
 	// What costs more: the history every half minute, and the list of jobs where it is open.
-	async study() {
+	async collect() {
 		const hours = Number(this.hours.value);
-		const isDue = Date.now() - this.studiedAt > STUDY_MS;
-		if (isDue) this.studiedAt = Date.now();
+		const isDue = Date.now() - this.collectedAt > HISTORY_MS;
+		if (isDue) this.collectedAt = Date.now();
 		const [past] = await Promise.all([isDue ? request('GET', `${this.address}/history?hours=${hours}`) : null, this.jobs.look()]);
 		if (past && hours === Number(this.hours.value)) this.stacks.draw(past, hours);
 	}
@@ -108,20 +108,20 @@ export class Target {
 	// A field shows what is in force, unless somebody is typing in it.
 	follow(name) {
 		const field = this.$(`[name=${name}]`);
-		const value = String(this.told.settings[name] ?? '');
+		const value = String(this.state.settings[name] ?? '');
 		if (field.value === (field.dataset.known ?? '') && field.value !== value) field.value = value;
 		field.dataset.known = value;
 	}
 
 	async set(changes) {
-		const told = await request('PATCH', this.address, changes);
+		const state = await request('PATCH', this.address, changes);
 		this.changedAt = Date.now();
 		for (const name of Object.keys(changes)) {
 			const field = this.$(`[name=${name}]`);
-			if (field) field.value = field.dataset.known = String(told.settings[name] ?? '');
+			if (field) field.value = field.dataset.known = String(state.settings[name] ?? '');
 		}
-		this.now(told);
-		return told.settings;
+		this.now(state);
+		return state.settings;
 	}
 
 	controls() {
@@ -141,23 +141,23 @@ export class Target {
 		};
 		const said = ({ rate: calls, window: seconds }) => calls == null ? 'No rate' : `${number(calls)} calls in ${lasting(seconds)}, at most`;
 		act('pause', async () => await ask({
-			title: `Pause ${this.name}?`, go: 'Pause', text: `Nothing is called, and its ${number(this.told.waiting + this.told.later)} pending jobs wait. Calls under way go on.`
+			title: `Pause ${this.name}?`, go: 'Pause', text: `Nothing is called, and its ${number(this.state.waiting + this.state.later)} pending jobs wait. Calls under way go on.`
 		}) && await this.set({ paused: true }) && 'It is paused. All runners know within seconds.');
 		act('resume', async () => await ask({
-			title: `Resume ${this.name}?`, go: 'Resume', text: `Its ${number(this.told.waiting + this.told.later)} pending jobs are called, as it bears it.`
+			title: `Resume ${this.name}?`, go: 'Resume', text: `Its ${number(this.state.waiting + this.state.later)} pending jobs are called, as it has capacity.`
 		}) && await this.set({ paused: false }) && 'It is resumed. All runners know within seconds.');
 		form('concurrency', async ({ concurrency }) => await ask({
-			title: `Change ${this.name}?`, go: 'Change', text: `${number(Number(concurrency.value))} calls at a time, instead of ${number(this.told.settings.concurrency)}, on all runners.`
+			title: `Change ${this.name}?`, go: 'Change', text: `${number(Number(concurrency.value))} calls at a time, instead of ${number(this.state.settings.concurrency)}, on all runners.`
 		}) && `It is ${number((await this.set({ concurrency: Number(concurrency.value) })).concurrency)} now.`);
 		form('rate', async ({ rate: calls, window }) => {
-			const asked = { rate: calls.value.trim() === '' ? null : Number(calls.value), window: Number(window.value) };
+			const wanted = { rate: calls.value.trim() === '' ? null : Number(calls.value), window: Number(window.value) };
 			return await ask({
-				title: `Change ${this.name}?`, go: 'Change', text: `${said(asked)}, on all runners. Now: ${said(this.told.settings)}.`
-			}) && `${said(await this.set(asked))}, now.`;
+				title: `Change ${this.name}?`, go: 'Change', text: `${said(wanted)}, on all runners. Now: ${said(this.state.settings)}.`
+			}) && `${said(await this.set(wanted))}, now.`;
 		});
 		act('back', async () => {
 			if (!await ask({
-				title: `Back to the file, for ${this.name}?`, go: 'Back to the file', danger: true,
+				title: `Reset ${this.name} to configured values?`, go: 'Reset to configured values', danger: true,
 				text: 'All that was changed while running is taken back. A target that the file does not have is gone, and nobody calls its jobs.'
 			})) return null;
 			const { target } = await request('DELETE', this.address);

@@ -36,7 +36,7 @@ async function look() {
 		try {
 			show((await request('GET', '/v1/targets')).targets, began);
 			const open = isInView ? [...cards.values()] : [];
-			await Promise.all(open.map(card => card.study()));
+			await Promise.all(open.map(card => card.collect()));
 			awaySince = 0;
 		} catch (error) {
 			awaySince ||= began;
@@ -58,16 +58,16 @@ function show(targets, began) {
 		card.entry.remove();
 		cards.delete(name);
 	}
-	for (const told of targets) {
-		let card = cards.get(told.name);
+	for (const state of targets) {
+		let card = cards.get(state.name);
 		if (!card) {
-			cards.set(told.name, card = new Target(told.name, { gone, stir: () => soon(0) }));
+			cards.set(state.name, card = new Target(state.name, { gone, refresh: () => soon(0) }));
 			list.append(card.root);
-			index.append(card.entry = entry(told.name));
+			index.append(card.entry = entry(state.name));
 		}
-		card.now(told, began);
+		card.now(state, began);
 		const [, numbers, mode] = card.entry.firstElementChild.children;
-		put(numbers, `${number(told.waiting + told.later)} pending, ${number(told.running)} of ${number(told.settings.concurrency)} processing`);
+		put(numbers, `${number(state.waiting + state.later)} pending, ${number(state.running)} of ${number(state.settings.concurrency)} processing`);
 		put(mode, card.mode.word.toLowerCase());
 		card.entry.dataset.kind = card.mode.kind;
 	}

@@ -1,4 +1,4 @@
-"""The dashboard's files, which lie beside this one, as responses.
+"""The files of page/ as responses.
 
 They are not below static/: what is there, nginx shows to visitors.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-_FOLDER = Path(__file__).resolve().parent
+FOLDER = Path(__file__).resolve().with_name("page")
 _TYPES = {
     ".html": "text/html",
     ".css": "text/css",
@@ -30,40 +30,21 @@ HEADERS = {
 }
 
 
-def page() -> web.Response:
-    return _respond("index.html")
-
-
-def login(status: int = 200, note: str = "") -> web.Response:
-    """The log-in form, with a word about what went wrong."""
-    return _respond("login.html", status, note)
-
-
-def off() -> web.Response:
-    return _respond("off.html", 403)
-
-
-def asset(name: str) -> web.Response | None:
-    """None where there is no such file; a page is none."""
-    found = _files().get(name)
-    return None if found is None or name.endswith(".html") else _respond(name)
-
-
-def _respond(name: str, status: int = 200, note: str = "") -> web.Response:
-    kind = _TYPES[Path(name).suffix]
+def respond(name: str, status: int = 200, *, note: str = "") -> web.Response:
+    """`note`: what the log-in form says of what went wrong."""
     return web.Response(
         status=status,
-        text=_files()[name].replace("<!-- note -->", html.escape(note)),
-        content_type=kind,
+        text=load()[name].replace("<!-- note -->", html.escape(note)),
+        content_type=_TYPES[Path(name).suffix],
         charset="utf-8",
         headers=HEADERS,
     )
 
 
 @cache
-def _files() -> dict[str, str]:
+def load() -> dict[str, str]:
     return {
         file.name: file.read_text(encoding="utf-8")
-        for file in _FOLDER.iterdir()
+        for file in FOLDER.iterdir()
         if file.suffix in _TYPES
     }

@@ -19,7 +19,7 @@ async function connect() {
 	triedAt = Date.now();
 	try {
 		const reply = await fetch('/dashboard/session', { cache: 'no-store', signal: AbortSignal.timeout(5000) });
-		if (reply.status === 401) return location.reload(); // to the way in
+		if (reply.status === 401) return location.reload(); // to the log-in
 		const { operator, csrf, history, jobs, in_memory: isInMemory } = await reply.json();
 		Object.assign(session, { csrf, history, jobs });
 		put($('operator'), operator);
@@ -30,7 +30,7 @@ async function connect() {
 	}
 	source = new EventSource('/dashboard/events');
 	source.addEventListener('now', event => hear(() => now(JSON.parse(event.data))));
-	source.addEventListener('study', event => hear(() => study(JSON.parse(event.data))));
+	source.addEventListener('study', event => hear(() => collected(JSON.parse(event.data))));
 	source.addEventListener('end', () => location.reload());
 	source.addEventListener('error', lose);
 }
@@ -85,8 +85,8 @@ function now({ rooms: states }) {
 	document.title = `${number(waiting)} waiting – Waitroom`;
 }
 
-function study(found) {
-	rooms.get(found.room)?.study(found);
+function collected(found) {
+	rooms.get(found.room)?.collected(found);
 	logs.set(found.room, found.log);
 	log();
 }
@@ -107,7 +107,7 @@ function index(states) {
 		}
 		const [, numbers, mode] = item.firstElementChild.children;
 		put(numbers, `${number(each.waiting)} waiting, ${number(each.active)} of ${number(each.settings.total_active_users)} inside`);
-		put(mode, each.away ? 'store away' : shown(each));
+		put(mode, each.away ? 'store unavailable' : shown(each));
 		item.dataset.kind = each.away ? 'lost' : shown(each);
 	});
 }
@@ -133,7 +133,7 @@ function did({ what, visitor, detail }) {
 	if (what === 'back') return `moved ${visitor} back, from ${detail}`;
 	if (what === 'grade') return `gave ${visitor} another class, from ${detail}`;
 	if (what === 'release') return `released ${visitor}`;
-	if (what === 'reset') return `reset the line: ${number(Number(detail))} places`;
+	if (what === 'reset') return `reset the queue: ${number(Number(detail))} places`;
 	if (what !== 'change') return [what, visitor, detail].filter(Boolean).join(' ');
 	try {
 		return Object.entries(JSON.parse(detail)).map(([name, value]) => value === null ? `${name} as in the file` : `${name} = ${JSON.stringify(value)}`).join(', ');
