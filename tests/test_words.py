@@ -100,7 +100,6 @@ TO_DO: tuple[str, ...] = (
     "sidecar/jobs/store",
     "sidecar/jobs/worker",
     "sidecar/kit",
-    "sidecar/leases",
     "sidecar/queue/lua",
     "sidecar/rooms/lua",
     "sidecar/settings.py",

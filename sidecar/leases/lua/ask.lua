@@ -22,7 +22,7 @@ local function grant(r, p)
   return holds(GRANTED, p)
 end
 
--- Whose turn it is takes it before the others are told when to come back.
+-- The next holder takes it before the others hear when to come back.
 local function claim(r)
   for _, name in ipairs(r.names) do
     local p = r.people[name]

@@ -54,7 +54,7 @@ local function wait_here(r, p, ahead, jitter)
     is_recovering() and -1 or math.floor(wait), refresh}
 end
 
--- A place that was lost comes back as long as somebody who was told to ask may still be on the way.
+-- A lost place comes back as long as a holder whose heartbeat is due may be on the way.
 local function is_believed(order)
   if not order or not is_of_before(order) then return false end
   local longest_ms = math.min(template.interval_ms or 30000, timeout_ms / 2) + claim_ms

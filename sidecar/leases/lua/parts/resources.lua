@@ -23,7 +23,7 @@ local function begin_resources(KEYS, ARGV)
 end
 
 -- `ends` is never later than the next moment at which something happens by itself. It may be
--- earlier, for a heartbeat moves that moment and costs no write; whoever looks then puts it right.
+-- earlier, for a heartbeat moves that moment and costs no write; the next look puts it right.
 local function is_due(r)
   return (r.ends or 0) <= now
 end

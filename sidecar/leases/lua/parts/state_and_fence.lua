@@ -12,12 +12,12 @@ local NUMBERS = {'born', 'last', 'recovers', 'seen', 'back', 'ends', 'held_ms'}
 -- ends leases must be able to begin with a removal.
 local loaded, state
 local recovers_until
--- No replica was there, or the store was away, for longer than whoever is next has to come.
+-- No replica was there, or the store was away, for longer than the next holder has to come.
 local AWAY_MS = 5000
 
 local function begin_state(ARGV)
   loaded, state = queue.load_numbers(STATE, NUMBERS)
-  -- A store is emptied if somebody knows the template from before it was made: whoever held a
+  -- A store is emptied if somebody knows the template from before it was made: any holder of a
   -- lease then may hold it still, so nothing is granted until every such term is over.
   state.born = math.min(state.born or now, now) -- a clock may jump back
   if not state.recovers and (tonumber(ARGV[3]) or state.born) < state.born then

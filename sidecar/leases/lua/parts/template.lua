@@ -5,7 +5,7 @@
 -- ARGV  1 now in ms, or '' for the store's own time (tests override it)
 --       2 the template's settings, JSON: leases/store.py
 --       3 since when the replica knows the template, ms, or ''
---       4 the highest fencing number or order that the replica was told, or ''
+--       4 the highest fencing number or order that the replica has seen, or ''
 --       from 5 on, for each resource: its name
 local STATE, RESOURCES, ENDS
 
