@@ -131,9 +131,10 @@ def done(client: Client, id_: str) -> None:
 @pass_client
 def list_jobs(client: Client, target: str | None, state: str | None, limit: int) -> None:
     """List jobs, newest first. A service token sees its own; the admin token sees all."""
+    pages = client.jobs.iterate(target=target, state=state, page_size=limit)
+    found = list(itertools.islice(pages, limit))
     click.echo(ROW.format("id", "target", "owner", "created", "http", "state"))
-    found = client.jobs.iterate(target=target, state=state, page_size=limit)
-    for job in itertools.islice(found, limit):
+    for job in found:
         cells = job["id"], job["target"], job["owner"], job["created_at"][:19], job["status"] or "-"
         click.echo(ROW.format(*cells, standing(job)))
 
