@@ -37,8 +37,9 @@ run: $(STAMP)
 crowd: $(STAMP)
 	@$(BIN)/python demo/crowd.py --url http://localhost:$(PORT) --visitors $(VISITORS)
 
+# One worker for each core, which keep what they compile: pytest rewrites every assertion.
 unit: $(STAMP)
-	@$(BIN)/pytest -n $(WORKERS) -m "not server and not slow" $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n auto --maxprocesses 8 -m "not server and not slow" $(ARGS)
 
 test: $(STAMP)
 	@scripts/install-packages nginx redis-server chromium wrk libnginx-mod-http-lua lua-nginx-redis systemd prometheus prometheus-alertmanager caddy haproxy mariadb-server postgresql

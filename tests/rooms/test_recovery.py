@@ -11,7 +11,7 @@ from sidecar.kit.errors import StoreError
 from sidecar.queue.model import TICKET_LIFETIME_MS, Outcome
 from sidecar.queue.tokens import new_visitor
 from sidecar.queue.verdict_lifetime import RESPONSE_MS
-from tests.support.visitors import beat_all, go_in, lose, pass_of, queue
+from tests.support.visitors import beat_all, go_in, in_batches, lose, pass_of, queue
 
 WAITING, ADMITTED, GONE = Outcome.WAITING, Outcome.ADMITTED, Outcome.GONE
 
@@ -204,8 +204,7 @@ async def test_in_one_batch_an_address_has_no_more_either(make_room_store):
 
 async def test_the_sweep_forgets_addresses(redis, make_room_store, turn):
     store = make_room_store(total_active_users=0, max_places_per_address=1)
-    for number in range(250):
-        await store.enter(new_visitor(), address=f"a{number}")
+    await in_batches(lambda n: store.enter(new_visitor(), address=f"a{n}"), range(250))
     turn.forward(31)
     for _ in range(2):  # those whom the first removes while it looks, the second forgets
         while (await store.sweep()).more:
