@@ -20,18 +20,22 @@ if TYPE_CHECKING:
 _BREAKER = {"closed": 0, "trial": 1, "open": 2}
 #: Gauges of a target: the name's end, its help, and its value; None: there is no sample.
 _GAUGES: tuple[tuple[str, str, Callable[[TargetSettings, QueueState], float | None]], ...] = (
-    ("waiting", "Jobs in the queue.", lambda _, line: line.waiting),
-    ("later", "Jobs that wait to be retried.", lambda _, line: line.later),
-    ("running", "Calls in progress, issued permits included.", lambda _, line: line.active),
+    ("waiting", "Jobs in the queue.", lambda _, state: state.waiting),
+    ("later", "Jobs that wait to be retried.", lambda _, state: state.later),
+    ("running", "Calls in progress, issued permits included.", lambda _, state: state.active),
     ("concurrency", "Calls at a time, at most.", lambda target, _: target.concurrency),
-    ("calls_in_window", "Calls in the current window.", lambda _, line: line.calls_in_window),
+    ("calls_in_window", "Calls in the current window.", lambda _, state: state.calls_in_window),
     ("rate", "Calls in a window, at most; absent without a rate.", lambda target, _: target.rate),
     (
         "breaker",
         "2: open, nothing is called; 1: half-open, one call tries; 0: closed.",
-        lambda _, line: _BREAKER.get(line.breaker, 0),
+        lambda _, state: _BREAKER.get(state.breaker, 0),
     ),
-    ("mean_seconds", "Mean duration of a call; absent while unknown.", lambda _, line: line.mean_s),
+    (
+        "mean_seconds",
+        "Mean duration of a call; absent while unknown.",
+        lambda _, state: state.mean_s,
+    ),
     ("paused", "1 while an operator has paused the target.", lambda target, _: target.paused),
 )
 
@@ -42,8 +46,8 @@ class TargetGauges(Collector):
     def __init__(self) -> None:
         self._targets: dict[str, tuple[TargetSettings, QueueState]] = {}
 
-    def learn(self, target: str, settings: TargetSettings, line: QueueState) -> None:
-        self._targets[target] = settings, line
+    def learn(self, target: str, settings: TargetSettings, state: QueueState) -> None:
+        self._targets[target] = settings, state
 
     def forget(self, target: str) -> None:
         self._targets.pop(target, None)
@@ -51,8 +55,8 @@ class TargetGauges(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         for name, text, read in _GAUGES:
             gauge = GaugeMetricFamily(f"waitroom_target_{name}", text, labels=["target"])
-            for target, state in self._targets.items():
-                if (value := read(*state)) is not None:
+            for target, known in self._targets.items():
+                if (value := read(*known)) is not None:
                     gauge.add_metric([target], value)
             yield gauge
         calls = CounterMetricFamily(
@@ -61,8 +65,8 @@ class TargetGauges(Collector):
             "lost, expired.",
             labels=["target", "kind"],
         )
-        for target, (_, line) in self._targets.items():
-            for kind, count in line.counters.items():
+        for target, (_, state) in self._targets.items():
+            for kind, count in state.counters.items():
                 calls.add_metric([target, kind], count)
         yield calls
 

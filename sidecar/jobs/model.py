@@ -1,11 +1,11 @@
-"""Jobs: calls that wait their turn. Times are ms since 1970 by the store's clock; None: it has not
-happened.
+"""Jobs: calls that wait until their target has capacity. Times are ms since 1970 by the clock of
+Redis; None: it has not happened.
 
     pending ──► called ──► processing ──► completed
        ▲           │            │    └──► failed
        └───────────┴────────────┘         (cancelled, expired: from any of the first three)
 
-`called` is of online jobs alone: the permit is there and was not used yet.
+Only online jobs are `called`: the permit is there and was not used yet.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import Literal, TypeAlias
 
 Kind: TypeAlias = Literal["offline", "online"]
+OutcomeKind: TypeAlias = Literal["answered", "busy", "failed", "refused"]
 
 
 class State(StrEnum):
@@ -30,9 +31,9 @@ class State(StrEnum):
 
 WAITS = frozenset({State.PENDING, State.CALLED})
 RUNS = frozenset({State.CALLED, State.PROCESSING})
-#: Nothing more happens to a job in one of these, but that it is removed.
+#: A job in one of these states only waits to be removed.
 ENDED = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED, State.EXPIRED})
-#: How long a result that was read is kept for a repeated read, where it is deleted then, ms.
+#: With delete_after_read: how long a result is kept after the first read, for a repeated one, ms.
 READ_GRACE_MS = 20_000
 ID_PATTERN = "[A-Za-z0-9_-]{22}"
 #: Bytes of a body in one row of the database.
@@ -40,7 +41,7 @@ CHUNK = 262_144
 
 
 def receiver_of(url: str) -> str:
-    """Scheme, host and port of a callback's address: what they are bounded by."""
+    """Scheme, host and port of a callback's address: callbacks are limited for each."""
     return "/".join(url.split("/", 3)[:3]).lower()
 
 
@@ -49,8 +50,7 @@ def ms(seconds: float) -> int:
 
 
 def new_job_id() -> str:
-    """128 random bits in 22 characters; it never begins with -, which a command would take for an
-    option."""
+    """128 random bits in 22 characters; never begins with -, as an option of a command does."""
     while (made := secrets.token_urlsafe(16)).startswith("-"):
         pass
     return made
@@ -58,21 +58,21 @@ def new_job_id() -> str:
 
 @dataclass(slots=True)
 class Job:
-    """One row: what was asked, how it stands, and what came of it, but for its body."""
+    """One row: the request, the state, and the result but for its body."""
 
     id: str
-    #: The name of the token that submitted it, who alone may see it; and whether it calls itself.
+    #: The name of the token that submitted it, and alone may see it; who makes the call.
     owner: str
     target: str
     kind: Kind
     created_ms: int
     #: pending: when it gives up; ended: when it is removed.
     expires_ms: int
-    #: Who is next: smaller is sooner (jobs/lua).
+    #: Smaller is sooner (jobs/lua).
     queue_order: int
     state: State = State.PENDING
     class_name: str = ""
-    #: The caller's name for it: the same again is the same job. And a digest of what was asked.
+    #: The same key of an owner is the same job; and a digest of the request.
     idempotency_key: str | None = None
     fingerprint: str = ""
     method: str = "GET"
@@ -82,7 +82,7 @@ class Job:
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
     callback_url: str | None = None
-    #: It is not tried again before.
+    #: It is not retried before.
     not_before_ms: int | None = None
     called_ms: int | None = None
     started_ms: int | None = None
@@ -90,16 +90,16 @@ class Job:
     #: How often it was begun; and how many of these were failures that count against `retries`.
     attempts: int = 0
     failures: int = 0
-    #: Of the runner that has it, or had it last: who has an older one is late.
+    #: Of the attempt that has it, or had it last: one with an older fence is late.
     fence: int = 0
-    #: Why it failed, or what the last attempt met; empty: nothing. And the status of the last
-    #: answer; None: none came.
+    #: Why it failed, or the last attempt did; empty: it did not. And the status of the last
+    #: response; None: none came.
     error: str = ""
     status: int | None = None
     result_headers: dict[str, str] = field(default_factory=dict)
     result_size: int = 0
     read_ms: int | None = None
-    #: When the callback is tried next; None: there is nothing to tell. And how often it was.
+    #: When the callback is tried next; None: none is due. And how often it was.
     callback_ms: int | None = None
     callback_tries: int = 0
 
@@ -109,7 +109,7 @@ class Job:
 
     @property
     def has_answer(self) -> bool:
-        """Whether the target's answer is kept: as the result, or as what the job failed on."""
+        """Whether the target's response is kept: as the result, or as the reason of the failure."""
         if self.state is State.FAILED:
             return bool(self.result_headers or self.result_size)
         return self.state is State.COMPLETED
@@ -140,7 +140,7 @@ class Ending:
     error: str = ""
     status: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
-    #: Of the answer, where it was not written before in parts; and its whole length.
+    #: Of the response, unless it was written before in parts; and its whole length.
     body: bytes = b""
     size: int = 0
     not_before_ms: int | None = None
@@ -152,20 +152,20 @@ class Ending:
 class Outcome:
     """How a call went.
 
-    answered: an answer that is not tried again. busy: 429, where it is tried again. failed: no
-    whole answer (without a status), or another one after which it is tried again. refused: it must
-    not be made, or its answer is too large; it never is tried again.
+    answered: a response that is not retried. busy: 429, if it is retried. failed: no whole response
+    (without a status), or another one that is retried. refused: it must not be made, or its
+    response is too large; never retried.
     """
 
-    kind: Literal["answered", "busy", "failed", "refused"]
+    kind: OutcomeKind
     #: For people; it holds no address, and no value of a header.
     error: str = ""
     status: int | None = None
-    #: Of the answer: names in lower case; several of a name are joined by commas.
+    #: Of the response: names in lower case; several of a name are joined by commas.
     headers: dict[str, str] = field(default_factory=dict)
     #: Where it fits one CHUNK; else the sink has it. And its whole length.
     body: bytes = b""
     size: int = 0
-    #: What a Retry-After asks for; None: nothing that can be read.
+    #: Of Retry-After; None: there is none, or it cannot be read.
     retry_after_s: float | None = None
     took_us: int = 0

@@ -1,10 +1,10 @@
-"""Permits: signed words with which an online job's caller may call its target, once.
+"""Permits: signed texts with which the client of an online job may call its target, once.
 
 A permit is `target~job~fence~expires` and `.signature`, made by itsdangerous' Signer
 (HMAC-SHA-256; the key is derived per target, so a permit of one target is none of another's).
 `fence` is the number of the call that it is for, `expires` when it ends, ms since 1970 by the
-store's clock. It is made of letters, digits and `- _ ~ .`, which neither an address nor a header
-changes. That it is used once is the store's business.
+clock of Redis. It is made of letters, digits and `- _ ~ .`, which neither an address nor a header
+changes. Redis sees to it that it is used once.
 
 Keys are listed oldest to newest: the last signs, all verify.
 """
@@ -24,25 +24,25 @@ from sidecar.kit.signing import StrictSigner
 if TYPE_CHECKING:
     from sidecar.kit.clock import StoreClock
 
-#: What is longer was not signed by us, and is not looked at.
+#: A longer text was not signed by us, and is not read.
 MAX_LENGTH = 512
 
 _FIELDS = (
     r"([a-z0-9][a-z0-9_-]{0,47})~([A-Za-z0-9_-]{1,64})~(0|[1-9][0-9]{0,18})~([1-9][0-9]{0,15})"
 )
-_SAID = re.compile(_FIELDS, re.ASCII)
+_CONTENT = re.compile(_FIELDS, re.ASCII)
 _PERMIT = re.compile(_FIELDS + r"\.[A-Za-z0-9_-]{43}", re.ASCII)
 
-#: Why a permit is not believed.
+#: Why a permit is not accepted.
 Doubt: TypeAlias = Literal["forged", "expired", "malformed"]
 
 
 class PermitError(WaitroomError):
-    """A permit that is not believed; `word` says why."""
+    """A permit that is not accepted."""
 
-    def __init__(self, word: Doubt) -> None:
-        super().__init__(f"the permit is {word}")
-        self.word: Doubt = word
+    def __init__(self, reason: Doubt) -> None:
+        super().__init__(f"the permit is {reason}")
+        self.reason: Doubt = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Permits:
         self._target = target
         self._clock = clock
         self._signer = StrictSigner(
-            list(keys),
+            keys,
             salt=f"waitroom/permit/{target}",
             key_derivation="hmac",
             digest_method=hashlib.sha256,
@@ -70,17 +70,15 @@ class Permits:
 
     def write(self, job: str, fence: int, expires_ms: int) -> str:
         """Raises ConfigError for what no permit can name."""
-        said = f"{self._target}~{job}~{fence}~{expires_ms}"
-        if not _SAID.fullmatch(said):
-            raise ConfigError([f"{said[:150]!r} can be no permit"])
-        return self._signer.sign(said).decode("ascii")
+        content = f"{self._target}~{job}~{fence}~{expires_ms}"
+        if not _CONTENT.fullmatch(content):
+            raise ConfigError([f"{content[:150]!r} can be no permit"])
+        return self._signer.sign(content).decode("ascii")
 
-    def read(self, text: str) -> Permit:
-        """A permit that can be used now, if it was not before. Raises PermitError."""
-        permit = self.verify(text)
+    def check_time(self, permit: Permit) -> None:
+        """Raises PermitError where it has expired."""
         if self._clock.now_ms() >= permit.expires_ms:
             raise PermitError("expired")
-        return permit
 
     def verify(self, text: str) -> Permit:
         """A permit that we signed, also when it has expired. Raises PermitError."""
@@ -98,6 +96,6 @@ class Permits:
 
 
 def target_of(text: str) -> str:
-    """The target that a permit names, whoever signed it; "" where it is malformed."""
+    """The target that a permit names, signed or not; "" if it is malformed."""
     match = _PERMIT.fullmatch(text) if len(text) <= MAX_LENGTH else None
     return match[1] if match else ""

@@ -132,7 +132,7 @@ async def run_jobs(settings: Settings, *, most: int, grace_s: float, listen: str
         raise ConfigError(["targets: there is none, such as [targets.images] with a url"])
     if settings.store.startswith("memory://"):
         raise ConfigError(
-            ["store: a runner and the replicas share a store: set redis:// or another server"]
+            ["store: a worker and the replicas share a store: set redis:// or another server"]
         )
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -407,7 +407,7 @@ async def test_a_target_without_tls(egress, target):
     outcome = await egress.call(settings, job_of(), sink=Kept())
     assert (outcome.kind, outcome.error) == (
         "failed",
-        "no TLS connection to the target comes about",
+        "the TLS handshake with the target failed",
     )
 
 

@@ -91,9 +91,9 @@ async def check_permit(request: web.Request) -> web.Response:
             # nginx asks again where it redirects a request within (index, error_page), and sends
             # the job that it was given. That may be long after the permit was used.
             return _answer(request, 204, "admitted", {"X-Waitroom-Job": permit.job})
-        target.permits.read(text)
+        target.permits.check_time(permit)
     except PermitError as error:
-        return _refused(request, "expired" if error.word == "expired" else "forged")
+        return _refused(request, "expired" if error.reason == "expired" else "forged")
     try:
         # nginx asks another replica where one did not answer in time.
         request_id = headers.get("X-Waitroom-Request", "")[:64]

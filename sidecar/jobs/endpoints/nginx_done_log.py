@@ -91,7 +91,7 @@ class DoneLog:
         try:
             permit = target.permits.verify(ended.permit)
         except PermitError as error:
-            log.debug("unbelieved_end", target=target.name, reason=error.word)
+            log.debug("unbelieved_end", target=target.name, reason=error.reason)
             return
         if len(self.ends) < MOST:
             self.ends.start(self._end(target, permit, ended.status))

@@ -191,7 +191,7 @@ class TargetStore(ScriptStore):
         return _USED[_known("use", reply)]
 
     async def done(self, job: str, fence: int, *, has_failed: bool = False) -> bool:
-        """The call of an online job is over; False: there is no such call. Raises as `use`."""
+        """The call of an online job is over; False: the call is unknown. Raises as `use`."""
         return _known("done", await self._done((job, fence, int(has_failed)))) == 1
 
     async def look(

@@ -1,5 +1,5 @@
 """Callbacks of jobs that have ended: a signed POST to the callback_url, retried until it is taken.
-What is due stands in the database, so that no runner's end loses it."""
+Those that are due are in the database, so that none is lost when a worker stops."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sidecar.jobs.service import Jobs
     from sidecar.kit.metrics import Metrics
 
-#: Between two looks, and where no target has callbacks by now; and for how long a callback is this
+#: Between two looks, and while no target allows callbacks; and for how long a callback is this
 #: worker's, seconds.
 LOOK_S, IDLE_S = 1.0, 10.0
 HOLD_S = 60
@@ -50,11 +50,11 @@ async def call_back_forever(
         while True:
             under_way.has_room.clear()
             due: list[Job] = []
+            now_ms, free = round(time.time() * 1000), MOST - len(under_way.tasks)
             try:
                 due = await jobs.store.endings.due_callbacks(
-                    round(time.time() * 1000), MOST - len(under_way.tasks),
-                    hold_ms=HOLD_S * 1000, each=EACH, under_way=under_way.receivers,
-                )  # fmt: skip
+                    now_ms, free, hold_ms=HOLD_S * 1000, each=EACH, under_way=under_way.receivers
+                )
             except DatabaseError as error:
                 log.debug("callbacks_wait", error=str(error))
             except Exception:
@@ -81,19 +81,17 @@ async def _call_back(
     if target is not None and target.settings.may_call_back(url):
         message = _message(url, job, target.settings.callback_secret)
         answer = await post(session, message, timeout_s=TIMEOUT_S)
-    tries = job.callback_tries + 1
+    tries, about = job.callback_tries + 1, {"job": job.id, "target": job.target}
     pause_s, next_ms = SCHEDULE.pause_s(tries, answer), None
     if pause_s is not None:
         pause_s = min(pause_s, SCHEDULE.backoff.max_s)
         next_ms = round((time.time() + pause_s) * 1000)
-        log.info("callback_retried", job=job.id, target=job.target, reason=answer.reason,
-                 in_s=pause_s)  # fmt: skip
+        log.info("callback_retried", **about, reason=answer.reason, in_s=pause_s)
     else:
         result = "delivered" if answer.is_taken else "failed"
         metrics.callbacks.labels(job.target, result).inc()
         if not answer.is_taken:
-            log.warning("callback_failed", job=job.id, target=job.target, tries=tries,
-                        reason=answer.reason)  # fmt: skip
+            log.warning("callback_failed", **about, tries=tries, reason=answer.reason)
     await jobs.store.endings.note_callback(
         job.id, ended_ms=job.ended_ms, next_ms=next_ms, tries=tries
     )
@@ -107,7 +105,7 @@ def _message(url: str, job: Job, secret: str) -> Message:
 
 
 def document(job: Job) -> dict[str, object]:
-    """What a callback says. The answer's body is fetched with the job."""
+    """The body of a callback. The result's body is fetched with the job."""
     return {
         "id": job.id,
         "target": job.target,

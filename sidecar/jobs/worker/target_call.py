@@ -1,4 +1,4 @@
-"""Makes one call of a job, and says what came of it. How far it reaches: kit/egress.py."""
+"""Makes one call of a job, and returns its outcome. Which addresses it reaches: kit/egress.py."""
 
 from __future__ import annotations
 
@@ -25,26 +25,49 @@ from sidecar.kit.http.retry_after import seconds_in
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractResolver
 
-    from sidecar.jobs.model import Job
+    from sidecar.jobs.model import Job, OutcomeKind
     from sidecar.jobs.settings import TargetSettings
 
-#: Takes the parts of a large answer, numbered from 0.
+#: Takes the parts of a large body, numbered from 0.
 Sink = Callable[[int, bytes], Awaitable[None]]
 
-#: A target that asks for more is asked again by then, seconds.
+#: A longer Retry-After is shortened to this, seconds.
 LONGEST_RETRY_AFTER_S = 3600.0
-#: Of the connection, not of the answer; and what is not the caller's.
-_NOT_TOLD = frozenset({
+#: Headers that belong to the connection, and cookies, which are not the client's.
+_HIDDEN = frozenset({
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
     "te", "trailer", "transfer-encoding", "upgrade", "set-cookie", "set-cookie2",
 })  # fmt: skip
-_NOT_TOLD_WITH_BODY = _NOT_TOLD | {"content-length"}
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]{1,128}\Z")
 _CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
+#: By a client's error: what became of the call, and its text; the first that fits.
+_ERRORS: tuple[tuple[tuple[type[Exception], ...], OutcomeKind, str], ...] = (
+    (
+        (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError),
+        "refused",
+        "the target's address cannot be called",
+    ),
+    (
+        (aiohttp.ClientConnectorCertificateError,),
+        "failed",
+        "the target's certificate does not prove that it is the target",
+    ),
+    ((aiohttp.ClientSSLError,), "failed", "the TLS handshake with the target failed"),
+    ((aiohttp.ClientConnectorDNSError,), "failed", "the target's name leads to no address"),
+    ((aiohttp.ClientConnectorError,), "failed", "the target is not reached: {reason}"),
+    (
+        (aiohttp.ClientResponseError, HttpProcessingError),
+        "failed",
+        "what came is no HTTP, or its head is too large, {when}",
+    ),
+    ((aiohttp.ClientError, OSError), "failed", "the connection broke {when}"),
+    ((ValueError,), "refused", "the request cannot be made"),
+)
+
 
 class _OverError(Exception):
-    """The call is over, and this came of it."""
+    """The call is over, with this outcome."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.error)
@@ -52,7 +75,7 @@ class _OverError(Exception):
 
 
 class Egress:
-    """The way out. To be made within a running loop."""
+    """Sessions for the calls. To be made within a running loop."""
 
     def __init__(self, *, resolver: AbstractResolver | None = None) -> None:
         names = resolver or aiohttp.ThreadedResolver()
@@ -70,21 +93,25 @@ class Egress:
         try:
             call, url = check_request(settings, job)
         except ConfigError as error:
-            said = "; ".join(error.problems)
-            return Outcome("refused", f"the target does not allow this request any more: {said}")
+            problems = "; ".join(error.problems)
+            text = f"the target does not allow this request any more: {problems}"
+            return Outcome("refused", text)
         session = self._private if settings.private else self._public
         scope = asyncio.timeout(settings.timeout)
         try:
             async with scope:
-                with _errors_told():
-                    reply = await session.request(
-                        call.method, url, headers=_headers(settings, call, job),
-                        data=call.body or None, allow_redirects=False,
-                    )  # fmt: skip
+                with _errors_as_outcomes():
+                    response = await session.request(
+                        call.method,
+                        url,
+                        headers=_request_headers(settings, call, job),
+                        data=call.body or None,
+                        allow_redirects=False,
+                    )
                 try:
-                    outcome = await _judge(reply, settings, _paused(scope, sink))
+                    outcome = await _judge(response, settings, _paused(scope, sink))
                 finally:
-                    _let_go(reply)
+                    _let_go(response)
         except _OverError as over:
             outcome = over.outcome
         except TimeoutError:
@@ -94,36 +121,36 @@ class Egress:
         return replace(outcome, took_us=round((time.monotonic() - began) * 1_000_000))
 
 
-async def _judge(reply: aiohttp.ClientResponse, settings: TargetSettings, sink: Sink) -> Outcome:
-    status, told = reply.status, _told(reply)
+async def _judge(response: aiohttp.ClientResponse, settings: TargetSettings, sink: Sink) -> Outcome:
+    status, headers = response.status, _response_headers(response)
+    text = f"the target says {status}"
     if settings.retries_on(status):
-        asked_s = seconds_in(reply.headers.get("Retry-After", ""), time.time())
-        return Outcome(
-            "busy" if status == 429 else "failed", f"the target says {status}", status, told,
-            retry_after_s=min(asked_s, LONGEST_RETRY_AFTER_S) or None,
-        )  # fmt: skip
+        after_s = seconds_in(response.headers.get("Retry-After", ""), time.time())
+        after_s = min(after_s, LONGEST_RETRY_AFTER_S)
+        kind: OutcomeKind = "busy" if status == 429 else "failed"
+        return Outcome(kind, text, status, headers, retry_after_s=after_s or None)
     if status < 200:
-        return Outcome("failed", f"the target says {status}, which is no answer")
-    body, size = await _read(reply, settings.max_result, sink)
-    return Outcome("answered", "", status, told, body, size)
+        return Outcome("failed", f"{text}, which is no answer")
+    body, size = await _read(response, settings.max_result, sink)
+    return Outcome("answered", "", status, headers, body, size)
 
 
-def _let_go(reply: aiohttp.ClientResponse) -> None:
-    """Of a reply that was read to its end the connection is back with the others already."""
-    if reply.connection is not None and reply.connection.transport is not None:
-        # Not closed: that would wait until the target has taken leave too, where there is TLS.
-        reply.connection.transport.abort()
-    reply.close()
+def _let_go(response: aiohttp.ClientResponse) -> None:
+    """The connection of a response that was read to its end is back in the pool already."""
+    if response.connection is not None and response.connection.transport is not None:
+        # Not closed: with TLS that would wait for the target to close it too.
+        response.connection.transport.abort()
+    response.close()
 
 
-async def _read(reply: aiohttp.ClientResponse, most: int, sink: Sink) -> tuple[bytes, int]:
+async def _read(response: aiohttp.ClientResponse, most: int, sink: Sink) -> tuple[bytes, int]:
     """The body, unless the sink has it; and its length."""
-    has_body = reply.method != "HEAD" and reply.status not in {204, 304}
+    has_body = response.method != "HEAD" and response.status not in {204, 304}
     size, number, kept = 0, 0, bytearray()
-    is_too_large = has_body and (reply.content_length or 0) > most
+    is_too_large = has_body and (response.content_length or 0) > most
     while not is_too_large:
-        with _errors_told(f"after {size:,} bytes of the answer"):
-            part = await reply.content.readany()
+        with _errors_as_outcomes(f"after {size:,} bytes of the answer"):
+            part = await response.content.readany()
         if not part:
             break
         size += len(part)
@@ -134,8 +161,8 @@ async def _read(reply: aiohttp.ClientResponse, most: int, sink: Sink) -> tuple[b
             del kept[:CHUNK]
             number += 1
     if is_too_large:
-        said = f"the answer is larger than {most:,} bytes (max_result)"
-        raise _OverError(Outcome("refused", said, reply.status))
+        text = f"the answer is larger than {most:,} bytes (max_result)"
+        raise _OverError(Outcome("refused", text, response.status))
     if number:
         await sink(number, bytes(kept))
         return b"", size
@@ -155,7 +182,7 @@ def _paused(scope: asyncio.Timeout, sink: Sink) -> Sink:
     return keep
 
 
-def _headers(settings: TargetSettings, call: Call, job: Job) -> dict[str, str]:
+def _request_headers(settings: TargetSettings, call: Call, job: Job) -> dict[str, str]:
     """The job's, over them the target's, over them ours."""
     named = {same_header(name) for name in settings.headers}
     headers = {name: text for name, text in call.headers.items() if same_header(name) not in named}
@@ -163,7 +190,7 @@ def _headers(settings: TargetSettings, call: Call, job: Job) -> dict[str, str]:
     if not any(same_header(name) == "user-agent" for name in headers):
         headers["User-Agent"] = f"waitroom/{__version__}"
     if call.method == "HEAD":
-        # Who answers it with a body all the same would have it read as the next answer.
+        # A body that comes all the same would be read as the next response.
         headers["Connection"] = "close"
     return headers | {
         "Accept-Encoding": "identity",
@@ -172,54 +199,44 @@ def _headers(settings: TargetSettings, call: Call, job: Job) -> dict[str, str]:
     }
 
 
-def _told(reply: aiohttp.ClientResponse) -> dict[str, str]:
-    """What of an answer's headers is told to the caller: what fits, and breaks no line."""
-    hidden = _NOT_TOLD if reply.method == "HEAD" else _NOT_TOLD_WITH_BODY
-    for named in reply.headers.getall("Connection", ()):
+def _response_headers(response: aiohttp.ClientResponse) -> dict[str, str]:
+    """Those that the result has: what fits, without control characters."""
+    hidden = _HIDDEN if response.method == "HEAD" else _HIDDEN | {"content-length"}
+    for named in response.headers.getall("Connection", ()):
         hidden |= {name.strip().lower() for name in named.split(",")}
-    told: dict[str, str] = {}
+    headers: dict[str, str] = {}
     left = MAX_HEADERS_BYTES
-    for raw_name, raw_value in reply.raw_headers:
+    for raw_name, raw_value in response.raw_headers:
         name = raw_name.decode("latin-1").lower()
         value = _CONTROLS.sub(" ", raw_value.decode("latin-1")).strip()
         if name in hidden or not _NAME.match(name):
             continue
-        size = len(value) + (2 if name in told else len(name))
-        if size > left or (name not in told and len(told) == MAX_HEADERS):
+        size = len(value) + (2 if name in headers else len(name))
+        if size > left or (name not in headers and len(headers) == MAX_HEADERS):
             continue
         left -= size
-        told[name] = f"{told[name]}, {value}" if name in told else value
-    return told
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
 
 
 @contextlib.contextmanager
-def _errors_told(when: str = "before an answer came") -> Iterator[None]:
-    """Raises _OverError for what a client's errors say."""
+def _errors_as_outcomes(when: str = "before an answer came") -> Iterator[None]:
+    """Raises _OverError for a client's errors."""
     try:
         yield
-    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
-        raise _OverError(Outcome("refused", "the target's address cannot be called")) from None
-    except aiohttp.ClientConnectorError as error:
-        if isinstance(getattr(error, "os_error", None), PrivateAddressError):
-            said = "the target's address is a private one, and its settings do not allow that"
-            raise _OverError(Outcome("refused", said)) from None
-        raise _OverError(Outcome("failed", _unreached(error))) from None
-    except (aiohttp.ClientResponseError, HttpProcessingError):
-        said = f"what came is no HTTP, or its head is too large, {when}"
-        raise _OverError(Outcome("failed", said)) from None
-    except (aiohttp.ClientError, OSError):
-        raise _OverError(Outcome("failed", f"the connection broke {when}")) from None
-    except ValueError:
-        raise _OverError(Outcome("refused", "the request cannot be made")) from None
+    except (aiohttp.ClientError, HttpProcessingError, OSError, ValueError) as error:
+        raise _OverError(_outcome_of(error, when)) from None
 
 
-def _unreached(error: aiohttp.ClientConnectorError) -> str:
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return "the target's certificate does not prove that it is the target"
-    if isinstance(error, aiohttp.ClientSSLError):
-        return "no TLS connection to the target comes about"
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return "the target's name leads to no address"
-    number = error.os_error.errno
-    said = os.strerror(number) if number else "it cannot be connected to"
-    return f"the target is not reached: {said}"
+def _outcome_of(error: Exception, when: str) -> Outcome:
+    cause = getattr(error, "os_error", None)
+    if isinstance(cause, PrivateAddressError):
+        text = "the target's address is a private one, and its settings do not allow that"
+        return Outcome("refused", text)
+    number = getattr(cause, "errno", None)
+    reason = os.strerror(number) if number else "it cannot be connected to"
+    return next(
+        Outcome(kind, text.format(when=when, reason=reason))
+        for types, kind, text in _ERRORS
+        if isinstance(error, types)
+    )

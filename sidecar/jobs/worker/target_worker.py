@@ -1,4 +1,4 @@
-"""Makes the calls of one target's offline jobs: claims jobs, calls, writes what came of it.
+"""Makes the calls of one target's offline jobs: claims jobs, calls, writes the outcome.
 
 A job takes these steps, and each may be the last: claimed (Redis), started (SQL), called, written
 (SQL) and released (Redis). A worker that dies between two of them leaves a lock that ends, and
@@ -161,7 +161,7 @@ class TargetWorker:
         late = [claim for claim in claims if claim not in locked]
         for claim in late:
             if any(job.id == claim.id for job in started):
-                await self._write_back(claim, "its runner was too slow")
+                await self._write_back(claim, "its worker was too slow")
         await self._put_back(late)
         return locked
 
@@ -222,7 +222,7 @@ class TargetWorker:
                 await asyncio.shield(self._leave(call.claim))
             raise
         except DatabaseError as error:
-            # A large answer could not be kept: it is asked for again.
+            # A large response could not be kept: the call is made again.
             log.warning("result_lost", job=job.id, target=target.name, error=str(error))
             await self._put_back([call.claim])
             return
@@ -232,7 +232,7 @@ class TargetWorker:
         metrics.job_seconds.labels(target.name, outcome.kind).observe(outcome.took_us / 1_000_000)
         metrics.count_response(target.name, outcome.status)
         verdict = judge(outcome, job, target.settings, call.claim, now_ms=target.clock.now_ms())
-        # The call is over, whatever comes of it: nobody cuts it off any more.
+        # From here on nothing cuts the call off, whatever its outcome.
         call.is_over = True
         await self._write(verdict.ending, is_counted=True)
         if verdict.ending.error:
@@ -245,7 +245,7 @@ class TargetWorker:
 
     async def _give_up(self, job: Job, claim: Claim) -> None:
         """Its workers died before the call was over, again and again: the job may be the cause."""
-        error = f"{job.failures} runners that took it up were gone before the call was over"
+        error = f"{job.failures} workers that took it up were gone before the call was over"
         await self._write(self.target.ending(claim.id, claim.fence, State.FAILED, error))
         await self._drop(claim)
 
@@ -255,7 +255,7 @@ class TargetWorker:
 
     async def _leave(self, claim: Claim) -> None:
         """This worker stops: another one makes the call again."""
-        await self._write_back(claim, "its runner stopped")
+        await self._write_back(claim, "its worker stopped")
         await self._put_back([claim])
 
     async def _write(self, ending: Ending, *, is_counted: bool = False) -> None:
@@ -330,5 +330,5 @@ class TargetWorker:
 
 
 def broken(error: Exception) -> Outcome:
-    """An error that nobody foresaw. Its job is not tried again."""
-    return Outcome("refused", error=f"an error of the runner: {type(error).__name__}")
+    """An unforeseen error. Its job is not retried."""
+    return Outcome("refused", error=f"an error of the worker: {type(error).__name__}")
