@@ -173,7 +173,7 @@ def _of_job(name: str) -> AliasPath:
 class Job(Reply):
     """A job as it stands. null: has not happened, or does not apply."""
 
-    # Of a service.Seen, and what is not said otherwise of its job.
+    # Read from a service.Seen: from its job, unless a field names another source.
     model_config = ConfigDict(
         from_attributes=True, alias_generator=AliasGenerator(validation_alias=_of_job)
     )

@@ -69,9 +69,8 @@ def watch(
     target: str | None = None,
     until_called: bool = False,
 ) -> bool:
-    """Until all have ended; whether all were completed. `target`: that of all of them, which makes
-    looking at many cheaper. `until_called`: an online job that was called has come as far as it
-    can by itself."""
+    """Waits until all have ended; returns whether all were completed. `target`: of all of them,
+    which makes looking at many cheaper. `until_called`: or until online jobs are called."""
     output, left = _Output(), list(ids)
     is_many = len(left) > MOST_LINES
     over = ENDED | {State.CALLED} if until_called else ENDED
@@ -81,11 +80,13 @@ def watch(
         for id_, job in _look(client, left, target, is_first=not found).items():
             found[id_] = job
             first.setdefault(id_, job["position"] or 1)
-            is_over = job["state"] in over
-            shows_all = not is_many and not output.is_terminal
-            if shows_all or (is_over and not (is_many and job["state"] == State.COMPLETED)):
-                counts = job["state"], job["position"], job["attempts"], job["error"]
-                output.say(id_, standing(job), counts)
+            if is_many:
+                is_shown = job["state"] in over - {State.COMPLETED}
+            else:
+                is_shown = job["state"] in over or not output.is_terminal
+            if is_shown:
+                facts = job["state"], job["position"], job["attempts"], job["error"]
+                output.say(id_, standing(job), facts)
         left = [id_ for id_ in left if id_ not in found or found[id_]["state"] not in over]
         if output.is_terminal and left:
             output.draw(_summary(found), _share(found, first))
