@@ -19,11 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loadtest import quiet
-from loadtest.bench.systems import TO_ORIGIN
 from loadtest.figures import TARGETS, Plan, Step, write_reports
 from loadtest.machine import cpu_seconds, describe
 from tests.support.processes import free_port
-from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, ROOT, Site, gated
+from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, ROOT, TO_ORIGIN, Site, gated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The machine that a measurement ran on, and the CPU time that processes took on it."""
+"""The machine that a measurement ran on, CPU time that processes took on it, a report's tables."""
 
 from __future__ import annotations
 
@@ -114,3 +114,9 @@ def _version(program: str, option: str) -> str:
     except OSError:
         return "unknown"
     return (done.stdout + done.stderr).strip().splitlines()[0]
+
+
+def table(head: list[str], rows: list[list[str]], *, words: int = 1) -> str:
+    """A Markdown table; the columns after so many words are figures, and to the right."""
+    lines = [head, ["---" if i < words else "---:" for i in range(len(head))], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.imports import ROOT, find_cycle, find_imports, find_modules
-from tests.support.layers import ALLOWED, RANKS, find_wrong_imports, folder_of, may_import
+from tests.support.layers import (
+    ALLOWED,
+    RANKS,
+    find_crossing_imports,
+    find_wrong_imports,
+    folder_of,
+    may_import,
+)
 
 #: Files of this kind have fewer lines than this.
 LIMITS = {".py": 400, ".lua": 80}
@@ -89,6 +96,11 @@ def test_products_import_only_what_they_may():
         for module, other in wrong
         if (folder_of(module), folder_of(other)) not in ALLOWED
     ] == []
+
+
+def test_measurements_import_only_what_they_share():
+    """Which is beside their folders, in loadtest/."""
+    assert find_crossing_imports(ROOT / "loadtest") == []
 
 
 def test_what_is_allowed_is_needed():
@@ -242,6 +254,21 @@ def test_a_cycle_is_found(package):
     )
     assert set(find_cycle(made)) == {"sidecar.kit.clock", "sidecar.kit.errors"}
     assert find_wrong_imports(made) == []
+
+
+def test_a_measurement_that_imports_another_is_found(package):
+    """By a module of its own or one beside it; a command may."""
+    made = package(
+        {
+            "rooms/__main__.py": "import sidecar.kit.clock\n",
+            "rooms/more.py": "from sidecar import app\n",
+            "app.py": "import sidecar.kit.clock\n",
+        }
+    )
+    assert find_crossing_imports(made) == [
+        "sidecar.app imports sidecar.kit.clock",
+        "sidecar.rooms.service imports sidecar.kit.clock",
+    ]
 
 
 def test_a_products_word_in_the_kit_is_found(package):

@@ -12,6 +12,7 @@ from loadtest.bench.figures import KINDS, Figures, per_second
 from loadtest.bench.targets import Target, targets
 from loadtest.bench.workloads import WORKLOADS
 from loadtest.charts import OLD, OURS, PLAIN, new_figure, save
+from loadtest.machine import table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -104,12 +105,6 @@ def render(
         "\n".join(f"* **{each.title}.** {each.what}" for each in WORKLOADS),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def table(head: list[str], rows: list[list[str]], *, words: int = 1) -> str:
-    """A Markdown table; the columns after so many words are figures, and to the right."""
-    lines = [head, ["---" if i < words else "---:" for i in range(len(head))], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _targets(rows: list[Target]) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from loadtest.bench.runs import Load, Reply, Request, Room
 from tests.support.processes import Process, free_port, wait_until
-from tests.support.site import TEMPORARY, nginx_binary
+from tests.support.site import TEMPORARY, TO_ORIGIN, nginx_binary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,8 +30,6 @@ ORIGIN = (
     "location / { default_type text/html; add_header X-Visitor $http_x_visitor; "
     f"return 200 '{BODY}'; }}"
 )
-#: In every location that leads to the origin.
-TO_ORIGIN = ("proxy_http_version 1.1;", 'proxy_set_header Connection "";')
 
 #: Who admitted visitors are, in all systems alike.
 VISITORS = 2_000

@@ -26,7 +26,6 @@ from loadtest.bench.systems import (
     OPEN_CAP,
     ORIGIN,
     RUSH_CAP,
-    TO_ORIGIN,
     VISITORS,
     WAITING,
     is_site,
@@ -42,7 +41,7 @@ from sidecar.queue.tokens import Tokens, new_visitor
 from sidecar.rooms.redis_keys import room_key, room_keys
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
-from tests.support.site import BY_DEFAULT, SECRET, Site, gated
+from tests.support.site import BY_DEFAULT, SECRET, TO_ORIGIN, Site, gated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

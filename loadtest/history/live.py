@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from loadtest.bench.scale import fill_line, fill_sessions, redis_server
+from loadtest.redis_server import fill_line, fill_sessions, redis_server
 from sidecar.rooms.store.lists import Lists
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from loadtest.history.servers import Mariadb
+    from loadtest.databases import Mariadb
     from sidecar.history.model import Entry
 
 #: Stays in one file: some 20 MB, one transaction.

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
+from loadtest.databases import Mariadb, Postgresql, RedisServer, Server, Sqlite
 from loadtest.history.command import make_report
 from loadtest.history.live import measure_live
 from loadtest.history.load import load
 from loadtest.history.lookups import Sample, add, explain, look_up, open_history, read_all, times
 from loadtest.history.recording import STARTED, bytes_per_event, run
 from loadtest.history.result import Result
-from loadtest.history.servers import Mariadb, Postgresql, RedisServer, Server, Sqlite
 from loadtest.history.stays import sizes
 from tests.support.processes import Process, wait_until
 

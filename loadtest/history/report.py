@@ -7,10 +7,10 @@ from dataclasses import asdict
 from statistics import median
 from typing import TYPE_CHECKING
 
-from loadtest.bench.report import table
+from loadtest.databases import SETTINGS, versions
 from loadtest.history.lookups import times
-from loadtest.history.servers import SETTINGS, versions
 from loadtest.history.stays import DAYS
+from loadtest.machine import table
 
 if TYPE_CHECKING:
     from pathlib import Path

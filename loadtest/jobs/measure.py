@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from loadtest.history import servers
+from loadtest import databases
 from loadtest.jobs import idle
 from loadtest.jobs.cpu_time import cpu_ns
 from loadtest.jobs.systems import Arq, System, Waitroom, environment_of_arq
@@ -97,7 +97,7 @@ async def measure(amount: Amount, *, kinds: tuple[str, ...] = ("sqlite", "postgr
         arq = Arq(python, redis.url, redis.folder, poll_delay=OWN_DELAY, **where)
         systems: list[System] = [await stack.enter_async_context(arq)]
         for kind in kinds:
-            made = {"sqlite": servers.Sqlite, "postgresql": servers.Postgresql}[kind]
+            made = {"sqlite": databases.Sqlite, "postgresql": databases.Postgresql}[kind]
             database = stack.enter_context(made())
             # A Redis keeps the jobs of one database: each has a database of its own there.
             address = f"{redis.url}?db={len(systems)}"

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from loadtest.bench.report import table
 from loadtest.jobs.measure import CALLERS, OWN_DELAY
 from loadtest.jobs.systems import CONCURRENCY
+from loadtest.machine import table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

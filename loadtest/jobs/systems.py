@@ -18,7 +18,7 @@ from tests.support.processes import Process
 from tests.support.service import TOKEN, Service
 
 if TYPE_CHECKING:
-    from loadtest.history.servers import Server
+    from loadtest.databases import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 WAITROOM = str(Path(sys.executable).parent / "waitroom")

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from limits import RateLimitItemPerSecond
 
 from loadtest import machine
-from loadtest.bench.scale import redis_server
 from loadtest.limits import cases, race
 from loadtest.limits.http import of_replica, single
+from loadtest.redis_server import redis_server
 from sidecar.limits.model import Ask
 from sidecar.limits.store import LimitStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from loadtest.bench.scale import Server
     from loadtest.limits.cases import Case
     from loadtest.limits.race import Race
+    from loadtest.redis_server import Server
 
 #: Of the library, by how many it may be asked at the same time.
 TASKS, THREADS = (1, 8, 32, 128, 256), (1, 2, 4, 8, 16)

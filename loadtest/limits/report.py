@@ -8,10 +8,10 @@ from importlib.metadata import version
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 
-from loadtest.bench.report import table
 from loadtest.charts import OURS, PLAIN, new_figure, save
 from loadtest.limits import cases, race
 from loadtest.limits.measure import TASKS, THREADS
+from loadtest.machine import table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

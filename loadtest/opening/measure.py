@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from loadtest.bench.scale import redis_server
 from loadtest.opening import held
+from loadtest.redis_server import redis_server
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.redis.driver_errors import text
 from sidecar.lottery.commitment import by_lot

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from loadtest.bench.report import table
+from loadtest.machine import table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-from loadtest.history import servers
+from loadtest import databases
 from loadtest.jobs import report
 from loadtest.jobs.idle import Idle
 from loadtest.jobs.measure import CALLERS, QUICK, Figures, Rate, Single, cpu_ns
@@ -86,7 +86,7 @@ def test_arq_has_what_we_have_but_for_redis():
 
 async def test_a_few_jobs_for_real():
     """They are submitted by several callers, called once each, and done; one alone is seen."""
-    with Redis() as redis, Target() as target, servers.Sqlite() as database:
+    with Redis() as redis, Target() as target, databases.Sqlite() as database:
         async with (
             Bell().open() as bell,
             target.counter() as counter,

@@ -11,11 +11,10 @@ from loadtest.bench.scale import (
     ALONE,
     Now,
     enters,
-    fill_line,
     measure_size,
-    redis_server,
     room_store,
 )
+from loadtest.redis_server import fill_line, redis_server
 from sidecar.queue.model import Outcome
 
 

@@ -52,6 +52,22 @@ def may_import(module: str, other: str) -> bool:
     return rank_of(other) < rank_of(module)
 
 
+def find_crossing_imports(package: Path) -> list[str]:
+    """Of measurements, a folder each: what one imports from another, or what stands beside them
+    from any. A command (`__main__`) may, and the baselines are everybody's."""
+    modules = find_modules(package)
+    folders = {name for name, file in modules.items() if file.name == "__init__.py"}
+    folders -= {package.name, f"{package.name}.baselines", f"{package.name}.baselines.lua"}
+    return [
+        f"{module} imports {other}"
+        for module in modules
+        if not module.endswith(".__main__")
+        for other in sorted(find_imports(module, modules))
+        if (its := ".".join(other.split(".")[:2])) in folders
+        and not f"{module}.".startswith(f"{its}.")
+    ]
+
+
 def find_wrong_imports(package: Path) -> list[tuple[str, str]]:
     modules = find_modules(package)
     return sorted(

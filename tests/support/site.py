@@ -26,6 +26,9 @@ ROOT = Path(__file__).resolve().parents[2]
 SECRET = "test-secret-test-secret-test-secret-00"
 ADMIN_TOKEN = "test-admin-token-0000"
 
+#: In a location that keeps its connections to the origin.
+TO_ORIGIN = ("proxy_http_version 1.1;", 'proxy_set_header Connection "";')
+
 
 def gated(location: str, *lines: str, room: str = "shop", to: str = "http://origin") -> str:
     """A location with a waiting room; `lines` come after the include."""
