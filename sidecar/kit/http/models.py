@@ -34,7 +34,7 @@ class Parameters(BaseModel):
     """Parameters of the path and the query: those that the path does not name are in the query.
     Others are ignored, and of several of one name the first counts."""
 
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
 
 class Headers(BaseModel):
@@ -42,7 +42,6 @@ class Headers(BaseModel):
 
     model_config = ConfigDict(
         alias_generator=lambda name: name.replace("_", "-").title(),
-        use_attribute_docstrings=True,
         defer_build=True,
     )
 
@@ -50,9 +49,7 @@ class Headers(BaseModel):
 class Body(BaseModel):
     """A JSON object."""
 
-    model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True, defer_build=True
-    )
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 class Reply(BaseModel):
@@ -60,7 +57,6 @@ class Reply(BaseModel):
 
     model_config = ConfigDict(
         extra="ignore",
-        use_attribute_docstrings=True,
         defer_build=True,
         json_schema_serialization_defaults_required=True,
     )
