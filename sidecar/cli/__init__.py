@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,13 +155,23 @@ def check_config(path: str | None) -> None:
 @click.pass_obj
 def healthcheck(connection: Connection, timeout: float) -> None:
     """Exit 0 when the replica on this machine is ready. Needs no token."""
-    try:
-        with connection.client(timeout_s=timeout, has_token=False) as client:
-            client.request("GET", "/readyz")
-    except click.ClickException as error:
-        click.echo(f"not ready: {error.message}", err=True)
-        sys.exit(1)
-    click.echo("ready")
+    said = [f"not ready: no answer within {timeout:g} s"]
+
+    def ask() -> None:
+        try:
+            with connection.client(timeout_s=timeout, has_token=False) as client:
+                client.request("GET", "/readyz")
+            said.append("ready")
+        except click.ClickException as error:
+            said.append(f"not ready: {error.message}")
+
+    # The client's timeout is for each part of the answer, this one for all of it.
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(timeout)
+    is_ready = said[-1] == "ready"
+    click.echo(said[-1], err=not is_ready)
+    sys.exit(0 if is_ready else 1)
 
 
 @main.command()

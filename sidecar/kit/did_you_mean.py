@@ -37,7 +37,7 @@ def _inside(annotation: Any, part: str | int) -> Any:
     if found is not None:
         field = found.model_fields.get(str(part))
         return None if field is None else field.annotation
-    for choice in _choices(annotation):
+    for choice in types_in(annotation):
         kind, inner = get_origin(choice), get_args(choice)
         if kind is dict:
             return inner[1]
@@ -47,17 +47,17 @@ def _inside(annotation: Any, part: str | int) -> Any:
 
 
 def _model_of(annotation: Any) -> type[BaseModel] | None:
-    for choice in _choices(annotation):
+    for choice in types_in(annotation):
         if isinstance(choice, type) and issubclass(choice, BaseModel):
             return choice
     return None
 
 
-def _choices(annotation: Any) -> list[Any]:
+def types_in(annotation: Any) -> list[Any]:
     """The types that it allows, without what they are annotated with."""
     kind = get_origin(annotation)
     if kind is Annotated:
-        return _choices(get_args(annotation)[0])
+        return types_in(get_args(annotation)[0])
     if kind in {Union, types.UnionType}:
-        return [choice for each in get_args(annotation) for choice in _choices(each)]
+        return [choice for each in get_args(annotation) for choice in types_in(each)]
     return [annotation]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -257,6 +259,29 @@ def test_healthcheck(site, tmp_path):
     done = run("healthcheck", "--config", str(dead))
     assert done.returncode == 1
     assert "no replica answers at http://127.0.0.1:1: connection refused" in done.stderr
+
+
+def test_healthcheck_ends_in_time():
+    """Although the replica sends a byte of its answer now and then: the time is for all of it."""
+    over = threading.Event()
+
+    def answer() -> None:
+        connection, _ = server.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n")
+            while not over.wait(0.05):
+                connection.sendall(b" ")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        try:
+            done = run("healthcheck", "--url", url, "--timeout", "0.5")
+        finally:
+            over.set()
+            thread.join()
+    assert (done.returncode, done.stderr) == (1, "not ready: no answer within 0.5 s\n")
 
 
 def test_check_config_lists_every_problem(tmp_path):

@@ -5,17 +5,27 @@ A string below a field is its description.
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 from aiohttp import web
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WrapValidator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    WrapValidator,
+    field_validator,
+)
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import PydanticCustomError, core_schema
+from pydantic_core import PydanticCustomError, PydanticSerializationError, core_schema
 
 from sidecar.kit.clock import iso
-from sidecar.kit.did_you_mean import did_you_mean
+from sidecar.kit.did_you_mean import did_you_mean, types_in
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.names import NAME
 
@@ -24,6 +34,7 @@ if TYPE_CHECKING:
 
 #: Names of JSON that are shown in an error are cut to this.
 _SHOWN = 40
+_DIGITS = re.compile("[0-9]+")
 #: A number of JSON that is exact everywhere.
 MAX_NUMBER = 2**53
 #: For `json_schema_extra`: a name that is accepted, or sent, beside its successor.
@@ -35,6 +46,17 @@ class Parameters(BaseModel):
     Others are ignored, and of several of one name the first counts."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_digits(cls, value: object, info: ValidationInfo) -> object:
+        """A number is ASCII digits: pydantic takes 1_0, +5, 5.0 and spaces around it, too."""
+        if info.field_name is None or not isinstance(value, str):
+            return value
+        field = cls.model_fields[info.field_name]
+        if int in types_in(field.annotation) and not _DIGITS.fullmatch(value):
+            raise PydanticCustomError("int_parsing", "a whole number")
+        return value
 
 
 class Headers(BaseModel):
@@ -62,9 +84,13 @@ class Reply(BaseModel):
     )
 
     def response(self, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+        try:
+            body = self.model_dump_json(by_alias=True)
+        except PydanticSerializationError:  # of text that is no UTF-8
+            body = json.dumps(self.model_dump(by_alias=True))
         return web.Response(
             status=status,
-            body=self.model_dump_json(by_alias=True).encode(),
+            body=body.encode(),
             content_type="application/json",
             headers={"Cache-Control": "no-store", **(headers or {})},
         )
