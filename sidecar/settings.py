@@ -342,7 +342,7 @@ def _unknown(path: list[str], suffix: str) -> str:
         hint = did_you_mean(part, known, written=written)
         if not hint and part.partition("_")[0] in _TABLES:
             hint = "; two underscores go a level down: WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USERS"
-        return f"there is no such setting{hint}"
+        return f"unknown setting{hint}"
     return ""
 
 

@@ -1,5 +1,5 @@
-"""Who may: operators at /admin/, programs at /v1/. By bearer token, or for operators by the
-dashboard's session. And whose the jobs are that a request submits or asks for."""
+"""Authorisation: operators at /admin/, programs at /v1/. By bearer token, or for operators by the
+dashboard's session. And which token owns the jobs that a request submits or reads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 from aiohttp import web
 
-from sidecar.api.rights import needed
+from sidecar.api.endpoints import JOBS, OPS
 from sidecar.dashboard.live import LIVE
 from sidecar.kit.http import problem_kinds as kinds
 from sidecar.kit.http.app_keys import OPERATORS, SETTINGS, SiteSettings
@@ -21,10 +21,20 @@ from sidecar.kit.http.problems import problem
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
+    from sidecar.kit.http.auth.scopes import Scope
     from sidecar.kit.http.auth.throttle import Throttle
 
-#: Doors of /v1/ that the dashboard calls too, by its session.
-_OF_THE_DASHBOARD = ("/v1/jobs", "/v1/targets")
+#: Paths of /v1/ that the dashboard calls too, by its session.
+_OF_THE_DASHBOARD = ("/v1/jobs/", "/v1/targets/")
+#: What a program's token may do: one of these scopes is needed, by method and path. What is not
+#: here is the operator's: changes of settings, of limits' values, of anybody's leases.
+RIGHTS: dict[tuple[str, str], frozenset[Scope]] = {
+    (each.method, each.canonical): each.access.scopes
+    for each in (*OPS, *JOBS)
+    if each.access.scopes
+}
+#: Where there are no targets: says so, to any token.
+NO_JOBS = "/v1/{_}"
 
 log = structlog.get_logger()
 
@@ -84,14 +94,24 @@ def _beyond(owner: Owner, request: web.Request) -> web.Response | None:
     return problem(kinds.SCOPE_MISSING, detail=detail)
 
 
+def needed(request: web.Request) -> frozenset[Scope]:
+    """The scopes of which one opens this endpoint; none: it is the operator's. An address at which
+    nothing is, is anybody's to find out."""
+    resource = request.match_info.route.resource
+    if resource is None or resource.canonical == NO_JOBS:
+        return SCOPES
+    method = "GET" if request.method == "HEAD" else request.method
+    return RIGHTS.get((method, resource.canonical), frozenset())
+
+
 def find_owner(request: web.Request, *, is_refused: bool = False) -> Owner | None:
     """By its token, or by the session where that counts; None: nobody we know. `is_refused`: the
     admin token is not looked at, because somebody at this address guesses. Programs' tokens are,
     so that one with an old token stops none of the others."""
     if "Authorization" in request.headers:
         return _by_token(request, _tokens(request.app[SETTINGS], is_refused=is_refused))
-    is_known = _is_below(request.path, _OF_THE_DASHBOARD) and operator_of(request) is not None
-    return OPERATOR if is_known else None
+    is_dashboards = f"{request.path}/".startswith(_OF_THE_DASHBOARD)
+    return OPERATOR if is_dashboards and operator_of(request) is not None else None
 
 
 def _tokens(settings: SiteSettings, *, is_refused: bool = False) -> list[tuple[str, Owner]]:
@@ -143,10 +163,6 @@ def _wrong(request: web.Request, guesses: Throttle) -> web.Response:
 def _by_session(request: web.Request) -> web.Response | None:
     who = operator_of(request)
     return _unknown(request) if who is None else refusal(request, who)
-
-
-def _is_below(path: str, doors: tuple[str, ...]) -> bool:
-    return any(path == door or path.startswith(f"{door}/") for door in doors)
 
 
 def _unknown(request: web.Request, refused_s: int = 0) -> web.Response:

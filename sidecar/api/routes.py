@@ -124,16 +124,7 @@ def ops_app(
     app[FIND_OWNER] = find_owner
     app[long_poll.LONG_POLLS] = long_poll.LongPolls()
     app.on_shutdown.append(long_poll.close)
-    app.add_routes(
-        [
-            web.get("/dashboard{slash:/?}", dashboard.page),
-            web.get("/dashboard/session", dashboard.session),
-            web.get("/dashboard/events", dashboard.events, allow_head=False),
-            web.post("/dashboard/login", dashboard.log_in),
-            web.post("/dashboard/logout", dashboard.log_out),
-            web.get("/dashboard/static/{name}", dashboard.asset),
-        ]
-    )
+    app.add_routes(dashboard.ROUTES)
     app.add_routes([endpoint.route() for endpoint in (*openapi.ENDPOINTS, *endpoints.OPS)])
     if services.jobs is None:
         app.add_routes([web.route("*", r"/v1/{_:(?:jobs|targets)(?:/.*)?}", ops.no_jobs)])

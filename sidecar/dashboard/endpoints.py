@@ -152,3 +152,14 @@ async def _fields(request: web.Request) -> dict[str, str]:
         return {name: values[0] for name, values in parse_qs(text, max_num_fields=10).items()}
     except ValueError:
         return {}
+
+
+#: All that browsers find at /dashboard.
+ROUTES = (
+    web.get("/dashboard{slash:/?}", page),
+    web.get("/dashboard/session", session),
+    web.get("/dashboard/events", events, allow_head=False),
+    web.post("/dashboard/login", log_in),
+    web.post("/dashboard/logout", log_out),
+    web.get("/dashboard/static/{name}", asset),
+)

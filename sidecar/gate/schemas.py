@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, WithJsonSchema
 
 from sidecar.kit.http.models import Body, Headers, Reply, Time, optional
-from sidecar.kit.http.openapi import ROOM, VISITOR_ID
+from sidecar.kit.names import NAME
 from sidecar.queue.model import Phase, State
-from sidecar.rooms.schemas.common import RoomAddress
+from sidecar.rooms.schemas.common import VISITOR_ID, RoomAddress
 
 #: A room, or a resource that is leased.
-NAMED = ROOM.removesuffix("$") + r"(~[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127})?$"
+NAMED = "^" + NAME.pattern.removesuffix(r"\Z") + r"(~[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127})?$"
 
 _Whole = Annotated[int, Field(ge=0)]
 _Positive = Annotated[int, Field(ge=1)]

@@ -56,16 +56,16 @@ class StoreClock:
 
 
 def iso(ms: int) -> str:
-    """A time as the documents tell it."""
+    """A time as documents write it."""
     return f"{_second(ms // 1000)}.{ms % 1000:03}+00:00"
 
 
 def iso_us(us: int) -> str:
-    """A time in microseconds, as the documents tell it."""
+    """The same of microseconds."""
     return f"{_second(us // 1_000_000)}.{us % 1_000_000:06}+00:00"
 
 
 @lru_cache(1024)
 def _second(seconds: int) -> str:
-    """Most that is told in a second is that second, or one that was told before."""
+    """Most times that are written within a second are of that second, or of one written before."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -25,7 +25,7 @@ DNS_S = 2
 KEEP_ALIVE_S = 1.5
 #: Bytes of a line of an answer's head; there are 128 at most.
 MAX_LINE = 8190
-#: Connections that are passed over, for one call, since something came on them unasked.
+#: Connections that one call skips, because something came on them unasked.
 MOST_ODD = 20
 
 

@@ -35,12 +35,12 @@ class UnknownNameError(WaitroomError):
 
 
 class StoreError(WaitroomError):
-    """The store is away, too slow, or refused; the text says which."""
+    """Redis is unavailable, too slow, or refused; the text says which."""
 
 
 class DatabaseError(WaitroomError):
-    """The database is away or refused, or its tables are not what we know; the text says which."""
+    """SQL is unavailable or refused, or its tables are of another version; the text says which."""
 
 
 class StoreUnavailableError(StoreError):
-    """The store has stopped answering, and was not even asked."""
+    """Redis stopped answering, so nothing was sent."""

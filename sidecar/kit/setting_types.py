@@ -13,6 +13,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 from sidecar.kit.did_you_mean import did_you_mean, names_beside
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\Z")
+#: As JSON Schema writes it.
+DURATION = r"^\s*[0-9]+(\.[0-9]+)?\s*([mM][sS]|[sSmMhHdD])?\s*$"
 _UNIT_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}
 STORES = (
     "redis://", "rediss://", "unix://", "memory://",
@@ -231,7 +233,7 @@ def problems_in(error: ValidationError, model: type[BaseModel] | None = None) ->
         text = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
             known = names_beside(model, problem["loc"]) if model else None
-            text = f"there is no such setting{did_you_mean(str(problem['loc'][-1]), known or ())}"
+            text = f"unknown setting{did_you_mean(str(problem['loc'][-1]), known or ())}"
         elif problem["type"] == "missing":
             text = "is needed"
         elif not isinstance(problem["input"], dict | list | tuple) and not is_secret:

@@ -91,7 +91,7 @@ def _signature(mac: _Mac, said: bytes) -> bytes:
 
 @lru_cache(64)
 def _written(seconds: int) -> str:
-    """Whoever signs does so now."""
+    """Most signatures of a moment are of the same second."""
     number = seconds.to_bytes(8, "big").lstrip(b"\0")
     return b2a_base64(number, newline=False).translate(SAFE).rstrip(b"=").decode("ascii")
 
@@ -102,6 +102,6 @@ def _read(time: bytes) -> int:
 
 
 def signature(secret: str, body: bytes, now_s: int) -> str:
-    """For X-Waitroom-Signature. The time is signed too, so that an old message can be told."""
+    """For X-Waitroom-Signature. The time is signed too, so that an old message is known as one."""
     signed = f"{now_s}.".encode() + body
     return f"t={now_s},v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"

@@ -23,6 +23,7 @@ from sidecar.jobs.settings import TargetSettings
 from sidecar.kit.http.static_pages import find_static
 from sidecar.kit.metrics import Metrics
 from sidecar.leases.settings import RESOURCE
+from sidecar.rooms.schemas.common import VISITOR_ID
 from sidecar.rooms.service import Rooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings import Settings
@@ -248,7 +249,7 @@ def aimed(described: dict[str, Any], replica: Replica) -> dict[str, Any]:
         if "{room}" in path:
             own.append(in_path("room", {"enum": [room]}))
         if "{visitor}" in path:
-            anybody = {"$ref": "#/components/schemas/VisitorId"}
+            anybody = {"type": "string", "pattern": VISITOR_ID}
             own.append(in_path("visitor", {"anyOf": [{"enum": people[room]}, anybody]}))
         if "{id}" in path:
             # What has not ended would be waited for.

@@ -10,8 +10,7 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from sidecar.api.access import authorised
-from sidecar.api.rights import NO_JOBS, RIGHTS
+from sidecar.api.access import NO_JOBS, RIGHTS, authorised
 from sidecar.api.routes import ops_app
 from sidecar.api.services import Services
 from sidecar.dashboard.live import LIVE

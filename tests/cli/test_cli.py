@@ -84,7 +84,7 @@ def test_a_change_is_seen_by_the_other_replica_within_two_seconds(site, rooms):
     ("words", "said"),
     [
         (("set", "shop", "total_active_users=-1"), "total_active_users: .*greater than or equal"),
-        (("set", "shop", "capacity=1"), "capacity: there is no such setting"),
+        (("set", "shop", "capacity=1"), "capacity: unknown setting"),
         (("set", "shop", "nothing"), "write SETTING=VALUE"),
         (("show", "nope"), "no room is named 'nope'"),
         (("release", "shop", "x"), "visitor: a visitor's id"),
@@ -293,7 +293,7 @@ def test_check_config_lists_every_problem(tmp_path):
     )
     done = run("check-config", "--config", str(file))
     assert done.returncode == 1
-    for named in ("store:", "nonsense: there is no such setting", "rooms.shop.total_active_users:",
+    for named in ("store:", "nonsense: unknown setting", "rooms.shop.total_active_users:",
                   "rooms.shop.session_duration:"):  # fmt: skip
         assert named in done.stderr
     assert "short-secret" not in done.stderr

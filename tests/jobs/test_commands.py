@@ -384,7 +384,7 @@ def test_a_target_is_changed_and_restored(run, works, tmp_path):
         ("targets set images rate", "rate: write SETTING=VALUE, such as concurrency=20"),
         ("targets set images rate=@/nowhere/at/all", "rate: /nowhere/at/all cannot be read"),
         ("targets set images rate=0", "rate: Input should be greater than or equal to 1"),
-        ("targets set images colour=red", "colour: there is no such setting"),
+        ("targets set images colour=red", "colour: unknown setting"),
         ("targets set A_b rate=1", "a name has lower-case letters"),
     ],
 )

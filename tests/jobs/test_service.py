@@ -237,7 +237,7 @@ def test_a_full_line_takes_no_more(place):
         ({}, "target: is needed"),
         ({"target": 7}, "target: a string"),
         ({"target": "images", "priority": 9}, "priority: is what a class has"),
-        ({"target": "images", "colour": "red"}, "colour: there is no such member"),
+        ({"target": "images", "colour": "red"}, "colour: unknown member"),
         ({"target": "images", "kind": "sideways"}, "kind: offline or online"),
         ({"target": "permits", "kind": "offline"}, "kind: online"),
         ({"target": "permits", "path": "x"}, "path: not of an online job"),

@@ -23,7 +23,9 @@ class Document(Reply):
     others: dict[str, Any]
 
 
-@pytest.mark.parametrize("text", ["1_0", " 5 ", "+5", "5.0", "5\n", "-5", "٥", "1e2", "0x5", "", " "])  # fmt: skip
+@pytest.mark.parametrize(
+    "text", ["1_0", " 5 ", "+5", "5.0", "5\n", "-5", "\u0665", "1e2", "0x5", "", " "]
+)
 @pytest.mark.parametrize("field", ["limit", "after"])
 def test_a_number_is_ascii_digits(field, text):
     """Nothing else that Python would read as one; the problem names the parameter."""
@@ -38,7 +40,7 @@ def test_digits_are_a_number_and_text_stays_text():
     assert (page.room, page.limit, page.after) == (" 1_0 ", 7, 9)
 
 
-@pytest.mark.parametrize("name", ["\ud800", "a\udc80b", "\udfff"])
+@pytest.mark.parametrize("name", ["\ud800", "a\udc80b"])
 def test_a_reply_with_text_that_is_no_utf_8_is_written(name):
     """Half of a surrogate pair, of a client's JSON or of a header's bytes, in a value or a name."""
     reply = Document(name="é", others={}).model_copy(

@@ -221,13 +221,13 @@ BAD_BODIES = {
     "an empty one": ({"holder": ""}, [f"{NO_HOLDER} (got '')"]),
     "a number": ({"holder": 7}, [f"{NO_HOLDER} (got 7)"]),
     "all at once": ({"holder": [], "order": -1, "fence": "x", "y" * 99: 0},
-                    ["fence: there is no such member", "y" * 40 + ": there is no such member",
+                    ["fence: unknown member", "y" * 40 + ": unknown member",
                      NO_HOLDER, f"order: {WHOLE} (got -1)"]),
     "a fraction": ({"holder": "a", "order": 1.5}, [f"order: {WHOLE} (got 1.5)"]),
     "a switch": ({"holder": "a", "order": True}, [f"order: {WHOLE} (got True)"]),
     "too large": ({"holder": "a", "order": 2**53 + 1}, [f"order: {WHOLE} (got {2**53 + 1})"]),
     "a name that was meant": ({"holder": "a", "odrer": 1},
-                              ["odrer: there is no such member; did you mean order?"]),
+                              ["odrer: unknown member; did you mean order?"]),
     "no object": (["a"], ["the body must be a JSON object"]),
 }  # fmt: skip
 

@@ -193,7 +193,7 @@ async def test_grants_are_made(hall, body, count, life_s):
         ({"class": "vip", "count": 1.5, "once": True}, "count: a whole number from 1 to 1000"),
         ({"class": "vip", "count": 2}, "count: all would be the same; say once too"),
         ({"class": "vip", "once": "yes"}, "once: true or false"),
-        ({"class": "vip", "id": "a"}, "id: there is no such member"),
+        ({"class": "vip", "id": "a"}, "id: unknown member"),
         ([], "the body must be a JSON object"),
     ],
 )

@@ -78,7 +78,7 @@ async def test_a_change_names_all_that_is_wrong(site):
     assert sorted(line.partition(":")[0] for line in document["errors"]) == [
         "claim_window", "colour", "mesage", "session_duration", "total_active_users",
     ]  # fmt: skip
-    assert "mesage: there is no such setting; did you mean message?" in document["errors"]
+    assert "mesage: unknown setting; did you mean message?" in document["errors"]
     room = await (await site.ops.get(path(site), headers=TOKEN)).json()
     assert room["changed"] == {}
 

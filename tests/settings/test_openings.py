@@ -220,7 +220,7 @@ def test_a_system_without_time_zones():
         ({"total_active_users": True}, "total_active_users: write a whole number"),
         ({"new_users_per_minute": 0}, "new_users_per_minute: Input should be greater than or"),
         ({"message": "m" * 501}, "message: String should have at most 500"),
-        ({"colour": "red"}, "colour: there is no such setting"),
+        ({"colour": "red"}, "colour: unknown setting"),
     ],
 )
 def test_an_events_own_rules(values, problem):
@@ -396,5 +396,5 @@ def test_scripts_hear_of_events_only_where_there_are_some():
 
 def test_an_unknown_room_setting_beside_events_is_named():
     """As ever."""
-    with pytest.raises(ConfigError, match="there is no such setting"):
+    with pytest.raises(ConfigError, match="unknown setting"):
         room(SALE, opens_at="2026-12-01 10:00")

@@ -196,10 +196,10 @@ def test_a_store_of_several_servers(url, servers, path):
 @pytest.mark.parametrize(
     ("variable", "line"),
     [
-        ("WAITROOM_PORT", "WAITROOM_PORT: there is no such setting"),
+        ("WAITROOM_PORT", "WAITROOM_PORT: unknown setting"),
         ("WAITROOM_STORE__URL", "WAITROOM_STORE__URL: store is not a table"),
         ("WAITROOM_ROOMS__SHOP__MESSAGE__DE", "WAITROOM_ROOMS__SHOP__MESSAGE__DE: message is not"),
-        ("WAITROOM_ROOMS__SHOP__COLOUR", "WAITROOM_ROOMS__SHOP__COLOUR: there is no such setting"),
+        ("WAITROOM_ROOMS__SHOP__COLOUR", "WAITROOM_ROOMS__SHOP__COLOUR: unknown setting"),
         ("WAITROOM_", "WAITROOM_: names no setting"),
         ("WAITROOM___STORE", "WAITROOM___STORE: names no setting"),
         ("WAITROOM_ROOMS__SHOP__", "WAITROOM_ROOMS__SHOP__: names no setting"),
@@ -228,7 +228,7 @@ def test_a_variable_that_leads_nowhere_is_a_problem(variable, line):
 def test_a_variable_that_was_mistyped_is_named_in_full(variable, meant):
     """With the one that was meant; nothing is read from a file that it names."""
     (found,) = problems(**GOOD, **{variable: "/nowhere"})
-    assert found.startswith(f"{variable}: there is no such setting; {meant}")
+    assert found.startswith(f"{variable}: unknown setting; {meant}")
 
 
 def test_a_setting_that_was_mistyped_has_a_suggestion(write):
@@ -239,7 +239,7 @@ def test_a_setting_that_was_mistyped_has_a_suggestion(write):
         "[limits.pay]\nalgoritm = 1\nalgorithm = 'concurrency'\nlimit = 1\n"
     )
     found = {line.partition(":")[0]: line for line in problems(path, WAITROOM_SECRET_KEYS=SECRET)}
-    none = "there is no such setting"
+    none = "unknown setting"
     assert found == {
         "stroe": f"stroe: {none}; did you mean store?",
         "queue": f"queue: {none}",

@@ -56,7 +56,7 @@ def calls_back(*urls: str) -> TargetSettings:
         (URL_ + "concurrency = 0", "concurrency: "),
         (URL_ + 'timeout = "1 week"', "timeout: write a number of seconds, or text"),
         (URL_ + "max_body = 131073", "max_body: "),
-        (URL_ + "colour = 1", "colour: there is no such setting"),
+        (URL_ + "colour = 1", "colour: unknown setting"),
         (URL_ + 'headers = { "Host" = "a" }', "headers: Host is written by the worker"),
         (URL_ + 'headers = { "idempotency-key" = "a" }', "headers: idempotency-key is written"),
         (URL_ + 'headers = { "A B" = "a" }', "headers: 'A B' is no header's name"),
@@ -210,7 +210,7 @@ def test_a_change_is_checked_with_what_stays():
         settings.changed({"algorithm": "fixed_window"})
     with pytest.raises(ConfigError, match="kinds: a worker needs"):
         settings.changed({"url": None})
-    with pytest.raises(ConfigError, match="colour: there is no such setting"):
+    with pytest.raises(ConfigError, match="colour: unknown setting"):
         settings.changed({"colour": 1})
     assert settings.changed({"burst": None, "algorithm": "fixed_window"}).burst is None
 

@@ -68,7 +68,7 @@ def test_a_webhook_comes_from_variables(folder):
         ({"events": "called", "format": "slack"}, "events: called is for programs"),
         ({"events": "room_full,called", "format": "dingtalk"}, "events: called is for programs"),
         ({"events": ""}, "events: List should have at least 1 item"),
-        ({"colour": "nobody-sees"}, "COLOUR: there is no such setting"),
+        ({"colour": "nobody-sees"}, "COLOUR: unknown setting"),
         ({"rooms": "shop,cup"}, "team.rooms: no room is named 'cup'"),
     ],
 )

@@ -1,2 +1,1 @@
-"""What the doors are, as an OpenAPI 3.1 document: a module for each group of them, and one for
-what they have in common."""
+"""The OpenAPI 3.1 document, made of the declared endpoints and of the settings."""

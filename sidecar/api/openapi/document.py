@@ -1,21 +1,26 @@
-"""The OpenAPI 3.1 document: all doors that programs use, of both listeners."""
+"""The OpenAPI 3.1 document: all endpoints that programs use, of both listeners."""
 
 from __future__ import annotations
 
 import json
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 from aiohttp import web
+from pydantic import Field
 
 from sidecar import __version__
 from sidecar.api.endpoints import JOBS, OPS, PROXY, VISITOR
-from sidecar.api.openapi import common, shapes
+from sidecar.api.openapi import settings
+from sidecar.api.openapi.operations import DescribedSchema, Json, describe
 from sidecar.jobs.settings import TargetSettings
+from sidecar.kit.http.auth.operators import COOKIE
+from sidecar.kit.http.auth.session import CSRF_HEADER
 from sidecar.kit.http.endpoint import ANYBODY, Endpoints
-from sidecar.kit.http.models import Headers, Reply
-from sidecar.kit.http.openapi_document import describe
-from sidecar.kit.http.settings_schema import as_asked
+from sidecar.kit.http.models import Headers, Reply, optional
+from sidecar.queue.classes import Line, VisitorClass
+from sidecar.rooms.openings import RoomEvent
+from sidecar.rooms.settings import RoomSettings
 
 _DESCRIPTION = """\
 A virtual waiting room beside your proxy. Of the two listeners of a replica, visitors reach the \
@@ -31,7 +36,7 @@ Later versions may add members to documents.
 Pages and their files (`/dashboard`, the waiting page) are not described here.\
 """
 _TAGS = {
-    "visitor": "For whoever waits: through the proxy.",
+    "visitor": "For visitors, through the proxy.",
     "proxy": "For the proxy in front: on the edge listener.",
     "operations": "Health and metrics.",
     "administration": "Rooms and visitors, for operators.",
@@ -42,47 +47,119 @@ _TAGS = {
     "change.",
     "history": "Who queued when, where a history is kept.",
 }
-_SITE = {
-    "url": "https://{site}",
-    "description": "Your site: the proxy passes /_waitroom/ on to the edge listener.",
-    "variables": {"site": {"default": "www.example.com"}},
-}
-_EDGE = {
-    "url": "http://{edge}",
-    "description": "The edge listener (edge_listen), which only your proxies can reach.",
-    "variables": {"edge": {"default": "127.0.0.1:8400"}},
+#: By tag, where it is not the ops listener.
+_SERVERS = {
+    "visitor": {
+        "url": "https://{site}",
+        "description": "Your site: the proxy passes /_waitroom/ on to the edge listener.",
+        "variables": {"site": {"default": "www.example.com"}},
+    },
+    "proxy": {
+        "url": "http://{edge}",
+        "description": "The edge listener (edge_listen), which only your proxies can reach.",
+        "variables": {"edge": {"default": "127.0.0.1:8400"}},
+    },
 }
 #: A new version may bring another document; until then it is the same.
 _HEADERS = {"Cache-Control": "max-age=300"}
+_OPERATOR = {
+    "name": "X-Waitroom-Operator",
+    "in": "header",
+    "description": "Who says so, for the log: 64 characters at most. Ignored with a session of the "
+    "dashboard.",
+    "schema": {"type": "string"},
+    "required": False,
+}
+_RESPONSE_HEADERS: Json = {
+    "RetryAfter": {
+        "description": "Seconds.",
+        "required": True,
+        "schema": {"type": "integer", "minimum": 1},
+    },
+    "RateLimitPolicy": {
+        "description": "As in draft-ietf-httpapi-ratelimit-headers: `q`, the key's limit; `w`, "
+        "its window, where that has whole seconds. Not where nothing is limited.",
+        "schema": {
+            "type": "string",
+            "pattern": '^"[a-z0-9_-]+";q=[0-9]+(;w=[0-9]+|;qu="concurrent-requests")?$',
+        },
+        "example": '"pay";q=20;w=1',
+    },
+    "RateLimit": {
+        "description": "From the same draft: `r`, how much may go now; `t`, in how many "
+        "seconds all of it may again; after a refusal, when to ask again.",
+        "schema": {"type": "string", "pattern": '^"[a-z0-9_-]+";r=[0-9]+(;t=[0-9]+)?$'},
+        "example": '"pay";r=3;t=1',
+    },
+    "Authenticate": {"required": True, "schema": {"type": "string", "pattern": "^Bearer "}},
+    "NoStore": {"required": True, "schema": {"const": "no-store"}},
+}
+_SECURITY_SCHEMES = {
+    "token": {"type": "http", "scheme": "bearer", "description": "The `admin_token`."},
+    "service": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "The `service_token` or one of `tokens`, for programs, as far as its "
+        "`scopes` go. The `admin_token` will do too.",
+    },
+    "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": COOKIE,
+        "description": "Of an operator who logged in at /dashboard.",
+    },
+    "csrf": {
+        "type": "apiKey",
+        "in": "header",
+        "name": CSRF_HEADER,
+        "description": "With a session's changes; /dashboard/session has it.",
+    },
+}
 
 
-def document() -> dict[str, Any]:
-    paths, schemas = describe((*ENDPOINTS, *OPS, *JOBS))
-    proxy_paths, proxy_schemas = describe(PROXY, [_EDGE])
-    visitor_paths, visitor_schemas = describe(VISITOR, [_SITE])
+class Problem(Reply):
+    """A problem document (RFC 9457)."""
+
+    type: Annotated[str, Field(json_schema_extra={"format": "uri-reference"})]
+    title: str
+    """What went wrong."""
+    status: Annotated[int, Field(ge=400, le=599)]
+    code: str
+    """Which kind of problem it is, for programs: docs/api.md lists them."""
+    detail: Annotated[str, optional] = ""
+    """What to do."""
+    errors: Annotated[list[str], Field(default_factory=list), optional]
+    """Each thing that is wrong, beginning with what it is about."""
+    retry_after_seconds: Annotated[int, Field(ge=0), optional] = 0
+    """Retry-After says the same."""
+    retry_after: Annotated[int, Field(ge=0, deprecated=True), optional] = 0
+    """The same as `retry_after_seconds`."""
+
+
+def document() -> Json:
+    # Apart: both have a State.
+    edge_paths, edge_schemas = describe((*VISITOR, *PROXY), _SERVERS)
+    paths, schemas = describe((*ENDPOINTS, *OPS, *JOBS), _SERVERS)
+    paths, schemas = edge_paths | paths, edge_schemas | schemas
+    schemas |= settings.schemas(RoomSettings, VisitorClass, Line, RoomEvent)
+    schemas["TargetChanges"] |= {
+        "properties": settings.accepted(TargetSettings),
+        "additionalProperties": False,
+    }
+    schemas["Problem"] = Problem.model_json_schema(
+        mode="serialization", schema_generator=DescribedSchema
+    )
     return {
         "openapi": "3.1.0",
         "info": {"title": "Waitroom", "version": __version__, "description": _DESCRIPTION},
         "servers": [{"url": "/", "description": "The ops listener (ops_listen)."}],
         "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
-        "paths": {
-            **visitor_paths,
-            **proxy_paths,
-            **paths,
-        },
+        "paths": paths,
         "components": {
-            "schemas": {
-                **proxy_schemas,
-                **visitor_schemas,
-                **schemas,
-                **shapes.schemas(),
-                "TargetChanges": schemas["TargetChanges"]
-                | {"properties": as_asked(TargetSettings), "additionalProperties": False},
-            },
-            "parameters": common.parameters(),
-            "headers": common.headers(),
-            "responses": common.responses(),
-            "securitySchemes": common.security_schemes(),
+            "schemas": schemas,
+            "parameters": {"Operator": _OPERATOR},
+            "headers": _RESPONSE_HEADERS,
+            "securitySchemes": _SECURITY_SCHEMES,
         },
     }
 

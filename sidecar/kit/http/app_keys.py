@@ -33,5 +33,5 @@ class SiteSettings(Protocol):
 METRICS = web.AppKey("metrics", Metrics)
 SETTINGS: web.AppKey[SiteSettings] = web.AppKey("settings")
 OPERATORS = web.AppKey("operators", Operators)
-#: Set when the replica was told to stop; a list because an application is frozen by then.
+#: Not empty once the replica stops; a list because an application is frozen by then.
 STOPPING = web.AppKey("stopping", list[bool])

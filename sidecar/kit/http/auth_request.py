@@ -46,5 +46,5 @@ def log_unknown(name: str, kind: str) -> None:
     if about not in logged_once and len(logged_once) < _MAX_LOGGED:
         logged_once.add(about)
         event = f"unknown_{kind}"
-        hint = f"no such {kind} is configured; look at the {kind}'s name where the proxy asks"
+        hint = f"no {kind} of that name is configured; look at the name that the proxy sends"
         log.error(event, **{kind: shown}, hint=hint)

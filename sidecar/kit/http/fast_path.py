@@ -104,7 +104,7 @@ class Connection(web.RequestHandler):
         if waiter is None or waiter.done():
             super().data_received(data)
             return
-        self._waiter = None  # or it would be told of what has come
+        self._waiter = None  # or it would wake up for what has come
         try:
             super().data_received(data)
         finally:
@@ -140,7 +140,7 @@ class Connection(web.RequestHandler):
         try:
             try:
                 response = await handler(cast("web.Request", request))
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is told in one way
+            except Exception as error:  # noqa: BLE001 - any error becomes a response
                 response = await _explained(request.whole, error)
             if self.transport is None:
                 return  # the client is gone

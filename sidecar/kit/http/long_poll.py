@@ -69,7 +69,7 @@ class LongPolls:
             over.set()
 
     async def _watch(self) -> None:
-        # One for all: a handler is not told when its client goes.
+        # One for all: a handler does not learn when its client goes.
         while True:
             await asyncio.sleep(self.look_s)
             for over, request in self._open.items():

@@ -198,7 +198,7 @@ def _problems(error: ValidationError, model: type[BaseModel], where: str) -> lis
 
 
 def unknown_member(name: str) -> str:
-    return f"{name[:_SHOWN]}: there is no such member"
+    return f"{name[:_SHOWN]}: unknown member"
 
 
 def _said(found: Any, model: type[BaseModel]) -> str:

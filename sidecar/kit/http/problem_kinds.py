@@ -94,7 +94,7 @@ GENERAL = {
     for kind in (
         Kind("bad_request", 400, "", "The request cannot be read."),
         Kind("unauthorized", 401, "", "Nobody is logged in."),
-        Kind("forbidden", 403, "", "It is not allowed to whoever asks."),
+        Kind("forbidden", 403, "", "The client may not do that."),
         NOT_FOUND,
         METHOD_NOT_ALLOWED,
         Kind("conflict", 409, "", "The state does not allow it."),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from sidecar.kit.errors import WaitroomError
 
-#: What a client is told to wait when the store is away.
+#: The Retry-After while Redis is unavailable.
 STORE_RETRY_S = 5
 
 log = structlog.get_logger()
@@ -104,7 +104,7 @@ _JOBS_KEPT = "Jobs that were taken are kept. "
 
 
 def _kept(request: web.Request) -> str:
-    """What an outage of the store leaves to whoever asks this."""
+    """What an outage of Redis leaves of what this request is about."""
     if (request.method, request.path) == ("POST", "/v1/jobs"):
         return "The job was not taken. "
     if request.path.startswith(("/v1/jobs", "/v1/targets")):

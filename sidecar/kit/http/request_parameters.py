@@ -1,4 +1,4 @@
-"""The parameters of an operator's request: a page, a body. What is wrong is a ConfigError."""
+"""The JSON of a request. Raises ConfigError for what is wrong with it."""
 
 from __future__ import annotations
 
@@ -9,25 +9,6 @@ from sidecar.kit.errors import ConfigError
 
 if TYPE_CHECKING:
     from aiohttp import web
-
-
-LIST_LIMIT = 1000
-MAX_OFFSET = 10**9
-
-
-def page_of(request: web.Request) -> tuple[int, int]:
-    """Offset and limit."""
-    problems, numbers = [], []
-    for name, default, most in (("offset", 0, MAX_OFFSET), ("limit", 100, LIST_LIMIT)):
-        text = request.query.get(name, str(default))
-        # Not more digits than Python would read.
-        if text.isascii() and text.isdigit() and len(text) <= 100 and int(text) <= most:
-            numbers.append(int(text))
-        else:
-            problems.append(f"{name}: a whole number from 0 to {most} (got {text[:40]!r})")
-    if problems:
-        raise ConfigError(problems)
-    return numbers[0], numbers[1]
 
 
 def whole_of(value: object) -> int | None:

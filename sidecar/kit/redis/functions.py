@@ -41,7 +41,7 @@ class Known:
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     refused_until: float = 0
-    was_told: bool = False
+    is_logged: bool = False
 
 
 _known: WeakKeyDictionary[Store, Known] = WeakKeyDictionary()
@@ -131,8 +131,8 @@ class Scripts:
 
     def _refused(self, error: ResponseError) -> None:
         self._known.refused_until = time.monotonic() + RETRY_S
-        if not self._known.was_told:
-            self._known.was_told = True
+        if not self._known.is_logged:
+            self._known.is_logged = True
             log.warning(
                 "functions_refused",
                 error=str(error),

@@ -1,4 +1,4 @@
-"""Who is told about every batch of a script store."""
+"""What hears of every batch of a script store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """Told about every batch; the default looks away."""
+    """Called for every batch and error; by default nothing happens."""
 
     batch: Callable[[str, str, int, float], None] = lambda _name, _verb, _size, _seconds: None
     error: Callable[[str, str], None] = lambda _name, _verb: None

@@ -67,7 +67,7 @@ class _Packed:
 
     async def send_packed_command(self, command: Any, check_health: bool = True) -> None:
         """At once, where nothing is in its way: the driver would make a task for each command, to
-        bound the time. Whoever waits for the reply does that."""
+        bound the time. The caller, which waits for the reply, does that."""
         writer = self._writer
         if writer is None or self.health_check_interval or writer.transport.get_write_buffer_size():
             await super().send_packed_command(command, check_health)  # type: ignore[misc] # the driver's connection
@@ -112,8 +112,8 @@ class Single(Redis):
 def sentinel_store(url: str, timeout_s: float) -> Redis:
     """redis+sentinel://[user:password@]host:26379,…/SERVICE[/DATABASE]
 
-    User and password are the servers'. Sentinels mostly have none, and refuse whoever shows
-    one all the same; theirs are `?sentinel_username=` and `?sentinel_password=`.
+    User and password are the servers'. Sentinels mostly have none, and refuse a client that
+    sends one; theirs are `?sentinel_username=` and `?sentinel_password=`.
     """
     servers, path = read_servers(url)
     options = _url_options(url)
@@ -125,8 +125,8 @@ def sentinel_store(url: str, timeout_s: float) -> Redis:
     tls = {name: value for name, value in options.items() if name.startswith("ssl")}
     # All of them can be asked within one call: one that hangs must not use up its time.
     each_s = timeout_s / (len(servers) + 1)
-    asked_with = {**common_options(each_s), **tls, **login}
-    sentinel = _Sentinels(servers, sentinel_kwargs=asked_with)
+    sentinel_options = {**common_options(each_s), **tls, **login}
+    sentinel = _Sentinels(servers, sentinel_kwargs=sentinel_options)
     pool = _SentinelPool(
         unquote(path[0]) if path else SERVICE,
         sentinel,
@@ -228,7 +228,7 @@ class Cluster(RedisCluster):
             self._look()
 
     async def initialize(self, *_: Any, **__: Any) -> Cluster:
-        """The first map. Whoever gives up waiting for it leaves the search to the others."""
+        """The first map. A caller that gives up waiting for it leaves the search to the others."""
         if self._initialize:
             await asyncio.shield(self._look())
         return self
@@ -294,7 +294,7 @@ class _ClusterScript(AsyncScript):
 
 
 def _take_note(search: asyncio.Task[None]) -> None:
-    """Whoever waits for it hears of its error; asyncio need not complain that nobody did."""
+    """Its error reaches the callers that wait; asyncio need not log it when there is none."""
     if not search.cancelled():
         search.exception()
 

@@ -114,7 +114,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
     for pragma in (f"busy_timeout={BUSY_MS}", "synchronous=FULL"):
         cursor.execute(f"PRAGMA {pragma}")
-    # Whoever turns a new file into a log at the same moment as another is refused at once.
+    # Of two processes that turn a new file into a log at a time, one is refused at once.
     for attempt in range(_WAL_TRIES):
         try:
             cursor.execute("PRAGMA journal_mode=WAL")
@@ -178,7 +178,7 @@ async def revision(engine: AsyncEngine, tables: Tables) -> str | None:
 async def migrate(
     engine: AsyncEngine, tables: Tables, *, partitions: int = 1
 ) -> tuple[str | None, str]:
-    """Brings the tables up to date; the revisions before and after. Doing it twice equals once.
+    """Brings the tables up to date; the revisions before and after. Idempotent.
 
     Raises DatabaseError, also for tables of a later version than this one.
     """

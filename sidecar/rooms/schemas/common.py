@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from sidecar.kit.http.models import Name, Parameters, Reply, matching
-from sidecar.kit.http.openapi import VISITOR_ID
 from sidecar.kit.http.problem_kinds import Kind, unknown
 from sidecar.kit.http.problems import problem
 
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
 UNKNOWN_ROOM = unknown("room")
 UNKNOWN_VISITOR = Kind("unknown_visitor", 404, "Unknown visitor", "Nobody of that id is known.")
 UNKNOWN_CLASS = Kind("unknown_class", 404, "Unknown class", "The room has no class of that name.")
+
+VISITOR_ID = "^[A-Za-z0-9_-]{22}$"
 
 
 def unknown_class(room: Room) -> web.Response:

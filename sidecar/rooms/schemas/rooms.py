@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from sidecar.kit.http.models import Body, Reply, Time, Whole, wanted
-from sidecar.kit.http.settings_schema import DURATION
-from sidecar.kit.setting_types import parse_duration
+from sidecar.kit.setting_types import DURATION, parse_duration
 from sidecar.queue.grants import MAX_LIFE_S
 from sidecar.queue.model import Phase  # noqa: TC001 - pydantic reads it
 from sidecar.rooms.schemas.common import Count, Milliseconds, OfRoom, Position, RoomAddress
@@ -29,8 +28,8 @@ class PreviewParameters(RoomAddress):
 
 
 class Changes(Body):
-    """Settings by name, whose rules are those of the configuration: api/openapi/shapes.py describes
-    them."""
+    """Settings by name, whose rules are those of the configuration; described by
+    api/openapi/settings.py."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -32,7 +32,7 @@ class EndedSessions:
         self._now_s = now_s
 
     async def exchange(self, known: Mapping[str, int]) -> dict[str, int]:
-        """What the store knows, after it was told what it did not know. Raises StoreError."""
+        """Adds to the store what it lacks, and returns all of it. Raises StoreError."""
         oldest_s = int(self._now_s()) - LATE_S
         async with driver_errors("ended sessions", self._timeout_s):
             rows = await self._redis.zrangebyscore(

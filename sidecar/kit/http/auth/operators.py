@@ -86,13 +86,13 @@ class Operators:
         return signed if isinstance(signed, str) else signed.decode("ascii")
 
     def log_out(self, operator: Operator) -> None:
-        """Ends the session at this replica, for whoever has a copy of the cookie; at the others
+        """Ends the session at this replica, for any copy of the cookie; at the others
         when it is shared."""
         self._ended[operator.session] = operator.ends_s
 
     async def share(self) -> None:
-        """Tells the store what ended here and learns what ended elsewhere. Raises StoreError; what
-        could not be told is told the next time."""
+        """Writes to the store what ended here and reads what ended elsewhere. Raises StoreError;
+        what could not be written is written the next time."""
         if self._shared is not None:
             self._ended |= await self._shared.exchange(self._ended)
             self._unsure_before_s = 0.0

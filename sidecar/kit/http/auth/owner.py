@@ -21,7 +21,7 @@ FIND_OWNER: web.AppKey[Callable[[web.Request], Owner | None]] = web.AppKey("find
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whoever asks at /v1/: the name of the token, which is kept with what it owns."""
+    """The client at /v1/: the name of its token, which is kept with what it owns."""
 
     name: str
     #: What a program's token is for.
@@ -34,7 +34,7 @@ OPERATOR = Owner(OWNERS[1], is_operator=True)
 
 
 def owner_of(request: web.Request) -> Owner:
-    """Raises HTTPUnauthorized for whoever `authorised` would not have let in."""
+    """Raises HTTPUnauthorized where `authorised` would have refused the request."""
     owner = request.app[FIND_OWNER](request)
     if owner is None:
         raise web.HTTPUnauthorized

@@ -24,14 +24,14 @@ _SAFE = {"GET", "HEAD", "OPTIONS"}
 
 
 def operator_of(request: web.Request) -> Operator | None:
-    """Whoever the request's cookie says is logged in."""
+    """The operator that the request's cookie names."""
     cookie = cookie_value(request.headers.get("Cookie"), COOKIE)
     return request.app[OPERATORS].read(cookie)
 
 
 def refusal(request: web.Request, operator: Operator) -> web.Response | None:
     """Why a request that comes with the session's cookie is not the dashboard's own; None when it
-    may be. The cookie alone changes nothing: a browser sends it whoever made the request."""
+    may be. The cookie alone changes nothing: a browser sends it with any site's request."""
     if not is_same_origin(request.headers):
         return problem(FOREIGN_SITE, detail="The session's cookie is for the dashboard")
     if request.method in _SAFE:
@@ -59,8 +59,7 @@ def is_same_origin(headers: Mapping[str, str]) -> bool:
 
 
 def operator(request: web.Request) -> str:
-    """Who says so, for the log: whoever is logged in, or what a caller with the token calls
-    itself."""
+    """The operator's name, for the log: of the session, or as a client with the token gives it."""
     if "Authorization" not in request.headers and (who := operator_of(request)):
         return who.name
     given = request.headers.get("X-Waitroom-Operator", "")

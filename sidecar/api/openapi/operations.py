@@ -1,4 +1,4 @@
-"""The part of the OpenAPI document that comes from declared endpoints."""
+"""The paths of the OpenAPI document, from declared endpoints."""
 
 from __future__ import annotations
 
@@ -8,25 +8,14 @@ import re
 import sys
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import TypeAdapter
 
 from sidecar.kit.http.models import NO_BODY, NO_JSON, Schema
-from sidecar.kit.http.openapi import (
-    CHANGES,
-    OPERATORS,
-    READS,
-    SERVICE,
-    Json,
-    parameters,
-    ref,
-    shape,
-    text,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pydantic import BaseModel
     from pydantic.json_schema import JsonSchemaValue
@@ -35,17 +24,26 @@ if TYPE_CHECKING:
     from sidecar.kit.http.endpoint import Endpoint
     from sidecar.kit.http.problem_kinds import Kind
 
+Json: TypeAlias = dict[str, Any]
+#: By a model's id and its mode.
+_ByModel: TypeAlias = dict[tuple[int, Any], Json]
+
+
+def _ref(kind: str, name: str) -> Json:
+    return {"$ref": f"#/components/{kind}/{name}"}
+
+
 _REF = "#/components/schemas/{model}"
-_NO_STORE = {"Cache-Control": ref("headers", "NoStore")}
+_NO_STORE = {"Cache-Control": _ref("headers", "NoStore")}
 #: Headers that a problem of a status comes with.
 _HEADERS = {
-    401: {"WWW-Authenticate": ref("headers", "Authenticate")},
-    429: {"Retry-After": ref("headers", "RetryAfter")},
-    503: {"Retry-After": ref("headers", "RetryAfter")},
+    401: {"WWW-Authenticate": _ref("headers", "Authenticate")},
+    429: {"Retry-After": _ref("headers", "RetryAfter")},
+    503: {"Retry-After": _ref("headers", "RetryAfter")},
 }
 
 
-class _Described(Schema):
+class DescribedSchema(Schema):
     """With the string below a field as its description. Sources are read here and not as pydantic
     would, when a model is made: that took a fifth of a replica's start."""
 
@@ -63,7 +61,7 @@ class _Described(Schema):
 def _description(model: type[BaseModel], name: str) -> str:
     """Of the class that declares the field."""
     for each in model.__mro__:
-        if name in each.__dict__.get("__annotations__", {}):
+        if name in inspect.get_annotations(each):
             return _docs_of(each.__module__).get((each.__qualname__, name), "")
     return ""
 
@@ -82,13 +80,13 @@ def _docs_of(module: str) -> dict[tuple[str, str], str]:
     return found
 
 
-def describe(endpoints: Sequence[Endpoint], servers: Sequence[Json] = ()) -> tuple[Json, Json]:
-    """Paths, and the schemas that they refer to. `servers`: where they are other than usual."""
+def describe(endpoints: Sequence[Endpoint], servers: Mapping[str, Json]) -> tuple[Json, Json]:
+    """Paths, and the schemas that they refer to. `servers`: by tag, where it is not the usual."""
     inputs = _models(endpoints)
     made, shared = TypeAdapter.json_schemas(
         [(number, mode, TypeAdapter(model)) for number, (model, mode) in enumerate(inputs)],
         ref_template=_REF,
-        schema_generator=_Described,
+        schema_generator=DescribedSchema,
     )
     by_model = {
         (id(model), mode): made[number, mode] for number, (model, mode) in enumerate(inputs)
@@ -99,9 +97,9 @@ def describe(endpoints: Sequence[Endpoint], servers: Sequence[Json] = ()) -> tup
         item = paths.setdefault(endpoint.canonical, {})
         in_path, others = _parameters(endpoint, schemas)
         if endpoint.path.startswith("/admin/") and endpoint.method != "GET":
-            others += parameters("Operator")
-        if servers:
-            item["servers"] = list(servers)
+            others.append(_ref("parameters", "Operator"))
+        if endpoint.tag in servers:
+            item["servers"] = [servers[endpoint.tag]]
         if in_path:
             item["parameters"] = in_path
         item["get" if endpoint.method == "*" else endpoint.method.lower()] = {
@@ -151,7 +149,7 @@ def _parameters(endpoint: Endpoint, schemas: Json) -> tuple[list[Json], list[Jso
 
 def _fields(model: type[BaseModel], schemas: Json) -> Iterator[tuple[str, Json]]:
     """Each field as a parameter or a header."""
-    made = model.model_json_schema(ref_template=_REF, schema_generator=_Described)
+    made = model.model_json_schema(ref_template=_REF, schema_generator=DescribedSchema)
     schemas |= made.get("$defs", {})
     for name, schema in made.get("properties", {}).items():
         beside = {key: schema.pop(key) for key in _BESIDE if key in schema}
@@ -172,24 +170,18 @@ def _without_null(schema: Json) -> Json:
     return {**made, **options[0]} if len(options) == 1 else {**made, "anyOf": options}
 
 
-def _request_body(endpoint: Endpoint, by_model: dict[tuple[int, Any], Json]) -> Json:
+def _request_body(endpoint: Endpoint, by_model: _ByModel) -> Json:
     if endpoint.form is not None:
         schema = by_model[id(endpoint.form), "validation"]
-        return {
-            "requestBody": {"content": {"application/x-www-form-urlencoded": {"schema": schema}}}
-        }
+        content = {"application/x-www-form-urlencoded": {"schema": schema}}
+        return {"requestBody": {"content": content}}
     if endpoint.body is None:
         return {}
-    schema = by_model[id(endpoint.body), "validation"]
-    return {
-        "requestBody": {
-            "required": not endpoint.is_body_optional,
-            "content": {"application/json": {"schema": schema}},
-        }
-    }
+    content = {"application/json": {"schema": by_model[id(endpoint.body), "validation"]}}
+    return {"requestBody": {"required": not endpoint.is_body_optional, "content": content}}
 
 
-def _responses(endpoint: Endpoint, by_model: dict[tuple[int, Any], Json], schemas: Json) -> Json:
+def _responses(endpoint: Endpoint, by_model: _ByModel, schemas: Json) -> Json:
     """A status may be of a reply and of problems: which of them comes is the client's Accept's to
     say."""
     made = _problems(endpoint, by_model)
@@ -202,7 +194,7 @@ def _responses(endpoint: Endpoint, by_model: dict[tuple[int, Any], Json], schema
     return made
 
 
-def _replies(endpoint: Endpoint, by_model: dict[tuple[int, Any], Json], schemas: Json) -> Json:
+def _replies(endpoint: Endpoint, by_model: _ByModel, schemas: Json) -> Json:
     made = {}
     for status, (model, meaning, *headers) in endpoint.replies.items():
         content: Json = {}
@@ -211,9 +203,8 @@ def _replies(endpoint: Endpoint, by_model: dict[tuple[int, Any], Json], schemas:
         elif model not in {NO_BODY, NO_JSON}:
             content["application/json"] = {"schema": by_model[id(model), "serialization"]}
         if model is not NO_BODY:
-            content |= {
-                kind: {"schema": text(looks)} for kind, looks in endpoint.other_media.items()
-            }
+            for kind, looks in endpoint.other_media.items():
+                content[kind] = {"schema": {"description": looks, "type": "string"}}
         own = {name: field for each in headers for name, field in _fields(each, schemas)}
         no_store = {} if endpoint.is_cacheable else _NO_STORE
         made[str(status)] = {
@@ -224,14 +215,14 @@ def _replies(endpoint: Endpoint, by_model: dict[tuple[int, Any], Json], schemas:
     return made
 
 
-def _problems(endpoint: Endpoint, by_model: dict[tuple[int, Any], Json]) -> Json:
+def _problems(endpoint: Endpoint, by_model: _ByModel) -> Json:
     by_status: dict[int, list[Kind]] = {}
     for kind in endpoint.all_problems():
         by_status.setdefault(kind.status, []).append(kind)
     made = {}
     for status, found in sorted(by_status.items()):
         codes = {"type": "object", "properties": {"code": {"enum": [kind.code for kind in found]}}}
-        schemas = [shape("Problem"), codes]
+        schemas = [_ref("schemas", "Problem"), codes]
         if status in endpoint.problem_members:
             schemas.append(by_model[id(endpoint.problem_members[status]), "serialization"])
         made[str(status)] = {
@@ -247,13 +238,15 @@ def _problems(endpoint: Endpoint, by_model: dict[tuple[int, Any], Json]) -> Json
 
 
 def _extra(endpoint: Endpoint) -> Json:
-    return {name: ref("headers", component) for name, component in endpoint.reply_headers.items()}
+    return {name: _ref("headers", component) for name, component in endpoint.reply_headers.items()}
 
 
 def _security(endpoint: Endpoint) -> list[Json]:
+    """Any one of these is enough; a change by the session needs its CSRF token as well."""
     access = endpoint.access
     if access.is_open:
         return []
-    by_session = (READS if endpoint.method == "GET" else CHANGES) if access.by_session else []
-    tokens = SERVICE if access.scopes else OPERATORS
-    return [*tokens, *(way for way in by_session if way not in tokens)]
+    ways: list[Json] = [{"service": []}, {"token": []}] if access.scopes else [{"token": []}]
+    if access.by_session:
+        ways.append({"session": []} if endpoint.method == "GET" else {"session": [], "csrf": []})
+    return ways
