@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: Wake-ups (jobs/store/pubsub.py): a target's name, if a job may be called; "abort NAME", if a
+#: Wake-ups (jobs/wake_ups.py): a target's name, if a job may be called; "abort NAME", if a
 #: worker is to cut a call off; "settings NAME", if these were changed.
 JOBS_CHANNEL = "waitroom:jobs"
 

@@ -19,16 +19,15 @@ from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.permits import Permits
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.store.job_store import JobStore
-from sidecar.jobs.store.pubsub import publish
 from sidecar.jobs.store.target_queue import TargetStore
 from sidecar.jobs.targets import Target, Targets
+from sidecar.jobs.wake_ups import WakeUps
 from sidecar.jobs.worker.callbacks import call_back_forever
 from sidecar.jobs.worker.pool import WorkerPool
 from sidecar.jobs.worker.reconciler import Reconciler
 from sidecar.jobs.worker.target_call import Egress
-from sidecar.jobs.worker.wake_ups import SETTINGS, WakeUps
 from sidecar.kit.clock import StoreClock
-from sidecar.kit.errors import ConfigError, DatabaseError, StoreError
+from sidecar.kit.errors import ConfigError, DatabaseError
 from sidecar.kit.http import health as ops
 from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.metrics import Metrics
@@ -79,15 +78,9 @@ async def job_services(
             name, target, store, grants, Permits(name, settings.secret_keys, clock), clock
         )
 
-    async def announce(name: str) -> None:
-        """Processes that miss it read the settings after a while."""
-        wake_ups.wake(f"{SETTINGS}{name}")
-        with contextlib.suppress(StoreError):
-            await publish(redis, f"{SETTINGS}{name}", timeout_s=timeout_s)
-
     wake_ups = WakeUps(redis, timeout_s=timeout_s)
     store = JobStore(open_database(settings.jobs_database, setting="jobs"))
-    jobs = Jobs(Targets(settings.targets, store, make, announce), store, metrics)
+    jobs = Jobs(Targets(settings.targets, store, make, wake_ups.announce), store, metrics)
     lease = partial(LeaderLease, redis, owner=secrets.token_urlsafe(9), timeout_s=timeout_s)
     reconciler = Reconciler(jobs, wake_ups, lease)
 

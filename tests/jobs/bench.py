@@ -20,9 +20,9 @@ from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.jobs import JobRepository
 from sidecar.jobs.store.target_queue import TargetStore
 from sidecar.jobs.targets import Target, Targets
+from sidecar.jobs.wake_ups import WakeUps
 from sidecar.jobs.worker.reconciler import Reconciler
 from sidecar.jobs.worker.target_worker import TargetWorker
-from sidecar.jobs.worker.wake_ups import WakeUps
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import Store, close, connect

@@ -24,10 +24,10 @@ from sidecar.jobs.service import Jobs
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import TargetStore
 from sidecar.jobs.targets import Target, Targets
+from sidecar.jobs.wake_ups import WakeUps
 from sidecar.jobs.worker import reconciler as reconcilers
 from sidecar.jobs.worker import target_worker as workers
 from sidecar.jobs.worker.reconciler import Reconciler
-from sidecar.jobs.worker.wake_ups import WakeUps
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
 from sidecar.kit.metrics import Metrics

@@ -8,8 +8,8 @@ import asyncio
 import pytest
 
 from sidecar.jobs.model import State
-from sidecar.jobs.store.pubsub import publish
 from sidecar.jobs.store.target_replies import Held, Waiting
+from sidecar.jobs.wake_ups import publish
 from sidecar.jobs.worker import reconciler
 from sidecar.jobs.worker.pool import WorkerPool
 from tests.jobs.bench import bench, running, until

@@ -136,6 +136,22 @@ async def test_a_clean_goes_on_when_the_store_is_away(here):
     assert (await here.row(id_)).state == State.EXPIRED
 
 
+def measured(here):
+    """The targets that have metrics."""
+    families = here.jobs.metrics.targets.collect()
+    return {sample.labels["target"] for family in families for sample in family.samples}
+
+
+async def test_a_removed_target_has_no_metrics_any_more(here):
+    """From the moment when its reconciler stops."""
+    target = await here.target()
+    async with running(here.reconciler.run()):
+        await until(lambda: target.name in measured(here))
+        await here.targets.restore(target.name)
+        here.wake_ups.wake(f"settings {target.name}")
+        await until(lambda: target.name not in measured(here))
+
+
 async def test_old_results_are_removed_some_megabytes_at_a_time(here):
     """At most about 16 MiB, but always one; all of them go in the end."""
     now_ms = here.time()

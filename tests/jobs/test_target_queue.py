@@ -10,9 +10,9 @@ import pytest
 
 from sidecar.jobs.redis_keys import JOBS_CHANNEL, TARGET_KEYS, target_key
 from sidecar.jobs.settings import TargetSettings
-from sidecar.jobs.store.pubsub import subscribe
 from sidecar.jobs.store.target_queue import TargetStore
 from sidecar.jobs.store.target_replies import Held, Place, Release, Waiting
+from sidecar.jobs.wake_ups import subscribe
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.kit.redis.breaker import TRIES

@@ -12,8 +12,8 @@ from sidecar.kit.tasks import stop_workers, wait_for
 
 if TYPE_CHECKING:
     from sidecar.jobs.service import Jobs
+    from sidecar.jobs.wake_ups import WakeUps
     from sidecar.jobs.worker.target_call import Egress
-    from sidecar.jobs.worker.wake_ups import WakeUps
 
 Running: TypeAlias = tuple[TargetWorker, asyncio.Task[None]]
 

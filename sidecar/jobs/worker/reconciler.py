@@ -17,7 +17,7 @@ from sidecar.jobs.model import Ending, Job, State, ms
 from sidecar.jobs.redis_keys import target_key
 from sidecar.jobs.store.target_queue import LOCK_S
 from sidecar.jobs.store.target_replies import Held, Release
-from sidecar.jobs.worker.wake_ups import IDLE_S
+from sidecar.jobs.wake_ups import IDLE_S
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.tasks import wait_for
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from sidecar.jobs.service import Jobs
     from sidecar.jobs.targets import Target
-    from sidecar.jobs.worker.wake_ups import WakeUps
+    from sidecar.jobs.wake_ups import WakeUps
     from sidecar.kit.redis.leader_lease import LeaderLease
 
 #: Between two looks, seconds: at the settings, without a wake-up; at a queue where something
@@ -94,6 +94,7 @@ class Reconciler:
                 if known.get(name) is not target or task.done():
                     task.cancel()
                     self.idle.discard(name)
+                    self._jobs.metrics.targets.forget(name)
                     del self._tasks[name]
             for name in known.keys() - self._tasks.keys():
                 task = asyncio.create_task(self._keep_forever(known[name]))

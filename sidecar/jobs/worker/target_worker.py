@@ -20,7 +20,7 @@ from sidecar.jobs.model import Outcome, State
 from sidecar.jobs.retry import judge
 from sidecar.jobs.store.target_queue import LOCK_S
 from sidecar.jobs.store.target_replies import Release
-from sidecar.jobs.worker.wake_ups import IDLE_S
+from sidecar.jobs.wake_ups import IDLE_S
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.retry import Backoff
 from sidecar.kit.tasks import wait_for
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from sidecar.jobs.service import Jobs
     from sidecar.jobs.store.target_replies import Claim
     from sidecar.jobs.targets import Target
+    from sidecar.jobs.wake_ups import WakeUps
     from sidecar.jobs.worker.target_call import Egress
-    from sidecar.jobs.worker.wake_ups import WakeUps
 
 #: Jobs that are claimed at a time.
 CLAIMS = 50
@@ -228,16 +228,16 @@ class TargetWorker:
             return
         except Exception as error:
             log.exception("attempt_broken", job=job.id, target=target.name)
-            outcome = broken(error)
+            outcome = Outcome("refused", f"an error of the worker: {type(error).__name__}")
         metrics.job_seconds.labels(target.name, outcome.kind).observe(outcome.took_us / 1_000_000)
         metrics.count_response(target.name, outcome.status)
         verdict = judge(outcome, job, target.settings, call.claim, now_ms=target.clock.now_ms())
         # From here on nothing cuts the call off, whatever its outcome.
         call.is_over = True
         await self._write(verdict.ending, is_counted=True)
-        if verdict.ending.error:
-            log.info("attempt_failed", job=job.id, target=target.name, attempt=job.attempts,
-                     state=verdict.ending.state, error=verdict.ending.error)  # fmt: skip
+        if text := verdict.ending.error:
+            about = {"job": job.id, "target": target.name, "attempt": job.attempts}
+            log.info("attempt_failed", **about, state=verdict.ending.state, error=text)
         await self._release([verdict.release])
 
     async def _drop(self, claim: Claim) -> None:
@@ -327,8 +327,3 @@ class TargetWorker:
                 call.reason = "abort" if state == "abort" else "lost"
                 log.info("call_cut_off", job=call.claim.id, target=self.target.name, why=state)
                 call.task.cancel()
-
-
-def broken(error: Exception) -> Outcome:
-    """An unforeseen error. Its job is not retried."""
-    return Outcome("refused", error=f"an error of the worker: {type(error).__name__}")

@@ -1,0 +1,203 @@
+"""Wakes workers and reconcilers: a queue has a job, a call is to be cut off, or the settings of a
+target were changed. By pub/sub; and by a look at all targets, since a message may be lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+import structlog
+from redis.asyncio import ConnectionPool, Redis
+from redis.exceptions import RedisError
+
+from sidecar.jobs.redis_keys import JOBS_CHANNEL, target_key
+from sidecar.kit.errors import StoreError
+from sidecar.kit.redis.driver_errors import driver_errors, text
+from sidecar.kit.redis.functions import Scripts
+from sidecar.kit.redis.topology import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+
+    from sidecar.kit.redis.connect import Store
+
+#: Between two looks at all targets, seconds. An idle worker or reconciler waits for these; if even
+#: they find nothing, it looks by itself after `IDLE_S`.
+ROUND_S = 10.0
+IDLE_S = 60.0
+#: Targets in one script call. More would block Redis for too long.
+AT_ONCE = 200
+#: After so much silence the server is pinged, and has as long to answer.
+SILENCE_S = 5.0
+#: Between two tries to subscribe.
+AGAIN_S = 0.5
+_ABORT, _SETTINGS = "abort ", "settings "
+
+log = structlog.get_logger()
+
+
+class Listener:
+    """`woken`: something may be called; `urgent`: a call is to be cut off. `is_worker`: it makes
+    calls of offline jobs."""
+
+    def __init__(self, *, is_worker: bool = False) -> None:
+        self.is_worker = is_worker
+        self.woken = asyncio.Event()
+        self.urgent = asyncio.Event()
+
+
+class WakeUps:
+    """Wakes a target's listeners. `now_us` overrides the store's time (tests)."""
+
+    def __init__(
+        self, redis: Store, *, timeout_s: float = 1.0, now_us: Callable[[], int] | None = None
+    ) -> None:
+        self._redis = redis
+        # A cluster has the targets on several servers, so each needs a call of its own.
+        self._at_once = 1 if isinstance(redis, Cluster) else AT_ONCE
+        self._scripts = Scripts(redis, "jobs")
+        self._timeout_s = timeout_s
+        self._now_us = now_us
+        self._listeners: dict[str, WeakSet[Listener]] = {}
+        #: The settings of a target were changed.
+        self.changed = asyncio.Event()
+
+    def listen(self, target: str, *, is_worker: bool = False) -> Listener:
+        """For one listener, for as long as it keeps it."""
+        listener = Listener(is_worker=is_worker)
+        self._listeners.setdefault(target, WeakSet()).add(listener)
+        return listener
+
+    def wake(self, message: str) -> None:
+        """A message of `subscribe`; "" is for all targets."""
+        if not message or message.startswith(_SETTINGS):
+            self.changed.set()
+        target = message.removeprefix(_ABORT).removeprefix(_SETTINGS)
+        names = [target] if message else list(self._listeners)
+        for listener in [one for name in names for one in self._listeners.get(name, ())]:
+            listener.woken.set()
+            if message.startswith(_ABORT):
+                listener.urgent.set()
+
+    async def announce(self, target: str) -> None:
+        """Its settings were changed. Processes that miss it read them after a while."""
+        message = f"{_SETTINGS}{target}"
+        self.wake(message)
+        with contextlib.suppress(StoreError):
+            await publish(self._redis, message, timeout_s=self._timeout_s)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._listen_forever())
+            group.create_task(self._look_forever())
+
+    async def _listen_forever(self) -> None:
+        async with contextlib.aclosing(subscribe(self._redis)) as messages:
+            async for message in messages:
+                self.wake(message)
+
+    async def _look_forever(self) -> None:
+        while True:
+            await asyncio.sleep(ROUND_S)
+            try:
+                await self.look()
+            except StoreError as error:
+                log.debug("round_failed", error=str(error))
+
+    async def look(self) -> None:
+        """Wakes the listeners of targets where a job waits, is called or is over, or whose queue
+        was lost; and notes which targets have a worker here. Raises StoreError."""
+        has_worker = {
+            name: any(listener.is_worker for listener in listeners)
+            for name, listeners in self._listeners.items()
+            if listeners
+        }
+        names = list(has_worker)
+        parts = [names[i : i + self._at_once] for i in range(0, len(names), self._at_once)]
+        for found in await asyncio.gather(*(self._look(part, has_worker) for part in parts)):
+            for name in found:
+                self.wake(name)
+
+    async def _look(self, names: Sequence[str], has_worker: Mapping[str, bool]) -> list[str]:
+        parts = ("state", "line", "later", "active", "ended")
+        keys = [target_key(name, part) for name in names for part in parts]
+        now = "" if self._now_us is None else self._now_us()
+        args = [now, *(int(has_worker[name]) for name in names)]
+        async with driver_errors("round", self._timeout_s):
+            replies = await self._scripts.run("round", keys, args)
+        return [name for name, reply in zip(names, replies, strict=True) if reply]
+
+
+# Pub/sub -----------------------------------------------------------------------------------------
+
+
+async def publish(redis: Store, message: str, *, timeout_s: float) -> None:
+    """To all replicas and workers. Raises StoreError when Redis does not answer."""
+    sender: Any = redis
+    async with driver_errors("publish", timeout_s):
+        await sender.publish(JOBS_CHANNEL, message)
+
+
+async def subscribe(redis: Store, *, silence_s: float = SILENCE_S) -> AsyncGenerator[str, None]:
+    """A target's name where a job waits, "abort NAME" where a call is to be cut off, "settings
+    NAME" where settings were changed; "" whenever a message may have been missed: at first, and
+    when a lost connection is back. Never ends, and raises nothing; close it with
+    `contextlib.aclosing`.
+    """
+    while True:
+        try:
+            async with _subscribed(redis, silence_s) as channel:
+                async for message in _messages(channel, silence_s):
+                    yield message
+        except (RedisError, OSError, TimeoutError):
+            await asyncio.sleep(AGAIN_S)
+
+
+async def _messages(channel: Any, silence_s: float) -> AsyncIterator[str]:
+    """Ends when the server is silent."""
+    is_pinged = False
+    while True:
+        message = await channel.get_message(timeout=silence_s)
+        if message is None:
+            if is_pinged:
+                return
+            await channel.ping()
+            is_pinged = True
+            continue
+        is_pinged = False
+        if message["type"] == "subscribe":
+            yield ""
+        elif message["type"] == "message":
+            yield text(message["data"])
+
+
+@contextlib.asynccontextmanager
+async def _subscribed(redis: Store, timeout_s: float) -> AsyncIterator[Any]:
+    async with asyncio.timeout(timeout_s):
+        client = await _one_server(redis)
+    channel: Any = client.pubsub()
+    try:
+        async with asyncio.timeout(timeout_s):
+            await channel.subscribe(JOBS_CHANNEL)
+        yield channel
+    finally:
+        # An error here would replace a cancellation, and the task would go on.
+        with contextlib.suppress(RedisError, OSError, RuntimeError):
+            await channel.aclose()
+        if client is not redis:
+            with contextlib.suppress(RedisError, OSError, RuntimeError):
+                await client.aclose(close_connection_pool=True)
+
+
+async def _one_server(redis: Store) -> Redis:
+    """Any of a cluster: what is published at one of them is sent by all."""
+    if isinstance(redis, Redis):
+        return redis
+    await redis.initialize()
+    node = random.choice(redis.get_nodes())  # noqa: S311 - spreads the load
+    pool = ConnectionPool(connection_class=node.connection_class, **node.connection_kwargs)
+    return Redis(connection_pool=pool)
