@@ -91,7 +91,6 @@ SKIPPED = re.compile(r"docs/(?:reliability|glossary)\.md|loadtest/reports/.*")
 
 #: Folders and files that are not done yet. The list only gets shorter.
 TO_DO: tuple[str, ...] = (
-    "sidecar/jobs/lua",
     "sidecar/queue/lua",
     "sidecar/rooms/lua",
 )

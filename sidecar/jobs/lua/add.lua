@@ -11,11 +11,11 @@ local function run(KEYS, ARGV)
   local queued, laters = queue.scores_of(LINE, jobs), queue.scores_of(LATER, jobs)
   local actives = queue.scores_of(ACTIVE, jobs)
 
-  local news, waiting, later, orders, online = {}, {}, {}, {}, {}
+  local added, waiting, later, orders, online = {}, {}, {}, {}, {}
   for n, job in ipairs(jobs) do
     local order, is_online, not_before = unpack(ARGV, 4 * n + 1, 4 * n + 3)
-    if not (queued[n] or laters[n] or actives[n] or news[job]) then
-      news[job] = true
+    if not (queued[n] or laters[n] or actives[n] or added[job]) then
+      added[job] = true
       if (tonumber(not_before) or 0) > now then
         later[#later + 1], later[#later + 2] = not_before, job
         orders[#orders + 1], orders[#orders + 2] = job, order
@@ -33,7 +33,7 @@ local function run(KEYS, ARGV)
   queue.write_all('SADD', ONLINE, online)
   finish_state()
   redis_call('ZREM', RESERVED, unpack(jobs))
-  if news[redis_call('ZRANGE', LINE, 0, 0)[1]] then publish(target_name) end
+  if added[redis_call('ZRANGE', LINE, 0, 0)[1]] then publish(target_name) end
 
   local replies = {now}
   for _, job in ipairs(jobs) do

@@ -1,9 +1,9 @@
--- Who is called now: at most as many as the target bears, and offline jobs at most as many as the
--- caller can take. One of these at the head lets nobody past.
+-- Calls jobs: at most as many as the target allows, and offline jobs at most as many as the worker
+-- can take. One of these at the head lets no other past.
 -- KEYS     jobs/parts/head; jobs/parts/rate
 -- ARGV     4 to 7 jobs/parts/rate  8 how many offline jobs  9 how many calls at a time
---          10 1: nothing is called  11 how long a runner's lock lasts, µs  12 a permit
--- RETURNS  now, 1 if the target is ready, when it is worth asking again (-1: when there is news),
+--          10 1: nothing is called  11 how long a worker's lock lasts, µs  12 a permit
+-- RETURNS  now, 1 if the target is ready, when it is worth asking again (-1: at a wake-up),
 --          when the store was found new, or 0; then of each call: job, fence, order, 1 if it is
 --          online, 1 if it is a trial
 -- @include "jobs/parts/call"

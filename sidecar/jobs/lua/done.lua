@@ -1,7 +1,7 @@
--- Calls that online jobs made are over, as their callers say.
+-- Calls of online jobs are over, as their clients report.
 -- KEYS     jobs/parts/head
 -- ARGV     from 4 on, for each: job, fence, 1 if it failed
--- RETURNS  now; then for each 1, 0: there is no such call, -2: that is not known, as the target is
+-- RETURNS  now; then for each 1, 0: an unknown call, -2: that is not known, as the target is
 --          not built again after a loss
 -- @include "jobs/parts/breaker"
 local function run(KEYS, ARGV)
@@ -24,6 +24,6 @@ local function run(KEYS, ARGV)
   drop(dropped)
   forget(dropped)
   finish_state()
-  if #dropped > 0 then tell_if_waiting() end
+  if #dropped > 0 then wake_if_waiting() end
   return replies
 end

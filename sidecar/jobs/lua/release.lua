@@ -1,15 +1,15 @@
 -- Calls that are over, of those whose lock it still is.
 -- KEYS     jobs/parts/head
--- ARGV     4 1: the caller does not ask for more, so others are told
+-- ARGV     4 1: the worker does not ask for more, so others are woken
 --          then for each: job, fence, how it ended: answered, rejected (it failed by its
 --          answer), failed, busy (it said so itself),
 --          gone (it was not called), how long it took, µs, when to try again, µs, or '', until when
 --          nothing is called, µs, or '', after how many failures in a row nothing is called
--- RETURNS  now; then for each 1, or 0 where somebody else has it, or nobody
+-- RETURNS  now; then for each 1, or 0 where it is not this lock's
 -- @include "jobs/parts/breaker"
 local WORDS, AFTER_TRIAL_US = 7, 1000000
 
--- Whether others are told.
+-- Whether others are woken.
 local function note(how, took_us, is_trial, break_after)
   if how == 'answered' or how == 'rejected' then
     count(how == 'answered' and 'completed' or 'failed')
@@ -24,7 +24,7 @@ end
 
 local function run(KEYS, ARGV)
   begin_state(KEYS, ARGV)
-  local jobs, replies, is_news = {}, {now}, ARGV[4] == '1'
+  local jobs, replies, wakes = {}, {now}, ARGV[4] == '1'
   for i = 5, #ARGV, WORDS do jobs[#jobs + 1] = ARGV[i] end
   local facts = redis_call('HMGET', FACTS, unpack(jobs))
   local dropped, forgotten, later = {}, {}, {}
@@ -35,7 +35,7 @@ local function run(KEYS, ARGV)
     if fence and fence == tonumber(given) and not dropped[job] then
       dropped[job] = true
       dropped[#dropped + 1] = job
-      is_news = note(how, tonumber(took_us), is_trial, tonumber(break_after)) or is_news
+      wakes = note(how, tonumber(took_us), is_trial, tonumber(break_after)) or wakes
       if again == '' then
         forgotten[#forgotten + 1] = job
       elseif how == 'failed' and is_trial then
@@ -57,6 +57,6 @@ local function run(KEYS, ARGV)
   forget(forgotten)
   queue.write_all('ZADD', LATER, later)
   finish_state()
-  if is_news then tell_if_waiting() end
+  if wakes then wake_if_waiting() end
   return replies
 end

@@ -12,6 +12,6 @@ local function run(KEYS, ARGV)
   found = found + redis_call('ZREM', RESERVED, job)
   if word then drop({job}) end
   if found > 0 or word then forget({job}) end
-  if word then tell_if_waiting() end
+  if word then wake_if_waiting() end
   return {now, (found > 0 or word) and 1 or 0}
 end

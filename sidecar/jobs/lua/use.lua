@@ -1,7 +1,7 @@
 -- Uses permits, each once: from then on it counts as a call until its term ends.
 -- KEYS     jobs/parts/head
 -- ARGV     from 4 on, for each: job, fence, how long the term is, µs, the request's name or ''
--- RETURNS  now; then for each 1: it may call (also told again to the same request), 0: it did
+-- RETURNS  now; then for each 1: it may call (the same request may ask again), 0: it did
 --          already, -1: it is not called, or not any more, -2: that is not known, as the target is
 --          not built again after a loss
 -- @include "jobs/parts/state"

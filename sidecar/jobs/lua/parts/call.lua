@@ -2,13 +2,13 @@
 -- @include "jobs/parts/rate"
 -- @include "jobs/parts/settle"
 -- Calls the head of the queue, as long as there is room.
--- How many more are looked at than the caller can take: some of them may be online.
+-- How many more are looked at than the worker can take: some of them may be online.
 local AHEAD = 20
 local wanted, is_paused, is_trial, room
 local lock_us, permit_us
 local replies
 
--- From when on calls are made; math.huge: from some news on.
+-- From when on calls are made; math.huge: from some wake-up on.
 local function opens_at()
   if not target.ready or is_paused then return math.huge end
   return math.max(target.ready, target.held_until or 0, target.open_until or 0)

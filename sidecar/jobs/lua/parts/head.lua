@@ -3,7 +3,7 @@
 -- What every script of a target starts with, beside limits/parts/head.
 -- KEYS     1 state  2 line  3 later  4 orders  5 active  6 facts  7 online  8 ended  9 reserved
 --          10 aborts (names and types: jobs/redis_keys.py)
--- ARGV     2 the channel of the news  3 the target's name; the script's own from 4 on
+-- ARGV     2 the channel of the wake-ups  3 the target's name; the script's own from 4 on
 -- RETURNS  now, and what the script says
 local STATE, LINE, LATER, ORDERS, ACTIVE, FACTS, ONLINE, ENDED, RESERVED, ABORTS
 local channel, target_name
@@ -27,7 +27,7 @@ local function publish(text)
   redis_call('PUBLISH', channel, text)
 end
 
-local function tell_if_waiting()
+local function wake_if_waiting()
   if redis_call('ZCARD', LINE) > 0 then publish(target_name) end
 end
 
