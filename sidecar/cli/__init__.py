@@ -35,17 +35,16 @@ from sidecar.rooms.commands.rooms import rooms
 from sidecar.webhooks.commands import webhooks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
     from sidecar.cli.connection import Connection
     from sidecar.settings import Settings
 
 
 class _Commands(click.Group):
-    """Ends without a word when the reader of the output has gone, as in `report | head`. click does
-    so while a command runs, and leaves what is still in the buffer to Python's own end."""
-
     def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Ends quietly when the reader of the output has gone, as in `report | head`. click does so
+        while a command runs, and leaves what is still in the buffer to Python's own end."""
         try:
             return super().main(*args, **kwargs)
         finally:
@@ -54,6 +53,12 @@ class _Commands(click.Group):
             except BrokenPipeError:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ConfigError as error:
+            fail(error.problems)
+
 
 @click.group(cls=_Commands)
 @click.version_option(__version__)
@@ -61,12 +66,11 @@ def main() -> None:
     """A virtual waiting room beside the nginx you already run."""
 
 
-for command in (rooms, leases, limits, jobs, targets, migrate, report, history):
+for command in (
+    *(rooms, leases, limits, jobs, targets, webhooks, history),
+    *(grant, migrate, nginx_key, report, verify_draw),
+):
     main.add_command(command)
-main.add_command(webhooks)
-main.add_command(grant)
-main.add_command(nginx_key)
-main.add_command(verify_draw)
 
 
 @main.command()
@@ -79,10 +83,7 @@ def serve(path: str | None) -> None:
 
     settings = load_settings(path)
     _start_logging(settings)
-    try:
-        uvloop.run(run(settings))
-    except ConfigError as error:
-        fail(error.problems)
+    uvloop.run(run(settings))
 
 
 def _listen(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
@@ -113,21 +114,18 @@ def _listen(_context: click.Context, _parameter: click.Parameter, value: str) ->
     default="",
     metavar="HOST:PORT",
     callback=_listen,
-    help="Tell /healthz and /metrics here; nowhere, if not said.",
+    help="Serve /healthz and /metrics here (default: disabled).",
 )
 def run_jobs(path: str | None, most: int, grace: float, listen: str) -> None:
-    """Run one runner: it makes the calls of jobs. As many as you like, on any machines."""
+    """Run one worker, which makes the calls of jobs. As many as you like, on any machines."""
     import uvloop  # noqa: PLC0415
 
     settings = load_settings(path)
     _start_logging(settings)
-    try:
-        require("sql", setting="jobs")
-        from sidecar.jobs.wiring import run_jobs as run  # noqa: PLC0415
+    require("sql", setting="jobs")
+    from sidecar.jobs.wiring import run_jobs as run  # noqa: PLC0415
 
-        uvloop.run(run(settings, most=most, grace_s=grace, listen=listen))
-    except ConfigError as error:
-        fail(error.problems)
+    uvloop.run(run(settings, most=most, grace_s=grace, listen=listen))
 
 
 @main.command("check-config")
@@ -135,14 +133,15 @@ def run_jobs(path: str | None, most: int, grace: float, listen: str) -> None:
 def check_config(path: str | None) -> None:
     """Print every problem of a configuration; exit 1 if there is any."""
     settings = load_settings(path)
-    kinds: dict[str, Mapping[str, object]] = {
-        "room": settings.rooms, "lease": settings.leases, "limit": settings.limits,
+    kinds: dict[str, Iterable[str]] = {
+        "room": settings.rooms,
+        "lease": settings.leases,
+        "limit": settings.limits,
         "target": settings.targets,
-    }  # fmt: skip
-    counted = [
-        f"{len(named)} {kind}(s), {', '.join(sorted(named))}"
-        for kind, named in kinds.items() if named
-    ] or ["jobs, for targets that are made at run time"]  # fmt: skip
+    }
+    named = {kind: sorted(names) for kind, names in kinds.items() if names}
+    counted = [f"{len(names)} {kind}(s), {', '.join(names)}" for kind, names in named.items()]
+    counted = counted or ["jobs, for targets that are made at run time"]
     click.echo(f"The configuration is right: {'; '.join(counted)}.")
     for warning in settings.warnings:
         click.echo(f"warning: {warning}")
@@ -176,25 +175,21 @@ def healthcheck(connection: Connection, timeout: float) -> None:
 
 @main.command()
 @click.argument("url")
-@click.option("--room", metavar="NAME", help="The room's name, if the page does not tell.")
+@click.option("--room", metavar="NAME", help="The room's name, if the page does not show it.")
 @click.option("--ops-port", default=8401, show_default=True, help="Must be closed to the world.")
 @click.option("--edge-port", default=8400, show_default=True, help="Must be closed to the world.")
 @click.option("--insecure", is_flag=True, help="Take any https certificate.")
-@click.option("--timeout", default=10.0, show_default=True, help="Seconds to wait for an answer.")
+@click.option("--timeout", "timeout_s", default=10.0, show_default=True, help="Seconds to wait.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def doctor(  # noqa: PLR0913, PLR0917 - one for each option
-    url: str, room: str | None, ops_port: int, edge_port: int, insecure: bool, timeout: float,
-    as_json: bool,
-) -> None:  # fmt: skip
+def doctor(url: str, *, insecure: bool, as_json: bool, **options: Any) -> None:
     """Visit a page from outside and say what is right and which line is missing.
 
     Exit 0 when there is no problem. Takes up to two places, and gives them up.
     """
     from sidecar.doctor import Options, diagnose, findings  # noqa: PLC0415
 
-    options = Options(room, ops_port, edge_port, verify=not insecure, timeout_s=timeout)
     try:
-        found = asyncio.run(diagnose(url, options))
+        found = asyncio.run(diagnose(url, Options(verify=not insecure, **options)))
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if as_json:
@@ -226,12 +221,9 @@ def page(file: str | None) -> None:
 
 def _start_logging(settings: Settings) -> None:
     level = getattr(logging, settings.log_level.upper())
-    json_lines = settings.log_format == "json"
-    last: Any = (
-        structlog.processors.JSONRenderer()
-        if json_lines
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    )
+    last: Any = structlog.processors.JSONRenderer()
+    if settings.log_format != "json":
+        last = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

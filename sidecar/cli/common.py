@@ -14,20 +14,19 @@ from sidecar.settings import DEFAULT_FILE, load
 if TYPE_CHECKING:
     from sidecar.settings import Settings
 
-CONFIG = click.option(
-    "--config", "-c", "path", default=None, metavar="FILE",
-    help="Settings; waitroom.toml when it exists. WAITROOM_* variables override it.",
-)  # fmt: skip
+CONFIG_HELP = "Settings; waitroom.toml when it exists. WAITROOM_* variables override it."
+CONFIG = click.option("--config", "-c", "path", metavar="FILE", help=CONFIG_HELP)
 
 
 def load_settings(path: str | None) -> Settings:
+    """Raises ConfigError, which ends the command."""
     try:
         return load(path)
     except ConfigError as error:
         if path is None and not Path(DEFAULT_FILE).exists():
             nothing = f"there is no {DEFAULT_FILE} in this folder, and no --config FILE was given"
             error.problems.insert(0, nothing)
-        fail(error.problems)
+        raise
 
 
 def fail(problems: list[str]) -> NoReturn:

@@ -15,6 +15,7 @@ import click
 from pydantic import BaseModel, Field, ValidationError
 from yarl import URL
 
+from sidecar.cli.common import CONFIG_HELP
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.setting_types import Listen, problems_in
 from sidecar.settings import DEFAULT_FILE, DEFAULT_OPS_LISTEN, ENV_PREFIX, read_values
@@ -62,9 +63,8 @@ class Connection:
 
     def address(self) -> str:
         """http://HOST:PORT or unix:/path. Raises ClickException."""
-        for name, given in (("--url", self.url), ("WAITROOM_URL", os.environ.get("WAITROOM_URL"))):
-            if given:
-                return _checked(name, given)
+        if given := self.url or os.environ.get("WAITROOM_URL"):
+            return _checked("--url" if self.url else "WAITROOM_URL", given)
         listen = self._replica().ops_listen
         if listen.startswith("0.0.0.0:"):
             listen = "127.0.0.1:" + listen.rpartition(":")[2]
@@ -151,7 +151,6 @@ def _source(config: str | None) -> str:
 
 
 def _checked(name: str, given: str) -> str:
-    hint = "write http://HOST:PORT or unix:/path, the replica's ops_listen"
     if given.startswith(_UNIX) and len(given) > len(_UNIX):
         return given
     try:
@@ -160,6 +159,7 @@ def _checked(name: str, given: str) -> str:
     except ValueError:
         is_right = False
     if not is_right or url.user or url.password or url.query_string or url.fragment:
+        hint = "write http://HOST:PORT or unix:/path, the replica's ops_listen"
         raise click.ClickException(f"{name}: {hint}")
     return str(url).rstrip("/")
 
@@ -189,56 +189,49 @@ def _keep(context: click.Context, option: click.Parameter, value: str | None) ->
         setattr(connection, str(option.name), value)
 
 
-def _option(*names: str, metavar: str, text: str) -> click.Option:
-    return click.Option(names, metavar=metavar, help=text, expose_value=False, callback=_keep)
+_HELP = {
+    "--url": "The replica's ops listener: http://HOST:PORT or unix:/path. "
+    "Otherwise WAITROOM_URL, or ops_listen of the settings.",
+    "--token-file": "Has the token. Otherwise WAITROOM_TOKEN or WAITROOM_TOKEN_FILE, "
+    "or the settings' admin_token or service_token.",
+    "--config": CONFIG_HELP,
+}
 
 
-_CONFIG = _option(
-    "--config", "-c", metavar="FILE",
-    text="Settings; waitroom.toml when it exists. WAITROOM_* variables override it.",
-)  # fmt: skip
-_HTTP = (
-    _option(
-        "--url", metavar="URL",
-        text="The replica's ops listener: http://HOST:PORT or unix:/path. Otherwise WAITROOM_URL, "
-        "or ops_listen of the settings.",
-    ),
-    _option(
-        "--token-file", metavar="FILE",
-        text="Has the token. Otherwise WAITROOM_TOKEN or WAITROOM_TOKEN_FILE, or the settings' "
-        "admin_token or service_token.",
-    ),
-    _option(
-        "--config", "-c", metavar="FILE",
-        text="Settings, for what is not given otherwise; waitroom.toml when it exists.",
-    ),
-)  # fmt: skip
-
-
-def _long(option: click.Option) -> click.Option:
-    return _option(option.opts[0], metavar=option.metavar or "", text=option.help or "")
+def _options(*names: str, has_letter: bool = True) -> list[click.Option]:
+    """`has_letter`: -c is the same as --config."""
+    return [
+        click.Option(
+            [name, "-c"] if name == "--config" and has_letter else [name],
+            metavar="URL" if name == "--url" else "FILE",
+            help=_HELP[name],
+            expose_value=False,
+            callback=_keep,
+        )
+        for name in names
+    ]
 
 
 class SettingsGroup(click.Group):
     """Its commands read the settings; --config stands before their names or after them."""
 
-    options: tuple[click.Option, ...] = (_CONFIG,)
+    options: tuple[str, ...] = ("--config",)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.params.extend(self.options)
+        self.params += _options(*self.options)
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
         # Where an argument may begin with a hyphen, its letters must not be taken for options.
-        is_any = cmd.context_settings.get("ignore_unknown_options")
-        cmd.params.extend(_long(option) if is_any else option for option in self.options)
+        is_any = cmd.context_settings.get("ignore_unknown_options", False)
+        cmd.params += _options(*self.options, has_letter=not is_any)
         super().add_command(cmd, name)
 
 
 class ReplicaGroup(SettingsGroup):
     """Its commands ask a replica, by HTTP."""
 
-    options = _HTTP
+    options = tuple(_HELP)
 
 
 class ReplicaCommand(click.Command):
@@ -246,4 +239,4 @@ class ReplicaCommand(click.Command):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.params.extend(_HTTP)
+        self.params += _options(*_HELP)

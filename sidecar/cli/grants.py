@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
 
-from sidecar.cli.common import CONFIG, fail, load_settings
-from sidecar.kit.errors import ConfigError
+from sidecar.cli.common import CONFIG, load_settings
 from sidecar.kit.setting_types import parse_duration
 from sidecar.queue.grants import PARAMETER, Grant, Grants, expiry, new_id
 
@@ -46,55 +45,56 @@ def _page(_context: click.Context, _option: click.Parameter, url: str | None) ->
 @click.argument("room")
 @click.argument("class_name", metavar="CLASS")
 @CONFIG
-@click.option("--expires", "life_s", default="1d", show_default=True, callback=_seconds,
-              metavar="DURATION", help="Such as 2h; at most 366d.")  # fmt: skip
+@click.option(
+    "--expires",
+    "life_s",
+    default="1d",
+    show_default=True,
+    callback=_seconds,
+    metavar="DURATION",
+    help="Such as 2h; at most 366d.",
+)
 @click.option("--once", is_flag=True, help="Each gives the class to one visitor only.")
-@click.option("--id", "id_", metavar="ID",
-              help="The same for one grant, by an id of yours, such as an order's.")  # fmt: skip
-@click.option("--count", default=1, show_default=True, type=click.IntRange(1, MAX_COUNT),
-              help="How many; more than one only with --once.")  # fmt: skip
+@click.option("--id", "id_", metavar="ID", help="As --once, for one grant with an id of yours.")
+@click.option(
+    "--count", default=1, type=click.IntRange(1, MAX_COUNT), help="How many, with --once."
+)
 @click.option("--url", callback=_page, metavar="URL", help="Print links to this page.")
-@click.option("--kind", type=click.Choice(["room", "target"]),
-              help="Where a room and a target have the same name.")  # fmt: skip
-def grant(  # noqa: PLR0913, PLR0917 - one for each option
-    room: str, class_name: str, path: str | None, life_s: float, once: bool, id_: str | None,
-    count: int, url: str | None, kind: Kind | None,
-) -> None:  # fmt: skip
+@click.option(
+    "--kind", type=click.Choice(["room", "target"]), help="If a room and a target share the name."
+)
+def grant(room: str, class_name: str, path: str | None, **options: Any) -> None:
     """Print grants: their bearers get a class of a room or a target, if they have to wait.
 
-    A page is asked for with waitroom_grant=GRANT among its parameters; --url makes such links.
+    A visitor opens the page with waitroom_grant=GRANT among its parameters; --url makes such links.
     Needs no replica: the settings name the class and the keys.
     """
     settings = load_settings(path)
-    kind, classes = _find(settings, room, kind)
+    kind, classes = _find(settings, room, options["kind"])
     if class_name not in classes:
         raise click.UsageError(
             f"no class of {room} is named {class_name!r}; "
             f"the settings name {', '.join(classes) or 'none'}; "
             f"one that was set at run time: POST /admin/rooms/{room}/grants"
         )
+    id_, count, is_once = options["id_"], options["count"], options["once"]
     if id_ == "":
         raise click.UsageError("--id: it is empty, and everybody could use the grant")
-    if once and id_ is not None:
+    if is_once and id_ is not None:
         raise click.UsageError("--id and --once: an id is for one visitor already")
-    if count > 1 and not once:
+    if count > 1 and not is_once:
         raise click.UsageError("--count: all would be the same; say --once too")
-    ids = [new_id() for _ in range(count)] if once else [id_ or ""]
     grants = Grants(room, settings.keys_of_grants, kind)
-    try:
-        expires_s = expiry(life_s, int(time.time() * 1000))
-        for each in ids:
-            text = grants.sign(Grant(class_name, expires_s, each))
-            click.echo(text if url is None else link(url, text))
-    except ConfigError as error:
-        fail(error.problems)
+    expires_s = expiry(options["life_s"], int(time.time() * 1000))
+    for each in (new_id() for _ in range(count)) if is_once else [id_ or ""]:
+        text = grants.sign(Grant(class_name, expires_s, each))
+        click.echo(link(options["url"], text) if options["url"] else text)
 
 
 def _find(settings: Settings, name: str, kind: Kind | None) -> tuple[Kind, Iterable[str]]:
     """What is called so, and the names of its classes."""
-    tables: dict[Kind, Mapping[str, RoomSettings | TargetSettings]] = {
-        "room": settings.rooms, "target": settings.targets,
-    }  # fmt: skip
+    tables: dict[Kind, Mapping[str, RoomSettings | TargetSettings]]
+    tables = {"room": settings.rooms, "target": settings.targets}
     kinds = [each for each, table in tables.items() if name in table and kind in {None, each}]
     if not kinds:
         what = f"no {kind} is" if kind else "no room and no target is"
