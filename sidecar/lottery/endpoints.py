@@ -9,7 +9,7 @@ from aiohttp import web
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import StoreUnavailableError
 from sidecar.kit.http.endpoint import ANYBODY, Endpoints
-from sidecar.kit.http.problems import STORE_RETRY_S, problem
+from sidecar.kit.http.problems import STORE_RETRY_S, ProblemError
 from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY, find_static
 from sidecar.lottery.commitment import REVEAL_AFTER_MS, is_revealed, shown_draw
 from sidecar.lottery.schemas import (
@@ -66,10 +66,7 @@ async def get_draw(request: web.Request, at: DrawParameters) -> web.Response:
     room = room_of(request)
     if _wants_page(request):
         return _page(request)
-    found = _find(room, at.event)
-    if isinstance(found, web.Response):
-        return found
-    draws, event = found
+    draws, event = _find(room, at.event)
     now_ms = room.clock.now_ms()
     draw = Draw(
         room=room.name,
@@ -101,17 +98,14 @@ async def get_drawn_places(request: web.Request, at: PlacesPage) -> web.Response
     In pages, in order of place.
     """
     room = room_of(request)
-    found = _find(room, at.event)
-    if isinstance(found, web.Response):
-        return found
-    draws, event = found
+    draws, event = _find(room, at.event)
     offset = at.offset if at.after is None else at.after
     if not _is_public(room, event):
         published_at = iso(event.opens_at + REVEAL_AFTER_MS)
         detail = f"The places are published at {published_at}."
-        return problem(NOT_DRAWN_YET, detail=detail, published_at=published_at)
+        raise ProblemError(NOT_DRAWN_YET, detail=detail, published_at=published_at)
     if _drawn_from(room) > event.begins_ms:
-        return problem(
+        raise ProblemError(
             LIST_GONE,
             detail="Another pre-queue has begun since. If you saved the list, you can check it.",
         )
@@ -130,8 +124,8 @@ async def get_drawn_places(request: web.Request, at: PlacesPage) -> web.Response
     return page.response(headers=_BRIEFLY)
 
 
-def _find(room: Room, name: str | None) -> tuple[Draws, RoomEvent] | web.Response:
-    """The draw that the request is about, or the problem where there is none."""
+def _find(room: Room, name: str | None) -> tuple[Draws, RoomEvent]:
+    """The draw that the request is about. Raises ProblemError where there is none."""
     events = room.settings.events
     if name is None:
         event = shown_draw(events, room.clock.now_ms())
@@ -139,10 +133,10 @@ def _find(room: Room, name: str | None) -> tuple[Draws, RoomEvent] | web.Respons
         event = next((one for one in draws_of(events) if one.name == name), None)
     if event is None or not isinstance(room.draws, Draws):
         what = "no event with a pre-queue" if name is None else f"no event {name[:40]!r}"
-        return problem(NO_DRAW, detail=f"Room {room.name} has {what}.")
+        raise ProblemError(NO_DRAW, detail=f"Room {room.name} has {what}.")
     if not room.draws.is_agreed(event):
         # One that is published now might have to be taken back.
-        return problem(COMMITMENT_UNKNOWN, retry_after=STORE_RETRY_S)
+        raise ProblemError(COMMITMENT_UNKNOWN, retry_after=STORE_RETRY_S)
     return room.draws, event
 
 

@@ -1,4 +1,4 @@
-"""Which secret a room's draws are made with, and that all replicas say the same of it."""
+"""The secret of a room's draws, and the commitment on which all replicas agree."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Draws:
         return draw.lot(self.secret(event), visitor)
 
     def is_agreed(self, event: RoomEvent) -> bool:
-        """Whether the commitment is known to be the one that all replicas tell."""
+        """Whether the commitment is known to be the one that all replicas publish."""
         return event.draw_key in self._published
 
     def commitment(self, event: RoomEvent) -> str:

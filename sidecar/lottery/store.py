@@ -3,7 +3,7 @@
 waitroom:{room}:drawn  zset  visitor -> order, which is its lot - 2^53; of the pre-queue that
                              began at `drawn_from` of the room's stats (ms)
 waitroom:{room}:draws  hash  draw -> commitment; draw:places -> "count SHA-256". A draw is
-                             lottery/commitment.py's key_of. What is there is never written again.
+                             rooms/openings.py's draw_key. What is there is never written again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the rules of a room answer about one visitor."""
+"""The verdict about one visitor, as a room gives it."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class Answer:
     token: Token | None = None
     standing: Standing | None = None
     joined_ms: int | None = None
-    #: Whose answer it is, where the store was asked about somebody.
+    #: The visitor, where the store was consulted.
     visitor: str | None = None
     #: The store did not answer: newcomers wait, those inside keep passing.
     store_unavailable: bool = False
-    #: A newcomer whom this replica let in by itself: the store knows nothing of them.
+    #: A fail-open admission: the store does not know this newcomer.
     failed_open: bool = False
     #: Holds for VERDICT_TTL_MS and for every request with the same cookie, class and exemption by
     #: nginx, which are the key that nginx keeps it by: the pass verifies, and is not due to be
     #: renewed in that time; the bearer is outside; or all who come without a cookie are refused.
     is_settled: bool = False
-    #: Why somebody passes uncounted: outside, exempt. The word is for the metrics only.
+    #: Why the visitor passes uncounted: outside, exempt. For metrics only.
     uncounted: str = ""
 
     @property
@@ -41,7 +41,7 @@ class Answer:
 
 
 def answer_of(standing: Standing, token: Ticket | Pass) -> Answer | None:
-    """What a script said of the bearer of that token. None: it is worth nothing, they are new."""
+    """What a script's reply means for the token's bearer. None: the token is void, they are new."""
     match standing.outcome:
         case Outcome.ADMITTED:
             given = Pass(

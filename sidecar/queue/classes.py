@@ -1,4 +1,4 @@
-"""Who is next, as far as the settings say: classes of visitors, and lines of their own."""
+"""The settings that decide who is next: classes of visitors, and sub-queues."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ Name = Annotated[str, AfterValidator(_name)]
 
 
 class VisitorClass(BaseModel):
-    """What a class of visitors is given when they have to wait."""
+    """What visitors of a class get when they have to wait."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -97,13 +97,13 @@ class VisitorClass(BaseModel):
 
 
 class Line(BaseModel):
-    """One of several lines that feed a room."""
+    """One sub-queue of a room."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Name
-    #: Its share of the calls, against the other lines' in which somebody waits. None, for all
-    #: lines: a line is called only while nobody waits in those before it.
+    #: Its share of the calls among the sub-queues that are not empty. None, for all of them: a
+    #: sub-queue is called only while those before it are empty.
     weight: Count | None = Field(default=None, ge=1, le=1000)
 
 

@@ -1,4 +1,4 @@
-"""How long somebody will wait, and how sure that is.
+"""The range of a wait estimate: how long a visitor will wait, and how sure that is.
 
 The point estimate is made by the scripts, which need it to say when to poll next
 (rooms/lua/parts/estimate_wait.lua); this module makes a range of it.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: The quantile of the normal distribution that leaves a tenth on either side.
 Z_80 = 1.2816
-#: How many give up changes while one waits; no measurement of the past knows that.
+#: The share that gives up changes during a wait; past measurements do not show that.
 DRIFT = 0.03
 
 

@@ -1,4 +1,4 @@
-"""Grants: signed words that give their bearer a class of a room, or of a target, for a while.
+"""Grants: signed text that gives its bearer a class of a room, or of a target, for a while.
 
 A grant is `class.expires.id.signature`: the class's name; when it ends, in unix seconds; an id,
 with which it gives the class to one visitor only (empty: to any bearer); and the
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: An address's parameter that holds a grant.
 PARAMETER = "waitroom_grant"
 MAX_LIFE_S = 366 * 86_400
-#: What is longer was not signed by anybody who can, and is not looked at.
+#: Longer text is no grant of ours and is not parsed.
 MAX_LENGTH = 32 + 1 + 11 + 1 + 64 + 1 + 64
 
 _IN_ADDRESS = re.compile(rf"[?&]{PARAMETER}=([^?&#]+)")
@@ -42,7 +42,7 @@ Doubt: TypeAlias = Literal["forged", "expired", "malformed", "outdated"]
 
 
 class GrantError(WaitroomError):
-    """A grant that is not believed; `word` says why."""
+    """A grant that is refused; `word` says why."""
 
     def __init__(self, word: Doubt) -> None:
         super().__init__(f"the grant is {word}")

@@ -18,7 +18,7 @@ class Phase(StrEnum):
     PREQUEUE = "prequeue"
 
 
-#: A ticket whose browser was not heard of for this long is worth nothing.
+#: A ticket expires when its browser sent no heartbeat for this long.
 TICKET_LIFETIME_MS = 24 * 3600 * 1000
 #: A ticket that was signed longer ago is signed anew at a heartbeat.
 RESIGN_MS = 3_600_000
@@ -29,7 +29,7 @@ LOT_BITS = 50
 #: The shortest and the longest time between two heartbeats when the room adapts it.
 HEARTBEAT_MIN_MS = 2_000
 HEARTBEAT_MAX_MS = 60_000
-#: When somebody in the queue asks again while Redis is unavailable and nothing better is known.
+#: When a waiting visitor polls again while Redis is unavailable and nothing better is known.
 DEFAULT_REFRESH_MS = 5_000
 #: A pass is renewed when a sixth of its life has gone by, but not before this, unless that is
 #: more than half of it.
@@ -95,7 +95,7 @@ class Pass:
 
 @value
 class Outside:
-    """Proof of being none of those that the room is rolled out to (`rollout_percent`)."""
+    """Proof that the roll-out leaves the visitor out (`rollout_percent`)."""
 
     #: Millionths, drawn once: the room's own are those below its share.
     draw: int
@@ -103,7 +103,7 @@ class Outside:
     signed_ms: int = 0
 
 
-#: What one cookie may say.
+#: What a cookie may hold.
 Token: TypeAlias = Ticket | Pass | Outside
 
 
@@ -134,10 +134,10 @@ class Standing:
     epoch: int = 0
     phase: Phase = Phase.OPEN
     #: How many will be called before this visitor, as far as can be said now: not `ahead` where
-    #: the room shows places by arrival, or has several lines. None: it is `ahead`.
+    #: the room shows places by arrival, or has sub-queues. None: it is `ahead`.
     calls: int | None = None
-    #: Which of the room's lines it is, from 0 on, and how many wait there; None: it has no lines.
+    #: The visitor's sub-queue, from 0 on, and its length; None: the room has none.
     line: int | None = None
     line_waiting: int | None = None
-    #: Whether the class that was asked for was given.
+    #: Whether the requested class was given.
     is_classed: bool = False

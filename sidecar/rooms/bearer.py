@@ -1,4 +1,4 @@
-"""Who brings a cookie, as far as the room asks: an address, and a mark to know them by."""
+"""The client that sends a cookie: its address, and the fingerprint that a pass is bound to."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Bearer:
     user_agent: str = ""
     uri: str = ""
     exempt: str = ""
-    #: The class that nginx gives them (`$waitroom_class`): one of the room's, which believes it.
+    #: The class that nginx sets (`$waitroom_class`): one of the room's. It is trusted.
     class_name: str = ""
-    #: What gives them a class of the room's where nginx gives none. It was believed.
+    #: A verified grant, where nginx sets no class.
     grant: Grant | None = None
-    #: What became of the grant that they brought; empty: of none. For the metrics only.
+    #: The result of the grant in the request; empty: none came. For metrics only.
     grant_result: str = ""
 
     def fingerprint(self, room: str, settings: RoomSettings) -> str:
@@ -53,8 +53,8 @@ NOBODY = Bearer()
 
 
 def belongs_to_another(fingerprint: str, seen: str) -> bool:
-    """Whether a pass with this mark was given to somebody else. One that was bound to nothing,
-    or to something else before the setting was changed, may be anybody's."""
+    """Whether a pass with this fingerprint was given to another client. One that was bound to
+    nothing, or to something else before the setting was changed, may be anybody's."""
     return bool(fingerprint and seen) and fingerprint[0] == seen[0] and fingerprint != seen
 
 

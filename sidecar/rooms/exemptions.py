@@ -1,8 +1,8 @@
-"""Whom a room is not for: exempt requests, and those that it is not rolled out to yet. No I/O.
+"""Who passes uncounted: exempt requests, and visitors outside the roll-out. No I/O.
 
-Both pass uncounted. An exemption is a property of the request, looked at each time. The share
-that the room is rolled out to is a property of the visitor: drawn from address and browser when
-they come first, and then kept in their cookie, so that it survives a change of address.
+An exemption is a property of the request, looked at each time. The roll-out is a property of the
+visitor: a lot is drawn from address and browser at the first request, and then kept in the cookie,
+so that it survives a change of address.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def is_for_part(settings: RoomSettings) -> bool:
 
 
 def may_stamp(settings: RoomSettings) -> bool:
-    """Whether one who is inside may pass for a moment by a stamp, which says no more than that:
-    neither who shows it nor why they would pass anyway."""
+    """Whether an admitted visitor may get a stamp, which names neither its bearer nor another
+    reason to pass."""
     return not (
         settings.bind_pass in {"user_agent", "ip"}
         or settings.exempt_header
@@ -84,7 +84,7 @@ def is_among(address: str, networks: tuple[str, ...]) -> bool:
 def draw(room: str, *, address: str, user_agent: str) -> int:
     """0 to DRAWS - 1, evenly; the same on every replica, and of its own in each room.
 
-    It is no secret: who wants to be outside can try other browsers' names until they are.
+    It is no secret: a client can try other User-Agents until one is outside.
     """
     found = ip_of(address)
     if isinstance(found, ipaddress.IPv6Address):  # a household has a network of 64 bits
@@ -98,7 +98,7 @@ def draw(room: str, *, address: str, user_agent: str) -> int:
 
 
 def is_outside(drawn: int, settings: RoomSettings) -> bool:
-    """Whether the room is not rolled out to who drew this. A higher percentage only takes in."""
+    """Whether the roll-out leaves this lot out. A higher percentage only adds visitors."""
     return drawn >= settings.rollout_percent * (DRAWS / 100)
 
 

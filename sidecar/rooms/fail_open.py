@@ -1,21 +1,20 @@
-"""Who is admitted while Redis is unavailable, and for how long."""
+"""Fail-open admissions: how many while Redis is unavailable, and for how long."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from sidecar.queue.model import Pass
+from sidecar.queue.model import Pass, Ticket
 from sidecar.queue.tokens import new_visitor
 
 if TYPE_CHECKING:
-    from sidecar.queue.model import Ticket
     from sidecar.rooms.settings import RoomSettings
     from sidecar.rooms.store.replies import Snapshot
 
-#: How many passes a replica remembers that it gave or prolonged by itself.
+#: Passes that a replica gave or prolonged by itself and remembers, at most.
 GIVEN = 20_000
-#: How many of them it tells Redis of together.
+#: Passes that it reports to Redis in one batch.
 AT_A_TIME = 500
 
 
@@ -76,15 +75,14 @@ class Fallback:
             if self._slots < 1 or not self._has_token(settings, now_ms):
                 return None
             self._slots -= 1
-        return self._pass(new_visitor(), now_ms * 1000, now_ms, self._epoch, settings, now_ms)
+        newcomer = Ticket(new_visitor(), now_ms * 1000, now_ms, self._epoch)
+        return _pass_of(newcomer, settings, now_ms)
 
     def waiting(self, ticket: Ticket, settings: RoomSettings, now_ms: int) -> Pass | None:
         """A pass for a waiting visitor, or None: they go on waiting."""
         if settings.queue_all or settings.on_store_failure != "admit":
             return None
-        return self._pass(
-            ticket.visitor, ticket.order, ticket.joined_ms, ticket.epoch, settings, now_ms
-        )
+        return _pass_of(ticket, settings, now_ms)
 
     def longer(self, pass_: Pass, settings: RoomSettings, now_ms: int) -> Pass | None:
         """The pass until later, or None where half of its time is left or it must end. It is due
@@ -94,16 +92,6 @@ class Fallback:
             return None
         ends = _capped(now_ms + length_ms, pass_.started_ms, settings)
         return replace(pass_, renewed_ms=0, expires_ms=ends) if ends > pass_.expires_ms else None
-
-    @staticmethod
-    def _pass(  # noqa: PLR0913, PLR0917 - the fields of a token
-        visitor: str, order: int, joined_ms: int, epoch: int, settings: RoomSettings, now_ms: int
-    ) -> Pass:
-        """Due for renewal from the beginning, so that the store hears of it at once."""
-        ends = _capped(now_ms + int(settings.session_duration * 1000), now_ms, settings)
-        return Pass(
-            visitor, order, joined_ms, epoch, started_ms=now_ms, renewed_ms=0, expires_ms=ends
-        )
 
     def _has_token(self, settings: RoomSettings, now_ms: int) -> bool:
         if settings.new_users_per_minute is None:
@@ -115,6 +103,20 @@ class Fallback:
             return False
         self._tokens -= 1
         return True
+
+
+def _pass_of(ticket: Ticket, settings: RoomSettings, now_ms: int) -> Pass:
+    """Due for renewal from the beginning, so that the store hears of it at once."""
+    ends = _capped(now_ms + int(settings.session_duration * 1000), now_ms, settings)
+    return Pass(
+        ticket.visitor,
+        ticket.order,
+        ticket.joined_ms,
+        ticket.epoch,
+        started_ms=now_ms,
+        renewed_ms=0,
+        expires_ms=ends,
+    )
 
 
 def _capped(ends_ms: int, started_ms: int, settings: RoomSettings) -> int:

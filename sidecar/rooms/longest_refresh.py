@@ -22,7 +22,7 @@ class Refreshes:
     _given: deque[tuple[int, int]] = field(default_factory=deque)
 
     def note(self, refresh_ms: int, now_ms: int) -> None:
-        """A visitor near the head is to ask again after `refresh_ms`."""
+        """A visitor near the head polls again after `refresh_ms`."""
         refresh_ms = -(-refresh_ms // 1000) * 1000
         until_ms = now_ms + _due_within(refresh_ms)
         while self._given and self._given[-1][1] <= refresh_ms:

@@ -1,4 +1,4 @@
-"""Events: a room that opens at a time, what holds in it then, and what it is before and after."""
+"""Events: when a room opens, which settings apply then, and what it is before and after."""
 
 from __future__ import annotations
 
@@ -27,14 +27,6 @@ def _zones() -> frozenset[str]:
     return frozenset((files("tzdata") / "zones").read_text(encoding="utf-8").split())
 
 
-def _zone(value: str) -> str:
-    if value not in _zones():
-        raise ValueError(
-            'no time zone is called so: write a name such as "Europe/Zurich", or "UTC"'
-        )
-    return value
-
-
 class RoomEvent(BaseModel):
     """One opening. Times are kept in ms since 1970, UTC."""
 
@@ -56,24 +48,19 @@ class RoomEvent(BaseModel):
     @field_validator("timezone")
     @classmethod
     def _is_known(cls, value: str) -> str:
-        return _zone(value)
-
-    @field_validator("opens_at")
-    @classmethod
-    def _opens_after_the_prequeue(cls, value: int, info: ValidationInfo) -> int:
-        begins = info.data.get("prequeue_from")
-        if begins is not None and begins >= value and "timezone" in info.data:
-            raise ValueError("must be later than prequeue_from")
+        if value not in _zones():
+            raise ValueError(
+                'no time zone is called so: write a name such as "Europe/Zurich", or "UTC"'
+            )
         return value
 
-    @field_validator("closes_at")
+    @field_validator("opens_at", "closes_at")
     @classmethod
-    def _closes_after_the_opening(cls, value: int | None, info: ValidationInfo) -> int | None:
-        opens = info.data.get("opens_at")
-        if value is None or opens is None or "timezone" not in info.data:
-            return value
-        if value <= opens:
-            raise ValueError("must be later than opens_at")
+    def _is_after_the_step_before(cls, value: int | None, info: ValidationInfo) -> int | None:
+        before = "prequeue_from" if info.field_name == "opens_at" else "opens_at"
+        earlier_ms = info.data.get(before) if "timezone" in info.data else None
+        if value is not None and earlier_ms is not None and value <= earlier_ms:
+            raise ValueError(f"must be later than {before}")
         return value
 
     @property
@@ -89,9 +76,8 @@ class RoomEvent(BaseModel):
     @property
     def overrides(self) -> dict[str, Any]:
         """The room's settings that it replaces while it is open."""
-        names = ("total_active_users", "new_users_per_minute", "message")
-        values = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in values.items() if value is not None}
+        names = {"total_active_users", "new_users_per_minute", "message"}
+        return self.model_dump(include=names, exclude_none=True)
 
 
 _EVENT = '{"name": "sale", "timezone": "Europe/Zurich", "opens_at": "2026-12-01 10:00"}'

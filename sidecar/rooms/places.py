@@ -1,4 +1,4 @@
-"""Which class a newcomer asks for, and the order that a ticket of a pre-queue is worth."""
+"""The class that a newcomer claims, and the order of a place that is drawn."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Draws(Protocol):
 
 
 def claim_of(bearer: Bearer) -> Claim:
-    """What nginx says goes before what a grant says."""
+    """nginx's class goes before a grant's."""
     if bearer.class_name:
         return Claim(bearer.class_name)
     grant = bearer.grant
@@ -49,8 +49,8 @@ def claim_of(bearer: Bearer) -> Claim:
 async def reclassified(
     ticket: Ticket, claim: Claim, settings: RoomSettings, store: RoomStore
 ) -> Ticket:
-    """The ticket with a class that was claimed since it was given. It is asked for once, unless the
-    grant was used up: then another one may come. Raises StoreError."""
+    """The ticket, with a class that was claimed since it was given. The store is asked once, unless
+    the grant was used up: then another one may come. Raises StoreError."""
     name = claim.class_name
     if name == ticket.class_name or name not in settings.classes:
         return ticket
@@ -103,7 +103,7 @@ def with_lot(ticket: Ticket, settings: RoomSettings, draws: Draws | None) -> Tic
 
 
 def _next(settings: RoomSettings, now_ms: int) -> RoomEvent | None:
-    """The event in whose pre-queue somebody who comes now may find themselves."""
+    """The event whose pre-queue a newcomer may join now."""
     for event in sorted(settings.events, key=lambda event: event.begins_ms):
         if now_ms < event.opens_at + _CLOCKS_APART_MS:
             return event if event.prequeue_from is not None else None

@@ -37,13 +37,12 @@ def room_keys(room: str) -> list[str]:
 
 
 def leader_key(room: str, work: str) -> str:
-    """Says that this interval's turn at some work is taken: "sweeping", "tidying". It runs out by
-    itself."""
+    """The leader lease of one interval's work: "sweeping", "tidying". It expires by itself."""
     return room_key(room, work)
 
 
 def recorder_leader_key(room: str) -> str:
-    """Holds the replica that writes the room's history; it runs out by itself."""
+    """The leader lease of the recorder, which writes the room's history."""
     return room_key(room, "recording")
 
 
@@ -53,6 +52,5 @@ def draws_key(room: str) -> str:
 
 
 def called_key(room: str) -> str:
-    """How far the stream was read for calls: the recorder trims no further. It runs out by
-    itself."""
+    """How far the stream was read for calls: the recorder trims no further. It expires."""
     return room_key(room, "called")

@@ -71,7 +71,7 @@ class Room:
     settings: RoomSettings = field(init=False)
     #: Whether everybody passes, uncounted.
     is_open: bool = field(init=False)
-    #: Whether it matters to this room who brings a cookie.
+    #: Whether verdicts depend on the client, and not on its cookie alone.
     checks_bearer: bool = field(init=False)
     snapshot: Snapshot | None = None
     _revoked: dict[str, int] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Room:
         self._learn(self.file_settings)
 
     def _learn(self, settings: RoomSettings) -> None:
-        """What each request would ask of the settings is found out once."""
+        """Computes once what each request needs of the settings."""
         self.settings = settings
         self.is_open = settings.is_open
         self.checks_bearer = (
@@ -108,7 +108,7 @@ class Room:
         """The verdict about one request.
 
         `may_join`: whether a newcomer takes a place; otherwise they get NOT_QUEUED, and
-        also while the shield is up, unless they ask for a place by name (`from_page`).
+        also while the shield is up, unless the waiting page asks for it (`from_page`).
         """
         if self.is_open:
             return Answer(State.ADMITTED)
@@ -142,7 +142,7 @@ class Room:
         return answer
 
     def _uncounted(self, token: Token | None, bearer: Bearer) -> Answer | None:
-        """The verdict about an exempt request, and about who was outside and still is."""
+        """The verdict about an exempt request, or a visitor who was outside and still is."""
         if is_exempt(self.settings, bearer):
             return Answer(State.ADMITTED, uncounted="exempt")
         if not isinstance(token, Outside) or not is_outside(token.draw, self.settings):
@@ -163,8 +163,8 @@ class Room:
         return None if token.visitor in self._revoked else token
 
     def _fail_open(self, token: Ticket | Pass | None, *, may_join: bool) -> Answer:
-        """The verdict where the store gave none. Only while it is away, not for one call that
-        failed, does the replica give passes by itself."""
+        """The verdict without the store. The replica gives passes by itself only while Redis is
+        unavailable, not after one failed call."""
         now_ms, settings, is_away = self.clock.now_ms(), self.settings, self.store.is_away
         # Nobody is let in before a room has opened, or after it has closed.
         is_open = settings.moments(now_ms).phase is Phase.OPEN
@@ -204,14 +204,14 @@ class Room:
 
     async def release(self, visitor: str, *, why: str = "released", by: str = "") -> bool:
         """Ends a visitor's stay; whether there was one. All replicas refuse their pass
-        RELEASE_GRACE_MS later. `by`: the operator who says so."""
+        RELEASE_GRACE_MS later. `by`: the operator."""
         known = await self.store.leave(visitor, why=why, by=by)
         self._revoked[visitor] = self.clock.now_ms()
         return known
 
     async def refresh(self) -> Snapshot:
-        """Learns changed settings and revoked passes from the store; gives back the slots
-        that nobody knows they have."""
+        """Learns changed settings and revoked passes from the store; gives back slots whose
+        newcomers got no reply."""
         was_away = self.store.is_away
         self.store.near(self._refreshes.longest(self.clock.now_ms()))
         if not was_away:
@@ -225,7 +225,7 @@ class Room:
             self._revoked_seen_ms = newest
         self._revoked_seen_ms = newest
         if was_away:
-            await self._release_orphans()  # before those come whom we let in by ourselves
+            await self._release_orphans()  # before our own admissions are reported
         await self._report_given()
         await self._remind(snapshot)
         pass_ms = int(self.settings.session_duration * 1000)
@@ -273,7 +273,7 @@ class Room:
                 raise
 
     def _honours(self, token: Ticket | Pass) -> bool:
-        """Whether it is worth something still: a pass is, for a moment after its release."""
+        """Whether the token is still valid: a pass is, for a moment after its release."""
         now_ms = self.clock.now_ms()
         revoked_ms = self._revoked.get(token.visitor)
         if isinstance(token, Ticket):

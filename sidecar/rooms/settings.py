@@ -35,7 +35,7 @@ from sidecar.rooms.openings import Events, Moments, moments, problems_of_events
 #: Events that a room's stream holds where no history is kept.
 EVENTS_KEPT = 100_000
 _SITE = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?/?\Z")
-#: What a replica does by itself.
+#: Settings that the scripts do not need.
 _NOT_FOR_SCRIPTS = {
     "message",
     "suspended",
@@ -63,7 +63,7 @@ def _site(value: str) -> str:
     return value.rstrip("/")
 
 
-#: Of an event.
+#: The same, of an event.
 _NOT_OF_EVENTS = {"name", "message", "timezone"}
 
 

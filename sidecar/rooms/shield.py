@@ -14,8 +14,8 @@ from enum import Enum, auto
 from sidecar.queue.verdict_lifetime import BRIEF_TTL_MS
 
 #: The shield stays up for one to two of these, to the same moment on all replicas: while one
-#: of them lets nginx keep its answer, the others are asked nothing, and would take that for
-#: the end of the flood.
+#: of them lets nginx keep its answer, the others get no requests, and would take that for the end
+#: of the flood.
 PERIOD_MS = 4_000
 #: Then they look whether the flood is over, for longer than nginx keeps the last answer.
 LOOK_MS = BRIEF_TTL_MS + 500

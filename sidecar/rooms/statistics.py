@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sidecar.rooms.store.replies import Snapshot
 
 MINUTE_MS = 60_000
-#: Counters (rooms/lua/parts/stats.lua) of those who gave up: before or after they were called.
+#: Counters (rooms/lua/parts/stats.lua) of visitors who gave up, before or after they were called.
 ABANDONED = ("expired_silent", "expired_swept", "expired_no_show", "left_waiting", "left_called")
 _WAIT = "wait_"
 
@@ -28,7 +28,7 @@ def lines_of(settings: RoomSettings, snapshot: Snapshot) -> list[dict[str, Any]]
 
 
 def place_in_sub_queue(place: int, line: str, settings: RoomSettings, snapshot: Snapshot) -> int:
-    """The position in that sub-queue, from the position among all. Right to the few who came or
+    """The position in that sub-queue, from the position among all. It is off by the few who came or
     went since the snapshot."""
     lengths = [people for people, _ in snapshot.lines]
     drawn = max(0, snapshot.waiting - sum(lengths))
@@ -86,8 +86,8 @@ def difference(new: Mapping[str, float], old: Mapping[str, float]) -> dict[str, 
 def wait_percentiles(
     new: Mapping[str, float], old: Mapping[str, float], shares: Iterable[float]
 ) -> dict[float, float | None]:
-    """Seconds that those waited who were let in between two samples' totals, by share (0.5 is
-    the median); None where nobody was.
+    """How long visitors had waited who were admitted between two samples, in seconds, by share (0.5
+    is the median); None: there were none.
 
     The counts are by half octaves (wait_n: from 2^(n/2) to 2^((n+1)/2) seconds, wait_0 from 0),
     so a figure is right to some 20 %, and even within its bucket.

@@ -14,7 +14,7 @@ from sidecar.queue.grants import Grant, expiry, new_id
 from sidecar.rooms.app_keys import ROOMS, room_of
 from sidecar.rooms.openings import problems_of_change
 from sidecar.rooms.openings_preview import preview, read_time
-from sidecar.rooms.schemas.common import UNKNOWN_CLASS, UNKNOWN_ROOM, RoomAddress, unknown_class
+from sidecar.rooms.schemas.common import UNKNOWN_CLASS, UNKNOWN_ROOM, RoomAddress, check_class
 from sidecar.rooms.schemas.rooms import (
     Act,
     ActAddress,
@@ -156,13 +156,10 @@ async def preview_events(request: web.Request, at: PreviewParameters) -> EventsP
     },
     problems=(UNKNOWN_CLASS,),
 )
-async def issue_grants(
-    request: web.Request, _at: RoomAddress, body: GrantRequest
-) -> IssuedGrants | web.Response:
+async def issue_grants(request: web.Request, _at: RoomAddress, body: GrantRequest) -> IssuedGrants:
     """Make grants, which give their bearers a class, and say when they end."""
     room = room_of(request)
-    if body.class_ not in room.settings.classes:
-        return unknown_class(room)
+    check_class(room, body.class_)
     expires_s = expiry(body.expires_in, room.clock.now_ms())
     ids = [new_id() if body.once else "" for _ in range(body.count)]
     made = [room.grants.sign(Grant(body.class_, expires_s, id_)) for id_ in ids]

@@ -13,7 +13,7 @@ import structlog
 from sidecar.kit.errors import ConfigError, StoreError
 from sidecar.kit.http.auth.session import operator
 from sidecar.kit.http.endpoint import DASHBOARD, Endpoints
-from sidecar.kit.http.problems import problem
+from sidecar.kit.http.problems import ProblemError
 from sidecar.queue.model import Outside
 from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
@@ -98,9 +98,7 @@ async def _head(room: Room) -> list[ExportHead | ExportRows]:
     replies={200: (Imported, "How many are new here.")},
     problems=(QUEUE_RESET,),
 )
-async def import_room(
-    request: web.Request, _at: RoomAddress, step: ImportStep
-) -> Imported | web.Response:
+async def import_room(request: web.Request, _at: RoomAddress, step: ImportStep) -> Imported:
     """One step of taking in what was exported.
 
     `begin` pauses the room, then line by line, then `end`, which gives it the settings of the file,
@@ -134,7 +132,7 @@ async def patiently(call: Callable[[], Awaitable[T]]) -> T:
     return await call()
 
 
-async def _begin(request: web.Request, room: Room, head: ExportHead) -> Imported | web.Response:
+async def _begin(request: web.Request, room: Room, head: ExportHead) -> Imported:
     if not room.tokens.read(head.proof):
         raise ConfigError(
             ["made with other secret_keys, or over a day ago: its tickets are worth nothing here"]
@@ -142,7 +140,7 @@ async def _begin(request: web.Request, room: Room, head: ExportHead) -> Imported
     await _changes(room, head.settings)  # refused now rather than at the end
     transfer, read_ms = room.store.transfer, head.exported_at_ms
     if not await transfer.begin(head.epoch, read_ms=read_ms, by=operator(request)):
-        return problem(
+        raise ProblemError(
             QUEUE_RESET,
             detail="The queue here was reset after the export: its tickets are worth nothing. "
             "Nothing was changed.",

@@ -8,7 +8,7 @@ import structlog
 
 from sidecar.kit.http.auth.session import operator
 from sidecar.kit.http.endpoint import DASHBOARD, Endpoints
-from sidecar.kit.http.problems import problem
+from sidecar.kit.http.problems import ProblemError
 from sidecar.queue.model import Phase
 from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.places import line_of
@@ -17,7 +17,7 @@ from sidecar.rooms.schemas.common import (
     UNKNOWN_ROOM,
     UNKNOWN_VISITOR,
     VisitorAddress,
-    unknown_class,
+    check_class,
 )
 from sidecar.rooms.schemas.visitors import (
     DRAWN_PLACE,
@@ -59,14 +59,14 @@ log = structlog.get_logger()
     replies={200: (WaitingVisitors, "A page of it.")},
     problems=(NOT_DRAWN,),
 )
-async def list_waiting(request: web.Request, page: PeoplePage) -> WaitingVisitors | web.Response:
+async def list_waiting(request: web.Request, page: PeoplePage) -> WaitingVisitors:
     """All who wait, from the smallest order on.
 
     Refused in a pre-queue: nobody is to know a lot before the opening.
     """
     room = room_of(request)
     if _is_drawing(room):
-        return problem(NOT_DRAWN, detail=NOT_DRAWN.meaning)
+        raise ProblemError(NOT_DRAWN, detail=NOT_DRAWN.meaning)
     rows = await room.store.lists.line(offset=page.start, limit=page.limit)
     waiting = [
         Waiting(
@@ -143,17 +143,15 @@ def _is_drawing(room: Room) -> bool:
     replies={200: (VisitorReleased, "Done: the pass or ticket is worth nothing.")},
     problems=(UNKNOWN_VISITOR,),
 )
-async def release_visitor(
-    request: web.Request, at: VisitorAddress
-) -> VisitorReleased | web.Response:
+async def release_visitor(request: web.Request, at: VisitorAddress) -> VisitorReleased:
     """End a session, or give up a place."""
     if not await room_of(request).release(at.visitor, by=operator(request)):
-        return problem(UNKNOWN_VISITOR, detail=f"{at.visitor} is neither inside nor waiting")
+        raise ProblemError(UNKNOWN_VISITOR, detail=f"{at.visitor} is neither inside nor waiting")
     log.info("released", room=at.room, visitor=at.visitor)
     return VisitorReleased(room=at.room, visitor=at.visitor)
 
 
-#: What RoomStore.move says where nothing was moved.
+#: What RoomStore.move and .reclassify say where nothing was moved, and the details.
 _NOT_MOVED = {
     -1: (NO_PLACE_FREE, "Those who stand there joined at once; try 1."),
     -2: (NOT_DRAWN, "Nobody is moved before the pre-queue is over."),
@@ -174,9 +172,7 @@ _NOT_MOVED = {
         *(kind for kind, _ in _NOT_MOVED.values()),
     ),
 )
-async def move_visitor(
-    request: web.Request, at: VisitorAddress, body: MoveVisitor
-) -> VisitorMoved | web.Response:
+async def move_visitor(request: web.Request, at: VisitorAddress, body: MoveVisitor) -> VisitorMoved:
     """Take a waiting visitor to another position.
 
     Either to a `position` of their queue, or to the place of another `class`.
@@ -185,18 +181,18 @@ async def move_visitor(
     if not body.is_to_class:
         to = body.position if isinstance(body.position, int) else PLACES[body.position]
         moved = await room.store.move(at.visitor, to, by=by, why=why)
-    elif body.class_ is not None and body.class_ not in room.settings.classes:
-        return unknown_class(room)
     else:
+        if body.class_ is not None:
+            check_class(room, body.class_)
         what = f"class {body.class_}" if body.class_ else "no class"
         why = f"{what}: {why}" if why else what
         moved = await room.store.reclassify(at.visitor, Claim(body.class_ or ""), by=by, why=why)
         if moved == -2:
-            return problem(DRAWN_PLACE, detail="It can be moved, after the opening.")
+            raise ProblemError(DRAWN_PLACE, detail="It can be moved, after the opening.")
     if moved == 0:
-        return problem(UNKNOWN_VISITOR, detail=f"{at.visitor} is not waiting")
+        raise ProblemError(UNKNOWN_VISITOR, detail=f"{at.visitor} is not waiting")
     if moved < 0:
         kind, detail = _NOT_MOVED[moved]
-        return problem(kind, detail=detail)
+        raise ProblemError(kind, detail=detail)
     log.info("moved", room=room.name, visitor=at.visitor, position=moved, by=by, why=why)
     return VisitorMoved(room=room.name, visitor=at.visitor, position=moved)

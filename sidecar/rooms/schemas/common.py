@@ -8,11 +8,9 @@ from pydantic import Field
 
 from sidecar.kit.http.models import Name, Parameters, Reply, matching
 from sidecar.kit.http.problem_kinds import Kind, unknown
-from sidecar.kit.http.problems import problem
+from sidecar.kit.http.problems import ProblemError
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from sidecar.rooms.service import Room
 
 UNKNOWN_ROOM = unknown("room")
@@ -22,9 +20,11 @@ UNKNOWN_CLASS = Kind("unknown_class", 404, "Unknown class", "The room has no cla
 VISITOR_ID = "^[A-Za-z0-9_-]{22}$"
 
 
-def unknown_class(room: Room) -> web.Response:
-    known = ", ".join(room.settings.classes) or "it has none"
-    return problem(UNKNOWN_CLASS, detail=f"The classes of {room.name}: {known}.")
+def check_class(room: Room, name: str) -> None:
+    """Raises ProblemError where the room has no class of that name."""
+    if name not in room.settings.classes:
+        known = ", ".join(room.settings.classes) or "it has none"
+        raise ProblemError(UNKNOWN_CLASS, detail=f"The classes of {room.name}: {known}.")
 
 
 VisitorName = Annotated[

@@ -1,4 +1,4 @@
-"""Who is in a room, and what was done to it: read a page at a time, changed by nobody here."""
+"""A room's visitors and its log, read a page at a time."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Lists:
         return Found(position, order, ends, started, revoked)
 
     async def here(self, visitors: list[str]) -> set[str]:
-        """Those of them who wait or are inside."""
+        """The ones that wait or are inside."""
         found: set[str] = set()
         for name in ("waiting", "active"):
             async with driver_errors("here", self._timeout_s):

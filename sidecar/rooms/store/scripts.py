@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: Visitors in one script call. More would hold Redis too long for the others.
 BATCH_LIMIT = 128
-#: The same where a place costs Redis two or three times as much, to be counted in its line.
+#: The same with sub-queues, where a place costs Redis two or three times as much.
 LINES_BATCH_LIMIT = 64
 #: Revocations read at a time.
 REVOCATIONS_LIMIT = 1000
@@ -67,7 +67,7 @@ class RoomStore(ScriptStore):
     """The scripts of one room.
 
     `settings` are the file's, as JSON for the scripts. `now_ms` overrides the store's time (tests).
-    While Redis is unavailable, only the refresher asks, by `snapshot`.
+    While Redis is unavailable, only the refresher calls it, by `snapshot`.
     """
 
     def __init__(  # noqa: PLR0913
@@ -110,8 +110,8 @@ class RoomStore(ScriptStore):
             self._known_since_ms = since_ms
 
     def promises(self, now_ms: int) -> None:
-        """Somebody was let in, or kept in, whom the store knows nothing of. It hears of it with
-        the first script that it answers."""
+        """This replica admitted or kept a visitor whom the store does not know. The first script
+        that succeeds reports it."""
         if self._promised_since_ms is None:
             self._promised_since_ms = now_ms
 
@@ -162,7 +162,7 @@ class RoomStore(ScriptStore):
 
     async def leave(self, visitor: str, *, why: str = "left", by: str = "") -> bool:
         """Gives up the place or session; whether there was one. `why`: left or released; `by`: the
-        operator who says so."""
+        operator."""
         return (await self._leave.submit((visitor, by, why))).order == 1
 
     async def take_back(self, visitor: str, claim: Claim = NO_CLAIM) -> bool:
@@ -174,15 +174,14 @@ class RoomStore(ScriptStore):
         return Swept(waiting, sessions, revocations, called, bool(more))
 
     async def snapshot(self, *, revoked_since_ms: int = 0) -> Snapshot:
-        """Asked also of a store that counts as away: it shows that it is back."""
+        """Sent also while Redis counts as unavailable: it shows when Redis is back."""
         args = [revoked_since_ms, REVOCATIONS_LIMIT, self._replica]
         snapshot = read_snapshot(await self._run("snapshot", args, is_probe=True))
         self.knows(snapshot.born_ms)
         return snapshot
 
     async def configure(self, changes: dict[str, Any], *, by: str = "") -> int:
-        """Sets settings that were checked; None resets one. `by`: the operator who
-        says so. The new revision."""
+        """Sets settings that were checked; None resets one. The new revision."""
         args: list[Any] = [by, json.dumps(changes)]
         for name, value in changes.items():
             args += [name, "" if value is None else json.dumps(without_none(value))]
@@ -195,9 +194,9 @@ class RoomStore(ScriptStore):
         return int(removed)
 
     async def move(self, visitor: str, position: int, *, by: str, why: str = "") -> int:
-        """Moves somebody in their line; position 0 is back to where they were before. The new
-        position (a little before the one asked for, where no order is free between two); 0: not in
-        line; -1: nowhere near is an order free; -2: the pre-queue is not drawn yet; -3: nobody
+        """Moves a visitor in their queue; position 0 is back to where they were before. The new
+        position (a little before the one asked for, where no order is free between two); 0: not
+        waiting; -1: nowhere near is an order free; -2: the pre-queue is not drawn yet; -3: nobody
         moved them."""
         _, moved = await self._run("move", [visitor, position, by, why])
         return int(moved)
@@ -239,7 +238,7 @@ class RoomStore(ScriptStore):
             return bool(await self._redis.set(key, "1", nx=True, px=milliseconds))
 
     async def release_leader_lease(self, work: str) -> None:
-        """The work could not be done: somebody may try before the interval is over."""
+        """The work failed: another replica may try before the interval is over."""
         async with driver_errors("leader lease", self._timeout_s):
             await self._redis.delete(keys.leader_key(self._name, work))
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from sidecar.kit.redis.connect import Store
 
-#: What a file of it says of itself. Another version's may have other fields.
+#: The format of an export. Other versions may have other fields.
 FORMAT = "waitroom-room/1"
 #: Members in one line of a file.
 PAGE = 500
@@ -64,8 +64,8 @@ class Transfer:
 
     async def page(self, kind: str, cursor: int) -> tuple[list[list[Row]], int]:
         """Some members of a sorted set (READ_ORDER), at most PAGE in a list, and the cursor of
-        the next page; 0 begins, and is the end. Who is there all the while is in some page, and
-        may be in two."""
+        the next page; 0 begins, and is the end. A member that stays is in some page, and may be in
+        two."""
         async with driver_errors("export", self._timeout_s):
             reply: Any = await self._redis.zscan(self._key(kind), cursor, count=PAGE)
         cursor, found = reply

@@ -1,7 +1,7 @@
-"""Every second asks the store for changed settings, revoked passes and the numbers.
+"""Once a second, reads each room's changed settings, revoked passes and numbers.
 
-The script it runs also drops what ran out and calls the next: a line moves although
-nobody polls.
+The script also removes what expired and calls the next visitors: a queue moves even while nobody
+polls.
 """
 
 from __future__ import annotations

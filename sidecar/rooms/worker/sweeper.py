@@ -1,7 +1,7 @@
-"""Sweeps every room, one replica an interval; and the leases, each replica each second.
+"""Sweeps every room, one replica an interval.
 
-The turn to sweep is a key that runs out after the interval: who sets it sweeps. When
-its holder dies, the next interval has another. The queue moves without sweeps too
+The leader lease is a key that expires after the interval: the replica that sets it sweeps. When it
+dies, another one sweeps in the next interval. The queue moves without sweeps too
 (the call passes over the silent); they keep its length honest.
 """
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from sidecar.kit.metrics import Metrics
     from sidecar.rooms.service import Room, Rooms
 
-#: Replicas look for a free turn this often at least, so a dead one's is soon taken.
+#: Replicas look for a free leader lease this often at least.
 LOOK_S = 5.0
-#: Rest between two batches, so that visitors' scripts get their turn.
+#: Rest between two batches, so that visitors' scripts run in between.
 REST_S = 0.01
 
 log = structlog.get_logger()
