@@ -21,7 +21,7 @@ from sidecar.gate.check import (
     is_from_elsewhere,
     takes_place,
 )
-from sidecar.gate.contract import is_resource, label
+from sidecar.gate.contract import Gate, is_resource, label
 from sidecar.gate.cookies import read_bearer, read_given, read_token, set_cookie
 from sidecar.gate.schemas import CookieGiven, Form, Onward, Site, Status, StatusParameters
 from sidecar.gate.waiting_page import choose_language, opening_in_digits
@@ -40,7 +40,6 @@ from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from sidecar.gate.contract import Gate
     from sidecar.queue.answer import Answer
 
 _NO_STORE = {"Cache-Control": "no-store"}

@@ -45,8 +45,7 @@ ENDPOINTS = Endpoints(
 @ENDPOINTS.get(
     _ROOM + "/visitors/{visitor}/history",
     DASHBOARD,
-    parameters=VisitorAddress,
-    replies={200: (schemas.VisitorHistory, "All of it.")},
+    replies={200: "All of it."},
     problems=(UNKNOWN_VISITOR,),
 )
 async def get_visitor_history(request: web.Request, at: VisitorAddress) -> schemas.VisitorHistory:
@@ -59,11 +58,7 @@ async def get_visitor_history(request: web.Request, at: VisitorAddress) -> schem
 
 
 @ENDPOINTS.get(
-    _ROOM + "/stays",
-    DASHBOARD,
-    parameters=schemas.StaysPage,
-    replies={200: (schemas.Stays, "A page of them.")},
-    other_media=_CSV,
+    _ROOM + "/stays", DASHBOARD, replies={200: (schemas.Stays, "A page of them.")}, other_media=_CSV
 )
 async def list_stays(request: web.Request, page: schemas.StaysPage) -> schemas.Stays | web.Response:
     """Stays that began in a period, oldest first."""
@@ -78,7 +73,6 @@ async def list_stays(request: web.Request, page: schemas.StaysPage) -> schemas.S
 @ENDPOINTS.get(
     _ROOM + "/report",
     DASHBOARD,
-    parameters=schemas.PeriodParameters,
     replies={200: (schemas.RoomReport, "The report.")},
     other_media=_CSV,
     problems=(schemas.TOO_MANY_STAYS,),
@@ -104,7 +98,6 @@ async def get_report(
 @ENDPOINTS.get(
     _ROOM + "/changes",
     DASHBOARD,
-    parameters=schemas.ChangesPage,
     replies={200: (schemas.RoomChanges, "The latest of them.")},
     other_media=_CSV,
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from aiohttp import web
+
 from sidecar.kit.clock import iso
 from sidecar.kit.http.app_keys import SETTINGS
 from sidecar.kit.http.auth.owner import owner_of
@@ -18,8 +20,6 @@ from sidecar.leases.model import LeaseOutcome
 from sidecar.leases.settings import holder_and_owner
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from sidecar.leases.model import Hold
     from sidecar.leases.service import Template
     from sidecar.leases.store import Resource
@@ -35,11 +35,7 @@ _TEMPLATE = "/v1/leases/{template}"
 _LEASE = _TEMPLATE + "/{resource}"
 
 
-@ENDPOINTS.get(
-    "/v1/leases",
-    programs("leases", "read"),
-    replies={200: (schemas.LeaseTemplates, "The templates.")},
-)
+@ENDPOINTS.get("/v1/leases", programs("leases", "read"), replies={200: "The templates."})
 async def list_templates(request: web.Request) -> schemas.LeaseTemplates:
     """All templates, as the file has them."""
     templates = [
@@ -56,8 +52,7 @@ async def list_templates(request: web.Request) -> schemas.LeaseTemplates:
 @ENDPOINTS.get(
     _TEMPLATE,
     programs("leases", "read"),
-    parameters=schemas.ResourcesPage,
-    replies={200: (schemas.LeasedResources, "A page, by the resource's name.")},
+    replies={200: "A page, by the resource's name."},
     problems=(schemas.UNKNOWN_LEASE,),
 )
 async def list_resources(
@@ -81,8 +76,7 @@ async def list_resources(
     _LEASE,
     # It is a heartbeat, and takes the lease when it is the holder's turn.
     programs("leases"),
-    parameters=schemas.HolderAddress,
-    replies={200: (schemas.Lease, "Granted, waiting or gone.")},
+    replies={200: "Granted, waiting or gone."},
     problems=(schemas.UNKNOWN_LEASE,),
 )
 async def find_lease(request: web.Request, at: schemas.HolderAddress) -> schemas.Lease:
@@ -98,8 +92,6 @@ async def find_lease(request: web.Request, at: schemas.HolderAddress) -> schemas
 @ENDPOINTS.post(
     _LEASE,
     programs("leases"),
-    parameters=schemas.LeaseAddress,
-    body=schemas.TakeLease,
     replies={200: (schemas.Lease, "The holder has it."), 202: (schemas.Lease, "They wait.")},
     problems=(schemas.UNKNOWN_LEASE, QUEUE_FULL),
     problem_members={429: schemas.Lease},
@@ -129,9 +121,7 @@ async def take_lease(
 @ENDPOINTS.put(
     _LEASE,
     programs("leases"),
-    parameters=schemas.LeaseAddress,
-    body=schemas.RenewLease,
-    replies={200: (schemas.Lease, "The holder has it.")},
+    replies={200: "The holder has it."},
     problems=(schemas.UNKNOWN_LEASE, schemas.LEASE_OVER, schemas.NOT_RENEWED),
 )
 async def renew_lease(
@@ -152,8 +142,7 @@ async def renew_lease(
 @ENDPOINTS.delete(
     _LEASE,
     programs("leases"),
-    parameters=schemas.ReleaseParameters,
-    replies={200: (schemas.Released, "Whether there was anything to give up.")},
+    replies={200: "Whether there was anything to give up."},
     problems=(schemas.UNKNOWN_LEASE, schemas.LEASE_OVER),
 )
 async def release_lease(request: web.Request, at: schemas.ReleaseParameters) -> schemas.Released:

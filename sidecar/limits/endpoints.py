@@ -44,9 +44,7 @@ _NO_STORE = {"Cache-Control": "no-store"}
 log = structlog.get_logger()
 
 
-@ENDPOINTS.get(
-    "/v1/limits", programs("limits", "read"), replies={200: (schemas.LimitRules, "The limits.")}
-)
+@ENDPOINTS.get("/v1/limits", programs("limits", "read"), replies={200: "The limits."})
 async def list_limits(request: web.Request) -> schemas.LimitRules:
     """All limits, as the file has them."""
     rules = [schemas.LimitRule.model_construct(**_rule(limit)) for limit in request.app[LIMITS]]
@@ -158,9 +156,7 @@ async def look_at_limit(request: web.Request) -> web.Response:
 @ENDPOINTS.post(
     _LIMIT + "/release",
     programs("limits"),
-    parameters=schemas.LimitAddress,
-    body=schemas.ReleasePermit,
-    replies={200: (schemas.PermitReleased, "Whether there was anything to give back.")},
+    replies={200: "Whether there was anything to give back."},
     problems=(schemas.UNKNOWN_LIMIT,),
 )
 async def release_limit(
@@ -178,8 +174,7 @@ async def release_limit(
 @ENDPOINTS.get(
     _LIMIT + "/values",
     programs("limits", "read"),
-    parameters=schemas.LimitAddress,
-    replies={200: (schemas.KeyValues, "Those of the file, and those that were set.")},
+    replies={200: "Those of the file, and those that were set."},
     problems=(schemas.UNKNOWN_LIMIT,),
 )
 async def list_values(request: web.Request, _: schemas.LimitAddress) -> schemas.KeyValues:
@@ -191,9 +186,7 @@ async def list_values(request: web.Request, _: schemas.LimitAddress) -> schemas.
 @ENDPOINTS.put(
     _VALUE,
     OPERATORS,
-    parameters=schemas.ValueAddress,
-    body=schemas.SetValue,
-    replies={200: (schemas.KeyValue, "The key's limit from the next call on.")},
+    replies={200: "The key's limit from the next call on."},
     problems=(schemas.UNKNOWN_LIMIT,),
 )
 async def set_value(
@@ -214,8 +207,7 @@ async def set_value(
 @ENDPOINTS.delete(
     _VALUE,
     OPERATORS,
-    parameters=schemas.ValueAddress,
-    replies={200: (schemas.KeyValue, "The key's limit from the next call on.")},
+    replies={200: "The key's limit from the next call on."},
     problems=(schemas.UNKNOWN_LIMIT,),
 )
 async def unset_value(request: web.Request, at: schemas.ValueAddress) -> schemas.KeyValue:

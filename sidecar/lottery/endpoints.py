@@ -53,7 +53,6 @@ def load_page(static: Path) -> str:
 @ENDPOINTS.get(
     "/_waitroom/{room}/draw",
     ANYBODY,
-    parameters=DrawParameters,
     replies={200: (Draw, "What is public of the draw.")},
     other_media={"text/html": "A page that shows the draw and checks it."},
 )
@@ -87,7 +86,6 @@ async def get_draw(request: web.Request, at: DrawParameters) -> web.Response:
 @ENDPOINTS.get(
     "/_waitroom/{room}/draw/places",
     ANYBODY,
-    parameters=PlacesPage,
     replies={200: (DrawnPlaces, "Places, in their order.")},
     problems=(NOT_DRAWN_YET, LIST_GONE),
     is_cacheable=True,

@@ -59,7 +59,6 @@ _OF_CALLS = {"method", "path", "query", "headers", "body", "body_base64"}
     "/v1/jobs",
     _CHANGES,
     headers=SubmitHeaders,
-    body=SubmitJob,
     replies={
         202: (Job, "It waits, and is not lost."),
         200: (Job, "The job that was submitted before under this key, with the same content."),
@@ -80,10 +79,7 @@ async def submit_job(request: web.Request, body: SubmitJob) -> web.Response:
 
 
 @ENDPOINTS.get(
-    "/v1/jobs",
-    _READS,
-    parameters=JobsPage,
-    replies={200: (schemas.Jobs, "A page of this token's jobs; of all jobs for operators.")},
+    "/v1/jobs", _READS, replies={200: "A page of this token's jobs; of all jobs for operators."}
 )
 async def list_jobs(request: web.Request, page: JobsPage) -> schemas.Jobs:
     """Jobs, newest first."""
@@ -99,13 +95,7 @@ async def list_jobs(request: web.Request, page: JobsPage) -> schemas.Jobs:
     )
 
 
-@ENDPOINTS.get(
-    _JOB,
-    _READS,
-    parameters=FindJob,
-    replies={200: (Job, "As it stands.")},
-    problems=(UNKNOWN_JOB,),
-)
+@ENDPOINTS.get(_JOB, _READS, replies={200: (Job, "As it stands.")}, problems=(UNKNOWN_JOB,))
 async def look_at_job(request: web.Request, at: FindJob) -> web.Response:
     """How a job stands, and its result."""
     jobs = request.app[JOBS]
@@ -124,7 +114,6 @@ async def look_at_job(request: web.Request, at: FindJob) -> web.Response:
 @ENDPOINTS.get(
     _JOB + "/body",
     _READS,
-    parameters=JobAddress,
     replies={200: (None, "All of it, whatever its size and type.")},
     problems=(UNKNOWN_JOB,),
 )
@@ -169,7 +158,6 @@ async def get_job_body(request: web.Request, at: JobAddress) -> web.StreamRespon
 @ENDPOINTS.delete(
     _JOB,
     _CHANGES,
-    parameters=JobAddress,
     replies={
         200: (CancelledJob, "It is cancelled."),
         202: (CancelledJob, "Its call was begun, and is being cut off (`abort`)."),
@@ -192,7 +180,6 @@ async def cancel_job(request: web.Request, at: JobAddress) -> web.Response:
 @ENDPOINTS.post(
     _JOB + "/retry",
     _CHANGES,
-    parameters=JobAddress,
     replies={202: (Job, "It waits, at the end of the queue.")},
     problems=(UNKNOWN_JOB, UNKNOWN_TARGET, WRONG_STATE, QUEUE_FULL),
 )
@@ -207,8 +194,7 @@ async def retry_job(request: web.Request, at: JobAddress) -> web.Response:
 @ENDPOINTS.post(
     _JOB + "/done",
     _CHANGES,
-    parameters=JobAddress,
-    replies={200: (Job, "It is, and the next one is called.")},
+    replies={200: "It is, and the next one is called."},
     problems=(UNKNOWN_JOB, UNKNOWN_TARGET, WRONG_STATE),
 )
 async def end_job(request: web.Request, at: JobAddress) -> Job:

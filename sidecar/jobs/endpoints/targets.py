@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import structlog
+from aiohttp import web
 
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.schemas import (
@@ -30,8 +31,6 @@ from sidecar.kit.names import is_plain_name
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aiohttp import web
-
     from sidecar.jobs import targets
 
 #: Steps of a history, about.
@@ -45,7 +44,7 @@ _READS = programs("jobs", "read", by_session=True)
 _TARGET = "/v1/targets/{name}"
 
 
-@ENDPOINTS.get("/v1/targets", _READS, replies={200: (Targets, "The targets.")})
+@ENDPOINTS.get("/v1/targets", _READS, replies={200: "The targets."})
 async def list_targets(request: web.Request) -> Targets:
     """All targets, and how they stand."""
     jobs = request.app[JOBS]
@@ -54,26 +53,14 @@ async def list_targets(request: web.Request) -> Targets:
     return Targets(targets=found)
 
 
-@ENDPOINTS.get(
-    _TARGET,
-    _READS,
-    parameters=TargetAddress,
-    replies={200: (Target, "The target.")},
-    problems=(UNKNOWN_TARGET,),
-)
+@ENDPOINTS.get(_TARGET, _READS, replies={200: "The target."}, problems=(UNKNOWN_TARGET,))
 async def look_at_target(request: web.Request, at: TargetAddress) -> Target:
     """How a target stands."""
     jobs = request.app[JOBS]
     return await _target(jobs.targets.get(at.name), await jobs.counts())
 
 
-@ENDPOINTS.patch(
-    _TARGET,
-    DASHBOARD,
-    parameters=TargetAddress,
-    body=TargetChanges,
-    replies={200: (Target, "The target.")},
-)
+@ENDPOINTS.patch(_TARGET, DASHBOARD, replies={200: "The target."})
 async def change_target(request: web.Request, at: TargetAddress, body: TargetChanges) -> Target:
     """Change a target, or make one.
 
@@ -89,11 +76,7 @@ async def change_target(request: web.Request, at: TargetAddress, body: TargetCha
 
 
 @ENDPOINTS.delete(
-    _TARGET,
-    DASHBOARD,
-    parameters=TargetAddress,
-    replies={200: (RestoredTarget, "The target as it is configured.")},
-    problems=(UNKNOWN_TARGET,),
+    _TARGET, DASHBOARD, replies={200: "The target as it is configured."}, problems=(UNKNOWN_TARGET,)
 )
 async def restore_target(request: web.Request, at: TargetAddress) -> RestoredTarget:
     """Reset a target to its configured settings.
@@ -108,11 +91,7 @@ async def restore_target(request: web.Request, at: TargetAddress) -> RestoredTar
 
 
 @ENDPOINTS.get(
-    _TARGET + "/history",
-    _READS,
-    parameters=HistoryParameters,
-    replies={200: (TargetHistory, "The steps.")},
-    problems=(UNKNOWN_TARGET,),
+    _TARGET + "/history", _READS, replies={200: "The steps."}, problems=(UNKNOWN_TARGET,)
 )
 async def get_target_history(request: web.Request, at: HistoryParameters) -> TargetHistory:
     """What became of its jobs, step by step."""

@@ -5,9 +5,7 @@
     @ENDPOINTS.put(
         "/v1/leases/{template}/{resource}",
         programs("leases"),
-        parameters=LeaseAddress,
-        body=RenewLease,
-        replies={200: (Lease, "The holder has it.")},
+        replies={200: "The holder has it."},
         problems=(LEASE_OVER,),
     )
     async def renew_lease(request: web.Request, at: LeaseAddress, body: RenewLease) -> Lease:
@@ -16,8 +14,8 @@
         The first paragraph is the summary, what follows is the description.
         '''
 
-A handler is called with the request and the models that it declares, and returns a model, or a
-response where status or headers are its own. Its name is the operationId.
+A handler is called with the request and the models that its annotations name, and returns a model,
+or a response where status or headers are its own. Its name is the operationId.
 """
 
 from __future__ import annotations
@@ -25,19 +23,19 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from inspect import getdoc
+from inspect import get_annotations, getdoc
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from aiohttp import web
 
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.http import problem_kinds as kinds
-from sidecar.kit.http.models import Parameters, Reply, read
+from sidecar.kit.http.models import Body, Parameters, Reply, read
 from sidecar.kit.http.request_parameters import object_of
 
 if TYPE_CHECKING:
     from sidecar.kit.http.auth.scopes import Scope
-    from sidecar.kit.http.models import Body, Headers
+    from sidecar.kit.http.models import Headers
     from sidecar.kit.http.problem_kinds import Kind
 
 Handler: TypeAlias = Callable[..., Awaitable[web.StreamResponse | Reply]]
@@ -184,6 +182,17 @@ class Endpoint:
         return reply.response() if isinstance(reply, Reply) else reply
 
 
+def _annotated(handler: Handler) -> dict[str, Any]:
+    """The models that a handler's annotations name, by the field of an Endpoint; and `return`."""
+    models = {}
+    for name, model in get_annotations(handler, eval_str=True).items():
+        if name == "return":
+            models[name] = model
+        elif isinstance(model, type) and issubclass(model, Parameters | Body):
+            models["parameters" if issubclass(model, Parameters) else "body"] = model
+    return models
+
+
 class Endpoints:
     """A product's endpoints, in the order of their declaration. `problems`, `find`: of each."""
 
@@ -201,13 +210,20 @@ class Endpoints:
         return iter(self._all)
 
     def declare(self, method: str, path: str, access: Access, **more: Any) -> Callable[[H], H]:
-        """`more`: the other fields of an Endpoint."""
+        """`more`: the other fields of an Endpoint. What the handler's annotations say need not be
+        said: `parameters`, `body`, and of replies the model, where it is what is returned."""
         more["problems"] = (*self._problems, *more.get("problems", ()))
         more.setdefault("find", self._find)
 
         def add(handler: H) -> H:
-            endpoint = Endpoint(method, path, access, handler, self._tag, **more)
-            self._all.append(endpoint)
+            models = {} if more.get("is_hand_made") else _annotated(handler)
+            replies = {
+                status: (models["return"], reply) if isinstance(reply, str) else reply
+                for status, reply in more.pop("replies", {}).items()
+            }
+            models.pop("return", None)
+            fields = {**models, **more, "replies": replies}
+            self._all.append(Endpoint(method, path, access, handler, self._tag, **fields))
             return handler
 
         return add

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from aiohttp import web
 
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import ConfigError
@@ -31,8 +32,6 @@ from sidecar.rooms.schemas.rooms import (
 from sidecar.rooms.statistics import lines_of
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from sidecar.rooms.service import Room
     from sidecar.rooms.store.replies import Snapshot
 
@@ -56,22 +55,20 @@ _ROOM = "/admin/rooms/{room}"
 log = structlog.get_logger()
 
 
-@ENDPOINTS.get("/admin/rooms", DASHBOARD, replies={200: (RoomStates, "The rooms.")})
+@ENDPOINTS.get("/admin/rooms", DASHBOARD, replies={200: "The rooms."})
 async def list_rooms(request: web.Request) -> RoomStates:
     """All rooms: numbers, settings, what was changed."""
     return RoomStates(rooms=[_state(room, await room.refresh()) for room in request.app[ROOMS]])
 
 
-@ENDPOINTS.get(_ROOM, DASHBOARD, parameters=RoomAddress, replies={200: (RoomState, "The room.")})
+@ENDPOINTS.get(_ROOM, DASHBOARD, replies={200: "The room."})
 async def get_room(request: web.Request, _at: RoomAddress) -> RoomState:
     """A room: numbers, settings, what was changed."""
     room = room_of(request)
     return _state(room, await room.refresh())
 
 
-@ENDPOINTS.patch(
-    _ROOM, DASHBOARD, parameters=RoomAddress, body=Changes, replies={200: (RoomState, "The room.")}
-)
+@ENDPOINTS.patch(_ROOM, DASHBOARD, replies={200: "The room."})
 async def change_room(request: web.Request, _at: RoomAddress, body: Changes) -> RoomState:
     """Change settings while the room runs.
 
@@ -80,12 +77,7 @@ async def change_room(request: web.Request, _at: RoomAddress, body: Changes) -> 
     return await _change(request, body.model_extra or {})
 
 
-@ENDPOINTS.post(
-    _ROOM + "/{act:pause|drain|resume}",
-    DASHBOARD,
-    parameters=ActAddress,
-    replies={200: (RoomState, "The room.")},
-)
+@ENDPOINTS.post(_ROOM + "/{act:pause|drain|resume}", DASHBOARD, replies={200: "The room."})
 async def act_on_room(request: web.Request, at: ActAddress) -> RoomState:
     """Pause, drain or resume.
 
@@ -119,9 +111,7 @@ async def _change(request: web.Request, changes: dict[str, Any]) -> RoomState:
     return _state(room, await room.refresh())
 
 
-@ENDPOINTS.post(
-    _ROOM + "/reset", DASHBOARD, parameters=RoomAddress, replies={200: (Removed, "Done.")}
-)
+@ENDPOINTS.post(_ROOM + "/reset", DASHBOARD, replies={200: "Done."})
 async def reset_room(request: web.Request, at: RoomAddress) -> Removed:
     """Empty the queue; who is inside stays."""
     removed = await room_of(request).store.reset(by=operator(request))
@@ -129,12 +119,7 @@ async def reset_room(request: web.Request, at: RoomAddress) -> Removed:
     return Removed(room=at.room, removed=removed)
 
 
-@ENDPOINTS.get(
-    _ROOM + "/events",
-    DASHBOARD,
-    parameters=PreviewParameters,
-    replies={200: (EventsPreview, "The events.")},
-)
+@ENDPOINTS.get(_ROOM + "/events", DASHBOARD, replies={200: "The events."})
 async def preview_events(request: web.Request, at: PreviewParameters) -> EventsPreview:
     """What a room's events will do, and when."""
     room = room_of(request)
@@ -149,11 +134,7 @@ async def preview_events(request: web.Request, at: PreviewParameters) -> EventsP
 @ENDPOINTS.post(
     _ROOM + "/grants",
     DASHBOARD,
-    parameters=RoomAddress,
-    body=GrantRequest,
-    replies={
-        200: (IssuedGrants, "A page is asked for with waitroom_grant=… among its parameters.")
-    },
+    replies={200: "A page is asked for with waitroom_grant=… among its parameters."},
     problems=(UNKNOWN_CLASS,),
 )
 async def issue_grants(request: web.Request, _at: RoomAddress, body: GrantRequest) -> IssuedGrants:
@@ -171,12 +152,7 @@ async def issue_grants(request: web.Request, _at: RoomAddress, body: GrantReques
     return issued
 
 
-@ENDPOINTS.get(
-    _ROOM + "/log",
-    DASHBOARD,
-    parameters=RoomAddress,
-    replies={200: (RoomLog, "As much of it as Redis keeps.")},
-)
+@ENDPOINTS.get(_ROOM + "/log", DASHBOARD, replies={200: "As much of it as Redis keeps."})
 async def get_log(request: web.Request, at: RoomAddress) -> RoomLog:
     """What operators did, latest first."""
     acts = await room_of(request).store.lists.log()

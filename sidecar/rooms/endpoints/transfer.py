@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
+from aiohttp import web
 
 from sidecar.kit.errors import ConfigError, StoreError
 from sidecar.kit.http.auth.session import operator
@@ -31,8 +32,6 @@ from sidecar.rooms.store.transfer import READ_ORDER, stats_rows
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from aiohttp import web
-
     from sidecar.rooms.service import Room
 
 ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))
@@ -50,10 +49,7 @@ log = structlog.get_logger()
 
 
 @ENDPOINTS.get(
-    "/admin/rooms/{room}/export",
-    DASHBOARD,
-    parameters=ExportParameters,
-    replies={200: (ExportPage, "Lines of a file, and where to go on.")},
+    "/admin/rooms/{room}/export", DASHBOARD, replies={200: "Lines of a file, and where to go on."}
 )
 async def export_room(request: web.Request, at: ExportParameters) -> ExportPage:
     """A page of the room, for another store.
@@ -93,9 +89,7 @@ async def _head(room: Room) -> list[ExportHead | ExportRows]:
 @ENDPOINTS.post(
     "/admin/rooms/{room}/import",
     DASHBOARD,
-    parameters=RoomAddress,
-    body=ImportStep,
-    replies={200: (Imported, "How many are new here.")},
+    replies={200: "How many are new here."},
     problems=(QUEUE_RESET,),
 )
 async def import_room(request: web.Request, _at: RoomAddress, step: ImportStep) -> Imported:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 import structlog
+from aiohttp import web
 
 from sidecar.kit.http.auth.session import operator
 from sidecar.kit.http.endpoint import DASHBOARD, Endpoints
@@ -39,8 +40,6 @@ from sidecar.rooms.statistics import place_in_sub_queue
 from sidecar.rooms.store.scripts import Claim
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from sidecar.rooms.service import Room
     from sidecar.rooms.store.lists import Found
 
@@ -52,13 +51,7 @@ _VISITOR = _ROOM + "/visitors/{visitor}"
 log = structlog.get_logger()
 
 
-@ENDPOINTS.get(
-    _ROOM + "/waiting",
-    DASHBOARD,
-    parameters=PeoplePage,
-    replies={200: (WaitingVisitors, "A page of it.")},
-    problems=(NOT_DRAWN,),
-)
+@ENDPOINTS.get(_ROOM + "/waiting", DASHBOARD, replies={200: "A page of it."}, problems=(NOT_DRAWN,))
 async def list_waiting(request: web.Request, page: PeoplePage) -> WaitingVisitors:
     """All who wait, from the smallest order on.
 
@@ -80,12 +73,7 @@ async def list_waiting(request: web.Request, page: PeoplePage) -> WaitingVisitor
     return WaitingVisitors(room=room.name, waiting=waiting, next=page.next(len(rows)))
 
 
-@ENDPOINTS.get(
-    _ROOM + "/sessions",
-    DASHBOARD,
-    parameters=PeoplePage,
-    replies={200: (Sessions, "A page of them.")},
-)
+@ENDPOINTS.get(_ROOM + "/sessions", DASHBOARD, replies={200: "A page of them."})
 async def list_sessions(request: web.Request, page: PeoplePage) -> Sessions:
     """Sessions, the next to end first."""
     rows = await room_of(request).store.lists.sessions(offset=page.start, limit=page.limit)
@@ -93,12 +81,7 @@ async def list_sessions(request: web.Request, page: PeoplePage) -> Sessions:
     return Sessions(room=page.room, sessions=sessions, next=page.next(len(rows)))
 
 
-@ENDPOINTS.get(
-    _VISITOR,
-    DASHBOARD,
-    parameters=VisitorAddress,
-    replies={200: (Visitor, "The state is `unknown` where nothing is known.")},
-)
+@ENDPOINTS.get(_VISITOR, DASHBOARD, replies={200: "The state is `unknown` where nothing is known."})
 async def find_visitor(request: web.Request, at: VisitorAddress) -> Visitor:
     """Where one visitor is."""
     room = room_of(request)
@@ -139,8 +122,7 @@ def _is_drawing(room: Room) -> bool:
 @ENDPOINTS.post(
     _VISITOR + "/release",
     DASHBOARD,
-    parameters=VisitorAddress,
-    replies={200: (VisitorReleased, "Done: the pass or ticket is worth nothing.")},
+    replies={200: "Done: the pass or ticket is worth nothing."},
     problems=(UNKNOWN_VISITOR,),
 )
 async def release_visitor(request: web.Request, at: VisitorAddress) -> VisitorReleased:
@@ -162,9 +144,7 @@ _NOT_MOVED = {
 @ENDPOINTS.post(
     _VISITOR + "/move",
     DASHBOARD,
-    parameters=VisitorAddress,
-    body=MoveVisitor,
-    replies={200: (VisitorMoved, "Where it came to stand: at the end where the queue is shorter.")},
+    replies={200: "Where it came to stand: at the end where the queue is shorter."},
     problems=(
         UNKNOWN_VISITOR,
         UNKNOWN_CLASS,
