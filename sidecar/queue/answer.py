@@ -45,11 +45,14 @@ def answer_of(standing: Standing, token: Ticket | Pass) -> Answer | None:
     match standing.outcome:
         case Outcome.ADMITTED:
             given = Pass(
-                token.visitor, standing.order, token.joined_ms, token.epoch,
+                token.visitor,
+                standing.order,
+                token.joined_ms,
+                token.epoch,
                 started_ms=standing.started_ms,
                 renewed_ms=standing.now_ms,
                 expires_ms=standing.expires_ms,
-            )  # fmt: skip
+            )
             return Answer(State.ADMITTED, given, standing, token.joined_ms, token.visitor)
         case Outcome.WAITING:
             order = token.order if standing.phase is Phase.PREQUEUE else standing.order
@@ -59,11 +62,12 @@ def answer_of(standing: Standing, token: Ticket | Pass) -> Answer | None:
                 and token.order == order
                 and token.signed_ms > standing.now_ms - RESIGN_MS
             )
-            given_ticket = None if keeps else Ticket(
-                token.visitor, order, token.joined_ms, standing.epoch,
-                class_name=token.class_name if isinstance(token, Ticket) else "",
-            )  # fmt: skip
-            return Answer(State.WAITING, given_ticket, standing, token.joined_ms, token.visitor)
+            ticket = None
+            if not keeps:
+                name = token.class_name if isinstance(token, Ticket) else ""
+                epoch = standing.epoch
+                ticket = Ticket(token.visitor, order, token.joined_ms, epoch, class_name=name)
+            return Answer(State.WAITING, ticket, standing, token.joined_ms, token.visitor)
         case Outcome.FULL:
             return Answer(State.FULL, standing=standing)
         case Outcome.REJECTED:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from sidecar.kit.setting_types import Count, Seconds, parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 #: An order's last three bits say whose class it is, so that no two are ever the same.
 MAX_CLASSES = 7
@@ -36,35 +36,37 @@ def _name(value: str) -> str:
 
 def a_table(example: str) -> BeforeValidator:
     """Reads a table; text is JSON, because the environment has text only."""
-
-    def read(value: object) -> object:
-        value = _from_json(value, example)
-        if not isinstance(value, dict | BaseModel):
-            raise ValueError(f"write a table, in JSON such as {example}")  # noqa: TRY004
-        return value
-
-    return BeforeValidator(read)
+    return _read((dict, BaseModel), "a table", example)
 
 
 def a_list(example: str) -> BeforeValidator:
     """Reads a list of tables, such as the example; text is JSON."""
+    return _read((list, tuple), "a list of tables", f"[{example}]")
 
+
+def _read(kinds: tuple[type, ...], what: str, example: str) -> BeforeValidator:
     def read(value: object) -> object:
-        value = _from_json(value, f"[{example}]")
-        if not isinstance(value, list | tuple):
-            raise ValueError(f"write a list of tables, in JSON such as [{example}]")  # noqa: TRY004
+        if isinstance(value, str):
+            try:
+                value = json.loads(value)
+            except (ValueError, RecursionError):
+                raise ValueError(f"write JSON, such as {example}") from None
+        if not isinstance(value, kinds):
+            raise ValueError(f"write {what}, in JSON such as {example}")  # noqa: TRY004
         return value
 
     return BeforeValidator(read)
 
 
-def _from_json(value: object, example: str) -> object:
-    if isinstance(value, str):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            raise ValueError(f"write JSON, such as {example}") from None
-    return value
+def checked(problems_of: Callable[[Any], list[str]]) -> AfterValidator:
+    """Refuses what has problems, and says all of them."""
+
+    def check(value: object) -> object:
+        if problems := problems_of(value):
+            raise ValueError("\n".join(problems))
+        return value
+
+    return AfterValidator(check)
 
 
 Name = Annotated[str, AfterValidator(_name)]
@@ -107,13 +109,6 @@ class Line(BaseModel):
     weight: Count | None = Field(default=None, ge=1, le=1000)
 
 
-_CLASS, _LINE = '{"head_start": "5m"}', '{"name": "ordinary"}'
-Classes = Annotated[
-    dict[Name, Annotated[VisitorClass, a_table(_CLASS)]], a_table(f'{{"vip": {_CLASS}}}')
-]
-Lines = Annotated[tuple[Annotated[Line, a_table(_LINE)], ...], a_list(_LINE)]
-
-
 def problems_of_lines(lines: tuple[Line, ...]) -> list[str]:
     """What is wrong with a room's lines, each for itself right."""
     problems = []
@@ -146,3 +141,12 @@ def problems_of_classes(
         if lines and one.priority:
             problems.append(f"{name}.priority: where a room has lines, those say who goes first")
     return problems
+
+
+_CLASS, _LINE = '{"head_start": "5m"}', '{"name": "ordinary"}'
+Classes = Annotated[
+    dict[Name, Annotated[VisitorClass, a_table(_CLASS)]], a_table(f'{{"vip": {_CLASS}}}')
+]
+Lines = Annotated[
+    tuple[Annotated[Line, a_table(_LINE)], ...], a_list(_LINE), checked(problems_of_lines)
+]

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from sidecar.kit.moments import Moment  # noqa: TC001 - pydantic reads it
 from sidecar.kit.setting_types import Count  # noqa: TC001 - pydantic reads it
 from sidecar.kit.values import value
-from sidecar.queue.classes import Name, a_list, a_table, repeated
+from sidecar.queue.classes import Name, a_list, a_table, checked, repeated
 from sidecar.queue.model import Phase
 
 if TYPE_CHECKING:
@@ -80,10 +80,6 @@ class RoomEvent(BaseModel):
         return self.model_dump(include=names, exclude_none=True)
 
 
-_EVENT = '{"name": "sale", "timezone": "Europe/Zurich", "opens_at": "2026-12-01 10:00"}'
-Events = Annotated[tuple[Annotated[RoomEvent, a_table(_EVENT)], ...], a_list(_EVENT)]
-
-
 def problems_of_events(events: Sequence[RoomEvent]) -> list[str]:
     """What is wrong with a room's events, each for itself right."""
     problems = []
@@ -104,6 +100,12 @@ def problems_of_events(events: Sequence[RoomEvent]) -> list[str]:
         if lasting is None or _ends_ms(event) > _ends_ms(lasting):
             lasting = event
     return problems
+
+
+_EVENT = '{"name": "sale", "timezone": "Europe/Zurich", "opens_at": "2026-12-01 10:00"}'
+Events = Annotated[
+    tuple[Annotated[RoomEvent, a_table(_EVENT)], ...], a_list(_EVENT), checked(problems_of_events)
+]
 
 
 def draws_of(events: Iterable[RoomEvent]) -> list[RoomEvent]:

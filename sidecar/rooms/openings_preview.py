@@ -1,5 +1,5 @@
-"""What a room's events will do, for an operator to look at before the sale: what begins when, what
-holds then, and what looks like a mistake."""
+"""A preview of a room's events for operators: what begins when, what holds then, and what looks
+like a mistake."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def preview(settings: RoomSettings, *, now_ms: int, at_ms: int | None = None) ->
         "coming": moments.coming and moments.coming.name,
         "mode": settings.mode,
         **_holding(settings, moments),
-        "events": [_tell(settings, event, now_ms, at_ms) for event in _by_time(settings)],
+        "events": [_describe(settings, event, now_ms, at_ms) for event in _by_time(settings)],
         "warnings": warnings(settings, now_ms),
     }
 
 
-def _tell(settings: RoomSettings, event: RoomEvent, now_ms: int, at_ms: int) -> dict[str, Any]:
+def _describe(settings: RoomSettings, event: RoomEvent, now_ms: int, at_ms: int) -> dict[str, Any]:
     """What it is at `at_ms`, and how long it is from now until its steps."""
     times = [(step, getattr(event, step)) for step in STEPS]
     return {

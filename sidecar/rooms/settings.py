@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -28,9 +28,9 @@ from sidecar.kit.setting_types import (
     from_text,
     problems_in,
 )
-from sidecar.queue.classes import Classes, Lines, problems_of_classes, problems_of_lines
+from sidecar.queue.classes import Classes, Lines, problems_of_classes
 from sidecar.queue.verdict_lifetime import OUTAGE_MS, RELEASE_HOLD_MS, SESSION_GRACE_MS
-from sidecar.rooms.openings import Events, Moments, moments, problems_of_events
+from sidecar.rooms.openings import Events, Moments, moments
 
 #: Events that a room's stream holds where no history is kept.
 EVENTS_KEPT = 100_000
@@ -127,20 +127,12 @@ class RoomSettings(BaseModel):
             raise ValueError(f"must not be longer than heartbeat_timeout ({timeout:g} s)")
         return value
 
-    @field_validator("lines")
-    @classmethod
-    def _lines_agree(cls, value: Lines) -> Lines:
-        return _unless(value, problems_of_lines(value))
-
     @field_validator("classes")
     @classmethod
     def _classes_agree(cls, value: Classes, info: ValidationInfo) -> Classes:
-        return _unless(value, problems_of_classes(value, info.data.get("lines")))
-
-    @field_validator("events")
-    @classmethod
-    def _events_agree(cls, value: Events) -> Events:
-        return _unless(value, problems_of_events(value))
+        if problems := problems_of_classes(value, info.data.get("lines")):
+            raise ValueError("\n".join(problems))
+        return value
 
     @property
     def is_open(self) -> bool:
@@ -211,12 +203,3 @@ class RoomSettings(BaseModel):
                     settings = settings.changed({name: left[name]})
                     del left[name]
         return settings, problems
-
-
-_Value = TypeVar("_Value")
-
-
-def _unless(value: _Value, problems: list[str]) -> _Value:
-    if problems:
-        raise ValueError("\n".join(problems))
-    return value

@@ -44,7 +44,7 @@ class RoomAddress(Parameters):
 
 class VisitorAddress(RoomAddress):
     visitor: Annotated[VisitorName, Field(examples=["hQmVzkXy3c1tA9bWn0Lr-Q"])]
-    """The visitor's id, as lists and the log say it."""
+    """The visitor's id, as in lists and in the log."""
 
 
 class OfRoom(Reply):

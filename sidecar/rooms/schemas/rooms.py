@@ -23,8 +23,8 @@ class ActAddress(RoomAddress):
 
 class PreviewParameters(RoomAddress):
     at: Time | None = None
-    """What holds then, otherwise now. Without an offset: in the events' time zone, as in 2026-12-01
-    10:05."""
+    """The time to preview instead of now. Without an offset it is in the events' time zone, as in
+    2026-12-01 10:05."""
 
 
 class Changes(Body):
@@ -93,7 +93,7 @@ class RoomState(OfRoom):
     phase: Phase
     """By the room's events."""
     event: str | None
-    """In whose pre-queue or opening it is."""
+    """The event whose pre-queue or opening is on."""
     coming: str | None
     """The next event."""
     waiting: Count
@@ -103,16 +103,16 @@ class RoomState(OfRoom):
     provisional: Count
     """Of the active: called, and not yet here."""
     wait_seconds: Count | None
-    """What somebody who came now would wait."""
+    """A newcomer's estimated wait."""
     lines: list[SubQueue]
-    """The room's sub-queues. Drawn places stand in none of them."""
+    """The room's sub-queues. Drawn places are in none of them."""
     revision: Count
     """Grows with every change of a setting."""
     replicas: Count
-    """Heard of in the last seconds."""
+    """Replicas seen in the last seconds."""
     recovery_stage: Literal[0, 1, 2]
-    """2: the store was emptied, and nobody is called; 1: some in the queue may be missing yet; 0:
-    as ever."""
+    """2: Redis was emptied, and nobody is called; 1: some visitors may still be missing from the
+    queue; 0: normal."""
     recovers_until: Time | None
     settings: RoomSettings
     """With the changes made at run time. Durations are seconds, times ms since 1970."""
@@ -139,7 +139,7 @@ class Step(Reply):
     local: Time
     """In the event's time zone."""
     in_seconds: int
-    """From now on; below 0: so long ago."""
+    """Seconds from now; negative: in the past."""
 
 
 class Holding(Reply):
@@ -156,19 +156,19 @@ class EventPreview(Holding):
     state: Literal["coming", "prequeue", "open", "over"]
     """Now."""
     before: Phase
-    """What the room is until it begins."""
+    """The room's phase until the event begins."""
     steps: list[Step]
     """In the order of their times."""
 
 
 class EventsPreview(OfRoom, Holding):
     at: Time
-    """What is said first holds then."""
+    """The time of the preview."""
     local: Time
     """In the events' time zone; UTC where they have several."""
     phase: Phase
     event: str | None
-    """In whose pre-queue or opening it is."""
+    """The event whose pre-queue or opening is on."""
     coming: str | None
     """The next one."""
     mode: str
@@ -176,7 +176,7 @@ class EventsPreview(OfRoom, Holding):
     events: list[EventPreview]
     """By time."""
     warnings: list[str]
-    """What is allowed, and looks like a mistake."""
+    """Settings that are allowed and look like mistakes."""
 
 
 class IssuedGrants(OfRoom):
@@ -188,11 +188,11 @@ class IssuedGrants(OfRoom):
 class Act(Reply):
     at: Milliseconds
     by: str
-    """Who, as they call themselves."""
+    """The operator's name, as given."""
     what: str
     """change, reset, move, back, release, …"""
     visitor: str
-    """Empty where it is about none."""
+    """Empty if it is not about one visitor."""
     detail: str
 
 
