@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sidecar.kit.errors import StoreError
-from sidecar.kit.redis.driver_errors import driver_errors, text
+from sidecar.kit.redis.driver_errors import text
 from sidecar.lottery.commitment import as_lines
-from sidecar.rooms.redis_keys import draws_key, room_key
+from sidecar.rooms.redis_keys import draws_key
+from sidecar.rooms.store.plain_commands import PlainCommands
 
 if TYPE_CHECKING:
     from sidecar.kit.redis.connect import Store
@@ -38,15 +39,12 @@ class ListDigest:
     sha256: str
 
 
-class DrawsStore:
-    """Of one room. Every method raises StoreError when the store does not answer."""
+class DrawsStore(PlainCommands):
+    """The draws of one room."""
 
     def __init__(self, redis: Store, room: str, *, timeout_s: float) -> None:
-        self._redis = redis
-        self._drawn_key = room_key(room, "drawn")
+        super().__init__(redis, room, timeout_s=timeout_s)
         self._draws_key = draws_key(room)
-        self._stats_key = room_key(room, "stats")
-        self._timeout_s = timeout_s
         #: By the pre-queue's beginning (ms) and the page's number: when it was read, and who.
         self._pages: dict[tuple[int, int], tuple[float, list[str]]] = {}
         self._digests: dict[tuple[str, int], ListDigest] = {}
@@ -54,15 +52,13 @@ class DrawsStore:
 
     async def published(self) -> dict[str, str]:
         """Commitments by draw (and what was published of lists)."""
-        async with driver_errors("draws", self._timeout_s):
-            found = await self._redis.hgetall(self._draws_key)
+        found = await self._ask("draws", self._redis.hgetall(self._draws_key))
         return {text(name): text(value) for name, value in found.items()}
 
     async def publish(self, draw: str, said: str) -> str:
         """Writes down what is published of a draw, unless something is; what is, then."""
-        async with driver_errors("draws", self._timeout_s):
-            await self._redis.hsetnx(self._draws_key, draw, said)
-            kept = await self._redis.hget(self._draws_key, draw)
+        await self._ask("draws", self._redis.hsetnx(self._draws_key, draw, said))
+        kept = await self._ask("draws", self._redis.hget(self._draws_key, draw))
         return said if kept is None else text(kept)
 
     async def drawn(self, *, begins_ms: int, offset: int, limit: int) -> list[str]:
@@ -114,8 +110,7 @@ class DrawsStore:
             self._digests[draw, born_ms] = digest
 
     async def _published_list(self, draw: str) -> ListDigest | None:
-        async with driver_errors("draws", self._timeout_s):
-            said = await self._redis.hget(self._draws_key, f"{draw}:places")
+        said = await self._ask("draws", self._redis.hget(self._draws_key, f"{draw}:places"))
         return None if said is None else _read(text(said))
 
     async def _count_and_digest(self, begins_ms: int) -> ListDigest | None:
@@ -153,18 +148,15 @@ class DrawsStore:
         return visitors
 
     async def _read_page(self, offset: int) -> list[str]:
-        async with driver_errors("drawn", self._timeout_s):
-            found = await self._redis.zrange(self._drawn_key, offset, offset + PAGE - 1)
-        return [text(visitor) for visitor in found]  # type: ignore[arg-type] # with no score asked for they are names
+        page = self._redis.zrange(self._key("drawn"), offset, offset + PAGE - 1)
+        return [text(visitor) for visitor in await self._ask("drawn", page)]
 
     async def _size(self) -> int:
-        async with driver_errors("drawn", self._timeout_s):
-            return int(await self._redis.zcard(self._drawn_key))
+        return int(await self._ask("drawn", self._redis.zcard(self._key("drawn"))))
 
     async def _stat(self, name: str) -> int:
         """0: there is none."""
-        async with driver_errors("draws", self._timeout_s):
-            said = await self._redis.hget(self._stats_key, name)
+        said = await self._ask("draws", self._redis.hget(self._key("stats"), name))
         return 0 if said is None else int(float(said))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from sidecar.kit.redis.driver_errors import driver_errors, text
+from sidecar.kit.redis.driver_errors import text
 from sidecar.queue.tokens import is_visitor
-from sidecar.rooms.redis_keys import room_key
+from sidecar.rooms.store.plain_commands import PlainCommands
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -42,12 +42,9 @@ _MOST = 2**53
 Row = tuple[str | float, ...]
 
 
-class Transfer:
-    """Every method raises StoreError when the store does not answer.
-
-    Times are absolute, ms, by the clock of the store that was read: as far as the two clocks are
-    apart, sessions end sooner or later.
-    """
+class Transfer(PlainCommands):
+    """Times are absolute, ms, by the clock of the store that was read: as far as the two clocks are
+    apart, sessions end sooner or later."""
 
     def __init__(
         self,
@@ -57,18 +54,15 @@ class Transfer:
         *,
         timeout_s: float,
     ) -> None:
-        self._redis = redis
-        self._room = room
+        super().__init__(redis, room, timeout_s=timeout_s)
         self._run = run
-        self._timeout_s = timeout_s
 
     async def page(self, kind: str, cursor: int) -> tuple[list[list[Row]], int]:
         """Some members of a sorted set (READ_ORDER), at most PAGE in a list, and the cursor of
         the next page; 0 begins, and is the end. A member that stays is in some page, and may be in
         two."""
-        async with driver_errors("export", self._timeout_s):
-            reply: Any = await self._redis.zscan(self._key(kind), cursor, count=PAGE)
-        cursor, found = reply
+        page = self._redis.zscan(self._key(kind), cursor, count=PAGE)
+        cursor, found = await self._ask("export", page)
         pages = []
         for start in range(0, len(found), PAGE):
             part = [(text(member), float(score)) for member, score in found[start : start + PAGE]]
@@ -94,18 +88,15 @@ class Transfer:
     async def _rows(self, kind: str, part: list[tuple[str, float]]) -> list[Row]:
         if kind not in _SECOND:
             return [(member, whole(score)) for member, score in part]
-        key = self._key(_SECOND[kind])
-        async with driver_errors("export", self._timeout_s):
-            seconds = await self._redis.zmscore(key, [member for member, _ in part])
+        members = [member for member, _ in part]
+        scores = self._redis.zmscore(self._key(_SECOND[kind]), members)
+        seconds = await self._ask("export", scores)
         return [
             (member, whole(score), "" if second is None else whole(float(second)))
             for (member, score), second in zip(part, seconds, strict=True)
             # Not in `due` any more: has just been called, and is read as active.
             if kind == "active" or second is not None
         ]
-
-    def _key(self, name: str) -> str:
-        return room_key(self._room, name)
 
 
 def row_problem(kind: str, row: Any) -> str:

@@ -1,0 +1,30 @@
+"""Redis commands on one room's keys, where no script is needed (scripts.py)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sidecar.kit.redis.driver_errors import driver_errors
+from sidecar.rooms.redis_keys import room_key
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from sidecar.kit.redis.connect import Store
+
+
+class PlainCommands:
+    """Every method raises StoreError when the store does not answer."""
+
+    def __init__(self, redis: Store, room: str, *, timeout_s: float) -> None:
+        self._redis: Any = redis
+        self._room = room
+        self._timeout_s = timeout_s
+
+    def _key(self, name: str) -> str:
+        return room_key(self._room, name)
+
+    async def _ask(self, verb: str, reply: Awaitable[Any]) -> Any:
+        """The reply, in time."""
+        async with driver_errors(verb, self._timeout_s):
+            return await reply
