@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sidecar.queue.model import LOT_BITS
 from sidecar.queue.tokens import is_visitor
-from sidecar.rooms.openings import draws_of
+from sidecar.rooms.openings import draws_of, moments
 
 if TYPE_CHECKING:
     from sidecar.rooms.openings import RoomEvent
@@ -75,10 +75,8 @@ def is_revealed(event: RoomEvent, now_ms: int) -> bool:
 def shown_draw(events: Sequence[RoomEvent], now_ms: int) -> RoomEvent | None:
     """The event whose draw a visitor means who names none: the one in whose pre-queue or opening
     we are, else the coming one, else the last; None: there is no pre-queue."""
-    begun = [event for event in events if event.begins_ms <= now_ms]
-    current = max(begun, key=lambda event: event.begins_ms, default=None)
-    drawn = draws_of(events)
-    if current in drawn and (current.closes_at is None or now_ms < current.closes_at):
+    current, drawn = moments(events, now_ms, is_open_between=False).event, draws_of(events)
+    if current in drawn:
         return current
     yet = [event for event in drawn if event.begins_ms > now_ms]
     return yet[0] if yet else drawn[-1] if drawn else None
