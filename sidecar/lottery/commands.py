@@ -19,14 +19,14 @@ from sidecar.lottery.commitment import Kept, Published, verify
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
-#: Places that are asked for at once; how long an answer may take, seconds, and be, bytes.
+#: Places in one request; how long a response may take, seconds, and be, bytes.
 _PAGE = 10_000
 _TIMEOUT_S = 30
 _ANSWER_BYTES = 4_000_000
 #: Places that are read, whatever count is given; characters that are shown of what a server says.
 _MOST = 5_000_000
 _SHOWN = 300
-#: The list's digest is computed when it is first asked for: so often is asked, and each second.
+#: The first request starts to compute the list's digest: so many requests, one a second.
 _TRIES = 30
 _WHOLE = "write the whole address, https://…"
 
@@ -88,9 +88,9 @@ def _is_address(source: str) -> bool:
     return True
 
 
-def _printable(said: object) -> str:
-    """What somebody else has said, so that it cannot speak to the terminal, or fill it."""
-    text = "".join(one if one.isprintable() else "?" for one in str(said))
+def _printable(given: object) -> str:
+    """Text of another party, so that it cannot control the terminal, or fill it."""
+    text = "".join(one if one.isprintable() else "?" for one in str(given))
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
@@ -111,8 +111,8 @@ async def _fetch(url: str) -> Kept:
                 return Kept(draw=draw, places=[])
             return Kept(draw=draw, places=await _fetch_places(session, url, draw))
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-        said = _printable(str(error) or type(error).__name__)
-        raise click.ClickException(f"{url}: {said}") from None
+        message = _printable(str(error) or type(error).__name__)
+        raise click.ClickException(f"{url}: {message}") from None
 
 
 async def _fetch_places(session: ClientSession, url: str, draw: Published) -> list[tuple[str, int]]:
@@ -122,7 +122,7 @@ async def _fetch_places(session: ClientSession, url: str, draw: Published) -> li
         )
     listed = urljoin(url, draw.places_url)
     if urlsplit(listed)[:2] != urlsplit(url)[:2]:
-        raise click.ClickException(f"the list is said to be elsewhere, at {_printable(listed)}")
+        raise click.ClickException(f"the list is elsewhere, at {_printable(listed)}")
     joint = "&" if urlsplit(listed).query else "?"
     # However much is sent, it is read to an end; one place too many is wrong already.
     most = _MOST if draw.count is None else min(draw.count, _MOST)
@@ -176,10 +176,10 @@ def _read(source: str) -> Kept:
     try:
         document = json.loads(Path(source).read_text(encoding="utf-8"))
     except OSError as error:
-        said = f"{_printable(source)}: {error.strerror}"
+        message = f"{_printable(source)}: {error.strerror}"
         if "/" in source and isinstance(error, FileNotFoundError | NotADirectoryError):
-            said += f"; if this is an address, {_WHOLE}"
-        raise click.ClickException(said) from None
+            message += f"; if this is an address, {_WHOLE}"
+        raise click.ClickException(message) from None
     except (ValueError, RecursionError):
         raise click.ClickException(f"{source}: this is no file of --save") from None
     return _checked(document, source)

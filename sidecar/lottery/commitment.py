@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 REVEAL_AFTER_MS = 3000
 
 Hex = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-#: What is printed of what a room says: those who verify a draw may not trust the operator.
+#: Text of a room that is printed: you may verify a draw because you do not trust the operator.
 Plain = Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,64}$")]
 #: A visitor's id, and its place from 1 on.
 Row = tuple[Plain, Annotated[int, Field(strict=True, ge=-(2**53), le=2**53)]]
@@ -39,8 +39,8 @@ Row = tuple[Plain, Annotated[int, Field(strict=True, ge=-(2**53), le=2**53)]]
 def secret_of(key: str, room: str, event: RoomEvent) -> str:
     """64 hexadecimal digits. Who moves the opening keeps the secret; a pre-queue that begins at
     another time has another one, so that none is ever used again after it was published."""
-    said = f"waitroom-draw:{room}:{event.name}:{event.begins_ms}"
-    return hmac.new(key.encode(), said.encode(), hashlib.sha256).hexdigest()
+    text = f"waitroom-draw:{room}:{event.name}:{event.begins_ms}"
+    return hmac.new(key.encode(), text.encode(), hashlib.sha256).hexdigest()
 
 
 def commitment_to(secret: str) -> str:
@@ -127,7 +127,7 @@ def verify(
     visitor: str | None = None,
 ) -> list[Check]:
     """Computes the draw again. `commitment` and `digest` are those that somebody noted before;
-    `visitor` is whose place is asked for. Without a secret only what was noted is checked."""
+    `visitor`: whose place to check. Without a secret only what was noted is checked."""
     noted = [] if commitment is None else [_noted("commitment", draw.commitment, commitment)]
     if draw.secret is None:
         return noted
@@ -212,20 +212,20 @@ def _lots(secret: str, ids: Sequence[str]) -> Check:
     return _check("lots", proof, next(faults, ""))
 
 
-def _count(said: int | None, found: int) -> Check:
+def _count(published: int | None, found: int) -> Check:
     proof = f"{found} places, as published: none was added or taken away"
-    other = (
-        "; the number drawn is not published" if said is None else f", and {said} were published"
-    )
-    return _check("count", proof, "" if said == found else f"{found} places are listed{other}")
+    fault = f"{found} places are listed, and {published} were published"
+    if published is None:
+        fault = f"{found} places are listed; the number drawn is not published"
+    return _check("count", proof, "" if published == found else fault)
 
 
-def _list(said: str | None, found: str) -> Check:
+def _list(published: str | None, found: str) -> Check:
     proof = f"its SHA-256 is {found}, as published: it is the list of the opening"
-    other = (
-        "none was published" if said is None else f"{said} was published: it was changed since then"
-    )
-    return _check("list", proof, "" if said == found else f"its SHA-256 is {found}, and {other}")
+    fault = f"its SHA-256 is {found}, and {published} was published: it was changed since then"
+    if published is None:
+        fault = f"its SHA-256 is {found}, and none was published"
+    return _check("list", proof, "" if published == found else fault)
 
 
 def _visitor(secret: str, places: dict[str, int], visitor: str) -> Check:

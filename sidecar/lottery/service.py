@@ -53,8 +53,8 @@ class Draws:
 
     def commitment(self, event: RoomEvent) -> str:
         """The one that was published, or would be."""
-        said = self._published.get(event.draw_key)
-        return draw.commitment_to(self.secret(event)) if said is None else said
+        published = self._published.get(event.draw_key)
+        return draw.commitment_to(self.secret(event)) if published is None else published
 
     def secret(self, event: RoomEvent) -> str:
         """Secret until the draw is revealed."""
@@ -76,8 +76,8 @@ class Draws:
             published = await self.store.published()
             for event in drawn:
                 if event.draw_key not in published:
-                    said = await self.store.publish(event.draw_key, self.commitment(event))
-                    published[event.draw_key] = said
+                    kept = await self.store.publish(event.draw_key, self.commitment(event))
+                    published[event.draw_key] = kept
             self.learn(published)
             self._refreshed = seen
         opened = [event for event in drawn if is_revealed(event, snapshot.now_ms)]
@@ -89,17 +89,17 @@ class Draws:
 
     def _choose(self, event: RoomEvent) -> str:
         secrets = [draw.secret_of(key, self._room, event) for key in self._keys]
-        said = self._published.get(event.draw_key)
-        if said is None:
+        published = self._published.get(event.draw_key)
+        if published is None:
             return secrets[-1]
         for secret in secrets:
-            if draw.commitment_to(secret) == said:
+            if draw.commitment_to(secret) == published:
                 return secret
         log.error(
             "draw_key_missing",
             room=self._room,
             draw_of=event.name,
-            commitment=said,
+            commitment=published,
             hint="the commitment was published with a key that is no longer in secret_keys: put "
             "that key back, before the others; until then places are drawn that nobody can check",
         )

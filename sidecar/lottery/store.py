@@ -55,11 +55,11 @@ class DrawsStore(PlainCommands):
         found = await self._ask("draws", self._redis.hgetall(self._draws_key))
         return {text(name): text(value) for name, value in found.items()}
 
-    async def publish(self, draw: str, said: str) -> str:
+    async def publish(self, draw: str, value: str) -> str:
         """Writes down what is published of a draw, unless something is; what is, then."""
-        await self._ask("draws", self._redis.hsetnx(self._draws_key, draw, said))
+        await self._ask("draws", self._redis.hsetnx(self._draws_key, draw, value))
         kept = await self._ask("draws", self._redis.hget(self._draws_key, draw))
-        return said if kept is None else text(kept)
+        return value if kept is None else text(kept)
 
     async def drawn(self, *, begins_ms: int, offset: int, limit: int) -> list[str]:
         """Visitors from a place on (the first is 0), in order of place, of the pre-queue that
@@ -100,8 +100,8 @@ class DrawsStore(PlainCommands):
                 # Looked at last, so that nothing was emptied while it was read.
                 if digest is None or await self._stat("born") != born_ms:
                     return
-                said = await self.publish(f"{draw}:places", f"{digest.count} {digest.sha256}")
-                digest = _read(said)
+                value = await self.publish(f"{draw}:places", f"{digest.count} {digest.sha256}")
+                digest = _read(value)
             elif await self._stat("born") != born_ms:
                 return
         except StoreError:
@@ -110,8 +110,8 @@ class DrawsStore(PlainCommands):
             self._digests[draw, born_ms] = digest
 
     async def _published_list(self, draw: str) -> ListDigest | None:
-        said = await self._ask("draws", self._redis.hget(self._draws_key, f"{draw}:places"))
-        return None if said is None else _read(text(said))
+        value = await self._ask("draws", self._redis.hget(self._draws_key, f"{draw}:places"))
+        return None if value is None else _read(text(value))
 
     async def _count_and_digest(self, begins_ms: int) -> ListDigest | None:
         """None: the list is of a later pre-queue, or was changed while it was read."""
@@ -156,10 +156,10 @@ class DrawsStore(PlainCommands):
 
     async def _stat(self, name: str) -> int:
         """0: there is none."""
-        said = await self._ask("draws", self._redis.hget(self._key("stats"), name))
-        return 0 if said is None else int(float(said))
+        value = await self._ask("draws", self._redis.hget(self._key("stats"), name))
+        return 0 if value is None else int(float(value))
 
 
-def _read(said: str) -> ListDigest | None:
-    count, _, sha256 = said.partition(" ")
+def _read(value: str) -> ListDigest | None:
+    count, _, sha256 = value.partition(" ")
     return ListDigest(int(count), sha256) if count.isdecimal() else None

@@ -52,7 +52,7 @@ class GrantError(WaitroomError):
 @dataclass(frozen=True, slots=True)
 class Grant:
     class_name: str
-    #: Unix seconds: from then on it is worth nothing.
+    #: Unix seconds: when it expires.
     expires_s: int
     #: Empty: it may be used again and again.
     id: str = ""
@@ -72,8 +72,8 @@ def sign(key: str, name: str, grant: Grant, *, kind: Kind = "room") -> str:
 def _signature(key: str, about: str, grant: Grant) -> str:
     """`about`: kind and name; of an earlier grant the name alone. The number of fields tells one
     from the other, for none holds a colon."""
-    said = f"waitroom-grant:{about}:{grant.class_name}:{grant.expires_s}:{grant.id}"
-    return hmac.digest(key.encode(), said.encode(), "sha256").hex()
+    text = f"waitroom-grant:{about}:{grant.class_name}:{grant.expires_s}:{grant.id}"
+    return hmac.digest(key.encode(), text.encode(), "sha256").hex()
 
 
 def expiry(life_s: float, now_ms: int) -> int:

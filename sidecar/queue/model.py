@@ -41,7 +41,7 @@ class Outcome(IntEnum):
 
     ADMITTED = 1
     WAITING = 0
-    #: The ticket or pass is worth nothing: its visitor left, or the queue was reset.
+    #: The ticket or pass is void: its visitor left, or the queue was reset.
     GONE = -1
     #: `max_waiting` is reached.
     FULL = -2

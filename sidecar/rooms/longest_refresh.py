@@ -12,13 +12,13 @@ from sidecar.queue.model import HEARTBEAT_MAX_MS
 class Refreshes:
     """What one replica gave visitors near the head of a queue.
 
-    After a loss the queue stands still until they could have asked again, twice
+    After a loss the queue stands still until they could have polled again, twice
     (rooms/lua/parts/recovery.lua). A replica that is younger than the longest refresh cannot know
     what another one gave before. All times are in ms, by one clock.
     """
 
     _since_ms: int | None = None
-    #: (until when they ask again, refresh): later ones asked later, and were given less.
+    #: (until when they poll again, refresh): later ones polled later, and got less.
     _given: deque[tuple[int, int]] = field(default_factory=deque)
 
     def note(self, refresh_ms: int, now_ms: int) -> None:

@@ -126,7 +126,7 @@ class RoomMetrics(MetricSet):
     )
     wait_seconds = histogram(
         "waitroom_wait_seconds",
-        "From joining to admission, of those who waited and whom this replica admitted.",
+        "From joining to admission, of visitors who waited and were admitted by this replica.",
         "room",
         buckets=_WAITS_S,
     )

@@ -12,7 +12,7 @@ ROOM_KEYS = (
     "active",    # zset    visitor -> when its session ends, ms; provisional ones too
     "admitted",  # zset    visitor -> when its session began, ms; not the provisional ones
     "revoked",   # zset    visitor -> when it left or was released, ms; for as long as a pass
-    "spent",     # zset    visitor whose ticket is worth nothing: let in, or left -> when, ms
+    "spent",     # zset    visitor whose ticket is void: let in, or left -> when, ms
     "polls",     # hash    visitor -> early polls in this minute
     "config",    # hash    settings changed at run time (JSON), epoch, revision
     "stats",     # hash    counters, and what the estimate and the rate need

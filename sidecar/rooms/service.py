@@ -134,7 +134,7 @@ class Room:
             if answer is None:
                 answer = await self._newcomer(may_join, from_page, bearer, drawn)
         except StoreError as error:
-            # Counted, and said once a second by the refresher; here it would flood the log.
+            # Counted, and logged once a second by the refresher; here it would flood the log.
             log.debug("store_away", room=self.name, error=str(error))
             answer = self._fail_open(token, may_join=may_join)
         if fingerprint and isinstance(answer.token, Pass):

@@ -124,5 +124,5 @@ def _distance(seconds: int) -> str:
         count, left = divmod(left, length)
         if count or parts:
             parts.append(f"{count} {unit}")
-    said = " ".join(parts[:2]) or "0 s"
-    return f"in {said}" if seconds >= 0 else f"{said} ago"
+    distance = " ".join(parts[:2]) or "0 s"
+    return f"in {distance}" if seconds >= 0 else f"{distance} ago"

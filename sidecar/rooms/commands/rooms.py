@@ -92,7 +92,7 @@ def pause(client: Client, room: str) -> None:
 @click.argument("room")
 @pass_client
 def drain(client: Client, room: str) -> None:
-    """Let in those who wait; nobody new joins the queue."""
+    """Let in the visitors who wait; nobody new joins the queue."""
     _report(client.rooms.drain(room))
 
 

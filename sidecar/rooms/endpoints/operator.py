@@ -134,7 +134,7 @@ async def preview_events(request: web.Request, at: PreviewParameters) -> EventsP
 @ENDPOINTS.post(
     _ROOM + "/grants",
     DASHBOARD,
-    replies={200: "A page is asked for with waitroom_grant=… among its parameters."},
+    replies={200: "Add waitroom_grant=… to the parameters of a page's address."},
     problems=(UNKNOWN_CLASS,),
 )
 async def issue_grants(request: web.Request, _at: RoomAddress, body: GrantRequest) -> IssuedGrants:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))
 
-#: Lot 0 is never outside, so this proof is worth nothing but its signature.
+#: Lot 0 is never outside, so this proof has no worth but its signature.
 _PROOF = Outside(0)
 #: A page of the answer has so many pages of the store at most.
 _PAGES = 10
@@ -129,14 +129,14 @@ async def patiently(call: Callable[[], Awaitable[T]]) -> T:
 async def _begin(request: web.Request, room: Room, head: ExportHead) -> Imported:
     if not room.tokens.read(head.proof):
         raise ConfigError(
-            ["made with other secret_keys, or over a day ago: its tickets are worth nothing here"]
+            ["made with other secret_keys, or over a day ago: its tickets are invalid here"]
         )
     await _changes(room, head.settings)  # refused now rather than at the end
     transfer, read_ms = room.store.transfer, head.exported_at_ms
     if not await transfer.begin(head.epoch, read_ms=read_ms, by=operator(request)):
         raise ProblemError(
             QUEUE_RESET,
-            detail="The queue here was reset after the export: its tickets are worth nothing. "
+            detail="The queue here was reset after the export: its tickets are invalid. "
             "Nothing was changed.",
         )
     await room.refresh()

@@ -122,7 +122,7 @@ def _is_drawing(room: Room) -> bool:
 @ENDPOINTS.post(
     _VISITOR + "/release",
     DASHBOARD,
-    replies={200: "Done: the pass or ticket is worth nothing."},
+    replies={200: "Done: the pass or ticket is void."},
     problems=(UNKNOWN_VISITOR,),
 )
 async def release_visitor(request: web.Request, at: VisitorAddress) -> VisitorReleased:
@@ -135,7 +135,7 @@ async def release_visitor(request: web.Request, at: VisitorAddress) -> VisitorRe
 
 #: What RoomStore.move and .reclassify say where nothing was moved, and the details.
 _NOT_MOVED = {
-    -1: (NO_PLACE_FREE, "Those who stand there joined at once; try 1."),
+    -1: (NO_PLACE_FREE, "The visitors there joined at once; try 1."),
     -2: (NOT_DRAWN, "Nobody is moved before the pre-queue is over."),
     -3: (NEVER_MOVED, "So there is no place to go back to."),
 }

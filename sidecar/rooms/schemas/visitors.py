@@ -17,7 +17,7 @@ NO_PLACE_FREE = Kind(
     "no_place_free",
     409,
     "No place is free there",
-    "Those who stand there joined at once: nobody fits between them.",
+    "The visitors there joined at once: nobody fits between them.",
 )
 NEVER_MOVED = Kind(
     "never_moved",

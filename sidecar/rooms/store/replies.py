@@ -49,7 +49,7 @@ class Snapshot:
     recovers_until_ms: int
     #: As in Standing.
     recovery_stage: int
-    #: How many replicas asked in the last seconds.
+    #: How many replicas were seen in the last seconds.
     replicas: int
     #: Events in the stream, and when the oldest of them happened (0: there is none).
     events: int = 0

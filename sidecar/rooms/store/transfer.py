@@ -71,7 +71,7 @@ class Transfer(PlainCommands):
 
     async def begin(self, epoch: int, *, read_ms: int, by: str) -> bool:
         """Pauses the room (queue_all) and gives the queue its epoch. False: the queue here was
-        reset after the other one, so tickets of the other one are worth nothing; nothing was
+        reset after the other one, so tickets of the other one are void; nothing was
         changed. `read_ms`: when the other store was read; `by`: the operator who says so."""
         return await self._write("begin", [(epoch,)], read_ms, by) >= 0
 

@@ -61,6 +61,6 @@ async def sweep(room: Room, metrics: Metrics) -> int:
     counted.sweeps.labels(room.name).inc()
     counted.swept.labels(room.name, "waiting").inc(waiting)
     counted.swept.labels(room.name, "sessions").inc(sessions)
-    said = log.info if waiting or sessions else log.debug
-    said("swept", room=room.name, waiting=waiting, sessions=sessions)
+    write = log.info if waiting or sessions else log.debug
+    write("swept", room=room.name, waiting=waiting, sessions=sessions)
     return waiting
