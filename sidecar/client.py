@@ -2,34 +2,13 @@
 
 import warnings
 
+import waitroom
+from waitroom import *  # noqa: F403 - the names that did not change
 from waitroom import AsyncClient as AsyncWaitroom
-from waitroom import (
-    AsyncLease,
-    ConfigError,
-    Lease,
-    LeaseLost,
-    Permit,
-    Queued,
-    Refused,
-    RejectedError,
-    WaitroomError,
-)
 from waitroom import Client as Waitroom
 from waitroom import UnavailableError as AwayError
 
-__all__ = [
-    "AsyncLease",
-    "AsyncWaitroom",
-    "AwayError",
-    "ConfigError",
-    "Lease",
-    "LeaseLost",
-    "Permit",
-    "Queued",
-    "Refused",
-    "RejectedError",
-    "Waitroom",
-    "WaitroomError",
-]
+__all__ = ["AsyncWaitroom", "AwayError", "Waitroom"]
+__all__ += waitroom.__all__
 
 warnings.warn("sidecar.client is deprecated: import waitroom", DeprecationWarning, stacklevel=2)

@@ -38,6 +38,11 @@ SHOWN = (
     "suspended",
 )
 LOG_SHOWN = 60
+#: Of a snapshot, as they are.
+COUNTED = (
+    *("waiting", "active", "provisional", "replicas"),
+    *("recovery_stage", "recovers_until_ms", "shield_until_ms"),
+)
 #: Over how long a figure "a minute" is measured, where it is known for that long.
 RATE_MS = 60_000
 RATE_LEAST_MS = 5_000
@@ -160,15 +165,9 @@ class Live(LongPolls):
         known: dict[str, Any] = {}
         if snapshot is not None:
             known = {
-                "waiting": snapshot.waiting,
-                "active": snapshot.active,
-                "provisional": snapshot.provisional,
+                **{name: getattr(snapshot, name) for name in COUNTED},
                 "wait_seconds": None if snapshot.wait_ms is None else snapshot.wait_ms // 1000,
                 "lines": lines_of(settings, snapshot),
-                "replicas": snapshot.replicas,
-                "recovery_stage": snapshot.recovery_stage,
-                "recovers_until_ms": snapshot.recovers_until_ms,
-                "shield_until_ms": snapshot.shield_until_ms,
                 "as_of_ms": snapshot.now_ms,
                 "changed": snapshot.overrides,
                 "a_minute": self._rates(room),
@@ -183,8 +182,12 @@ class Live(LongPolls):
             "classes": list(settings.classes),
             "away": room.store.is_away or snapshot is None or now_ms - snapshot.now_ms > OLD_MS,
             "on_store_failure": settings.on_store_failure,
-            "settings": _shown(settings),
-            "file": _shown(room.file_settings) | _in_file(room),
+            "settings": {name: getattr(settings, name) for name in SHOWN},
+            # Of what was changed too.
+            "file": {
+                name: getattr(room.file_settings, name, None)
+                for name in (*SHOWN, *known.get("changed", ()))
+            },
             **known,
         }
 
@@ -229,16 +232,6 @@ def _event_of(event: RoomEvent | None) -> dict[str, Any] | None:
         return None
     times = event.model_dump(include={"name", "prequeue_from", "opens_at", "closes_at"})
     return {**times, "replaces": list(event.overrides)}
-
-
-def _shown(settings: Any) -> dict[str, Any]:
-    return {name: getattr(settings, name) for name in SHOWN}
-
-
-def _in_file(room: Room) -> dict[str, Any]:
-    """What the file says of those that were changed."""
-    changed = room.snapshot.overrides if room.snapshot else {}
-    return {name: getattr(room.file_settings, name, None) for name in changed}
 
 
 def _columns(hour: list[Minute]) -> dict[str, list[int]]:
