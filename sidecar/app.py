@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 import structlog
 from aiohttp import web
 
-from sidecar.api.routes import edge_app, ops_app
-from sidecar.api.services import Services
+from sidecar.api.routes import Services, edge_app, ops_app
 from sidecar.dashboard.worker import share_forever, share_once
 from sidecar.gate.metrics import GateMetrics
 from sidecar.gate.nginx_stamps import Stamps
@@ -102,10 +101,16 @@ async def serve(settings: Settings) -> None:
     for warning in settings.warnings:
         log.warning("settings_warning", hint=warning)
     async with running(settings, stopping), watched(os.environ) as tell_stopping:
-        log.info("serving", edge=settings.edge_listen, ops=settings.ops_listen,
-                 rooms=sorted(settings.rooms), leases=sorted(settings.leases),
-                 limits=sorted(settings.limits), targets=sorted(settings.targets),
-                 store=without_secrets(settings.store))  # fmt: skip
+        log.info(
+            "serving",
+            edge=settings.edge_listen,
+            ops=settings.ops_listen,
+            rooms=sorted(settings.rooms),
+            leases=sorted(settings.leases),
+            limits=sorted(settings.limits),
+            targets=sorted(settings.targets),
+            store=without_secrets(settings.store),
+        )
         # What was imported and wired stays: no collection need look at it again, of which each
         # would keep visitors waiting for some 20 ms.
         gc.collect()

@@ -26,12 +26,8 @@ from sidecar.history.settings import HistorySection
 from sidecar.jobs.settings import DEFAULT_DATABASE, TargetSettings
 from sidecar.kit.did_you_mean import did_you_mean, names_beside
 from sidecar.kit.errors import ConfigError
-from sidecar.kit.http.auth.scopes import (
-    OWNERS,
-    SCOPES,
-    Scope,
-)
-from sidecar.kit.names import NAME, is_plain_name
+from sidecar.kit.http.auth.scopes import OWNERS, SCOPES, Scope
+from sidecar.kit.names import is_plain_name
 from sidecar.kit.setting_types import (
     Count,
     Database,
@@ -64,20 +60,18 @@ RESERVED_NAMES = {"internal", "static", "now"}
 _TABLES = {"rooms", "leases", "limits", "targets", "webhooks", "tokens"}
 
 
-def _room_name(value: str) -> str:
-    if not NAME.match(value):
-        raise ValueError("a name has lower-case letters, digits, - and _, 48 at most")
-    if value in RESERVED_NAMES:
-        raise ValueError(
-            "the name is taken: an endpoint of /_waitroom/ or a cookie of our own is called so"
-        )
-    return value
-
-
 def _plain_name(value: str) -> str:
     """It stands in variables, in the log and in the store."""
     if not is_plain_name(value):
         raise ValueError("a name has lower-case letters, digits, - and _, 48 at most")
+    return value
+
+
+def _room_name(value: str) -> str:
+    if _plain_name(value) in RESERVED_NAMES:
+        raise ValueError(
+            "the name is taken: an endpoint of /_waitroom/ or a cookie of our own is called so"
+        )
     return value
 
 

@@ -5,6 +5,7 @@ The edge listener is for nginx, and through it for visitors. The ops listener is
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,22 +40,42 @@ from sidecar.kit.http.auth.owner import FIND_OWNER
 from sidecar.kit.http.fast_path import FAST
 from sidecar.kit.http.problems import problems
 from sidecar.leases.app_keys import LEASES
+from sidecar.leases.resource import Resources
+from sidecar.leases.service import Leases
 from sidecar.limits import nginx_check as check_limit
 from sidecar.limits.app_keys import LIMITS
+from sidecar.limits.service import Limits
 from sidecar.lottery import endpoints as draw
 from sidecar.rooms.app_keys import ROOMS
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
-    from sidecar.api.services import Services
+    from sidecar.history.store.stays import History
     from sidecar.jobs.service import Jobs
+    from sidecar.kit.metrics import Metrics
+    from sidecar.rooms.service import Rooms
     from sidecar.settings import Settings
 
 #: No endpoint reads more than a form with one address in it.
 MAX_BODY = 65_536
 #: Nor a service's more than a list of calls.
 MAX_OPS_BODY = 262_144
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Both listeners stand on these. None: it is not configured."""
+
+    rooms: Rooms
+    metrics: Metrics
+    leases: Leases = field(default_factory=Leases)
+    #: The same leases, as proxies guard them.
+    resources: Resources = field(default_factory=Resources)
+    limits: Limits = field(default_factory=Limits)
+    jobs: Jobs | None = None
+    history: History | None = None
+
 
 #: What the edge listener serves; beside it, each room's own addresses and the static files.
 EDGE = (

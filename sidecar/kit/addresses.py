@@ -9,11 +9,23 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_netw
 _NOT_PUBLIC_V4 = [
     ip_network(text)
     for text in (
-        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16",
-        "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16",
-        "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
+        "169.254.0.0/16",
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.88.99.0/24",
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/4",
+        "240.0.0.0/4",
     )
-]  # fmt: skip
+]
 #: What is not in here is local, multicast, a test's, or wraps another address.
 _GLOBAL_UNICAST = ip_network("2000::/3")
 #: Of these: special ones with Teredo (2001::), for documents, and 6to4, which wraps any address.

@@ -23,7 +23,7 @@ from prometheus_client.metrics_core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from sidecar import __version__
-from sidecar.kit.redis.observer import Observer
+from sidecar.kit.redis.script_store import Observer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -144,9 +144,6 @@ class Metrics(MetricSet):
     @property
     def observer(self) -> Observer:
         return Observer(batch=self.observe_batch, error=self.count_store_error)
-
-    def count_request(self, name: str, endpoint: str, state: str) -> None:
-        self.requests.count(name, endpoint, state)
 
     def observe_batch(self, _name: str, verb: str, size: int, seconds: float) -> None:
         sizes, durations = self._of_verb(verb)

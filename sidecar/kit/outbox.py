@@ -21,7 +21,7 @@ import aiohttp
 import structlog
 
 from sidecar import __version__
-from sidecar.kit.http.retry_after import seconds_in
+from sidecar.kit.retry import seconds_in
 from sidecar.kit.signing import signature
 
 if TYPE_CHECKING:

@@ -1,9 +1,11 @@
-"""How long to wait before the next try."""
+"""How long to wait before the next try: by ourselves, or by a Retry-After."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,3 +30,15 @@ class Backoff:
         """After so many failures in a row, from 1. `draw`: a number from 0 to 1."""
         grown_s = self.first_s * self.factor ** min(max(0, failures - 1), _MOST)
         return min(self.max_s, grown_s) * (1 - self.jitter * draw())
+
+
+def seconds_in(retry_after: str, now_s: float) -> float:
+    """What a Retry-After asks for, which is a number of seconds or a date; 0 when neither."""
+    text = retry_after.strip()
+    if text.isascii() and text.isdecimal():
+        return float(text[:9])
+    try:
+        date = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return 0.0
+    return max(0.0, date.replace(tzinfo=date.tzinfo or UTC).timestamp() - now_s)

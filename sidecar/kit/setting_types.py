@@ -17,9 +17,15 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\Z")
 DURATION = r"^\s*[0-9]+(\.[0-9]+)?\s*([mM][sS]|[sSmMhHdD])?\s*$"
 _UNIT_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}
 STORES = (
-    "redis://", "rediss://", "unix://", "memory://",
-    "redis+sentinel://", "rediss+sentinel://", "redis+cluster://", "rediss+cluster://",
-)  # fmt: skip
+    "redis://",
+    "rediss://",
+    "unix://",
+    "memory://",
+    "redis+sentinel://",
+    "rediss+sentinel://",
+    "redis+cluster://",
+    "rediss+cluster://",
+)
 DATABASES = ("sqlite:///", "mysql://", "mariadb://", "postgresql://")
 #: A name, an IPv4 address or an IPv6 one in brackets; and a port.
 _SERVER = re.compile(r"([^\s:/@\[\]]+|\[[\da-fA-F:.]+\])(?::([0-9]{1,5}))?")

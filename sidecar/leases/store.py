@@ -19,7 +19,7 @@ from sidecar.queue.verdict_lifetime import RESPONSE_MS
 if TYPE_CHECKING:
     from sidecar.kit.clock import StoreClock
     from sidecar.kit.redis.connect import Store
-    from sidecar.kit.redis.observer import Observer
+    from sidecar.kit.redis.script_store import Observer
     from sidecar.leases.settings import LeaseSettings
 
 #: Calls in one script, each perhaps for another resource. More would hold Redis too long.

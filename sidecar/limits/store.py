@@ -20,7 +20,7 @@ from sidecar.limits.settings import MAX_COST, UNLIMITED, LimitSettings
 
 if TYPE_CHECKING:
     from sidecar.kit.redis.connect import Store
-    from sidecar.kit.redis.observer import Observer
+    from sidecar.kit.redis.script_store import Observer
 
 #: Calls in one script call. More would hold Redis too long for the others.
 BATCH_LIMIT = 128

@@ -16,8 +16,7 @@ from aiohttp import web
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from sidecar.api.openapi.document import document
-from sidecar.api.routes import edge_app, ops_app
-from sidecar.api.services import Services
+from sidecar.api.routes import Services, edge_app, ops_app
 from sidecar.jobs.model import State, new_job_id
 from sidecar.jobs.settings import TargetSettings
 from sidecar.kit.http.static_pages import find_static

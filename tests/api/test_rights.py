@@ -11,8 +11,7 @@ import pytest
 from aiohttp import web
 
 from sidecar.api.access import NO_JOBS, RIGHTS, authorised
-from sidecar.api.routes import ops_app
-from sidecar.api.services import Services
+from sidecar.api.routes import Services, ops_app
 from sidecar.dashboard.live import LIVE
 from sidecar.kit.http.app_keys import OPERATORS, SETTINGS
 from sidecar.kit.http.auth.operators import Operators

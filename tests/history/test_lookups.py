@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from sidecar.api.services import Services
+from sidecar.api.routes import Services
 from sidecar.history import lookups
 from sidecar.history.model import Period, read_period
 from sidecar.kit.errors import ConfigError

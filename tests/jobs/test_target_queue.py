@@ -17,7 +17,7 @@ from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.kit.redis.breaker import TRIES
 from sidecar.kit.redis.connect import close, connect
-from sidecar.kit.redis.observer import Observer
+from sidecar.kit.redis.script_store import Observer
 from sidecar.kit.redis.scripts import LUA_ROOT, source
 from tests.support.limits import WINDOWS, S, TurnedClock, check_promise
 from tests.support.lua import COMMANDS, header

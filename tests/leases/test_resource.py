@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient
 
-from sidecar.api.routes import edge_app
-from sidecar.api.services import Services
+from sidecar.api.routes import Services, edge_app
 from sidecar.kit.clock import iso
 from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.http.static_pages import find_static

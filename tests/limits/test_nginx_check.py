@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientTimeout
 
-from sidecar.api.routes import edge_app
-from sidecar.api.services import Services
+from sidecar.api.routes import Services, edge_app
 from sidecar.kit.http.long_poll import LONG_POLLS
 from sidecar.kit.http.static_pages import find_static
 from sidecar.kit.metrics import Metrics

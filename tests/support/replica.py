@@ -10,8 +10,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
-from sidecar.api.routes import edge_app, ops_app
-from sidecar.api.services import Services
+from sidecar.api.routes import Services, edge_app, ops_app
 from sidecar.kit.errors import StoreError
 from sidecar.kit.http.fast_path import FastRunner
 from sidecar.kit.http.static_pages import find_static

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.kit.http.retry_after import seconds_in
 from sidecar.kit.outbox import judge
+from sidecar.kit.retry import seconds_in
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.webhooks.messages import compose, read_dingtalk, sentence
 from sidecar.webhooks.model import Notice

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sidecar.jobs.settings import TargetSettings
     from sidecar.kit.clock import StoreClock
     from sidecar.kit.redis.connect import Store
-    from sidecar.kit.redis.observer import Observer
+    from sidecar.kit.redis.script_store import Observer
 
 #: How long a worker's lock lasts from its last renewal on, and how long a place is kept for a job
 #: that is being submitted.

@@ -20,7 +20,7 @@ from sidecar.jobs.request import MAX_HEADERS, MAX_HEADERS_BYTES, Call, check_req
 from sidecar.jobs.settings import same_header
 from sidecar.kit.egress import PrivateAddressError, open_session
 from sidecar.kit.errors import ConfigError
-from sidecar.kit.http.retry_after import seconds_in
+from sidecar.kit.retry import seconds_in
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractResolver

@@ -30,8 +30,7 @@ from aiohttp import web
 
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.http import problem_kinds as kinds
-from sidecar.kit.http.models import Body, Parameters, Reply, read
-from sidecar.kit.http.request_parameters import object_of
+from sidecar.kit.http.models import Body, Parameters, Reply, object_of, read
 
 if TYPE_CHECKING:
     from sidecar.kit.http.auth.scopes import Scope
@@ -42,8 +41,6 @@ Handler: TypeAlias = Callable[..., Awaitable[web.StreamResponse | Reply]]
 H = TypeVar("H", bound=Handler)
 #: A model (None: bytes of any type), what the status means, and headers that it comes with.
 Replies: TypeAlias = Mapping[int, tuple[Any, str] | tuple[Any, str, "type[Headers]"]]
-
-_SAFE = frozenset({"GET", "HEAD"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,10 +114,6 @@ def wanted(text: str) -> WrapValidator:
     return WrapValidator(check)
 
 
-def _whole(value: object) -> object:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 def matching(pattern: re.Pattern[str] | str, text: str) -> tuple[Any, ...]:
     """Of a string: a pattern that all of it matches, and what an error says is wanted."""
     source = pattern if isinstance(pattern, str) else pattern.pattern
@@ -125,11 +121,21 @@ def matching(pattern: re.Pattern[str] | str, text: str) -> tuple[Any, ...]:
     return Field(pattern="^" + source.replace(r"\Z", "") + "$"), wanted(text)
 
 
+def _exact(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def whole_of(value: object) -> int | None:
+    """A whole number of JSON, where 1.0 is one too; None: it is none."""
+    found = _exact(value)
+    return found if type(found) is int else None
+
+
 #: A name in the configuration; whether there is one of that name is the
 #: handler's to say.
 Name = Annotated[str, Field(json_schema_extra={"pattern": "^" + NAME.pattern.replace(r"\Z", "$")})]
 #: In JSON 1.0 is a whole number, too.
-Whole = Annotated[int, BeforeValidator(_whole)]
+Whole = Annotated[int, BeforeValidator(_exact)]
 #: That no later one of the same kind is below.
 Number = Annotated[Whole, Field(ge=0, le=MAX_NUMBER)]
 Seconds = Annotated[float, Field(ge=0)]
@@ -224,9 +230,13 @@ def _describe(schema: dict[str, Any]) -> str:
         options = [_describe(option) for option in schema["anyOf"] if option != {"type": "null"}]
         return " or ".join(options) if all(options) else ""
     kinds = {
-        "integer": "a whole number", "number": "a number", "boolean": "true or false",
-        "string": "a string", "array": "a list", "object": "an object",
-    }  # fmt: skip
+        "integer": "a whole number",
+        "number": "a number",
+        "boolean": "true or false",
+        "string": "a string",
+        "array": "a list",
+        "object": "an object",
+    }
     text, low, high = kinds.get(schema.get("type", ""), ""), *map(schema.get, _BOUNDS)
     if low is None:
         return text
@@ -234,6 +244,20 @@ def _describe(schema: dict[str, Any]) -> str:
 
 
 _BOUNDS = ("minimum", "maximum")
+
+
+async def json_of(request: web.Request) -> Any:
+    try:
+        return json.loads(await request.text())
+    except (ValueError, LookupError, RecursionError):
+        raise ConfigError(["the body is not JSON"]) from None
+
+
+async def object_of(request: web.Request) -> dict[str, Any]:
+    body = await json_of(request)
+    if not isinstance(body, dict):
+        raise ConfigError(["the body must be a JSON object"])
+    return body
 
 
 class Schema(GenerateJsonSchema):

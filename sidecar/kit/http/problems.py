@@ -52,9 +52,12 @@ def problem(kind: Kind | int, title: str = "", **members: Any) -> web.Response:
     if isinstance(kind, int):
         kind = kinds.GENERAL.get(kind) or Kind("other", kind, title, "")
     document = {
-        "type": "about:blank", "title": title or kind.title, "status": kind.status,
-        "code": kind.code, **members,
-    }  # fmt: skip
+        "type": "about:blank",
+        "title": title or kind.title,
+        "status": kind.status,
+        "code": kind.code,
+        **members,
+    }
     headers = {"Cache-Control": "no-store"}
     if "retry_after" in members:
         headers["Retry-After"] = str(members["retry_after"])

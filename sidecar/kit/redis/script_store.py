@@ -4,18 +4,26 @@ observer, and the scripts of their product."""
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.kit.redis.breaker import Breaker
 from sidecar.kit.redis.driver_errors import driver_errors
 from sidecar.kit.redis.functions import Scripts
-from sidecar.kit.redis.observer import Observer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from sidecar.kit.redis.connect import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """Called for every batch and error; by default nothing happens."""
+
+    batch: Callable[[str, str, int, float], None] = lambda _name, _verb, _size, _seconds: None
+    error: Callable[[str, str], None] = lambda _name, _verb: None
 
 
 class ScriptStore:

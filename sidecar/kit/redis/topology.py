@@ -214,9 +214,11 @@ class Cluster(RedisCluster):
             self._look_again()
             raise exceptions.RedisError(str(error)) from error
         except (
-            exceptions.ConnectionError, exceptions.TimeoutError, exceptions.ClusterError,
+            exceptions.ConnectionError,
+            exceptions.TimeoutError,
+            exceptions.ClusterError,
             asyncio.CancelledError,
-        ):  # fmt: skip
+        ):
             self._look_again()
             raise
         finally:

@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sidecar.kit.errors import ConfigError, DatabaseError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from sqlalchemy.engine import URL, Connection
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -131,10 +131,16 @@ async def begin(engine: AsyncEngine, *, is_long: bool = False) -> AsyncIterator[
     """A transaction. Raises DatabaseError when the database refuses, or does not answer in time:
     a server whose host is gone would be waited for without an end. `is_long`: it takes as long as
     it takes."""
-    timeout_s = None if is_long else ANSWER_S
-    try:
-        async with asyncio.timeout(timeout_s), engine.begin() as connection:
+    with _database_errors():
+        async with asyncio.timeout(None if is_long else ANSWER_S), engine.begin() as connection:
             yield connection
+
+
+@contextlib.contextmanager
+def _database_errors() -> Iterator[None]:
+    """Turns what the driver raises into DatabaseError."""
+    try:
+        yield
     except TimeoutError as error:
         raise DatabaseError("the database did not answer in time") from error
     except (SQLAlchemyError, OSError) as error:
@@ -164,15 +170,12 @@ async def revision(engine: AsyncEngine, tables: Tables) -> str | None:
     def has_version(connection: Connection) -> bool:
         return connection.dialect.has_table(connection, tables.version_table)
 
-    try:
+    found = select(text("version_num")).select_from(text(tables.version_table))
+    with _database_errors():
         async with asyncio.timeout(ANSWER_S), engine.connect() as connection:
-            if not await connection.run_sync(has_version):
-                return None
-            found = select(text("version_num")).select_from(text(tables.version_table))
-            number: str | None = (await connection.execute(found)).scalar()
-            return number
-    except (SQLAlchemyError, OSError, TimeoutError) as error:
-        raise DatabaseError(reason(error)) from error
+            is_there = await connection.run_sync(has_version)
+            number: str | None = await connection.scalar(found) if is_there else None
+    return number
 
 
 async def migrate(
@@ -187,16 +190,15 @@ async def migrate(
     before = await revision(engine, tables)
     one_at_a_time = _migrating.setdefault(asyncio.get_running_loop(), asyncio.Lock())
     try:
-        async with one_at_a_time, engine.begin() as connection:
-            await connection.run_sync(_upgrade, tables, partitions)
+        with _database_errors():
+            async with one_at_a_time, engine.begin() as connection:
+                await connection.run_sync(_upgrade, tables, partitions)
     except CommandError as error:
         raise DatabaseError(
             f"the tables are of revision {before}, unknown here: {error}"
         ) from error
     except UnversionedError as error:
         raise DatabaseError(str(error)) from error
-    except (SQLAlchemyError, OSError, TimeoutError) as error:
-        raise DatabaseError(reason(error)) from error
     return before, tables.revision
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from sidecar.kit.clock import StoreClock
     from sidecar.kit.redis.connect import Store
-    from sidecar.kit.redis.observer import Observer
+    from sidecar.kit.redis.script_store import Observer
     from sidecar.queue.model import Pass, Standing, Ticket
 
 #: Visitors in one script call. More would hold Redis too long for the others.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from sidecar.kit.http.app_keys import OPERATORS
-from sidecar.kit.http.auth.operators import COOKIE
+from sidecar.kit.http.auth.operators import COOKIE, clean_name
 from sidecar.kit.http.cookies import cookie_value
 from sidecar.kit.http.problem_kinds import CSRF_WRONG, FOREIGN_SITE
 from sidecar.kit.http.problems import problem
@@ -62,5 +62,4 @@ def operator(request: web.Request) -> str:
     """The operator's name, for the log: of the session, or as a client with the token gives it."""
     if "Authorization" not in request.headers and (who := operator_of(request)):
         return who.name
-    given = request.headers.get("X-Waitroom-Operator", "")
-    return "".join(c for c in given if c.isprintable())[:64] or "api"
+    return clean_name(request.headers.get("X-Waitroom-Operator", "")) or "api"
