@@ -101,10 +101,8 @@ class TargetStore(ScriptStore):
         key = self._key(f"grant:{grant_id}")
 
         async def spend() -> bool:
-            if await self._redis.set(key, job, nx=True, pxat=until_ms):
-                return True
-            holder = await self._redis.get(key)
-            return holder is not None and text(holder) == job
+            is_new = await self._redis.set(key, job, nx=True, pxat=until_ms)
+            return is_new or await self._is_of(key, job)
 
         return bool(await self._call("spend_grant", spend))
 
@@ -113,11 +111,14 @@ class TargetStore(ScriptStore):
         key = self._key(f"grant:{grant_id}")
 
         async def give_back() -> None:
-            holder = await self._redis.get(key)
-            if holder is not None and text(holder) == job:
+            if await self._is_of(key, job):
                 await self._redis.delete(key)
 
         await self._call("return_grant", give_back)
+
+    async def _is_of(self, key: str, job: str) -> bool:
+        holder = await self._redis.get(key)
+        return holder is not None and text(holder) == job
 
     async def add(self, jobs: Sequence[Waiting]) -> list[int | None]:
         """The position of each in the queue; None: it is not in it. A job that is in it, waits for
