@@ -291,9 +291,9 @@ class Room:
             return 0
         return renewal_due_ms(pass_, self.settings)
 
-    def _is_settled(self, pass_: Pass, in_ms: int = VERDICT_TTL_MS) -> bool:
+    def _is_settled(self, pass_: Pass) -> bool:
         """Whether nginx may keep the verdict: it knows a cookie, and not who brings it."""
-        return not pass_.fingerprint and self.clock.now_ms() + in_ms < pass_.expires_ms
+        return not pass_.fingerprint and self.clock.now_ms() + VERDICT_TTL_MS < pass_.expires_ms
 
     async def _by_pass(self, pass_: Pass, fingerprint: str) -> Answer | None:
         if not self._honours(pass_):
@@ -363,10 +363,8 @@ class Room:
         if standing.outcome is Outcome.ADMITTED:
             self._fallback.admitted()
         newcomer = ticket_of(visitor, standing, claim)
-        answer = answer_of(self._noted(standing), newcomer)
-        if answer is None:  # no script says GONE to somebody new
-            return Answer(State.NOT_QUEUED)
-        return answer
+        # No script says GONE to a newcomer.
+        return answer_of(self._noted(standing), newcomer) or Answer(State.NOT_QUEUED)
 
 
 class Rooms(Named[Room]):
