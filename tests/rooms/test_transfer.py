@@ -408,7 +408,7 @@ def test_what_is_no_whole_file_of_this_room_changes_nothing(sites):
         "this version reads": signed([{**head, "format": "waitroom-room/2"}, *rest]),
         "both must be called the same": signed([{**head, "room": "other"}, *rest]),
         "other secret_keys": signed([{**head, "proof": "o~0.YQ.x"}, *rest]),
-        "no such setting": signed([{**head, "settings": {"colour": 1}}, *rest]),
+        "unknown setting": signed([{**head, "settings": {"colour": 1}}, *rest]),
         "claim_window": signed([{**head, "settings": {"claim_window": "5m"}}, *rest]),
         "whole number": signed([{**head, "epoch": "x"}, *rest]),
     }
