@@ -39,7 +39,7 @@ crowd: $(STAMP)
 
 # One worker for each core, which keep what they compile: pytest rewrites every assertion.
 unit: $(STAMP)
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n auto --maxprocesses 8 -m "not server and not slow" $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n auto --maxprocesses 4 -m "not server and not slow" $(ARGS)
 
 test: $(STAMP)
 	@scripts/install-packages nginx redis-server chromium wrk libnginx-mod-http-lua lua-nginx-redis systemd prometheus prometheus-alertmanager caddy haproxy mariadb-server postgresql

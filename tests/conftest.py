@@ -32,7 +32,8 @@ compile_scripts_once()
 #: Files that take longest. They are begun first, so that no worker is left alone with one.
 LONGEST = (
     "queue/test_simulation.py",
-    "support/room_machine.py",
+    "rooms/test_model.py",
+    "leases/test_model.py",
     "browser/test_gate.py",
     "api/test_openapi.py",
     "jobs/test_story.py",

@@ -86,9 +86,9 @@ def run_stories(
     steps: int,
     by_functions: bool = True,
 ) -> None:
-    """In memory a third of them: the same scripts run, slowly. By EVALSHA a quarter."""
+    """In memory a fifth of them: the same scripts run, slowly. By EVALSHA a quarter."""
     count = int(_EXAMPLES or examples)
-    count = count // 3 if url.startswith("memory") else count
+    count = count // 5 if url.startswith("memory") else count
     how = settings(
         max_examples=count if by_functions else count // 4,
         stateful_step_count=steps,
