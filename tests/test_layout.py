@@ -144,12 +144,14 @@ def test_files_are_short():
 
 
 def test_no_test_imports_another():
-    """Nor a conftest.py: what tests share is in tests/support/, or in a helper beside them."""
+    """Nor a conftest.py, nor a helper of another folder: what folders share is in support/."""
     modules = find_modules(ROOT / "tests")
-    found = {(a, b) for a in modules for b in find_imports(a, modules)}
-    names = [(a, b, b.rpartition(".")[2]) for a, b in sorted(found)]
+    found = sorted((a, b) for a in modules for b in find_imports(a, modules))
     assert [
-        f"{a} imports {b}" for a, b, name in names if name == "conftest" or name[:5] == "test_"
+        f"{a} imports {b}"
+        for a, b in found
+        if b.rpartition(".")[2].startswith(("conftest", "test_"))
+        or folder_of(b) not in {"", "support", folder_of(a)}
     ] == []
 
 

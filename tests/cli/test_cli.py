@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import socket
 import subprocess
-import sys
 import threading
 import time
 import urllib.request
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from sidecar.cli import main
-from tests.support.processes import Process, wait_until
+from tests.support.processes import CLEAN, WAITROOM, Process, wait_until
 from tests.support.site import ROOT, Site
-
-WAITROOM = str(Path(sys.executable).parent / "waitroom")
-CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("WAITROOM_")}
 
 
 def run(*arguments, stdin="", **environment) -> subprocess.CompletedProcess[str]:

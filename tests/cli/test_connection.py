@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from sidecar.cli import main
-from tests.support.processes import Process, free_port, wait_until
+from tests.support.processes import CLEAN, WAITROOM, Process, forget_settings, free_port, wait_until
 
-WAITROOM = str(Path(sys.executable).parent / "waitroom")
 ADMIN, SERVICE = "0123456789abcdef", "a-token-for-programs"
 CONFIG = """
 edge_listen = "unix:{folder}/edge"
@@ -40,8 +37,7 @@ window = "1d"
 def elsewhere(tmp_path, monkeypatch):
     """A folder without a waitroom.toml, and no variable."""
     monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("WAITROOM_")]:
-        monkeypatch.delenv(name)
+    forget_settings(monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +47,7 @@ def url(tmp_path_factory):
     file = folder / "replica.toml"
     file.write_text(CONFIG.format(folder=folder, port=port, admin=ADMIN, service=SERVICE))
     command = [WAITROOM, "serve", "--config", str(file)]
-    environment = {n: text for n, text in os.environ.items() if not n.startswith("WAITROOM_")}
-    with Process(command, log=folder / "log", env=environment, cwd=folder):
+    with Process(command, log=folder / "log", env=CLEAN, cwd=folder):
         url = f"http://127.0.0.1:{port}"
         wait_until(lambda: run("healthcheck", "--url", url).exit_code == 0, "the replica")
         yield url

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import time
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -14,9 +11,8 @@ from click.testing import CliRunner, Result
 
 from sidecar.cli import main
 from sidecar.queue.grants import Grant, Grants, grant_in
+from tests.support.processes import CLEAN, WAITROOM, forget_settings
 
-WAITROOM = str(Path(sys.executable).parent / "waitroom")
-CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("WAITROOM_")}
 SECRET, GRANT_KEY = "s" * 32, "g" * 32
 GOOD = {
     "WAITROOM_SECRET_KEYS": SECRET,
@@ -30,9 +26,7 @@ GOOD = {
 def run(tmp_path, monkeypatch):
     """Runs it in this process, which takes a fiftieth of the time."""
     monkeypatch.chdir(tmp_path)
-    for name in os.environ:
-        if name.startswith("WAITROOM_"):
-            monkeypatch.delenv(name)
+    forget_settings(monkeypatch)
 
     def run(*words: str, **environment: str) -> Result:
         return CliRunner(env={**GOOD, **environment}).invoke(main, ["grant", *words])

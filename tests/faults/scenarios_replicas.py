@@ -6,16 +6,14 @@ import asyncio
 import signal
 import sys
 import time
-from pathlib import Path
 
 from tests.faults.verdict import Row
 from tests.faults.visitors import STAYS, Plan
 from tests.faults.world import REPLICAS, Scale, world
-from tests.support.processes import Process
+from tests.support.processes import SHIFTED, Process
 
 #: What is late. nginx gives a replica that says nothing 3 s.
 LATE_S = 2.5
-SHIFTED = Path(__file__).parent / "shifted.py"
 
 
 async def kill_one(scale: Scale) -> Row:

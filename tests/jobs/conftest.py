@@ -8,6 +8,7 @@ from sqlalchemy import delete
 from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.tables import JOBS, metadata
 from sidecar.kit.sql import database as sql
+from tests.jobs.bench import bench
 from tests.support.databases import KINDS, servers  # noqa: F401 - a fixture
 
 
@@ -41,6 +42,12 @@ async def store(database, open_store):
         for table in metadata.tables.values():
             await connection.execute(delete(table))
     return made
+
+
+@pytest.fixture
+async def here(redis_socket, tmp_path):
+    async with bench(redis_socket, tmp_path) as made:
+        yield made
 
 
 @pytest.fixture

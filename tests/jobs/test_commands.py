@@ -8,7 +8,6 @@ import os
 import pty
 import re
 import subprocess
-import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +21,11 @@ from sidecar.cli.connection import Connection
 from sidecar.history.store.tables import HISTORY
 from sidecar.jobs.commands import progress
 from sidecar.jobs.store.tables import JOBS
-from tests.support.processes import Process, wait_until
+from tests.support.processes import CLEAN, WAITROOM, Process, forget_settings, wait_until
 from tests.support.site import SECRET, make_folder, redis_command
 from tests.support.target import Target, bad_target
 from waitroom import Jobs, UnavailableError
 
-WAITROOM = str(Path(sys.executable).parent / "waitroom")
 ID = r"[A-Za-z0-9_-]{22}"
 CONFIG = """
 edge_listen = "unix:{folder}/edge"
@@ -62,7 +60,6 @@ url = "http://127.0.0.1:1/"
 private = true
 retries = 0
 """
-CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("WAITROOM_")}
 
 
 @dataclass
@@ -106,9 +103,7 @@ def takes_jobs(connection: Connection) -> bool:
 @pytest.fixture
 def run(works, monkeypatch):
     """Runs a command in this process, which takes a fiftieth of the time."""
-    for name in os.environ:
-        if name.startswith("WAITROOM_"):
-            monkeypatch.delenv(name)
+    forget_settings(monkeypatch)
 
     def run(group: str, *words: str, **more) -> Result:
         return CliRunner().invoke(main, [group, "--config", str(works.config), *words], **more)

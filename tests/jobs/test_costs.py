@@ -5,18 +5,10 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
-from tests.jobs.bench import bench, running, until
+from tests.jobs.bench import running, until
 from tests.support.jobs import statements_of
 
 JOBS = 100
-
-
-@pytest.fixture
-async def here(redis_socket, tmp_path):
-    async with bench(redis_socket, tmp_path) as made:
-        yield made
 
 
 async def test_many_submissions_share_scripts_and_statements(here, sent):

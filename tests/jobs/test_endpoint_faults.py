@@ -19,16 +19,10 @@ from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.http import app_keys as keys
 from sidecar.kit.http.auth.owner import FIND_OWNER
 from sidecar.kit.http.problems import problems
-from tests.jobs.bench import bench, until
+from tests.jobs.bench import until
 
 SERVICE = {"Authorization": "Bearer of-the-service"}
 OPERATOR = {"Authorization": "Bearer of-the-operator"}
-
-
-@pytest.fixture
-async def here(redis_socket, tmp_path):
-    async with bench(redis_socket, tmp_path) as made:
-        yield made
 
 
 @pytest.fixture

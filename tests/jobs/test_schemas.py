@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
 from aiohttp import web
 
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints import check_permit
 from sidecar.kit.errors import StoreError
 from sidecar.kit.http import app_keys as keys
-from tests.jobs.bench import bench
 
 OF_HTTP = {"Date", "Server", "Content-Length", "Content-Type", "Cache-Control"}
-
-
-@pytest.fixture
-async def here(redis_socket, tmp_path):
-    async with bench(redis_socket, tmp_path) as made:
-        yield made
 
 
 async def test_verdicts_are_as_their_models_say(here, aiohttp_client):

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import socket
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -17,10 +13,8 @@ from sidecar.cli import main
 from sidecar.cli.connection import Connection
 from sidecar.leases.commands import LETTERS, _before
 from sidecar.leases.settings import RESOURCE
-from tests.support.processes import Process, wait_until
+from tests.support.processes import CLEAN, WAITROOM, Process, forget_settings, listens, wait_until
 
-WAITROOM = str(Path(sys.executable).parent / "waitroom")
-CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("WAITROOM_")}
 # Without an admin token: the service token opens all that these commands ask.
 CONFIG = """
 edge_listen = "unix:{0}/edge"
@@ -61,17 +55,10 @@ def file(tmp_path_factory):
         yield path
 
 
-def listens(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as client:
-        return client.connect_ex(str(path)) == 0
-
-
 @pytest.fixture
 def run(file, monkeypatch):
     """Runs it in this process, which takes a fiftieth of the time."""
-    for name in os.environ:
-        if name.startswith("WAITROOM_"):
-            monkeypatch.delenv(name)
+    forget_settings(monkeypatch)
 
     def run(group: str, *words: str) -> Result:
         return CliRunner().invoke(main, [group, "--config", str(file), *words])

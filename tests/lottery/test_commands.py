@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import random
-import sys
-from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -18,9 +15,8 @@ from sidecar.cli import main
 from sidecar.lottery import commands
 from sidecar.lottery.commitment import as_lines, by_lot, commitment_to
 from tests.support.draws import ids_of, numbered
+from tests.support.processes import CLEAN, WAITROOM
 
-WAITROOM = str(Path(sys.executable).parent / "waitroom")
-CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("WAITROOM_")}
 SECRET = "5e" * 32
 PATH = "/_waitroom/shop/draw"
 

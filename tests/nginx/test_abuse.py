@@ -69,12 +69,6 @@ def site():
         assert {json.loads(line)["level"] for line in lines} <= {"info"}
 
 
-@pytest.fixture
-def relay(site):
-    site.relays[0].forget()
-    return site.relays[0]
-
-
 def at(site, address: str, **headers) -> Visitor:
     """Somebody whom the balancer says to come from that address."""
     return Visitor(site.url, {"Host": "balanced", "X-Test-Address": address, **headers})

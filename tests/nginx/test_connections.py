@@ -51,12 +51,6 @@ def site():
         yield site
 
 
-@pytest.fixture
-def relay(site):
-    site.relays[0].forget()
-    return site.relays[0]
-
-
 @pytest.mark.parametrize(("path", "status"), [("/open", 200), ("/full", 503), ("/shut", 503)])
 def test_connections_to_the_sidecar_are_kept(site, relay, path, status):
     """Fifty verdicts of each kind, 204, 401 and 403, take one connection at most."""

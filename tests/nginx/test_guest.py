@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.nginx_client import HTML, JSON, Visitor, room_cookies
+from tests.support.nginx_client import HTML, JSON, room_cookies
 from tests.support.site import Site, gated
 
 HSTS = 'add_header Strict-Transport-Security "max-age=63072000" always;'
@@ -76,16 +76,6 @@ def site(stamps):
     rooms = {"open": {"total_active_users": 1000}, "full": {"total_active_users": 0}}
     with Site(rooms=rooms, servers=SERVERS, locations="", stamps=stamps) as site:
         yield site
-
-
-@pytest.fixture
-def visit(site):
-    """A newcomer to one of the servers."""
-
-    def make(server, **headers) -> Visitor:
-        return Visitor(site.url, {"Host": server, **headers})
-
-    return make
 
 
 def test_headers_of_the_server_stay(visit):

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from tests.support.nginx_client import JSON, Visitor, room_cookies
+from tests.support.nginx_client import JSON, room_cookies
 from tests.support.site import Site, gated
 
 INCLUDE = "include waitroom/server.conf;\n"
@@ -63,16 +63,6 @@ def site(stamps, tmp_path_factory):
     """
     with Site(rooms=ROOMS, servers=servers(folder), http=http, locations="", stamps=stamps) as site:
         yield site
-
-
-@pytest.fixture
-def visit(site):
-    """A newcomer to one of the servers."""
-
-    def make(server, **headers) -> Visitor:
-        return Visitor(site.url, {"Host": server, **headers})
-
-    return make
 
 
 def people(site, room):

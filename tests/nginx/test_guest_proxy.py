@@ -8,7 +8,7 @@ import time
 import pytest
 
 from sidecar.queue.verdict_lifetime import VERDICT_TTL_MS
-from tests.support.nginx_client import JSON, Visitor, room_cookies
+from tests.support.nginx_client import JSON, room_cookies
 from tests.support.processes import wait_until
 from tests.support.relay import Relay
 from tests.support.site import Site, gated
@@ -81,16 +81,6 @@ def site(stamps, tmp_path_factory):
         rooms=ROOMS, servers=SERVERS, http=http, locations="", relay=Relay, stamps=stamps
     ) as site:
         yield site
-
-
-@pytest.fixture
-def visit(site):
-    """A newcomer to one of the servers."""
-
-    def make(server, **headers) -> Visitor:
-        return Visitor(site.url, {"Host": server, **headers})
-
-    return make
 
 
 def test_headers_to_the_application(visit):

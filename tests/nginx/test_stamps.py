@@ -61,12 +61,6 @@ def site():
 
 
 @pytest.fixture
-def relay(site):
-    site.relays[0].forget()
-    return site.relays[0]
-
-
-@pytest.fixture
 def inside(site):
     return Visitor(site.url, cookies={"waitroom_open": signed_pass("open")})
 

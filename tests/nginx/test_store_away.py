@@ -11,8 +11,7 @@ import urllib.request
 import aiohttp
 import pytest
 
-from tests.faults.scenarios_replicas import SHIFTED
-from tests.support.processes import Process, wait_until
+from tests.support.processes import SHIFTED, Process, wait_until
 from tests.support.site import BY_DEFAULT, Site
 
 

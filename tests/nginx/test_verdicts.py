@@ -33,12 +33,6 @@ def site(stamps):
         yield site
 
 
-@pytest.fixture
-def relay(site):
-    site.relays[0].forget()
-    return site.relays[0]
-
-
 @pytest.fixture(scope="module")
 def stub():
     with Stub() as stub:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import socket
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-from tests.support.processes import Process, wait_until
+from tests.support.processes import CLEAN, WAITROOM, Process, listens, wait_until
 
-WAITROOM = str(Path(sys.executable).parent / "waitroom")
-CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("WAITROOM_")}
 CONFIG = """
 edge_listen = "unix:{0}/edge"
 ops_listen = "unix:{0}/ops"
@@ -81,11 +75,6 @@ def replica(file):
     with process:
         wait_until(lambda: listens(file.parent / "ops"), "the replica")
         yield
-
-
-def listens(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as client:
-        return client.connect_ex(str(path)) == 0
 
 
 @pytest.fixture

@@ -8,11 +8,20 @@ import os
 import random
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+WAITROOM = str(Path(sys.executable).parent / "waitroom")
+#: `python SHIFTED SECONDS serve …`: the command with a clock that is off.
+SHIFTED = Path(__file__).parent / "shifted.py"
+#: The environment without any setting of ours.
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("WAITROOM_")}
 
 
 class Process(AbstractContextManager["Process"]):
@@ -105,3 +114,15 @@ def wait_until(
         time.sleep(0.02)
     said = f": {of.output[-2000:]}" if of else ""
     raise AssertionError(f"{what} did not come within {timeout_s:g} s{said}")
+
+
+def listens(path: Path) -> bool:
+    """Whether a process accepts connections on that unix socket."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
+
+
+def forget_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a command that runs in this process."""
+    for name in [name for name in os.environ if name.startswith("WAITROOM_")]:
+        monkeypatch.delenv(name)

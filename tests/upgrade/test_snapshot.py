@@ -12,7 +12,6 @@ import json
 import re
 import sqlite3
 import subprocess
-import sys
 import threading
 import time
 from contextlib import ExitStack, closing
@@ -24,14 +23,13 @@ import pytest
 import redis
 
 from sidecar.queue.tokens import Tokens
-from tests.support.processes import Process, free_port, wait_until
+from tests.support.processes import WAITROOM, Process, free_port, wait_until
 from tests.support.redis_servers import RedisServer
 from tests.support.site import answers
 from tests.upgrade.make_snapshot import ADMIN, LIMITS, SECRET, Site, Target, describe
 
 SNAPSHOT = Path(__file__).parent / "snapshot"
 MADE = json.loads((SNAPSHOT / "made.json").read_text())
-WAITROOM = str(Path(sys.executable).parent / "waitroom")
 #: A moment, in ms or µs.
 _MOMENT = re.compile(r"(?<!\w)(\d{13}|\d{16})(?!\w)")
 _MONTH_MS = 31 * 86_400_000

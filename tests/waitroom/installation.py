@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from pathlib import Path
 
+from tests.support.processes import WAITROOM
 from tests.support.service import Service
 from tests.support.target import bad_target
 
 ADMIN = "test-admin-token-000000"
-WAITROOM = str(Path(sys.executable).parent / "waitroom")
 RULES = """
 admin_token = "{admin}"
 jobs = "sqlite:///{folder}/jobs.db"

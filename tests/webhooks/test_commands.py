@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
-from pathlib import Path
 
 import pytest
 
-from tests.support.receiver import Receiver
+from tests.support.processes import CLEAN, WAITROOM
 
-WAITROOM = str(Path(sys.executable).parent / "waitroom")
 GOOD = {"WAITROOM_SECRET_KEYS": "s" * 32, "WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USERS": "5"}
-CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("WAITROOM_")}
-
-
-@pytest.fixture
-async def receiver():
-    receiver = await Receiver().start()
-    yield receiver
-    await receiver.stop()
 
 
 @pytest.fixture
