@@ -19,7 +19,7 @@
     cli/         the command, which has each product's commands
 
 In a product the same names mean the same: settings.py (what may be configured), model.py (types),
-service.py (rules), store.py and lua/ (Redis), redis_keys.py, endpoints.py (HTTP) and openapi.py,
+service.py (rules), store.py and lua/ (Redis), redis_keys.py, endpoints.py and schemas.py (HTTP),
 worker.py (loops), metrics.py, commands.py (CLI), app_keys.py (where handlers find it). A
 large one has a folder of that name.
 

@@ -267,7 +267,7 @@ class Settings(HistorySection):
 
     @property
     def keys_of_grants(self) -> list[str]:
-        """Oldest to newest: those that sign and verify grants."""
+        """Oldest to newest: the keys that sign and verify grants."""
         return self.grant_keys or self.secret_keys
 
 

@@ -1,4 +1,4 @@
-"""Health and metrics, for those who run it."""
+"""Whether a replica is ready."""
 
 from __future__ import annotations
 

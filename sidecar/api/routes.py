@@ -116,7 +116,7 @@ def edge_app(
     app.cleanup_ctx.append(check_permit.writes)
     app[draw.DRAW_PAGE] = draw.load_page(static)
     fast = dict(FAST_EDGE)
-    # What is asked most has addresses of its own, which are found without a pattern.
+    # The most frequent requests have addresses of their own, found without a pattern.
     for room in services.rooms:
         at = f"/_waitroom/{room.name}"
         status, join = partial(waiting.answer_status, room=room), partial(waiting.join, room=room)

@@ -202,7 +202,7 @@ def _ask(request: web.Request, room: Gate, *, may_join: bool, grant_uri: str) ->
 
 def _is_repeatable(request: web.Request, room: Gate, answer: Answer) -> bool:
     """Whether nginx shall answer the same question with the same words for a moment: what nobody
-    will read again it need not keep. Of those who wait only some ask again so soon."""
+    will read again it need not keep. Of waiting visitors only some poll again so soon."""
     if request.method != "GET" or answer.token is not None:
         return False
     if answer.store_unavailable or answer.uncounted:  # an exempt client's is not for others

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: How long a closed room's page may rest, seconds: what is coming may be changed.
 CLOSED_REFRESH_S = 60.0
-#: Over how long those who wait for a beginning are spread, ms: at most so long, and a tenth of
+#: Over how long visitors who wait for a beginning are spread, ms: at most so long, and a tenth of
 #: the pre-queue, in which it makes no difference. Where there is none, who is sooner is first.
 _MAX_SPREAD_MS = 30_000
 _SPREAD_AT_OPENING_MS = 2_000

@@ -13,8 +13,8 @@ Reply = TypeVar("Reply")
 class Batcher(Generic[Item, Reply]):
     """Turns many `submit(item)` into few `run(items)`, one in flight at a time.
 
-    An idle batcher adds no delay: the first item goes at once, alone; those that come
-    meanwhile go together. A caller that is cancelled takes nothing from the others: its
+    An idle batcher adds no delay: the first item goes at once, alone; the items that
+    come meanwhile go together. A caller that is cancelled takes nothing from the others: its
     item is still sent (the store may already have it), its reply is dropped.
     """
 

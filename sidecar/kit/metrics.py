@@ -121,7 +121,7 @@ class Metrics(MetricSet):
     )
 
     def __init__(self, *products: type[MetricSet]) -> None:
-        """`products`: those whose metrics are exported before anybody asks for them."""
+        """`products`: those whose metrics are exported from the start."""
         self.registry = CollectorRegistry()
         super().__init__(self.registry)
         self.requests = self.collected(Requests())

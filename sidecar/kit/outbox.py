@@ -3,7 +3,7 @@
 What is to be sent is written to a store first, and taken out once the receiver has taken it or it
 is given up: a process that dies in between loses nothing, and the next one repeats, with the same
 id, what the store had not heard of yet. `Sender` delivers in order, one message at a time, and
-retries by itself; `InFlight` counts those that go side by side and are retried by the store.
+retries by itself; `InFlight` counts deliveries that go side by side and are retried by the store.
 """
 
 from __future__ import annotations
@@ -224,9 +224,9 @@ class Sender(ABC, Generic[Item]):
 class Ledger:
     """What this process knows of deliveries that the store has as open."""
 
-    #: Those that a sender has or had.
+    #: Deliveries that a sender has or had.
     taken: set[Delivery] = field(default_factory=set)
-    #: Those that are over. The store does not know it yet.
+    #: Deliveries that are over. The store does not know it yet.
     done: set[Delivery] = field(default_factory=set)
 
     def is_new(self, delivery: Delivery) -> bool:

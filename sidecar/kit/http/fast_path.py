@@ -1,4 +1,4 @@
-"""Answers what is asked most without aiohttp's machinery for requests, on aiohttp's connections.
+"""Answers the most frequent requests without aiohttp's machinery, on aiohttp's connections.
 
 aiohttp reads every request. One for an address of the fast path, whole, without a body, on a
 connection where nothing else is under way, goes to its handler at once. All others, and all that is
@@ -29,7 +29,7 @@ _EXPECT = istr("Expect")
 
 
 class FastRunner(web.AppRunner):
-    """Serves an application whose FAST handlers are asked directly."""
+    """Serves an application whose FAST handlers are called directly."""
 
     async def _make_server(self) -> web.Server:
         made = await super()._make_server()

@@ -42,8 +42,8 @@ DEPRECATED = {"deprecated": True}
 
 
 class Parameters(BaseModel):
-    """Parameters of the path and the query: those that the path does not name are in the query.
-    Others are ignored, and of several of one name the first counts."""
+    """Parameters of the path and the query: what the path does not name is in the query. Unknown
+    ones are ignored, and of several of one name the first counts."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 

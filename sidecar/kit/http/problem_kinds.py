@@ -1,6 +1,6 @@
 """What can go wrong at an endpoint. Each kind has a code, by which programs tell it from others.
 
-Here are those that any endpoint may answer with; a product's own are in its schemas.py.
+Here are the kinds of any endpoint; a product's own are in its schemas.py.
 """
 
 from __future__ import annotations
