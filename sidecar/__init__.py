@@ -3,7 +3,7 @@
     kit/         knows no product: errors, clock, signing, retry, outbox; redis/, sql/, http/
     client.py    the old name of waitroom/, the public Python client
     queue/       what all stand on: tickets, passes, classes, grants, the estimate; lua/
-    settings.py  the configuration file and WAITROOM_*; each product brings its own section
+    settings/    the configuration file and WAITROOM_*; each product brings its own section
     rooms/       the waiting room: sessions, openings, shield, fail-open, exemptions
     lottery/     the draw of a pre-queue: commitment, secret, places
     leases/      leases on named resources
@@ -14,6 +14,7 @@
     gate/        what proxies ask and visitors see: check, status, page, cookies, nginx's stamps
     dashboard/   the operators' page, and the way in to it
     doctor/      looks at an installation from outside
+    setup/       writes the files of an installation: waitroom init, waitroom update-files
     api/         all endpoints on one page (routes.py), who may ask (access.py), health, OpenAPI
     app.py       the only wiring: what starts, in order, and stops, in reverse
     cli/         the command, which has each product's commands
@@ -23,9 +24,9 @@ service.py (rules), store.py and lua/ (Redis), redis_keys.py, endpoints.py and s
 worker.py (loops), metrics.py, commands.py (CLI), app_keys.py (where handlers find it). A
 large one has a folder of that name.
 
-Who may import whom: kit <- client, queue <- products <- gate <- dashboard, doctor <- api <- app <-
-cli. Products do not import each other, but for the few that tests/test_layout.py lists with their
-reasons; it holds all of this. settings.py knows the products' settings.py alone, and all
+Who may import whom: kit <- client, queue <- products <- gate <- dashboard, doctor, setup <- api <-
+app <- cli. Products do not import each other, but for the few that tests/test_layout.py lists with
+their reasons; it holds all of this. settings/ knows the products' settings.py alone, and all
 above queue/ may know it. A product's commands stand beside cli/.
 """
 

@@ -9,15 +9,16 @@ import re
 import shutil
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import structlog
 
-from sidecar import __version__
+from sidecar.cli import version
+from sidecar.cli.check_config import check_config
 from sidecar.cli.common import CONFIG, fail, load_settings
+from sidecar.cli.completion import completion
 from sidecar.cli.connection import ReplicaCommand
 from sidecar.cli.grants import grant
 from sidecar.cli.migrate import migrate
@@ -30,23 +31,27 @@ from sidecar.kit.extras import require
 from sidecar.leases.commands import leases
 from sidecar.limits.commands import limits
 from sidecar.lottery.commands import verify_draw
-from sidecar.rooms.commands.openings import summary
 from sidecar.rooms.commands.rooms import rooms
+from sidecar.setup.commands import init, update_files
 from sidecar.webhooks.commands import webhooks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from sidecar.cli.connection import Connection
     from sidecar.settings import Settings
 
 
 class _Commands(click.Group):
-    def main(self, *args: Any, **kwargs: Any) -> Any:
+    def main(self, args: Sequence[str] | None = None, *others: Any, **kwargs: Any) -> Any:
         """Ends quietly when the reader of the output has gone, as in `report | head`. click does so
         while a command runs, and leaves what is still in the buffer to Python's own end."""
+        words = list(sys.argv[1:] if args is None else args)
+        # Where an id may begin with a hyphen, click takes no letter for an option.
+        if words[-1:] == ["-h"]:
+            words[-1] = "--help"
         try:
-            return super().main(*args, **kwargs)
+            return super().main(words, *others, **kwargs)
         finally:
             try:
                 sys.stdout.flush()
@@ -60,8 +65,11 @@ class _Commands(click.Group):
             fail(error.problems)
 
 
-@click.group(cls=_Commands)
-@click.version_option(__version__)
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=version.show,
+    help="Show the versions of this program, Python and Redis.",
+)  # fmt: skip
 def main() -> None:
     """A virtual waiting room beside the nginx you already run."""
 
@@ -69,6 +77,7 @@ def main() -> None:
 for command in (
     *(rooms, leases, limits, jobs, targets, webhooks, history),
     *(grant, migrate, nginx_key, report, verify_draw),
+    *(check_config, completion, init, update_files),
 ):
     main.add_command(command)
 
@@ -126,27 +135,6 @@ def run_jobs(path: str | None, most: int, grace: float, listen: str) -> None:
     from sidecar.jobs.wiring import run_jobs as run  # noqa: PLC0415
 
     uvloop.run(run(settings, most=most, grace_s=grace, listen=listen))
-
-
-@main.command("check-config")
-@CONFIG
-def check_config(path: str | None) -> None:
-    """Print every problem of a configuration; exit 1 if there is any."""
-    settings = load_settings(path)
-    kinds: dict[str, Iterable[str]] = {
-        "room": settings.rooms,
-        "lease": settings.leases,
-        "limit": settings.limits,
-        "target": settings.targets,
-    }
-    named = {kind: sorted(names) for kind, names in kinds.items() if names}
-    counted = [f"{len(names)} {kind}(s), {', '.join(names)}" for kind, names in named.items()]
-    counted = counted or ["jobs, for targets that are made at run time"]
-    click.echo(f"The configuration is right: {'; '.join(counted)}.")
-    for warning in settings.warnings:
-        click.echo(f"warning: {warning}")
-    for line in summary(settings, int(time.time() * 1000)):
-        click.echo(line)
 
 
 @main.command(cls=ReplicaCommand)

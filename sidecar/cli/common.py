@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from sidecar.kit.errors import ConfigError
-from sidecar.settings import DEFAULT_FILE, load
+from sidecar.settings import DEFAULT_FILE, SYSTEM_FILE, find_file, load
 
 if TYPE_CHECKING:
     from sidecar.settings import Settings
 
-CONFIG_HELP = "Settings; waitroom.toml when it exists. WAITROOM_* variables override it."
+CONFIG_HELP = "Settings; waitroom.toml here or in /etc/waitroom. WAITROOM_* variables override it."
 CONFIG = click.option("--config", "-c", "path", metavar="FILE", help=CONFIG_HELP)
 
 
-def load_settings(path: str | None) -> Settings:
+def load_settings(path: str | None, environ: dict[str, str] | None = None) -> Settings:
     """Raises ConfigError, which ends the command."""
     try:
-        return load(path)
+        return load(path, environ)
     except ConfigError as error:
-        if path is None and not Path(DEFAULT_FILE).exists():
-            nothing = f"there is no {DEFAULT_FILE} in this folder, and no --config FILE was given"
+        if find_file(path) is None:
+            nothing = (
+                f"there is no {DEFAULT_FILE} in this folder or in {SYSTEM_FILE.parent}, and no "
+                "--config FILE was given; waitroom init writes one"
+            )
             error.problems.insert(0, nothing)
         raise
 

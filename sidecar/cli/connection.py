@@ -18,7 +18,14 @@ from yarl import URL
 from sidecar.cli.common import CONFIG_HELP
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.setting_types import Listen, problems_in
-from sidecar.settings import DEFAULT_FILE, DEFAULT_OPS_LISTEN, ENV_PREFIX, read_values
+from sidecar.settings import (
+    DEFAULT_FILE,
+    DEFAULT_OPS_LISTEN,
+    ENV_PREFIX,
+    SYSTEM_FILE,
+    find_file,
+    read_values,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -145,9 +152,9 @@ def _relevant(environ: os._Environ[str]) -> dict[str, str]:
 
 
 def _source(config: str | None) -> str:
-    if config or Path(DEFAULT_FILE).exists():
-        return f"{config or DEFAULT_FILE} with WAITROOM_* variables"
-    return f"the environment (there is no {DEFAULT_FILE} in this folder)"
+    if file := find_file(config):
+        return f"{file} with WAITROOM_* variables"
+    return f"the environment (there is no {DEFAULT_FILE} in this folder or in {SYSTEM_FILE.parent})"
 
 
 def _checked(name: str, given: str) -> str:

@@ -18,7 +18,7 @@ MAX_NAME = 128
 #: What a resource's name is made of, in the store's order.
 LETTERS = "+-.0123456789:@ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
 #: A holder's name may begin with a hyphen and is no option then.
-ANY_NAME = {"ignore_unknown_options": True}
+ANY_NAME = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
 
 
 @click.group(cls=ReplicaGroup)

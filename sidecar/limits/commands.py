@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from waitroom import Client
 
 #: -1 is no option.
-ANY_NUMBER = {"ignore_unknown_options": True}
+ANY_NUMBER = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
 
 
 @click.group(cls=ReplicaGroup)

@@ -214,4 +214,4 @@ def test_whoever_reads_no_file_hears_so():
     """Commands that do need the settings say that they found none."""
     done = run("check-config")
     assert done.exit_code == 1
-    assert done.stderr.startswith("there is no waitroom.toml in this folder, and no --config FILE")
+    assert done.stderr.startswith("there is no waitroom.toml in this folder or in /etc/waitroom")

@@ -13,7 +13,7 @@ RANKS = (
     ("client", "queue"),
     ("settings", *PRODUCTS),
     ("gate",),
-    ("dashboard", "doctor"),
+    ("dashboard", "doctor", "setup"),
     ("api",),
     ("app",),
     ("cli",),

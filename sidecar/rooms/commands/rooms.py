@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from waitroom import Client, Room
 
 #: A visitor's id may begin with a hyphen and is no option then.
-ANY_ID = {"ignore_unknown_options": True}
+ANY_ID = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
 #: Of what `_rows` says; watch also has the time and how many come in a minute.
 _ROW = "{0:<20} {2:>9} {3:>9} {4:>9}  {5}"
 _WATCH_ROW = "{6:<8} {0:<20} {1:<8} {2:>9} {3:>9} {4:>9} {7:>8}  {5}"

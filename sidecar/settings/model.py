@@ -1,31 +1,21 @@
-"""Settings: a TOML file, overridden by WAITROOM_* environment variables.
-
-`load` reports every problem at once, by the names of settings and variables. The variables are read
-here and not by pydantic-settings, which ignores one that names no setting, takes lists as JSON
-alone, and knows no _FILE beside each of them.
-"""
+"""Everything that may be set; each product brings its own section."""
 
 from __future__ import annotations
 
-import os
-import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationError,
     ValidationInfo,
     field_validator,
 )
 
 from sidecar.history.settings import HistorySection
 from sidecar.jobs.settings import DEFAULT_DATABASE, TargetSettings
-from sidecar.kit.did_you_mean import did_you_mean, names_beside
-from sidecar.kit.errors import ConfigError
 from sidecar.kit.http.auth.scopes import OWNERS, SCOPES, Scope
 from sidecar.kit.names import is_plain_name
 from sidecar.kit.setting_types import (
@@ -36,7 +26,6 @@ from sidecar.kit.setting_types import (
     Seconds,
     Store,
     listed,
-    problems_in,
     read_listen,
 )
 from sidecar.leases.settings import LeaseSettings  # noqa: TC001 - pydantic reads it
@@ -46,18 +35,13 @@ from sidecar.webhooks.settings import Webhook  # noqa: TC001 - pydantic reads it
 
 T = TypeVar("T")
 
-DEFAULT_FILE = "waitroom.toml"
-ENV_PREFIX = "WAITROOM_"
 MEMORY = "memory://"
-#: Of commands that ask a replica, and no settings: sidecar/cli/connection.py.
-NOT_SETTINGS = {"WAITROOM_URL", "WAITROOM_TOKEN", "WAITROOM_TOKEN_FILE"}
 DEFAULT_OPS_LISTEN = "127.0.0.1:8401"
 DEMO_SECRET = "demo-secret-that-everybody-knows-0000"  # noqa: S105 - refused outside the demo
 MIN_SECRET_LENGTH = 32
 MIN_ADMIN_TOKEN_LENGTH = 16
 #: Two are ways of nginx's own; waitroom_now is the cookie of all rooms' stamps.
 RESERVED_NAMES = {"internal", "static", "now"}
-_TABLES = {"rooms", "leases", "limits", "targets", "webhooks", "tokens"}
 
 
 def _plain_name(value: str) -> str:
@@ -284,91 +268,4 @@ def _problems_of_keys(keys: list[str], *, is_demo: bool) -> list[str]:
         problems.append(f"a key has fewer than {MIN_SECRET_LENGTH} characters")
     if DEMO_SECRET in keys and not is_demo:
         problems.append("the demo's secret is known to everybody")
-    return problems
-
-
-def load(path: str | None, environ: dict[str, str] | None = None) -> Settings:
-    """Read the file and the environment.
-
-    `path` None means `waitroom.toml` when that exists, and no file otherwise.
-    Raises ConfigError with every problem.
-    """
-    values, problems = read_values(path, dict(os.environ) if environ is None else environ)
-    try:
-        settings = Settings.model_validate(values)
-    except ValidationError as error:
-        problems += problems_in(error, Settings)
-    if problems:
-        raise ConfigError(problems)
-    return settings
-
-
-def read_values(path: str | None, environ: dict[str, str]) -> tuple[dict[str, Any], list[str]]:
-    """What the file and the environment say, unchecked, and what is wrong with the variables.
-
-    Raises ConfigError for a file that cannot be read.
-    """
-    values: dict[str, Any] = {}
-    file = Path(path or DEFAULT_FILE)
-    if path is not None or file.exists():
-        try:
-            values = tomllib.loads(file.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ConfigError([f"{file}: cannot be read: {error.strerror}"]) from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError([f"{file}: is not valid TOML: {error}"]) from None
-    return values, _add_environment(values, environ)
-
-
-def _unknown(path: list[str], suffix: str) -> str:
-    """What is wrong with the name of a variable, by its parts; empty: it names a setting."""
-    for i, part in enumerate(path):
-        known = names_beside(Settings, path[: i + 1])
-        if known is None or part in known:
-            continue
-        if i == 0:
-            known += [name.removeprefix(ENV_PREFIX).lower() for name in NOT_SETTINGS]
-
-        def written(name: str, at: int = i) -> str:
-            parts = [*path[:at], name, *path[at + 1 :]]
-            return f"{ENV_PREFIX}{'__'.join(parts)}{suffix}".upper()
-
-        hint = did_you_mean(part, known, written=written)
-        if not hint and part.partition("_")[0] in _TABLES:
-            hint = "; two underscores go a level down: WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USERS"
-        return f"unknown setting{hint}"
-    return ""
-
-
-def _add_environment(values: dict[str, Any], environ: dict[str, str]) -> list[str]:
-    """Lay WAITROOM_* over the values; `__` goes a level down, `_FILE` reads a file."""
-    problems = []
-    for variable, text in sorted(environ.items()):
-        if not variable.startswith(ENV_PREFIX) or variable in NOT_SETTINGS:
-            continue
-        path = variable.removeprefix(ENV_PREFIX).lower().split("__")
-        if not all(path):
-            problems.append(f"{variable}: names no setting")
-            continue
-        suffix = "_file" if path[-1].endswith("_file") else ""
-        path[-1] = path[-1].removesuffix("_file")
-        if unknown := _unknown(path, suffix):
-            problems.append(f"{variable}: {unknown}")
-            continue
-        value: str = text
-        if suffix:
-            try:
-                value = Path(text).read_text(encoding="utf-8").strip()
-            except (OSError, UnicodeDecodeError) as error:
-                problems.append(f"{variable}: {text} cannot be read: {error}")
-                continue
-        level = values
-        for part in path[:-1]:
-            below = level.setdefault(part, {})
-            if not isinstance(below, dict):
-                problems.append(f"{variable}: {part} is not a table")
-                break
-            level = below
-        else:
-            level[path[-1]] = value
     return problems

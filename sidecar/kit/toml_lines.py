@@ -1,0 +1,48 @@
+"""In which line of a TOML file each setting stands, which tomllib does not say."""
+
+from __future__ import annotations
+
+import re
+
+_TABLE = re.compile(r"\s*\[\[?\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
+_NAME = r"(?:[\w-]+|\"[^\"]*\"|'[^']*')"
+_KEY = re.compile(rf"\s*({_NAME}(?:\s*\.\s*{_NAME})*)\s*=")
+_PART = re.compile(_NAME)
+#: What may hide a bracket or the beginning of a comment: a text in one line.
+_TEXT = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'[^']*'|#.*")
+_LONG = ('"""', "'''")
+
+
+def find_lines(text: str) -> dict[str, int]:
+    """Line numbers, from 1, by the dotted names of the tables and keys of valid TOML."""
+    lines: dict[str, int] = {}
+    table: list[str] = []
+    depth, end = 0, ""
+    for number, row in enumerate(text.splitlines(), 1):
+        if end:
+            end = "" if end in row else end
+            continue
+        if not depth and (found := _TABLE.match(row)):
+            table = _parts(found[1])
+            lines.setdefault(".".join(table), number)
+            continue
+        if not depth and (found := _KEY.match(row)):
+            lines.setdefault(".".join([*table, *_parts(found[1])]), number)
+        end = next((mark for mark in _LONG if row.count(mark) % 2), "")
+        bare = _TEXT.sub("", row)
+        depth += sum(bare.count(mark) for mark in "[{") - sum(bare.count(mark) for mark in "]}")
+    return lines
+
+
+def _parts(name: str) -> list[str]:
+    return [part.strip("\"'") for part in _PART.findall(name)]
+
+
+def locate(problem: str, lines: dict[str, int]) -> int | None:
+    """Where the setting is that a problem is about, or the table that should have it."""
+    name = problem.partition(":")[0]
+    while name:
+        if name in lines:
+            return lines[name]
+        name = name.rpartition(".")[0]
+    return None

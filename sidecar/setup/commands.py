@@ -1,0 +1,241 @@
+"""waitroom init and waitroom update-files."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import redis
+
+from sidecar.kit.names import NAME
+from sidecar.kit.setting_types import read_store
+from sidecar.setup.plan import NGINX, SECRET_KEYS, Room, compose_file, first_files, shipped
+from sidecar.setup.systems import SYSTEMS, System, find_system
+from sidecar.setup.write import BESIDE, write_once, write_shipped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sidecar.setup.write import Outcome
+
+_SITE = re.compile(
+    r"(?:(?P<scheme>https?)://)?(?P<host>[a-z0-9-][a-z0-9.-]*)(?P<port>:\d{1,5})?/?", re.ASCII
+)
+_INSTALL_REDIS = "The replicas need it. On Debian and Ubuntu: sudo apt install redis-server"
+_HOMES = ("/home/", "/root/")
+_ROOT = Path("/")
+#: In a container `redis` is the service of that name.
+_REDIS = {"docker": "redis://redis:6379/0"}
+
+
+class _Question(click.Option):
+    """An option that is asked for where it is missing and somebody sits at a terminal."""
+
+    def __init__(self, *args: Any, question: str, **kwargs: Any) -> None:
+        kwargs["prompt"] = question if sys.stdin.isatty() else False
+        super().__init__(*args, **kwargs)
+
+
+def _read_site(_context: click.Context, _parameter: click.Parameter, value: str) -> re.Match[str]:
+    if (found := _SITE.fullmatch(value.lower())) is None:
+        raise click.BadParameter(f"{value!r} is no host name, such as shop.example")
+    return found
+
+
+def _read_redis(context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    if not value:
+        return _REDIS.get(context.params["system"], "redis://127.0.0.1:6379/0")
+    try:
+        return read_store(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _read_room(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    if value and not NAME.match(value):
+        raise click.BadParameter("a name has lower-case letters, digits, - and _, 48 at most")
+    return value
+
+
+SYSTEM = click.option(
+    "--system", type=click.Choice(list(SYSTEMS)), default=find_system, is_eager=True,
+    show_default="this machine's", help="Whose places to use. plain: without systemd.",
+)  # fmt: skip
+INTO = click.option(
+    "--into", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER",
+    help="Write below this folder.  [default: /; for docker ./waitroom]",
+)  # fmt: skip
+DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be written; write nothing.")
+
+
+@click.command()
+@click.option(
+    "--site", cls=_Question, question="Which site gets the waiting room", required=True,
+    callback=_read_site, help="Its host name or address: shop.example, https://shop.example.",
+)  # fmt: skip
+@click.option(
+    "--users", cls=_Question, question="How many visitors may be inside at the same time",
+    required=True, type=click.IntRange(0, 10_000_000), help="The cap of the room.",
+)  # fmt: skip
+@SYSTEM
+@click.option(
+    "--redis", "store", cls=_Question, question="Where is Redis (Enter: on this machine)",
+    default="", show_default="redis://127.0.0.1:6379/0", callback=_read_redis,
+    help="The address of Redis or Valkey.",
+)  # fmt: skip
+@click.option(
+    "--room", default="", metavar="NAME", show_default="from the site's", callback=_read_room,
+    help="The room's name.",
+)  # fmt: skip
+@INTO
+@DRY_RUN
+def init(  # noqa: PLR0913 - one for each option
+    *,
+    site: re.Match[str],
+    users: int,
+    system: str,
+    store: str,
+    room: str,
+    into: Path | None,
+    dry_run: bool,
+) -> None:
+    """Write what a first waiting room needs, and say what is left to do.
+
+    That is: settings with comments, secrets that root alone can read, nginx's includes and the
+    waiting page, and units for systemd. Nothing that is there is overwritten.
+    """
+    chosen, root = SYSTEMS[system], _root(system, into)
+    name = room or _room_of(site["host"])
+
+    def write() -> list[tuple[str, Outcome]]:
+        keys = _keys_in(root / SECRET_KEYS)
+        files = first_files(Room(name, users, store), keys, list(chosen.replicas))
+        if system == "docker":
+            files.append(compose_file(root.name))
+        done = write_once(root, files, dry_run=dry_run)
+        return done + write_shipped(root, _shipped(chosen), dry_run=dry_run)
+
+    _report(root, _written(write, root), dry_run=dry_run)
+    if not dry_run:
+        url = f"{site['scheme'] or 'http'}://{site['host']}{site['port'] or ''}/"
+        click.echo("\n".join(_what_is_left(chosen, root, name, url)))
+        if system != "docker" and (problem := _problem_of_redis(store)):
+            click.echo(f"\nWarning: Redis does not answer: {problem}. {_INSTALL_REDIS}", err=True)
+
+
+@click.command("update-files")
+@SYSTEM
+@INTO
+@DRY_RUN
+def update_files(*, system: str, into: Path | None, dry_run: bool) -> None:
+    """Bring nginx's includes, the waiting page and the units to this version.
+
+    Your settings stay. So does a shipped file that you have edited: the new one is written beside
+    it, with .new after its name.
+    """
+    chosen, root = SYSTEMS[system], _root(system, into)
+    if not (root / NGINX).is_dir():
+        raise click.ClickException(f"there is no {root / NGINX}; waitroom init writes it")
+    done = _written(lambda: write_shipped(root, _shipped(chosen), dry_run=dry_run), root)
+    _report(root, done, dry_run=dry_run)
+    if not dry_run and any(outcome in {"new", "updated"} for _, outcome in done):
+        click.echo(f"\nNow let nginx read them: {chosen.reload}")
+
+
+def _root(system: str, into: Path | None) -> Path:
+    return into or (Path("waitroom") if system == "docker" else _ROOT)
+
+
+def _room_of(host: str) -> str:
+    """`shop` of www.shop.example; `site` where the host is an address."""
+    label = host.removeprefix("www.").partition(".")[0]
+    is_name = NAME.match(label) and label.strip("0123456789_") and label != "localhost"
+    return label if is_name else "site"
+
+
+def _program() -> str:
+    """This command, as a unit can start it."""
+    return str(Path(sys.executable).with_name("waitroom"))
+
+
+def _problem_of_redis(store: str) -> str:
+    """Why no server answers there; empty: one does, or Sentinel or a Cluster knows where."""
+    if not store.startswith(("redis://", "rediss://", "unix://")):
+        return ""
+    try:
+        with redis.Redis.from_url(store, socket_connect_timeout=1, socket_timeout=1) as client:
+            client.ping()
+    except redis.RedisError as error:
+        return str(error).rstrip(".")
+    return ""
+
+
+def _shipped(system: System) -> list[Any]:
+    return shipped(_program(), system.nginx_user, has_units=system.has_units)
+
+
+def _keys_in(file: Path) -> list[str]:
+    return file.read_text("utf-8").replace(",", " ").split() if file.exists() else []
+
+
+def _written(
+    write: Callable[[], list[tuple[str, Outcome]]], root: Path
+) -> list[tuple[str, Outcome]]:
+    try:
+        return write()
+    except OSError as error:
+        text = f"{error.filename}: {error.strerror}"
+        if isinstance(error, PermissionError) and root == _ROOT and os.geteuid() != 0:
+            text += ". Run it with sudo, or write elsewhere first: --into ./files"
+        raise click.ClickException(text) from None
+
+
+def _report(root: Path, done: list[tuple[str, Outcome]], *, dry_run: bool) -> None:
+    """One line for each file; nginx's many files that are as shipped are one line."""
+    shown: dict[tuple[str, Outcome], int] = {}
+    for path, outcome in done:
+        name = f"{NGINX}/…" if path.startswith(f"{NGINX}/") and outcome != "kept" else path
+        shown[name, outcome] = shown.get((name, outcome), 0) + 1
+    for (name, outcome), count in shown.items():
+        click.echo(f"{outcome:8} {root / name}{f' ({count} files)' if count > 1 else ''}")
+    if any((root / f"{path}{BESIDE}").exists() for path, outcome in done if outcome == "kept"):
+        click.echo(f"\nWhat you have edited is kept; the new version lies beside it, in *{BESIDE}.")
+    if dry_run:
+        click.echo("\nNothing was written: this was a dry run.")
+
+
+def _what_is_left(system: System, root: Path, room: str, url: str) -> list[str]:
+    """The steps, numbered: each is a sentence, and its lines."""
+    copy = ("Copy the files to the server:", f"sudo cp -rn {root}/etc {root}/usr /")
+    edit = (
+        f"Add three lines to {system.site_file}:",
+        "server {",
+        "    include waitroom/server.conf;        # add this, first in the server",
+        "    location / {",
+        f"        set $waitroom_room {room};",
+        "        include waitroom/location.conf;  # add these two to each location with a room",
+    )
+    steps = [
+        *([copy] if system.has_units and root != _ROOT else []),
+        edit,
+        system.start,
+        ("Let nginx read its files:", system.reload),
+        ("See whether all is right:", f"waitroom doctor {url}"),
+    ]
+    lines = ["", "What is left to do:"]
+    for number, (sentence, *commands) in enumerate(steps, 1):
+        lines += ["", f"{number}. {sentence}", *(f"     {line}" for line in commands)]
+    program = _program()
+    if system.has_units and program.startswith(_HOMES):
+        lines += [
+            "",
+            f"Warning: {program} is in a home folder, which the replicas do not see.",
+            "Install it for all users, and write the units again:",
+            "     sudo PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin pipx install waitroom",
+            "     sudo waitroom update-files",
+        ]
+    return [line.replace("{into}", str(root)) for line in lines]

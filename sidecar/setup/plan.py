@@ -1,0 +1,112 @@
+"""Which files an installation has, where they belong, and whose they are."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+
+from sidecar import __version__
+from sidecar.gate.nginx_stamps import key_file
+from sidecar.kit.share import find_share
+
+ETC = "etc/waitroom"
+SECRET_KEYS = f"{ETC}/secrets/secret_keys"
+NGINX = "etc/nginx/waitroom"
+UNITS = "etc/systemd/system"
+#: The one include that is the user's: it names the replicas.
+SETTINGS = "settings.conf"
+#: In the units as they are shipped.
+PROGRAM = "/opt/waitroom/venv/bin/waitroom"
+_SERVER = re.compile(r"^( *)server 127\.0\.0\.1:8400 (.*)$", re.MULTILINE)
+_TEMPLATES = Path(__file__).with_name("templates")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file of an installation; `path` is relative to the folder that stands for `/`."""
+
+    path: str
+    data: bytes
+    mode: int = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The answers of somebody who wants a first room."""
+
+    name: str
+    users: int
+    store: str
+
+
+def shipped(program: str, nginx_user: str, *, has_units: bool) -> list[File]:
+    """The files of this version that nobody needs to edit: a new version replaces them."""
+    files = [
+        File(f"{NGINX}/{path.name}", path.read_bytes())
+        for path in _files_in(find_share("nginx"))
+        if path.name != SETTINGS
+    ]
+    static = find_share("static")
+    files += [
+        File(f"{NGINX}/static/{path.relative_to(static)}", path.read_bytes())
+        for path in _files_in(static)
+    ]
+    if not has_units:
+        return files
+    units = find_share("systemd")
+    files += [
+        File(f"{UNITS}/{path.name}", path.read_bytes().replace(PROGRAM.encode(), program.encode()))
+        for path in _files_in(units)
+        if path.suffix in {".service", ".target"}
+    ]
+    group = (units / "waitroom.sysusers").read_text("utf-8") + f"m {nginx_user} waitroom\n"
+    return [*files, File("usr/lib/sysusers.d/waitroom.conf", group.encode())]
+
+
+def first_files(room: Room, keys: list[str], replicas: list[str]) -> list[File]:
+    """The files that are the user's from the first day on: settings, secrets, addresses.
+
+    `keys`: the secret_keys that there are already; without any, one is made. `replicas`: their
+    addresses, as nginx's `server` lines name them.
+    """
+    keys = keys or [secrets.token_hex(32)]
+    return [
+        File(f"{ETC}/waitroom.toml", _filled("waitroom.toml", vars_of(room))),
+        File(SECRET_KEYS, f"{keys[-1]}\n".encode(), 0o600),
+        File(f"{ETC}/secrets/admin_token", f"{secrets.token_hex(32)}\n".encode(), 0o600),
+        File("etc/nginx/waitroom-stamp.conf", key_file(keys).encode(), 0o600),
+        File(f"{NGINX}/{SETTINGS}", _nginx_settings(replicas)),
+        File("etc/nginx/conf.d/waitroom.conf", b"include waitroom/http.conf;\n"),
+    ]
+
+
+def compose_file(folder: str) -> File:
+    """For Docker: what is added to a compose.yaml. `folder`: where the other files are."""
+    words = {"folder": folder, "version": __version__}
+    return File("compose.waitroom.yaml", _filled("compose.waitroom.yaml", words))
+
+
+def vars_of(room: Room) -> dict[str, object]:
+    return {"room": room.name, "users": room.users, "store": room.store}
+
+
+def _filled(template: str, words: dict[str, object] | dict[str, str]) -> bytes:
+    text = (_TEMPLATES / f"{template}.template").read_text("utf-8")
+    return Template(text).substitute(words).encode()
+
+
+def _nginx_settings(replicas: list[str]) -> bytes:
+    """settings.conf as it is shipped, with these replicas."""
+    text = (find_share("nginx") / SETTINGS).read_text("utf-8")
+
+    def lines(found: re.Match[str]) -> str:
+        return "\n".join(f"{found[1]}server {address} {found[2]}" for address in replicas)
+
+    return _SERVER.sub(lines, text).encode()
+
+
+def _files_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())

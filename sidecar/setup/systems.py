@@ -1,0 +1,71 @@
+"""What differs from one system to another: places, users, and what is left to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """Where files belong, and how the replicas are started."""
+
+    #: The user that nginx's workers run as.
+    nginx_user: str
+    #: Where somebody finds the `server { }` of their site.
+    site_file: str
+    #: The addresses of the replicas, as nginx's `server` lines name them.
+    replicas: tuple[str, ...]
+    #: What starts the replicas: a sentence, and its commands.
+    start: tuple[str, ...]
+    #: What makes nginx read its files anew.
+    reload: str = "sudo nginx -t && sudo systemctl reload nginx"
+    has_units: bool = True
+
+
+_UNITS = (
+    "Start two replicas:",
+    "sudo systemd-sysusers && sudo systemctl daemon-reload",
+    "sudo systemctl enable --now waitroom@1 waitroom@2 waitroom.target",
+)
+_SOCKETS = ("unix:/run/waitroom/edge-1.sock", "unix:/run/waitroom/edge-2.sock")
+_DEBIAN_SITE = "your site's file in /etc/nginx/sites-available (nginx's own is `default` there)"
+
+SYSTEMS = {
+    "debian": System("www-data", _DEBIAN_SITE, _SOCKETS, _UNITS),
+    "rhel": System(
+        "nginx",
+        "your site's file in /etc/nginx/conf.d (nginx's own server is in /etc/nginx/nginx.conf)",
+        _SOCKETS,
+        _UNITS,
+    ),
+    "docker": System(
+        "nginx",
+        "the file of your site in the nginx container's /etc/nginx/conf.d",
+        ("waitroom:8400",),
+        (
+            "Start the replica, Redis, and your nginx with the new files:",
+            "docker compose -f compose.yaml -f {into}/compose.waitroom.yaml up --detach --wait",
+        ),
+        reload="docker compose exec nginx nginx -t && docker compose exec nginx nginx -s reload",
+        has_units=False,
+    ),
+    "plain": System(
+        "www-data",
+        "your site's file, where nginx's configuration includes it",
+        ("127.0.0.1:8400",),
+        (
+            "Start a replica. It needs a terminal of its own, or a service manager:",
+            "sudo waitroom serve",
+        ),
+        reload="sudo nginx -t && sudo nginx -s reload",
+        has_units=False,
+    ),
+}
+
+
+def find_system() -> str:
+    """The name of this machine's system: sd_booted(3), and the file that Debian and Ubuntu have."""
+    if not Path("/run/systemd/system").is_dir():
+        return "plain"
+    return "debian" if Path("/etc/debian_version").exists() else "rhel"

@@ -1,0 +1,217 @@
+"""waitroom init: what it writes, and that its own words lead to a room."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from sidecar.cli import main
+from sidecar.settings import load
+from tests.support.processes import Process, free_port, wait_until
+from tests.support.redis_servers import RedisServer
+from tests.support.site import make_folder
+
+WAITROOM = str(Path(sys.executable).parent / "waitroom")
+SECRETS = ("secret_keys", "admin_token")
+
+
+def run(*words: object) -> str:
+    done = CliRunner().invoke(main, [str(word) for word in words])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def init(into: Path, *words: object) -> str:
+    return run(
+        "init", "--site", "www.shop.example", "--users", 5, "--system", "debian",
+        "--redis", "redis://127.0.0.1:1/0", "--into", into, *words,
+    )  # fmt: skip
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {
+        file.relative_to(folder).as_posix(): file.read_bytes()
+        for file in folder.rglob("*") if file.is_file()
+    }  # fmt: skip
+
+
+def test_the_settings_are_right(tmp_path):
+    """They load as they are, with secrets of their own, and name the room after the site."""
+    init(tmp_path)
+    settings = load(str(tmp_path / "etc/waitroom/waitroom.toml"), {})
+    assert settings.rooms["shop"].total_active_users == 5
+    assert settings.store == "redis://127.0.0.1:1/0"
+    assert settings.secret_keys[0] != settings.admin_token
+    assert min(len(settings.secret_keys[0]), len(settings.admin_token)) == 64
+
+
+def test_secrets_are_nobody_elses(tmp_path):
+    """Mode 0600 in a folder of mode 0700; nginx's key too, which stands beside nginx.conf."""
+    init(tmp_path)
+    folder = tmp_path / "etc/waitroom/secrets"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    files = [folder / name for name in SECRETS] + [tmp_path / "etc/nginx/waitroom-stamp.conf"]
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+
+def test_nothing_is_overwritten(tmp_path):
+    """A second run changes no file, whatever it is told."""
+    init(tmp_path)
+    toml = tmp_path / "etc/waitroom/waitroom.toml"
+    toml.write_text(toml.read_text().replace("= 5", "= 7"))
+    before = content(tmp_path)
+    said = init(tmp_path, "--room", "other")
+    assert f"kept     {toml}" in said
+    assert content(tmp_path) == before
+
+
+def test_nginx_has_the_key_of_the_secret_that_was_there(tmp_path):
+    """Where only nginx's key is missing, it is made of the secret that replicas have."""
+    init(tmp_path)
+    stamp = tmp_path / "etc/nginx/waitroom-stamp.conf"
+    before = stamp.read_bytes()
+    stamp.unlink()
+    init(tmp_path)
+    assert stamp.read_bytes() == before
+
+
+def test_a_dry_run_writes_nothing(tmp_path):
+    said = init(tmp_path, "--dry-run")
+    assert f"new      {tmp_path}/etc/waitroom/waitroom.toml" in said
+    assert content(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (["--site", "no host/name"], "is no host name"),
+        (["--redis", "mysql://x"], "write redis://"),
+        (["--room", "Über"], "a name has lower-case letters"),
+        (["--users", "-1"], "-1 is not in the range"),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path, words, wrong):
+    """A clear error, exit 2, and nothing written."""
+    options = ["--site", "a.example", "--users", "1", "--into", str(tmp_path), *words]
+    done = CliRunner().invoke(main, ["init", *options])
+    assert done.exit_code == 2
+    assert wrong in done.output
+    assert content(tmp_path) == {}
+
+
+def test_a_new_version_leaves_what_was_edited(tmp_path):
+    """update-files replaces what is as it was written, and lays the new beside what is not."""
+    init(tmp_path)
+    nginx = tmp_path / "etc/nginx/waitroom"
+    old, edited = nginx / "proxy.conf", nginx / "static/waiting.css"
+    shipped = {file: file.read_bytes() for file in (old, edited)}
+    # As a version before wrote it: another text, and that text's digest in the list.
+    manifest = tmp_path / "etc/waitroom/files.json"
+    old.write_text("# an older version\n")
+    listed = json.loads(manifest.read_text())
+    listed["etc/nginx/waitroom/proxy.conf"] = (
+        subprocess.run(["sha256sum", old], capture_output=True, text=True, check=True)
+        .stdout.split()[0]
+    )  # fmt: skip
+    manifest.write_text(json.dumps(listed))
+    edited.write_text("body { color: red }\n")
+    settings = (nginx / "settings.conf").read_bytes()
+    said = run("update-files", "--system", "debian", "--into", tmp_path)
+    assert old.read_bytes() == shipped[old]
+    assert edited.read_text() == "body { color: red }\n"
+    assert edited.with_name("waiting.css.new").read_bytes() == shipped[edited]
+    assert (nginx / "settings.conf").read_bytes() == settings
+    assert f"kept     {edited}" in said
+
+
+NGINX = """
+daemon off; pid nginx.pid; error_log stderr warn; worker_processes 1;
+events {{}}
+http {{
+    access_log off;
+    include conf.d/*.conf;
+    server {{
+        listen 127.0.0.1:{port};
+        {server}
+        location / {{
+            {location}
+            root {www};
+        }}
+    }}
+}}
+"""
+
+
+def status(url: str) -> int:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+    except OSError:
+        return 0
+
+
+def test_its_own_words_lead_to_a_room():
+    """The files as they are written, and the lines that it says to add: one visitor is inside, the
+    next one waits, and the doctor finds nothing wrong."""
+    edge, ops, port = free_port(), free_port(), free_port()
+    with RedisServer() as redis, ExitStack() as stack:
+        root = make_folder(stack)
+        store = f"redis://127.0.0.1:{redis.port}/0"
+        said = run(
+            "init", "--site", "127.0.0.1", "--users", 1, "--system", "plain", "--redis", store,
+            "--into", root,
+        )  # fmt: skip
+        assert "does not answer" not in said
+        etc = root / "etc"
+        # What stands for the machine's own places and ports.
+        settings = etc / "nginx/waitroom/settings.conf"
+        text = settings.read_text().replace("/etc/nginx/", f"{etc}/nginx/")
+        text = text.replace("/dev/shm/waitroom", str(root / "cache"))
+        settings.write_text(text.replace("127.0.0.1:8400", f"127.0.0.1:{edge}"))
+        location = re.findall(
+            r"^ +(set \$waitroom_room .*?;|include waitroom/l.*?;)", said, re.MULTILINE
+        )
+        assert len(location) == 2
+        (root / "index.html").write_text("the site")
+        conf = NGINX.format(
+            port=port,
+            www=root,
+            server="include waitroom/server.conf;",
+            location="\n".join(location),
+        )
+        (etc / "nginx/nginx.conf").write_text(conf)
+        listen = {
+            "WAITROOM_EDGE_LISTEN": f"127.0.0.1:{edge}", "WAITROOM_OPS_LISTEN": f"127.0.0.1:{ops}",
+        }  # fmt: skip
+        toml = str(etc / "waitroom/waitroom.toml")
+        replica = Process(
+            [WAITROOM, "serve", "--config", toml], log=root / "replica.log",
+            env={**os.environ, **listen},
+        )  # fmt: skip
+        stack.enter_context(replica)
+        nginx = shutil.which("nginx") or "/usr/sbin/nginx"
+        folder = str(etc / "nginx")
+        stack.enter_context(
+            Process([nginx, "-p", folder, "-c", f"{folder}/nginx.conf"], log=root / "nginx.log")
+        )
+        url = f"http://127.0.0.1:{port}/"
+        wait_until(lambda: status(f"http://127.0.0.1:{ops}/readyz") == 200, "the replica")
+        wait_until(lambda: status(f"{url}_waitroom/static/waiting.js") == 200, "nginx")
+        assert [status(url), status(url)] == [200, 503]
+        doctor = run("doctor", url, "--ops-port", ops, "--edge-port", edge)
+        assert doctor.endswith("Everything is right.\n")
