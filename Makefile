@@ -7,12 +7,15 @@ WORKERS ?= 3
 QUICK ?=
 PYTHON ?= python3
 BIN := .venv/bin
-STAMP := .venv/.installed
+# The product alone; and with all that tests, measurements and the docs need.
+INSTALLED := .venv/.installed
+DEV := .venv/.dev
 
-.PHONY: help install run crowd unit test lint types measures check bench bench-history bench-opening bench-limits bench-jobs loadtest faults clean
+.PHONY: help install dev run crowd unit test lint types measures docs docs-serve check bench bench-history bench-opening bench-limits bench-jobs loadtest faults clean
 
 help:
-	@echo "make install the waitroom command, in .venv"
+	@echo "make install the waitroom command, in .venv, and nothing else"
+	@echo "make dev     all that tests and measurements need, in .venv"
 	@echo "make run     install what is missing, run the demo on http://localhost:$(PORT) (PORT=)"
 	@echo "make crowd   bring visitors to the demo (VISITORS=)"
 	@echo "make unit    every test that needs no server: nothing is installed but .venv (ARGS=)"
@@ -26,68 +29,84 @@ help:
 	@echo "make faults  break everything under load, write docs/reliability.md (QUICK=1)"
 	@echo "             (bench, loadtest: no report while other programs are busy, but with FORCE=1)"
 	@echo "make measures  count what should become less: lines, what stands twice (ARGS=--list)"
+	@echo "make docs    the documentation as a site, in .site; make docs-serve : on a port"
 	@echo "make check   the tests, and ruff and mypy before them"
 
-install: $(STAMP)
+install: $(INSTALLED)
 
-run: $(STAMP)
+dev: $(DEV)
+
+run: $(INSTALLED)
 	@scripts/install-packages nginx redis-server
 	@$(BIN)/python demo/run.py --port $(PORT)
 
-crowd: $(STAMP)
+crowd: $(INSTALLED)
 	@$(BIN)/python demo/crowd.py --url http://localhost:$(PORT) --visitors $(VISITORS)
 
 # One worker for each core, which keep what they compile: pytest rewrites every assertion.
-unit: $(STAMP)
+unit: $(DEV)
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n auto --maxprocesses 4 -m "not server and not slow" $(ARGS)
 
-test: $(STAMP)
-	@scripts/install-packages nginx redis-server chromium wrk libnginx-mod-http-lua lua-nginx-redis systemd prometheus prometheus-alertmanager caddy haproxy mariadb-server postgresql
+test: $(DEV)
+	@scripts/install-packages nginx redis-server chromium wrk libnginx-mod-http-lua lua-nginx-redis systemd prometheus prometheus-alertmanager caddy haproxy mariadb-server postgresql golang-go golang-github-masterminds-sprig-dev
 	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(CI),--reruns 1 -rR) $(ARGS)
 
-lint: $(STAMP)
+lint: $(DEV)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
-types: $(STAMP)
+types: $(DEV)
 	@$(BIN)/mypy
 
-measures: $(STAMP)
+# The theme's makers announce their next program at each build; we read that once.
+docs: $(DEV)
+	@$(BIN)/python scripts/docs_pages.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "the site is in .site; open .site/index.html"
+
+docs-serve: $(DEV)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
+measures: $(DEV)
 	@$(BIN)/python scripts/measures $(ARGS)
 
 check: lint types test
 
-bench: $(STAMP)
+bench: $(DEV)
 	@scripts/install-packages nginx redis-server wrk libnginx-mod-http-lua lua-nginx-redis postgresql
 	@$(BIN)/python -m loadtest.bench $(if $(QUICK),--quick)
 
-bench-history: $(STAMP)
+bench-history: $(DEV)
 	@scripts/install-packages redis-server mariadb-server postgresql
 	@$(BIN)/python -m loadtest.history $(if $(QUICK),--quick)
 
-bench-opening: $(STAMP)
+bench-opening: $(DEV)
 	@scripts/install-packages redis-server
 	@$(BIN)/python -m loadtest.opening $(if $(QUICK),--quick)
 
-bench-limits: $(STAMP)
+bench-limits: $(DEV)
 	@scripts/install-packages redis-server
 	@$(BIN)/python -m loadtest.limits $(if $(QUICK),--quick)
 
-bench-jobs: $(STAMP)
+bench-jobs: $(DEV)
 	@scripts/install-packages nginx redis-server postgresql
 	@$(BIN)/python -m loadtest.jobs $(if $(QUICK),--quick)
 
-loadtest: $(STAMP)
+loadtest: $(DEV)
 	@scripts/install-packages nginx redis-server
 	@$(BIN)/python -m loadtest.cluster --replicas $(REPLICAS) $(if $(QUICK),--quick)
 
-faults: $(STAMP)
+faults: $(DEV)
 	@scripts/install-packages nginx redis-server
 	@$(BIN)/python -m tests.faults $(if $(QUICK),--quick)
 
-$(STAMP): pyproject.toml constraints.txt
-	@scripts/make-venv $(PYTHON)
+$(INSTALLED): pyproject.toml constraints.txt
+	@scripts/make-venv $(PYTHON) ""
 	@touch $@
+
+$(DEV): pyproject.toml constraints.txt
+	@scripts/make-venv $(PYTHON) "[dev,docs,loadtest]"
+	@touch $@ $(INSTALLED)
 
 clean:
 	rm -rf .venv .run .mypy_cache .ruff_cache .pytest_cache .hypothesis

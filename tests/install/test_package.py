@@ -78,7 +78,9 @@ def test_every_module_and_script_is_in_it(installed):
     assert files(installed / "waitroom") == files(ROOT / "waitroom") > {"py.typed", "client.py"}
 
 
-@pytest.mark.parametrize(("source", "place"), [("static", "static"), ("nginx/waitroom", "nginx")])
+@pytest.mark.parametrize(
+    ("source", "place"), [("static", "static"), ("nginx/waitroom", "nginx"), ("systemd", "systemd")]
+)
 def test_the_page_and_the_includes_are_in_it(installed, source, place):
     """static/ and nginx/waitroom/ are in the wheel as they are, and nothing beside them."""
     share = installed / "sidecar" / "share" / place
@@ -112,7 +114,7 @@ def test_it_says_what_it_is(installed):
 def test_the_command_runs_from_it(installed):
     """`waitroom --version` runs from the unpacked wheel, not from the checkout."""
     code = "import sys; sys.argv = ['waitroom', '--version']; from sidecar.cli import main; main()"
-    assert run(installed, code).endswith(f"version {__version__}")
+    assert run(installed, code).startswith(f"waitroom {__version__}, Python 3.")
     assert run(installed, "import sidecar; print(sidecar.__file__)").startswith(str(installed))
 
 

@@ -1,0 +1,89 @@
+"""The README on a bare Debian 12: what it says to type, typed as it stands.
+
+A root of Debian's packages and nothing else, in a network and a process namespace of its own. It
+takes minutes, so it runs where WAITROOM_BARE is set: make test WAITROOM_BARE=1.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.compose import ROOT
+
+README = (ROOT / "README.md").read_text()
+PACKAGES = "ca-certificates,curl,sudo,python3-venv,iproute2"
+#: What stands for a user: an answer to apt, a site that is there, and the two edits of its file.
+BEFORE = """
+set -eu
+export DEBIAN_FRONTEND=noninteractive PIP_FIND_LINKS=/wheel PIP_DISABLE_PIP_VERSION_CHECK=1
+printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d; chmod +x /usr/sbin/policy-rc.d
+apt() { command apt-get -y -qq "$@" >/dev/null; }
+sudo() { if [ "$1" = apt ]; then shift; apt "$@"; else command sudo --preserve-env "$@"; fi; }
+echo '127.0.0.1 localhost shop.example' > /etc/hosts
+"""
+AFTER = """
+redis-server --daemonize yes >/dev/null
+site=/etc/nginx/sites-available/default
+sed -i 's#^\\tlocation / {#\\tSERVER\\n&\\n\\t\\tset $waitroom_room shop;\\n\\t\\tLOCATION#' $site
+sed -i 's#SERVER#include waitroom/server.conf;#; s#LOCATION#include waitroom/location.conf;#' $site
+sed -i 's/total_active_users = 100/total_active_users = 1/' /etc/waitroom/waitroom.toml
+waitroom serve > /serve.log 2>&1 &
+timeout 120 sh -c 'until waitroom healthcheck >/dev/null 2>&1; do sleep 0.2; done'
+nginx -t 2>&1; nginx
+for visitor in 1 2; do curl -s -o /dev/null -w 'visitor %{http_code}\\n' http://shop.example/; done
+waitroom doctor http://shop.example/
+waitroom rooms list
+"""
+
+
+def block_after(heading: str) -> str:
+    """The first lines of the README, to be typed, after these words."""
+    found = re.search(r"```sh\n(.*?)```", README[README.index(heading) :], re.DOTALL)
+    assert found
+    return found[1]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not os.environ.get("WAITROOM_BARE"), reason="takes minutes: set WAITROOM_BARE=1"
+)
+def test_a_server_by_the_readme(tmp_path):
+    """One visitor is inside, the next one waits, the doctor finds nothing wrong."""
+    if os.geteuid() != 0 or not (bootstrap := shutil.which("mmdebstrap")):
+        pytest.skip("needs root and the package mmdebstrap")
+    root = tmp_path / "root"
+    subprocess.run(
+        [bootstrap, "--quiet", "--variant=minbase", f"--include={PACKAGES}", "bookworm", root],
+        check=True, timeout=300,
+    )  # fmt: skip
+    (root / "wheel").mkdir()
+    subprocess.run(
+        ["pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", root / "wheel", ROOT],
+        check=True, timeout=300,
+    )  # fmt: skip
+    for name in ("/etc/resolv.conf", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt"):
+        if Path(name).exists():
+            shutil.copy(name, root / name.lstrip("/"))
+    (root / "steps.sh").write_text(BEFORE + block_after("**On your server**"))
+    (root / "after.sh").write_text("set -eu\n" + AFTER)
+    # Its packages come over the machine's network; what it serves is in one of its own.
+    steps = [["chroot", root, "bash", "/steps.sh"]]
+    inside = f"ip link set lo up && mount -t proc proc {root}/proc && chroot {root} bash /after.sh"
+    steps.append(
+        ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", inside]
+    )
+    said = ""
+    with (root / "dev/null").open("w"):
+        pass
+    for step in steps:
+        done = subprocess.run(step, capture_output=True, text=True, check=False, timeout=400)
+        said = done.stdout + done.stderr
+        assert done.returncode == 0, said
+    assert re.findall(r"^visitor (\d+)", said, re.MULTILINE) == ["200", "503"]
+    assert "Everything is right." in said
