@@ -8,7 +8,7 @@ from tests.support.markdown import problems
 from tests.support.site import ROOT
 
 TOP = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
-PAGES = [*(ROOT / name for name in TOP), *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*(ROOT / name for name in TOP), *sorted((ROOT / "docs").rglob("*.md"))]
 TABLE = "| a | b |\n|---|---|\n| 1 | 2 |\n"
 
 

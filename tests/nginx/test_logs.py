@@ -17,7 +17,7 @@ CONFIGURATIONS = {
         ROOT / "docker/nginx.conf",
         ROOT / "demo/nginx.conf",
         ROOT / "kubernetes/nginx/nginx.conf",
-        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
     ]
 }
 #: All that nginx knows of what may be in a query string.

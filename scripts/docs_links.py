@@ -1,0 +1,24 @@
+"""A hook of mkdocs: links that lead out of docs/."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+
+#: A link to a file of the repository that is no page: ../nginx/example.conf.
+_OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./([^)#]+)(?:#[^)]*)?\)")
+
+
+def on_page_markdown(markdown: str, *, config: MkDocsConfig, **_: Any) -> str:
+    """Links to files of the repository lead there, or are names where nobody said where it is."""
+
+    def link(found: re.Match[str]) -> str:
+        text, path = found.groups()
+        if not config.repo_url:
+            return text if text.startswith("`") else f"{text} (`{path.rstrip('/')}`)"
+        return f"[{text}]({config.repo_url.rstrip('/')}/blob/main/{path})"
+
+    return _OUTSIDE.sub(link, markdown)

@@ -1,0 +1,66 @@
+"""The documentation as a site: it builds strictly, and needs nothing from elsewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from scripts.docs_pages import DOCS, PAGES
+from tests.support.site import ROOT
+
+
+class _Loader(yaml.SafeLoader):
+    """Of mkdocs.yml, whose tags name Python objects."""
+
+
+_Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
+CONFIG = yaml.load((ROOT / "mkdocs.yml").read_text(), Loader=_Loader)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
+        cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True,
+        check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_it_builds_and_loads_nothing_from_elsewhere(built):
+    """No warning: each page is in the navigation, each link and anchor leads somewhere. Scripts,
+    styles, fonts and pictures are the site's own."""
+    pages = list(built.rglob("*.html"))
+    assert len(pages) > len(list((ROOT / "docs").rglob("*.md")))
+    loaded = re.compile(r"<(?:script|img|link)\b[^>]*?(?:src|href)=[\"']?(https?:[^\"' >]+)")
+    assert {url for page in pages for url in loaded.findall(page.read_text())} == set()
+    assert (built / "search" / "search_index.json").exists()
+
+
+def pages_in(entry: object) -> list[str]:
+    if isinstance(entry, str):
+        return [entry]
+    entries = entry.values() if isinstance(entry, dict) else entry
+    return [page for part in entries for page in pages_in(part)]
+
+
+def test_its_tabs_are_how_people_search():
+    """Five tabs, and no page in two of them."""
+    assert [next(iter(tab)) for tab in CONFIG["nav"]] == [
+        "Start", "Guides", "Reference", "Operate", "Internals",
+    ]  # fmt: skip
+    pages = pages_in(CONFIG["nav"])
+    assert len(pages) == len(set(pages))
+
+
+def test_pages_from_the_code_are_up_to_date():
+    """make docs writes them anew."""
+    old = [name for name, page in PAGES.items() if (DOCS / name).read_text() != page()]
+    assert old == []
