@@ -32,7 +32,7 @@ class ScriptStore:
     Every method raises StoreError when Redis does not answer.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         redis: Store,
         product: str,
@@ -40,12 +40,14 @@ class ScriptStore:
         *,
         observer: Observer | None,
         timeout_s: float,
+        probe_timeout_s: float | None = None,
     ) -> None:
+        """`probe_timeout_s`: how long a try of an unavailable Redis may take, if longer."""
         self._redis: Any = redis
         self._name = name
         self._observer = observer or Observer()
         self._timeout_s = timeout_s
-        self._breaker = Breaker(timeout_s)
+        self._breaker = Breaker(timeout_s if probe_timeout_s is None else probe_timeout_s)
         self._scripts = Scripts(redis, product)
 
     @property

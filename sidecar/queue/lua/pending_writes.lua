@@ -1,8 +1,8 @@
 -- @include "queue/script"
 -- Members to add to sorted sets, collected while a script runs: one ZADD for many costs
--- about half of many. Whoever reads a set in between flushes first; finish() does.
+-- about half of many. A script that reads a set in between flushes first; finish() does.
 local pending
--- How many members sets have: counted once, until they are changed. Whoever changes one other
+-- How many members sets have: counted once, until they are changed. A script that changes one other
 -- than by put() says so.
 local sizes
 

@@ -1,7 +1,7 @@
 -- Changes settings; the caller has checked them. A raised cap calls at once.
 -- ARGV    6 the operator who says so, or ''
 --         7 the changes as one JSON object, for the history
---         from 8 on, for each setting: name, value as JSON or '' to go back to the file's
+--         from 8 on, for each setting: name, value as JSON or '' to reset it to the configured
 -- RETURNS {now, revision}
 -- EVENTS  called, expired, operator
 -- @include "rooms/parts/room"

@@ -1,4 +1,4 @@
--- Newcomers: a session where a slot is free and nobody waits, else a place in line.
+-- Newcomers: a session where a slot is free and nobody waits, else a place in the queue.
 -- ARGV    from 6 on, for each visitor: id, random number in [0, 1), when the pre-queue begins of
 --         which that is the lot (ms, 0: none), address or '', class or '', id of a grant that gives
 --         it once or '', when that expires, until when somebody waits for the reply (ms): a call

@@ -1,8 +1,8 @@
--- Gives somebody in line another class, and so the order that they would have had with it.
+-- Gives somebody who waits another class, and so the order that they would have had with it.
 -- ARGV    6 visitor  7 class, '' for none  8 id of a grant that gives it once, or ''  9 when that
 --         expires, ms  10 the operator who says so; '' by a grant, which may take nobody back
 --         11 why, or ''
--- RETURNS {now, position in line, new or as it was; 0: the visitor is not in line; -1: the grant
+-- RETURNS {now, position in the queue, new or as it was; 0: the visitor is not waiting; -1: the grant
 --          was used; -2: the place is drawn, which has no class}
 -- EVENTS  graded, operator, called, expired
 -- @include "rooms/parts/room"
@@ -22,7 +22,7 @@ local function arrival_of(order)
   return math.floor(arrival / STEP) * STEP
 end
 
-local function grade(visitor, class, grant, expires, by, why)
+local function reclassify(visitor, class, grant, expires, by, why)
   local from = tonumber(redis_call('ZSCORE', WAITING, visitor) or nil)
   if not from then return 0 end
   if phase == PREQUEUE or is_drawn(from) then return -2 end
@@ -46,8 +46,8 @@ local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
   measure_start()
   expire()
-  local graded = grade(ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11])
+  local changed = reclassify(ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11])
   call_next()
   finish()
-  return {now, graded}
+  return {now, changed}
 end

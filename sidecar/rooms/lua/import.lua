@@ -2,9 +2,9 @@
 -- order that this store knows stays, a session lasts as either store promised, who left in either
 -- has left. While it comes in, and a recovery window longer, nobody is called.
 -- ARGV    6 kind: begin, stats, or a sorted set's name  7 when the other store was read, ms
---         8 the operator who says so  from 9 on, for begin: the line's epoch; stats: name, value;
+--         8 the operator who says so  from 9 on, for begin: the queue's epoch; stats: name, value;
 --         active: visitor, end, beginning or ''; waiting: visitor, order, due; else member, score
--- RETURNS {now, members added; begin: -1 where the line was reset since}
+-- RETURNS {now, members added; begin: -1 where the queue was reset since}
 -- EVENTS  operator
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/measure"
@@ -71,7 +71,7 @@ local function run(KEYS, ARGV)
   read_at, by = tonumber(ARGV[7]), ARGV[8]
   local step = (kind == 'active' or kind == 'waiting') and 3 or 2
   for i = 9, #ARGV, step do added = added + take[kind](ARGV[i], ARGV[i + 1], ARGV[i + 2]) end
-  if added >= 0 then stats.recovery, stats.near = now, select(2, longest()) end -- told elsewhere
+  if added >= 0 then stats.recovery, stats.near = now, select(2, longest()) end -- given elsewhere
   finish()
   return {now, added}
 end

@@ -1,6 +1,6 @@
 -- Gives up places and sessions. Idempotent.
 -- ARGV    from 6 on, for each visitor: id, the operator who says so or '', and 'left' (by the
---         visitor), 'released', or 'unseen' (never told that they have it: no pass is honoured,
+--         visitor), 'released', or 'unseen' (never heard that they have it: no pass is honoured,
 --         so the slot is free at once; where there is an operator's name it is the id of a grant,
 --         which is given back if it gave this place its class)
 -- RETURNS rooms/parts/standing; every outcome is GONE

@@ -1,9 +1,9 @@
--- Moves somebody in line to a position (in their own line, where there are several), or back to
+-- Moves somebody who waits to a position (in their own sub-queue, where there are several), or back to
 -- where they were before anybody moved them. Where no order is free right there, to the next one
 -- before it that is.
 -- ARGV    6 visitor  7 position from 1 on, beyond the end is the end; 0: back
 --         8 the operator who says so  9 why, or ''
--- RETURNS {now, new position; 0: the visitor is not in line; -1: no order is free nearby; -2: the
+-- RETURNS {now, new position; 0: the visitor is not waiting; -1: no order is free nearby; -2: the
 --          pre-queue is not drawn yet; -3: nobody moved the visitor}
 -- EVENTS  operator, called, expired
 -- @include "rooms/parts/room"
@@ -11,7 +11,7 @@
 -- @include "rooms/parts/call_next"
 -- @include "rooms/parts/moved"
 
--- Of whoever stands at a place now, the visitor left out: their order, as a number.
+-- Of the visitor who stands at a place now, the visitor left out: their order, as a number.
 local function order_at(place, own)
   if own and place > own then place = place + 1 end
   local row = redis_call('ZRANGE', WAITING, place - 1, place - 1, 'WITHSCORES')

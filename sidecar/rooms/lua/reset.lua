@@ -1,4 +1,4 @@
--- Empties the line. A new epoch voids the tickets; who is inside or called stays.
+-- Empties the queue. A new epoch voids the tickets; who is inside or called stays.
 -- ARGV    6 the operator who says so
 -- RETURNS {now, places removed, epoch}
 -- EVENTS  operator

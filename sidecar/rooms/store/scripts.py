@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from sidecar.kit.batch import Batcher
 from sidecar.kit.clock import LATE_MS
 from sidecar.kit.errors import StoreError
-from sidecar.kit.redis.breaker import Breaker
 from sidecar.kit.redis.driver_errors import driver_errors
 from sidecar.kit.redis.script_store import ScriptStore
 from sidecar.queue.verdict_lifetime import RESPONSE_MS
@@ -82,8 +81,15 @@ class RoomStore(ScriptStore):
         timeout_s: float = 1.0,
         replica: str = "",
     ) -> None:
-        super().__init__(redis, "rooms", room, observer=observer, timeout_s=timeout_s)
-        self._breaker = Breaker(math.inf)
+        # Only the refresher probes, and takes as long as it takes.
+        super().__init__(
+            redis,
+            "rooms",
+            room,
+            observer=observer,
+            timeout_s=timeout_s,
+            probe_timeout_s=math.inf,
+        )
         self._file_settings: dict[str, Any] = json.loads(settings)
         self._tell()
         self._replica = replica

@@ -2,7 +2,7 @@
 -- @include "rooms/parts/rate"
 -- @include "rooms/parts/measure"
 -- @include "rooms/parts/weighted_queues"
--- Gives the head of the line its provisional session if its heartbeat (its score in `due`)
+-- Gives the head of the queue its provisional session if its heartbeat (its score in `due`)
 -- was in time; else drops it. Whether it was.
 local function call(visitor, score, order)
   score = tonumber(score or 0)

@@ -1,5 +1,5 @@
 -- @include "rooms/parts/pace"
--- The expected wait; docs/estimate.md derives the formulas. A person in line leaves it by
+-- The expected wait; docs/estimate.md derives the formulas. A person in the queue leaves it by
 -- being called, `rate` of them per ms, or by giving up, each `leaving` times per ms.
 
 -- How long until `people` are gone, ms.

@@ -1,6 +1,6 @@
 -- @include "rooms/parts/standing"
 -- Nobody is silent so soon: it takes claim_window, and that is 5 s at least.
-local function is_passed_over(due)
+local function is_skipped(due)
   return due < now - 5000 and silent_from(due) < now
 end
 
@@ -15,7 +15,7 @@ local function arrive(visitor, due, order, joined)
     end
   end
   if due >= now then return early_poll(visitor, due) end
-  if is_passed_over(due) then redis_call('ZADD', DUE, now, visitor) end
+  if is_skipped(due) then redis_call('ZADD', DUE, now, visitor) end
   return 0
 end
 
@@ -39,7 +39,7 @@ local function come_back(visitor, order, ticket_epoch, joined)
   return 0
 end
 
--- Whether these polls come as they were told to, no session has run out, nobody can be called, and
+-- Whether these polls come as they were advised to, no session has run out, nobody can be called, and
 -- time was measured a moment ago: then nobody's place or session changes, so there is nothing to
 -- measure either.
 local MOMENT_MS = 100
@@ -50,7 +50,7 @@ local function is_quiet(dues)
   end
   for n = 1, #dues do
     local due = dues[n] and dues[n] + 0
-    if not due or due >= now or is_passed_over(due) then return false end
+    if not due or due >= now or is_skipped(due) then return false end
   end
   return (room.queue_all or size(ACTIVE) >= cap)
     and redis_call('ZCOUNT', ACTIVE, '-inf', int(now)) == 0

@@ -1,5 +1,5 @@
 -- A waiting visitor's score in `due` is when its next heartbeat is expected (whole ms), and in
--- its fraction, in parts of 128, how many seconds the visitor was told to wait for that (63 at
+-- its fraction, in parts of 128, how many seconds the visitor was advised to wait for that (63 at
 -- most; 0: not known). A place that nobody has polled for yet is marked by half a millisecond, and
 -- its score is set so that the sweep's one rule (due + heartbeat_timeout) drops it after
 -- claim_window. One sorted set thus answers all three, and a poll needs no further command.
@@ -9,11 +9,11 @@ local function unpolled_score()
   return now + claim_ms - timeout_ms + UNPOLLED
 end
 
--- Told in whole ms.
+-- Advised in whole ms.
 local function polled_score(refresh_ms)
-  local told_s = (refresh_ms + -refresh_ms % 1000) / 1000
-  if told_s > 63 then told_s = 63 end
-  return now + refresh_ms + told_s / 128
+  local advised_s = (refresh_ms + -refresh_ms % 1000) / 1000
+  if advised_s > 63 then advised_s = 63 end
+  return now + refresh_ms + advised_s / 128
 end
 
 -- A score, as a number, for when the heartbeat was due: for an unpolled place when it was
@@ -30,9 +30,9 @@ end
 -- nothing. All of claim_window where a webhook brings the call to people who have no page open,
 -- and where nobody knows how often they poll.
 local function patience_ms(score)
-  local told_s = score % 1 * 128
-  if told_s == 0 or score % 1 == UNPOLLED or room.tells_called then return claim_ms end
-  return math.min(claim_ms, math.max(10000, 3000 * told_s))
+  local advised_s = score % 1 * 128
+  if advised_s == 0 or score % 1 == UNPOLLED or room.tells_called then return claim_ms end
+  return math.min(claim_ms, math.max(10000, 3000 * advised_s))
 end
 
 -- From when on; not in an outage, and not before the page had time to ask after it.

@@ -1,4 +1,4 @@
--- What the estimate is made of: how long a slot is held (held_ms over ends, whoever held
+-- What the estimate is made of: how long a slot is held (held_ms over ends, by the visitors who held
 -- it and however that ended) and how often somebody gives up waiting (drops over
 -- waited_ms). Every end fades all four a little, so they remember about two full rooms and
 -- twenty ends more, however long those took, and nothing fades while nothing happens.
@@ -15,11 +15,11 @@ local function held()
 end
 
 -- Also the write that a script begins with: where the store refuses to be written (full,
--- read-only), that is found out here, and nobody is taken out of the line for nothing.
+-- read-only), that is found out here, and nobody is taken out of the queue for nothing.
 local function measure_start()
   local before = stats.measured_at or 0
   local since = before > 0 and now - before or 0
-  -- Another number than any before, so that whoever knows it knows the others.
+  -- Another number than any before, so that a client who knows it knows the others.
   stats.measured_at = math.floor(before) == now and before + 1 / 1024 or now
   if since > 0 then
     local active = size(ACTIVE)

@@ -39,7 +39,7 @@ local function refused_full(counted, draw)
   return refused_reply(FULL, refresh_ms(waiting, wait_ms(waiting), draw))
 end
 
--- Whoever waits after a call could not be called, so a newcomer is admitted at once only
+-- A visitor who waits after a call could not be called, so a newcomer is admitted at once only
 -- where nobody does.
 local function enter(visitor, draw, lot_of, address, class, grant, expires)
   if phase == CLOSED then return refused_reply(REJECTED, 60000) end
@@ -73,7 +73,7 @@ local function enter(visitor, draw, lot_of, address, class, grant, expires)
   put(DUE, unpolled_score(), visitor)
   local reply, ahead = wait_here(visitor, order, newcomer_rank(visitor, order), draw, class)
   local said = {'order', int(order), 'position', ahead + 1, 'class', class}
-  local first = phase == PREQUEUE and 7 or 1 -- nobody is told a lot before the opening
+  local first = phase == PREQUEUE and 7 or 1 -- nobody learns their lot before the opening
   event('joined', visitor, 'new', unpack(said, first, class == '' and 4 or 6))
   return reply
 end

@@ -1,6 +1,6 @@
 -- What the room does now, by its events. Replicas know it by the same rule (rooms/openings.py).
 -- OPEN: as ever. CLOSED: nobody takes a place, nobody is called. PREQUEUE: places are taken and
--- drawn, nobody is called, nobody is told where they stand.
+-- drawn, nobody is called, nobody learns where they stand.
 local CLOSED, OPEN, PREQUEUE = 0, 1, 2
 local phase
 -- The event that began last, from when on places are taken (ms).

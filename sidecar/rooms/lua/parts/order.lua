@@ -51,7 +51,7 @@ end
 local function bounds(line)
   return bottom(#lines - line), bottom(#lines - line - 1)
 end
--- The line in which an order stands; nil where there are none, or it was drawn.
+-- The sub-queue in which an order stands; nil where there are none, or it was drawn.
 local function line_of(order)
   if #lines == 0 or is_drawn(order) then return nil end
   return math.min(#lines, math.max(1, #lines + math.floor(order / BAND)))

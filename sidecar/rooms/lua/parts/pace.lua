@@ -1,6 +1,6 @@
 -- @include "rooms/parts/measure"
 -- @include "rooms/parts/rate"
--- How the line moves, of which each wait is made (rooms/lua/parts/estimate_wait.lua).
+-- How the queue moves, of which each wait is made (rooms/lua/parts/estimate_wait.lua).
 
 local current_pace
 do
@@ -16,7 +16,7 @@ local function giving_up(memory_ms)
   local seen_ms = (waited_ms - waiting * memory_ms * (1 - fresh)) / fresh
   seen_ms = math.max(seen_ms, waited_ms / 2)
   local leaving = ((stats.drops or 0) + silent) / (seen_ms + 10 * session_ms)
-  -- Some in line are gone by now: those who are silent, and those not yet known to be.
+  -- Some in the queue are gone by now: those who are silent, and those not yet known to be.
   local head = redis_call('ZRANGE', WAITING, '0', '0', 'WITHSCORES')
   local unseen_ms = math.min(lag_ms, now - tonumber(head[2] or 0) / 1000)
   return leaving, (1 - silent / math.max(1, waiting)) / (1 + leaving * unseen_ms)

@@ -1,7 +1,7 @@
 -- @include "rooms/parts/heartbeat_due"
 -- @include "rooms/parts/estimate_wait"
 -- @include "rooms/parts/position"
--- Places in line.
+-- Places in the queue.
 
 -- A newcomer's order, and the arrival that it was made of. `draw` is in [0, 1).
 local function next_order(draw, class)
@@ -11,7 +11,7 @@ local function next_order(draw, class)
   return order_of(arrival, class), arrival
 end
 
--- Whoever took a place in the pre-queue stays in its list, for all to check.
+-- A visitor who took a place in the pre-queue stays in its list, for all to check.
 local function note_drawn(visitor, order)
   if not event_on or not is_drawn(order) then return end
   if stats.drawn_from ~= event_begins then
@@ -30,27 +30,27 @@ local function join(visitor, order, why, joined)
     note_drawn(visitor, tonumber(order))
   end
   local said = {'joined', int(joined or now), 'order', int(order)}
-  event('joined', visitor, why, unpack(said, 1, phase == PREQUEUE and 2 or 4)) -- a lot is not told
+  event('joined', visitor, why, unpack(said, 1, phase == PREQUEUE and 2 or 4)) -- a lot is kept back
 end
 
--- The first few in line look often, however slowly the line moves: theirs is the next slot.
-local NEAR_THE_DOOR = 5
+-- The first few in the queue look often, however slowly it moves: theirs is the next slot.
+local NEAR_THE_HEAD = 5
 
 -- A tenth of the wait (ms, nil if unknown), 2 s to 60 s, or as the room fixes it; up to a
 -- quarter is added at random so that those who came together do not poll together.
 local function refresh_ms(ahead, wait, jitter)
   if phase == PREQUEUE then
-    -- All of them want to know their place when it opens: so many at a time as replicas bear.
+    -- All of them want to know their place when it opens: as many at a time as replicas can serve.
     local till_opening = event_on.opens_at - now
     if till_opening < math.min(48000, timeout_ms / 4) then
       local spread = math.min(20000, timeout_ms / 4, 2000 + size(WAITING) / 5)
       return math.floor(math.max(1000, till_opening + jitter * spread))
     end
-    ahead = NEAR_THE_DOOR -- nobody is to learn from it where they stand
+    ahead = NEAR_THE_HEAD -- nobody is to learn from it where they stand
   end
   local refresh = (room.heartbeat_interval or 2) * 1000
   if not room.heartbeat_interval then
-    if ahead >= NEAR_THE_DOOR then
+    if ahead >= NEAR_THE_HEAD then
       local tenth = (wait or 600000) / 10
       if tenth > 2000 then refresh = tenth < 48000 and tenth or 48000 end
     end

@@ -1,7 +1,7 @@
 -- @include "rooms/parts/sub_queues"
--- Where somebody is told to stand, and how many are called before them: the same thing, unless
+-- Where somebody is shown to stand, and how many are called before them: the same thing, unless
 -- the room has several lines or shows places by arrival.
--- `arrivals` holds: arrival, less the band of the line.
+-- `arrivals` holds: arrival, less the band of the sub-queue.
 local function note_arrival(visitor, arrival, order)
   local line = line_of(order)
   stats.shown_lines = #lines
@@ -16,7 +16,7 @@ local function put_in_line(visitor, order, arrival)
   if is_by_arrival and not is_drawn(order) then note_arrival(visitor, arrival, order) end
 end
 
--- After settings may have changed: arrivals are noted anew by whoever polls.
+-- After settings may have changed: arrivals are noted anew with each poll.
 local function check_arrivals()
   if not is_by_arrival or (stats.shown_lines or #lines) ~= #lines then
     redis_call('UNLINK', ARRIVALS)
@@ -28,7 +28,7 @@ local function forget_arrivals(visitors)
   if is_by_arrival and #visitors > 0 then redis_call('ZREM', ARRIVALS, unpack(visitors)) end
 end
 
--- For somebody with that rank in `waiting`: ahead, calls, line, length of the line; the first two
+-- For somebody with that rank in `waiting`: ahead, calls, sub-queue, its length; the first two
 -- alone where the other two say nothing.
 local function shown(visitor, order, rank, joined)
   if room.is_plain then return rank, rank end
@@ -53,7 +53,7 @@ local function shown(visitor, order, rank, joined)
       if line and not are_noted then before_line = before(ARRIVALS, bounds(line)) end
     end
     place = line and place - before_line or place + drawn_people()
-    -- Until all are noted who came before this was set, nobody is told too little.
+    -- Until all are noted who came before this was set, nobody is shown too little.
     ahead = are_noted and place or math.max(place, ahead)
   end
   return ahead, calls, line and line - 1, line and line_lengths()[line]

@@ -4,11 +4,11 @@
 -- visitors in, or kept them in, by itself: since `promised_since`. It tells Redis of their
 -- passes at once.
 
--- 0: as ever. 1: some in line may still be missing, positions are not known. 2: also, no
+-- 0: as ever. 1: some in the queue may still be missing, positions are not known. 2: also, no
 -- call is made, until `recovers_until`.
 local stage, recovers_until
 
--- The longest that anybody may be told to wait with the next poll, and the longest near the
+-- The longest that anybody may be advised to wait with the next poll, and the longest near the
 -- head: among as many as could be called at once. Whether an event makes them longer.
 local function longest()
   local longest_ms, near_ms = 60000, math.min(60000, session_ms / 8)
@@ -26,7 +26,7 @@ local function longest()
   return longest_ms, near_ms, is_opening
 end
 
--- `near`: the longest near the head that the replica really told, ms.
+-- `near`: the longest near the head that the replica really gave, ms.
 local function begin_recovery(near, known, promised)
   local born, before = stats.born, stats.recovery or 0
   local recovery, is_emptied = before, false
@@ -42,7 +42,7 @@ local function begin_recovery(near, known, promised)
   recovery = math.min(recovery, now)
   if recovery ~= before then stats.recovery = recovery end
 
-  -- Where one was told, those near the head have two chances to come back. Where none was, their
+  -- Where one was given, those near the head have two chances to come back. Where none was, their
   -- pages back off.
   if is_emptied and (near or -1) > (stats.near or -1) then stats.near = near end
   local longest_ms, near_ms, is_opening = longest()

@@ -16,7 +16,7 @@ local function derive(settings)
   settings.session_ms = whole_ms(settings.session_duration)
   settings.claim_ms = whole_ms(settings.claim_window)
   settings.timeout_ms = whole_ms(settings.heartbeat_timeout)
-  -- From when on a recovery is over, whatever was told: nobody polls more seldom than twice within
+  -- From when on a recovery is over, whatever was given: nobody polls more seldom than twice within
   -- heartbeat_timeout.
   settings.recovery_over_ms = whole_ms(math.max(600, settings.recovery_window or 0,
     1.1 * settings.heartbeat_timeout + 10))

@@ -3,7 +3,7 @@
 -- The replies about one visitor, as rooms/store/replies.py reads them:
 -- {ADMITTED_NOW, order, started, expires}
 -- {WAITS, order, ahead, refresh, wait (-1: unknown)}
--- {WAITS_SO, the same, limited, calls, line (-1: there are none), length of the line, whether the
+-- {WAITS_SO, the same, limited, calls, sub-queue (-1: there are none), its length, whether the
 --   class was given}, where one of these says something
 -- {one of the others, refresh}; GIVEN_UP by leave.lua alone: GONE, and something was there
 local ADMITTED_NOW, WAITS, WAITS_SO, GONE, FULL, REJECTED, GIVEN_UP = 1, 0, 2, -1, -2, -3, -4
@@ -39,7 +39,7 @@ local function waiting_reply(order, ahead, calls, refresh, wait, limited, line, 
     is_classed and 1 or 0}
 end
 
--- For somebody just heard of, who is in line or called: says when to
+-- For somebody just heard of, who is waiting or called: says when to
 -- come back, and notes it.
 local function stand(visitor, order, limited, jitter, joined)
   local rank = redis_call('ZRANK', WAITING, visitor)

@@ -1,7 +1,7 @@
 -- @include "rooms/parts/order"
 -- The room's lines, each a band of `waiting`.
 
--- How many wait in each line. Counted once in a script, by whoever asks first.
+-- How many wait in each sub-queue. Counted once in a script, at the first use.
 local function line_lengths()
   if found.lengths then return found.lengths end
   flush()

@@ -1,5 +1,5 @@
 -- @include "rooms/parts/position"
--- Who is called next: the smallest order; where lines have weights, the head of the line whose
+-- Who is called next: the smallest order; where sub-queues have weights, the head of the one whose
 -- turn it is. That is Tijdeman's rule for the chairman assignment problem (R. Tijdeman, Discrete
 -- Mathematics 32, 1980): each call gives every line in which somebody waits its share of a call,
 -- and among those that have saved enough it takes the one that could wait the least; while the
@@ -34,7 +34,7 @@ local function share_out()
   return best, credits
 end
 
--- Whoever is called is charged to the line; who turns out to be silent is not.
+-- A call is charged to the sub-queue; a visitor who turns out to be silent is not.
 local function charge_line()
   for n, credit in pairs(charged or {}) do
     stats['credit_' .. n] = credit
@@ -53,7 +53,7 @@ local function pop_from_line()
   return queue.split(head)
 end
 
--- Takes up to so many out of the line. Who they are, their orders as text, and how many it tried to
+-- Takes up to so many out of the queue. Who they are, their orders as text, and how many it tried to
 -- take: fewer means nobody is left.
 local function pop_heads(most)
   charged = nil
