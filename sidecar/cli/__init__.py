@@ -67,9 +67,13 @@ class _Commands(click.Group):
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=version.show,
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=version.show,
     help="Show the versions of this program, Python and Redis.",
-)  # fmt: skip
+)
 def main() -> None:
     """A virtual waiting room beside the nginx you already run."""
 

@@ -46,9 +46,10 @@ class Problem:
 @CONFIG
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
-    "--no-secrets", is_flag=True,
+    "--no-secrets",
+    is_flag=True,
     help="Do without secret_keys and admin_token, as where a change is tested.",
-)  # fmt: skip
+)
 def check_config(path: str | None, *, as_json: bool, no_secrets: bool) -> None:
     """Print every problem of a configuration, with its line; exit 1 if there is any.
 
@@ -65,7 +66,7 @@ def check_config(path: str | None, *, as_json: bool, no_secrets: bool) -> None:
         if settings:
             click.echo(f"The configuration is right: {_contents(settings)}.")
         for warning in warnings:
-            click.echo(f"warning: {warning}", err=True)
+            click.echo(f"warning: {warning}")
         for line in summary(settings, int(time.time() * 1000)) if settings else []:
             click.echo(line)
     sys.exit(1 if problems else 0)

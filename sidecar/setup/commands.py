@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,60 +63,92 @@ def _read_room(_context: click.Context, _parameter: click.Parameter, value: str)
     return value
 
 
-SYSTEM = click.option(
-    "--system", type=click.Choice(list(SYSTEMS)), default=find_system, is_eager=True,
-    show_default="this machine's", help="Whose places to use. plain: without systemd.",
-)  # fmt: skip
-INTO = click.option(
-    "--into", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER",
-    help="Write below this folder.  [default: /; for docker ./waitroom]",
-)  # fmt: skip
-DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be written; write nothing.")
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where files are written."""
+
+    system: str
+    root: Path
+    dry_run: bool
+
+
+def at_a_place(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command the options that say where, as its first argument."""
+
+    @functools.wraps(command)
+    def run(*, system: str, into: Path | None, dry_run: bool, **others: Any) -> None:
+        root = into or (Path("waitroom") if system == "docker" else _ROOT)
+        command(Place(system, root, dry_run), **others)
+
+    options = (
+        click.option(
+            "--system",
+            type=click.Choice(list(SYSTEMS)),
+            default=find_system,
+            is_eager=True,
+            show_default="this machine's",
+            help="Whose places to use. plain: without systemd.",
+        ),
+        click.option(
+            "--into",
+            type=click.Path(file_okay=False, path_type=Path),
+            metavar="FOLDER",
+            help="Write below this folder.  [default: /; for docker ./waitroom]",
+        ),
+        click.option("--dry-run", is_flag=True, help="Say what would be written; write nothing."),
+    )
+    return functools.reduce(lambda made, option: option(made), reversed(options), run)
 
 
 @click.command()
 @click.option(
-    "--site", cls=_Question, question="Which site gets the waiting room", required=True,
-    callback=_read_site, help="Its host name or address: shop.example, https://shop.example.",
-)  # fmt: skip
+    "--site",
+    cls=_Question,
+    question="Which site gets the waiting room",
+    required=True,
+    callback=_read_site,
+    help="Its host name or address: shop.example, https://shop.example.",
+)
 @click.option(
-    "--users", cls=_Question, question="How many visitors may be inside at the same time",
-    required=True, type=click.IntRange(0, 10_000_000), help="The cap of the room.",
-)  # fmt: skip
-@SYSTEM
+    "--users",
+    cls=_Question,
+    question="How many visitors may be inside at the same time",
+    required=True,
+    type=click.IntRange(0, 10_000_000),
+    help="The cap of the room.",
+)
 @click.option(
-    "--redis", "store", cls=_Question, question="Where is Redis (Enter: on this machine)",
-    default="", show_default="redis://127.0.0.1:6379/0", callback=_read_redis,
+    "--redis",
+    "store",
+    cls=_Question,
+    question="Where is Redis (Enter: on this machine)",
+    default="",
+    show_default="redis://127.0.0.1:6379/0",
+    callback=_read_redis,
     help="The address of Redis or Valkey.",
-)  # fmt: skip
+)
 @click.option(
-    "--room", default="", metavar="NAME", show_default="from the site's", callback=_read_room,
+    "--room",
+    default="",
+    metavar="NAME",
+    show_default="from the site's",
+    callback=_read_room,
     help="The room's name.",
-)  # fmt: skip
-@INTO
-@DRY_RUN
-def init(  # noqa: PLR0913 - one for each option
-    *,
-    site: re.Match[str],
-    users: int,
-    system: str,
-    store: str,
-    room: str,
-    into: Path | None,
-    dry_run: bool,
-) -> None:
+)
+@at_a_place
+def init(place: Place, *, site: re.Match[str], users: int, store: str, room: str) -> None:
     """Write what a first waiting room needs, and say what is left to do.
 
     That is: settings with comments, secrets that root alone can read, nginx's includes and the
     waiting page, and units for systemd. Nothing that is there is overwritten.
     """
-    chosen, root = SYSTEMS[system], _root(system, into)
+    chosen, root, dry_run = SYSTEMS[place.system], place.root, place.dry_run
     name = room or _room_of(site["host"])
 
     def write() -> list[tuple[str, Outcome]]:
         keys = _keys_in(root / SECRET_KEYS)
         files = first_files(Room(name, users, store), keys, list(chosen.replicas))
-        if system == "docker":
+        if place.system == "docker":
             files.append(compose_file(root.name))
         done = write_once(root, files, dry_run=dry_run)
         return done + write_shipped(root, _shipped(chosen), dry_run=dry_run)
@@ -123,31 +157,25 @@ def init(  # noqa: PLR0913 - one for each option
     if not dry_run:
         url = f"{site['scheme'] or 'http'}://{site['host']}{site['port'] or ''}/"
         click.echo("\n".join(_what_is_left(chosen, root, name, url)))
-        if system != "docker" and (problem := _problem_of_redis(store)):
+        if place.system != "docker" and (problem := _problem_of_redis(store)):
             click.echo(f"\nWarning: Redis does not answer: {problem}. {_INSTALL_REDIS}", err=True)
 
 
 @click.command("update-files")
-@SYSTEM
-@INTO
-@DRY_RUN
-def update_files(*, system: str, into: Path | None, dry_run: bool) -> None:
+@at_a_place
+def update_files(place: Place) -> None:
     """Bring nginx's includes, the waiting page and the units to this version.
 
     Your settings stay. So does a shipped file that you have edited: the new one is written beside
     it, with .new after its name.
     """
-    chosen, root = SYSTEMS[system], _root(system, into)
+    chosen, root, dry_run = SYSTEMS[place.system], place.root, place.dry_run
     if not (root / NGINX).is_dir():
         raise click.ClickException(f"there is no {root / NGINX}; waitroom init writes it")
     done = _written(lambda: write_shipped(root, _shipped(chosen), dry_run=dry_run), root)
     _report(root, done, dry_run=dry_run)
     if not dry_run and any(outcome in {"new", "updated"} for _, outcome in done):
         click.echo(f"\nNow let nginx read them: {chosen.reload}")
-
-
-def _root(system: str, into: Path | None) -> Path:
-    return into or (Path("waitroom") if system == "docker" else _ROOT)
 
 
 def _room_of(host: str) -> str:
