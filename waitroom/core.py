@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from waitroom.wire import Document, Replica, Wire
 
+    Undo = Callable[[], Coroutine[Any, Any, None]]
+
 log = logging.getLogger("waitroom")
 
 #: Seconds before the second try, the third, and so on; the last one before all further.
@@ -80,8 +82,8 @@ class Core(ABC):
                 return answer
         raise AssertionError  # the last one has answered or raised
 
-    async def sent(self, step: Call | Ask, undo: Call | None = None) -> Any:
-        """`undo`: what is sent where a try had no answer, and no other try has one."""
+    async def sent(self, step: Call | Ask, undo: Undo | None = None) -> Any:
+        """`undo`: what is done where a try may have arrived, and none has an answer."""
         is_unknown = False
         try:
             for tried in range(self.retries + 1):
@@ -92,10 +94,16 @@ class Core(ABC):
                     is_unknown = is_unknown or error.is_sent
                     if tried == self.retries or (error.is_sent and not step.is_repeatable):
                         raise
+                except WaitroomError:
+                    raise
+                except BaseException:
+                    # Interrupted. A limit's own item is given back by the batch that it was in.
+                    is_unknown = is_unknown or isinstance(step, Call)
+                    raise
                 await self.pause(backoff_s(tried))
         except BaseException:
             if undo and is_unknown:
-                await self.quietly(undo)
+                await undo()
             raise
         raise AssertionError  # the last try has returned or raised
 

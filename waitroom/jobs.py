@@ -6,17 +6,18 @@ import base64
 import math
 import time
 from contextlib import aclosing, asynccontextmanager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import httpx
 
 from waitroom.blocking import Shell, blocking, entering, iterating
 from waitroom.core import log, make_id
-from waitroom.errors import Queued, Refused, RejectedError, WaitroomError, retry_s
+from waitroom.errors import Queued, Refused, WaitroomError, retry_s
 from waitroom.wire import Answer, Call, Opened, path
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 
     from waitroom.core import Core
     from waitroom.model import Cancelled, Job, JobPage
@@ -57,7 +58,15 @@ class AsyncJobs:
 
     async def submit(self, target: str, **request: Unpack[JobRequest]) -> Job:
         """Raises Refused where the target's queue is full."""
-        answer: Answer = await self._core.sent(_submission(target, request, self._core.repeat_id()))
+        return await self._submit(_submission(target, request, self._core.repeat_id()), target)
+
+    async def _submit(
+        self,
+        submission: Call,
+        target: str,
+        undo: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    ) -> Job:
+        answer: Answer = await self._core.sent(submission, undo)
         job: Job = answer.document
         if answer.status == 429:
             refusal = answer.document
@@ -143,16 +152,12 @@ class AsyncJobs:
 
         Raises Queued, and Refused where the queue is full.
         """
-        # With a key even a job whose submission had no response can be cancelled.
-        key = request.get("idempotency_key") or make_id()
-        online: JobRequest = {**request, "kind": "online", "idempotency_key": key}
-        try:
-            id_ = (await self.submit(target, **online))["id"]
-        except (Refused, RejectedError):
-            raise
-        except BaseException:
-            await self._take_back(_submission(target, online, key))
-            raise
+        # With a key even a job whose submission had no response can be cancelled. With the caller's
+        # own it stays: they may ask for it again.
+        online: JobRequest = {**request, "kind": "online"}
+        submission = _submission(target, online, make_id())
+        undo = None if request.get("idempotency_key") else partial(self._take_back, submission)
+        id_ = (await self._submit(submission, target, undo))["id"]
         try:
             job = await self.wait(id_, timeout=wait)
             if job["state"] != "called":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from waitroom.core import Core, backoff_s, log, make_id
@@ -164,7 +165,9 @@ def fields_of_call(
 
 
 async def _acquire(core: Core, ask: Ask, *, wait: bool) -> Permit:
-    permit = _permit_of(ask, await core.sent(ask, _giving_back_unseen(ask)))
+    unseen = _giving_back_unseen(ask)
+    undo = None if unseen is None else partial(core.quietly, unseen)
+    permit = _permit_of(ask, await core.sent(ask, undo))
     if wait and permit.wait_seconds > 0:
         try:
             await core.pause(permit.wait_seconds)

@@ -8,7 +8,7 @@ import typing
 
 import pytest
 
-from tests.support.processes import wait_until
+from tests.support.processes import free_port, wait_until
 from tests.waitroom.installation import ADMIN, installation
 from tests.waitroom.relay import Faulty
 from waitroom import (
@@ -176,7 +176,8 @@ async def test_a_task_cancelled_while_it_submits_takes_its_job_back(service, cli
 
 
 def test_a_submission_without_a_response_takes_its_job_back(service, client):
-    """With its own idempotency_key too; what was refused leaves nothing to take back."""
+    """With the caller's own idempotency_key it stays: the same again is the same job. What was
+    refused, or never arrived, leaves nothing to take back."""
     count = len(states_of(client))
     for name in (None, "mine"):
         with (
@@ -185,7 +186,14 @@ def test_a_submission_without_a_response_takes_its_job_back(service, client):
             pytest.raises(UnavailableError),
         ):
             lossy.jobs.permit("files", idempotency_key=name).__enter__()
-    assert states_of(client)[: len(states_of(client)) - count] == ["cancelled"] * 2
+    assert states_of(client)[: len(states_of(client)) - count] == ["called", "cancelled"]
+    with client.jobs.permit("files", idempotency_key="mine") as job:
+        assert job["state"] == "called"
+    count = len(states_of(client))
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    with Client(nowhere, token=ADMIN, retries=0) as lossy, pytest.raises(UnavailableError):
+        lossy.jobs.permit("files").__enter__()
+    assert len(states_of(client)) == count
     with Faulty(service.urls[0]) as relay, Client(relay.address, token=ADMIN) as other:
         with pytest.raises(RejectedError):
             other.jobs.permit("files", class_name="none").__enter__()

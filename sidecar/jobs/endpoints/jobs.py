@@ -292,7 +292,7 @@ def _order(body: SubmitJob, key: str | None, jobs: Jobs) -> Order:
 
 
 def _call(body: SubmitJob, problems: list[str]) -> Call:
-    """The request as it was submitted. Raises ConfigError for a query that cannot be written."""
+    """The request as it was submitted, and what is wrong with it."""
     data, headers = b"", dict(body.headers or {})
     if body.body is not None and body.body_base64 is not None:
         problems.append("body: either this or body_base64")
@@ -311,4 +311,9 @@ def _call(body: SubmitJob, problems: list[str]) -> Call:
         if not any(name.lower() == "content-type" for name in headers):
             headers["Content-Type"] = "application/json"
     method = body.method if body.method is not None else "POST" if data else "GET"
-    return Call(method, body.path or "", write_query(body.query), headers, data)
+    query = ""
+    try:
+        query = write_query(body.query)
+    except ConfigError as error:
+        problems += error.problems
+    return Call(method, body.path or "", query, headers, data)
