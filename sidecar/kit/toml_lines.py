@@ -8,8 +8,8 @@ _TABLE = re.compile(r"\s*\[\[?\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
 _NAME = r"(?:[\w-]+|\"[^\"]*\"|'[^']*')"
 _KEY = re.compile(rf"\s*({_NAME}(?:\s*\.\s*{_NAME})*)\s*=")
 _PART = re.compile(_NAME)
-#: What may hide a bracket or the beginning of a comment: a text in one line.
-_TEXT = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'[^']*'|#.*")
+#: What may hide a bracket: a text in one line, a comment. The mark of a longer text is kept.
+_TEXT = re.compile(r"(\"\"\"|''')|\"(?:[^\"\\]|\\.)*\"|'[^']*'|#.*")
 _LONG = ('"""', "'''")
 
 
@@ -18,7 +18,7 @@ def find_lines(text: str) -> dict[str, int]:
     lines: dict[str, int] = {}
     table: list[str] = []
     depth, end = 0, ""
-    for number, row in enumerate(text.splitlines(), 1):
+    for number, row in enumerate(text.split("\n"), 1):
         if end:
             end = "" if end in row else end
             continue
@@ -28,8 +28,8 @@ def find_lines(text: str) -> dict[str, int]:
             continue
         if not depth and (found := _KEY.match(row)):
             lines.setdefault(".".join([*table, *_parts(found[1])]), number)
-        end = next((mark for mark in _LONG if row.count(mark) % 2), "")
-        bare = _TEXT.sub("", row)
+        bare = _TEXT.sub(lambda found: found[1] or "", row)
+        end = next((mark for mark in _LONG if bare.count(mark) % 2), "")
         depth += sum(bare.count(mark) for mark in "[{") - sum(bare.count(mark) for mark in "]}")
     return lines
 

@@ -7,6 +7,7 @@ from sidecar.settings.model import (
     DEMO_SECRET,
     MIN_ADMIN_TOKEN_LENGTH,
     MIN_SECRET_LENGTH,
+    RESERVED_NAMES,
     Settings,
 )
 
@@ -17,6 +18,7 @@ __all__ = [
     "ENV_PREFIX",
     "MIN_ADMIN_TOKEN_LENGTH",
     "MIN_SECRET_LENGTH",
+    "RESERVED_NAMES",
     "SYSTEM_FILE",
     "Settings",
     "find_file",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import re
 import sys
@@ -15,9 +16,10 @@ import redis
 
 from sidecar.kit.names import NAME
 from sidecar.kit.setting_types import read_store
+from sidecar.settings import RESERVED_NAMES
 from sidecar.setup.plan import NGINX, SECRET_KEYS, Room, compose_file, first_files, shipped
 from sidecar.setup.systems import SYSTEMS, System, find_system
-from sidecar.setup.write import BESIDE, write_once, write_shipped
+from sidecar.setup.write import BESIDE, MANIFEST, write_once, write_shipped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,6 +62,8 @@ def _read_redis(context: click.Context, _parameter: click.Parameter, value: str)
 def _read_room(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
     if value and not NAME.match(value):
         raise click.BadParameter("a name has lower-case letters, digits, - and _, 48 at most")
+    if value in RESERVED_NAMES:
+        raise click.BadParameter(f"{value} is taken, by an address or a cookie of our own")
     return value
 
 
@@ -140,7 +144,7 @@ def init(place: Place, *, site: re.Match[str], users: int, store: str, room: str
     """Write what a first waiting room needs, and say what is left to do.
 
     That is: settings with comments, secrets that root alone can read, nginx's includes and the
-    waiting page, and units for systemd. Nothing that is there is overwritten.
+    waiting page, and units for systemd. What you have written or edited is never overwritten.
     """
     chosen, root, dry_run = SYSTEMS[place.system], place.root, place.dry_run
     name = room or _room_of(site["host"])
@@ -149,7 +153,7 @@ def init(place: Place, *, site: re.Match[str], users: int, store: str, room: str
         keys = _keys_in(root / SECRET_KEYS)
         files = first_files(Room(name, users, store), keys, list(chosen.replicas))
         if place.system == "docker":
-            files.append(compose_file(root.name))
+            files.append(compose_file(root))
         done = write_once(root, files, dry_run=dry_run)
         return done + write_shipped(root, _shipped(chosen), dry_run=dry_run)
 
@@ -181,7 +185,11 @@ def update_files(place: Place) -> None:
 def _room_of(host: str) -> str:
     """`shop` of www.shop.example; `site` where the host is an address."""
     label = host.removeprefix("www.").partition(".")[0]
-    is_name = NAME.match(label) and label.strip("0123456789_") and label != "localhost"
+    is_name = (
+        NAME.match(label)
+        and label.strip("0123456789_")
+        and label not in {"localhost", *RESERVED_NAMES}
+    )
     return label if is_name else "site"
 
 
@@ -215,6 +223,9 @@ def _written(
 ) -> list[tuple[str, Outcome]]:
     try:
         return write()
+    except json.JSONDecodeError as error:
+        text = f"{root / MANIFEST} is damaged ({error}); remove it, and edited files stay"
+        raise click.ClickException(text) from None
     except OSError as error:
         text = f"{error.filename}: {error.strerror}"
         if isinstance(error, PermissionError) and root == _ROOT and os.geteuid() != 0:

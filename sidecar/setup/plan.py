@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
+from urllib.parse import urlsplit
 
 from sidecar import __version__
 from sidecar.gate.nginx_stamps import key_file
@@ -21,6 +24,8 @@ SETTINGS = "settings.conf"
 #: In the units as they are shipped.
 PROGRAM = "/opt/waitroom/venv/bin/waitroom"
 _SERVER = re.compile(r"^( *)server 127\.0\.0\.1:8400 (.*)$", re.MULTILINE)
+#: The mode of a file that is nobody else's.
+SECRET = 0o600
 _TEMPLATES = Path(__file__).with_name("templates")
 
 
@@ -73,27 +78,30 @@ def first_files(room: Room, keys: list[str], replicas: list[str]) -> list[File]:
     addresses, as nginx's `server` lines name them.
     """
     keys = keys or [secrets.token_hex(32)]
+    has_password = bool(urlsplit(room.store).password)
+    store = 'store_file = "secrets/store"' if has_password else f"store = {json.dumps(room.store)}"
+    words = {"room": room.name, "users": str(room.users), "store": store}
+    of_store = [File(f"{ETC}/secrets/store", f"{room.store}\n".encode(), SECRET)]
     return [
-        File(f"{ETC}/waitroom.toml", _filled("waitroom.toml", vars_of(room))),
-        File(SECRET_KEYS, f"{keys[-1]}\n".encode(), 0o600),
-        File(f"{ETC}/secrets/admin_token", f"{secrets.token_hex(32)}\n".encode(), 0o600),
-        File("etc/nginx/waitroom-stamp.conf", key_file(keys).encode(), 0o600),
+        File(f"{ETC}/waitroom.toml", _filled("waitroom.toml", words)),
+        *(of_store if has_password else []),
+        File(SECRET_KEYS, f"{keys[-1]}\n".encode(), SECRET),
+        File(f"{ETC}/secrets/admin_token", f"{secrets.token_hex(32)}\n".encode(), SECRET),
+        File("etc/nginx/waitroom-stamp.conf", key_file(keys).encode(), SECRET),
         File(f"{NGINX}/{SETTINGS}", _nginx_settings(replicas)),
         File("etc/nginx/conf.d/waitroom.conf", b"include waitroom/http.conf;\n"),
     ]
 
 
-def compose_file(folder: str) -> File:
+def compose_file(folder: Path) -> File:
     """For Docker: what is added to a compose.yaml. `folder`: where the other files are."""
-    words = {"folder": folder, "version": __version__}
+    # The replica reads secrets that belong to the user who runs this.
+    user = f"{os.getuid()}:{os.getgid()}"
+    words = {"folder": str(folder.absolute()), "version": __version__, "user": user}
     return File("compose.waitroom.yaml", _filled("compose.waitroom.yaml", words))
 
 
-def vars_of(room: Room) -> dict[str, object]:
-    return {"room": room.name, "users": room.users, "store": room.store}
-
-
-def _filled(template: str, words: dict[str, object] | dict[str, str]) -> bytes:
+def _filled(template: str, words: dict[str, str]) -> bytes:
     text = (_TEMPLATES / f"{template}.template").read_text("utf-8")
     return Template(text).substitute(words).encode()
 

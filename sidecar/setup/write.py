@@ -6,13 +6,11 @@ import json
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal
 
-from sidecar.setup.plan import ETC
+from sidecar.setup.plan import ETC, SECRET, File
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
-
-    from sidecar.setup.plan import File
 
 Outcome = Literal["new", "same", "updated", "kept"]
 #: The SHA-256 of each shipped file as we wrote it, by its path: with another one, it was edited.
@@ -40,17 +38,22 @@ def write_shipped(root: Path, files: Iterable[File], *, dry_run: bool) -> list[t
     manifest = root / MANIFEST
     known = json.loads(manifest.read_text("utf-8")) if manifest.exists() else {}
     done: list[tuple[str, Outcome]] = []
-    for file in files:
-        outcome = _outcome(root / file.path, file, known.get(file.path))
-        done.append((file.path, outcome))
-        if outcome != "kept":
-            known[file.path] = _digest(file.data)
-        if dry_run or outcome == "same":
-            continue
-        _write(root, file, BESIDE if outcome == "kept" else "")
-    if not dry_run:
-        manifest.parent.mkdir(parents=True, exist_ok=True)
-        manifest.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", "utf-8")
+    try:
+        for file in files:
+            outcome = _outcome(root / file.path, file, known.get(file.path))
+            done.append((file.path, outcome))
+            if dry_run or outcome == "same":
+                continue
+            if outcome != "kept":
+                _write(root, file)
+                known[file.path] = _digest(file.data)
+            elif known.get(new := f"{file.path}{BESIDE}") in {None, _digest_of(root / new)}:
+                _write(root, file, BESIDE)
+                known[new] = _digest(file.data)
+    finally:
+        if not dry_run:
+            text = json.dumps(known, indent=1, sort_keys=True) + "\n"
+            _write(root, File(MANIFEST, text.encode()))
     return done
 
 
@@ -66,8 +69,9 @@ def _outcome(path: Path, file: File, written: str | None) -> Outcome:
 def _write(root: Path, file: File, suffix: str = "") -> None:
     """All at once: nobody reads half a file, and a secret is never readable by others."""
     path = root / f"{file.path}{suffix}"
+    root.mkdir(parents=True, exist_ok=True)
     for folder in reversed(path.relative_to(root).parents):
-        is_secret = file.mode == 0o600 and folder == path.parent.relative_to(root)
+        is_secret = file.mode == SECRET and folder == path.parent.relative_to(root)
         (root / folder).mkdir(
             mode=0o700 if is_secret and "secrets" in folder.parts else 0o755, exist_ok=True
         )
@@ -77,6 +81,10 @@ def _write(root: Path, file: File, suffix: str = "") -> None:
     half.write_bytes(file.data)
     half.chmod(file.mode)
     half.replace(path)
+
+
+def _digest_of(path: Path) -> str | None:
+    return _digest(path.read_bytes()) if path.exists() else None
 
 
 def _digest(data: bytes) -> str:

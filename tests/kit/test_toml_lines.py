@@ -12,7 +12,7 @@ text = """
 rooms = 1
 """
 names = [
-  "a", # ]
+  "a", # ] """
   "b",
 ]
 [rooms.shop]

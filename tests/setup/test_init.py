@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from sidecar.cli import main
@@ -64,6 +65,40 @@ def test_secrets_are_nobody_elses(tmp_path):
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     files = [folder / name for name in SECRETS] + [tmp_path / "etc/nginx/waitroom-stamp.conf"]
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+
+def test_a_password_of_redis_is_a_secret(tmp_path):
+    """The address is in a file of its own then, and the settings name that file."""
+    store = "redis://:pass%22word@127.0.0.1:1/0"
+    run(
+        "init", "--site", "a.example", "--users", 1, "--system", "plain", "--redis", store,
+        "--into", tmp_path,
+    )  # fmt: skip
+    toml = tmp_path / "etc/waitroom/waitroom.toml"
+    assert "pass" not in toml.read_text()
+    assert stat.S_IMODE((tmp_path / "etc/waitroom/secrets/store").stat().st_mode) == 0o600
+    assert load(str(toml), {}).store == store
+
+
+@pytest.mark.parametrize("name", ["static", "now", "internal"])
+def test_no_room_has_a_name_that_is_taken(tmp_path, name):
+    """The room of static.shop.example has another name, and --room static is refused."""
+    options = ["--users", "1", "--system", "plain", "--into", str(tmp_path)]
+    run("init", "--site", f"{name}.shop.example", *options)
+    assert list(load(str(tmp_path / "etc/waitroom/waitroom.toml"), {}).rooms) == ["site"]
+    done = CliRunner().invoke(main, ["init", "--site", "a.example", "--room", name, *options])
+    assert (done.exit_code, "is taken" in done.output) == (2, True)
+
+
+def test_for_docker(tmp_path):
+    """What is added to a compose.yaml names the files where they are, and the user who may read
+    them."""
+    into = tmp_path / "deep" / "waitroom"
+    run("init", "--site", "a.example", "--users", 1, "--system", "docker", "--into", into)
+    service = yaml.safe_load((into / "compose.waitroom.yaml").read_text())["services"]
+    for mount in service["nginx"]["volumes"] + service["waitroom"]["volumes"]:
+        assert Path(mount.split(":")[0]).exists(), mount
+    assert service["waitroom"]["user"] == f"{os.getuid()}:{os.getgid()}"
 
 
 def test_nothing_is_overwritten(tmp_path):
@@ -134,6 +169,19 @@ def test_a_new_version_leaves_what_was_edited(tmp_path):
     assert edited.with_name("waiting.css.new").read_bytes() == shipped[edited]
     assert (nginx / "settings.conf").read_bytes() == settings
     assert f"kept     {edited}" in said
+    # What lies beside it may have been edited, too.
+    new = edited.with_name("waiting.css.new")
+    new.write_text("merged by hand\n")
+    run("update-files", "--system", "debian", "--into", tmp_path)
+    assert new.read_text() == "merged by hand\n"
+
+
+def test_a_damaged_list_is_said(tmp_path):
+    init(tmp_path)
+    (tmp_path / "etc/waitroom/files.json").write_text("{")
+    options = ["--system", "debian", "--into", str(tmp_path)]
+    done = CliRunner().invoke(main, ["update-files", *options])
+    assert (done.exit_code, "files.json is damaged" in done.output) == (1, True)
 
 
 NGINX = """
