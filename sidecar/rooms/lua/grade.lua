@@ -2,8 +2,8 @@
 -- ARGV    6 visitor  7 class, '' for none  8 id of a grant that gives it once, or ''  9 when that
 --         expires, ms  10 the operator who says so; '' by a grant, which may take nobody back
 --         11 why, or ''
--- RETURNS {now, position in the queue, new or as it was; 0: the visitor is not waiting; -1: the grant
---          was used; -2: the place is drawn, which has no class}
+-- RETURNS {now, position in the queue, new or as it was; 0: the visitor is not waiting; -1: the
+--          grant was used; -2: the place is drawn, which has no class}
 -- EVENTS  graded, operator, called, expired
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/expire"

@@ -1,5 +1,5 @@
--- Moves somebody who waits to a position (in their own sub-queue, where there are several), or back to
--- where they were before anybody moved them. Where no order is free right there, to the next one
+-- Moves somebody who waits to a position (in their own sub-queue, where there are several), or back
+-- to where they were before anybody moved them. Where no order is free right there, to the next one
 -- before it that is.
 -- ARGV    6 visitor  7 position from 1 on, beyond the end is the end; 0: back
 --         8 the operator who says so  9 why, or ''

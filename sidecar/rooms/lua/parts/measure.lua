@@ -1,5 +1,5 @@
--- What the estimate is made of: how long a slot is held (held_ms over ends, by the visitors who held
--- it and however that ended) and how often somebody gives up waiting (drops over
+-- What the estimate is made of: how long a slot is held (held_ms over ends, by the visitors who
+-- held it and however that ended) and how often somebody gives up waiting (drops over
 -- waited_ms). Every end fades all four a little, so they remember about two full rooms and
 -- twenty ends more, however long those took, and nothing fades while nothing happens.
 local function memory_ends()

@@ -53,8 +53,8 @@ local function pop_from_line()
   return queue.split(head)
 end
 
--- Takes up to so many out of the queue. Who they are, their orders as text, and how many it tried to
--- take: fewer means nobody is left.
+-- Takes up to so many out of the queue. Who they are, their orders as text, and how many it tried
+-- to take: fewer means nobody is left.
 local function pop_heads(most)
   charged = nil
   local drawn_first = is_weighted and count_drawn()
