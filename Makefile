@@ -7,8 +7,9 @@ WORKERS ?= 3
 QUICK ?=
 PYTHON ?= python3
 BIN := .venv/bin
-# The product alone; and with all that tests, measurements and the docs need.
+# The product alone; with what the demo needs; with all that tests, measurements and docs need.
 INSTALLED := .venv/.installed
+DEMO := .venv/.demo
 DEV := .venv/.dev
 
 .PHONY: help install dev run crowd unit test lint types measures docs docs-serve check bench bench-history bench-opening bench-limits bench-jobs loadtest faults clean
@@ -36,11 +37,11 @@ install: $(INSTALLED)
 
 dev: $(DEV)
 
-run: $(INSTALLED)
+run: $(DEMO)
 	@scripts/install-packages nginx redis-server
 	@$(BIN)/python demo/run.py --port $(PORT)
 
-crowd: $(INSTALLED)
+crowd: $(DEMO)
 	@$(BIN)/python demo/crowd.py --url http://localhost:$(PORT) --visitors $(VISITORS)
 
 # One worker for each core, which keep what they compile: pytest rewrites every assertion.
@@ -104,9 +105,13 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@scripts/make-venv $(PYTHON) ""
 	@touch $@
 
+$(DEMO): pyproject.toml constraints.txt
+	@scripts/make-venv $(PYTHON) "[demo]"
+	@touch $@ $(INSTALLED)
+
 $(DEV): pyproject.toml constraints.txt
 	@scripts/make-venv $(PYTHON) "[dev,docs,loadtest]"
-	@touch $@ $(INSTALLED)
+	@touch $@ $(DEMO) $(INSTALLED)
 
 clean:
 	rm -rf .venv .run .mypy_cache .ruff_cache .pytest_cache .hypothesis
