@@ -39,9 +39,9 @@ local function come_back(visitor, order, ticket_epoch, joined)
   return 0
 end
 
--- Whether these polls come as they were advised to, no session has run out, nobody can be
--- called, and time was measured a moment ago: then nobody's place or session changes, so there is nothing to
--- measure either.
+-- Whether these polls come as they were advised to, no session has run out, nobody can be called,
+-- and time was measured a moment ago: then nobody's place or session changes, so there is nothing
+-- to measure either.
 local MOMENT_MS = 100
 local function is_quiet(dues)
   local since = now - (stats.measured_at or 0)
