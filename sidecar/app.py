@@ -31,9 +31,9 @@ from sidecar.kit.extras import require
 from sidecar.kit.http.auth.ended_sessions import EndedSessions
 from sidecar.kit.http.auth.operators import Operators
 from sidecar.kit.http.fast_path import FastRunner
-from sidecar.kit.http.static_pages import find_static
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import Store, close, connect
+from sidecar.kit.share import find_share
 from sidecar.kit.systemd import watched
 from sidecar.kit.tasks import Worker, keep_at_work, stop_workers
 from sidecar.leases.metrics import LeaseMetrics
@@ -164,7 +164,7 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
         tasks = [asyncio.create_task(keep_at_work(*worker)) for worker in workers.items()]
         stack.push_async_callback(stop_workers, *tasks)
         within = await _open_jobs(settings, redis, metrics, rooms, stack)
-        static = settings.static_dir or find_static()
+        static = settings.static_dir or find_share("static")
         if not (static / "waiting.html").is_file():
             raise ConfigError([f"static_dir: there is no waiting.html in {static}"])
         services = Services(

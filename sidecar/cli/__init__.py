@@ -204,9 +204,9 @@ def page(file: str | None) -> None:
     To be made again, and nginx to be reloaded, when you have changed waiting.html.
     """
     from sidecar.gate.waiting_page import for_nginx  # noqa: PLC0415
-    from sidecar.kit.http.static_pages import find_static  # noqa: PLC0415
+    from sidecar.kit.share import find_share  # noqa: PLC0415
 
-    path = Path(file) if file else find_static() / "waiting.html"
+    path = Path(file) if file else find_share("static") / "waiting.html"
     try:
         text = for_nginx(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

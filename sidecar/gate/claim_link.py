@@ -28,7 +28,8 @@ from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.http.endpoint import ANYBODY, Endpoints
 from sidecar.kit.http.models import NO_BODY, NO_JSON
 from sidecar.kit.http.problems import STORE_RETRY_S
-from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY, find_static
+from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY
+from sidecar.kit.share import find_share
 from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM
 
@@ -58,7 +59,7 @@ class ClaimPage:
     def __init__(self, static: Path) -> None:
         def read(name: str) -> str:
             file = static / name
-            file = file if file.exists() else find_static() / name
+            file = file if file.exists() else find_share("static") / name
             return file.read_text(encoding="utf-8")
 
         self._template = Template(read("claim.html"))

@@ -10,7 +10,8 @@ from sidecar.kit.clock import iso
 from sidecar.kit.errors import StoreUnavailableError
 from sidecar.kit.http.endpoint import ANYBODY, Endpoints
 from sidecar.kit.http.problems import STORE_RETRY_S, ProblemError
-from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY, find_static
+from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY
+from sidecar.kit.share import find_share
 from sidecar.lottery.commitment import REVEAL_AFTER_MS, is_revealed, shown_draw
 from sidecar.lottery.schemas import (
     COMMITMENT_UNKNOWN,
@@ -46,7 +47,7 @@ DRAW_PAGE = web.AppKey("draw_page", str)
 def load_page(static: Path) -> str:
     """The page that checks a draw. Static files of an older version have none: ours, then."""
     file = static / "draw.html"
-    file = file if file.exists() else find_static() / "draw.html"
+    file = file if file.exists() else find_share("static") / "draw.html"
     return file.read_text(encoding="utf-8")
 
 

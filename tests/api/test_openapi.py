@@ -19,8 +19,8 @@ from sidecar.api.openapi.document import document
 from sidecar.api.routes import Services, edge_app, ops_app
 from sidecar.jobs.model import State, new_job_id
 from sidecar.jobs.settings import TargetSettings
-from sidecar.kit.http.static_pages import find_static
 from sidecar.kit.metrics import Metrics
+from sidecar.kit.share import find_share
 from sidecar.leases.settings import RESOURCE
 from sidecar.rooms.schemas.common import VISITOR_ID
 from sidecar.rooms.service import Rooms
@@ -70,7 +70,7 @@ def test_every_door_is_described_and_no_other(described):
     """Of both listeners; what is for people with browsers left out."""
     settings = Settings(secret_keys=["k" * 32], rooms={"shop": RoomSettings(total_active_users=1)})
     services = Services(rooms=Rooms([]), metrics=Metrics(), jobs=cast("Jobs", object()))
-    edge = edge_app(services, find_static())
+    edge = edge_app(services, find_share("static"))
     ops = ops_app(services, settings, [])
     doors = routes_of(edge) | routes_of(ops)
     assert set(operations_of(described)) == doors

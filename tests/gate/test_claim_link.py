@@ -11,7 +11,7 @@ from yarl import URL
 from sidecar.gate.claim_link import ClaimPage
 from sidecar.gate.waiting_page import LANGUAGES
 from sidecar.kit.errors import StoreError
-from sidecar.kit.http.static_pages import find_static
+from sidecar.kit.share import find_share
 from sidecar.queue.model import TICKET_LIFETIME_MS
 from sidecar.queue.tokens import Tokens
 from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS
@@ -309,7 +309,7 @@ async def test_what_was_shown_is_counted(site):
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_language_has_every_text(language):
     """Its own one, and no place in the template is left open."""
-    page = ClaimPage(find_static())
+    page = ClaimPage(find_share("static"))
     shown = [page.render(language=language, view=view, following="/") for view in VIEWS]
     assert not [text for text in shown if "$" in text]
     assert all(f'lang="{language}"' in text for text in shown)
@@ -330,7 +330,7 @@ async def test_the_page_speaks_the_visitors_language(site):
 
 def test_the_sites_name_is_the_waiting_pages(tmp_path):
     """People write it there; static files of an older version lack our page, and need none."""
-    own = (find_static() / "waiting.html").read_text()
+    own = (find_share("static") / "waiting.html").read_text()
     own = own.replace('<span id="site">Waitroom</span>', '<span id="site">Shop &amp; Co</span>')
     (tmp_path / "waiting.html").write_text(own)
     text = ClaimPage(tmp_path).render(language="en", view="called", following="/")

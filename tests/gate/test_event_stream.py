@@ -16,7 +16,7 @@ from sidecar.gate import event_stream as events
 from sidecar.gate.event_stream import MAX_PER_VISITOR, STREAMS
 from sidecar.kit.errors import StoreUnavailableError
 from sidecar.kit.http import long_poll
-from sidecar.kit.http.static_pages import find_static
+from sidecar.kit.share import find_share
 from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS
 from sidecar.rooms.service import RESIGN_MS, Rooms
 from tests.support.receiver import until
@@ -173,7 +173,9 @@ async def slow(replica, request):
     site = await replica(total_active_users=0, **interval)
     site.ticket = cookie_of(await site.check())
     app = edge_app(
-        Services(rooms=Rooms([site.room]), metrics=site.metrics), find_static(), event_streams=1
+        Services(rooms=Rooms([site.room]), metrics=site.metrics),
+        find_share("static"),
+        event_streams=1,
     )
     site.streams = app[STREAMS]
     runner = web.AppRunner(app, access_log=None)

@@ -11,7 +11,7 @@ from sidecar.gate.status import safe_next
 from sidecar.gate.status_document import until_begins_s
 from sidecar.gate.waiting_page import LANGUAGES, Page, choose_language
 from sidecar.kit.clock import iso
-from sidecar.kit.http.static_pages import find_static
+from sidecar.kit.share import find_share
 from sidecar.queue.grants import Grant, Grants, sign
 from sidecar.queue.tokens import is_visitor
 from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS
@@ -226,13 +226,13 @@ def test_languages_are_chosen_by_quality():
 def test_every_language_has_every_text(language):
     """No key is missing or unknown, what is to be filled in is there, and no place in the template
     is left open."""
-    page = Page(find_static())
+    page = Page(find_share("static"))
     for view in VIEWS:
         text = page.render(language=language, view=view, values={"room": "r"}, opens="10:00")
         assert "<!--#" not in text
         assert f'lang="{language}"' in text
     texts, english = (
-        json.loads((find_static() / "i18n" / f"{name}.json").read_text(encoding="utf-8"))
+        json.loads((find_share("static") / "i18n" / f"{name}.json").read_text(encoding="utf-8"))
         for name in (language, "en")
     )
     assert places_in(texts) == places_in(english)
@@ -245,8 +245,8 @@ def places_in(texts):
 def test_the_page_is_small():
     """What a visitor loads has less than 25 KB, in any language."""
     names = ("waiting.html", "waiting.css", "waiting.js", "logo.svg")
-    once = sum((find_static() / name).stat().st_size for name in names)
-    texts = [file.stat().st_size for file in (find_static() / "i18n").iterdir()]
+    once = sum((find_share("static") / name).stat().st_size for name in names)
+    texts = [file.stat().st_size for file in (find_share("static") / "i18n").iterdir()]
     assert len(texts) == len(LANGUAGES)
     assert once + max(texts) < 25_000
 

@@ -120,10 +120,7 @@ def test_the_command_runs_from_it(installed):
 
 def test_an_installation_finds_its_files(installed):
     """Away from the checkout the page and the scripts are found in the package."""
-    page = (
-        "from sidecar.kit.http.static_pages import find_static; "
-        "print(find_static() / 'waiting.html')"
-    )
+    page = "from sidecar.kit.share import find_share; print(find_share('static') / 'waiting.html')"
     assert Path(run(installed, page)) == installed / "sidecar/share/static/waiting.html"
     script = "from sidecar.kit.redis.scripts import source; print(len(source('rooms/enter')))"
     assert int(run(installed, script)) > 1000

@@ -11,9 +11,9 @@ from aiohttp.test_utils import TestClient
 from sidecar.api.routes import Services, edge_app
 from sidecar.kit.clock import iso
 from sidecar.kit.http.app_keys import METRICS
-from sidecar.kit.http.static_pages import find_static
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import close, connect
+from sidecar.kit.share import find_share
 from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.redis_keys import lease_key
 from sidecar.leases.resource import Resources
@@ -55,7 +55,7 @@ async def seats(redis_socket, aiohttp_client, turn):
         template = Template(name, file, store, clock, metrics.of(LeaseMetrics))
         resources = Resources([template], KEYS)
         services = Services(rooms=Rooms([]), metrics=metrics, resources=resources)
-        edge = await aiohttp_client(edge_app(services, find_static()), cookie_jar=Jar())
+        edge = await aiohttp_client(edge_app(services, find_share("static")), cookie_jar=Jar())
         return Seats(edge, template, turn)
 
     make.redis = redis

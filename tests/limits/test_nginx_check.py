@@ -10,9 +10,9 @@ from aiohttp import ClientTimeout
 
 from sidecar.api.routes import Services, edge_app
 from sidecar.kit.http.long_poll import LONG_POLLS
-from sidecar.kit.http.static_pages import find_static
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import close, connect
+from sidecar.kit.share import find_share
 from sidecar.limits.metrics import LimitMetrics
 from sidecar.limits.nginx_check import key_of
 from sidecar.limits.service import Limit, Limits
@@ -37,7 +37,7 @@ async def rule(redis_socket, aiohttp_client):
         store = LimitStore(redis, name, settings=file, now_us=now_us)
         limit = Limit(name, file, store, metrics.of(LimitMetrics))
         app = edge_app(
-            Services(rooms=Rooms([]), metrics=metrics, limits=Limits([limit])), find_static()
+            Services(rooms=Rooms([]), metrics=metrics, limits=Limits([limit])), find_share("static")
         )
         client = await aiohttp_client(app, cookie_jar=Jar())
 

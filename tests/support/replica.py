@@ -13,10 +13,10 @@ from yarl import URL
 from sidecar.api.routes import Services, edge_app, ops_app
 from sidecar.kit.errors import StoreError
 from sidecar.kit.http.fast_path import FastRunner
-from sidecar.kit.http.static_pages import find_static
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.breaker import TRIES
 from sidecar.kit.redis.connect import close, connect
+from sidecar.kit.share import find_share
 from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.service import Leases, Template
 from sidecar.leases.settings import LeaseSettings
@@ -98,7 +98,7 @@ async def replica(redis_socket, aiohttp_client, turn):
         services = Services(rooms=Rooms([room]), metrics=metrics)
         whole = Settings(secret_keys=KEYS, admin_token=ADMIN_TOKEN, rooms={name: file})
         # A cookie jar would get in the way: tests say which cookie is sent.
-        app = edge_app(services, find_static(), event_streams=event_streams)
+        app = edge_app(services, find_share("static"), event_streams=event_streams)
         edge = await aiohttp_client(FastServer(app), cookie_jar=Jar())
         ops = await aiohttp_client(ops_app(services, whole, []))
         return Replica(edge, ops, room, metrics, turn)
