@@ -1,7 +1,7 @@
 """The README on a bare Debian 12: what it says to type, typed as it stands.
 
 A root of Debian's packages and nothing else, in a network and a process namespace of its own. It
-takes minutes, so it runs where WAITROOM_BARE is set: make test WAITROOM_BARE=1.
+takes minutes, so it runs where BARE_DEBIAN is set: make test BARE_DEBIAN=1.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def block_after(heading: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    not os.environ.get("WAITROOM_BARE"), reason="takes minutes: set WAITROOM_BARE=1"
+    not os.environ.get("BARE_DEBIAN"), reason="takes minutes: set BARE_DEBIAN=1"
 )
 def test_a_server_by_the_readme(tmp_path):
     """One visitor is inside, the next one waits, the doctor finds nothing wrong."""
