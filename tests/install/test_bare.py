@@ -50,9 +50,7 @@ def block_after(heading: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not os.environ.get("BARE_DEBIAN"), reason="takes minutes: set BARE_DEBIAN=1"
-)
+@pytest.mark.skipif(not os.environ.get("BARE_DEBIAN"), reason="takes minutes: set BARE_DEBIAN=1")
 def test_a_server_by_the_readme(tmp_path):
     """One visitor is inside, the next one waits, the doctor finds nothing wrong."""
     if os.geteuid() != 0 or not (bootstrap := shutil.which("mmdebstrap")):
