@@ -61,7 +61,7 @@ types: $(DEV)
 
 # The theme's makers announce their next program at each build; we read that once.
 docs: $(DEV)
-	@$(BIN)/python scripts/docs_pages.py
+	@$(BIN)/python -m scripts.docs_pages
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "the site is in .site; open .site/index.html"
 

@@ -1,27 +1,24 @@
-"""The pages of docs/ that are made from the code: python -m scripts.docs_pages writes them."""
+"""docs/commands.md: every command, from click."""
 
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from scripts.docs_pages.markdown import cell
 from sidecar.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-DOCS = Path(__file__).resolve().parents[1] / "docs"
-
 
 _INTRODUCTION = """\
 `waitroom COMMAND --help` shows the same at a terminal. Commands that speak with a replica find it
 by the settings of this machine; from elsewhere give `--url` and a token."""
 
 
-def commands_page() -> str:
+def page() -> str:
     """Every command with its arguments and options, as `--help` has them."""
     parts = [
         "# Commands",
@@ -39,7 +36,7 @@ def commands_page() -> str:
             if "--help" not in parameter.opts and (record := parameter.get_help_record(context))
         ]  # fmt: skip
         if records:
-            rows = [f"| `{_cell(name)}` | {_cell(text)} |" for name, text in records]
+            rows = [f"| `{cell(name)}` | {cell(text)} |" for name, text in records]
             parts.append("\n".join(["| option | |", "|---|---|", *rows]))
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -52,15 +49,3 @@ def _commands(
     if isinstance(command, click.Group):
         for name in sorted(command.commands):
             yield from _commands(command.commands[name], (*path, name))
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
-
-
-#: The text of each page, by its file.
-PAGES = {"commands.md": commands_page}
-
-if __name__ == "__main__":
-    for name, page in PAGES.items():
-        (DOCS / name).write_text(page(), encoding="utf-8")

@@ -1,0 +1,16 @@
+"""The pages of docs/ that are made from the code: python -m scripts.docs_pages writes them.
+
+One module per page, with a function `page` that returns its text. A page that is written by hand
+keeps its text, and links to the table that is made here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scripts.docs_pages import commands
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+#: The text of each page, by its file.
+PAGES = {"commands.md": commands.page}
