@@ -11,13 +11,18 @@ from sidecar.kit.http.problem_kinds import Kind
 from sidecar.rooms.schemas.common import RoomAddress
 
 NO_HISTORY = Kind(
-    "history_off", 404, "No history is kept: set history to a database", "No history is kept."
+    "history_off",
+    404,
+    "No history is kept: set history to a database",
+    "No history is kept.",
+    "Set `history` to a database, and restart the replicas.",
 )
 TOO_MANY_STAYS = Kind(
     "too_many_stays",
     422,
     "Too many stays for a replica",
-    "More stays than a replica reports on: `waitroom report` knows no bound.",
+    "A report covers more stays than a replica reads for one request.",
+    "Ask for a shorter time, or run `waitroom report`.",
 )
 
 _AGO = r"[0-9]{1,5}(\.[0-9]+)?(ms|s|m|h|d)"

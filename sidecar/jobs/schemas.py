@@ -36,20 +36,34 @@ from sidecar.kit.http.models import (
 )
 
 UNKNOWN_JOB = problem_kinds.Kind(
-    "unknown_job", 404, "Unknown job", "No job of this token has this id."
+    "unknown_job",
+    404,
+    "Unknown job",
+    "This token has no job of this id.",
+    "Check the id, and send the token that submitted the job. Ended jobs are deleted after "
+    "`result_ttl`.",
 )
 UNKNOWN_TARGET = problem_kinds.unknown("target")
 GRANT_NEEDED = problem_kinds.Kind(
-    "grant_needed", 403, "That is not allowed", "A class without a grant that covers it."
+    "grant_needed",
+    403,
+    "That is not allowed",
+    "The job names a class without a grant that covers it.",
+    "Send a grant of that class with the job.",
 )
 WRONG_STATE = problem_kinds.Kind(
-    "wrong_state", 409, "The job's state does not allow it", "The job's state does not allow it."
+    "wrong_state",
+    409,
+    "The job's state does not allow it",
+    "The job's state does not allow it.",
+    "Read the job's state first.",
 )
 IDEMPOTENCY_KEY_USED = problem_kinds.Kind(
     "idempotency_key_used",
     422,
     "Another job has this idempotency_key",
     "A job with other content has this `idempotency_key`.",
+    "Use a new key for another job.",
 )
 
 #: Answers in a job's document, bytes; longer ones are at its /body.

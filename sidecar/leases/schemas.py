@@ -28,13 +28,15 @@ LEASE_OVER = Kind(
     "lease_over",
     409,
     "The lease is over",
-    "The lease is over, or the fencing number is that of another one; nothing was changed.",
+    "The lease is over, or the fencing number is that of another lease. Nothing was changed.",
+    "Take the lease anew. Stop work that depends on the old one.",
 )
 NOT_RENEWED = Kind(
     "not_renewed",
     409,
     "Not renewed",
-    "The template is not renewable, or `max_term` is reached: the lease ends when it said.",
+    "The template is not `renewable`, or `max_term` is reached. The lease ends when it said.",
+    "Finish before the lease ends, or wait for another one.",
 )
 
 LETTERS = "1 to 128 letters, digits and . _ - : @ +"

@@ -38,7 +38,8 @@ OVER_LIMIT = Kind(
     "over_limit",
     429,
     "Over the limit",
-    "Over the limit, or beyond `max_wait`; nothing was counted.",
+    "The call is over the limit, or would wait longer than `max_wait`. Nothing was counted.",
+    "Try again after `Retry-After`.",
 )
 
 #: Calls in one request, at most.

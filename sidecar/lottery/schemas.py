@@ -10,18 +10,33 @@ from sidecar.kit.http.models import DEPRECATED, Reply, Time
 from sidecar.kit.http.problem_kinds import Kind
 from sidecar.rooms.schemas.common import RoomAddress
 
-NO_DRAW = Kind("no_draw", 404, "No draw", "The room has no event with a pre-queue of that name.")
+NO_DRAW = Kind(
+    "no_draw",
+    404,
+    "No draw",
+    "The room has no event with a pre-queue of that name.",
+    "Check the event's name: `waitroom rooms events ROOM`.",
+)
 NOT_DRAWN_YET = Kind(
-    "not_drawn_yet", 404, "Nothing is drawn yet", "The places are published after the opening."
+    "not_drawn_yet",
+    404,
+    "Nothing is drawn yet",
+    "The places are published after the opening.",
+    "Ask again after the opening.",
 )
 LIST_GONE = Kind(
-    "list_gone", 404, "The list is no longer kept", "Another pre-queue has begun since."
+    "list_gone",
+    404,
+    "The list is no longer kept",
+    "Another pre-queue has begun since. The list is no longer kept.",
+    "Fetch the list before the next pre-queue begins.",
 )
 COMMITMENT_UNKNOWN = Kind(
     "commitment_unknown",
     503,
     "The commitment is not known yet",
     "The replicas have not agreed on the commitment yet.",
+    "Try again after `Retry-After`.",
 )
 
 #: Places that one page lists at most, and by default.

@@ -16,97 +16,194 @@ class Kind:
     code: str
     status: int
     title: str
-    #: For the API's description and docs/api.md.
+    #: When it comes, and what to do: for docs/problems.md; the API's description has the former.
     meaning: str
+    remedy: str = ""
 
 
 UNREADABLE = Kind(
     "unreadable_body",
     400,
     "The body cannot be read",
-    "The body is not of its Content-Encoding.",
+    "The body is not what its `Content-Encoding` says.",
+    "Check `Content-Encoding`, and what the client or a proxy does to the body.",
 )
-TOKEN_NEEDED = Kind("token_needed", 401, "A token is needed", "No token was sent.")
-TOKEN_WRONG = Kind("token_wrong", 401, "The token is wrong", "The token is none of this replica.")
+TOKEN_NEEDED = Kind(
+    "token_needed",
+    401,
+    "A token is needed",
+    "No token was sent.",
+    "Send `Authorization: Bearer TOKEN`.",
+)
+TOKEN_WRONG = Kind(
+    "token_wrong",
+    401,
+    "The token is wrong",
+    "The token is not one of this replica's.",
+    "Send a token of this installation. Every replica needs the same tokens.",
+)
 ADMINISTRATION_OFF = Kind(
-    "administration_off", 403, "Administration is off", "No `admin_token` is set."
+    "administration_off",
+    403,
+    "Administration is off",
+    "No `admin_token` is set.",
+    "Set `admin_token` and restart the replicas.",
 )
 SERVICE_OFF = Kind(
     "service_off",
     403,
     "The service API is off",
     "No token is set: neither `service_token` nor `admin_token` nor any of `tokens`.",
+    "Set `service_token` or one of `tokens`, and restart the replicas.",
 )
 OPERATORS_ONLY = Kind(
-    "operators_only", 403, "For operators", "Programs may not change this: send the `admin_token`."
+    "operators_only",
+    403,
+    "For operators",
+    "A program's token may not change this.",
+    "Send the `admin_token`.",
 )
 SCOPE_MISSING = Kind(
     "scope_missing",
     403,
     "Not in the token's scopes",
-    "The token's `scopes` are for something else.",
+    "The token's `scopes` do not include this.",
+    "Add the scope to the token's line in `scopes`, or send another token.",
 )
 FOREIGN_SITE = Kind(
-    "foreign_site", 403, "From another site", "A session's request came from another site."
+    "foreign_site",
+    403,
+    "From another site",
+    "A session's request came from another site.",
+    "Send it from the dashboard's own address. A program sends a token instead.",
 )
 CSRF_WRONG = Kind(
     "csrf_wrong",
     403,
     "Not from the dashboard",
     "A session's change came without its CSRF token.",
+    "Reload the dashboard. A program sends a token instead.",
 )
-NOT_FOUND = Kind("not_found", 404, "Not Found", "Nothing is at this address.")
+NOT_FOUND = Kind(
+    "not_found",
+    404,
+    "Not Found",
+    "Nothing is at this address.",
+    "Check the path. Administration and `/v1/` are on the ops listener.",
+)
 METHOD_NOT_ALLOWED = Kind(
-    "method_not_allowed", 405, "Method Not Allowed", "The address knows others: `Allow` names them."
+    "method_not_allowed",
+    405,
+    "Method Not Allowed",
+    "The address does not know this method. `Allow` names those that it knows.",
+    "Use a method that `Allow` names.",
 )
 TOO_LARGE = Kind(
     "body_too_large",
     413,
     "Request Entity Too Large",
-    "A body of more than 256 KB; on the edge listener, of more than 64 KB.",
+    "The body has more than 256 KB, on the edge listener more than 64 KB.",
+    "Send less in one request.",
 )
 INVALID_REQUEST = Kind(
     "invalid_request",
     422,
     "The request is not allowed",
-    "Something in the request is not allowed; `errors` names each such thing.",
+    "Something in the request is not allowed. `errors` names each such thing. Nothing was changed.",
+    "Mend each thing that `errors` names, and send the request again.",
 )
-QUEUE_FULL = Kind("queue_full", 429, "The line is full", "So many wait that no more may join.")
+QUEUE_FULL = Kind(
+    "queue_full",
+    429,
+    "The line is full",
+    "The queue has reached its limit: `max_waiting` of a room or a lease, `max_pending` of a "
+    "target.",
+    "Try again after `Retry-After`. To let more wait, raise `max_waiting` or `max_pending`.",
+)
 TOO_MANY_WRONG_TOKENS = Kind(
     "too_many_wrong_tokens",
     429,
     "Too many wrong tokens",
-    "Ten wrong tokens came from this address within a minute: for the rest of it none is looked "
-    "at. Sessions of the dashboard go on.",
+    "Ten wrong tokens came from this address within a minute. For the rest of it, no token from "
+    "there is checked. Sessions of the dashboard go on.",
+    "Wait for `Retry-After`, and send the right token.",
 )
 INTERNAL_ERROR = Kind(
-    "internal_error", 500, "An error of the waiting room", "A mistake in Waitroom; it was logged."
+    "internal_error",
+    500,
+    "An error of the waiting room",
+    "A mistake in Waitroom. It was logged.",
+    "Look for `unexpected` in the replica's log, and report it.",
 )
 STORE_UNAVAILABLE = Kind(
-    "store_unavailable", 503, "The store does not answer", "Redis is unavailable."
+    "store_unavailable",
+    503,
+    "The store does not answer",
+    "Redis is unavailable.",
+    "Try again after `Retry-After`. An operator checks Redis and `store`.",
 )
 DATABASE_UNAVAILABLE = Kind(
-    "database_unavailable", 503, "The database does not answer", "The SQL database is unavailable."
+    "database_unavailable",
+    503,
+    "The database does not answer",
+    "The SQL database is unavailable.",
+    "Try again after `Retry-After`. An operator checks the database.",
 )
 #: By status: what has no kind of its own.
 GENERAL = {
     kind.status: kind
     for kind in (
-        Kind("bad_request", 400, "", "The request cannot be read."),
-        Kind("unauthorized", 401, "", "Nobody is logged in."),
-        Kind("forbidden", 403, "", "The client may not do that."),
+        Kind("bad_request", 400, "", "The request cannot be read.", "Send what the API describes."),
+        Kind(
+            "unauthorized",
+            401,
+            "",
+            "Nobody is logged in.",
+            "Log in at `/dashboard`, or send a token.",
+        ),
+        Kind("forbidden", 403, "", "The client may not do that.", "Ask as a client that may."),
         NOT_FOUND,
         METHOD_NOT_ALLOWED,
-        Kind("conflict", 409, "", "The state does not allow it."),
+        Kind(
+            "conflict",
+            409,
+            "",
+            "The current state does not allow it.",
+            "Read the state, then decide anew.",
+        ),
         TOO_LARGE,
-        Kind("expectation_failed", 417, "", "An `Expect` that is not `100-continue`."),
+        Kind(
+            "expectation_failed",
+            417,
+            "",
+            "An `Expect` that is not `100-continue`.",
+            "Leave the `Expect` header out.",
+        ),
         INVALID_REQUEST,
-        Kind("too_many_requests", 429, "", "Too many requests."),
-        Kind("unavailable", 503, "", "It cannot be answered for the moment."),
+        Kind(
+            "too_many_requests",
+            429,
+            "",
+            "Too many requests came. `title` says which.",
+            "Try again after `Retry-After`.",
+        ),
+        Kind(
+            "unavailable",
+            503,
+            "",
+            "The replica cannot answer at the moment. `title` says why.",
+            "Try again after `Retry-After`.",
+        ),
     )
 }
 
 
 def unknown(name: str) -> Kind:
     """`name`: of what; an UnknownNameError's kind."""
-    return Kind(f"unknown_{name}", 404, f"Unknown {name}", f"No {name} of that name is configured.")
+    return Kind(
+        f"unknown_{name}",
+        404,
+        f"Unknown {name}",
+        f"No {name} of that name is configured.",
+        "Check the name. After a change of the settings file, restart the replicas.",
+    )

@@ -14,8 +14,20 @@ if TYPE_CHECKING:
     from sidecar.rooms.service import Room
 
 UNKNOWN_ROOM = unknown("room")
-UNKNOWN_VISITOR = Kind("unknown_visitor", 404, "Unknown visitor", "Nobody of that id is known.")
-UNKNOWN_CLASS = Kind("unknown_class", 404, "Unknown class", "The room has no class of that name.")
+UNKNOWN_VISITOR = Kind(
+    "unknown_visitor",
+    404,
+    "Unknown visitor",
+    "Nobody of that id is known.",
+    "Check the id. A visitor who left is in the history, if you keep one.",
+)
+UNKNOWN_CLASS = Kind(
+    "unknown_class",
+    404,
+    "Unknown class",
+    "The room has no class of that name.",
+    "Use a class that the room's `classes` name.",
+)
 
 VISITOR_ID = "^[A-Za-z0-9_-]{22}$"
 

@@ -12,7 +12,11 @@ from sidecar.rooms.schemas.common import Count, OfRoom, RoomAddress, RoomName
 from sidecar.rooms.store.transfer import FORMAT, PAGE, READ_ORDER, WRITE_ORDER, row_problem
 
 QUEUE_RESET = Kind(
-    "queue_reset", 409, "The queue was reset", "The queue was reset after the file was made."
+    "queue_reset",
+    409,
+    "The queue was reset",
+    "The queue was reset after the file was made.",
+    "Nothing can be imported: the tickets in the file are no longer valid.",
 )
 
 

@@ -11,25 +11,32 @@ from sidecar.kit.http.problem_kinds import Kind
 from sidecar.rooms.schemas.common import Milliseconds, OfRoom, OfVisitor, Position, RoomAddress
 
 NOT_DRAWN = Kind(
-    "not_drawn", 409, "Nothing is drawn yet", "Nobody has a place before the pre-queue is over."
+    "not_drawn",
+    409,
+    "Nothing is drawn yet",
+    "Nobody has a place before the pre-queue is over.",
+    "Wait until the pre-queue is over.",
 )
 NO_PLACE_FREE = Kind(
     "no_place_free",
     409,
     "No place is free there",
-    "The visitors there joined at once: nobody fits between them.",
+    "The visitors there joined at the same moment: no place is free between them.",
+    "Move the visitor to another position.",
 )
 NEVER_MOVED = Kind(
     "never_moved",
     409,
     "Nobody moved this visitor",
-    "Nobody moved this visitor before: there is no place to go back to.",
+    "Nobody moved this visitor before, so there is no place to go back to.",
+    "Name a position instead.",
 )
 DRAWN_PLACE = Kind(
     "drawn_place",
     409,
     "A drawn place has no class",
-    "The place was drawn: it has no class, and can be moved after the opening.",
+    "The place comes from a lottery draw. It has no class, and can be moved after the opening.",
+    "Wait for the opening, then move the visitor.",
 )
 MAX_POSITION = 100_000_000
 #: Positions that have a name; the engine's 0 is back to where somebody was before the first move.
