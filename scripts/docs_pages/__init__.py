@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scripts.docs_pages import commands
+from scripts.docs_pages import commands, problems
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 #: The text of each page, by its file.
-PAGES = {"commands.md": commands.page}
+PAGES = {"commands.md": commands.page, "problems.md": problems.page}

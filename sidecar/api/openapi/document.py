@@ -125,7 +125,7 @@ class Problem(Reply):
     """What went wrong."""
     status: Annotated[int, Field(ge=400, le=599)]
     code: str
-    """Which kind of problem it is, for programs: docs/api.md lists them."""
+    """Which kind of problem it is, for programs: docs/problems.md lists them."""
     detail: Annotated[str, optional] = ""
     """What to do."""
     errors: Annotated[list[str], Field(default_factory=list), optional]

@@ -1,0 +1,51 @@
+"""docs/problems.md: every code of a problem document, from where it is declared."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from itertools import groupby
+
+from sidecar.api.endpoints import JOBS, OPS, PROXY, VISITOR
+from sidecar.kit.http import problem_kinds
+from sidecar.kit.http.problem_kinds import GENERAL, Kind
+
+_INTRODUCTION = """\
+# Problem codes
+
+When a request fails, the answer says why, as a problem document (RFC 9457,
+`application/problem+json`). Look up its `code` here.
+
+```json
+{"type": "about:blank", "title": "The request is not allowed", "status": 422,
+ "code": "invalid_request", "detail": "Nothing was changed.",
+ "errors": ["poll_limit: Input should be greater than or equal to 1 (got 0)"]}
+```
+
+| member | meaning |
+|---|---|
+| `code` | The kind of problem. It stays the same in later versions: let programs go by it. |
+| `title`, `detail` | The same for people. The wording may change. |
+| `errors` | One text for each thing that is wrong. It begins with the name of that thing. |
+| `retry_after_seconds` | When to try again. The header `Retry-After` says the same. |
+
+`retry_after` is the deprecated name of `retry_after_seconds`. A request that is not HTTP gets 400
+in plain text, without a code."""
+
+
+def page() -> str:
+    parts = [_INTRODUCTION]
+    by_status = sorted(find_kinds(), key=lambda kind: (kind.status, kind.code))
+    for status, kinds in groupby(by_status, key=lambda kind: kind.status):
+        parts.append(f"## {status} {HTTPStatus(status).phrase}")
+        for kind in kinds:
+            parts += [f"### `{kind.code}`", kind.meaning, f"**What to do:** {kind.remedy}"]
+    return "\n\n".join(parts) + "\n"
+
+
+def find_kinds() -> set[Kind]:
+    """Those that an endpoint declares, and those of any endpoint."""
+    found = {kind for kind in vars(problem_kinds).values() if isinstance(kind, Kind)}
+    declared = {
+        kind for endpoint in (*PROXY, *VISITOR, *JOBS, *OPS) for kind in endpoint.all_problems()
+    }
+    return found | declared | set(GENERAL.values())
