@@ -116,8 +116,7 @@ QUEUE_FULL = Kind(
     "queue_full",
     429,
     "The line is full",
-    "The queue has reached its limit: `max_waiting` of a room or a lease, `max_pending` of a "
-    "target.",
+    "As many wait as may wait. No more may join.",
     "Try again after `Retry-After`. To let more wait, raise `max_waiting` or `max_pending`.",
 )
 TOO_MANY_WRONG_TOKENS = Kind(
