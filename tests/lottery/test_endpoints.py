@@ -333,7 +333,7 @@ async def test_the_check_that_the_docs_show_checks(stage, tmp_path):
     await room.fill(event, 300)
     await room.at(event.opens_at + 3000)
     text = (ROOT / "docs" / "draw.md").read_text(encoding="utf-8")
-    shell = re.search(r"```sh\n(curl .*?)```", text, re.DOTALL)[1]
+    shell = re.search(r"```sh\n(curl -fo .*?)```", text, re.DOTALL)[1]
     python = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
     assert len([line for line in python.splitlines() if line]) <= 14
     site = str(room.site.edge.make_url("/")).rstrip("/")
