@@ -13,13 +13,16 @@ from tests.faults.verdict import Overtaking, Row
 HEAD = """\
 # What breaks, and what it does to visitors
 
-`make faults` wrote this page. It starts nginx, three replicas and a real store on loopback,
-lets simulated visitors do what browsers and the waiting page do, breaks one thing at a known
-moment, and reads the diaries that the visitors kept. What each failure looks like, and what to
-do: [operations.md](operations.md).
+This page shows what visitors notice when a part of the waiting room fails. Read it before you
+decide how many replicas and which Redis you need. What to do about a failure is in
+[operations](operations.md#when-something-is-wrong).
 
-Three settings are not the default: `session_duration` is 30 s, so that sessions end within a
-run; `queueing_status_code` is 202, so that every 5xx is a failure; `shutdown_delay` is 0.5 s.
+`make faults` wrote this page from a test run. It starts nginx, three replicas and a real Redis on
+one machine. Simulated visitors behave as browsers do. Then it breaks one thing at a time and checks
+what each visitor saw.
+
+Three settings differ from the defaults. `session_duration` is 30 s, so that sessions end within a
+run. `queueing_status_code` is 202, so that every 5xx is a failure. `shutdown_delay` is 0.5 s.
 
 {machine}. {date}.
 """
@@ -27,78 +30,77 @@ run; `queueing_status_code` is 202, so that every 5xx is a failure; `shutdown_de
 OUTAGES = """\
 ## Outages
 
-{waiting} wait before a room with {cap} slots, all taken. Their pages poll, and back off where
-nothing answers, as the waiting page does: for 2 to 60 s. Redis hangs in the outages of 60 s
-(SIGSTOP); in those of 150 s it ends and starts again with its data (AOF), or without them where
-they are lost. Those inside are gone when the outage is over, unless they stay. From its end on a
-newcomer comes every second.
+{waiting} visitors wait for a room with {cap} slots, all taken. Their pages poll as the waiting page
+does: where nothing answers, they try again after 2 to 60 s. In the outages of 60 s Redis hangs
+(SIGSTOP). In those of 150 s it stops and starts again with its data (AOF), or without them where
+the data are lost. The visitors inside are gone when the outage ends, unless the row says that they
+stay. From its end on, one newcomer arrives per second.
 
 {table}
 * **overtaken by people behind (worst)**: how many of those who waited before the outage saw
-  somebody called who stood behind them; in brackets, by how many the worst off was overtaken. The
-  order is that of their signed cookies, and no delay is excused.
-* **by newcomers**: how many of them saw somebody called, or let in at once, who came after it.
-* **first call after**: seconds from the end of the outage, when Redis and all replicas answer, to
-  the first call. In the first 2 s no session is over, as replicas tell whom they kept inside. Where
-  those inside stay, no slot is free for some 15 s. Where the data are lost nobody is called before
-  those near the head could come back: within two of their polls where a replica knows how often
-  they poll, within the 60 s of the longest back-off where all replicas are new too.
-* **holds**: both are 0, somebody is called, no more than the cap are inside, nobody inside is told
-  to wait, and nobody loses a place.
+  somebody called who stood behind them. In brackets: the number who overtook the worst off. The
+  order is that of the signed cookies. No delay is excused.
+* **by newcomers**: how many of them saw somebody called, or admitted at once, who came after the
+  outage.
+* **first call after**: seconds from the end of the outage to the first call. The outage ends when
+  Redis and all replicas answer.
+    * In the first 2 s no session ends, because replicas first report which visitors they kept
+      inside.
+    * Where the visitors inside stay, no slot is free for about 15 s.
+    * Where the data are lost, nobody is called before the visitors near the head could come back.
+      That takes two of their polls if a replica knows how often they poll. Otherwise it takes the
+      60 s of the longest pause between two tries.
+* **holds**: both counts are 0, somebody is called, the cap holds, nobody inside has to wait, and
+  nobody loses a place.
 
-With the data lost *and* all replicas down, nobody is left who knows of the queue: a newcomer who
-comes before the first of those who waited finds a free room and is let in.
+If the data are lost *and* all replicas are down, nothing knows the queue any more. A newcomer who
+arrives before the first returning visitor then finds a free room and enters.
 """
 
 WORDS = """\
 ## What the columns say
 
-* **requests**: all that visitors sent in the run, before and after the fault too.
-* **failures**: answers that did not come whole within 5 seconds, and statuses that nothing
-  explains. Two 503 are explained: the waiting page's while no replica is there, and, while the
-  store is away, the one to somebody without a cookie who asks for a place, and to somebody who
-  wants to leave. A connection that nginx closes while nothing is under way on it is opened
-  anew, as browsers do.
-* **places lost**: somebody with a ticket is given another one or told that they have none;
-  somebody inside is told to wait.
-* **inversions**: visitors who were overtaken: somebody who had joined later was called while
-  they were in line, more than one refresh of theirs before their own call. Order is what the
-  signed cookies say; calls are what the store's stream of events says. Whom a replica lets in
-  by itself while the store is away is not called by anybody.
-* **peak/cap**: the most holders inside at one moment. A holder is inside from the first request
-  that the site itself answered to the last, by the site's own log; where somebody inside was
-  told to wait, they were outside until the site answered again. The sessions that the ops
-  listener tells, looked at twice a second, may not exceed the cap either.
-* **recovered**: seconds from the end of the fault (where it has no duration: from the fault)
-  until the last visitor was told anything out of the ordinary: an error, no place yet, a paused
-  line. 0: nobody noticed after its end.
+* **requests**: all requests that visitors sent in the run, before and after the fault too.
+* **failures**: responses that did not arrive whole within 5 seconds, and unexpected statuses. A 503
+  is expected in two cases. While no replica runs, it is the waiting page. While Redis is
+  unavailable, it answers a visitor without a cookie who wants a place, and a visitor who wants to
+  leave. When nginx closes an idle connection, the visitor opens a new one, as browsers do.
+* **places lost**: a visitor with a ticket gets another place or none, or a visitor inside has to
+  wait.
+* **inversions**: visitors who were overtaken. Somebody who joined later was called more than one
+  refresh before them. The order is that of the signed cookies, the calls are those in Redis' stream
+  of events. A visitor whom a replica admits by itself while Redis is unavailable is not called.
+* **peak/cap**: the most visitors inside at one moment, by the site's own log. A visitor is inside
+  from the first request that the site answered to the last. The sessions that the ops listener
+  reports, read twice a second, may not exceed the cap either.
+* **recovered**: seconds from the end of the fault until the last visitor saw something unusual: an
+  error, no place yet, or a paused queue. 0 means that nobody noticed anything after its end.
 """
 
 CUT_OFF = """\
 ## One replica cut off from Redis
 
-While one replica does not reach Redis and the others do, it cannot know what they give away. What
-is promised then:
+One replica cannot reach Redis, and the others can. It then does not know which slots the others
+give away. Waitroom promises this:
 
-* **Whoever is inside stays inside**, whichever replica answers them, and stays when the replica is
-  back. A pass that the replica gave, or made longer, says so, and Redis makes it a session although
-  no slot is free.
-* **Those in the queue keep their places.** The replica tells them that it is paused, with a ticket
-  that leads nginx to another; the others serve them.
-* **The cap may be exceeded**, by no more than the sum of two numbers: those whom the replica let
-  in, which with `on_store_failure = "bounded"` is at most its share of the slots that were free
-  when it last reached Redis (with 10 free and three replicas: three), and with `"wait"` nobody; and
-  those inside who met this replica alone for a whole `session_duration`, whose slots Redis gave to
-  others. nginx asks the replicas in turn, so there are few of these. With `"admit"` there is no
-  bound.
-* **It is visible.** `waitroom_store_away` is 1 at that replica alone. When Redis has heard of them,
-  `waitroom_over_cap_total` counts each session for which there was no slot, and
-  `WaitroomLetInAboveCap` is raised. Nobody is called until the room is below its cap.
-* **What is done meanwhile** (a release, a changed setting) this replica hears of when it is back;
-  until then it honours a released pass, and Redis ends it with the first request after.
+* **Visitors inside stay inside**, whichever replica answers them, also when the replica is back. A
+  pass that the replica gave or prolonged says so. Redis makes it a session even if no slot is free.
+* **Visitors in the queue keep their places.** The replica answers that entry is paused. Its ticket
+  leads nginx to another replica, which serves them.
+* **The cap may be exceeded**, by at most the sum of two numbers:
+    * The newcomers whom the replica admitted. With `on_store_failure = "bounded"` these are at most
+      its share of the slots that were free when it last reached Redis: three, for 10 free slots and
+      three replicas. With `"wait"` there are none. With `"admit"` there is no bound.
+    * The visitors inside who met only this replica for a whole `session_duration`. Redis gave their
+      slots to others. They are few, because nginx asks the replicas in turn.
+* **You can see it.** `waitroom_store_away` is 1 at this replica alone. When Redis hears of these
+  visitors, `waitroom_over_cap_total` counts each session without a slot, and the alert
+  `WaitroomLetInAboveCap` fires. Nobody is called until the room is below its cap.
+* **Changes reach the replica late.** It learns of a release or a changed setting when it is back.
+  Until then it honours a released pass. Redis ends that session with the next request.
 
-`tests/gate/test_away.py` plays it with two replicas. Where the cap matters more than newcomers, set
-`on_store_failure = "wait"`.
+If the cap matters more than newcomers, set `on_store_failure = "wait"`. `tests/gate/test_away.py`
+tests all this with two replicas.
 """
 
 FIGURES = "scenario | requests | failures | places lost | inversions | peak/cap | recovered | holds"
