@@ -482,7 +482,7 @@ def test_a_job_is_cancelled_twice(place):
     assert place.shop.job(over.id, wait_s=20)["state"] == "completed"
     assert place.shop.call("DELETE", f"/jobs/{over.id}").status == 409
     page = (Path(__file__).parents[2] / "docs" / "jobs.md").read_text()
-    assert "200: it is cancelled, also where it was before." in page
+    assert "200: it is cancelled, or was before." in page
 
 
 def test_a_job_that_failed_is_tried_again(place):
