@@ -19,7 +19,7 @@ from tests.support.measures import (
 )
 
 BOUNDS = {
-    "product Python, lines": 31_550,
+    "product Python, lines": 31_800,
     "files named for a product, outside its folder": 0,
     "exponential backoff": 0,
     "store scaffold": 1,

@@ -10,12 +10,19 @@ from sidecar.kit.setting_types import Count, Database, Seconds  # noqa: TC001 - 
 
 
 class HistorySection(BaseModel):
-    #: The database of the history; empty: none is kept.
     history: Database = Field(default="", repr=False)
+    """The database that keeps who queued when, and what operators did. All replicas need the same
+    one; SQLite is for replicas on one machine. Empty: no history is kept."""
     history_partitions: Count = Field(default=128, ge=1, le=1024)
-    #: Rows that are older are dropped or moved; None keeps them.
+    """Into how many partitions `waitroom migrate` divides the tables, by room. Not for SQLite."""
     history_retention: Seconds | None = Field(default=90 * 86_400, ge=3600)
+    """Stays and events that ended longer ago are dropped or archived, in small batches."""
     history_archive: Literal["drop", "move"] = "drop"
-    #: Events that wait to be written, a room, at most; the oldest give way.
+    """`drop`: delete them. `move`: move them to the tables `entries_archive` and
+    `events_archive`."""
     history_backlog: Count = Field(default=10_000_000, ge=1000)
+    """How many events of a room wait in Redis while the database is unavailable, about 100 bytes
+    each. Beyond it the oldest are lost."""
     history_stuck_after: Seconds = Field(default=86_400, ge=60)
+    """A stay is closed as `stuck` when nothing was heard of it for this long and Redis does not
+    know it."""

@@ -251,8 +251,7 @@ class HistoryParameters(TargetAddress):
 
 class TargetChanges(Body):
     """Settings by name; all are changed, or none. The header names that you send replace all; ***
-    stands for a value that is there. What each means, and the rules between them:
-    docs/configuration.md."""
+    stands for a value that is there."""
 
     # Read by the settings, as they are merged with those that the target has.
     model_config = ConfigDict(extra="allow")

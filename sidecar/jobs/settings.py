@@ -163,62 +163,87 @@ class TargetSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    #: Ends with /: jobs name a path below it. Else it is all that is ever called.
     url: Annotated[str, AfterValidator(_address)] | None = None
-    #: online: the client gets a permit and makes the call; offline: a worker does.
+    """What is called. It has no user, query or fragment, and no `.`, `..` or `//` in its path. If
+    it ends with `/`, jobs name a path below it. Otherwise jobs call exactly this, and may add a
+    query. None: only with `kinds = ["online"]`."""
     kinds: Annotated[tuple[Kind, ...], BeforeValidator(listed)] = Field(
         default=("offline", "online"), validate_default=True
     )
+    """`offline`: a worker makes the call. `online`: the client that submitted the job gets a
+    permit and makes the call itself. In a variable, commas separate them."""
     methods: Methods = ("GET", "POST")
-    #: Added to every call by a worker, over the job's own.
+    """The methods that jobs may use: some of `GET`, `HEAD`, `POST`, `PUT`, `PATCH` and
+    `DELETE`."""
     headers: Annotated[dict[str, str], a_table('{"Authorization": "Bearer ..."}')] = Field(
         default={}, repr=False
     )
-    #: Whether its addresses may be private ones, of this machine or its network.
+    """Added to each call by the worker, in place of the job's own. For the target's key: values
+    are never shown. Not `Host`, `Content-Length`, `Idempotency-Key` and others that the worker
+    writes."""
     private: bool = False
-    #: Nothing is called.
+    """Allows the target to have private addresses, of this machine or its network. Otherwise calls
+    there are refused, whatever name leads to them."""
     paused: bool = False
-    #: Calls at a time, and calls in each window (None: no rate).
+    """No call is made. Jobs wait."""
     concurrency: Count = Field(default=10, ge=1, le=100_000)
+    """How many calls run at a time, over all workers."""
     rate: Count | None = Field(default=None, ge=1, le=MAX_LIMIT)
+    """How many calls each `window` allows, over all workers. Retries count too. None: only
+    `concurrency` limits them."""
     window: Seconds = Field(default=1, ge=0.001, le=86_400)
+    """The time that `rate` counts in."""
     algorithm: Literal["fixed_window", "sliding_window", "token_bucket", "leaky_bucket"] = (
         "sliding_window"
     )
-    #: token_bucket: how many calls it holds; None: as many as the rate.
+    """How `rate` is counted, as for limits."""
     burst: Count | None = Field(default=None, ge=1, le=MAX_LIMIT)
-    #: How long a call may take; online: how long a permit that was used counts as a call.
+    """How many calls may start at once after a rest. Only for `token_bucket`. None: as many as
+    `rate`."""
     timeout: Seconds = Field(default=60, ge=0.1, le=86_400)
-    #: How long a call takes as long as none was measured.
+    """How long a call may take, its answer included. Online: how long a used permit counts as a
+    call, unless the client reports its end."""
     expected_seconds: Seconds = Field(default=1, gt=0, le=86_400)
-    #: After which answers a call is made again, and whether it is where no whole answer came; after
-    #: the last try the job has failed.
+    """How long a call takes. The expected waits use it until calls were measured."""
     retry_on: Annotated[tuple[int | str, ...], _RETRIED] = (429, 502, 503, 504, CONNECTION)
-    #: After which answers a job has failed at once; what is in retry_on too is tried again first.
+    """The answers after which a call is made again: statuses from 300 to 599, `3xx`, `4xx`, `5xx`.
+    `connection`: no whole answer came within `timeout`. After the last try the job is `failed`.
+    Your list replaces the default."""
     fail_on: Annotated[tuple[int | str, ...], _FAILED] = ()
-    #: Tries after the first.
+    """The answers after which a job is `failed` at once: statuses as in `retry_on`, without
+    `connection`. A status in both is tried again first. Any other answer is the result."""
     retries: Count = Field(default=3, ge=0, le=100)
-    #: Before the first of them; twice as long before each further one, five minutes at most.
+    """How many tries follow the first."""
     retry_delay: Seconds = Field(default=1, ge=0.01, le=3600)
-    #: After so many failures in a row nothing is called for a while.
+    """The pause before the second try. Each further pause is twice as long, 5 minutes at most,
+    less a random part. A longer `Retry-After` of the target counts, up to an hour."""
     break_after: Count = Field(default=3, ge=1, le=1000)
-    #: online: how long a permit may be used after the call.
+    """After this many failures in a row, no call is made for 5 s. Then one call tests the target.
+    After each that fails, the pause doubles, up to a minute. A failure is what `retry_on` names,
+    but for 429."""
     claim_window: Seconds = Field(default=30, ge=1, le=3600)
-    #: Whether a call that was begun may be cut off.
+    """Online: how long a called client has to use the permit."""
     abort: bool = False
+    """Allows a running call to be cut off when its job is cancelled."""
     pending_ttl: Seconds = Field(default=3 * 3600, ge=1, le=86_400 * 30)
+    """A job expires if it has not begun this long after it was submitted."""
     result_ttl: Seconds = Field(default=3 * 86_400, ge=1, le=86_400 * 366)
+    """How long a job and its result are kept after its end."""
     delete_after_read: bool = False
-    #: Jobs that wait, at most.
+    """Removes a result 20 s after it was first read."""
     max_pending: Count | None = Field(default=None, ge=0, le=100_000_000)
-    #: Bytes of a request's body, and of an answer's.
+    """How many jobs may wait. Further ones are refused with 429."""
     max_body: Count = Field(default=131_072, ge=0, le=131_072)
+    """The largest body of a job, in bytes."""
     max_result: Count = Field(default=1_048_576, ge=0, le=104_857_600)
+    """The largest body of an answer, in bytes. A larger one fails the job."""
     classes: Classes = {}
-    #: Where callbacks may go: addresses that begin with one of these.
+    """Who goes first: 7 classes at most, without `line`. A grant alone gives a class."""
     callback_urls: Prefixes = ()
-    #: Signs them.
+    """Where callbacks may go: addresses that begin with one of these, each with a path. Empty: no
+    callbacks."""
     callback_secret: str = Field(default="", repr=False, validate_default=True)
+    """Signs callbacks. 16 characters or more. Needed with `callback_urls`."""
 
     @field_validator("kinds")
     @classmethod

@@ -54,26 +54,34 @@ class LeaseSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    #: How long it is held. A renewal begins it anew.
     term: Seconds = Field(ge=1, le=86_400 * 31)
-    #: How many hold one resource at a time.
+    """How long a lease lasts. A renewal starts the term again."""
     capacity: Count = Field(default=1, ge=1, le=1_000)
+    """How many clients hold one resource at a time."""
     renewable: bool = False
-    #: However often it is renewed; None: without end.
+    """Allows a holder to renew the lease."""
     max_term: Seconds | None = Field(default=None, ge=1, le=86_400 * 366)
-    #: How many wait for one resource at most; None: no bound.
+    """The longest time with all renewals, at least `term`. Only with `renewable`. None: no
+    limit."""
     max_waiting: Count | None = Field(default=None, ge=0, le=1_000_000)
-    #: How long after its heartbeat is due a called holder may still come.
+    """How many wait for one resource at most. Further clients learn that the queue is full. 0:
+    nobody waits."""
     claim_window: Seconds = Field(default=10, ge=1, le=3600)
-    #: A holder who waits and was silent for so long, after a heartbeat was due, has left.
+    """How long the next client has to come, counted from its next due heartbeat. Nobody else gets
+    the resource meanwhile."""
     heartbeat_timeout: Seconds = Field(default=60, ge=5, le=86_400, validate_default=True)
-    #: Between two heartbeats; None: by the wait, 1 to 30 s.
+    """A waiting client loses the place when this long has passed since its next heartbeat was due.
+    At least `claim_window`."""
     heartbeat_interval: Seconds | None = Field(default=None, ge=0.1, le=3600)
-    #: A regular expression for the whole name of a resource; None: any name.
+    """How often waiting clients ask. None: a tenth of the expected wait, from 2 s at the head of
+    the queue to 30 s. The head asks at the latest when the lease ends that it waits for."""
     resources: Annotated[str, Field(max_length=500), AfterValidator(_pattern)] | None = None
-    #: On the waiting page; {resource} is the resource's name.
+    """A regular expression for the whole name of a resource. Other resources are unknown. None:
+    any name, which is right for programs. For browsers, allow only the names that exist."""
     message: str | None = Field(default=None, max_length=500)
+    """Shown on the waiting page. `{resource}` stands for the resource's name."""
     queueing_status_code: Annotated[Literal[200, 202, 429, 503], BeforeValidator(from_text)] = 503
+    """The HTTP status of the waiting page."""
 
     def has(self, resource: str) -> bool:
         """Whether a resource may be called so."""

@@ -91,24 +91,34 @@ class LimitSettings(BaseModel):
     algorithm: Literal[
         "fixed_window", "sliding_window", "token_bucket", "leaky_bucket", "concurrency"
     ]
-    #: The fields that make a call's key; empty: all calls share one limit.
+    """How calls are counted."""
     key: Annotated[str, Field(max_length=128), AfterValidator(_key)] = ""
-    #: Of a key that has no value of its own; None or -1: unlimited.
+    """What tells calls apart: each key has a limit of its own. ASCII without spaces. Fields stand
+    in braces; a field has lower-case letters, digits and `_`, and is not `key`, `cost`, `id`,
+    `wait`, `rule`, `hold` or `self`. Empty: all calls share one limit."""
     limit: Value | None = None
-    #: For each: what it counts in. `concurrency` has none.
+    """How many calls a key may make in a window, or at a time with `concurrency`. It is for keys
+    without a line in `values`. None or -1: no limit. 0: no call."""
     window: Seconds | None = Field(default=None, ge=0.001, le=86_400 * 31, validate_default=True)
-    #: token_bucket: how many tokens it holds; None: as many as the limit.
+    """The time that the limit counts in. Needed for all algorithms but `concurrency`, which has
+    none."""
     burst: Count | None = Field(default=None, ge=1, le=MAX_LIMIT)
+    """How many calls may come at once after a rest. Only for `token_bucket`. None: as many as
+    `limit`."""
     on_exceed: Literal["refuse", "pace"] = "refuse"
-    #: pace: the longest wait that a call is given.
+    """What a call over the limit gets. `refuse`: a refusal. `pace`: the time when it may go.
+    `concurrency` only refuses."""
     max_wait: Seconds = Field(default=60, gt=0, le=86_400)
-    #: concurrency: a permit that is not given back ends by itself.
+    """The longest wait that `pace` gives. A call that would wait longer is refused."""
     lease: Seconds = Field(default=60, ge=0.1, le=86_400)
-    #: How long a call with the same id is the same call.
+    """With `concurrency`: a permit that is not given back ends after this time."""
     idempotency_window: Seconds = Field(default=60, ge=1, le=86_400)
+    """How long after its moment a call with the same id counts as the same call."""
     on_store_failure: Literal["admit", "refuse"] = "admit"
-    #: Limits of single keys, over `limit`; -1: unlimited.
+    """What calls get while Redis is unavailable."""
     values: Annotated[dict[str, Value], AfterValidator(_keys)] = {}
+    """Limits of single keys, in place of `limit`. `waitroom check-config` warns of keys that no
+    fields can make. Values that are set at run time go before these."""
 
     @field_validator("window")
     @classmethod

@@ -77,12 +77,14 @@ class VisitorClass(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    #: As if they had come so much earlier. Whole milliseconds.
     head_start: Seconds = Field(default=0, ge=0, le=_DAY_S)
-    #: All of a higher one go before any of a lower; a visitor without a class has 0.
+    """Places visitors as if they had come this much earlier. In whole milliseconds. It has no
+    effect if `queueing_method` is `random`."""
     priority: Count = Field(default=0, ge=0, le=MAX_PRIORITY)
-    #: Their sub-queue; None: that of visitors without a class.
+    """All visitors of a higher priority go before any of a lower one. Visitors without a class
+    have 0. Not in a room with `lines`."""
     line: Name | None = None
+    """The sub-queue of these visitors. None: the last one, where visitors without a class wait."""
 
     @field_validator("head_start", mode="before")
     @classmethod
@@ -104,9 +106,10 @@ class Line(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Name
-    #: Its share of the calls among the sub-queues that are not empty. None, for all of them: a
-    #: sub-queue is called only while those before it are empty.
+    """Shown on the waiting page. Written like a class's name, and used once."""
     weight: Count | None = Field(default=None, ge=1, le=1000)
+    """Its share of the calls while visitors wait in all sub-queues. Set it for all of them or for
+    none. None: a sub-queue is called only while those before it are empty."""
 
 
 def problems_of_lines(lines: tuple[Line, ...]) -> list[str]:

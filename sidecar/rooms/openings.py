@@ -33,17 +33,24 @@ class RoomEvent(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Name
-    #: Of the times that are written without an offset.
+    """Written like a class's name, and used once. Visitors can read it in the status document, and
+    a lottery draw depends on it."""
     timezone: str = "UTC"
-    #: From then on places are taken, which are drawn; None: nobody can come before the opening.
+    """The time zone of times without an offset."""
     prequeue_from: Moment | None = None
+    """From this time on visitors take places, which are drawn by lot at the opening. It is before
+    `opens_at`. None: nobody can come before the opening."""
     opens_at: Moment
-    #: None: it stays open until the next event begins.
+    """From this time on visitors are let in."""
     closes_at: Moment | None = None
-    #: What holds instead of the room's own from the opening to the close; None: the room's own.
+    """From this time on the room does what `between_events` says. It is after `opens_at`. None: it
+    stays open until the next event begins."""
     total_active_users: Count | None = Field(default=None, ge=0, le=10_000_000)
+    """Replaces the room's own from the opening to the close."""
     new_users_per_minute: Count | None = Field(default=None, ge=1, le=10_000_000)
+    """Replaces the room's own from the opening to the close."""
     message: str | None = Field(default=None, max_length=500)
+    """Replaces the room's own from the opening to the close. An empty text: no message."""
 
     @field_validator("timezone")
     @classmethod

@@ -73,41 +73,116 @@ class RoomSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     total_active_users: Count = Field(ge=0, le=10_000_000)
+    """The cap: how many sessions the room has at a time. Visitors who were called and have not
+    arrived yet count too. When you lower it, nobody is sent out."""
     new_users_per_minute: Count | None = Field(default=None, ge=1, le=10_000_000)
+    """Lets in no more than this, spread evenly over the minute. A called visitor who does not come
+    counts too. None: as fast as sessions end."""
     session_duration: Seconds = Field(default=300, ge=5, le=86_400 * 7)
+    """A session ends this long after its last renewal. Requests renew it: once a sixth of this
+    time is over, but not within 5 s, or within half of this time if that is shorter. When you
+    change it, active visitors stay, and no session ends earlier than it was promised to."""
     session_max_duration: Seconds | None = Field(default=None, ge=5, le=86_400 * 30)
+    """A session ends this long after it began, even while its visitor is active."""
     disable_session_renewal: bool = False
+    """No request renews a session: `session_duration` counts from its beginning, and its cookie is
+    set once."""
     queueing_method: Literal["fifo", "random", "passthrough", "reject"] = "fifo"
+    """Who is next. `fifo`: the first to come. `random`: anybody in the queue. `passthrough`:
+    everybody passes and nobody is counted. `reject`: a visitor who finds no free session is turned
+    away instead of waiting."""
     queue_all: bool = False
+    """All newcomers wait and nobody is called. Visitors inside stay."""
     suspended: bool = False
+    """Switches the room off: everybody passes and nobody is counted."""
     max_waiting: Count | None = Field(default=None, ge=0, le=1_000_000_000)
+    """The longest queue. When it is reached, newcomers learn that the queue is full. 0: nobody new
+    may wait, and the queue is called until it is empty."""
     rank_limit: Count | None = Field(default=None, ge=1, le=1_000_000_000)
+    """A visitor further back sees "2,000+" instead of a position, if this is 2000."""
     lines: Lines = ()
+    """Sub-queues, 2 to 4, the one to be called first at the top. Each has a length and positions
+    of its own. Empty: one queue."""
     classes: Classes = {}
+    """Gives some visitors a head start, a priority or a sub-queue of their own. A grant or
+    `class_header` says who belongs to a class. 7 classes at most, named with lower-case letters,
+    digits, `-` and `_`, 32 at most."""
     class_header: bool = False
+    """Takes a visitor's class from `$waitroom_class` in nginx. Only for our nginx includes:
+    another proxy must remove `X-Waitroom-Class` from what visitors send."""
     display: Literal["arrival", "order"] = "arrival"
+    """The position that is shown in a room with classes. `arrival`: by who came before, so that it
+    never grows when a visitor of a class goes ahead. `order`: by who is called before. The
+    expected wait always follows the latter."""
     events: Events = ()
+    """Openings by the clock, 20 at most, one at a time: sales that begin at a set time, with or
+    without a pre-queue."""
     between_events: Literal["closed", "open"] = "closed"
+    """What a room with events does outside of them. `closed`: no newcomer enters or takes a place,
+    and the page counts down to the next event. `open`: it works as a room without events."""
     heartbeat_timeout: Seconds = Field(default=120, ge=10, le=86_400)
+    """A waiting visitor loses the place when this long has passed since their next poll was
+    due."""
     heartbeat_interval: Seconds | None = Field(default=None, ge=1, le=3600)
+    """How often the waiting page polls, at most half of `heartbeat_timeout`. None: a tenth of the
+    expected wait, from 2 s near the head of the queue to 60 s."""
     sweep_interval: Seconds = Field(default=120, ge=1, le=3600)
+    """How often visitors who no longer poll are removed from the queue. The others do not wait for
+    it: at the head they are skipped at once."""
     claim_window: Seconds = Field(default=30, ge=5, le=3600, validate_default=True)
+    """How long a called visitor has to arrive, counted from their next due poll; at most
+    `heartbeat_timeout`. A page that polls more often has the time of three polls, 10 s at least.
+    Then the next visitor is called; the one who was late is next on return. A place without any
+    poll is given up after this time too."""
     poll_limit: Count = Field(default=30, ge=1, le=1_000_000_000)
+    """How many polls a minute a visitor may make before they are due. Further ones are answered
+    with 429."""
     shield_above: Count = Field(default=500, ge=1, le=10_000_000)
+    """The shield starts when more newcomers than this arrive in a second, at one replica. The
+    waiting page then asks for a place itself, a random moment later. Clients without cookies and
+    scripts get an answer from nginx alone."""
     on_store_failure: Literal["bounded", "admit", "wait"] = "bounded"
+    """Who is let in while Redis is unavailable. `bounded`: each replica admits its share of the
+    free sessions and of `new_users_per_minute`, and nobody where visitors waited. `admit`:
+    everybody, waiting visitors too. `wait`: nobody new. Visitors inside keep passing in any case.
+    All who were let in keep their session afterwards; a room over its cap calls nobody."""
     recovery_window: Seconds | None = Field(default=None, ge=0, le=3600)
+    """How long nobody is called after Redis lost its data, so that visitors can show their cookies
+    first. None: twice the longest poll interval at the head of the queue, 5 s at least; 65 s if
+    all replicas restarted too. With less, some visitors come too late, because nginx keeps
+    verdicts for three seconds."""
     bind_pass: Literal["none", "user_agent", "ip"] = "none"  # noqa: S105 - not a password
+    """Who may use a pass: any client that has it, or only the browser or the address that it was
+    given to. nginx keeps verdicts by cookie alone, so a replica checks a bound pass at every
+    request."""
     max_places_per_address: Count | None = Field(default=None, ge=1, le=100)
+    """How many places and sessions one address may have, or one IPv6 network of 64 bits. Beyond
+    it, its newcomers learn that the room is full. None by default, because offices and mobile
+    carriers share one address. Behind a load balancer, set `set_real_ip_from` in nginx first."""
     rollout_percent: Percent = Field(default=100, ge=0, le=100)
+    """The share of newcomers that the room applies to. The others pass and are not counted. A
+    visitor keeps the same lot on all replicas, so a higher percentage only adds visitors."""
     exempt_addresses: Networks = None
+    """Requests from these networks or addresses pass and are not counted; 1,000 at most. The
+    address is the one that nginx sees, as for `max_places_per_address`."""
     exempt_paths: Paths = None
+    """Requests for these paths, and for all below them, pass and are not counted; 100 at most,
+    decoded. A path that can be read in two ways (`..`, `//`, `;`, `%2f`) is never exempt. Works
+    with nginx only. A location without a room costs less."""
     exempt_header: bool = False
+    """Lets requests pass uncounted for which nginx sets `$waitroom_exempt`. Only for our nginx
+    includes: another proxy must remove `X-Waitroom-Exempt` from what visitors send."""
     queueing_status_code: Annotated[Literal[200, 202, 429, 503], BeforeValidator(from_text)] = 503
-    #: From how many waiting the event queue_over is sent.
+    """The HTTP status of the waiting page. With 503 and 429, search engines and caches do not keep
+    it."""
     notify_above: Count | None = Field(default=None, ge=1, le=1_000_000_000)
-    #: Where visitors find the site, for links that reach them elsewhere.
+    """Sends webhooks `queue_over` when more visitors than this wait: once, until fewer than 80 %
+    of it wait."""
     public_url: Annotated[str, AfterValidator(_site)] | None = None
+    """The address of your site, without a path. Links in the webhook `called` begin with it. None:
+    those links are paths."""
     message: str | None = Field(default=None, max_length=500)
+    """Shown on the waiting page: what is going on."""
 
     # Rules between fields are rules of the later field: pydantic asks a model's own
     # validator only when every field is right, and then a problem would hide another.

@@ -68,46 +68,84 @@ class Settings(HistorySection):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    #: Lets the well-known demo secret through. Never on a site that matters.
     demo: bool = False
+    """Accepts the demo's secret, which everybody knows, and short tokens. Never set it on a real
+    site."""
     store: Store = Field(default=MEMORY, repr=False)
-    #: Oldest to newest; the last one signs.
+    """The address of Redis, which keeps queues, sessions, leases and limits. All replicas need the
+    same one. `memory://` keeps all of it in one process: for trying only. It is gone when the
+    process stops, and a second replica has queues and caps of its own."""
     secret_keys: Annotated[list[str], BeforeValidator(listed)] = Field(
         default=[], validate_default=True, repr=False
     )
-    #: In the same order; empty: secret_keys.
+    """The keys that sign cookies, oldest first. All of them verify, the last one signs. A key has
+    32 characters or more, without commas and spaces: `openssl rand -hex 32` makes one. In a
+    variable, commas separate them; in a file, commas or lines."""
     grant_keys: Annotated[list[str], BeforeValidator(listed)] = Field(default=[], repr=False)
+    """The keys that sign grants, written like `secret_keys`. Empty: `secret_keys` sign them. Set
+    this where a server of yours makes grants: it must not have `secret_keys`, which also make
+    passes."""
     admin_token: str = Field(default="", repr=False)
-    #: Opens the service API, as the admin_token does; empty: only that does.
+    """Opens `/admin/`, the dashboard and the commands for operators. 16 characters or more. Empty:
+    administration is off."""
     service_token: str = Field(default="", repr=False)
-    #: More that do, each under a name of its own: jobs are seen by the name that submitted them.
+    """Opens the service API, `/v1/`, for your programs. 16 characters or more. `admin_token` and
+    `tokens` open it too; while all three are empty it is off."""
     tokens: dict[Annotated[str, AfterValidator(_plain_name)], str] = Field(default={}, repr=False)
-    #: By the token's name; service is the service_token.
+    """More tokens for the service API, each under a name. A job belongs to the token that
+    submitted it, a lease to the token that took it. A name has lower-case letters, digits, `-` and
+    `_`, 48 at most, and is not `service` or `operator`. A token has 16 characters or more."""
     scopes: dict[str, Annotated[frozenset[Scope], BeforeValidator(listed)]] = Field(default={})
+    """What a token may do: lists of `jobs`, `leases`, `limits` and `read`, by the token's name.
+    `service` is the `service_token`. A token without a line may do all four."""
     edge_listen: Listen = "127.0.0.1:8400"
+    """Where nginx reaches the replica. Let nothing else reach it: a client here can claim any
+    address as its own."""
     ops_listen: Listen = DEFAULT_OPS_LISTEN
-    #: Where nginx's log says that calls with a permit are over; empty: nowhere.
+    """Where health, metrics, administration and the service API are. Keep it private."""
     done_listen: Annotated[str, AfterValidator(_listen_or_off)] = ""
+    """Receives from nginx's log, by UDP or through a socket, that a call with a permit is over.
+    The replica ends only calls whose permit it receives here. Empty: off."""
     static_dir: Path | None = None
+    """The folder with the waiting page's files. None: those of the package. nginx has a setting of
+    its own for it, in `settings.conf`."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least important messages that are still logged. The log goes to standard error."""
     log_format: Literal["json", "console"] = "json"
+    """`json`: one JSON object a line. `console`: coloured text."""
     store_timeout: Seconds = Field(default=0.5, gt=0, le=30)
+    """How long a call to Redis may take. A visitor waits for it, and nginx waits for one second at
+    most."""
     shutdown_delay: Seconds = Field(default=0.0, ge=0, le=300)
-    #: Streams of server-sent events that are open at a time, at most; 0: there are none.
+    """How long a replica that stops reports so on `/readyz` first. Set it to the time in which
+    your load balancer notices."""
     event_streams: Count = Field(default=0, ge=0, le=100_000)
-    #: The database of the jobs; empty: a file in the working directory, if there are targets.
+    """How many streams of server-sent events one replica serves at a time. Each is a connection.
+    0: none, and browsers poll."""
     jobs: Database = Field(default="", repr=False)
+    """The database of jobs, their results, and targets that were changed at run time. All replicas
+    and workers need the same one; SQLite is for those on one machine. Empty: with targets, the
+    file `waitroom-jobs.db` in the working directory; without targets, there are no jobs."""
     leases: dict[Annotated[str, AfterValidator(_room_name)], LeaseSettings] = Field(default={})
+    """One table for each kind of resource that can be leased: `[leases.NAME]`. Named like rooms,
+    and not like one of yours."""
     limits: dict[Annotated[str, AfterValidator(_plain_name)], LimitSettings] = Field(default={})
+    """One table for each rate limit: `[limits.NAME]`. A name has lower-case letters, digits, `-`
+    and `_`, 48 at most."""
     targets: Annotated[
         dict[Annotated[str, AfterValidator(_plain_name)], TargetSettings], HoldsSecrets
     ] = Field(default={})
+    """One table for each target that jobs may call: `[targets.NAME]`. Named like limits."""
     rooms: dict[Annotated[str, AfterValidator(_room_name)], RoomSettings] = Field(
         default={}, validate_default=True
     )
+    """One table for each room: `[rooms.NAME]`. Needed, unless you have a lease, a limit or a
+    target. nginx names the room in `$waitroom_room`. A name has lower-case letters, digits, `-`
+    and `_`, 48 at most, and is not `internal`, `static` or `now`."""
     webhooks: Annotated[
         dict[Annotated[str, AfterValidator(_plain_name)], Webhook], HoldsSecrets
     ] = Field(default={})
+    """One table for each receiver of notifications: `[webhooks.NAME]`. Named like limits."""
 
     @field_validator("secret_keys")
     @classmethod

@@ -38,14 +38,20 @@ class Webhook(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     url: Annotated[str, AfterValidator(_address)] = Field(repr=False)
+    """Where each notification is sent, by POST. It is never logged."""
     format: Literal["generic", "slack", "dingtalk"] = "generic"
-    #: Signs what is sent; empty: nothing does.
+    """`generic`: a JSON object with the room's numbers. `slack` and `dingtalk`: a sentence in the
+    form that these take."""
     secret: str = Field(default="", repr=False)
+    """Signs what is sent. 16 characters or more. For `dingtalk` it is the robot's own (`SEC…`);
+    `slack` takes none. Empty: nothing is signed."""
     events: Annotated[list[Wanted], BeforeValidator(listed)] = Field(
         default=[*EVENTS], min_length=1
     )
-    #: Empty: all.
+    """Which notifications. `called` is about single visitors whose turn it is: it is sent only
+    where you name it, in the format `generic`. In a variable, commas separate them."""
     rooms: Annotated[list[str], BeforeValidator(listed)] = []
+    """Which rooms. Empty: all."""
 
     @rule("secret")
     @classmethod

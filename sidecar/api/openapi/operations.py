@@ -53,13 +53,13 @@ class DescribedSchema(Schema):
         for name, field in model.model_fields.items():
             by_mode = field.serialization_alias if self.mode == "serialization" else None
             found = made.get("properties", {}).get(by_mode or field.alias or name)
-            if found is not None and (text := _description(model, name)):
+            if found is not None and (text := description_of(model, name)):
                 found["description"] = text
         return made
 
 
-def _description(model: type[BaseModel], name: str) -> str:
-    """Of the class that declares the field."""
+def description_of(model: type[BaseModel], name: str) -> str:
+    """The string below a field, of the class that declares it; empty: there is none."""
     for each in model.__mro__:
         if name in inspect.get_annotations(each):
             return _docs_of(each.__module__).get((each.__qualname__, name), "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sidecar.api.openapi.operations import description_of
 from sidecar.kit.moments import parse_moment
 from sidecar.kit.setting_types import DURATION, parse_duration
 
@@ -68,19 +69,16 @@ def schemas(changes: type[BaseModel], *tables: type[BaseModel]) -> Json:
         "Changes": {
             "type": "object",
             "description": "Settings by name. null resets one to the replica's configured value. "
-            "All are changed, or none. What each means, and the rules between them: "
-            "docs/configuration.md.",
-            "properties": {
-                name: _one_of(found, {"type": "null"}) for name, found in accepted(changes).items()
-            },
+            "All are changed, or none.",
+            "properties": accepted(changes, {"type": "null"}),
             "additionalProperties": False,
             "minProperties": 1,
         },
     }
 
 
-def accepted(model: type[BaseModel]) -> Json:
-    """Each setting by name, with the text that is understood in its place."""
+def accepted(model: type[BaseModel], *others: Json) -> Json:
+    """Each setting by name, with the text and the `others` that are understood in its place."""
     made: Json = {}
     template = "#/components/schemas/{model}Asked"
     for name, schema in model.model_json_schema(ref_template=template)["properties"].items():
@@ -91,9 +89,11 @@ def accepted(model: type[BaseModel]) -> Json:
             for key, its in value.items()
             if key not in {"title", "default"}
         }
-        made[name] = _one_of(
-            *_with_text(found, model, name), *(one for one in options if one == {"type": "null"})
-        )
+        nulls = (one for one in options if one == {"type": "null"})
+        made[name] = {
+            **_one_of(*_with_text(found, model, name), *nulls, *others),
+            "description": description_of(model, name),
+        }
     return made
 
 
@@ -112,8 +112,7 @@ def _schema(name: str) -> Json:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _one_of(first: Json, *others: Json) -> Json:
-    options = [*(first["anyOf"] if set(first) == {"anyOf"} else [first]), *others]
+def _one_of(*options: Json) -> Json:
     unlike = [option for n, option in enumerate(options) if option not in options[:n]]
     return {"anyOf": unlike} if len(unlike) > 1 else unlike[0]
 

@@ -116,7 +116,7 @@ QUEUE_FULL = Kind(
     "queue_full",
     429,
     "The line is full",
-    "As many wait as may wait. No more may join.",
+    "The queue is full: no more may join.",
     "Try again after `Retry-After`. To let more wait, raise `max_waiting` or `max_pending`.",
 )
 TOO_MANY_WRONG_TOKENS = Kind(

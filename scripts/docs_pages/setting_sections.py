@@ -1,0 +1,357 @@
+"""What docs/settings.md has beside the settings: the text of each section, examples, links."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sidecar.history.settings import HistorySection
+from sidecar.jobs.settings import TargetSettings
+from sidecar.leases.settings import LeaseSettings
+from sidecar.limits.settings import LimitSettings
+from sidecar.queue.classes import Line, VisitorClass
+from sidecar.rooms.openings import RoomEvent
+from sidecar.rooms.settings import RoomSettings
+from sidecar.settings import Settings
+from sidecar.webhooks.settings import Webhook
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+INTRODUCTION = """\
+# Settings
+
+Every setting, with its type, default and an example. [Configuration](configuration.md) says where
+settings are written, and which ones you need first.
+
+A **duration** is a number of seconds, or text with a unit: `"500ms"`, `"30s"`, `"5m"`, `"1.5h"`,
+`"2d"`. A **whole number** is written without commas. *None* as a default means that the setting is
+not there; the text says what happens then."""
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    model: type[BaseModel]
+    text: str
+    #: In the headings of settings, whose names other sections have too.
+    of_what: str = ""
+    belongs_to: str = ""
+    #: A line of TOML for each setting of which none can be made from its default.
+    lines: str = ""
+    #: Settings that come after the others.
+    last: tuple[str, ...] = ()
+    #: Links to what says more.
+    more: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def examples(self) -> dict[str, str]:
+        found = {}
+        for line in self.lines.strip().splitlines():
+            (name,) = tomllib.loads(line)
+            found[name] = line
+        return found
+
+
+REPLICA = Section(
+    "The replica",
+    Settings,
+    """\
+These stand at the top of the file, before the first table. The variable of `store` is
+`WAITROOM_STORE`, and so on. After a change, restart the replica.""",
+    last=(*HistorySection.model_fields, "demo"),
+    lines="""
+store = "redis://127.0.0.1:6379/0"
+secret_keys = ["3f9c…64 characters in all…"]
+grant_keys = ["77b0…64 characters in all…"]
+admin_token = "c41d…32 characters or more…"
+service_token = "9e02…32 characters or more…"
+tokens = { shop = "5a7e…32 characters or more…" }
+scopes = { shop = ["jobs", "read"] }
+edge_listen = "10.0.0.5:8400"
+ops_listen = "10.0.0.5:8401"
+done_listen = "127.0.0.1:8402"
+static_dir = "/srv/waitroom/static"
+log_level = "warning"
+shutdown_delay = "10s"
+event_streams = 5000
+history = "postgresql://waitroom:PASSWORD@db.internal/waitroom"
+jobs = "postgresql://waitroom:PASSWORD@db.internal/waitroom"
+leases = { seat = { term = "5m" } }
+limits = { pay = { algorithm = "fixed_window", limit = 20, window = "1s" } }
+targets = { images = { url = "https://images.example/v1/" } }
+rooms = { shop = { total_active_users = 300 } }
+webhooks = { team = { url = "https://example.com/hook" } }
+""",
+    more={
+        "store": "[the address of Redis](configuration.md#the-address-of-redis)",
+        "secret_keys": "[changing the key](security.md#changing-the-key)",
+        "grant_keys": "[who is next](who-is-next.md)",
+        "admin_token": "[the dashboard](dashboard.md)",
+        "service_token": "[the API](api.md)",
+        "scopes": "[who may do what](security.md#who-may-do-what)",
+        "done_listen": "[permits](nginx.md#permits)",
+        "event_streams": "[server-sent events](webhooks.md#server-sent-events)",
+        "history": "[history](history.md)",
+        "jobs": "[jobs](jobs.md)",
+    },
+)
+ROOM = Section(
+    "A room",
+    RoomSettings,
+    """\
+A table for each room, `[rooms.NAME]`. Only `total_active_users` is needed. You can change each
+setting while the room runs: `waitroom rooms set NAME SETTING=VALUE`. The variable of
+`total_active_users`, for a room `shop`, is `WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USERS`.
+
+```toml
+[rooms.shop]
+total_active_users = 300
+session_duration = "10m"
+```""",
+    lines="""
+total_active_users = 300
+new_users_per_minute = 600
+session_max_duration = "2h"
+max_waiting = 50000
+rank_limit = 2000
+lines = [{ name = "members", weight = 3 }, { name = "ordinary", weight = 7 }]
+classes = { vip = { head_start = "5m" } }
+events = [{ name = "sale", opens_at = "2027-06-01 10:00" }]
+heartbeat_interval = "10s"
+recovery_window = "30s"
+max_places_per_address = 20
+exempt_addresses = ["192.0.2.0/24", "2001:db8::7"]
+exempt_paths = ["/static/", "/feed.xml"]
+queueing_status_code = 429
+notify_above = 1000
+public_url = "https://shop.example"
+message = "Tickets are still available."
+""",
+    more={
+        "lines": "[who is next](who-is-next.md)",
+        "classes": "[who is next](who-is-next.md)",
+        "class_header": "[switches in nginx](nginx.md#switches)",
+        "events": "[the lottery draw](draw.md)",
+        "bind_pass": "[what is not defended](security.md#what-is-not-defended)",
+        "max_places_per_address": "[real addresses in nginx](nginx.md#more-lines-where-needed)",
+        "rollout_percent": "[roll-out](rollout.md)",
+        "exempt_header": "[switches in nginx](nginx.md#switches)",
+        "notify_above": "[webhooks](webhooks.md)",
+        "public_url": "[the webhook `called`](webhooks.md#called)",
+    },
+)
+CLASS = Section(
+    "A class",
+    VisitorClass,
+    """\
+What visitors of a class get: [who is next](who-is-next.md). `waitroom grant` makes the links that
+give a class. A class may be empty: then you can tell its visitors apart in the
+[history](history.md).
+
+```toml
+[rooms.shop.classes]
+vip = { head_start = "5m" }
+partner = { priority = 1 }
+```""",
+    of_what="class",
+    belongs_to="A room",
+    lines="""
+head_start = "5m"
+priority = 1
+line = "members"
+""",
+)
+LINE = Section(
+    "A line",
+    Line,
+    """\
+One sub-queue of a room. Here members get three of ten calls while visitors wait in both.
+
+```toml
+[[rooms.shop.lines]]
+name = "members"
+weight = 3
+
+[[rooms.shop.lines]]
+name = "ordinary"
+weight = 7
+
+[rooms.shop.classes]
+member = { line = "members" }
+```""",
+    of_what="line",
+    belongs_to="A room",
+    lines="""
+name = "members"
+weight = 3
+""",
+)
+EVENT = Section(
+    "An event",
+    RoomEvent,
+    """\
+A room that opens at a set time.
+
+```toml
+[[rooms.tickets.events]]
+name = "summer-sale"
+timezone = "Europe/Zurich"
+prequeue_from = "2027-06-01 09:30"
+opens_at = "2027-06-01 10:00"
+closes_at = "2027-06-01 18:00"
+new_users_per_minute = 600
+```
+
+1. Until 9:30 the room is closed.
+2. From 9:30, visitors take places. They see no position yet.
+3. At 10:00 the places are drawn by lot. Visitors who come later stand behind them.
+4. At 18:00 the room closes for newcomers.
+
+A **time** is written `2027-06-01 10:00`, with seconds if you need them, as text or as TOML's own
+type. It is in the event's `timezone`, unless it ends with an offset: `2027-06-01T10:00+02:00`,
+`2027-06-01T08:00Z`. A time that the clocks skip or show twice needs an offset.
+
+`waitroom rooms events tickets` and `waitroom check-config` show what happens when, and warn of what
+looks like a mistake.""",
+    of_what="event",
+    belongs_to="A room",
+    lines="""
+name = "summer-sale"
+timezone = "Europe/Zurich"
+prequeue_from = "2027-06-01 09:30"
+opens_at = "2027-06-01 10:00"
+closes_at = "2027-06-01 18:00"
+total_active_users = 500
+new_users_per_minute = 600
+message = "The summer sale is open."
+""",
+    more={"name": "[the lottery draw](draw.md)", "prequeue_from": "[the lottery draw](draw.md)"},
+)
+WEBHOOK = Section(
+    "A webhook",
+    Webhook,
+    """\
+A receiver of notifications: [webhooks](webhooks.md). Its name is for the log and for variables,
+such as `WAITROOM_WEBHOOKS__TEAM__URL_FILE`. After a change, restart the replicas.
+
+```toml
+[webhooks.team]
+url = "https://hooks.slack.com/services/…"
+format = "slack"
+events = ["queue_over", "room_full"]
+```""",
+    of_what="webhook",
+    lines="""
+url = "https://example.com/hook"
+secret = "0d51…16 characters or more…"
+events = ["queue_over", "room_full"]
+rooms = ["shop"]
+""",
+    more={"events": "[the webhook `called`](webhooks.md#called)"},
+)
+LEASE = Section(
+    "A lease",
+    LeaseSettings,
+    """\
+A template of [leases](leases.md). A resource exists as soon as a client names it, and has a queue
+of its own. After a change, restart the replicas.
+
+```toml
+[leases.seat]
+term = "5m"
+max_waiting = 20
+message = "Seat {resource} is being booked."
+```""",
+    of_what="lease",
+    lines="""
+term = "5m"
+max_term = "30m"
+max_waiting = 20
+heartbeat_interval = "5s"
+resources = "[1-9][0-9]{0,3}"
+message = "Seat {resource} is being booked."
+queueing_status_code = 429
+""",
+)
+LIMIT = Section(
+    "A limit",
+    LimitSettings,
+    """\
+How often something may be called: [rate limits](limits.md). After a change, restart the replicas.
+Limits of single keys can be changed at run time: `waitroom limits set`.
+
+```toml
+[limits.pay]
+key = "{biz}:{channel}"
+algorithm = "fixed_window"
+limit = 20
+window = "1s"
+on_exceed = "pace"
+values = { "refund:wx" = 1, "test:wx" = -1 }
+```""",
+    of_what="limit",
+    lines="""
+algorithm = "fixed_window"
+key = "{biz}:{channel}"
+limit = 20
+window = "1s"
+burst = 50
+values = { "refund:wx" = 1, "test:wx" = -1 }
+""",
+    more={
+        "algorithm": "[which algorithm when](limits.md#which-algorithm-when)",
+        "values": "[limits of keys](limits.md#costs-retries-keys)",
+    },
+)
+TARGET = Section(
+    "A target",
+    TargetSettings,
+    """\
+What [jobs](jobs.md) may call, and how much of it the target can take. Jobs call nothing else.
+
+```toml
+[targets.generate-image]
+url = "https://images.example/v1/"
+methods = ["POST"]
+headers = { Authorization = "Bearer ..." }
+concurrency = 10
+rate = 50
+window = "1s"
+timeout = "2m"
+expected_seconds = "20s"
+max_pending = 10000
+classes = { vip = { head_start = "5m" } }
+callback_urls = ["https://shop.example/hooks/"]
+callback_secret = "16 characters or more"
+```
+
+You can change targets and add new ones while the replicas run: `waitroom targets set NAME
+SETTING=VALUE`. All replicas and workers follow within two seconds, or within ten while Redis is
+unavailable. When you change headers, name all of them. `***` as a value keeps the one that is
+there.
+
+A header's value may come from a file: `WAITROOM_TARGETS__IMAGES__HEADERS__AUTHORIZATION_FILE`.""",
+    of_what="target",
+    lines="""
+url = "https://images.example/v1/"
+kinds = ["offline"]
+methods = ["POST"]
+headers = { Authorization = "Bearer ..." }
+rate = 50
+burst = 100
+retry_on = ["429", "5xx", "connection"]
+fail_on = ["4xx"]
+max_pending = 10000
+classes = { vip = { head_start = "5m" } }
+callback_urls = ["https://shop.example/hooks/"]
+callback_secret = "5b1c…16 characters or more…"
+""",
+    more={
+        "kinds": "[jobs](jobs.md)",
+        "algorithm": "[which algorithm when](limits.md#which-algorithm-when)",
+        "classes": "[who is next](who-is-next.md)",
+    },
+)
+SECTIONS = (REPLICA, ROOM, CLASS, LINE, EVENT, WEBHOOK, LEASE, LIMIT, TARGET)

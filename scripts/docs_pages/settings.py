@@ -1,0 +1,220 @@
+"""docs/settings.md: every setting, from the models that read them.
+
+What a setting does is the string below its field. Type, range and default are the field's own. Only
+examples and links to guides are here: scripts/docs_pages/setting_sections.py.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+import annotated_types as bounds
+from pydantic import BaseModel, ValidationError
+
+from scripts.docs_pages.setting_sections import INTRODUCTION, SECTIONS, Section
+from sidecar.api.openapi.operations import description_of
+from sidecar.limits.settings import MAX_LIMIT, UNLIMITED
+from sidecar.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic.fields import FieldInfo
+
+#: By the name of the function that reads the value.
+_READ_BY = {
+    "parse_duration": "duration",
+    "parse_moment": "time",
+    "read_listen": "address `host:port` or `unix:/path`",
+    "_listen_or_off": "address `host:port` or `unix:/path`",
+    "read_store": "address `redis://…`, `rediss://…` (TLS), `unix:///path`, `redis+sentinel://…`, "
+    "`rediss+sentinel://…`, `redis+cluster://…`, `rediss+cluster://…` or `memory://`",
+    "read_database": "address `sqlite:///path`, `mysql://…`, `mariadb://…` or `postgresql://…`",
+    "_value": f"whole number from 0 to {MAX_LIMIT:,}, or {UNLIMITED}",
+}
+_TYPES = {
+    int: "whole number",
+    float: "number",
+    str: "text",
+    Path: "folder",
+    bool: "`true` or `false`",
+}
+#: By the end of a number's name.
+_UNITS = {"_per_minute": "a minute", "_percent": "percent", "_body": "bytes", "_result": "bytes"}
+_DURATIONS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
+_NAME = re.compile(r"`(\w+)`")
+
+
+def page() -> str:
+    parts = [INTRODUCTION]
+    for section in SECTIONS:
+        names = sorted(section.model.model_fields, key=lambda name: name in section.last)
+        links = " · ".join(f"[`{name}`](#{_anchor(section, name)})" for name in names)
+        parts += [f"## {section.title}", section.text, links]
+        for name in names:
+            parts += _setting(section, name)
+    return "\n\n".join(parts) + "\n"
+
+
+def _setting(section: Section, name: str) -> Iterator[str]:
+    field = section.model.model_fields[name]
+    yield f"### `{name}`" + (f" ({section.of_what})" if section.of_what else "")
+    yield f"{_type(field, name)} · default: {_default(section.model, field, name)}"
+    text = " ".join(description_of(section.model, name).split())
+    if link := section.more.get(name):
+        text += f" More: {link}."
+    yield _linked(section, name, text)
+    yield f"Example: `{example(section, name)}`"
+
+
+def _anchor(section: Section, name: str) -> str:
+    return f"{name}-{section.of_what}" if section.of_what else name
+
+
+def _linked(section: Section, name: str, text: str) -> str:
+    """Other settings of this section, or of what it belongs to, are links at their first mention;
+    not where their names are values of this one."""
+    seen = {name, *_words(section.model.model_fields[name])}
+    sections = [section, *(one for one in SECTIONS if one.title == section.belongs_to)]
+
+    def link(found: re.Match[str]) -> str:
+        known = (one for one in sections if found[1] in one.model.model_fields)
+        if found[1] in seen or not (one := next(known, None)):
+            return found[0]
+        seen.add(found[1])
+        return f"[{found[0]}](#{_anchor(one, found[1])})"
+
+    return _NAME.sub(link, text)
+
+
+def _parts(hint: Any) -> Iterator[Any]:
+    """A type and all that it is made of, validators and bounds included."""
+    yield hint
+    for part in (*get_args(hint), *getattr(hint, "__metadata__", ())):
+        yield from _parts(part)
+
+
+def _of_field(field: FieldInfo) -> list[Any]:
+    return [part for hint in (field.annotation, *field.metadata) for part in _parts(hint)]
+
+
+def _words(field: FieldInfo) -> list[str | int]:
+    return [part for part in _of_field(field) if isinstance(part, str | int)]
+
+
+def _type(field: FieldInfo, name: str) -> str:
+    """In plain words, with what is allowed."""
+    parts = _of_field(field)
+    readers = [_READ_BY.get(getattr(getattr(part, "func", None), "__name__", "")) for part in parts]
+    plain = _plain_type(field.annotation)
+    kind = plain if plain == "table" else next(filter(None, readers), plain)
+    if _is_duration(field) or kind in {"whole number", "number"}:
+        unit = next((f" ({text})" for end, text in _UNITS.items() if name.endswith(end)), "")
+        return f"{kind.capitalize()}{_range(field)}{unit}"
+    if kind == "word":
+        return "One of " + ", ".join(f"`{word}`" for word in _words(field))
+    if kind == "list of words":
+        return "List of " + ", ".join(f"`{word}`" for word in _words(field))
+    longest = next((part.max_length for part in parts if hasattr(part, "max_length")), None)
+    if kind == "text" and longest:
+        kind = f"text, {longest} characters at most"
+    return kind[0].upper() + kind[1:]
+
+
+def _plain_type(hint: Any) -> str:
+    """Without what reads it."""
+    inner = [one for one in get_args(hint) if one is not type(None)]
+    origin = get_origin(hint)
+    if origin is Literal:
+        return "word"
+    if origin in {list, tuple}:
+        inside = _plain_type(inner[0])
+        return {"table": "list of tables", "word": "list of words"}.get(inside, "list of texts")
+    if origin is dict:
+        inside = _plain_type(inner[1])
+        return "tables by name" if inside == "table" else "table"
+    if origin is not None:  # Annotated, or a choice with None
+        return _plain_type(inner[0])
+    if isinstance(hint, type) and issubclass(hint, BaseModel):
+        return "table"
+    return _TYPES[hint]
+
+
+def _is_duration(field: FieldInfo) -> bool:
+    names = (getattr(getattr(part, "func", None), "__name__", "") for part in _of_field(field))
+    return "parse_duration" in names
+
+
+def _range(field: FieldInfo) -> str:
+    found = {type(part): part for part in _of_field(field) if isinstance(part, bounds.BaseMetadata)}
+    least, most = found.get(bounds.Ge), found.get(bounds.Le)
+    over = found.get(bounds.Gt)
+    text = ""
+    if least:
+        text = f" from {_written(field, least.ge)}"
+    elif over:
+        text = f" over {_written(field, over.gt)}"
+    return f"{text} to {_written(field, most.le)}" if most else text
+
+
+def _written(field: FieldInfo, value: Any) -> str:
+    return f"`{written_duration(value)}`" if _is_duration(field) else f"{value:,}"
+
+
+def written_duration(seconds: float) -> str:
+    """As short as a setting has it: 5m, 500ms."""
+    for unit, size in _DURATIONS.items():
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds // size:.0f}{unit}"
+    return f"{seconds * 1000:.0f}ms" if seconds else "0s"
+
+
+def _default(model: type[BaseModel], field: FieldInfo, name: str) -> str:
+    if field.is_required() or (model is Settings and name in _needed()):
+        return "none, you must set it"
+    value = field.default
+    if value is None:
+        return "none"
+    if value in ("", [], {}, ()):
+        return "empty"
+    if _is_duration(field) or type(value) is int:
+        return _written(field, value)
+    return f"`{value}`" if isinstance(value, str) else f"`{_toml(field, value)}`"
+
+
+def _needed() -> set[str]:
+    """Settings of a replica that may not stay empty, where it has jobs to do."""
+    try:
+        Settings.model_validate({"jobs": "sqlite:///jobs.db"})
+    except ValidationError as error:
+        return {str(problem["loc"][0]) for problem in error.errors()}
+    return set()
+
+
+def _toml(field: FieldInfo, value: Any) -> str:
+    if _is_duration(field):
+        value = written_duration(value)
+    return json.dumps([*value] if isinstance(value, tuple) else value)
+
+
+def example(section: Section, name: str) -> str:
+    """A line of a configuration, with another value than the default."""
+    if line := section.examples.get(name):
+        return line
+    field = section.model.model_fields[name]
+    default = field.default
+    if isinstance(default, bool):
+        value: Any = not default
+    elif words := [word for word in _words(field) if word != default]:
+        value = words[0]
+    elif isinstance(default, int | float) and default:
+        found = (part.le for part in _of_field(field) if isinstance(part, bounds.Le))
+        most = next(found, default * 2)
+        value = default * 2 if default * 2 <= most else default / 2
+        value = int(value) if value == int(value) else value
+    else:
+        raise ValueError(f"{section.title}: {name} needs an example")
+    return f"{name} = {_toml(field, value)}"
