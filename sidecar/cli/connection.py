@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from waitroom import Client, WaitroomError
 
 _UNIX = "unix:"
+#: Items of a list that are asked for at once.
+PAGE = 1000
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -117,6 +119,20 @@ def pass_client(command: Callable[Concatenate[Client, P], T]) -> Callable[P, T]:
             return command(client, *args, **kwargs)
 
     return run
+
+
+def read_pages(
+    client: Client, path: str, items: str, *, limit: int | None = None, **query: str
+) -> dict[str, Any]:
+    """A list of the API, with its pages put together; `limit`: items, at most."""
+    page: dict[str, Any] = {"next": ""}
+    found: list[Any] = []
+    while page["next"] is not None and (limit is None or len(found) < limit):
+        most = PAGE if limit is None else min(PAGE, limit - len(found))
+        asked = {**query, "after": page["next"], "limit": str(most)}
+        page = client.request("GET", path, query=asked)
+        found += page[items]
+    return {**page, items: found}
 
 
 def explain(error: WaitroomError, address: str = "", source: str = "") -> str:

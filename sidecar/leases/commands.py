@@ -7,13 +7,13 @@ from urllib.parse import quote, urlencode
 
 import click
 
-from sidecar.cli.connection import ReplicaGroup, pass_client
+from sidecar.cli.connection import ReplicaGroup, pass_client, read_pages
+from sidecar.cli.printing import printed, table
 from sidecar.leases.settings import RESOURCE
 
 if TYPE_CHECKING:
     from waitroom import Client
 
-PAGE = 1000
 MAX_NAME = 128
 #: What a resource's name is made of, in the store's order.
 LETTERS = "+-.0123456789:@ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
@@ -26,28 +26,30 @@ def leases() -> None:
     """Look at who holds what, and free it, through a replica's ops listener."""
 
 
+def _table(found: dict[str, Any]) -> None:
+    if "leases" in found:
+        rows: Any = (
+            (each["name"], f"{each['term']:g} s", each["capacity"], each["in_use"])
+            for each in found["leases"]
+        )
+        table(("name", "term", "capacity", "in use"), rows)
+        return
+    rows = (
+        (each["resource"], each["waiting"], ", ".join(map(_held, each["holders"])) or "nobody")
+        for each in found["resources"]
+    )
+    table(("resource", "waiting", "held by"), rows)
+
+
 @leases.command("list")
 @click.argument("template", required=False)
+@printed(_table)
 @pass_client
-def list_leases(client: Client, template: str | None) -> None:
+def list_leases(client: Client, template: str | None) -> Any:
     """The templates; of one of them, each resource that somebody holds or waits for."""
     if template is None:
-        templates = client.request("GET", "/v1/leases")["leases"]
-        click.echo(f"{'lease':<20} {'term':>9} {'capacity':>9} {'in use':>9}")
-        for found in templates:
-            term = f"{found['term']:g} s"
-            numbers = f"{term:>9} {found['capacity']:>9} {found['in_use']:>9}"
-            click.echo(f"{found['name']:<20} {numbers}")
-        return
-    after: str | None = ""
-    while after is not None:
-        page = client.request("GET", _path(template, after=after, limit=str(PAGE)))
-        if not after:
-            click.echo(f"{'resource':<20} {'waiting':>9}  held by")
-        for resource in page["resources"]:
-            held = ", ".join(_held(holder) for holder in resource["holders"]) or "nobody"
-            click.echo(f"{resource['resource']:<20} {resource['waiting']:>9}  {held}")
-        after = page["next"]
+        return client.request("GET", "/v1/leases")
+    return read_pages(client, _path(template), "resources")
 
 
 @leases.command(context_settings=ANY_NAME)
@@ -94,4 +96,4 @@ def _held(holder: dict[str, Any]) -> str:
 
 def _path(template: str, resource: str = "", **query: str) -> str:
     names = [quote(name, safe="") for name in (template, resource) if name]
-    return f"/v1/leases/{'/'.join(names)}?{urlencode(query)}"
+    return f"/v1/leases/{'/'.join(names)}" + (f"?{urlencode(query)}" if query else "")

@@ -10,6 +10,7 @@ import click
 
 from sidecar.cli.common import fail
 from sidecar.cli.connection import ReplicaGroup, pass_client
+from sidecar.cli.printing import printed, table
 from sidecar.limits.settings import UNLIMITED
 
 if TYPE_CHECKING:
@@ -24,16 +25,27 @@ def limits() -> None:
     """Look at rate limits and change those of single keys, through a replica's ops listener."""
 
 
+def _table(found: dict[str, Any]) -> None:
+    rows = (
+        (
+            rule["name"],
+            rule["algorithm"],
+            _number(rule["limit"]),
+            f"{rule['window'] or rule['lease']:g} s",
+            rule["on_exceed"],
+            rule["key"],
+        )
+        for rule in found["limits"]
+    )
+    table(("name", "algorithm", "limit", "each", "exceed", "key"), rows)
+
+
 @limits.command("list")
+@printed(_table)
 @pass_client
-def list_limits(client: Client) -> None:
+def list_limits(client: Client) -> Any:
     """List the limits, as configured."""
-    rules = _rules(client)
-    click.echo(f"{'limit':<20} {'algorithm':<15} {'limit':>9} {'each':>9} {'exceed':<7} key")
-    for rule in rules:
-        number, each = _number(rule["limit"]), f"{rule['window'] or rule['lease']:g} s"
-        begins = f"{rule['name']:<20} {rule['algorithm']:<15} {number:>9} {each:>9}"
-        click.echo(f"{begins} {rule['on_exceed']:<7} {rule['key']}".rstrip())
+    return client.request("GET", "/v1/limits")
 
 
 @limits.command()

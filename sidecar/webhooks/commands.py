@@ -12,11 +12,14 @@ import click
 
 from sidecar.cli.common import load_settings
 from sidecar.cli.connection import SettingsGroup
+from sidecar.cli.printing import table
 
 if TYPE_CHECKING:
     from sidecar.cli.connection import Connection
     from sidecar.kit.outbox import Answer
     from sidecar.settings import Settings
+
+STYLES = {"taken": "green", "not taken": "red"}
 
 
 @click.group(cls=SettingsGroup)
@@ -42,9 +45,16 @@ def test(connection: Connection, names: tuple[str, ...]) -> None:
             'there is none; write [webhooks.team] with url = "https://…" into the settings'
         )
     answers = asyncio.run(_send_all(settings, chosen))
-    for name, (answer, seconds) in answers.items():
-        said = f"taken in {seconds:.1f} s" if answer.is_taken else f"not taken: {answer.reason}"
-        click.echo(f"{name}  {settings.webhooks[name].host}  {said}")
+    rows = [
+        (
+            name,
+            settings.webhooks[name].host,
+            "taken" if answer.is_taken else "not taken",
+            f"in {seconds:.1f} s" if answer.is_taken else answer.reason,
+        )
+        for name, (answer, seconds) in answers.items()
+    ]
+    table(("webhook", "host", "result", "about"), rows, styles=STYLES)
     sys.exit(0 if all(answer.is_taken for answer, _ in answers.values()) else 1)
 
 

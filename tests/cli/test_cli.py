@@ -54,7 +54,7 @@ def test_rooms_are_listed(site, rooms):
         arrive(site)
     done = rooms("list")
     assert done.returncode == 0
-    assert re.search(r"^shop +1 +2 +2 ", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^shop\t\w+\t1\t2\t2\t", done.stdout, re.MULTILINE), done.stdout
 
 
 def test_a_change_is_seen_by_the_other_replica_within_two_seconds(site, rooms):
@@ -183,7 +183,7 @@ def join(site, class_name) -> str:
 def test_each_line_has_a_line(at_once, words):
     """In the list and while it is watched, with its length and wait."""
     said = at_once(*words).stdout
-    told = re.findall(r"^.*  (fast|ordinary) +(\d+) +unknown$", said, re.MULTILINE)
+    told = re.findall(r"^.*  (fast|ordinary)\s+(\d+)\s+unknown$", said, re.MULTILINE)
     assert (said.count("\n"), told) == (4, [("fast", "1"), ("ordinary", "2")]), said
 
 
@@ -204,8 +204,8 @@ def test_somebody_is_moved(at_once, three):
     assert move("back") == "2"
     assert move("--class", "vip", "--why", "press") == "2"
     assert move("--no-class") == "2"
-    said = [line.split("  ")[-1] for line in at_once("log", "shop").stdout.splitlines()]
-    assert said[:6] == [
+    said = [" ".join(row.split("\t")[2:]) for row in at_once("log", "shop").stdout.splitlines()]
+    assert said[1:7] == [
         f"grade {last} 2 to 2: no class",
         f"grade {last} 2 to 2: class vip: press",
         f"back {last} 1 to 2",

@@ -408,4 +408,4 @@ def test_the_site_works_as_composed(tmp_path):
             [BIN / "waitroom", "rooms", "list"], env=replicas[1], cwd=tmp_path,
             capture_output=True, text=True, check=True, timeout=20,
         )  # fmt: skip
-        assert done.stdout.splitlines()[1].split()[:4] == ["shop", "1", "2", "2"]
+        assert done.stdout.splitlines()[1].split("\t")[2:5] == ["1", "2", "2"]

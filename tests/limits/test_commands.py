@@ -98,10 +98,10 @@ def test_check_config_counts_them(file):
 
 def test_limits_are_listed(run):
     """One line a limit, with what it counts in, or how long a permit lasts."""
-    assert [line.split() for line in said(run("limits", "list"))] == [
-        ["limit", "algorithm", "limit", "each", "exceed", "key"],
-        ["pay", "fixed_window", "20", "86400", "s", "refuse", "{biz}:{channel}"],
-        ["slots", "concurrency", "3", "30", "s", "refuse"],
+    assert [line.split("\t") for line in said(run("limits", "list"))] == [
+        ["name", "algorithm", "limit", "each", "exceed", "key"],
+        ["pay", "fixed_window", "20", "86400 s", "refuse", "{biz}:{channel}"],
+        ["slots", "concurrency", "3", "30 s", "refuse", ""],
     ]
 
 
@@ -165,19 +165,19 @@ def test_what_is_refused(run, words, why):
 def test_leases_are_listed(run, take):
     """The templates; then each resource, with who holds it until when."""
     assert [take("17", name) for name in ("anna", "ben", "eva")] == ["granted"] * 2 + ["waiting"]
-    assert [line.split() for line in said(run("leases", "list"))] == [
-        ["lease", "term", "capacity", "in", "use"],
-        ["seat", "3600", "s", "2", "1"],
-        ["desk", "90", "s", "1", "0"],
+    assert [line.split("\t") for line in said(run("leases", "list"))] == [
+        ["name", "term", "capacity", "in use"],
+        ["seat", "3600 s", "2", "1"],
+        ["desk", "90 s", "1", "0"],
     ]
     _, line = said(run("leases", "list", "seat"))
-    assert re.fullmatch(f"17 +1  anna until {MOMENT}, ben until {MOMENT}", line)
+    assert re.fullmatch(f"17\t1\tanna until {MOMENT}, ben until {MOMENT}", line)
     said(run("leases", "release", "seat", "17", "anna"))
     _, line = said(run("leases", "list", "seat"))
-    assert re.fullmatch(f"17 +0  (.*, )?eva is called, and has until {MOMENT}(, .*)?", line)
+    assert re.fullmatch(f"17\t0\t(.*, )?eva is called, and has until {MOMENT}(, .*)?", line)
     for name in ("ben", "eva"):
         assert said(run("leases", "release", "seat", "17", name)) == [f"{name} released"]
-    assert said(run("leases", "list", "seat")) == ["resource               waiting  held by"]
+    assert said(run("leases", "list", "seat")) == ["resource\twaiting\theld by"]
 
 
 def test_all_leases_of_a_resource_are_released(run, take):

@@ -37,9 +37,10 @@ async def test_each_webhook_is_tried_and_its_answer_told(receiver, run):
     chat, pager = {"url": receiver.url, "format": "slack"}, {"url": receiver.url}
     code, out, err = await run(chat=chat, pager=pager)
     assert (code, err) == (0, "")
-    lines = out.splitlines()
-    assert [line.partition(" taken in ")[0] for line in lines] == [
-        "chat  127.0.0.1 ", "pager  127.0.0.1 ",
+    lines = [line.split("\t")[:3] for line in out.splitlines()]
+    assert lines == [
+        ["webhook", "host", "result"], ["chat", "127.0.0.1", "taken"],
+        ["pager", "127.0.0.1", "taken"],
     ]  # fmt: skip
     assert receiver.events == ["test", "test"]
     bodies = [body for _, body in receiver.came]
@@ -47,7 +48,7 @@ async def test_each_webhook_is_tried_and_its_answer_told(receiver, run):
     assert any(body.get("event") == "test" and body["cap"] == 5 for body in bodies)
     receiver.answers = [404]
     code, out, _ = await run("pager", chat=chat, pager=pager)
-    assert (code, out) == (1, "pager  127.0.0.1  not taken: HTTP 404\n")
+    assert (code, out.splitlines()[1:]) == (1, ["pager\t127.0.0.1\tnot taken\tHTTP 404"])
     assert "nobody-sees" not in out
 
 

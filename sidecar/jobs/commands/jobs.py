@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import sys
 from typing import IO, TYPE_CHECKING, Any
@@ -10,17 +9,18 @@ from urllib.parse import quote
 
 import click
 
-from sidecar.cli.connection import ReplicaGroup, pass_client
+from sidecar.cli.connection import ReplicaGroup, pass_client, read_pages
+from sidecar.cli.printing import printed, table
 from sidecar.jobs.commands.progress import standing, under_way, watch
 from sidecar.jobs.model import State
 
 if TYPE_CHECKING:
-    from waitroom import Client
+    from waitroom import Client, Job
 
 EVERY = click.option(
     "--every", type=click.FloatRange(0.2, 60), default=1, help="How often to look, seconds (1)."
 )
-ROW = "{:<22} {:<16} {:<12} {:<19} {:<4} {}"
+STYLES = {"completed": "green", "failed": "red", "expired": "red", "cancelled": "yellow"}
 
 
 @click.group(cls=ReplicaGroup)
@@ -124,19 +124,28 @@ def done(client: Client, id_: str) -> None:
     click.echo(f"{id_} is {standing(client.jobs.done(id_))}")
 
 
+def _row(job: Job) -> tuple[object, ...]:
+    state, _, about = standing(job).partition(", ")
+    created = job["created_at"][:19]
+    return job["id"], job["target"], job["owner"], created, job["status"], state, about
+
+
+def _table(found: dict[str, Any]) -> None:
+    headings = "id", "target", "owner", "created", "http", "state", "about"
+    table(headings, map(_row, found["jobs"]), styles=STYLES)
+
+
 @jobs.command("list")
 @click.option("--target", metavar="NAME", help="Of one target.")
 @click.option("--state", type=click.Choice([state.value for state in State]), help="In one state.")
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
+@printed(_table)
 @pass_client
-def list_jobs(client: Client, target: str | None, state: str | None, limit: int) -> None:
+def list_jobs(client: Client, target: str | None, state: str | None, limit: int) -> Any:
     """List jobs, newest first. A service token sees its own; the admin token sees all."""
-    pages = client.jobs.iterate(target=target, state=state, page_size=limit)
-    found = list(itertools.islice(pages, limit))
-    click.echo(ROW.format("id", "target", "owner", "created", "http", "state"))
-    for job in found:
-        cells = job["id"], job["target"], job["owner"], job["created_at"][:19], job["status"] or "-"
-        click.echo(ROW.format(*cells, standing(job)))
+    given = {"target": target, "state": state}
+    query = {name: value for name, value in given.items() if value}
+    return read_pages(client, "/v1/jobs", "jobs", limit=limit, **query)
 
 
 @jobs.command("watch")

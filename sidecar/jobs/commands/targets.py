@@ -11,11 +11,10 @@ import click
 
 from sidecar.cli.common import fail
 from sidecar.cli.connection import ReplicaGroup, pass_client
+from sidecar.cli.printing import printed, table
 
 if TYPE_CHECKING:
     from waitroom import Client
-
-ROW = "{:<20} {:>9} {:>15} {:>14} {:>8} {:<8} {}"
 
 
 @click.group(cls=ReplicaGroup)
@@ -23,29 +22,32 @@ def targets() -> None:
     """List the targets of jobs and change them, through a replica's ops listener."""
 
 
+def _row(target: dict[str, Any]) -> tuple[object, ...]:
+    settings, mean_s = target["settings"], target["mean_seconds"]
+    return (
+        target["name"],
+        "paused" if settings["paused"] else "running" if target["has_runner"] else "no runner",
+        target["waiting"] + target["later"],
+        f"{target['running']} of {settings['concurrency']}",
+        f"{settings['rate']} / {settings['window']:g} s" if settings["rate"] else "none",
+        "" if mean_s is None else f"{mean_s:.3g} s",
+        target["breaker"],
+        target["source"],
+    )
+
+
+def _table(found: dict[str, Any]) -> None:
+    headings = "target", "state", "waiting", "running", "rate", "a call", "breaker", "settings"
+    styles = {"paused": "yellow", "no runner": "red", "open": "red", "trial": "yellow"}
+    table(headings, map(_row, found["targets"]), styles=styles)
+
+
 @targets.command("list")
+@printed(_table)
 @pass_client
-def list_targets(client: Client) -> None:
+def list_targets(client: Client) -> Any:
     """List the targets."""
-    found = client.request("GET", "/v1/targets")["targets"]
-    click.echo(ROW.format("target", "waiting", "running", "rate", "a call", "breaker", "settings"))
-    for target in found:
-        settings, mean_s = target["settings"], target["mean_seconds"]
-        notes = [target["source"]]
-        if settings["paused"]:
-            notes.append("paused")
-        if not target["has_runner"]:
-            notes.append("no runner")
-        row = ROW.format(
-            target["name"],
-            target["waiting"] + target["later"],
-            f"{target['running']} of {settings['concurrency']}",
-            f"{settings['rate']} / {settings['window']:g} s" if settings["rate"] else "none",
-            "" if mean_s is None else f"{mean_s:.3g} s",
-            target["breaker"],
-            ", ".join(notes),
-        )
-        click.echo(row)
+    return client.request("GET", "/v1/targets")
 
 
 @targets.command()

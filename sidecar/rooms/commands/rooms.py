@@ -6,12 +6,14 @@ import itertools
 import json
 import time
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
 from sidecar.cli.common import fail
 from sidecar.cli.connection import ReplicaGroup, explain, pass_client
+from sidecar.cli.printing import printed, table
 from sidecar.kit.clock import iso
 from sidecar.rooms.commands.openings import show_events
 from sidecar.rooms.commands.transfer import export_room, import_room
@@ -23,9 +25,9 @@ if TYPE_CHECKING:
 
 #: A visitor's id may begin with a hyphen and is no option then.
 ANY_ID = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
-#: Of what `_rows` says; watch also has the time and how many come in a minute.
-_ROW = "{0:<20} {2:>9} {3:>9} {4:>9}  {5}"
+#: `_rows`, the time, and how many come in a minute.
 _WATCH_ROW = "{6:<8} {0:<20} {1:<8} {2:>9} {3:>9} {4:>9} {7:>8}  {5}"
+_ACT = ("at", "by", "what", "visitor", "detail")
 
 
 @click.group(cls=ReplicaGroup)
@@ -39,13 +41,17 @@ rooms.add_command(show_events)
 
 
 @rooms.command("list")
+@printed(
+    lambda found: table(
+        ("room", "mode", "waiting", "inside", "cap", "wait"),
+        itertools.chain.from_iterable(map(_rows, found["rooms"])),
+        styles={"paused": "yellow", "draining": "yellow"},
+    )
+)
 @pass_client
-def list_rooms(client: Client) -> None:
+def list_rooms(client: Client) -> Any:
     """List rooms and their sub-queues."""
-    found = client.rooms.list()
-    click.echo(_ROW.format("room", "", "waiting", "inside", "cap", "wait"))
-    for row in itertools.chain.from_iterable(map(_rows, found)):
-        click.echo(_ROW.format(*row))
+    return client.request("GET", _path())
 
 
 @rooms.command()
@@ -227,14 +233,22 @@ def move(  # noqa: PLR0913, PLR0917 - one for each option
     click.echo(f"{visitor} is at position {moved}")
 
 
+def _acts(found: dict[str, Any]) -> None:
+    rows = ((iso(act["at"]), *(act[name] for name in _ACT[1:])) for act in found["log"])
+    table(_ACT, rows)
+
+
 @rooms.command()
 @click.argument("room")
+@printed(_acts)
 @pass_client
-def log(client: Client, room: str) -> None:
+def log(client: Client, room: str) -> Any:
     """What operators did, latest first."""
-    for act in client.rooms.log(room):
-        what = " ".join(part for part in (act["what"], act["visitor"], act["detail"]) if part)
-        click.echo(f"{iso(act['at'])}  {act['by']}  {what}")
+    return client.request("GET", _path(room, "log"))
+
+
+def _path(*parts: str) -> str:
+    return "/".join(["/admin/rooms", *(quote(part, safe="") for part in parts)])
 
 
 def _phase(room: Room) -> str:

@@ -1,0 +1,58 @@
+"""Tables: at a terminal for people, elsewhere for programs."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from sidecar.cli.printing import table
+
+HEADINGS = "room", "state", "waiting"
+ROWS = [("shop", "paused", 7), ("a [b]\x1b[31m\n", "running", 1234), ("x" * 90, None, 0)]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def printed(monkeypatch):
+    """What `table` writes to an output of that kind."""
+
+    def make(output: io.StringIO, **environ: str) -> str:
+        monkeypatch.setattr(sys, "stdout", output)
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        for name, text in {"TERM": "xterm-256color", "COLUMNS": "60", **environ}.items():
+            monkeypatch.setenv(name, text)
+        table(HEADINGS, ROWS, styles={"paused": "yellow"})
+        return output.getvalue()
+
+    return make
+
+
+def test_fields_stand_between_tabs_in_a_pipe(printed):
+    """Whole, on one line each, without colour and without what would control a terminal."""
+    assert printed(io.StringIO()).splitlines() == [
+        "room\tstate\twaiting",
+        "shop\tpaused\t7",
+        "a [b] [31m \trunning\t1234",
+        f"{'x' * 90}\t\t0",
+    ]
+
+
+def test_a_terminal_has_columns_and_colours(printed):
+    """Headings are bold, a state has its colour, numbers end below each other."""
+    said = printed(Terminal())
+    assert "\x1b[1m" in said
+    assert "\x1b[33mpaused" in said
+    assert "\x1b[31m" not in said
+    plain = printed(Terminal(), TERM="dumb").splitlines()
+    assert {len(line.rstrip()) for line in plain[:3]} == {len(plain[0].rstrip())}
+
+
+def test_no_color_is_honoured(printed):
+    """Bold stays, as https://no-color.org has it."""
+    assert "\x1b[33m" not in printed(Terminal(), NO_COLOR="1")
