@@ -82,7 +82,7 @@ async def get_report(
 ) -> schemas.RoomReport | web.Response:
     """Report waits, abandonment and fairness in a period.
 
-    At most 100,000 stays. `waitroom report` has no such bound.
+    At most 100,000 stays. `waitroom report` has no limit.
     """
     room, history, period = _find_period(request, at)
     found = await lookups.find_report(history, room.name, period, most=REPORT_LIMIT)
