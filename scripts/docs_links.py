@@ -1,4 +1,4 @@
-"""A hook of mkdocs: links that lead out of docs/."""
+"""A hook of mkdocs: links that lead out of docs/, and marks that are for tests alone."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 #: A link to a file of the repository that is no page: ../nginx/example.conf.
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./([^)#]+)(?:#[^)]*)?\)")
+#: Before a block of code: <!-- not run: … -->.
+_MARK = re.compile(r"^ *<!-- (?:not )?run: .* -->\n", re.MULTILINE)
 
 
 def on_page_markdown(markdown: str, *, config: MkDocsConfig, **_: Any) -> str:
@@ -21,4 +23,4 @@ def on_page_markdown(markdown: str, *, config: MkDocsConfig, **_: Any) -> str:
             return text if text.startswith("`") else f"{text} (`{path.rstrip('/')}`)"
         return f"[{text}]({config.repo_url.rstrip('/')}/blob/main/{path})"
 
-    return _OUTSIDE.sub(link, markdown)
+    return _OUTSIDE.sub(link, _MARK.sub("", markdown))

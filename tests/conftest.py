@@ -42,6 +42,7 @@ LONGEST = (
     "faults/test_quick.py",
     "browser/test_dashboard.py",
     "proxies/test_story.py",
+    "docs/test_blocks.py",
 )
 
 

@@ -8,18 +8,10 @@ import subprocess
 import sys
 
 import pytest
-import yaml
 
 from scripts.docs_pages import DOCS, PAGES
+from tests.support.markdown import SITE, pages_in
 from tests.support.site import ROOT
-
-
-class _Loader(yaml.SafeLoader):
-    """Of mkdocs.yml, whose tags name Python objects."""
-
-
-_Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
-CONFIG = yaml.load((ROOT / "mkdocs.yml").read_text(), Loader=_Loader)
 
 
 @pytest.fixture(scope="module")
@@ -44,19 +36,18 @@ def test_it_builds_and_loads_nothing_from_elsewhere(built):
     assert (built / "search" / "search_index.json").exists()
 
 
-def pages_in(entry: object) -> list[str]:
-    if isinstance(entry, str):
-        return [entry]
-    entries = entry.values() if isinstance(entry, dict) else entry
-    return [page for part in entries for page in pages_in(part)]
+def test_marks_of_tests_are_not_in_it(built):
+    """They are beside the code blocks of the pages' files."""
+    assert "<!-- not run: " in (ROOT / "docs" / "docker.md").read_text()
+    assert not [page for page in built.rglob("*.html") if "run: needs" in page.read_text()]
 
 
 def test_its_tabs_are_how_people_search():
     """Five tabs, and no page in two of them."""
-    assert [next(iter(tab)) for tab in CONFIG["nav"]] == [
+    assert [next(iter(tab)) for tab in SITE["nav"]] == [
         "Start", "Guides", "Reference", "Operate", "Internals",
     ]  # fmt: skip
-    pages = pages_in(CONFIG["nav"])
+    pages = pages_in(SITE["nav"])
     assert len(pages) == len(set(pages))
 
 

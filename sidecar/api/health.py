@@ -20,9 +20,8 @@ from sidecar.rooms.app_keys import ROOMS
 
 class Ready(Reply):
     status: Literal["ready"]
-    """Always ready."""
     store: Literal["memory", "redis"]
-    """`memory`: the store is the memory of this replica."""
+    """memory: of this replica alone."""
 
 
 ENDPOINTS = Endpoints("operations")
@@ -37,7 +36,7 @@ ENDPOINTS = Endpoints("operations")
     is_cacheable=True,
 )
 async def is_ready(request: web.Request) -> web.Response:
-    """Check that the replica and its store answer, and that it is not stopping."""
+    """The process answers, its store too, and it is not about to stop."""
     if request.app[STOPPING]:
         return problem(503, "Stopping", retry_after=5)
     try:

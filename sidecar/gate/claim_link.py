@@ -115,9 +115,9 @@ _OVER = {
     **_CLAIM,
 )
 async def show_claim(request: web.Request) -> web.Response:
-    """Show the page of a claim link.
+    """The page of a link to another browser.
 
-    It changes nothing and sets no cookie. Its button does.
+    It changes nothing and sets no cookie; its button does.
     """
     room = room_of(request)
     view, _ = await _look(request, room)
@@ -136,9 +136,9 @@ async def show_claim(request: web.Request) -> web.Response:
     **_CLAIM,
 )
 async def take_claim(request: web.Request) -> web.Response:
-    """Claim a place or a turn in this browser.
+    """Take a place or a turn to this browser.
 
-    The response sets the ticket as a cookie. The turn is claimed by the next request to the site.
+    Gives the ticket as a cookie. The turn is claimed by the next request to the site.
     """
     room = room_of(request)
     view, ticket = await _look(request, room)

@@ -91,16 +91,16 @@ class JobAddress(Parameters):
 
 class FindJob(JobAddress):
     wait: Annotated[int, Field(ge=0, le=MAX_WAIT_S)] = 0
-    """Keeps the request open until the job has ended or is called, this many seconds at most."""
+    """Seconds: the response comes when the job has ended or is called, or after so long."""
 
 
 class JobsPage(PageParameters):
     model_config = ConfigDict(extra="forbid")
 
     target: str | None = None
-    """Only jobs of this target."""
+    """Of one target."""
     state: State | None = None
-    """Only jobs in this state."""
+    """In one state."""
     after: Annotated[
         str, *matching(r"([0-9]{1,15}\.[A-Za-z0-9_-]{1,32})?", "the `next` of the page before")
     ] = ""
@@ -118,7 +118,7 @@ _OFFLINE: dict[str, Any] = {
 
 class SubmitHeaders(Headers):
     idempotency_key: str | None = None
-    """The same as `idempotency_key` in the body, which comes first."""
+    """The same as `idempotency_key`, which goes before it."""
 
 
 class SubmitJob(Body):
@@ -129,36 +129,31 @@ class SubmitJob(Body):
     )
 
     target: Name
-    """The target that the job calls."""
     kind: Kind | None = None
-    """`offline`: a worker makes the call. `online`: your program makes it, when it is called.
-    Default: the first of the target's kinds. An online job has none of the fields from `method` to
-    `body_base64`."""
+    """Default: the first of the target's kinds. online: none of the members from method to
+    body_base64."""
     method: str | None = None
-    """GET, HEAD, POST, PUT, PATCH or DELETE, if the target allows it. Default: POST with a body,
-    else GET."""
+    """GET, HEAD, POST, PUT, PATCH, DELETE: what the target allows. Default: POST where there is a
+    body, else GET."""
     path: str | None = None
-    """Below the target's `url`, if that ends with `/`. Percent-encoded, without `/` at its
-    beginning."""
+    """Below the target's url, if that ends with /; percent-encoded, without / at its beginning."""
     query: Query | None = None
-    """As text, sent as it is, or as an object."""
+    """As it is sent, or an object."""
     headers: dict[str, str] | None = None
-    """Request headers by name."""
     body: Any = None
-    """Text is sent as it is, any other JSON as application/json."""
+    """A string is sent as it is; any other JSON as application/json."""
     body_base64: Annotated[str | None, Field(json_schema_extra={"contentEncoding": "base64"})] = (
         None
     )
-    """A body that is not text, in place of `body`."""
+    """In place of the body, what is not text."""
     class_name: Annotated[str | None, Field(alias="class")] = None
-    """The job's class. It needs a `grant` that gives this class."""
+    """Only with a grant that gives it."""
     grant: str | None = None
-    """A signed grant. It gives its class."""
+    """Signed; gives its class."""
     idempotency_key: Annotated[str, *matching(KEY, KEY_WANTED)] | None = None
-    """Your own name for the job. A second request with the same key and content returns the same
-    job."""
+    """Your own name for the job: the same again is the same job."""
     callback_url: str | None = None
-    """Receives a POST when the job has ended. The target's `callback_urls` must allow it."""
+    """Gets a POST when the job has ended: one that the target's `callback_urls` allow."""
 
     @model_validator(mode="before")
     @classmethod
@@ -174,17 +169,15 @@ class JobResult(Reply):
     """What the target answered: of a job that is completed, or has failed by `fail_on`."""
 
     status: int | None
-    """The HTTP status of the target's answer."""
     headers: dict[str, str]
-    """Its headers."""
     size: int
-    """The body's size, bytes."""
+    """Bytes of the body."""
     body_url: str
-    """The path of the whole body."""
+    """Where the body is, as it came."""
     body: Annotated[str | None, optional] = None
-    """The body, if it is text of at most 65,536 bytes. Not in lists."""
+    """Of 65,536 bytes at most, if it is text. Not in lists."""
     body_base64: Annotated[str | None, optional] = None
-    """The same for a body that is not text."""
+    """The same, if it is not text."""
 
 
 def _of_job(name: str) -> AliasPath:
@@ -200,77 +193,60 @@ class Job(Reply):
     )
 
     id: Id
-    """The job's id."""
     target: str
-    """The target that it calls."""
     kind: Kind
-    """`offline`: a worker makes the call. `online`: your program makes it."""
     state: Annotated[State, Field(validation_alias="state")]
-    """`called`: an online job that may call the target now."""
+    """called: an online job whose permit was not used yet."""
     owner: str
-    """The name of the token that submitted it, `service` or `operator`."""
+    """The name of the token that submitted it; service, operator."""
     class_name: Annotated[Text, Field(serialization_alias="class")]
-    """Its class."""
     method: str
-    """The method of the call."""
     path: str
-    """The path of the call."""
     query: Text
-    """The query of the call."""
     position: Annotated[int | None, Field(ge=1, validation_alias="position")]
-    """In the queue. 1 is next."""
+    """In the queue; 1 is next."""
     wait_seconds: Annotated[Rounded | None, Field(validation_alias="wait_s")]
-    """The expected wait until it is called."""
+    """Expected, until it is called."""
     attempts: int
-    """How often its call was started."""
+    """How often it was started."""
     status: int | None
-    """The HTTP status of the last answer, also of a failed attempt."""
+    """Of the last answer, also of one after which it is retried or has failed."""
     error: Text
     """Why it failed, or what went wrong in the last attempt."""
     created_at: At
-    """When it was submitted."""
     called_at: At | None
-    """When it was called first."""
     started_at: At | None
-    """When its last call began."""
     ended_at: At | None
-    """When it ended."""
     expires_at: At
-    """While it is pending: when it gives up. After its end: when it is removed."""
+    """Pending: when it gives up. Ended: when it is removed."""
     retry_at: Annotated[At | None, Field(validation_alias="retry_ms")]
-    """It is not tried again before this time."""
+    """It is not retried before."""
     permit: Annotated[str | None, Field(validation_alias="permit")]
-    """Only for an online job in state `called`: the permit for one call."""
+    """Of an online job that is called: lets one call through."""
     permit_expires_at: Annotated[At | None, Field(validation_alias="permit_expires_ms")]
-    """Use the permit before this time."""
     result: JobResult | None = None
-    """The target's answer."""
 
 
 class Jobs(PageReply):
     """Newest first."""
 
     jobs: list[Job]
-    """Newest first."""
 
 
 class CancelledJob(Reply):
     id: Id
-    """The job's id."""
     state: Literal["cancelled", "processing"]
-    """`processing`: its call is being cut off."""
     aborting: Annotated[Literal[True] | None, optional] = None
     """Its call is being cut off."""
 
 
 class TargetAddress(Parameters):
     name: Annotated[Name, Field(examples=["images"])]
-    """The target's name."""
 
 
 class HistoryParameters(TargetAddress):
     hours: Annotated[int, Field(ge=1, le=MAX_HOURS)] = 24
-    """How many hours to look back."""
+    """How far it goes back."""
 
 
 class TargetChanges(Body):
@@ -285,95 +261,85 @@ class Target(Reply):
     """A target as it stands."""
 
     name: str
-    """The target's name."""
     source: Literal["file", "run time"]
-    """`file`: its settings are the configured ones. `run time`: they were changed, or the target
-    was made at run time."""
+    """Whether its settings are as configured, or were changed since."""
     settings: TargetSettings
-    """Durations are seconds. Secret values are `***`."""
+    """Durations in seconds. Secret values are ***: of headers and the callback_secret."""
     waiting: int
     """Jobs in the queue."""
     later: int
-    """Jobs that wait for their next attempt."""
+    """Jobs that are retried in a while."""
     running: int
-    """Calls in progress, issued permits included."""
+    """Calls in progress, and permits that were given."""
     calls_in_window: int
-    """Calls that count against the rate now."""
+    """What counts against the rate."""
     mean_seconds: Seconds | None
-    """How long a call takes on average. null: not measured yet."""
+    """How long a call takes. null: none was measured."""
     calls_per_second: Seconds
-    """The target's capacity in calls per second, as far as it is known."""
+    """Its capacity, as far as is known."""
     wait_seconds: Seconds
-    """The expected wait of a new job."""
+    """What a job that came now would wait."""
     breaker: Literal["closed", "open", "trial"]
-    """`open`: calls failed, and nothing is called. `trial`: one call at a time tests the target."""
+    """open: it failed, and nothing is called; trial: one call tries whether it is back."""
     open_until: Time | None
-    """When the open breaker tries the next call."""
     held_until: Time | None
-    """The target sent Retry-After. Nothing is called before this time."""
+    """The target asked for a pause."""
     is_ready: bool
     """false: Redis was emptied, and the queue is being rebuilt."""
     runner_seen_at: Time | None
-    """When a worker last asked for jobs. null: never since Redis was empty."""
+    """When a worker last asked for jobs. null: none did since Redis was empty."""
     has_runner: bool
-    """false: no worker asked for 15 s, and none has a call in progress. Offline jobs wait until you
-    start one."""
+    """false: no worker has asked for 15 s, and none has a call in progress; offline jobs wait until
+    one is started."""
     counters: dict[str, int]
-    """Calls since Redis was empty: `called`, `completed`, `failed` and others."""
+    """Since Redis was empty: called, completed, failed, …"""
     jobs: dict[str, int]
-    """How many jobs are stored, by state."""
+    """That are kept, by state."""
 
 
 class Targets(Reply):
     targets: list[Target]
-    """One for each target."""
 
 
 class RestoredTarget(Reply):
     target: Target | None
-    """null: the target is not in the configuration, and is removed."""
+    """null: none of this name is configured."""
 
 
 class HistoryStep(Reply):
     model_config = ConfigDict(from_attributes=True)
 
     at: Annotated[At, Field(validation_alias="at_ms")]
-    """When the step begins."""
+    """When it begins."""
     completed: int
-    """Jobs that completed."""
     failed: int
-    """Jobs that failed."""
     other: int
-    """Jobs that were cancelled or expired."""
+    """Cancelled, expired."""
     mean_wait_seconds: Annotated[FromMs | None, Field(validation_alias="mean_wait_ms")]
-    """How long they waited on average."""
     mean_seconds: Annotated[FromMs | None, Field(validation_alias="mean_ms")]
-    """How long their calls took on average."""
+    """How long a call took."""
 
 
 class TargetHistory(Reply):
     target: str
-    """The target's name."""
     step_seconds: Seconds
-    """The length of a step."""
     steps: list[HistoryStep]
-    """Oldest first. Steps in which no job ended may be missing."""
+    """Oldest first; those in which no job ended may be missing."""
 
 
 class CheckPermit(Headers):
     x_waitroom_target: Name
-    """The target that is called."""
+    """What is called."""
     x_waitroom_permit: str | None = None
     """The permit. Without one nothing passes."""
     x_waitroom_given: str | None = None
-    """The X-Waitroom-Job of the last response, where the proxy checks one request twice."""
+    """The X-Waitroom-Job of the last answer, where a request is checked twice."""
 
 
 class PermitPassed(Headers):
     x_waitroom_state: Literal["admitted"]
-    """The result."""
     x_waitroom_job: str
-    """The id of the permit's job."""
+    """Whose permit it was."""
 
 
 Doubt = Literal["none", "forged", "expired", "used", "over"]
@@ -381,8 +347,7 @@ Doubt = Literal["none", "forged", "expired", "used", "over"]
 
 class PermitRefused(Headers):
     x_waitroom_state: Doubt | Literal["permit-away", "unknown-target"]
-    """`permit-away`: Redis is unavailable."""
     x_waitroom_reason: Doubt | None = None
-    """`over`: the job is no longer called."""
+    """over: it is not called any more."""
     retry_after: Annotated[int, Field(ge=1)] | None = None
     """Seconds, while Redis is unavailable."""

@@ -37,7 +37,7 @@ _LEASE = _TEMPLATE + "/{resource}"
 
 @ENDPOINTS.get("/v1/leases", programs("leases", "read"), replies={200: "The templates."})
 async def list_templates(request: web.Request) -> schemas.LeaseTemplates:
-    """List all templates, as configured."""
+    """All templates, as the file has them."""
     templates = [
         schemas.LeaseTemplate.model_construct(
             name=template.name,
@@ -58,7 +58,10 @@ async def list_templates(request: web.Request) -> schemas.LeaseTemplates:
 async def list_resources(
     request: web.Request, page: schemas.ResourcesPage
 ) -> schemas.LeasedResources:
-    """List the resources that are held or waited for."""
+    """Who holds what.
+
+    Only what is held or waited for: nothing else is kept.
+    """
     template = _template_of(request)
     found = await template.store.list(after=page.after, limit=page.limit)
     return schemas.LeasedResources(
@@ -77,9 +80,9 @@ async def list_resources(
     problems=(schemas.UNKNOWN_LEASE,),
 )
 async def find_lease(request: web.Request, at: schemas.HolderAddress) -> schemas.Lease:
-    """Find a holder's lease or place in the queue.
+    """Where a holder stands.
 
-    It is the heartbeat of a waiting holder, and takes the lease when it is free.
+    The heartbeat of a holder who waits: it takes the lease when it is their turn.
     """
     template = _template_of(request)
     hold = await template.look(at.resource, at.holder, owner=owner_of(request).name)
@@ -124,7 +127,7 @@ async def take_lease(
 async def renew_lease(
     request: web.Request, at: schemas.LeaseAddress, body: schemas.RenewLease
 ) -> schemas.Lease:
-    """Renew a lease: its term starts again."""
+    """Begin the term anew."""
     template, owner = _template_of(request), owner_of(request).name
     hold = await template.renew(at.resource, body.holder, body.fence, owner=owner)
     if hold.outcome is LeaseOutcome.NOT_RENEWED:
@@ -143,10 +146,11 @@ async def renew_lease(
     problems=(schemas.UNKNOWN_LEASE, schemas.LEASE_OVER),
 )
 async def release_lease(request: web.Request, at: schemas.ReleaseParameters) -> schemas.Released:
-    """Release a lease, a turn or a place in the queue.
+    """Give it up.
 
-    The next holder has it at once. Idempotent. With a fencing number only that lease: 409 if the
-    holder has a newer one. A token releases its own holders, the `admin_token` all.
+    The lease, the turn or the place in the queue; the next has it at once. Idempotent. With a
+    fencing number only that lease: 409 where the holder has a newer one. Holders are those of the
+    token that asks; the `admin_token` releases anybody's.
     """
     template, owner = _template_of(request), owner_of(request)
     owners = [owner.name]

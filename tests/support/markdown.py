@@ -9,11 +9,31 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
+import yaml
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from tests.support.site import ROOT
+
 PARSER = MarkdownIt("commonmark").enable("table")
 ELSEWHERE = re.compile(r"[a-z]+:")
+#: Before a block of code: whether and how it is run (tests/docs/). Nobody is meant to see it.
+MARK = re.compile(r"<!-- (run|not run): (.+) -->")
+
+
+class _Loader(yaml.SafeLoader):
+    """Of mkdocs.yml, whose tags name Python objects."""
+
+
+_Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
+SITE = yaml.load((ROOT / "mkdocs.yml").read_text(), Loader=_Loader)
+
+
+def pages_in(entry: object) -> list[str]:
+    if isinstance(entry, str):
+        return [entry]
+    entries = entry.values() if isinstance(entry, dict) else entry
+    return [page for part in entries for page in pages_in(part)]
 
 
 @cache
@@ -56,7 +76,7 @@ def broken_blocks(text: str) -> Iterator[str]:
         first, end = token.map or (0, 0)
         if token.type == "fence" and lines[end - 1].strip() != token.markup:
             yield f"{first + 1}: a block of code that does not end"
-        if token.type == "html_block":
+        if token.type == "html_block" and not MARK.fullmatch(token.content.strip()):
             yield f"{first + 1}: HTML, or a word in angle brackets, which is not shown"
         for child in token.children or []:
             if child.type == "html_inline":

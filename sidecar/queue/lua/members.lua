@@ -8,11 +8,9 @@ function queue.over_by(now, key, most)
     redis_call('ZRANGEBYSCORE', key, '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, most))
 end
 
--- Takes the heads out of a queue, at most so many. Who they are, their orders as text, and how many
--- it tried to take: fewer means nobody is left.
+-- Takes the heads out of a queue, at most so many. Who they are, and their orders as text.
 function queue.pop_heads(key, most)
-  local members, orders = queue.split(redis_call('ZPOPMIN', key, most))
-  return members, orders, most
+  return queue.split(redis_call('ZPOPMIN', key, most))
 end
 
 -- Their scores as text, false where there is none.

@@ -1,0 +1,116 @@
+"""The code blocks of the pages that people copy from: the tabs Start and Guides, and the README.
+
+A comment before a block says what its text does not; readers do not see it:
+
+    <!-- not run: needs root -->      one of REASONS
+    <!-- run: with edit, request -->  names in Python that are the reader's own
+    <!-- run: after -->               nginx, which needs the nginx block before it at http level
+    <!-- run: output -->              text that the block before prints, by the words of its head
+    <!-- run: by tests/… -->          by that test, which reads the page
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tests.support.markdown import MARK, SITE, pages_in, parse
+from tests.support.site import ROOT
+
+TABS = ("Start", "Guides")
+#: Languages of which nothing can be run: pictures, and what somebody sees.
+SHOWN = {"text", "html", "mermaid"}
+#: Why a block is not run, and what such a block has. A mark on any other one is wrong.
+REASONS = {
+    "needs root": r"^\[sh\](?:.*\bsudo (?!waitroom)|.*/etc/)",
+    "needs a container engine": r"^\[sh\].*\b(?:docker|podman)\b",
+    "needs a cluster": r"^\[sh\].*\b(?:kubectl|helm|kubernetes/)",
+    "needs your site": r"^\[sh\].*\bwaitroom doctor\b",
+    "needs a second installation": r"^\[sh\].*\bnew\.toml\b",
+    "needs a clone": r"^\[sh\].*\b(?:make|git) \w",
+    "needs a draw": r"^\[sh\].*\bverify-draw\b",
+    "needs PHP": r"^\[php\]",
+    "needs your tables": r"^\[sql\]",
+}
+
+
+@dataclass(frozen=True)
+class Block:
+    page: str
+    line: int
+    language: str
+    text: str
+    #: What the comment says: run or not run, and the words after it.
+    kind: str = ""
+    words: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+    @property
+    def is_run(self) -> bool:
+        is_shown = self.language in SHOWN and self.words != "output"
+        return self.kind != "not run" and not self.by and not is_shown
+
+    @property
+    def by(self) -> str:
+        """The test that runs it, where that is another one."""
+        return self.words.removeprefix("by ") if self.words.startswith("by ") else ""
+
+    @property
+    def names(self) -> list[str]:
+        """Of things that are the reader's own: functions that an example calls."""
+        found = re.fullmatch(r"with (.+)", self.words)
+        return re.split(r", ?", found[1]) if found else []
+
+
+def pages() -> list[Path]:
+    tabs = {name: entries for tab in SITE["nav"] for name, entries in tab.items()}
+    named = [ROOT / "docs" / page for tab in TABS for page in pages_in(tabs[tab])]
+    return [ROOT / "README.md", *named]
+
+
+@cache
+def blocks_of(page: Path) -> list[Block]:
+    return list(find_blocks(page.relative_to(ROOT).as_posix(), page.read_text()))
+
+
+def find_blocks(page: str, text: str) -> Iterator[Block]:
+    before = None
+    for token in parse(text):
+        if token.type in {"fence", "code_block"}:
+            mark = MARK.fullmatch(before.content.strip()) if before else None
+            line = (token.map or [0])[0] + 1
+            kind, words = mark.groups() if mark else ("", "")
+            language = token.info.strip()
+            yield Block(page, line, language, token.content, kind, words)
+        before = token if token.type == "html_block" else None
+
+
+def wrong_mark(block: Block) -> str:
+    """What is wrong with how a block is marked."""
+    if not block.language:
+        return "a block of code without a language"
+    if block.kind == "not run":
+        if block.words not in REASONS:
+            return f"not one of the reasons: {', '.join(REASONS)}"
+        text = f"[{block.language}]{plain(block.text)}"
+        if not re.search(REASONS[block.words], text, re.DOTALL):
+            return f"it can be run: nothing in it {block.words}"
+    if block.by:
+        test = ROOT / block.by
+        if not test.is_file() or Path(block.page).name not in test.read_text():
+            return f"{block.by} is no test of {block.page}"
+    if block.kind == "run" and not (block.by or block.names or block.words in {"after", "output"}):
+        return "after run: there is `by FILE`, `with NAME, NAME`, `after`, or `output`"
+    return ""
+
+
+def plain(shell: str) -> str:
+    """Shell lines, continued ones joined, without comments and without sudo before our command."""
+    shell = re.sub(r"\\\n\s*", " ", shell)
+    shell = re.sub(r"(?m)(^|\s)#.*$", r"\1", shell)
+    return re.sub(r"\bsudo(?: \w+=\S+)* (?=waitroom )", "", shell)

@@ -1,0 +1,251 @@
+"""What a page's commands and programs run against: a replica with the page's own settings.
+
+What they reach elsewhere is one target on this machine, and no setting waits for a date.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import tomllib
+import urllib.error
+import urllib.request
+from contextlib import AbstractContextManager, ExitStack
+from functools import cached_property
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from unittest.mock import MagicMock
+
+from pydantic import ValidationError
+
+from sidecar.settings import Settings
+from tests.docs.blocks import Block, blocks_of, plain
+from tests.support.processes import CLEAN, WAITROOM
+from tests.support.service import TOKEN, Service
+from tests.support.site import ADMIN_TOKEN, SECRET, make_folder
+from waitroom import Client
+
+#: All that a command of a page finds; sudo, apt and rm are not there.
+PROGRAMS = ("awk", "bash", "cat", "chmod", "curl", "cut", "date", "echo", "grep", "head", "jq",
+            "mkdir", "openssl", "printf", "sed", "sh", "sleep", "sort", "tail", "tr")  # fmt: skip
+#: A replica and a worker run already, nothing is installed, and a live view ends when it was seen.
+COMMAND = """#!/bin/sh
+case "$1/$2" in
+    serve/*|run-jobs/*) exec {waitroom} "$1" --help ;;
+    init/*) exec {waitroom} "$@" --into "$PWD/root" ;;
+    */watch) {timeout} --signal=INT 3 {waitroom} "$@" || [ $? = 124 ] ;;
+    *) exec {waitroom} "$@" ;;
+esac
+"""
+#: What the reader has, by the name that a page gives it.
+GIVEN = {"key": SECRET, "token": TOKEN, "ends": 2_000_000_000}
+SYSTEM = re.compile(r"(?<![\w.])/(?:etc|lib|opt|run|usr|var)/")
+LOG = "".join(
+    f'192.0.2.{n} - - [27/Nov/2026:19:0{n}:00 +0000] "GET / HTTP/1.1" 200 5 "-" "-"\n'
+    for n in range(1, 9)
+)
+
+
+def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """`over` laid on `base`, table by table."""
+    both = {
+        name: merged(base[name], value) if isinstance(base.get(name), dict) else value
+        for name, value in over.items()
+        if isinstance(value, dict) == isinstance(base.get(name, value), dict)
+    }
+    return {**base, **both}
+
+
+def completed(settings: dict[str, Any]) -> dict[str, Any]:
+    """A part of a file, with what each file and each table must have."""
+    base: dict[str, Any] = {
+        "store": "memory://",
+        "secret_keys": [SECRET],
+        "rooms": {name: {"total_active_users": 1} for name in settings.get("rooms", {"shop": {}})},
+    }
+    if targets := settings.get("targets"):
+        base["jobs"] = "sqlite:///jobs.db"
+        base["targets"] = {name: {"url": "https://images.example/v1/"} for name in targets}
+    return merged(base, settings)
+
+
+def written(value: Any) -> str:
+    """As TOML, on one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(k)} = {written(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(written, value))}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def as_file(settings: dict[str, Any]) -> str:
+    return "".join(f"{name} = {written(value)}\n" for name, value in settings.items())
+
+
+class _Answers(BaseHTTPRequestHandler):
+    """Any call gets a picture."""
+
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_response(200)
+        self.send_header("Content-Type", "image/png")
+        self.send_header("Content-Length", "4")
+        self.end_headers()
+        self.wfile.write(b"fine")
+
+    do_POST = do_GET  # noqa: N815 - http.server's name
+
+    def log_message(self, *_: object) -> None:
+        """Nobody reads it."""
+
+
+class Installation(AbstractContextManager["Installation"]):
+    """One page's; nothing is started before it is needed."""
+
+    def __init__(self, page: Path) -> None:
+        self._page = page
+        self._stack = ExitStack()
+        self.folder = make_folder(self._stack)
+        self.names: dict[str, Any] = dict(GIVEN)
+        self.printed = ""
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @cached_property
+    def target(self) -> str:
+        """Where calls, notices and the site's own pages are answered."""
+        server = ThreadingHTTPServer(("127.0.0.1", 0), _Answers)
+        self._stack.callback(server.server_close)
+        self._stack.callback(server.shutdown)
+        Thread(target=server.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{server.server_port}/"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The page's, all together."""
+        settings: dict[str, Any] = {}
+        for block in blocks_of(self._page):
+            if block.language == "toml" and block.is_run:
+                both = merged(settings, tomllib.loads(block.text))
+                with contextlib.suppress(ValidationError):  # where a page shows two ways
+                    Settings.model_validate(completed(both))
+                    settings = both
+        settings = completed(settings)
+        for room in settings["rooms"].values():
+            room["total_active_users"] = 1  # so that a second visitor waits
+            room.pop("events", None)
+        for table in ("targets", "webhooks"):
+            for one in settings.get(table, {}).values():
+                one["url"] = self.target
+                if table == "targets":
+                    one["private"] = True
+        if "jobs" in settings:
+            settings["jobs"] = f"sqlite:///{self.folder}/jobs.db"
+        for name in ("store", "secret_keys", "service_token", "edge_listen", "ops_listen"):
+            settings.pop(name, None)
+        return {**settings, "admin_token": ADMIN_TOKEN}
+
+    @cached_property
+    def service(self) -> Service:
+        service = self._stack.enter_context(Service(as_file(self.settings), replicas=1))
+        config = service.folder / "replica-0.toml"
+        shutil.copy(config, self.folder / "waitroom.toml")
+        if "targets" in self.settings:
+            service.run("jobs", [WAITROOM, "run-jobs", "--config", str(config)])
+        return service
+
+    @property
+    def edge(self) -> str:
+        self.service  # noqa: B018 - it writes the file
+        config = tomllib.loads((self.folder / "waitroom.toml").read_text())
+        return f"http://{config['edge_listen']}"
+
+    def here(self, text: str) -> str:
+        """With the addresses, tokens and names of what runs here."""
+        text = re.sub(r"https?://[\w.-]+(?=/_waitroom/)", self.edge, text)
+        text = re.sub(r"http://(?:127\.0\.0\.1|localhost):8401", self.service.urls[0], text)
+        text = re.sub(r"https?://[\w.-]+\.example(?:\.com)?/", self.target, text)
+        text = re.sub(r"(SERVICE_TOKEN|SECRET_KEYS)=\$\(.*?\)", r"\1=$GIVEN_\1", text)
+        text = text.replace("/var/log/nginx/access.log", "access.log")
+        text = text.replace('token="…"', f'token="{TOKEN}"')
+        if re.search(r"\bVISITOR\b", text):
+            text = re.sub(r"\bVISITOR\b", self.visitor, text)
+        return re.sub(r"\bshow ID\b", lambda _: f"show {self.job}", text)
+
+    @cached_property
+    def visitor(self) -> str:
+        """Somebody who waits."""
+        for _ in range(2):
+            asked = {"X-Waitroom-Room": "shop", "Accept": "application/json"}
+            _ask(f"{self.edge}/check", asked)
+        lines = f"{self.service.urls[0]}/admin/rooms/shop/waiting"
+        found = _ask(lines, {"Authorization": f"Bearer {ADMIN_TOKEN}"})
+        return str(found["waiting"][0]["visitor"])
+
+    @cached_property
+    def job(self) -> str:
+        name = next(iter(self.settings["targets"]))
+        asked = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+        made = _ask(f"{self.service.urls[0]}/v1/jobs", asked, {"target": name, "path": "x"})
+        return str(made["id"])
+
+    def shell(self, block: Block) -> str:
+        """Runs the lines as one shell, with what those before left in it; what is wrong."""
+        self._make_sandbox()
+        text = self.here(plain(block.text))
+        assert not SYSTEM.search(text), "it writes to the system: say that it needs root"
+        script = f"[ ! -f .env ] || . ./.env\nset -aeu\n{text}\nset +u; export -p > .env\n"
+        done = subprocess.run(
+            ["bash", "-c", script], cwd=self.folder, env=self._environment, timeout=60,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        self.printed = done.stdout
+        return "" if done.returncode == 0 else f"{text}\n{done.stdout}{done.stderr}"
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        own = {"KEY": SECRET, "WAITROOM_SERVICE_TOKEN": TOKEN, "GIVEN_SERVICE_TOKEN": TOKEN}
+        return {**CLEAN, **own, "GIVEN_SECRET_KEYS": SECRET, "PATH": f"{self.folder}/bin"}
+
+    def _make_sandbox(self) -> None:
+        folder = self.folder / "bin"
+        if folder.exists():
+            return
+        folder.mkdir()
+        for program in PROGRAMS:
+            found = shutil.which(program)
+            assert found, f"{program} is not installed"
+            (folder / program).symlink_to(found)
+        text = COMMAND.format(waitroom=shlex.quote(WAITROOM), timeout=shutil.which("timeout"))
+        (folder / "waitroom").write_text(text)
+        (folder / "waitroom").chmod(0o755)
+        (self.folder / "access.log").write_text(LOG)
+        self.service  # noqa: B018 - it writes the settings that commands look for
+
+    def python(self, block: Block) -> None:
+        """Runs it with the names of the blocks before it on the page."""
+        self.names.update({name: MagicMock() for name in block.names}, url=self.target)
+        with contextlib.chdir(self.folder):
+            exec(compile(self.here(block.text), str(block), "exec"), self.names)
+        for value in self.names.values():
+            if isinstance(value, Client):
+                self._stack.callback(value.close)
+
+
+def _ask(url: str, headers: dict[str, str], body: object = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data=data, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.loads(answer.read() or "null")
+    except urllib.error.HTTPError as error:
+        if error.code >= 500 and error.code != 503:
+            raise
+        return None

@@ -1,0 +1,87 @@
+"""Puts nginx lines of a page where they belong, and asks nginx whether it takes them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from sidecar.gate.nginx_stamps import key_file
+from tests.support.processes import free_port
+from tests.support.site import ROOT, SECRET, TEMPORARY, nginx_binary, user_line
+
+#: From the innermost one out; lines that fit into several mean the first.
+LEVELS = ("location", "server", "http", "main")
+
+
+def make_prefix(folder: Path) -> None:
+    """The includes as they are installed, nginx's key, and a certificate."""
+    shutil.copytree(ROOT / "nginx" / "waitroom", folder / "waitroom")
+    settings = folder / "waitroom" / "settings.conf"
+    text = settings.read_text().replace("/etc/nginx/waitroom/static", str(ROOT / "static"))
+    settings.write_text(text.replace("/dev/shm/waitroom", f"{folder}/verdicts"))
+    shutil.copy(ROOT / "nginx" / "waitroom-files.conf", folder)
+    (folder / "waitroom-stamp.conf").write_text(key_file([SECRET]))
+    (folder / "tmp").mkdir()
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+         "-nodes", "-subj", "/CN=shop.example", "-keyout", folder / "key.pem",
+         "-out", folder / "certificate.pem"],
+        check=True, capture_output=True, timeout=20,
+    )  # fmt: skip
+
+
+def problem(folder: Path, block: str, before: str = "") -> str:
+    """What nginx says at each level, where it takes the lines at none. `before`: at http level."""
+    said = []
+    for level in LEVELS:
+        config = configuration(folder, level, here(folder, block), here(folder, before))
+        (folder / "nginx.conf").write_text(config)
+        done = subprocess.run(
+            [nginx_binary(), "-t", "-p", folder, "-c", folder / "nginx.conf"],
+            capture_output=True, text=True, check=False, timeout=20,
+        )  # fmt: skip
+        if done.returncode == 0 and "[warn]" not in done.stderr:
+            return ""
+        said.append(f"{level}: {done.stderr.splitlines()[0]}")
+    return "\n".join(said)
+
+
+def here(folder: Path, block: str) -> str:
+    """The lines with this machine's ports, folders and files."""
+    block = re.sub(r"listen (?:\[::\]:)?\d+", f"listen 127.0.0.1:{free_port()}", block)
+    block = re.sub(r"(?<![\w$])/(?:etc/nginx|var/log/nginx|run)/", f"{folder}/", block)
+    block = re.sub(r"(ssl_(?:client_)?certificate) [^;]+;", rf"\1 {folder}/certificate.pem;", block)
+    return re.sub(r"ssl_certificate_key [^;]+;", f"ssl_certificate_key {folder}/key.pem;", block)
+
+
+def configuration(folder: Path, level: str, block: str, before: str) -> str:
+    """A whole configuration around the lines; what they bring along is not there twice."""
+    text = block + before
+    named = set(re.findall(r"proxy_pass https?://([a-z][\w-]*)[;/$]", text))
+    own = set(re.findall(r"upstream ([\w-]+)", text))
+    upstreams = " ".join(f"upstream {n} {{ server 127.0.0.1:9; }}" for n in sorted(named - own))
+    _without_upstream(folder, remove="waitroom" in own)
+    temporary = TEMPORARY.format(folder=folder)
+    head = f"{user_line()} pid {folder}/nginx.pid; error_log stderr; events {{}}\n"
+    if level == "main":
+        if "http {" not in block:
+            return head + block
+        return head + block.replace("http {", f"http {{ {temporary} {upstreams}", 1)
+    if level in {"location", "server"}:
+        server = "" if "waitroom/server.conf" in block else "include waitroom/server.conf;"
+        inner = f"location / {{ {block}\n}}" if level == "location" else block
+        block = f"server {{ listen 127.0.0.1:{free_port()}; {server}\n{inner}\n}}"
+    names = "" if "waitroom/http.conf" in text else "include waitroom/http.conf;"
+    return f"{head} http {{ access_log off; {temporary} {upstreams} {names}\n{before}\n{block}\n}}"
+
+
+def _without_upstream(folder: Path, *, remove: bool) -> None:
+    """Lines that have the upstream of the replicas stand in place of the file's."""
+    file, kept = folder / "waitroom" / "settings.conf", folder / "settings.kept"
+    if not kept.exists():
+        shutil.copy(file, kept)
+    text = kept.read_text()
+    file.write_text(re.sub(r"upstream waitroom \{.*?\n\}", "", text, flags=re.DOTALL)
+                    if remove else text)  # fmt: skip

@@ -1,0 +1,219 @@
+"""Start, Guides and the README: every block of code is right, tried here or where its mark says."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import tomllib
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+from playwright._impl._driver import compute_driver_executable
+
+from sidecar.api.openapi.document import document
+from sidecar.cli import main
+from sidecar.settings import load
+from tests.docs import nginx
+from tests.docs.blocks import SHOWN, blocks_of, find_blocks, pages, plain, wrong_mark
+from tests.docs.installation import Installation, as_file, completed
+from tests.support.site import ROOT
+
+EVERY = [block for page in pages() for block in blocks_of(page)]
+
+
+@pytest.mark.parametrize("block", EVERY, ids=str)
+def test_a_block_is_marked_as_it_should_be(block):
+    """It has a language; a reason why it is not run is true; a test that it names is there."""
+    assert wrong_mark(block) == ""
+    runners = {"toml", "nginx", "python", "json", "yaml", "sh", "js", "caddyfile"}
+    assert block.language in runners | SHOWN or not block.is_run, "run by nobody: say why"
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("```\na\n```\n", "a block of code without a language"),
+        ("    a\n", "a block of code without a language"),
+        ("<!-- not run: no time -->\n```sh\ndate\n```\n", "not one of the reasons"),
+        ("<!-- not run: needs root -->\n```sh\nsudo waitroom x\n```\n", "it can be run"),
+        ("<!-- not run: needs root -->\n```toml\na = 1\n```\n", "it can be run"),
+        ("<!-- run: by tests/no.py -->\n```sh\ndate\n```\n", "tests/no.py is no test"),
+        ("<!-- run: often -->\n```sh\ndate\n```\n", "after run: there is"),
+        ("<!-- not run: needs root -->\n```sh\nsudo date\n```\n", ""),
+        ("```sh\ndate\n```\n", ""),
+    ],
+)
+def test_a_wrong_mark_is_found(text, wrong):
+    """Each by what is wrong with it."""
+    (block,) = find_blocks("docs/docker.md", text)
+    found = wrong_mark(block)
+    assert found.startswith(wrong)
+    assert bool(found) == bool(wrong)
+
+
+def of(*languages: str) -> pytest.MarkDecorator:
+    found = [block for block in EVERY if block.language in languages and block.is_run]
+    return pytest.mark.parametrize("block", found, ids=str)
+
+
+@pytest.fixture(scope="module")
+def installation_of():
+    """Of a block's page, until the next page is asked for."""
+    with ExitStack() as stack:
+        kept: dict[str, Installation] = {}
+
+        def give(page: str) -> Installation:
+            if page not in kept:
+                stack.close()
+                kept.clear()
+                kept[page] = stack.enter_context(Installation(ROOT / page))
+            return kept[page]
+
+        yield give
+
+
+@of("toml")
+def test_settings_load(block, tmp_path):
+    """A part of a file with what a file needs beside it."""
+    load_settings(block.text, tmp_path)
+
+
+def load_settings(text: str, folder: Path) -> None:
+    file = folder / "waitroom.toml"
+    file.write_text(as_file(completed(tomllib.loads(text))))
+    load(str(file), {})
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("nginx")
+    nginx.make_prefix(folder)
+    return folder
+
+
+@of("nginx")
+def test_nginx_takes_it(block, prefix):
+    """At the level where it belongs, with the includes; `after`: with the block before it."""
+    before = ""
+    if block.words == "after":
+        same = [one for one in blocks_of(ROOT / block.page) if one.language == "nginx"]
+        before = same[same.index(block) - 1].text
+    assert nginx.problem(prefix, block.text, before) == ""
+
+
+@of("sh", "python", "text")
+def test_commands_and_programs_run(block, installation_of):
+    """One after the other, as on the page; `output` is of the command before."""
+    installation = installation_of(block.page)
+    if block.language == "sh":
+        assert installation.shell(block) == ""
+    elif block.language == "python":
+        installation.python(block)
+    else:
+        head = re.findall(r"[A-Za-z_]{2,}", block.text.splitlines()[0])
+        assert set(head) <= set(re.findall(r"[A-Za-z_]{2,}", installation.printed))
+
+
+SHELL = [block for block in EVERY if block.language == "sh"]
+
+
+@pytest.mark.parametrize("block", SHELL, ids=str)
+def test_the_shell_and_our_command_take_the_lines(block):
+    """Also those that are not run: no command or option of ours that is not there."""
+    done = subprocess.run(
+        ["bash", "-n", "-c", block.text], capture_output=True, text=True, check=False, timeout=20
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    for words in commands_in(block.text):
+        parse(words)
+
+
+def commands_in(text: str) -> list[list[str]]:
+    """The arguments of each call of our command; not what has its name: a package, a group."""
+    found = []
+    for line in re.findall(r".*\bwaitroom .*", plain(text)):
+        part: list[str] = []
+        words = shlex.split(re.sub(r"<<'?\w+'?", "", line).replace(";", " ; ").rstrip("\\"))
+        for word in [*words, ";"]:
+            if word not in {";", "|", "||", "&&", "&", ">", ">>"}:
+                part.append(word)
+                continue
+            at = [n for n, one in enumerate(part) if one.rpartition("/")[2] == "waitroom"]
+            found += [part[n + 1 :] for n in at if is_call(part, n)]
+            part = []
+    return found
+
+
+def is_call(words: list[str], at: int) -> bool:
+    before, after = words[at - 1] if at else "", words[at + 1 :]
+    is_name = before in {"install", "userdel"} or (before.startswith("-") and before != "--")
+    return not is_name and bool(after) and re.fullmatch(r"[a-z][a-z-]+", after[0]) is not None
+
+
+def parse(words: list[str]) -> None:
+    """As far as click takes them, which runs nothing."""
+    command: click.Command = main
+    context = command.make_context("waitroom", words)
+    while isinstance(command, click.Group):
+        _, found, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        assert found is not None
+        command = found
+        context = command.make_context(command.name, rest, parent=context)
+
+
+@of("json")
+def test_json_is_what_the_api_says(block):
+    """A whole document of the API or a part of one; a text may be cut off, with an …"""
+    document_ = json.loads(block.text)
+    described = document()
+    names = [
+        name for name, schema in described["components"]["schemas"].items()
+        if document_.keys() <= schema.get("properties", {}).keys()
+    ]  # fmt: skip
+    assert names, "no document of the API has these fields"
+    wrong = [
+        [one.message for one in validator.iter_errors(document_) if "…" not in str(one.instance)]
+        for validator in (part_of(name, described) for name in names)
+    ]
+    assert [] in wrong, wrong
+
+
+def part_of(name: str, described: dict) -> jsonschema.Draft202012Validator:
+    schema = {**described["components"]["schemas"][name], "required": []}
+    return jsonschema.Draft202012Validator({**schema, "components": described["components"]})
+
+
+@of("yaml")
+def test_yaml_is_read(block):
+    """Kubernetes takes what is for Kubernetes."""
+    for one in yaml.safe_load_all(block.text):
+        if "apiVersion" in one:
+            kubernetes_validate.validate(one, kubernetes_validate.latest_version(), strict=True)
+
+
+@of("js")
+def test_javascript_compiles(block, tmp_path):
+    node = compute_driver_executable()[0]
+    (tmp_path / "block.mjs").write_text(block.text)
+    subprocess.run([node, "--check", tmp_path / "block.mjs"], check=True, timeout=20)
+
+
+@of("caddyfile")
+def test_caddy_takes_it(block, tmp_path):
+    """In a site of its own, with our snippets."""
+    ours = (ROOT / "proxies" / "caddy" / "Caddyfile").read_text()
+    snippets = ours[: ours.index("\nshop.example {")]
+    text = f"{snippets}\nhttp://other.example {{\n{block.text}\n}}\n"
+    (tmp_path / "Caddyfile").write_text(text)
+    done = subprocess.run(
+        ["caddy", "adapt", "--config", tmp_path / "Caddyfile"],
+        capture_output=True, text=True, check=False, timeout=20,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
