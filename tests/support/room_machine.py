@@ -255,7 +255,8 @@ class RoomMachine(StoreMachine):
         if not really:
             return
         assert self.run(self.store.reset(by="desk")) == self.model.reset(self.now)
-        self.promises.told.clear()
+        told = self.promises.told
+        self.promises.told = {v: at for v, at in told.items() if v in self.seen.active}
         self.promises.shown.clear()
         self.settle()
 
@@ -448,6 +449,8 @@ class RoomMachine(StoreMachine):
         before = self.seen
         self.seen = self.run(look(self.bench.redis, self.name, after=before.last_event))
         model, seen = self.model, self.seen
+        if seen.tokens_at == self.now:  # the estimate counts the tokens too: at the rate of now
+            model.count_tokens()
         assert seen.waiting == {v: place.order for v, place in model.line.items()}
         assert seen.due == {v: model.due_score(place) for v, place in model.line.items()}
         assert seen.active == {v: session.ends for v, session in model.inside.items()}

@@ -677,14 +677,18 @@ class Model:
         return policy.phase(self.configured, self.now)
 
     def _has_token(self) -> bool:
+        self.count_tokens()
+        return self.settings.new_users_per_minute is None or self.tokens >= 1
+
+    def count_tokens(self) -> None:
+        """Those that came since they were counted last, at the rate of now."""
         per_minute = self.settings.new_users_per_minute
         if per_minute is None:
-            return True
+            return
         most = max(1, per_minute / 30)
         filled = most if self.tokens is None else self.tokens
         filled += max(0, self.now - self.tokens_at) * per_minute / 60_000
         self.tokens, self.tokens_at = min(most, filled), self.now
-        return self.tokens >= 1
 
     def _spend_token(self) -> None:
         if self.tokens is not None and self.settings.new_users_per_minute is not None:

@@ -43,6 +43,7 @@ class Seen:
     moved: dict[str, int] = field(default_factory=dict)
     epoch: int = 0
     tokens: float | None = None
+    tokens_at: int | None = None
     #: The end of the stream when it was read, and what was new: (kind, visitor, why).
     last_event: str = "-"
     events: tuple[tuple[str, str, str], ...] = ()
@@ -58,13 +59,14 @@ async def look(redis: Redis, room: str, *, after: str) -> Seen:
     ):  # fmt: skip
         pipe.zrange(room_key(room, name), 0, -1, withscores=True)
     pipe.hget(room_key(room, "config"), "epoch")
-    pipe.hget(room_key(room, "stats"), "tokens")
+    pipe.hmget(room_key(room, "stats"), "tokens", "tokens_at")
     pipe.xrange(room_key(room, "events"), start, "+")
-    *zsets, epoch, tokens, events = await pipe.execute()
+    *zsets, epoch, (tokens, tokens_at), events = await pipe.execute()
     return Seen(
         *({member.decode(): score for member, score in rows} for rows in zsets),
         epoch=int(epoch or 0),
         tokens=None if tokens is None else float(tokens),
+        tokens_at=None if tokens_at is None else int(tokens_at),
         last_event=events[-1][0].decode() if events else after,
         events=tuple(
             (e[b"kind"].decode(), e[b"visitor"].decode(), e[b"why"].decode()) for _, e in events
