@@ -5,13 +5,11 @@ from __future__ import annotations
 import platform
 
 import click
-import redis
 
 from sidecar import __version__
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import ConfigError, StoreError
+from sidecar.kit.redis.one_server import ask_server
 from sidecar.settings import load
-
-_PLAIN = ("redis://", "rediss://", "unix://")
 
 
 def show(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
@@ -26,15 +24,12 @@ def show(context: click.Context, _parameter: click.Parameter, value: bool) -> No
 
 def _redis() -> str:
     try:
-        store = load(None).store
+        server = ask_server(load(None).store, lambda client: client.info("server"))
     except ConfigError:
         return ""
-    if not store.startswith(_PLAIN):
-        return ""
-    try:
-        with redis.Redis.from_url(store, socket_connect_timeout=1, socket_timeout=1) as client:
-            server = client.info("server")
-    except redis.RedisError as error:
+    except StoreError as error:
         return f"Redis does not answer: {error}"
+    if server is None:
+        return ""
     name = "Valkey" if "valkey_version" in server else "Redis"
     return f"{name} {server.get('valkey_version', server['redis_version'])}"

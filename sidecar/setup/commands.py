@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import redis
 
+from sidecar.kit.errors import StoreError
 from sidecar.kit.names import NAME
+from sidecar.kit.redis.one_server import ask_server
 from sidecar.kit.setting_types import read_store
 from sidecar.settings import RESERVED_NAMES
 from sidecar.setup.plan import NGINX, SECRET_KEYS, Room, compose_file, first_files, shipped
@@ -200,12 +202,9 @@ def _program() -> str:
 
 def _problem_of_redis(store: str) -> str:
     """Why no server answers there; empty: one does, or Sentinel or a Cluster knows where."""
-    if not store.startswith(("redis://", "rediss://", "unix://")):
-        return ""
     try:
-        with redis.Redis.from_url(store, socket_connect_timeout=1, socket_timeout=1) as client:
-            client.ping()
-    except redis.RedisError as error:
+        ask_server(store, redis.Redis.ping)
+    except StoreError as error:
         return str(error).rstrip(".")
     return ""
 
