@@ -8,9 +8,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scripts.docs_pages import commands, problems, settings
+from scripts.docs_pages import commands, endpoints, findings, problems, settings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 #: The text of each page, by its file.
-PAGES = {"commands.md": commands.page, "problems.md": problems.page, "settings.md": settings.page}
+PAGES = {
+    "commands.md": commands.page,
+    "doctor.md": findings.page,
+    "endpoints.md": endpoints.page,
+    "problems.md": problems.page,
+    "settings.md": settings.page,
+}

@@ -20,8 +20,9 @@ from sidecar.rooms.app_keys import ROOMS
 
 class Ready(Reply):
     status: Literal["ready"]
+    """Always ready."""
     store: Literal["memory", "redis"]
-    """memory: of this replica alone."""
+    """`memory`: the store is the memory of this replica."""
 
 
 ENDPOINTS = Endpoints("operations")
@@ -36,7 +37,7 @@ ENDPOINTS = Endpoints("operations")
     is_cacheable=True,
 )
 async def is_ready(request: web.Request) -> web.Response:
-    """The process answers, its store too, and it is not about to stop."""
+    """Check that the replica and its store answer, and that it is not stopping."""
     if request.app[STOPPING]:
         return problem(503, "Stopping", retry_after=5)
     try:

@@ -115,9 +115,9 @@ _OVER = {
     **_CLAIM,
 )
 async def show_claim(request: web.Request) -> web.Response:
-    """The page of a link to another browser.
+    """Show the page of a claim link.
 
-    It changes nothing and sets no cookie; its button does.
+    It changes nothing and sets no cookie. Its button does.
     """
     room = room_of(request)
     view, _ = await _look(request, room)
@@ -136,9 +136,9 @@ async def show_claim(request: web.Request) -> web.Response:
     **_CLAIM,
 )
 async def take_claim(request: web.Request) -> web.Response:
-    """Take a place or a turn to this browser.
+    """Claim a place or a turn in this browser.
 
-    Gives the ticket as a cookie. The turn is claimed by the next request to the site.
+    The response sets the ticket as a cookie. The turn is claimed by the next request to the site.
     """
     room = room_of(request)
     view, ticket = await _look(request, room)

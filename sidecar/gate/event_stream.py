@@ -104,16 +104,15 @@ ENDPOINTS = Endpoints("visitor")
     allow_head=False,
 )
 async def stream_events(request: web.Request) -> web.StreamResponse:
-    """Where the visitor stands, as a stream.
+    """Stream the visitor's state as server-sent events.
 
-    `status`, with the same document as the status endpoint, whenever a poll would be due: it is the
-    heartbeat. `called` when the turn has come, with `room`, `visitor` and `path`: go there, or ask
-    for the site again, with the cookie that you have; then the stream ends. Comments in between are
-    signs of life.
+    `status` has the same document as the status endpoint. It comes whenever a poll would be due,
+    and keeps the place. `called` comes when the turn has come, with `room`, `visitor` and `path`.
+    Go there, or load the site again, with the same cookie. Then the stream ends. Comments in
+    between keep the connection open.
 
-    Only where `event_streams` is set; as many at a time. It takes no place: without one there is
-    one `status`, and the end. A stream that ends before `called` is opened again, unless the state
-    was `not_queued`.
+    Only where `event_streams` is set. It takes no place: without one there is one `status`, and the
+    end. Open a stream again that ends before `called`, unless the state was `not_queued`.
     """
     room = gate_of(request)
     streams, metrics = request.app[STREAMS], request.app[METRICS]

@@ -85,8 +85,8 @@ _WAITING = (
 async def gate(request: web.Request) -> web.Response:
     """May this request pass? If not, what to answer.
 
-    For proxies that hand a refusal on as it is. Any method is answered alike. What follows the
-    room's name in the address, if anything, is taken for the address that the visitor asked for.
+    For proxies that pass a refusal on to the visitor. Any method gets the same answer. What follows
+    the room's name is the address that the visitor asked for.
     """
     headers = request.headers
     name = request.match_info["room"]

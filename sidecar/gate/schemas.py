@@ -32,65 +32,67 @@ class Original(Headers):
     """What the visitor asked for, and how."""
 
     uri: str | None = Field(None, alias="X-Original-URI")
-    """What the visitor asked for; X-Forwarded-Uri is understood too."""
+    """The address that the visitor asked for. X-Forwarded-Uri works too."""
     x_original_method: str | None = None
-    """How, otherwise GET; X-Forwarded-Method is understood too."""
+    """The method of the visitor's request. Default: GET. X-Forwarded-Method works too."""
     address: str | None = Field(None, alias="X-Real-IP")
-    """The visitor's address, for rooms that ask for it."""
+    """The visitor's address. Needed for rooms that use it."""
     x_forwarded_proto: str | None = None
-    """https makes the cookie Secure."""
+    """`https` makes the cookie Secure."""
 
 
 class CheckRequest(Original):
     x_waitroom_room: Annotated[str, Field(pattern=NAMED)]
-    """The room; or a resource that is leased, with its template's name, such as seat~17."""
+    """The room, or a leased resource with its template's name, such as `seat~17`."""
     x_waitroom_exempt: str | None = None
-    """Not empty: let it pass, uncounted."""
+    """Not empty: the request passes and is not counted."""
     x_waitroom_class: str | None = None
-    """The visitor's class, where the room says class_header."""
+    """The visitor's class, for rooms with `class_header`."""
     x_waitroom_msec: str | None = None
-    """The proxy's time, seconds since 1970 with three decimals. A replica goes by it until its
-    store has said the time."""
+    """The proxy's time, in seconds since 1970 with three decimals. A replica uses it until Redis
+    has given the time."""
     x_waitroom_given: str | None = None
-    """The Set-Cookie of the last answer, where a request is asked about twice."""
+    """The Set-Cookie of the last response, where the proxy checks one request twice."""
     x_waitroom_stamp: str | None = None
-    """What a stamp is to cover: nginx repeats a verdict by itself while the stamp is valid."""
+    """What a stamp covers. nginx repeats a result by itself while the stamp is valid."""
 
 
 class CookieGiven(Headers):
     set_cookie: Annotated[str, Field(pattern="^waitroom_")] | None = None
-    """The visitor's ticket or pass, `waitroom_<room>`: signed, opaque, to be sent back. Only when
-    it is new or was changed."""
+    """The visitor's ticket or pass, `waitroom_<room>`. It is signed and opaque. Send it back with
+    each request. Only when it is new or changed."""
 
 
 class Passed(CookieGiven):
     x_waitroom_state: _Verdict
+    """The result."""
     x_waitroom_fence: _Positive | None = None
-    """The lease's fencing number, of its holder: it only grows."""
+    """The lease's fencing number, for its holder. It only grows."""
 
 
 class Refused(CookieGiven):
     x_waitroom_state: _Verdict
+    """The result."""
     x_waitroom_status: (
         Annotated[int, Field(json_schema_extra={"enum": [200, 202, 429, 503]})] | None
     ) = None
-    """The status that the room's visitors are to get. Missing: unknown room."""
+    """The HTTP status for the visitor. Missing: the room is unknown."""
     retry_after: _Positive | None = None
     """Seconds."""
     x_waitroom_position: _Positive | None = None
+    """The position in the queue."""
     x_waitroom_wait: _Whole | None = None
-    """Seconds."""
+    """The expected wait, seconds."""
 
 
 class Kept(Headers):
     x_accel_expires: _Whole | None = None
-    """For how many seconds the verdict about this very cookie may be kept; without it, not at
-    all."""
+    """For how many seconds nginx may keep the result for this cookie. Missing: not at all."""
 
 
 class CheckPassed(Passed, Kept):
     x_waitroom_stamp: str | None = None
-    """A Set-Cookie, with which nginx repeats the verdict by itself."""
+    """A Set-Cookie with which nginx repeats the result by itself."""
 
 
 class CheckRefused(Refused, Kept):
@@ -101,12 +103,19 @@ class Numbers(Reply):
     """Where the visitor stands; not of an unknown room."""
 
     room: Annotated[str | None, optional] = None
+    """The room's name."""
     state: Annotated[_State | None, optional] = None
+    """The visitor's state."""
     position: Annotated[_Positive | None, optional] = None
+    """The position in the queue."""
     wait_seconds: Annotated[_Whole | None, optional] = None
+    """The expected wait."""
     retry_after_seconds: Annotated[_Positive, optional] = 1
+    """When to try again."""
     status_url: Annotated[str | None, optional] = None
+    """The path of the visitor's status."""
     join_url: Annotated[str | None, optional] = None
+    """The path that takes a place."""
 
 
 # For visitors -------------------------------------------------------------------------------------
@@ -114,19 +123,19 @@ class Numbers(Reply):
 
 class StatusParameters(RoomAddress):
     client: Annotated[str | None, Field(json_schema_extra={"allowEmptyValue": True})] = None
-    """Adds `client`, the address that the proxy names, and `store`."""
+    """Adds `client`, `store` and `nginx_key` to the response."""
 
 
 class ClaimParameters(RoomAddress):
     token: str
-    """As webhooks receive it, in `claim_url`."""
+    """From the webhook's `claim_url`."""
     next: str | None = None
-    """A path on the site, to go on to. The last parameter: it goes to the end."""
+    """A path on the site to go to afterwards. It must be the last parameter."""
 
 
 class Site(Headers):
     sec_fetch_site: str | None = None
-    """Browsers send it. What another site made the browser POST takes no place."""
+    """Browsers send it. A POST that another site caused takes no place."""
 
 
 class Form(Body):
@@ -134,11 +143,12 @@ class Form(Body):
 
     model_config = ConfigDict(extra="ignore")
     next: str = "/"
-    """A path on the site, to go to once inside."""
+    """A path on the site to go to after admission."""
 
 
 class Onward(CookieGiven):
     location: str
+    """The `next` path."""
 
 
 class RetryLater(Headers):
@@ -166,52 +176,55 @@ class Status(Reply):
         }
     )  # fmt: skip
     state: _State
+    """`admitted`: the site lets this cookie in."""
     visitor: _Visitor | None
-    """Their own id. null: has neither a place nor a session, or is not counted."""
+    """The visitor's own id. null: no place and no session, or not counted."""
     position: _Positive | None
-    """From 1 on, in the own line. null unless waiting, before the opening, or while places come
-    back."""
+    """In the visitor's own sub-queue. 1 is next. null unless waiting, before the opening, and while
+    places come back."""
     position_above: _Positive | None
-    """The position is above this one (`rank_limit`), and not said."""
+    """The position is greater than this number and is not shown (`rank_limit`)."""
     line: str | None
-    """The name of the own line, where the room has several."""
+    """The visitor's sub-queue, where the room has several."""
     waiting: _Whole | None
-    """How many wait, in the own line."""
+    """How many wait in the same sub-queue."""
     ahead: _Whole | None
-    """How many are before this visitor; one less than the position."""
+    """How many wait before this visitor: the position less one."""
     wait_seconds: _Whole | None
-    """null: cannot be known."""
+    """The expected wait. null: unknown."""
     wait_seconds_low: _Whole | None
+    """Four times in five the wait is not shorter than this."""
     wait_seconds_high: _Whole | None
-    """The wait is between the two four times in five."""
+    """Four times in five the wait is not longer than this."""
     joined_at: Time | None
+    """When the visitor joined."""
     updated_at: Time
-    """By the store's clock."""
+    """The time of this response, by the clock of Redis."""
     refresh_after_seconds: Annotated[float, Field(gt=0)]
     """When to ask again."""
     message: str | None
-    """The operator's words."""
+    """The operator's message."""
     room: Annotated[str, Field(pattern=NAMED)]
+    """The room's name."""
     phase: _Phase
-    """open: people are let in; prequeue: places are taken, to be drawn at the opening; closed:
-    neither."""
+    """`open`: visitors are let in. `prequeue`: places are taken, and drawn at the opening.
+    `closed`: neither."""
     event: str | None
-    """The event that the times are of: the current one, or the next."""
+    """The event that the times belong to: the current or the next one."""
     prequeue_from: Time | None
-    """null: there is no pre-queue."""
+    """When the pre-queue begins. null: there is none."""
     opens_at: Time | None
-    """Count down from `updated_at`, not from your own clock."""
+    """When the room opens. Count down from `updated_at`, not from your own clock."""
     closes_at: Time | None
-    """null: stays open until the next event."""
+    """When the room closes. null: it stays open until the next event."""
     paused: Annotated[Literal[True] | None, optional] = None
-    """Nobody is called for the moment."""
+    """Nobody is called at the moment."""
     expires_at: Annotated[Time | None, optional] = None
-    """When the term of a lease ends that this visitor holds."""
+    """When the visitor's lease ends."""
     client: Annotated[str | None, optional] = None
-    """The address that the proxy names; if `client` was asked for."""
+    """The visitor's address as the proxy sends it. Only with `?client`."""
     store: Annotated[str | None, optional] = None
-    """Which store the replica has, the same for all that share one: `memory` or `redis`, and what
-    tells it from others; if `client` was asked for."""
+    """`memory` or `redis`, and an id of the store. The same for all replicas that share it. Only
+    with `?client`."""
     nginx_key: Annotated[Literal["known", "unknown"] | None, optional] = None
-    """Whether the key that nginx showed last is one of the replica's; if `client` was asked for.
-    null: none was shown."""
+    """Whether the replica knows nginx's last key. null: nginx sent none. Only with `?client`."""

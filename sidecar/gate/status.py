@@ -70,12 +70,11 @@ ENDPOINTS = Endpoints("visitor")
     is_hand_made=True,
 )
 async def get_status(request: web.Request) -> web.Response:
-    """Where the visitor stands.
+    """Get the visitor's state and position.
 
-    Asking is the heartbeat that keeps the place: ask again after `refresh_after_seconds`, and no
-    sooner. `admitted`: the site lets this cookie in. It takes no place: that is what join is for.
-    A visitor is known by the cookie `waitroom_<room>`, which responses give and requests send
-    back; without it nobody is known.
+    Each request is the heartbeat that keeps the place. Ask again after `refresh_after_seconds`, and
+    no sooner. It takes no place: use join. Send the cookie `waitroom_<room>` of earlier responses.
+    Without it the visitor is unknown.
     """
     return await answer_status(request, gate_of(request))
 
@@ -88,10 +87,10 @@ async def get_status(request: web.Request) -> web.Response:
     **_PAGE,
 )
 async def join(request: web.Request, room: Gate | None = None) -> web.Response:
-    """Take a place.
+    """Join the queue.
 
-    A visitor who has one keeps it. A browser that asks for a page gets the waiting page, or is sent
-    to `next`.
+    A visitor who has a place keeps it. A browser that asks for a page gets the waiting page, or is
+    redirected to `next`.
     """
     # `room` is given where the address names it without a pattern.
     may_join = not is_from_elsewhere(request.headers)
@@ -113,9 +112,8 @@ async def join(request: web.Request, room: Gate | None = None) -> web.Response:
 async def leave(request: web.Request) -> web.Response:
     """Give up the place or the session.
 
-    The slot is free at once for the next visitor. Without a cookie there is nothing to give up, and
-    that is no error. 429: this address gave up too many places in the queue; a place ends by itself
-    without polls.
+    The next visitor has the slot at once. Without a cookie nothing happens, and that is no error.
+    429: this address gave up too many places. A place also ends by itself without polls.
     """
     room = gate_of(request)
     if is_fetched_ahead(request.headers):

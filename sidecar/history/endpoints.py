@@ -49,7 +49,7 @@ ENDPOINTS = Endpoints(
     problems=(UNKNOWN_VISITOR,),
 )
 async def get_visitor_history(request: web.Request, at: VisitorAddress) -> schemas.VisitorHistory:
-    """One visitor's stay, its place over time, what happened."""
+    """Get a visitor's stay, positions over time and events."""
     room, history = _find(request)
     found = await lookups.find_visitor(history, room.name, at.visitor)
     if found is None:
@@ -61,7 +61,7 @@ async def get_visitor_history(request: web.Request, at: VisitorAddress) -> schem
     _ROOM + "/stays", DASHBOARD, replies={200: (schemas.Stays, "A page of them.")}, other_media=_CSV
 )
 async def list_stays(request: web.Request, page: schemas.StaysPage) -> schemas.Stays | web.Response:
-    """Stays that began in a period, oldest first."""
+    """List the stays that began in a period, oldest first."""
     room, history, period = _find_period(request, page)
     entries = history.entries(room.name, period, limit=page.limit, offset=page.start)
     stays = [schemas.Stay.model_validate(entry) async for entry in entries]
@@ -80,9 +80,9 @@ async def list_stays(request: web.Request, page: schemas.StaysPage) -> schemas.S
 async def get_report(
     request: web.Request, at: schemas.PeriodParameters
 ) -> schemas.RoomReport | web.Response:
-    """Waits, giving up and fairness in a period.
+    """Report waits, abandonment and fairness in a period.
 
-    Of 100,000 stays at most; `waitroom report` knows no bound.
+    At most 100,000 stays. `waitroom report` has no limit.
     """
     room, history, period = _find_period(request, at)
     found = await lookups.find_report(history, room.name, period, most=REPORT_LIMIT)
@@ -104,7 +104,7 @@ async def get_report(
 async def list_changes(
     request: web.Request, page: schemas.ChangesPage
 ) -> schemas.RoomChanges | web.Response:
-    """What operators did in a period, latest first."""
+    """List what operators did in a period, latest first."""
     room, history, period = _find_period(request, page)
     acts = await history.changes(room.name, period, limit=page.limit, before=page.before)
     changes = [schemas.Change.model_validate(act) for act in acts]

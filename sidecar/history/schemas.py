@@ -34,12 +34,12 @@ Moment = Annotated[str, Field(json_schema_extra={"pattern": _MOMENT})]
 
 class PeriodParameters(RoomAddress):
     from_: Annotated[Moment, Field(alias="from", examples=["24h", "2026-11-27T18:00Z"])] = ""
-    """The period's beginning: a date or a time (ISO 8601; UTC where no zone is said), or how long
-    ago. Otherwise a day ago."""
+    """Where the period begins: a date or time (ISO 8601, UTC without a zone), or how long ago.
+    Default: a day ago."""
     to: Annotated[Moment, Field(examples=["now", "2026-11-28T00:00Z"])] = ""
-    """The period's end, which is no part of it. Otherwise now."""
+    """Where the period ends, not included. Default: now."""
     format: Literal["json", "csv"] = "json"
-    """json, or csv for a spreadsheet."""
+    """`csv`: a table for a spreadsheet."""
 
 
 class StaysPage(PeriodParameters, OffsetPage):
@@ -67,27 +67,43 @@ class Stay(Reply):
         alias_generator=AliasGenerator(validation_alias=lambda name: name.replace("_at", "_ms")),
     )
     visitor: str
+    """The visitor's id."""
     queue_order: int | None
+    """The place's number. A smaller one is called sooner."""
     end_reason: str | None
-    """session, left, released, silent, swept, no_show, unseen, reset or stuck"""
+    """`session`, `left`, `released`, `silent`, `swept`, `no_show`, `unseen`, `reset` or `stuck`.
+   """
     first_position: int | None
+    """The position when the visitor joined the queue."""
     last_position: int | None
+    """The last known position."""
     returns: int
+    """How often the visitor came back after the page had stopped polling."""
     joined_at: At | None
+    """When the visitor joined."""
     queued_at: At | None
+    """When the visitor had to wait."""
     called_at: At | None
+    """When the visitor was called."""
     admitted_at: At | None
+    """When the visitor was let in."""
     ended_at: At | None
+    """When the stay ended."""
     moved_at: At | None
+    """When an operator last moved the visitor."""
     changed_at: At
-    """When it was last heard of."""
+    """When the last event of the stay was recorded."""
     class_name: Annotated[str, Field(serialization_alias="class")]
+    """The visitor's class. Empty: none."""
     state: Literal["waiting", "called", "inside", "ended"]
+    """The state at the last event."""
 
 
 class PlaceAt(Reply):
     at: Time
+    """When."""
     position: int
+    """The position in the queue then."""
 
 
 class Event(Reply):
@@ -96,46 +112,60 @@ class Event(Reply):
     model_config = ConfigDict(extra="allow")
 
     id: Annotated[str, Field(pattern="^[0-9]+-[0-9]+$")]
-    """Never the same twice in a room."""
+    """Unique in the room."""
     at: Time
+    """When it happened."""
     kind: str
-    """joined, called, admitted, expired, left, released or operator"""
+    """`joined`, `called`, `admitted`, `expired`, `left`, `released` or `operator`."""
     why: str
     """The reason."""
 
 
 class VisitorHistory(Reply):
     room: str
+    """The room's name."""
     visitor: str
+    """The visitor's id."""
     stay: Stay
+    """The visitor's last stay."""
     places: list[PlaceAt]
-    """Its place in the queue over time, 1,000 points at most."""
+    """The position over time, at most 1,000 points."""
     events: list[Event]
-    """1,000 at most."""
+    """At most 1,000."""
 
 
 class InPeriod(Reply):
     room: str
+    """The room's name."""
     from_: Time = Field(alias="from")
+    """Where the period begins."""
     to: Time
+    """Where it ends, not included."""
 
 
 class Stays(InPeriod, PageReply):
     stays: list[Stay]
+    """Oldest first."""
 
 
 class Change(Reply):
     model_config = ConfigDict(from_attributes=True)
 
     at: At = Field(validation_alias="at_ms")
+    """When."""
     by: str = Field(validation_alias="operator")
+    """The operator's name, as given."""
     what: str = Field(validation_alias="action")
+    """What the operator did."""
     visitor: str
+    """The visitor's id. Empty: it was not about one visitor."""
     detail: str
+    """The new values, or the reason given."""
 
 
 class RoomChanges(InPeriod, PageReply):
     changes: list[Change]
+    """Latest first."""
 
 
 class Report(Reply):
@@ -143,34 +173,48 @@ class Report(Reply):
     compute it from."""
 
     stays: int = 0
+    """Stays that began in the period."""
     admitted_at_once: int = 0
+    """Let in without waiting."""
     admitted_after_wait: int = 0
+    """Let in from the queue."""
     waiting: int = 0
+    """Still waiting."""
     inside: int = 0
+    """Still inside."""
     abandoned: int = 0
+    """Gave up waiting."""
     no_shows: int = 0
+    """Were called and did not come."""
     abandonment: float | None
     """The share of visitors in the queue who gave up waiting."""
     no_show_share: float | None
     """The share of visitors in the queue who were called and did not come."""
     released: int = 0
-    """By an operator."""
+    """Ended by an operator."""
     reset: int = 0
+    """Ended by a reset of the queue."""
     stuck: int = 0
-    """Closed without an end that was recorded."""
+    """Closed by the recorder, because no end was recorded."""
     wait_p50: float | None
-    """From joining to admission, of visitors who waited."""
+    """Seconds that half of the visitors who waited waited at most, from joining to admission."""
     wait_p90: float | None
+    """The same for nine in ten."""
     wait_p99: float | None
+    """The same for 99 in a hundred."""
     wait_max: float | None
+    """The longest wait."""
     gave_up_after_p50: float | None
+    """Seconds after which half of those who gave up had done so."""
     inside_p50: float | None
-    """Of visitors whose session has ended."""
+    """Seconds inside: half of the ended sessions were not longer."""
     inside_p90: float | None
+    """The same for nine in ten."""
     inversions: int
-    """Called later than somebody behind them while both stood in the queue, without those whom an
-    operator moved or who came back."""
+    """Visitors who were called later than somebody behind them, while both were in the queue.
+    Visitors who were moved or came back do not count."""
     moved: int = 0
+    """Moved by an operator."""
 
 
 class RoomReport(Report, InPeriod):

@@ -91,16 +91,16 @@ class JobAddress(Parameters):
 
 class FindJob(JobAddress):
     wait: Annotated[int, Field(ge=0, le=MAX_WAIT_S)] = 0
-    """Seconds: the response comes when the job has ended or is called, or after so long."""
+    """Keeps the request open until the job has ended or is called, this many seconds at most."""
 
 
 class JobsPage(PageParameters):
     model_config = ConfigDict(extra="forbid")
 
     target: str | None = None
-    """Of one target."""
+    """Only jobs of this target."""
     state: State | None = None
-    """In one state."""
+    """Only jobs in this state."""
     after: Annotated[
         str, *matching(r"([0-9]{1,15}\.[A-Za-z0-9_-]{1,32})?", "the `next` of the page before")
     ] = ""
@@ -118,7 +118,7 @@ _OFFLINE: dict[str, Any] = {
 
 class SubmitHeaders(Headers):
     idempotency_key: str | None = None
-    """The same as `idempotency_key`, which goes before it."""
+    """The same as `idempotency_key` in the body, which comes first."""
 
 
 class SubmitJob(Body):
@@ -129,31 +129,36 @@ class SubmitJob(Body):
     )
 
     target: Name
+    """The target that the job calls."""
     kind: Kind | None = None
-    """Default: the first of the target's kinds. online: none of the members from method to
-    body_base64."""
+    """`offline`: a worker makes the call. `online`: your program makes it, when it is called.
+    Default: the first of the target's kinds. An online job has none of the fields from `method` to
+    `body_base64`."""
     method: str | None = None
-    """GET, HEAD, POST, PUT, PATCH, DELETE: what the target allows. Default: POST where there is a
-    body, else GET."""
+    """GET, HEAD, POST, PUT, PATCH or DELETE, if the target allows it. Default: POST with a body,
+    else GET."""
     path: str | None = None
-    """Below the target's url, if that ends with /; percent-encoded, without / at its beginning."""
+    """Below the target's `url`, if that ends with `/`. Percent-encoded, without `/` at its
+    beginning."""
     query: Query | None = None
-    """As it is sent, or an object."""
+    """As text, sent as it is, or as an object."""
     headers: dict[str, str] | None = None
+    """Request headers by name."""
     body: Any = None
-    """A string is sent as it is; any other JSON as application/json."""
+    """Text is sent as it is, any other JSON as application/json."""
     body_base64: Annotated[str | None, Field(json_schema_extra={"contentEncoding": "base64"})] = (
         None
     )
-    """In place of the body, what is not text."""
+    """A body that is not text, in place of `body`."""
     class_name: Annotated[str | None, Field(alias="class")] = None
-    """Only with a grant that gives it."""
+    """The job's class. It needs a `grant` that gives this class."""
     grant: str | None = None
-    """Signed; gives its class."""
+    """A signed grant. It gives its class."""
     idempotency_key: Annotated[str, *matching(KEY, KEY_WANTED)] | None = None
-    """Your own name for the job: the same again is the same job."""
+    """Your own name for the job. A second request with the same key and content returns the same
+    job."""
     callback_url: str | None = None
-    """Gets a POST when the job has ended: one that the target's `callback_urls` allow."""
+    """Receives a POST when the job has ended. The target's `callback_urls` must allow it."""
 
     @model_validator(mode="before")
     @classmethod
@@ -169,15 +174,17 @@ class JobResult(Reply):
     """What the target answered: of a job that is completed, or has failed by `fail_on`."""
 
     status: int | None
+    """The HTTP status of the target's answer."""
     headers: dict[str, str]
+    """Its headers."""
     size: int
-    """Bytes of the body."""
+    """The body's size, bytes."""
     body_url: str
-    """Where the body is, as it came."""
+    """The path of the whole body."""
     body: Annotated[str | None, optional] = None
-    """Of 65,536 bytes at most, if it is text. Not in lists."""
+    """The body, if it is text of at most 65,536 bytes. Not in lists."""
     body_base64: Annotated[str | None, optional] = None
-    """The same, if it is not text."""
+    """The same for a body that is not text."""
 
 
 def _of_job(name: str) -> AliasPath:
@@ -193,60 +200,77 @@ class Job(Reply):
     )
 
     id: Id
+    """The job's id."""
     target: str
+    """The target that it calls."""
     kind: Kind
+    """`offline`: a worker makes the call. `online`: your program makes it."""
     state: Annotated[State, Field(validation_alias="state")]
-    """called: an online job whose permit was not used yet."""
+    """`called`: an online job that may call the target now."""
     owner: str
-    """The name of the token that submitted it; service, operator."""
+    """The name of the token that submitted it, `service` or `operator`."""
     class_name: Annotated[Text, Field(serialization_alias="class")]
+    """Its class."""
     method: str
+    """The method of the call."""
     path: str
+    """The path of the call."""
     query: Text
+    """The query of the call."""
     position: Annotated[int | None, Field(ge=1, validation_alias="position")]
-    """In the queue; 1 is next."""
+    """In the queue. 1 is next."""
     wait_seconds: Annotated[Rounded | None, Field(validation_alias="wait_s")]
-    """Expected, until it is called."""
+    """The expected wait until it is called."""
     attempts: int
-    """How often it was started."""
+    """How often its call was started."""
     status: int | None
-    """Of the last answer, also of one after which it is retried or has failed."""
+    """The HTTP status of the last answer, also of a failed attempt."""
     error: Text
     """Why it failed, or what went wrong in the last attempt."""
     created_at: At
+    """When it was submitted."""
     called_at: At | None
+    """When it was called first."""
     started_at: At | None
+    """When its last call began."""
     ended_at: At | None
+    """When it ended."""
     expires_at: At
-    """Pending: when it gives up. Ended: when it is removed."""
+    """While it is pending: when it gives up. After its end: when it is removed."""
     retry_at: Annotated[At | None, Field(validation_alias="retry_ms")]
-    """It is not retried before."""
+    """It is not tried again before this time."""
     permit: Annotated[str | None, Field(validation_alias="permit")]
-    """Of an online job that is called: lets one call through."""
+    """Only for an online job in state `called`: the permit for one call."""
     permit_expires_at: Annotated[At | None, Field(validation_alias="permit_expires_ms")]
+    """Use the permit before this time."""
     result: JobResult | None = None
+    """The target's answer."""
 
 
 class Jobs(PageReply):
     """Newest first."""
 
     jobs: list[Job]
+    """Newest first."""
 
 
 class CancelledJob(Reply):
     id: Id
+    """The job's id."""
     state: Literal["cancelled", "processing"]
+    """`processing`: its call is being cut off."""
     aborting: Annotated[Literal[True] | None, optional] = None
     """Its call is being cut off."""
 
 
 class TargetAddress(Parameters):
     name: Annotated[Name, Field(examples=["images"])]
+    """The target's name."""
 
 
 class HistoryParameters(TargetAddress):
     hours: Annotated[int, Field(ge=1, le=MAX_HOURS)] = 24
-    """How far it goes back."""
+    """How many hours to look back."""
 
 
 class TargetChanges(Body):
@@ -261,85 +285,95 @@ class Target(Reply):
     """A target as it stands."""
 
     name: str
+    """The target's name."""
     source: Literal["file", "run time"]
-    """Whether its settings are as configured, or were changed since."""
+    """`file`: its settings are the configured ones. `run time`: they were changed, or the target
+    was made at run time."""
     settings: TargetSettings
-    """Durations in seconds. Secret values are ***: of headers and the callback_secret."""
+    """Durations are seconds. Secret values are `***`."""
     waiting: int
     """Jobs in the queue."""
     later: int
-    """Jobs that are retried in a while."""
+    """Jobs that wait for their next attempt."""
     running: int
-    """Calls in progress, and permits that were given."""
+    """Calls in progress, issued permits included."""
     calls_in_window: int
-    """What counts against the rate."""
+    """Calls that count against the rate now."""
     mean_seconds: Seconds | None
-    """How long a call takes. null: none was measured."""
+    """How long a call takes on average. null: not measured yet."""
     calls_per_second: Seconds
-    """Its capacity, as far as is known."""
+    """The target's capacity in calls per second, as far as it is known."""
     wait_seconds: Seconds
-    """What a job that came now would wait."""
+    """The expected wait of a new job."""
     breaker: Literal["closed", "open", "trial"]
-    """open: it failed, and nothing is called; trial: one call tries whether it is back."""
+    """`open`: calls failed, and nothing is called. `trial`: one call at a time tests the target."""
     open_until: Time | None
+    """When the open breaker tries the next call."""
     held_until: Time | None
-    """The target asked for a pause."""
+    """The target sent Retry-After. Nothing is called before this time."""
     is_ready: bool
     """false: Redis was emptied, and the queue is being rebuilt."""
     runner_seen_at: Time | None
-    """When a worker last asked for jobs. null: none did since Redis was empty."""
+    """When a worker last asked for jobs. null: never since Redis was empty."""
     has_runner: bool
-    """false: no worker has asked for 15 s, and none has a call in progress; offline jobs wait until
-    one is started."""
+    """false: no worker asked for 15 s, and none has a call in progress. Offline jobs wait until you
+    start one."""
     counters: dict[str, int]
-    """Since Redis was empty: called, completed, failed, …"""
+    """Calls since Redis was empty: `called`, `completed`, `failed` and others."""
     jobs: dict[str, int]
-    """That are kept, by state."""
+    """How many jobs are stored, by state."""
 
 
 class Targets(Reply):
     targets: list[Target]
+    """One for each target."""
 
 
 class RestoredTarget(Reply):
     target: Target | None
-    """null: none of this name is configured."""
+    """null: the target is not in the configuration, and is removed."""
 
 
 class HistoryStep(Reply):
     model_config = ConfigDict(from_attributes=True)
 
     at: Annotated[At, Field(validation_alias="at_ms")]
-    """When it begins."""
+    """When the step begins."""
     completed: int
+    """Jobs that completed."""
     failed: int
+    """Jobs that failed."""
     other: int
-    """Cancelled, expired."""
+    """Jobs that were cancelled or expired."""
     mean_wait_seconds: Annotated[FromMs | None, Field(validation_alias="mean_wait_ms")]
+    """How long they waited on average."""
     mean_seconds: Annotated[FromMs | None, Field(validation_alias="mean_ms")]
-    """How long a call took."""
+    """How long their calls took on average."""
 
 
 class TargetHistory(Reply):
     target: str
+    """The target's name."""
     step_seconds: Seconds
+    """The length of a step."""
     steps: list[HistoryStep]
-    """Oldest first; those in which no job ended may be missing."""
+    """Oldest first. Steps in which no job ended may be missing."""
 
 
 class CheckPermit(Headers):
     x_waitroom_target: Name
-    """What is called."""
+    """The target that is called."""
     x_waitroom_permit: str | None = None
     """The permit. Without one nothing passes."""
     x_waitroom_given: str | None = None
-    """The X-Waitroom-Job of the last answer, where a request is checked twice."""
+    """The X-Waitroom-Job of the last response, where the proxy checks one request twice."""
 
 
 class PermitPassed(Headers):
     x_waitroom_state: Literal["admitted"]
+    """The result."""
     x_waitroom_job: str
-    """Whose permit it was."""
+    """The id of the permit's job."""
 
 
 Doubt = Literal["none", "forged", "expired", "used", "over"]
@@ -347,7 +381,8 @@ Doubt = Literal["none", "forged", "expired", "used", "over"]
 
 class PermitRefused(Headers):
     x_waitroom_state: Doubt | Literal["permit-away", "unknown-target"]
+    """`permit-away`: Redis is unavailable."""
     x_waitroom_reason: Doubt | None = None
-    """over: it is not called any more."""
+    """`over`: the job is no longer called."""
     retry_after: Annotated[int, Field(ge=1)] | None = None
     """Seconds, while Redis is unavailable."""

@@ -37,7 +37,7 @@ _LEASE = _TEMPLATE + "/{resource}"
 
 @ENDPOINTS.get("/v1/leases", programs("leases", "read"), replies={200: "The templates."})
 async def list_templates(request: web.Request) -> schemas.LeaseTemplates:
-    """All templates, as the file has them."""
+    """List all templates, as configured."""
     templates = [
         schemas.LeaseTemplate.model_construct(
             name=template.name,
@@ -58,10 +58,7 @@ async def list_templates(request: web.Request) -> schemas.LeaseTemplates:
 async def list_resources(
     request: web.Request, page: schemas.ResourcesPage
 ) -> schemas.LeasedResources:
-    """Who holds what.
-
-    Only what is held or waited for: nothing else is kept.
-    """
+    """List the resources that are held or waited for."""
     template = _template_of(request)
     found = await template.store.list(after=page.after, limit=page.limit)
     return schemas.LeasedResources(
@@ -80,9 +77,9 @@ async def list_resources(
     problems=(schemas.UNKNOWN_LEASE,),
 )
 async def find_lease(request: web.Request, at: schemas.HolderAddress) -> schemas.Lease:
-    """Where a holder stands.
+    """Find a holder's lease or place in the queue.
 
-    The heartbeat of a holder who waits: it takes the lease when it is their turn.
+    It is the heartbeat of a waiting holder, and takes the lease when it is free.
     """
     template = _template_of(request)
     hold = await template.look(at.resource, at.holder, owner=owner_of(request).name)
@@ -127,7 +124,7 @@ async def take_lease(
 async def renew_lease(
     request: web.Request, at: schemas.LeaseAddress, body: schemas.RenewLease
 ) -> schemas.Lease:
-    """Begin the term anew."""
+    """Renew a lease: its term starts again."""
     template, owner = _template_of(request), owner_of(request).name
     hold = await template.renew(at.resource, body.holder, body.fence, owner=owner)
     if hold.outcome is LeaseOutcome.NOT_RENEWED:
@@ -146,11 +143,10 @@ async def renew_lease(
     problems=(schemas.UNKNOWN_LEASE, schemas.LEASE_OVER),
 )
 async def release_lease(request: web.Request, at: schemas.ReleaseParameters) -> schemas.Released:
-    """Give it up.
+    """Release a lease, a turn or a place in the queue.
 
-    The lease, the turn or the place in the queue; the next has it at once. Idempotent. With a
-    fencing number only that lease: 409 where the holder has a newer one. Holders are those of the
-    token that asks; the `admin_token` releases anybody's.
+    The next holder has it at once. Idempotent. With a fencing number only that lease: 409 if the
+    holder has a newer one. A token releases its own holders, the `admin_token` all.
     """
     template, owner = _template_of(request), owner_of(request)
     owners = [owner.name]

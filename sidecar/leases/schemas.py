@@ -53,22 +53,22 @@ class TemplateAddress(Parameters):
 
 class LeaseAddress(TemplateAddress):
     resource: Annotated[ResourceName, Field(examples=["17"])]
-    """It is there as soon as somebody names it."""
+    """Any name that the template allows. A resource exists as soon as a client names it."""
 
 
 class HolderAddress(LeaseAddress):
     holder: HolderName
-    """Who: a program, a visitor, an order."""
+    """Your name for the client that holds the lease: a program, a visitor, an order."""
 
 
 class ReleaseParameters(HolderAddress):
     fence: Number | None = None
-    """Of that lease alone."""
+    """Releases only the lease with this fencing number."""
     owner: Annotated[
         str | None,
         *matching(f"({NAME.pattern})?", "the name of a token, or empty for a browser"),
     ] = None
-    """For operators: of this token's holder alone, or of a browser (empty)."""
+    """For operators: releases only the holder of this token, or of a browser (empty)."""
 
 
 class ResourcesPage(TemplateAddress, PageParameters):
@@ -78,7 +78,7 @@ class ResourcesPage(TemplateAddress, PageParameters):
 
 class HolderBody(Body):
     holder: HolderName
-    """Who: a program, a visitor, an order."""
+    """Your name for the client that holds the lease: a program, a visitor, an order."""
 
 
 class TakeLease(HolderBody):
@@ -91,7 +91,7 @@ class TakeLease(HolderBody):
         }
     )
     order: Number | None = None
-    """Of a place before, should the store have been emptied since."""
+    """The `order` of the place that you had before Redis was emptied."""
 
 
 class RenewLease(HolderBody):
@@ -99,37 +99,44 @@ class RenewLease(HolderBody):
         json_schema_extra={"examples": [{"holder": "order-4711", "fence": 1795802400000000}]}
     )
     fence: Number
-    """As the lease has it."""
+    """The fencing number of the lease."""
 
 
 class Lease(Reply):
     """Where a holder stands at one resource."""
 
     state: Literal["granted", "waiting", "gone", "full"]
-    """gone: has neither the lease nor a place; full: the queue is."""
+    """`gone`: neither the lease nor a place. `full`: the queue is full."""
     template: str
+    """The template's name."""
     resource: str
+    """The resource's name."""
     holder: str
+    """The holder, as sent."""
     fence: Number | None = None
-    """The fencing number: of a later lease it is greater. Give it to what you change, which refuses
-    a smaller one."""
+    """The fencing number. A later lease has a greater one. Send it with each change to the
+    resource, and refuse smaller ones there."""
     granted_at: Time | None = None
+    """When the lease began."""
     expires_at: Time | None = None
-    """By the store's clock."""
+    """When it ends, by the clock of Redis."""
     expires_in_seconds: Seconds | None = None
+    """The same, from now."""
     position: Annotated[int, Field(ge=1)] | None = None
-    """In the queue, from 1 on. null also while a store that was emptied is filled again."""
+    """In the queue. 1 is next. null also while places come back after Redis was emptied."""
     ahead: int | None = None
+    """How many wait before this holder."""
     waiting: int | None = None
-    """How many wait for this resource. null for who holds it."""
+    """How many wait for this resource. null for its holder."""
     wait_seconds: Seconds | None = None
-    """Expected. null: not known."""
+    """The expected wait. null: unknown."""
     order: Number | None = None
-    """The place's own number: say it when you take the resource again, should the store be
-    emptied."""
+    """The place's own number. Send it again if Redis was emptied."""
     refresh_after_seconds: Seconds | None = None
-    """When to ask again: a holder who waits and does not has left. null: no need to."""
+    """When to ask again. A waiting holder that stops asking loses its place. null: no need to
+    ask."""
     updated_at: Time
+    """The time of this response, by the clock of Redis."""
 
 
 class Released(Reply):
@@ -139,40 +146,50 @@ class Released(Reply):
 
 class LeaseHolder(Reply):
     holder: str
+    """The holder, as sent."""
     owner: str | None
     """The token that the holder came with. null: a browser."""
     fence: Number | None
-    """null: it is their turn, and they have not come yet."""
+    """The fencing number. null: called, not yet arrived."""
     granted_at: Time | None
+    """When the lease began."""
     expires_at: Time
+    """When it ends."""
 
 
 class LeasedResource(Reply):
     """The first whose lease ends comes first."""
 
     name: str
+    """The resource's name."""
     resource: Annotated[str, Field(json_schema_extra=DEPRECATED)]
     """The same as `name`."""
     holders: list[LeaseHolder]
+    """The lease that ends first comes first."""
     waiting: int
+    """How many wait for it."""
 
 
 class LeasedResources(PageReply):
     """A page, by the resource's name."""
 
     template: str
+    """The template's name."""
     resources: list[LeasedResource]
+    """One for each resource that is held or waited for."""
     count: int
-    """Of all pages together."""
+    """How many there are on all pages."""
 
 
 class LeaseTemplate(LeaseSettings, Reply):
     """As the file has it; durations in seconds."""
 
     name: str
+    """The template's name."""
     in_use: int
     """How many resources are held or waited for."""
 
 
 class LeaseTemplates(Reply):
     leases: list[LeaseTemplate]
+    """One for each template."""

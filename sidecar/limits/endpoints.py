@@ -45,7 +45,7 @@ log = structlog.get_logger()
 
 @ENDPOINTS.get("/v1/limits", programs("limits", "read"), replies={200: "The limits."})
 async def list_limits(request: web.Request) -> schemas.LimitRules:
-    """All limits, as the file has them."""
+    """List all limits, as configured."""
     rules = [schemas.LimitRule.model_construct(**_rule(limit)) for limit in request.app[LIMITS]]
     return schemas.LimitRules.model_construct(limits=rules)
 
@@ -140,9 +140,9 @@ def _give_back(limit: Limit, ask: Ask, decision: Decision) -> None:
     is_hand_made=True,
 )
 async def look_at_limit(request: web.Request) -> web.Response:
-    """The decision on a call that came now.
+    """Show how a limit would decide now.
 
-    Nothing is taken. Name the fields, or the key.
+    Nothing is counted. Send the fields of the key, or the whole key.
     """
     limit = _limit_of(request)
     named = dict(request.query)
@@ -161,9 +161,10 @@ async def look_at_limit(request: web.Request) -> web.Response:
 async def release_limit(
     request: web.Request, _: schemas.LimitAddress, body: schemas.ReleasePermit
 ) -> schemas.PermitReleased:
-    """Give back what was not used.
+    """Give back a permit, or a moment in the future.
 
-    Of concurrency, a permit that is not over; else a moment that is yet to come. Idempotent.
+    A permit of `concurrency` can be released until it ends. Other limits take back moments that
+    have not come yet. Idempotent.
     """
     limit = _limit_of(request)
     ask = _ask(body.model_dump(include={"fields", "key"}, exclude_none=True), limit)
@@ -177,7 +178,7 @@ async def release_limit(
     problems=(schemas.UNKNOWN_LIMIT,),
 )
 async def list_values(request: web.Request, _: schemas.LimitAddress) -> schemas.KeyValues:
-    """Limits of single keys."""
+    """List the limits of single keys."""
     limit = _limit_of(request)
     return schemas.KeyValues(file=limit.settings.values, set=await limit.store.values())
 
@@ -193,7 +194,7 @@ async def set_value(
 ) -> schemas.KeyValue:
     """Set a key's limit.
 
-    For operators. It stays in the store, for all replicas. Earlier promises are kept.
+    For operators. It holds for all replicas and survives a restart. Decisions already given stay.
     """
     limit, key = _valued(request, at)
     await limit.store.set_value(key, body.limit)
@@ -210,7 +211,7 @@ async def set_value(
     problems=(schemas.UNKNOWN_LIMIT,),
 )
 async def unset_value(request: web.Request, at: schemas.ValueAddress) -> schemas.KeyValue:
-    """Go back to what the file says of a key.
+    """Reset a key's limit to the configured value.
 
     For operators.
     """

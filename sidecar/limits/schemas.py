@@ -74,18 +74,18 @@ class LimitAddress(Parameters):
 
 class LookParameters(LimitAddress):
     fields: LimitFields | None = None
-    """Each field of the key by its name, as in `?biz=refund&channel=wx`."""
+    """Each field of the key as a parameter of its own, such as `?biz=refund&channel=wx`."""
     key: Key | None = None
-    """The whole key, instead."""
+    """The whole key, in place of fields."""
 
 
 class AcquireParameters(LimitAddress):
     wait: Annotated[int, Field(ge=0, le=MAX_WAIT_S)] = 0
-    """The answer comes when the call may go, so many seconds later at most, with the rest in
-    `wait_seconds`. A client that goes away before gives the moment back, unless the call has an id.
-    A replica that stops answers at once. Not with a list."""
+    """Keeps the request open until the call may go, this many seconds at most. What is left is in
+    `wait_seconds`. A client that disconnects before gives its moment back, unless the call has an
+    `id`. Not with a list of calls."""
     hold: Annotated[bool, Field(json_schema_extra=DEPRECATED)] = False
-    """As `wait`, however long it takes."""
+    """Like `wait`, up to `max_wait`."""
 
 
 class ValueAddress(LimitAddress):
@@ -96,14 +96,15 @@ class ValueAddress(LimitAddress):
             json_schema_extra={"pattern": f"^[!-~]{{1,{MAX_KEY_LENGTH}}}$"},
         ),
     ]
-    """The whole key, as decisions have it, percent-encoded once more. Of a limit whose key has no
-    fields: nothing, as in `/v1/limits/pay/values/`."""
+    """The whole key as decisions show it, percent-encoded once more. A limit whose key has no
+    fields has the address `/v1/limits/pay/values/`."""
 
 
 class NamedCall(Body):
     fields: LimitFields | None = None
+    """Each field of the limit's key by its name."""
     key: Key | None = None
-    """As decisions have it, in place of fields."""
+    """The whole key, in place of `fields`."""
 
 
 class LimitCall(NamedCall):
@@ -114,9 +115,10 @@ class LimitCall(NamedCall):
         {"key": "refund:wx", "cost": 2, "id": "order-4711"},
     )
     cost: Annotated[Whole, Field(ge=1, le=MAX_COST)] | None = None
-    """1, if not said."""
+    """How much the call counts. Default: 1."""
     id: Annotated[str, *matching(PERMIT_ID, "")] | None = None
-    """The caller's own name for it: asked for again, it is the same call."""
+    """Your own name for the call. A second request with the same id is the same call and counts
+    once."""
 
 
 LimitCalls = Annotated[list[LimitCall], Field(min_length=1, max_length=MAX_CALLS)]
@@ -131,55 +133,60 @@ class ReleasePermit(NamedCall):
         Field(min_length=1, max_length=MAX_PERMIT, pattern=r"^[\x00-\x7f]*$"),
         wanted(NO_PERMIT),
     ]
-    """As the call got it."""
+    """The `permit` of the decision."""
 
 
 class SetValue(Body):
     model_config = ConfigDict(json_schema_extra={"examples": [{"limit": 2}, {"limit": -1}]})
     limit: Value
-    """-1: no limit."""
+    """The new limit. -1: no limit."""
 
 
 class Decision(Reply):
     """The decision on a call."""
 
     allowed: bool
-    """Whether it may go, at its moment."""
+    """Whether the call may go, now or at `at`."""
     outcome: Outcome
-    """admitted_alone, refused_alone: Redis was unavailable, and the limit says what then."""
+    """`granted`: go now. `paced`: go at `at`. `refused`: do not go. `unlimited`: the key has no
+    limit. `admitted_alone`, `refused_alone`: Redis is unavailable, and `on_store_failure`
+    decides."""
     permit: str | None
-    """Gives it back. null: there is nothing to give back."""
+    """What to release when the call ends early. null: there is nothing to give back."""
     key: str
-    """The call's key, to name it as a whole."""
+    """The key of the call. You can send it in place of `fields`."""
     limit: int | None
-    """Of that key. null: it has none, or nobody knows."""
+    """The limit of this key. null: there is none, or it is unknown."""
     remaining: int | None
-    """What a call that came now could cost."""
+    """The highest cost that a call may have now."""
     wait_seconds: Seconds | None
-    """Until it may go, or you may ask again. null: never, or unknown."""
+    """Sleep this long, then make the call, or ask again if it was refused. null: never, or
+    unknown."""
     at: Time | None
-    """The same moment, by the store's clock."""
+    """The same moment, by the clock of Redis."""
     reset_seconds: Seconds | None
-    """Until all of the limit is free."""
+    """Until the whole limit is free."""
     expires_in_seconds: Seconds | None
-    """Of concurrency: until this permit ends by itself. null: it was given none."""
+    """Only for `concurrency`: when this permit ends by itself. null: there is no permit."""
 
 
 class LimitRule(LimitSettings, Reply):
     """A limit as the file has it; durations in seconds."""
 
     name: str
+    """The limit's name."""
     key: str
     """What calls are counted by, with the fields in braces."""
     limit: int | None
-    """Of a key without a value of its own. null: none."""
+    """For keys without a value of their own. null: no limit."""
     names: list[str] = Field(alias="fields")
-    """What a call names, in the key's order."""
+    """The fields that a call names, in the key's order."""
     values: dict[str, int] = Field(default={}, exclude=True)
 
 
 class LimitRules(Reply):
     limits: list[LimitRule]
+    """One for each limit."""
 
 
 class LimitLook(LimitRule, Decision):
@@ -187,7 +194,9 @@ class LimitLook(LimitRule, Decision):
     are the call's."""
 
     key: str
+    """The key of this call."""
     limit: int | None
+    """The limit of this key. null: no limit."""
 
 
 class PermitReleased(Reply):
@@ -197,31 +206,33 @@ class PermitReleased(Reply):
 
 class KeyValues(Reply):
     file: dict[str, int]
-    """Those that the file has. -1: no limit."""
+    """Values from the configuration file. -1: no limit."""
     set: dict[str, int]
-    """Those that were set since, which go before."""
+    """Values that were set at run time. They come before those of the file."""
 
 
 class KeyValue(Reply):
     key: str
+    """The key."""
     limit: int
-    """-1: no limit."""
+    """Its limit. -1: no limit."""
     warning: Annotated[str | None, optional] = None
-    """There where no call that names its fields can have the key."""
+    """Why no call can ever have this key."""
 
 
 class CheckLimit(Headers):
     x_waitroom_limit: Name
-    """The rule."""
+    """The limit."""
     x_waitroom_key: str | None = None
-    """The whole key that calls are counted by. What a key may not contain is percent-encoded; one
-    that is too long is its digest, and an IPv6 address by its network of 64 bits. Without it, all
-    without it are one."""
+    """The whole key. Characters that a key may not contain are percent-encoded. A key that is too
+    long becomes its digest, an IPv6 address its /64 network. Without the header all calls share one
+    key."""
     x_original_method: str | None = None
-    """How the visitor asked, otherwise GET: a CORS preflight passes uncounted."""
+    """The method of the visitor's request. Default: GET. A CORS preflight passes and is not
+    counted."""
     x_waitroom_given: str | None = None
-    """The X-Waitroom-Limit of the last answer, where a request is asked about twice: it counts
-    once. RateLimit and RateLimit-Policy are sent with it then."""
+    """The X-Waitroom-Limit of the last response, where the proxy checks one request twice. It
+    counts once."""
 
 
 class _Rate(Headers):
@@ -236,11 +247,13 @@ class _Rate(Headers):
 
 class LimitPassed(_Rate):
     x_waitroom_state: Literal["admitted"]
+    """The result."""
     x_waitroom_limit: str | None = None
-    """The rule."""
+    """The limit."""
 
 
 class LimitRefused(_Rate):
     x_waitroom_state: Literal["limited", "limit-away", "unknown-limit"]
+    """`limit-away`: Redis is unavailable, and the limit refuses then."""
     retry_after: Annotated[int, Field(ge=1)] | None = None
     """Seconds."""

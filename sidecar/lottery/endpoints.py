@@ -58,10 +58,10 @@ def load_page(static: Path) -> str:
     other_media={"text/html": "A page that shows the draw and checks it."},
 )
 async def get_draw(request: web.Request, at: DrawParameters) -> web.Response:
-    """What is public of a pre-queue's draw.
+    """Get the public data of a draw.
 
-    The commitment, long before the pre-queue begins; the secret and where the places are from 3 s
-    after the opening on.
+    The commitment is there long before the pre-queue begins. The secret and the list of places
+    follow 3 s after the opening.
     """
     room = room_of(request)
     if _wants_page(request):
@@ -92,10 +92,7 @@ async def get_draw(request: web.Request, at: DrawParameters) -> web.Response:
     is_cacheable=True,
 )
 async def get_drawn_places(request: web.Request, at: PlacesPage) -> web.Response:
-    """Every place that was drawn.
-
-    In pages, in order of place.
-    """
+    """List all drawn places, in their order."""
     room = room_of(request)
     draws, event = _find(room, at.event)
     offset = at.offset if at.after is None else at.after

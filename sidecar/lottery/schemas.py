@@ -47,8 +47,8 @@ _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 class DrawParameters(RoomAddress):
     event: _Name | None = None
-    """An event with a pre-queue. Otherwise the one that is on, else the coming one, else the last
-    one."""
+    """The name of an event with a pre-queue. Default: the current one, else the next one, else the
+    last one."""
 
 
 class PlacesPage(DrawParameters):
@@ -62,12 +62,15 @@ class PlacesPage(DrawParameters):
 
 class Draw(Reply):
     room: str
+    """The room's name."""
     event: _Name
+    """The event's name."""
     events: list[str]
     """All of the room's events with a pre-queue, by time."""
     prequeue_from: Time
-    """From when on places are taken."""
+    """When the pre-queue begins."""
     opens_at: Time
+    """When the room opens and the places are drawn."""
     revealed_at: Time
     """When the secret and the places are published."""
     updated_at: Time
@@ -83,14 +86,18 @@ class Draw(Reply):
     places_url: str | None = None
     """Where the list is; null until it is published, and when it is no longer kept."""
     store_emptied_at: Time | None = None
-    """Where Redis was emptied since the pre-queue began: the list is of those who came back."""
+    """When Redis was emptied during the pre-queue. The list then has only the visitors who came
+    back."""
 
 
 class DrawnPlaces(Reply):
     room: str
+    """The room's name."""
     event: _Name
+    """The event's name."""
     offset: int
+    """How many places come before this page."""
     next: int | None
     """The `after` of the next page; null: this was the last."""
     places: list[tuple[str, Annotated[int, Field(ge=1)]]]
-    """A visitor's id, and its place."""
+    """Pairs of a visitor's id and its place."""

@@ -43,13 +43,20 @@ OTHERWISE = {
     "sidecar/kit/redis/leader_lease.py": "the field's word for work that one replica does",
     "sidecar/gate/leave_limit.py": "of one endpoint, whatever [limits] say",
 }
-#: What tells that something is made once more. In Lua: the sorted sets in which places are counted.
+#: What tells that something is made once more.
 REPEATED = {
-    "exponential backoff": (".py", r"\*\* ?\(?(?:min\(|max\()?[\d, ]*\w*(?:tries|tried|failures)"),
-    "store scaffold": (".py", r"(?<!class )\bBreaker\("),
-    "webhook delivery": (".py", r"session\.post\("),
-    "queue in Lua": (".lua", r"'ZRANK', (?!ARRIVALS)([\w.]+)"),
+    "exponential backoff": r"\*\* ?\(?(?:min\(|max\()?[\d, ]*\w*(?:tries|tried|failures)",
+    "store scaffold": r"(?<!class )\bBreaker\(",
+    "webhook delivery": r"session\.post\(",
 }
+#: A function of a Lua file, and a loop of one, each to the `end` that stands below its beginning.
+LUA_FUNCTION = re.compile(r"^(?:local )?function ([\w.]+)\(.*?^end$", re.MULTILINE | re.DOTALL)
+LUA_LOOP = re.compile(
+    r"^( +)(?:(?:while|for) [^\n]*\bend$|(?:while|for) .*?^\1end$|repeat$.*?^\1until )",
+    re.MULTILINE | re.DOTALL,
+)
+#: Takes the first out of a sorted set.
+POPS = r"'B?ZM?POP(?:MIN)?'"
 
 
 def find_files(root: Path, suffix: str = ".py") -> list[Path]:
@@ -76,15 +83,34 @@ def find_strays(root: Path) -> list[str]:
 
 
 def find_repeated(root: Path, what: str) -> list[str]:
-    """Places in Python are lines; a queue in Lua is a sorted set."""
-    suffix, pattern = REPEATED[what]
-    found = set()
-    for file in find_files(root, suffix):
-        text = file.read_text(encoding="utf-8")
-        for match in re.finditer(pattern, text):
-            number = text.count("\n", 0, match.start()) + 1
-            found.add(match[1] if match.groups() else f"{file.relative_to(root)}:{number}")
-    return sorted(found)
+    """The lines that have what tells it."""
+    return [
+        f"{file.relative_to(root)}:{number}"
+        for file in find_files(root)
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+        if re.search(REPEATED[what], line)
+    ]
+
+
+def find_queues(root: Path) -> list[str]:
+    """Loops in Lua that take the heads out of a queue, themselves or by a function that does."""
+    functions = [
+        (f"{file.relative_to(root)} {found[1]}", found[1], found[0])
+        for file in find_files(root, ".lua")
+        for found in LUA_FUNCTION.finditer(file.read_text(encoding="utf-8"))
+    ]
+    pops, loops = {POPS}, set()
+    while True:
+        calls = re.compile("|".join(pops))
+        known = len(pops) + len(loops)
+        for place, name, text in functions:
+            body = text.partition("\n")[2]
+            if any(calls.search(loop[0]) for loop in LUA_LOOP.finditer(body)):
+                loops.add(place)
+            elif calls.search(body):
+                pops.add(rf"(?<![\w.]){re.escape(name)}\)?\(")
+        if len(pops) + len(loops) == known:
+            return sorted(loops)
 
 
 def shape_of(line: str) -> str:
@@ -204,6 +230,7 @@ def find_wide_functions(root: Path) -> list[str]:
 MEASURES: dict[str, Callable[[Path], list[str]]] = {
     "files named for a product, outside its folder": find_strays,
     **{what: functools.partial(find_repeated, what=what) for what in REPEATED},
+    "queue in Lua": find_queues,
     "pairs of places with six equal lines": find_pairs,
     "pairs of places with six lines of the same shape": functools.partial(
         find_pairs, like=shape_of

@@ -36,16 +36,17 @@ Later versions may add members to documents.
 Pages and their files (`/dashboard`, the waiting page) are not described here.\
 """
 _TAGS = {
-    "visitor": "For visitors, through the proxy.",
-    "proxy": "For the proxy in front: on the edge listener.",
-    "operations": "Health and metrics.",
-    "administration": "Rooms and visitors, for operators.",
-    "leases": "Resources that few may hold at a time, for programs.",
-    "limits": "How often something may be called, for programs.",
-    "jobs": "Calls that wait their turn, for programs.",
-    "targets": "What jobs may call, and how much of it: for programs to see, for operators to "
-    "change.",
-    "history": "Who queued when, where a history is kept.",
+    "visitor": "At your site, below `/_waitroom/`, through the proxy. No token: the cookie "
+    "`waitroom_<room>` says who the visitor is.",
+    "proxy": "On the edge listener, for the proxy in front.",
+    "operations": "On the ops listener. No token.",
+    "administration": "On the ops listener, for operators.",
+    "leases": "On the ops listener, for programs: resources that few clients hold at a time.",
+    "limits": "On the ops listener, for programs: how often they may call something.",
+    "jobs": "On the ops listener, for programs: calls that Waitroom queues and makes.",
+    "targets": "On the ops listener: what jobs may call, and how often. Programs see targets, "
+    "operators change them.",
+    "history": "On the ops listener, for operators, where `history` is set: who queued when.",
 }
 #: By tag, where it is not the ops listener.
 _SERVERS = {
@@ -121,9 +122,11 @@ class Problem(Reply):
     """A problem document (RFC 9457)."""
 
     type: Annotated[str, Field(json_schema_extra={"format": "uri-reference"})]
+    """Always `about:blank`."""
     title: str
     """What went wrong."""
     status: Annotated[int, Field(ge=400, le=599)]
+    """The HTTP status."""
     code: str
     """Which kind of problem it is, for programs: docs/problems.md lists them."""
     detail: Annotated[str, optional] = ""
@@ -171,7 +174,9 @@ def _text() -> bytes:
 
 class OpenapiDocument(Reply):
     openapi: str
+    """The version of OpenAPI."""
     paths: dict[str, Any]
+    """The endpoints."""
 
 
 class Cacheable(Headers):
@@ -189,6 +194,6 @@ ENDPOINTS = Endpoints("operations")
     is_cacheable=True,
 )
 async def get_openapi(_request: web.Request) -> web.Response:
-    """This document."""
+    """Get the OpenAPI document."""
     # For everybody who reaches the listener: it says what any copy of the program says.
     return web.Response(body=_text(), content_type="application/json", headers=_HEADERS)

@@ -242,11 +242,13 @@ def _extra(endpoint: Endpoint) -> Json:
 
 
 def _security(endpoint: Endpoint) -> list[Json]:
-    """Any one of these is enough; a change by the session needs its CSRF token as well."""
+    """Any one of these is enough, and of scopes any one; a change by the session needs its CSRF
+    token as well."""
     access = endpoint.access
     if access.is_open:
         return []
-    ways: list[Json] = [{"service": []}, {"token": []}] if access.scopes else [{"token": []}]
+    ways: list[Json] = [{"service": [scope]} for scope in sorted(access.scopes)]
+    ways.append({"token": []})
     if access.by_session:
         ways.append({"session": []} if endpoint.method == "GET" else {"session": [], "csrf": []})
     return ways

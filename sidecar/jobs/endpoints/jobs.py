@@ -68,8 +68,7 @@ _OF_CALLS = {"method", "path", "query", "headers", "body", "body_base64"}
 async def submit_job(request: web.Request, body: SubmitJob) -> web.Response:
     """Submit a job.
 
-    A class without a grant that covers it is a 403. The idempotency key of another content is a
-    422. `Location` names the job.
+    The response header `Location` names the job.
     """
     jobs = request.app[JOBS]
     order = _order(body, request.headers.get("Idempotency-Key"), jobs)
@@ -82,7 +81,7 @@ async def submit_job(request: web.Request, body: SubmitJob) -> web.Response:
     "/v1/jobs", _READS, replies={200: "A page of this token's jobs; of all jobs for operators."}
 )
 async def list_jobs(request: web.Request, page: JobsPage) -> schemas.Jobs:
-    """Jobs, newest first."""
+    """List jobs, newest first."""
     ms, _, id_ = page.after.partition(".")
     after = (int(ms), id_) if id_ else None
     query = JobQuery(_owner(request), page.target, page.state, after, page.limit)
@@ -97,7 +96,7 @@ async def list_jobs(request: web.Request, page: JobsPage) -> schemas.Jobs:
 
 @ENDPOINTS.get(_JOB, _READS, replies={200: (Job, "As it stands.")}, problems=(UNKNOWN_JOB,))
 async def look_at_job(request: web.Request, at: FindJob) -> web.Response:
-    """How a job stands, and its result."""
+    """Get a job and its result."""
     jobs = request.app[JOBS]
     [seen] = await jobs.see([await jobs.find(at.id, _owner(request))])
     if at.wait and seen.state not in OVER:
@@ -118,9 +117,9 @@ async def look_at_job(request: web.Request, at: FindJob) -> web.Response:
     problems=(UNKNOWN_JOB,),
 )
 async def get_job_body(request: web.Request, at: JobAddress) -> web.StreamResponse:
-    """The result's body, as it came.
+    """Get the result's body, as the target sent it.
 
-    404 also where no answer is kept.
+    404 also if no answer is stored.
     """
     jobs = request.app[JOBS]
     job = await jobs.find(at.id, _owner(request))
@@ -167,8 +166,8 @@ async def get_job_body(request: web.Request, at: JobAddress) -> web.StreamRespon
 async def cancel_job(request: web.Request, at: JobAddress) -> web.Response:
     """Cancel a job.
 
-    Idempotent. 409 where it has ended otherwise, or was begun and its target does not let calls be
-    cut off.
+    Idempotent. 409 if it has ended otherwise, or if its call has begun and the target has no
+    `abort`.
     """
     state = await request.app[JOBS].cancel(at.id, _owner(request))
     _note(request, "job_cancelled", at.id)
@@ -198,7 +197,7 @@ async def retry_job(request: web.Request, at: JobAddress) -> web.Response:
     problems=(UNKNOWN_JOB, UNKNOWN_TARGET, WRONG_STATE),
 )
 async def end_job(request: web.Request, at: JobAddress) -> Job:
-    """Say that an online job's call is over.
+    """Report that an online job's call is over.
 
     Idempotent.
     """

@@ -46,7 +46,7 @@ _TARGET = "/v1/targets/{name}"
 
 @ENDPOINTS.get("/v1/targets", _READS, replies={200: "The targets."})
 async def list_targets(request: web.Request) -> Targets:
-    """All targets, and how they stand."""
+    """List all targets and their state."""
     jobs = request.app[JOBS]
     counts = await jobs.counts()
     found = await asyncio.gather(*(_target(one, counts) for one in jobs.targets))
@@ -55,7 +55,7 @@ async def list_targets(request: web.Request) -> Targets:
 
 @ENDPOINTS.get(_TARGET, _READS, replies={200: "The target."}, problems=(UNKNOWN_TARGET,))
 async def look_at_target(request: web.Request, at: TargetAddress) -> Target:
-    """How a target stands."""
+    """Get a target and its state."""
     jobs = request.app[JOBS]
     return await _target(jobs.targets.get(at.name), await jobs.counts())
 
@@ -64,8 +64,8 @@ async def look_at_target(request: web.Request, at: TargetAddress) -> Target:
 async def change_target(request: web.Request, at: TargetAddress, body: TargetChanges) -> Target:
     """Change a target, or make one.
 
-    For operators. All replicas and workers follow within two seconds. What was set stays, whatever
-    the file says of this target, until DELETE.
+    For operators. All replicas and workers follow within two seconds. The changes come before the
+    configuration until DELETE.
     """
     jobs, changes = request.app[JOBS], body.model_extra or {}
     if not is_plain_name(at.name):
@@ -94,7 +94,7 @@ async def restore_target(request: web.Request, at: TargetAddress) -> RestoredTar
     _TARGET + "/history", _READS, replies={200: "The steps."}, problems=(UNKNOWN_TARGET,)
 )
 async def get_target_history(request: web.Request, at: HistoryParameters) -> TargetHistory:
-    """What became of its jobs, step by step."""
+    """Count the jobs that ended, in steps of time."""
     jobs = request.app[JOBS]
     target = jobs.targets.get(at.name)
     step_ms, now_ms = at.hours * HOUR_MS // STEPS, target.clock.now_ms()

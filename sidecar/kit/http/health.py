@@ -15,6 +15,7 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 class Health(Reply):
     status: Literal["ok"]
+    """Always ok."""
 
 
 ENDPOINTS = Endpoints("operations")
@@ -23,7 +24,7 @@ _HAND_MADE: dict[str, Any] = {"is_hand_made": True, "is_cacheable": True}
 
 @ENDPOINTS.get("/healthz", ANYBODY, replies={200: (Health, "It does.")}, **_HAND_MADE)
 async def is_healthy(_request: web.Request) -> web.Response:
-    """The process answers."""
+    """Check that the process answers."""
     return web.json_response({"status": "ok"})
 
 
@@ -35,8 +36,5 @@ async def is_healthy(_request: web.Request) -> web.Response:
     **_HAND_MADE,
 )
 async def get_metrics(request: web.Request) -> web.Response:
-    """For Prometheus.
-
-    What each means: docs/metrics.md.
-    """
+    """Get the metrics, for Prometheus."""
     return web.Response(body=request.app[METRICS].text(), headers={"Content-Type": _TEXT})

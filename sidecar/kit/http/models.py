@@ -149,9 +149,9 @@ class PageParameters(Parameters):
     """Which page of a list."""
 
     after: str = ""
-    """Behind which the page begins: the `next` of the page before."""
+    """The `next` of the page before."""
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
-    """How many to list, at most."""
+    """How many entries the page has at most."""
 
 
 class PageReply(Reply):
@@ -165,8 +165,9 @@ class OffsetPage(PageParameters):
     """Of a list that is counted through."""
 
     after: Annotated[str, *matching("[0-9]{0,9}", "the `next` of the page before")] = ""
+    """The `next` of the page before."""
     offset: Annotated[int, Field(ge=0, le=10**9, json_schema_extra=DEPRECATED)] = 0
-    """How many to leave out: `after` does, too."""
+    """How many entries to leave out. Use `after`."""
 
     @property
     def start(self) -> int:

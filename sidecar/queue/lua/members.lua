@@ -8,9 +8,11 @@ function queue.over_by(now, key, most)
     redis_call('ZRANGEBYSCORE', key, '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, most))
 end
 
--- Takes the heads out of a queue, at most so many. Who they are, and their orders as text.
+-- Takes the heads out of a queue, at most so many. Who they are, their orders as text, and how many
+-- it tried to take: fewer means nobody is left.
 function queue.pop_heads(key, most)
-  return queue.split(redis_call('ZPOPMIN', key, most))
+  local members, orders = queue.split(redis_call('ZPOPMIN', key, most))
+  return members, orders, most
 end
 
 -- Their scores as text, false where there is none.

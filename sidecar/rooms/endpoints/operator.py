@@ -57,13 +57,13 @@ log = structlog.get_logger()
 
 @ENDPOINTS.get("/admin/rooms", DASHBOARD, replies={200: "The rooms."})
 async def list_rooms(request: web.Request) -> RoomStates:
-    """All rooms: numbers, settings, what was changed."""
+    """List all rooms with their numbers and settings."""
     return RoomStates(rooms=[_state(room, await room.refresh()) for room in request.app[ROOMS]])
 
 
 @ENDPOINTS.get(_ROOM, DASHBOARD, replies={200: "The room."})
 async def get_room(request: web.Request, _at: RoomAddress) -> RoomState:
-    """A room: numbers, settings, what was changed."""
+    """Get a room with its numbers and settings."""
     room = room_of(request)
     return _state(room, await room.refresh())
 
@@ -79,10 +79,10 @@ async def change_room(request: web.Request, _at: RoomAddress, body: Changes) -> 
 
 @ENDPOINTS.post(_ROOM + "/{act:pause|drain|resume}", DASHBOARD, replies={200: "The room."})
 async def act_on_room(request: web.Request, at: ActAddress) -> RoomState:
-    """Pause, drain or resume.
+    """Pause, drain or resume a room.
 
-    pause: newcomers wait and nobody is called; drain: nobody new may wait, those in the queue are
-    let in; resume takes either back. Those inside stay.
+    `pause`: newcomers wait, and nobody is called. `drain`: visitors in the queue are let in, and
+    nobody new may wait. `resume` ends both. Visitors inside stay.
     """
     file = room_of(request).file_settings
     # A value that the file has is reset to it rather than set.
@@ -113,7 +113,10 @@ async def _change(request: web.Request, changes: dict[str, Any]) -> RoomState:
 
 @ENDPOINTS.post(_ROOM + "/reset", DASHBOARD, replies={200: "Done."})
 async def reset_room(request: web.Request, at: RoomAddress) -> Removed:
-    """Empty the queue; who is inside stays."""
+    """Reset the queue: all waiting visitors lose their places.
+
+    Visitors inside stay.
+    """
     removed = await room_of(request).store.reset(by=operator(request))
     log.info("reset", room=at.room, removed=removed)
     return Removed(room=at.room, removed=removed)
@@ -121,7 +124,7 @@ async def reset_room(request: web.Request, at: RoomAddress) -> Removed:
 
 @ENDPOINTS.get(_ROOM + "/events", DASHBOARD, replies={200: "The events."})
 async def preview_events(request: web.Request, at: PreviewParameters) -> EventsPreview:
-    """What a room's events will do, and when."""
+    """Preview a room's events."""
     room = room_of(request)
     snapshot = await room.refresh()
     # Without what an open event replaces at the moment.
@@ -138,7 +141,7 @@ async def preview_events(request: web.Request, at: PreviewParameters) -> EventsP
     problems=(UNKNOWN_CLASS,),
 )
 async def issue_grants(request: web.Request, _at: RoomAddress, body: GrantRequest) -> IssuedGrants:
-    """Make grants, which give their bearers a class, and say when they end."""
+    """Make grants: signed links that give a class."""
     room = room_of(request)
     check_class(room, body.class_)
     expires_s = expiry(body.expires_in, room.clock.now_ms())
@@ -154,7 +157,7 @@ async def issue_grants(request: web.Request, _at: RoomAddress, body: GrantReques
 
 @ENDPOINTS.get(_ROOM + "/log", DASHBOARD, replies={200: "As much of it as Redis keeps."})
 async def get_log(request: web.Request, at: RoomAddress) -> RoomLog:
-    """What operators did, latest first."""
+    """List what operators did, latest first."""
     acts = await room_of(request).store.lists.log()
     return RoomLog(room=at.room, log=[Act.model_construct(**act) for act in acts])
 

@@ -52,9 +52,9 @@ log = structlog.get_logger()
     "/admin/rooms/{room}/export", DASHBOARD, replies={200: "Lines of a file, and where to go on."}
 )
 async def export_room(request: web.Request, at: ExportParameters) -> ExportPage:
-    """A page of the room, for another store.
+    """Export a page of the room, to move it to another Redis.
 
-    `waitroom rooms export` asks for all pages. docs/rollout.md.
+    `waitroom rooms export` reads all pages.
     """
     room = room_of(request)
     lines: list[ExportHead | ExportRows] = [] if at.cursor else await _head(room)
@@ -93,11 +93,10 @@ async def _head(room: Room) -> list[ExportHead | ExportRows]:
     problems=(QUEUE_RESET,),
 )
 async def import_room(request: web.Request, _at: RoomAddress, step: ImportStep) -> Imported:
-    """One step of taking in what was exported.
+    """Import one step of an export.
 
-    `begin` pauses the room, then line by line, then `end`, which gives it the settings of the file,
-    and with that ends the pause, unless the file says queue_all itself. `waitroom rooms import`
-    does it all.
+    `begin` pauses the room. Then send each line of the file. `end` sets the settings of the file
+    and ends the pause, unless the file has queue_all. `waitroom rooms import` does all of it.
     """
     room = room_of(request)
     if step.head is None:

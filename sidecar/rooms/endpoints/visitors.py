@@ -53,9 +53,9 @@ log = structlog.get_logger()
 
 @ENDPOINTS.get(_ROOM + "/waiting", DASHBOARD, replies={200: "A page of it."}, problems=(NOT_DRAWN,))
 async def list_waiting(request: web.Request, page: PeoplePage) -> WaitingVisitors:
-    """All who wait, from the smallest order on.
+    """List the waiting visitors, in their order.
 
-    Refused in a pre-queue: nobody is to know a lot before the opening.
+    Refused in a pre-queue: places are secret before the opening.
     """
     room = room_of(request)
     if _is_drawing(room):
@@ -75,7 +75,7 @@ async def list_waiting(request: web.Request, page: PeoplePage) -> WaitingVisitor
 
 @ENDPOINTS.get(_ROOM + "/sessions", DASHBOARD, replies={200: "A page of them."})
 async def list_sessions(request: web.Request, page: PeoplePage) -> Sessions:
-    """Sessions, the next to end first."""
+    """List the sessions, the next to end first."""
     rows = await room_of(request).store.lists.sessions(offset=page.start, limit=page.limit)
     sessions = [Session(visitor=visitor, ends_at_ms=ends) for visitor, ends in rows]
     return Sessions(room=page.room, sessions=sessions, next=page.next(len(rows)))
@@ -83,7 +83,7 @@ async def list_sessions(request: web.Request, page: PeoplePage) -> Sessions:
 
 @ENDPOINTS.get(_VISITOR, DASHBOARD, replies={200: "The state is `unknown` where nothing is known."})
 async def find_visitor(request: web.Request, at: VisitorAddress) -> Visitor:
-    """Where one visitor is."""
+    """Find a visitor."""
     room = room_of(request)
     found = await room.store.lists.find(at.visitor)
     visitor = Visitor(
@@ -126,7 +126,7 @@ def _is_drawing(room: Room) -> bool:
     problems=(UNKNOWN_VISITOR,),
 )
 async def release_visitor(request: web.Request, at: VisitorAddress) -> VisitorReleased:
-    """End a session, or give up a place."""
+    """End a visitor's session or place."""
     if not await room_of(request).release(at.visitor, by=operator(request)):
         raise ProblemError(UNKNOWN_VISITOR, detail=f"{at.visitor} is neither inside nor waiting")
     log.info("released", room=at.room, visitor=at.visitor)
@@ -153,9 +153,9 @@ _NOT_MOVED = {
     ),
 )
 async def move_visitor(request: web.Request, at: VisitorAddress, body: MoveVisitor) -> VisitorMoved:
-    """Take a waiting visitor to another position.
+    """Move a waiting visitor.
 
-    Either to a `position` of their queue, or to the place of another `class`.
+    Either to a `position` in the queue, or to the place of another `class`.
     """
     room, by, why = room_of(request), operator(request), body.why
     if not body.is_to_class:

@@ -19,6 +19,7 @@ DEFAULT_LIFE_S = 86_400
 
 class ActAddress(RoomAddress):
     act: Literal["pause", "drain", "resume"]
+    """What to do."""
 
 
 class PreviewParameters(RoomAddress):
@@ -55,6 +56,7 @@ class GrantRequest(Body):
         }
     )
     class_: Annotated[str, wanted('is needed, such as {"class": "vip"}')] = Field(alias="class")
+    """The class that the grants give."""
     expires_in: Annotated[
         int | float,
         BeforeValidator(parse_duration),
@@ -68,11 +70,11 @@ class GrantRequest(Body):
             }
         ),
     ] = DEFAULT_LIFE_S
-    """Seconds, or text with a unit; 366 days at most."""
+    """Seconds, or text with a unit such as `2h`. At most 366 days."""
     once: bool = False
-    """Each gives the class to one visitor only."""
+    """Each grant is good for one visitor."""
     count: Annotated[Whole, Field(ge=1, le=MAX_GRANTS)] = 1
-    """More than one only with `once`."""
+    """How many to make. More than one only with `once`."""
 
     @model_validator(mode="after")
     def _are_not_the_same(self) -> GrantRequest:
@@ -83,13 +85,16 @@ class GrantRequest(Body):
 
 class SubQueue(Reply):
     line: str
+    """The sub-queue's name."""
     waiting: Count
+    """Visitors in it."""
     wait_seconds: Count | None
+    """The estimated wait of a newcomer. null: unknown."""
 
 
 class RoomState(OfRoom):
     mode: Literal["open", "paused", "draining", "running"]
-    """open: everybody passes; paused: nobody is called; draining: nobody new may wait."""
+    """`open`: all visitors pass. `paused`: nobody is called. `draining`: nobody new may wait."""
     phase: Phase
     """By the room's events."""
     event: str | None
@@ -99,11 +104,11 @@ class RoomState(OfRoom):
     waiting: Count
     """In the queue."""
     active: Count
-    """Sessions, those of the called included."""
+    """Sessions, called visitors included."""
     provisional: Count
-    """Of the active: called, and not yet here."""
+    """Sessions of visitors who were called and have not arrived yet."""
     wait_seconds: Count | None
-    """A newcomer's estimated wait."""
+    """The estimated wait of a newcomer. null: unknown."""
     lines: list[SubQueue]
     """The room's sub-queues. Drawn places are in none of them."""
     revision: Count
@@ -111,68 +116,79 @@ class RoomState(OfRoom):
     replicas: Count
     """Replicas seen in the last seconds."""
     recovery_stage: Literal[0, 1, 2]
-    """2: Redis was emptied, and nobody is called; 1: some visitors may still be missing from the
-    queue; 0: normal."""
+    """2: Redis was emptied, and nobody is called. 1: some visitors may still be missing from the
+    queue. 0: normal."""
     recovers_until: Time | None
+    """When the recovery ends."""
     settings: RoomSettings
-    """With the changes made at run time. Durations are seconds, times ms since 1970."""
+    """The settings in force, with changes made at run time. Durations are seconds, times ms since
+    1970."""
     changed: dict[str, Any]
-    """Settings that were changed at run time."""
+    """Only the settings that were changed at run time."""
     counters: dict[str, int]
-    """Since the store was empty: joined, called, admitted, …"""
+    """Totals since Redis was empty: `joined`, `called`, `admitted` and others."""
 
 
 class RoomStates(Reply):
     rooms: list[RoomState]
+    """One for each room."""
 
 
 class Removed(OfRoom):
     removed: Count
-    """How many places."""
+    """How many places were removed."""
 
 
 class Step(Reply):
     step: Literal["prequeue_from", "opens_at", "closes_at"]
+    """The setting of the event."""
     phase: Phase
     """What begins then."""
     at: Time
+    """When."""
     local: Time
-    """In the event's time zone."""
+    """The same in the event's time zone."""
     in_seconds: int
     """Seconds from now; negative: in the past."""
 
 
 class Holding(Reply):
     total_active_users: Count
+    """The cap then."""
     new_users_per_minute: Position | None
+    """The rate then."""
     message: str | None
+    """The message then."""
 
 
 class EventPreview(Holding):
     """An event, with what holds while it is open."""
 
     name: str
+    """The event's name."""
     timezone: str
+    """Its time zone."""
     state: Literal["coming", "prequeue", "open", "over"]
-    """Now."""
+    """Its state at the time of the preview."""
     before: Phase
     """The room's phase until the event begins."""
     steps: list[Step]
-    """In the order of their times."""
+    """By time."""
 
 
 class EventsPreview(OfRoom, Holding):
     at: Time
     """The time of the preview."""
     local: Time
-    """In the events' time zone; UTC where they have several."""
+    """The same in the events' time zone, or in UTC where they have several."""
     phase: Phase
+    """The room's phase."""
     event: str | None
     """The event whose pre-queue or opening is on."""
     coming: str | None
     """The next one."""
     mode: str
-    """As the room's."""
+    """The room's mode."""
     events: list[EventPreview]
     """By time."""
     warnings: list[str]
@@ -181,20 +197,26 @@ class EventsPreview(OfRoom, Holding):
 
 class IssuedGrants(OfRoom):
     class_: str = Field(serialization_alias="class")
+    """The class that they give."""
     expires_at: Time
+    """When they end."""
     grants: list[str]
+    """The grants. Add `waitroom_grant=…` to the address of a page."""
 
 
 class Act(Reply):
     at: Milliseconds
+    """When."""
     by: str
     """The operator's name, as given."""
     what: str
-    """change, reset, move, back, release, …"""
+    """`change`, `reset`, `move`, `back`, `release` and others."""
     visitor: str
-    """Empty if it is not about one visitor."""
+    """The visitor's id. Empty: it was not about one visitor."""
     detail: str
+    """The new values, or the reason given."""
 
 
 class RoomLog(OfRoom):
     log: list[Act]
+    """Latest first."""

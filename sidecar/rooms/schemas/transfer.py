@@ -31,7 +31,7 @@ class ExportParameters(RoomAddress):
         ]
         | None
     ) = None
-    """What the last page called `next`."""
+    """The `next` of the last page."""
 
 
 #: Rows are lists of a name and numbers.
@@ -50,25 +50,34 @@ class ExportHead(Reply):
     format: Annotated[
         Literal["waitroom-room/1"], wanted(f"not of the format {FORMAT}, which this version reads")
     ]
+    """The format of the file."""
     room: RoomName
     exported_at_ms: _Exact
+    """When the export began."""
     epoch: _Exact
+    """Grows with each reset of the queue."""
     settings: dict[str, Any]
+    """The settings that were changed at run time."""
     waiting: Count = 0
+    """Visitors in the queue."""
     active: Count = 0
+    """Sessions."""
     proof: str
-    """That both stores' replicas have the same secret_keys."""
+    """Shows that both installations have the same secret_keys."""
 
 
 class ExportRows(Reply):
     kind: Annotated[str, Field(json_schema_extra={"enum": list(WRITE_ORDER)})]
+    """What the rows are."""
     rows: Annotated[list[Any], Field(json_schema_extra=_ROWS)]
+    """Lists of a name and numbers."""
 
 
 class ExportPage(Reply):
     lines: list[ExportHead | ExportRows]
+    """Lines of the file."""
     next: str | None
-    """The next page's cursor."""
+    """The `cursor` of the next page. null: this is the last."""
 
 
 _KINDS = ("begin", *WRITE_ORDER, "end")
@@ -105,12 +114,15 @@ class ImportStep(Body):
         extra="ignore",
     )
     kind: Annotated[str, Field(json_schema_extra={"enum": list(_KINDS)})]
+    """`begin`, the kind of the rows, or `end`."""
     head: ExportHead | None = None
+    """The first line of the file, for `begin` and `end`."""
     rows: Annotated[list[Any], Field(max_length=PAGE, json_schema_extra=_ROWS)] = Field(
         default_factory=list
     )
+    """The rows of a line."""
     exported_at_ms: _Exact = 0
-    """Of the head."""
+    """From the head, with rows."""
 
     @model_validator(mode="after")
     def _is_whole(self) -> ImportStep:

@@ -69,17 +69,17 @@ class MoveVisitor(Body):
         Annotated[Whole, Field(ge=1, le=MAX_POSITION)] | Literal["head", "back"],
         wanted('a whole number from 1 on, "head" or "back"'),
     ] = 1
-    """From 1, the head, on; `back`: to where it was before the first move."""
+    """1 is the head of the queue. `back`: the position before the first move."""
     class_: Annotated[str | None, wanted("the name of one, or null for none")] = Field(
         default=None, alias="class"
     )
-    """One of the room's; null: none."""
+    """The new class. null: none."""
     why: Annotated[
         str,
         Field(max_length=MAX_REASON, pattern=_REASON),
         wanted(f"text of {MAX_REASON} characters at most, on one line"),
     ] = ""
-    """For the log."""
+    """The reason, for the log."""
 
     @model_validator(mode="before")
     @classmethod
@@ -95,43 +95,55 @@ class MoveVisitor(Body):
 
 class Waiting(Reply):
     visitor: str
+    """The visitor's id."""
     position: Position
     """Among all who wait."""
     order: int
-    """Smaller is sooner."""
+    """A smaller one is called sooner."""
     line: str | None
-    """null: the room has none, or the place was drawn."""
+    """The sub-queue. null: the room has none, or the place was drawn."""
 
 
 class WaitingVisitors(OfRoom, PageReply):
     waiting: list[Waiting]
+    """In their order."""
 
 
 class Session(Reply):
     visitor: str
+    """The visitor's id."""
     ends_at_ms: Milliseconds
+    """When the session ends without another request."""
 
 
 class Sessions(OfRoom, PageReply):
     sessions: list[Session]
+    """The next to end comes first."""
 
 
 class Visitor(OfVisitor):
     state: Literal["waiting", "called", "inside", "revoked", "unknown"]
+    """`called`: the visitor's turn came, and the browser has not arrived yet. `revoked`: released
+    or gone."""
     position: Position | None = None
-    """Among all who wait; null in a pre-queue."""
+    """Among all who wait. null in a pre-queue."""
     line: str | None = None
-    """null: the room has none, or the place was drawn."""
+    """The sub-queue. null: the room has none, or the place was drawn."""
     line_position: Position | None = None
-    """In that sub-queue, to a few."""
+    """The approximate position in the sub-queue."""
     started_at_ms: Milliseconds | None
+    """When the session began."""
     ends_at_ms: Milliseconds | None
+    """When the session ends without another request."""
     revoked_at_ms: Milliseconds | None
+    """When the pass or ticket became void."""
 
 
 class VisitorReleased(OfVisitor):
     released: Literal[True] = True
+    """Always true."""
 
 
 class VisitorMoved(OfVisitor):
     position: Position
+    """The new position."""

@@ -1,4 +1,5 @@
 -- @include "leases/parts/resources"
+-- @include "queue/call_heads"
 -- What happened by itself at a resource since a script looked: leases and turns that ended, people
 -- who fell silent, and whose turn it is.
 
@@ -41,25 +42,23 @@ local function drop_silent(r)
   r.waiting, budget = r.waiting - #silent, budget - #silent
 end
 
--- Gives the heads of the queue their turn, as many as there are free slots. One whose heartbeat is
--- overdue by more than the claim window is dropped instead, and nobody waits for it.
-local function call_heads(r)
-  local left = bound()
-  while r.held < capacity and r.waiting > 0 and left > 0 do
-    local heads = queue.pop_heads(r.queue, math.min(capacity - r.held, left))
-    if #heads == 0 then break end
-    local dues = queue.pop_scores(r.due, heads)
-    for i, holder in ipairs(heads) do
-      local due = due_at(tonumber(dues[i] or 0))
-      if due + claim_ms >= now then
-        local ends = math.max(due, now) + claim_ms
-        redis_call('ZADD', r.holders, int(ends), holder)
-        r.held = r.held + 1
-        expect(r, ends)
-      end
-    end
-    r.waiting, left, budget = r.waiting - #heads, left - #heads, budget - #heads
-  end
+-- Gives the head of the queue its turn, unless its heartbeat is overdue by more than the claim
+-- window. Whether it was in time.
+local function call(r, holder, due)
+  due = due_at(due)
+  if due + claim_ms < now then return false end
+  local ends = math.max(due, now) + claim_ms
+  redis_call('ZADD', r.holders, int(ends), holder)
+  r.held = r.held + 1
+  expect(r, ends)
+  return true
+end
+
+-- As many as there are free slots.
+local function call_next(r)
+  local most = math.min(bound(), r.waiting)
+  local popped = queue.call_heads(r, capacity - r.held, most, call)
+  r.waiting, budget = r.waiting - popped, budget - popped
 end
 
 local function settle(r)
@@ -67,5 +66,5 @@ local function settle(r)
     if r.held > 0 then expire(r) end
     if r.waiting > 0 then drop_silent(r) end
   end
-  if not is_recovering() then call_heads(r) end
+  if not is_recovering() then call_next(r) end
 end

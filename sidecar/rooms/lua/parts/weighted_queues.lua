@@ -53,9 +53,8 @@ local function pop_from_line()
   return queue.split(head)
 end
 
--- Takes up to so many out of the queue. Who they are, their orders as text, and how many it tried
--- to take: fewer means nobody is left.
-local function pop_heads(most)
+-- Takes heads out of `waiting` as queue.pop_heads() does, of weighted sub-queues one at a time.
+local function pop_heads(waiting, most)
   charged = nil
   local drawn_first = is_weighted and count_drawn()
   if drawn_first then most = math.max(1, math.min(most, drawn_first)) end
@@ -63,9 +62,9 @@ local function pop_heads(most)
   if drawn_first == 0 then
     visitors, orders = pop_from_line()
   else
-    visitors, orders = queue.pop_heads(WAITING, most)
+    visitors, orders = queue.pop_heads(waiting, most)
   end
-  resized(WAITING)
+  resized(waiting)
   forget_arrivals(visitors)
   return visitors, orders, most
 end

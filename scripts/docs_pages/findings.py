@@ -1,0 +1,87 @@
+"""docs/doctor.md: the list at its end, from the texts that the doctor prints."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from sidecar.doctor import findings
+from sidecar.doctor.findings import Level, find
+
+_PAGE = Path(__file__).resolve().parents[2] / "docs" / "doctor.md"
+_HEADING = "## What it finds"
+_INTRODUCTION = f"""\
+{_HEADING}
+
+The doctor checks in this order. The texts below are those that it prints. The address, the room
+and the numbers are examples."""
+_GROUP = re.compile(r"(?<=\n\n)# (.+)\.\n\n|^\[(\w+)\]$", re.MULTILINE)
+_EXAMPLES = {
+    "by": "45 s ahead of",
+    "client": "192.0.2.7",
+    "count": 2,
+    "directive": "script-src",
+    "error": "connection refused",
+    "header": "max-age=600",
+    "memory": "",
+    "more": "",
+    "name": "waitroom_shop",
+    "names": "waiting.css (404)",
+    "option": "tickets",
+    "page": "https://shop.example/tickets",
+    "path": "/metrics",
+    "policy": "script-src 'none'",
+    "port": 8401,
+    "room": "shop",
+    "seconds": 10,
+    "secure": ", Secure",
+    "state": "queued",
+    "states": "not_queued",
+    "status": 404,
+    "visit": "this visit was let in",
+    "why": "A `return` or `rewrite` in the same location answers before the gate.",
+    "wrong": "without HttpOnly",
+}
+#: Of findings for which those make no sense.
+_OTHERS = {
+    "untrusted": {"error": "its certificate is not trusted"},
+    "sidecar_fails": {"status": 500},
+    "no_sidecar": {"status": 502},
+    "refused": {"status": 403},
+    "bare_refusal": {"status": 401},
+    "refused_page": {"status": 403},
+    "retry_after": {"status": 503},
+    "no_retry_after": {"status": 503},
+    "cannot_join": {"status": 403},
+    "no_heartbeat": {"error": 404},
+    "edge_open": {"port": 8400},
+    "believes_us": {"client": "10.0.0.4"},
+    "balancer": {"client": "10.0.0.4"},
+    "cached": {"name": "the waiting page"},
+    "clock": {"name": "nginx"},
+    "not_left": {"error": 403},
+}
+
+
+def page() -> str:
+    """What is written by hand stays."""
+    return _PAGE.read_text(encoding="utf-8").partition(_HEADING)[0] + _list()
+
+
+def _list() -> str:
+    parts, rights = [_INTRODUCTION], list[str]()
+    for heading, name in _GROUP.findall(Path(findings.__file__).with_suffix(".ini").read_text()):
+        if heading:
+            parts += [*_all_right(rights), f"### {heading}"]
+            rights = []
+            continue
+        found = find(name, **_EXAMPLES | _OTHERS.get(name, {}))
+        if found.level is Level.OK:
+            rights.append(f"- {found.what}")
+        else:
+            parts.append(f"- **{found.level}:** {found.what}\n\n    {found.fix}")
+    return "\n\n".join([*parts, *_all_right(rights)]) + "\n"
+
+
+def _all_right(texts: list[str]) -> list[str]:
+    return ["**ok:**", "\n".join(texts)] if texts else []
