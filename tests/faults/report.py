@@ -38,8 +38,8 @@ stay. From its end on, one newcomer arrives per second.
 
 {table}
 * **overtaken by people behind (worst)**: how many of those who waited before the outage saw
-  somebody called who stood behind them. In brackets: the number who overtook the worst off. The
-  order is that of the signed cookies. No delay is excused.
+  somebody called who stood behind them. In brackets: the largest number who overtook one visitor.
+  The order is that of the signed cookies. Even a short delay counts.
 * **by newcomers**: how many of them saw somebody called, or admitted at once, who came after the
   outage.
 * **first call after**: seconds from the end of the outage to the first call. The outage ends when
