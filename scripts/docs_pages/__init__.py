@@ -8,15 +8,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scripts.docs_pages import commands, endpoints, findings, problems, settings
+from scripts.docs_pages import (
+    alerts,
+    commands,
+    endpoints,
+    findings,
+    metrics,
+    problems,
+    settings,
+)
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 #: The text of each page, by its file.
 PAGES = {
+    "alerts.md": alerts.page,
     "commands.md": commands.page,
     "doctor.md": findings.page,
     "endpoints.md": endpoints.page,
+    "metrics-reference.md": metrics.page,
     "problems.md": problems.page,
     "settings.md": settings.page,
 }

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from sidecar.kit.metrics import MetricSet, counter, gauge
+from sidecar.kit.metrics import SHARED, MetricSet, counter, gauge
 
 
 class HistoryMetrics(MetricSet):
-    recorder_backlog = gauge("waitroom_recorder_backlog", "Events not in the database yet.", "room")
+    recorder_backlog = gauge(
+        "waitroom_recorder_backlog", "Events that are not in the database yet." + SHARED, "room"
+    )
     recorder_lag = gauge(
-        "waitroom_recorder_lag_seconds", "Age of the oldest event not in the database yet.", "room"
+        "waitroom_recorder_lag_seconds",
+        "Age of the oldest event that is not in the database yet." + SHARED,
+        "room",
     )
     recorder_written = counter(
         "waitroom_recorder_written", "Events that this replica wrote to the database.", "room"
@@ -17,5 +21,7 @@ class HistoryMetrics(MetricSet):
         "waitroom_recorder_errors", "Writes to the database that failed.", "room"
     )
     recorder_stuck = counter(
-        "waitroom_recorder_stuck", "Stays without an end that the recorder closed itself.", "room"
+        "waitroom_recorder_stuck",
+        "Stays that the recorder closed because no end was recorded.",
+        "room",
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from sidecar.kit.metrics import PACES_S, MetricSet, counter, histogram
+from sidecar.kit.metrics import PACES_S, SHARED, MetricSet, counter, histogram
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,19 +21,23 @@ _BREAKER = {"closed": 0, "trial": 1, "open": 2}
 #: Gauges of a target: the name's end, its help, and its value; None: there is no sample.
 _GAUGES: tuple[tuple[str, str, Callable[[TargetSettings, QueueState], float | None]], ...] = (
     ("waiting", "Jobs in the queue.", lambda _, state: state.waiting),
-    ("later", "Jobs that wait to be retried.", lambda _, state: state.later),
+    ("later", "Jobs that wait for their next attempt.", lambda _, state: state.later),
     ("running", "Calls in progress, issued permits included.", lambda _, state: state.active),
     ("concurrency", "Calls at a time, at most.", lambda target, _: target.concurrency),
-    ("calls_in_window", "Calls in the current window.", lambda _, state: state.calls_in_window),
-    ("rate", "Calls in a window, at most; absent without a rate.", lambda target, _: target.rate),
+    (
+        "calls_in_window",
+        "Calls that count against the rate now.",
+        lambda _, state: state.calls_in_window,
+    ),
+    ("rate", "Calls in a window, at most. Absent without a rate.", lambda target, _: target.rate),
     (
         "breaker",
-        "2: open, nothing is called; 1: half-open, one call tries; 0: closed.",
+        "0: closed. 1: one call at a time tests the target. 2: open, nothing is called.",
         lambda _, state: _BREAKER.get(state.breaker, 0),
     ),
     (
         "mean_seconds",
-        "Mean duration of a call; absent while unknown.",
+        "Mean duration of a call, the last ones most. Absent while unknown.",
         lambda _, state: state.mean_s,
     ),
     ("paused", "1 while an operator has paused the target.", lambda target, _: target.paused),
@@ -54,15 +58,15 @@ class TargetGauges(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         for name, text, read in _GAUGES:
-            gauge = GaugeMetricFamily(f"waitroom_target_{name}", text, labels=["target"])
+            gauge = GaugeMetricFamily(f"waitroom_target_{name}", text + SHARED, labels=["target"])
             for target, known in self._targets.items():
                 if (value := read(*known)) is not None:
                     gauge.add_metric([target], value)
             yield gauge
         calls = CounterMetricFamily(
             "waitroom_target_calls",
-            "Calls since the store was created, by result: called, completed, failed, retried, "
-            "lost, expired.",
+            "Calls since Redis was empty: called, completed, failed, retried, lost (the worker "
+            "died), expired (nobody used the permit)." + SHARED,
             labels=["target", "kind"],
         )
         for target, (_, state) in self._targets.items():
@@ -74,27 +78,29 @@ class TargetGauges(Collector):
 class JobMetrics(MetricSet):
     jobs = counter(
         "waitroom_jobs",
-        "Jobs, by state: submitted, refused, completed, failed, cancelled, expired; pending: a "
-        "call that is retried.",
+        "Jobs by what became of them in this process. Replica: submitted, refused (max_pending), "
+        "cancelled, expired, and online jobs completed and failed. Worker: completed, failed, "
+        "cancelled, pending (a call that is retried).",
         "target",
         "state",
     )
     job_responses = counter(
         "waitroom_job_responses",
-        "Responses of targets to jobs, by HTTP status, retried calls included.",
+        "Responses of targets to jobs, by HTTP status, failed attempts included.",
         "target",
         "status",
     )
     job_seconds = histogram(
         "waitroom_job_seconds",
-        "Duration of this worker's calls, by outcome: answered, busy, failed, refused.",
+        "Duration of this worker's calls. answered. busy: 429, retried. failed: no answer, or one "
+        "that is retried. refused: not called, or the answer was too large.",
         "target",
         "outcome",
         buckets=PACES_S,
     )
     callbacks = counter(
         "waitroom_job_callbacks",
-        "Callbacks of this worker, by result: delivered, failed.",
+        "Callbacks of this worker, by their final result: delivered, failed.",
         "target",
         "result",
     )

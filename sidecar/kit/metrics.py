@@ -36,6 +36,9 @@ PACES_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 # Each counter's time of birth would double the output; nobody asks for it.
 disable_created_metrics()  # type: ignore[no-untyped-call] # the library's has no types
 
+#: Ends the help of a metric that Redis knows: take the maximum of all replicas. Others add up.
+SHARED = " The same on all replicas."
+
 T = TypeVar("T", Counter, Gauge, Histogram)
 C = TypeVar("C", bound=Collector)
 
@@ -96,7 +99,13 @@ class Requests(Collector):
         self.counts[key] = self.counts.get(key, 0) + 1
 
     def collect(self) -> Iterator[CounterMetricFamily]:
-        text = "Requests at the edge listener, by endpoint and result."
+        text = (
+            "Requests at the edge listener, by endpoint (door) and result (state). door:"
+            " check (nginx asks about a request), gate (another proxy does), status, "
+            "join, leave, page, events, claim, check-limit. nginx keeps the result for a"
+            " pass for 3 s, so a visitor inside counts once in that time; other proxies "
+            "ask about each request. state unknown-room has no room."
+        )
         family = CounterMetricFamily("waitroom_requests", text, labels=["room", "door", "state"])
         for labels, number in self.counts.items():
             family.add_metric(labels, number)
@@ -106,18 +115,25 @@ class Requests(Collector):
 class Metrics(MetricSet):
     """What every process measures, and the registry that the products' sets are in."""
 
-    build = gauge("waitroom_build_info", "Always 1.", "version")
+    build = gauge("waitroom_build_info", "Always 1. The label is the version.", "version")
     batch_size = histogram(
-        "waitroom_batch_size", "Requests in one script call.", "verb", buckets=_BATCH_SIZES
+        "waitroom_batch_size",
+        "How many visitors, holders or calls one call of a Redis script is about.",
+        "verb",
+        buckets=_BATCH_SIZES,
     )
     batch_seconds = histogram(
         "waitroom_batch_seconds",
-        "Duration of one script call, including the round trip.",
+        "Duration of one call of a Redis script, round trip included.",
         "verb",
         buckets=_SECONDS,
     )
     store_errors = counter(
-        "waitroom_store_errors", "Script calls that failed or timed out.", "room", "script"
+        "waitroom_store_errors",
+        "Calls of Redis scripts that failed or took longer than store_timeout. room is "
+        "also the name of a lease, limit or target.",
+        "room",
+        "script",
     )
 
     def __init__(self, *products: type[MetricSet]) -> None:

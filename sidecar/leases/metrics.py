@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from sidecar.kit.metrics import MetricSet, counter, gauge
+from sidecar.kit.metrics import SHARED, MetricSet, counter, gauge
 
 
 class LeaseMetrics(MetricSet):
     leases = counter(
         "waitroom_leases",
-        "Lease operations (take, look, renew, release), by outcome: granted, waiting, gone, full, "
-        "stale, not_renewed.",
+        "Lease operations of programs (take, look, renew, release), by outcome: granted (of a "
+        "release: something was given up), waiting, gone, full (max_waiting), stale (another "
+        "fencing number), not_renewed. Requests of browsers are in waitroom_requests_total.",
         "template",
         "act",
         "outcome",
     )
     leases_swept = counter(
         "waitroom_leases_swept",
-        "Resources where a sweep of this replica removed something.",
+        "Resources where a sweep of this replica found an ended term or a missing holder.",
         "template",
     )
     lease_resources = gauge(
-        "waitroom_lease_resources", "Resources that are held or waited for.", "template"
+        "waitroom_lease_resources",
+        "Resources that are held or waited for. Read each second." + SHARED,
+        "template",
     )

@@ -14,17 +14,20 @@ if TYPE_CHECKING:
 class LimitMetrics(MetricSet):
     limit_decisions = counter(
         "waitroom_limit_decisions",
-        "Rate limit decisions: granted, paced, refused, unlimited; while Redis was unavailable: "
-        "admitted_alone, refused_alone.",
+        "Decisions, of programs and of nginx: granted, paced (may go later), refused, "
+        "unlimited (the key has no limit). While Redis was unavailable: admitted_alone, "
+        "refused_alone.",
         "limit",
         "outcome",
     )
     limit_releases = counter(
-        "waitroom_limit_releases", "Permits and future slots that were given back.", "limit"
+        "waitroom_limit_releases",
+        "Permits and moments in the future that were given back.",
+        "limit",
     )
     limit_wait_seconds = histogram(
         "waitroom_limit_wait_seconds",
-        "Until the moments of paced calls, seconds.",
+        "How long paced calls had to wait.",
         "limit",
         buckets=PACES_S,
     )

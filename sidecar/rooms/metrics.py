@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from sidecar.kit.metrics import MetricSet, counter, gauge, histogram
+from sidecar.kit.metrics import SHARED, MetricSet, counter, gauge, histogram
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,35 +22,47 @@ _WAITS_S = (1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 2880
 _STORE_COUNTERS: tuple[tuple[str, str, str | None, dict[str, str]], ...] = (
     (
         "waitroom_stays",
-        "Steps of visitors' stays since the store was created.",
+        "Steps of visitors' stays, since Redis was empty. admitted: from the queue or at once."
+        + SHARED,
         "kind",
         {kind: kind for kind in ("joined", "called", "admitted", "expired", "left", "released")},
     ),
     (
         "waitroom_expired",
-        "Stays that expired since the store was created, by reason.",
+        "Stays that expired, since Redis was empty. silent: called, but the page had "
+        "stopped polling. swept: stopped polling in the queue. no_show: called, and did "
+        "not come in time. session: the session ran out." + SHARED,
         "reason",
         {reason: f"expired_{reason}" for reason in ("silent", "swept", "no_show", "session")},
     ),
     (
         "waitroom_left",
-        "Visitors who left by themselves since the store was created, by what they gave up.",
+        "Visitors who left by themselves, since Redis was empty, by what they gave up: a"
+        " place in the queue (waiting), their turn (called), a session." + SHARED,
         "what",
         {what: f"left_{what}" for what in ("waiting", "called", "session")},
     ),
     (
         "waitroom_refused",
-        "Newcomers who were refused a place since the store was created, by reason.",
+        "Newcomers who were refused a place, since Redis was empty. full: max_waiting. "
+        "address: max_places_per_address. closed: queueing_method is reject. A client "
+        "that asks again counts again." + SHARED,
         "reason",
         {"full": "refused_full", "address": "refused_address", "closed": "rejected"},
     ),
     (
         "waitroom_over_cap",
-        "Sessions above the cap since the store was created: fail-open admissions.",
+        "Sessions above the cap, since Redis was empty: replicas let visitors in while "
+        "Redis was unavailable, and there was no slot for them afterwards." + SHARED,
         None,
         {"": "over_cap"},
     ),
-    ("waitroom_resets", "Resets of the queue since the store was created.", None, {"": "resets"}),
+    (
+        "waitroom_resets",
+        "Resets of the queue, since Redis was empty." + SHARED,
+        None,
+        {"": "resets"},
+    ),
 )
 
 
@@ -90,11 +102,13 @@ class QueueGauges(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         labels = ["room", "line"]
         waiting = GaugeMetricFamily(
-            "waitroom_line_waiting", "Visitors in a sub-queue.", labels=labels
+            "waitroom_line_waiting",
+            "Visitors in a sub-queue (line). Drawn places are in none." + SHARED,
+            labels=labels,
         )
         wait = GaugeMetricFamily(
             "waitroom_line_wait_estimate_seconds",
-            "Estimated wait of a newcomer to the sub-queue; absent while unknown.",
+            "Estimated wait of a newcomer to a sub-queue (line). Absent while unknown." + SHARED,
             labels=labels,
         )
         for room, queues in self._rooms.items():
@@ -110,72 +124,102 @@ class RoomMetrics(MetricSet):
     """Counters are this replica's own and add up; what Redis says, each replica exports alike."""
 
     let_in_alone = counter(
-        "waitroom_let_in_alone", "Fail-open admissions: while Redis was unavailable.", "room"
+        "waitroom_let_in_alone",
+        "Newcomers let in by on_store_failure while Redis was unavailable.",
+        "room",
     )
     refused_leaves = counter(
         "waitroom_refused_leaves",
-        "Leaves answered 429: too many places given up from one address.",
+        "POST leave answered with 429: one address gave up too many places.",
         "room",
     )
     grants = counter(
         "waitroom_grants",
-        "Grants in requests, by result: believed, forged, expired, outdated, malformed, "
-        "unknown_class.",
+        "Grants in requests, each time one was read. believed: it gave its class. The others gave "
+        "none. forged: signed with another key or for another room. expired. outdated: signed "
+        "without its kind. malformed. unknown_class.",
         "room",
         "result",
     )
     wait_seconds = histogram(
         "waitroom_wait_seconds",
-        "From joining to admission, of visitors who waited and were admitted by this replica.",
+        "From joining to admission, of visitors who waited. Observed by the replica that"
+        " let them in. Without visitors who were let in at once, gave up, or came while "
+        "Redis was unavailable.",
         "room",
         buckets=_WAITS_S,
     )
-    swept = counter("waitroom_swept", "Entries that this replica's sweeps removed.", "room", "kind")
+    swept = counter(
+        "waitroom_swept",
+        "Places (waiting) and sessions that sweeps of this replica removed.",
+        "room",
+        "kind",
+    )
     sweeps = counter("waitroom_sweeps", "Sweeps by this replica.", "room")
 
-    waiting = gauge("waitroom_waiting", "Visitors in the queue.", "room")
-    active = gauge("waitroom_active", "Sessions, provisional ones included.", "room")
-    provisional = gauge("waitroom_provisional", "Called, not yet arrived.", "room")
+    waiting = gauge("waitroom_waiting", "Visitors in the queue." + SHARED, "room")
+    active = gauge(
+        "waitroom_active",
+        "Sessions, called visitors included. Above the cap only after the cap was "
+        "lowered, or after replicas let visitors in while Redis was unavailable." + SHARED,
+        "room",
+    )
+    provisional = gauge(
+        "waitroom_provisional",
+        "Sessions of visitors who were called and have not arrived yet." + SHARED,
+        "room",
+    )
     wait_estimate = gauge(
         "waitroom_wait_estimate_seconds",
-        "Estimated wait of a newcomer; absent while unknown.",
+        "Estimated wait of a newcomer. Absent while unknown: paused, a cap of 0, or places are "
+        "coming back." + SHARED,
         "room",
     )
     shield_up = gauge(
-        "waitroom_shield_up", "1 while the shield is up: newcomers join from the page.", "room"
-    )
-    replicas = gauge("waitroom_replicas", "Replicas seen in the last seconds.", "room")
-    recovery = gauge(
-        "waitroom_recovery_stage",
-        "After the store was emptied. 2: nobody is called until sessions and places are back; "
-        "1: positions are not known yet; 0: normal.",
+        "waitroom_shield_up",
+        "1 while newcomers come faster than shield_above and join from the page." + SHARED,
         "room",
     )
-    store_away = gauge(
-        "waitroom_store_away", "1 while Redis is unavailable to this replica.", "room"
+    replicas = gauge(
+        "waitroom_replicas",
+        "Replicas that asked Redis in the last 5 s. One more for a moment at a restart." + SHARED,
+        "room",
     )
+    recovery = gauge(
+        "waitroom_recovery_stage",
+        "After Redis was emptied. 2: nobody is called, sessions and places come back. 1: positions "
+        "are not shown yet. 0: normal." + SHARED,
+        "room",
+    )
+    store_away = gauge("waitroom_store_away", "1 while Redis does not answer this replica.", "room")
     remembered = gauge(
         "waitroom_remembered_visitors",
-        "Visitors who are gone and whose passes or tickets may not be used again.",
+        "Visitors who are gone and whose passes or tickets would still be valid. Each takes about "
+        "130 bytes in Redis." + SHARED,
         "room",
     )
 
-    cap = gauge("waitroom_total_active_users", "The cap on sessions.", "room")
+    cap = gauge("waitroom_total_active_users", "The cap in force." + SHARED, "room")
     session_duration = gauge(
-        "waitroom_session_duration_seconds", "How long a session lasts without a request.", "room"
+        "waitroom_session_duration_seconds",
+        "session_duration in force: how long a session lasts without a request." + SHARED,
+        "room",
     )
     queue_all = gauge(
-        "waitroom_queue_all", "1 while every newcomer waits and nobody is called.", "room"
+        "waitroom_queue_all",
+        "1 while queue_all is on: newcomers wait, and nobody is called." + SHARED,
+        "room",
     )
     suspended = gauge(
         "waitroom_suspended",
-        "1 while everybody passes, uncounted (suspended, or passthrough).",
+        "1 while all visitors pass uncounted: suspended, or queueing_method is passthrough."
+        + SHARED,
         "room",
     )
     phase = gauge(
         "waitroom_phase",
-        "The room's event. 0: open, or no events; 1: pre-queue, places are taken and nobody is "
-        "called; 2: closed.",
+        "By the room's events. 0: open, or no events. 1: pre-queue. 2: closed. In 1 and "
+        "2 nobody is called." + SHARED,
         "room",
     )
 

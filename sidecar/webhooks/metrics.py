@@ -8,15 +8,16 @@ from sidecar.kit.metrics import MetricSet, counter
 class WebhookMetrics(MetricSet):
     webhooks = counter(
         "waitroom_webhooks",
-        "Webhooks of this replica, by result: delivered, failed, dropped.",
+        "Webhooks of this replica, by their final result: delivered, failed, dropped.",
         "room",
         "event",
         "result",
     )
     calls = counter(
         "waitroom_calls",
-        "Calls that webhooks are sent for, by result: delivered, failed, dropped, came, over, "
-        "lost.",
+        "Called visitors in webhooks, by result: delivered, failed and dropped with "
+        "their message; came: arrived before the message was made; over: the turn was over; lost: "
+        "removed from the stream before it was read.",
         "room",
         "result",
     )

@@ -56,6 +56,8 @@ def test_an_alarm_says_where_and_what_to_do(name):
     assert alarm["labels"]["severity"] in {"critical", "warning", "info"}
     assert re.search(r"\$labels\.(room|limit|target|job)", texts["summary"])
     assert re.search(r"\$labels\.(room|limit|target|job)", texts["description"])
+    # What it means, and below what to do: docs/alerts.md shows them apart.
+    assert len(texts["description"].split("\n")) == 2
     file, _, anchor = texts["runbook"].partition("#")
     headings = re.findall(r"^#+ (.+)$", (ROOT / file).read_text(), re.MULTILINE)
     assert anchor in {re.sub(r"[^\w-]", "", h.lower().replace(" ", "-")) for h in headings}
