@@ -220,7 +220,7 @@ class TargetSettings(BaseModel):
     break_after: Count = Field(default=3, ge=1, le=1000)
     """After this many failures in a row, no call is made for 5 s. Then one call tests the target.
     After each that fails, the pause doubles, up to a minute. A failure is what `retry_on` names,
-    but for 429."""
+    except 429."""
     claim_window: Seconds = Field(default=30, ge=1, le=3600)
     """Online: how long a called client has to use the permit."""
     abort: bool = False

@@ -115,7 +115,8 @@ class LimitSettings(BaseModel):
     idempotency_window: Seconds = Field(default=60, ge=1, le=86_400)
     """How long after its moment a call with the same id counts as the same call."""
     on_store_failure: Literal["admit", "refuse"] = "admit"
-    """What calls get while Redis is unavailable."""
+    """What happens to calls while Redis is unavailable. `admit`: they may go. `refuse`: they are
+    refused."""
     values: Annotated[dict[str, Value], AfterValidator(_keys)] = {}
     """Limits of single keys, in place of `limit`. `waitroom check-config` warns of keys that no
     fields can make. Values that are set at run time go before these."""

@@ -99,7 +99,7 @@ class RoomSettings(BaseModel):
     """The longest queue. When it is reached, newcomers learn that the queue is full. 0: nobody new
     may wait, and the queue is called until it is empty."""
     rank_limit: Count | None = Field(default=None, ge=1, le=1_000_000_000)
-    """A visitor further back sees "2,000+" instead of a position, if this is 2000."""
+    """With 2000, a visitor further back than position 2,000 sees "2,000+" instead of a number."""
     lines: Lines = ()
     """Sub-queues, 2 to 4, the one to be called first at the top. Each has a length and positions
     of its own. Empty: one queue."""
@@ -111,9 +111,9 @@ class RoomSettings(BaseModel):
     """Takes a visitor's class from `$waitroom_class` in nginx. Only for our nginx includes:
     another proxy must remove `X-Waitroom-Class` from what visitors send."""
     display: Literal["arrival", "order"] = "arrival"
-    """The position that is shown in a room with classes. `arrival`: by who came before, so that it
-    never grows when a visitor of a class goes ahead. `order`: by who is called before. The
-    expected wait always follows the latter."""
+    """The position that is shown in a room with classes. `arrival`: counts who came before, so
+    that it never grows when a visitor of a class goes ahead. `order`: counts who is called before.
+    The expected wait always follows `order`."""
     events: Events = ()
     """Openings by the clock, 20 at most, one at a time: sales that begin at a set time, with or
     without a pre-queue."""
@@ -127,13 +127,13 @@ class RoomSettings(BaseModel):
     """How often the waiting page polls, at most half of `heartbeat_timeout`. None: a tenth of the
     expected wait, from 2 s near the head of the queue to 60 s."""
     sweep_interval: Seconds = Field(default=120, ge=1, le=3600)
-    """How often visitors who no longer poll are removed from the queue. The others do not wait for
-    it: at the head they are skipped at once."""
+    """How often visitors who no longer poll are removed from the queue. The queue does not wait
+    for it: such a visitor at the head is skipped at once."""
     claim_window: Seconds = Field(default=30, ge=5, le=3600, validate_default=True)
     """How long a called visitor has to arrive, counted from their next due poll; at most
-    `heartbeat_timeout`. A page that polls more often has the time of three polls, 10 s at least.
-    Then the next visitor is called; the one who was late is next on return. A place without any
-    poll is given up after this time too."""
+    `heartbeat_timeout`. A page that polls often has less: the time of three polls, but 10 s at
+    least. Then the slot goes to the next visitor, and the late one is next on return. A place
+    without any poll is given up after this time too."""
     poll_limit: Count = Field(default=30, ge=1, le=1_000_000_000)
     """How many polls a minute a visitor may make before they are due. Further ones are answered
     with 429."""
@@ -152,9 +152,9 @@ class RoomSettings(BaseModel):
     all replicas restarted too. With less, some visitors come too late, because nginx keeps
     verdicts for three seconds."""
     bind_pass: Literal["none", "user_agent", "ip"] = "none"  # noqa: S105 - not a password
-    """Who may use a pass: any client that has it, or only the browser or the address that it was
-    given to. nginx keeps verdicts by cookie alone, so a replica checks a bound pass at every
-    request."""
+    """Who may use a pass. `none`: any client that has it. `user_agent`: only the browser that it
+    was given to. `ip`: only the address that it was given to. nginx keeps verdicts by cookie
+    alone, so a replica checks a bound pass at every request."""
     max_places_per_address: Count | None = Field(default=None, ge=1, le=100)
     """How many places and sessions one address may have, or one IPv6 network of 64 bits. Beyond
     it, its newcomers learn that the room is full. None by default, because offices and mobile
