@@ -73,8 +73,8 @@ class LeaseSettings(BaseModel):
     """A waiting client loses the place when this long has passed since its next heartbeat was due.
     At least `claim_window`."""
     heartbeat_interval: Seconds | None = Field(default=None, ge=0.1, le=3600)
-    """How often waiting clients ask. None: a tenth of the expected wait, from 2 s at the head of
-    the queue to 30 s. The head asks again when the lease that it waits for ends, at the latest."""
+    """How often waiting clients ask. None: a tenth of the expected wait, 30 s at most; every 2 s
+    at the head of the queue, and when the lease ends that it waits for."""
     resources: Annotated[str, Field(max_length=500), AfterValidator(_pattern)] | None = None
     """A regular expression for the whole name of a resource. Other resources are unknown. None:
     any name, which is right for programs. For browsers, allow only the names that exist."""
