@@ -14,8 +14,10 @@ _LONG = ('"""', "'''")
 
 
 def find_lines(text: str) -> dict[str, int]:
-    """Line numbers, from 1, by the dotted names of the tables and keys of valid TOML."""
+    """Line numbers, from 1, by the dotted names of the tables and keys of valid TOML; a list's
+    tables are counted from 0."""
     lines: dict[str, int] = {}
+    counted: dict[str, int] = {}
     table: list[str] = []
     depth, end = 0, ""
     for number, row in enumerate(text.split("\n"), 1):
@@ -23,8 +25,13 @@ def find_lines(text: str) -> dict[str, int]:
             end = "" if end in row else end
             continue
         if not depth and (found := _TABLE.match(row)):
-            table = _parts(found[1])
-            lines.setdefault(".".join(table), number)
+            name = _element(_parts(found[1]), counted)
+            if row.lstrip().startswith("[["):
+                lines.setdefault(name, number)
+                counted[name] = counted.get(name, -1) + 1
+                name += f".{counted[name]}"
+            table = [name]
+            lines.setdefault(name, number)
             continue
         if not depth and (found := _KEY.match(row)):
             lines.setdefault(".".join([*table, *_parts(found[1])]), number)
@@ -32,6 +39,16 @@ def find_lines(text: str) -> dict[str, int]:
         end = next((mark for mark in _LONG if bare.count(mark) % 2), "")
         depth += sum(bare.count(mark) for mark in "[{") - sum(bare.count(mark) for mark in "]}")
     return lines
+
+
+def _element(parts: list[str], counted: dict[str, int]) -> str:
+    """The table's name; where part of it is a list, with the number of the last table of that."""
+    name = ""
+    for part in parts:
+        if name in counted:
+            name += f".{counted[name]}"
+        name += f".{part}" if name else part
+    return name
 
 
 def _parts(name: str) -> list[str]:

@@ -22,6 +22,9 @@ events.first = 1
 
 [[rooms.shop.list]]
 "quoted key" = 2
+[[rooms.shop.list]]
+[rooms.shop.list.below]
+deep = 1
 [ rooms . "other" ]
 total_active_users = 7
 '''
@@ -32,7 +35,9 @@ def test_each_setting_has_its_line():
     assert find_lines(TEXT) == {
         "store": 1, "text": 2, "names": 5, "rooms.shop": 9, "rooms.shop.total_active_users": 10,
         "rooms.shop.message": 11, "rooms.shop.events.first": 12, "rooms.shop.list": 14,
-        "rooms.shop.list.quoted key": 15, "rooms.other": 16, "rooms.other.total_active_users": 17,
+        "rooms.shop.list.0": 14, "rooms.shop.list.0.quoted key": 15, "rooms.shop.list.1": 16,
+        "rooms.shop.list.1.below": 17, "rooms.shop.list.1.below.deep": 18,
+        "rooms.other": 19, "rooms.other.total_active_users": 20,
     }  # fmt: skip
 
 
@@ -40,7 +45,9 @@ def test_each_setting_has_its_line():
     ("problem", "line"),
     [
         ("rooms.shop.total_active_users: wrong", 10),
-        ("rooms.other.session_duration: needed", 16),
+        ("rooms.other.session_duration: needed", 19),
+        ("rooms.shop.list.1.quoted key: needed", 16),
+        ("rooms.shop.list.0.quoted key: wrong", 15),
         ("secret_keys: needed", None),
         ("WAITROOM_X: unknown setting", None),
     ],
