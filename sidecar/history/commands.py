@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,6 +18,7 @@ from sidecar.history.schemas import Stay
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import ConfigError, DatabaseError
 from sidecar.kit.extras import require
+from sidecar.kit.progress import progress
 from sidecar.queue.tokens import is_visitor
 
 if TYPE_CHECKING:
@@ -50,7 +52,12 @@ _FORMAT = click.option(
 def report(path: str | None, room: str, start: str | None, end: str | None, form: str) -> None:
     """How a room did in a period: waits, giving up, no-shows, time inside, fairness."""
     period = _period(start, end)
-    found = _look_up(path, room, lambda history: lookups.find_report(history, room, period))
+    with progress("reading stays", is_on=form != "json") as advance:
+        found = _look_up(
+            path,
+            room,
+            lambda history: lookups.find_report(history, room, period, advance=advance),
+        )
     document = found.model_dump(by_alias=True) if found else {}
     if form == "json":
         click.echo(json.dumps(document, indent=2))
@@ -102,8 +109,11 @@ def stays(
             else:
                 click.echo(lookups.as_csv([stay], has_header=is_first), nl=False)
             is_first = False
+            advance()
 
-    _look_up(connection.config, room, write)
+    is_beside = not (as_json or sys.stdout.isatty())
+    with progress("reading stays", is_on=is_beside) as advance:
+        _look_up(connection.config, room, write)
 
 
 @history.command()

@@ -10,12 +10,14 @@ from sidecar.history import schemas
 from sidecar.history.schemas import PlaceAt, RoomReport, Stay, VisitorHistory
 from sidecar.history.service import Tally, places
 from sidecar.kit.clock import iso
+from sidecar.kit.progress import uncounted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sidecar.history.model import Event, Period
     from sidecar.history.store.stays import History
+    from sidecar.kit.progress import Advance
 
 #: Events and places of one visitor that are returned, at most.
 EVENTS_LIMIT = 1000
@@ -49,12 +51,18 @@ def _event(event: Event) -> schemas.Event:
 
 
 async def find_report(
-    history: History, room: str, period: Period, *, most: int | None = None
+    history: History,
+    room: str,
+    period: Period,
+    *,
+    most: int | None = None,
+    advance: Advance = uncounted,
 ) -> RoomReport | None:
-    """None when more than `most` stays began in the period."""
+    """None when more than `most` stays began in the period. `advance` is called for each stay."""
     tally = Tally()
     async for entry in history.entries(room, period, limit=None if most is None else most + 1):
         tally.add(entry)
+        advance()
     if most is not None and tally.counts["stays"] > most:
         return None
     return RoomReport(**period.of(room), **tally.figures())

@@ -13,6 +13,7 @@ from urllib.parse import urljoin, urlsplit
 import click
 from pydantic import ValidationError
 
+from sidecar.kit.progress import progress
 from sidecar.kit.setting_types import problems_in
 from sidecar.lottery.commitment import Kept, Published, verify
 
@@ -54,7 +55,8 @@ def verify_draw(
     click.echo(
         f"{draw.room}, {draw.event}: {len(kept.places)} places, commitment {draw.commitment}"
     )
-    checks = verify(draw, kept.places, commitment=commitment, digest=digest, visitor=visitor)
+    with progress("computing the draw again"):
+        checks = verify(draw, kept.places, commitment=commitment, digest=digest, visitor=visitor)
     for check in checks:
         click.echo(f"{'right' if check.holds else 'WRONG'}  {check.what:<10}  {check.says}")
     if draw.secret is None:
@@ -128,14 +130,17 @@ async def _fetch_places(session: ClientSession, url: str, draw: Published) -> li
     most = _MOST if draw.count is None else min(draw.count, _MOST)
     places: list[tuple[str, int]] = []
     offset: int | None = 0
-    while offset is not None and len(places) <= most:
-        page = f"{listed}{joint}offset={offset}&limit={_PAGE}"
-        document = await _get(session, page)
-        rows = document.get("places")
-        places += _checked({"draw": draw, "places": rows}, page).places
-        following = document.get("next")
-        goes_on = isinstance(following, int) and following > offset and bool(rows)
-        offset = following if goes_on else None
+    with progress("reading places", total=draw.count) as advance:
+        while offset is not None and len(places) <= most:
+            page = f"{listed}{joint}offset={offset}&limit={_PAGE}"
+            document = await _get(session, page)
+            rows = document.get("places")
+            found = _checked({"draw": draw, "places": rows}, page).places
+            places += found
+            advance(len(found))
+            following = document.get("next")
+            goes_on = isinstance(following, int) and following > offset and bool(rows)
+            offset = following if goes_on else None
     if len(places) > _MOST:
         raise click.ClickException(f"more than {_MOST:,} places are listed: no more are read")
     return places

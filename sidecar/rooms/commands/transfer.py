@@ -20,11 +20,13 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from sidecar.cli.connection import explain
+from sidecar.kit.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sidecar.cli.connection import Connection
+    from sidecar.kit.progress import Advance
     from waitroom import Client
 
 #: No line of ours is longer.
@@ -46,8 +48,13 @@ def export_room(connection: Connection, room: str, output: str) -> None:
     The room goes on meanwhile. To move it, set queue_all=true first: then no visitor is called in
     both stores.
     """
-    with connection.client(timeout_s=_TIMEOUT_S) as client, _written(output) as file:
-        counts = _export(client, room, file)
+    is_beside = output != "-" or not sys.stdout.isatty()
+    with (
+        connection.client(timeout_s=_TIMEOUT_S) as client,
+        _written(output) as file,
+        progress(f"exporting {room}", is_on=is_beside) as advance,
+    ):
+        counts = _export(client, room, file, advance)
     click.echo(f"{room}: {_in_words(counts)} exported", err=True)
 
 
@@ -70,14 +77,18 @@ def import_room(connection: Connection, room: str, source: str) -> None:
                 f"the file is of room {str(head.get('room'))[:60]!r}: tickets are of one room "
                 "alone, so both must be called the same"
             )
-        with connection.client(timeout_s=_TIMEOUT_S) as client:
-            counts = _import(client, room, head, file, places)
+        total = file.seek(0, os.SEEK_END)
+        with (
+            connection.client(timeout_s=_TIMEOUT_S) as client,
+            progress(f"importing {room}", total=total) as advance,
+        ):
+            counts = _import(client, room, head, file, places, advance)
     click.echo(f"{room}: {_in_words(counts)} new here")
     if head.get("settings", {}).get("queue_all"):
         click.echo(f"It is paused, as the file says. To go on: {_RESUME.format(room)}")
 
 
-def _export(client: Client, room: str, file: IO[bytes]) -> Counter[str]:
+def _export(client: Client, room: str, file: IO[bytes], advance: Advance) -> Counter[str]:
     counts: Counter[str] = Counter()
     digest, lines = hashlib.sha256(), 0
     for line in _pages(client, room):
@@ -85,7 +96,11 @@ def _export(client: Client, room: str, file: IO[bytes]) -> Counter[str]:
         file.write(text)
         digest.update(text)
         lines += 1
-        counts[line.get("kind", "")] += len(line.get("rows", ()))
+        if "format" in line:
+            advance(0, total=line["waiting"] + line["active"])
+        kind, rows = line.get("kind", ""), len(line.get("rows", ()))
+        counts[kind] += rows
+        advance(rows if kind in {"waiting", "active"} else 0)
     end = {"end": {"lines": lines, "sha256": digest.hexdigest()}}
     file.write(json.dumps(end).encode() + b"\n")
     return counts
@@ -101,12 +116,13 @@ def _pages(client: Client, room: str) -> Iterator[dict[str, Any]]:
         query = {"cursor": page["next"]}
 
 
-def _import(
+def _import(  # noqa: PLR0913, PLR0917 - what a file consists of
     client: Client,
     room: str,
     head: dict[str, Any],
     file: IO[bytes],
     places: dict[str, list[int]],
+    advance: Advance,
 ) -> Counter[str]:
     from sidecar.rooms.store.transfer import WRITE_ORDER  # noqa: PLC0415 - other commands start faster
     from waitroom import WaitroomError  # noqa: PLC0415
@@ -121,8 +137,10 @@ def _import(
         for kind in WRITE_ORDER:
             for place in places.get(kind, ()):
                 file.seek(place)
-                line = json.loads(file.readline())
+                text = file.readline()
+                line = json.loads(text)
                 counts[kind] += send({**line, "exported_at_ms": head["exported_at_ms"]})
+                advance(len(text))
         send({"kind": "end", "head": head})
     except (WaitroomError, KeyboardInterrupt) as error:
         why = explain(error) if isinstance(error, WaitroomError) else "interrupted"

@@ -1,0 +1,82 @@
+"""A command in a pseudo-terminal, as somebody sits before it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import termios
+import time
+from contextlib import AbstractContextManager
+
+from tests.support.processes import CLEAN
+
+#: Colours and whatever else the terminal takes for itself.
+CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7]m")
+#: What a full-screen program begins each picture with.
+HOME = "\x1b[H"
+
+
+class Terminal(AbstractContextManager["Terminal"]):
+    """Standard output and error are the terminal's, but for those that `others` name."""
+
+    def __init__(self, command, *, columns=80, lines=24, environment=None, **others):
+        self._own, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        ends = {"stdin": theirs, "stdout": theirs, "stderr": theirs, **others}
+        self.text = ""
+        self._process = subprocess.Popen(
+            command, start_new_session=True, **ends,
+            preexec_fn=_take_terminal,  # noqa: PLW1509 - of no thread's concern
+
+            env={**CLEAN, "TERM": "xterm-256color", "LINES": "", "COLUMNS": "",
+                 **(environment or {})},
+        )  # fmt: skip
+        os.close(theirs)
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait(10)
+        os.close(self._own)
+
+    def read(self, timeout_s: float = 0.1) -> bool:
+        """Whether the command may write more."""
+        if select.select([self._own], [], [], timeout_s)[0]:
+            try:
+                self.text += os.read(self._own, 65_536).decode(errors="replace")
+            except OSError:  # the command has ended
+                return False
+        return True
+
+    def wait_for(self, pattern: str, timeout_s: float = 20) -> list[str]:
+        """The lines of the first picture from now on that has it, without controls."""
+        self.text = self.text.rpartition(HOME)[2]
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end and self.read():
+            # The last one may not be whole yet.
+            for picture in self.text.split(HOME)[:-1]:
+                plain = CONTROLS.sub("", picture)
+                if re.search(pattern, plain):
+                    return plain.splitlines()
+        raise AssertionError(f"{pattern} did not appear: {self.text[-2000:]}")
+
+    def press(self, key: str) -> None:
+        os.write(self._own, key.encode())
+
+    def end(self, timeout_s: float = 20) -> int:
+        """The exit code; `text` is then everything."""
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end and self.read():
+            pass
+        return self._process.wait(max(1, end - time.monotonic()))
+
+
+def _take_terminal() -> None:
+    """So that a key can interrupt the command."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
