@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import itertools
 import json
-import time
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
 
 from sidecar.cli.common import fail
-from sidecar.cli.connection import ReplicaGroup, explain, pass_client
+from sidecar.cli.connection import ReplicaGroup, pass_client
 from sidecar.cli.printing import printed, table
 from sidecar.kit.clock import iso
+from sidecar.rooms.commands.figures import rows_of
 from sidecar.rooms.commands.openings import show_events
 from sidecar.rooms.commands.transfer import export_room, import_room
+from sidecar.rooms.commands.watch import watch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from waitroom import Client, Room
 
 #: A visitor's id may begin with a hyphen and is no option then.
 ANY_ID = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
-#: `_rows`, the time, and how many come in a minute.
-_WATCH_ROW = "{6:<8} {0:<20} {1:<8} {2:>9} {3:>9} {4:>9} {7:>8}  {5}"
 _ACT = ("at", "by", "what", "visitor", "detail")
 
 
@@ -38,13 +34,14 @@ def rooms() -> None:
 rooms.add_command(export_room)
 rooms.add_command(import_room)
 rooms.add_command(show_events)
+rooms.add_command(watch)
 
 
 @rooms.command("list")
 @printed(
     lambda found: table(
         ("room", "mode", "waiting", "inside", "cap", "wait"),
-        itertools.chain.from_iterable(map(_rows, found["rooms"])),
+        itertools.chain.from_iterable(map(rows_of, found["rooms"])),
         styles={"paused": "yellow", "draining": "yellow"},
     )
 )
@@ -113,59 +110,6 @@ def resume(client: Client, room: str) -> None:
 def _report(room: Room) -> None:
     people = f"{room['waiting']} waiting, {room['active']} inside"
     click.echo(f"{room['room']} is {room['mode']}: {people}")
-
-
-@rooms.command()
-@click.argument("names", nargs=-1, metavar="[ROOM]…")
-@click.option(
-    "--every", type=click.FloatRange(0.2, 3600), default=2, show_default=True, metavar="SECONDS"
-)
-@click.option(
-    "--times", type=click.IntRange(1), metavar="N", help="Stop after N looks; otherwise at Ctrl-C."
-)
-@pass_client
-def watch(client: Client, names: tuple[str, ...], every: float, times: int | None) -> None:
-    """List rooms and their sub-queues again and again; all rooms unless you name some."""
-    from waitroom import WaitroomError  # noqa: PLC0415 - the other commands start faster
-
-    seen: dict[str, tuple[float, int]] = {}
-    heads = ("room", "mode", "waiting", "inside", "cap", "wait", "time", "in/min")
-    click.echo(_WATCH_ROW.format(*heads))
-    for look in itertools.count(1):
-        try:
-            _look(client, names, seen)
-        except WaitroomError as error:
-            if look == 1:
-                raise
-            click.echo(explain(error), err=True)
-        if look == times:
-            return
-        time.sleep(every)
-
-
-def _look(client: Client, names: tuple[str, ...], seen: dict[str, tuple[float, int]]) -> None:
-    """`seen`: by room when the last look was (monotonic s), and how many had been let in."""
-    for room in [client.rooms.get(name) for name in names] if names else client.rooms.list():
-        name, now_s, admitted = room["room"], time.monotonic(), room["counters"].get("admitted", 0)
-        then_s, before = seen.get(name, (now_s, admitted))
-        rate = f"{60 * (admitted - before) / (now_s - then_s):.0f}" if now_s > then_s else ""
-        seen[name] = now_s, admitted
-        first, *others = _rows(room)
-        clock = f"{datetime.now():%H:%M:%S}"  # noqa: DTZ005 - the clock on the wall
-        click.echo(_WATCH_ROW.format(*first, clock, rate))
-        for row in others:
-            click.echo(_WATCH_ROW.format(*row, "", ""))
-
-
-def _rows(room: Room) -> Iterator[tuple[object, ...]]:
-    """The room and then its sub-queues: name, mode, waiting, inside, cap, wait."""
-    wait, cap = (
-        f"{_wait(room['wait_seconds'])}{_phase(room)}",
-        room["settings"]["total_active_users"],
-    )
-    yield room["room"], room["mode"], room["waiting"], room["active"], cap, wait
-    for line in room["lines"]:
-        yield f"  {line['line']}", "", line["waiting"], "", "", _wait(line["wait_seconds"])
 
 
 @rooms.command(context_settings=ANY_ID)
@@ -249,17 +193,3 @@ def log(client: Client, room: str) -> Any:
 
 def _path(*parts: str) -> str:
     return "/".join(["/admin/rooms", *(quote(part, safe="") for part in parts)])
-
-
-def _phase(room: Room) -> str:
-    """Nothing where the room is open, by its events or without any."""
-    if room["phase"] == "open":
-        return ""
-    about = room["event"] or (room["coming"] and f"next: {room['coming']}")
-    return f"  {room['phase']}" + (f" ({about})" if about else "")
-
-
-def _wait(seconds: int | None) -> str:
-    if seconds is None:
-        return "unknown"
-    return f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"

@@ -1,0 +1,170 @@
+"""What commands show at a terminal and nowhere else: the live view of rooms, and progress bars."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+from tests.support.processes import CLEAN, WAITROOM, wait_until
+from tests.support.site import Site, answers
+from tests.support.terminal import COLOUR, CONTROLS, Terminal
+
+CTRL_C = "\x03"
+WAITING = 7
+
+
+@pytest.fixture(scope="module")
+def site():
+    rooms = {"shop": {"total_active_users": 0}, "autumn": {"total_active_users": 5}}
+    with Site(rooms=rooms) as site:
+        for _ in range(WAITING):
+            join(site)
+        site.admin("PATCH", "/rooms/autumn", {"message": "[bold]Soon"})
+        yield site
+
+
+def join(site) -> None:
+    url = f"{site.edges[0]}/_waitroom/shop/join"
+    urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=5).close()
+
+
+@pytest.fixture
+def command(site):
+    """`waitroom rooms WORDS…` at the replica."""
+    config = str(site.folder / "replica-0.toml")
+    return lambda *words: [WAITROOM, "rooms", "--config", config, *words]
+
+
+@pytest.mark.parametrize("columns", [30, 60, 80, 100, 160])
+def test_watch_is_as_wide_as_the_terminal(command, columns):
+    """Rooms are sorted; no line is longer than the terminal is wide, and none is missing."""
+    with Terminal(command("watch", "--every", "0.2"), columns=columns) as terminal:
+        lines = terminal.wait_for(r"shop +running")
+    rooms = [line.split()[0] for line in lines if line.split()[1:2] == ["running"]]
+    assert rooms == ["autumn", "shop"]
+    assert {len(line) for line in lines} == {columns}
+    text = "\n".join(lines)
+    assert "0/5" in text
+    assert f" {WAITING} " in text
+    assert ("gave up" in text) is (columns == 160)
+
+
+def test_watch_draws_what_was_seen(command, site):
+    """The rate and the curve of those who wait; what operators did, as they wrote it."""
+    with Terminal(command("watch", "--every", "0.2"), columns=120) as terminal:
+        terminal.wait_for(r"change \{\"message\": \"\[bold\]Soon\"\}")
+        site.admin("PATCH", "/rooms/autumn", {"total_active_users": 4})
+        lines = terminal.wait_for(r"total_active_users")
+        [shop] = [line for line in lines if line.startswith("shop")]
+        assert "█████" in shop
+        # After some looks no rate is unknown any more.
+        assert shop.split()[-3:] == ["0", "0", "0"]
+
+
+def test_watch_gives_the_terminal_back(command):
+    """Ctrl-C ends it, which is no error; the last figures stay, below what was there."""
+    with Terminal(command("watch")) as terminal:
+        terminal.wait_for("shop +running")
+        terminal.press(CTRL_C)
+        assert terminal.end() == 0
+        view, _, after = terminal.text.partition("\x1b[?1049l")
+    assert "\x1b[?25h" in view + after
+    assert "shop" in after
+    assert "Traceback" not in after
+
+
+def test_watch_without_colours(command):
+    """NO_COLOR is honoured; without it there are some."""
+    for environment, has_colours in (({"NO_COLOR": "1"}, False), ({}, True)):
+        with Terminal(command("watch", "--times", "2"), environment=environment) as terminal:
+            assert terminal.end() == 0
+            assert bool(COLOUR.search(terminal.text)) is has_colours
+
+
+def test_watch_outlives_the_replica(command, site):
+    """It says since when there is none, keeps the last figures, and goes on by itself."""
+    [replica] = site.replicas
+    with Terminal(command("watch", "--every", "0.2")) as terminal:
+        terminal.wait_for("shop +running")
+        replica.stop()
+        lines = terminal.wait_for(r"No figures since \d\d:\d\d:\d\d \(\d+ s\): no replica answers")
+        assert any(line.startswith("shop") for line in lines)
+        replica.start()
+        wait_until(lambda: answers(f"{site.ops[0]}/readyz"), "the replica", of=replica)
+        wait_until(lambda: not has_complaint(terminal), "figures")
+        terminal.press(CTRL_C)
+        assert terminal.end() == 0
+
+
+def has_complaint(terminal: Terminal) -> bool:
+    return any("No figures" in line for line in terminal.wait_for("shop +running"))
+
+
+def piped(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=30, check=True, env=CLEAN
+    )
+
+
+def test_watch_into_a_pipe(command):
+    """A line for each room and look, or a JSON object, and no controls."""
+    done = piped(*command("watch", "--every", "0.2", "--times", "2"))
+    assert [line.split()[1] for line in done.stdout.splitlines()[1:]] == ["autumn", "shop"] * 2
+    assert not CONTROLS.search(done.stdout)
+    done = piped(*command("watch", "shop", "--every", "0.2", "--times", "2", "--json"))
+    looks = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(look["room"], look["waiting"]) for look in looks] == [("shop", WAITING)] * 2
+    assert looks[0]["at"] < looks[1]["at"]
+
+
+def test_a_bar_is_on_the_terminal_and_not_in_the_file(command, tmp_path):
+    """What is exported goes on to a file; the bar is gone when the command ends."""
+    path = tmp_path / "shop.jsonl"
+    with path.open("wb") as file, Terminal(command("export", "shop"), stdout=file) as terminal:
+        assert terminal.end() == 0
+    assert "exporting shop" in terminal.text
+    assert CONTROLS.sub("", terminal.text).splitlines()[-1].endswith("0 session(s) exported")
+    assert [*map(json.loads, path.read_text().splitlines())][-1]["end"]["lines"] > 1
+    with Terminal(command("import", "shop", "-i", str(path))) as terminal:
+        assert terminal.end() == 0
+    assert "importing shop" in terminal.text
+
+
+def test_no_bar_where_the_data_go_to_the_terminal(command):
+    """It would stand in between."""
+    with Terminal(command("export", "shop")) as terminal:
+        assert terminal.end() == 0
+    assert '{"format":"waitroom-room/1"' in terminal.text
+    assert "exporting" not in terminal.text
+
+
+def test_no_bar_in_a_pipe(command):
+    """Standard error has what it had before."""
+    assert piped(*command("export", "shop")).stderr == (
+        f"shop: {WAITING} place(s) and 0 session(s) exported\n"
+    )
+
+
+COUNT = """
+from sidecar.kit import progress
+progress._EVERY_S = 0
+with progress.progress("counting", total=%s) as advance:
+    for _ in range(2):
+        input()
+        advance(250)
+    input()
+"""
+
+
+@pytest.mark.parametrize(("total", "shown"), [(1000, " 50%"), (None, " 500")])
+def test_a_bar_says_how_far_it_is(total, shown):
+    """A share where the total is known, else a count."""
+    with Terminal([sys.executable, "-c", COUNT % total]) as terminal:
+        terminal.press("\n\n")
+        wait_until(lambda: terminal.read() and shown in terminal.text, shown)
+        terminal.press("\n")
+        assert terminal.end() == 0
