@@ -171,7 +171,7 @@ class Frame:
         elif self.acts:
             if left is not None:
                 left -= sum(_height(sight, is_table=is_table) for sight in shown) + 1
-            parts.append(self._log(_LOG_SHOWN if left is None else min(_LOG_SHOWN, left)))
+            parts.append(self._log(_LOG_SHOWN if left is None else min(_LOG_SHOWN, left), is_table))
         yield from parts
 
     def _head(self, *, is_live: bool) -> Table:
@@ -202,11 +202,12 @@ class Frame:
                     return
             yield sight
 
-    def _log(self, most: int) -> RenderableType:
+    def _log(self, most: int, is_table: bool) -> RenderableType:
         if most < 1:
             return ""
         log = Table.grid(padding=(0, 2, 0, 0))
-        for width in (8, 16, 16):
+        # In a narrow terminal what was done comes before where and by whom.
+        for width in (8, 16, 16) if is_table else (8, 8, 6):
             log.add_column(no_wrap=True, overflow="ellipsis", max_width=width)
         log.add_column()
         log.add_row()
