@@ -203,7 +203,7 @@ class Installation(AbstractContextManager["Installation"]):
         assert not SYSTEM.search(text), "it writes to the system: say that it needs root"
         script = f"[ ! -f .env ] || . ./.env\nset -aeu\n{text}\nset +u; export -p > .env\n"
         done = subprocess.run(
-            ["bash", "-c", script], cwd=self.folder, env=self._environment, timeout=60,
+            ["bash", "-c", script], cwd=self.folder, env=self._environment, timeout=180,
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         self.printed = done.stdout
