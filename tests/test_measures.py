@@ -20,7 +20,7 @@ from tests.support.measures import (
 )
 
 BOUNDS = {
-    "product Python, lines": 32_700,
+    "product Python, lines": 32_800,
     "files named for a product, outside its folder": 0,
     "exponential backoff": 0,
     "store scaffold": 1,
@@ -30,7 +30,7 @@ BOUNDS = {
     "pairs of places with six lines of the same shape": 210,
     "fmt: skip": 5,
     "functions of more than 60 lines": 1,
-    "functions with more than 6 parameters": 3,
+    "functions with more than 6 parameters": 2,
 }
 
 COPY = "\n".join(f"    total += {n} * weight" for n in range(7))

@@ -15,7 +15,19 @@ if TYPE_CHECKING:
 
 _INTRODUCTION = """\
 `waitroom COMMAND --help` shows the same at a terminal. Commands that speak with a replica find it
-by the settings of this machine; from elsewhere give `--url` and a token."""
+by the settings of this machine; from elsewhere give `--url` and a token.
+
+At a terminal, tables have columns and colours; set `NO_COLOR` to turn colours off. In a pipe,
+fields stand between tabs: `waitroom rooms list | cut -f1,4`. `--json` prints the response of the
+[API](api.md) instead, with the pages of a list put together.
+
+| exit code | |
+|---|---|
+| 0 | Done. |
+| 1 | A problem: a name is unknown, a token is refused, a check has failed. |
+| 2 | Wrong use: an unknown option, or a value that is not allowed. |
+| 3 | A replica, Redis or a database does not answer. |
+| 130 | You pressed Ctrl-C. |"""
 
 
 def page() -> str:

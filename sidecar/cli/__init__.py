@@ -17,11 +17,12 @@ import structlog
 
 from sidecar.cli import version
 from sidecar.cli.check_config import check_config
-from sidecar.cli.common import CONFIG, fail, load_settings
+from sidecar.cli.common import CONFIG, Unreachable, fail, load_settings
 from sidecar.cli.completion import completion
 from sidecar.cli.connection import ReplicaCommand
 from sidecar.cli.grants import grant
 from sidecar.cli.migrate import migrate
+from sidecar.cli.printing import JSON, print_json
 from sidecar.gate.commands import nginx_key
 from sidecar.history.commands import history, report
 from sidecar.jobs.commands.jobs import jobs
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
 
     from sidecar.cli.connection import Connection
     from sidecar.settings import Settings
+
+
+#: As a shell has it: 128, and the signal's number.
+INTERRUPTED = 130
 
 
 class _Commands(click.Group):
@@ -63,9 +68,22 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except ConfigError as error:
             fail(error.problems)
+        except (KeyboardInterrupt, click.Abort) as error:
+            # A prompt turns Ctrl-C into Abort, and so it does an end of the input or a no.
+            if not isinstance(error.__context__ or error, KeyboardInterrupt):
+                raise
+            sys.exit(INTERRUPTED)
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+_EXIT_CODES = (
+    "Exit codes: 0 done, 1 a problem, 2 wrong use, 3 a replica, Redis or a database does not "
+    "answer, 130 Ctrl-C."
+)
+
+
+@click.group(
+    cls=_Commands, epilog=_EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.option(
     "--version",
     is_flag=True,
@@ -143,18 +161,20 @@ def run_jobs(path: str | None, most: int, grace: float, listen: str) -> None:
 
 @main.command(cls=ReplicaCommand)
 @click.option("--timeout", default=3.0, show_default=True, help="Seconds to wait.")
+@JSON
 @click.pass_obj
-def healthcheck(connection: Connection, timeout: float) -> None:
-    """Exit 0 when the replica on this machine is ready. Needs no token."""
-    said = [f"not ready: no answer within {timeout:g} s"]
+def healthcheck(connection: Connection, timeout: float, *, as_json: bool) -> None:
+    """Exit 0 when the replica on this machine is ready, 1 when it is not, 3 when nothing answers.
+    Needs no token."""
+    late = Unreachable(f"no answer within {timeout:g} s")
+    found: list[Any] = [late]
 
     def ask() -> None:
         try:
             with connection.client(timeout_s=timeout, has_token=False) as client:
-                client.request("GET", "/readyz")
-            said.append("ready")
+                found.append(client.request("GET", "/readyz"))
         except click.ClickException as error:
-            said.append(f"not ready: {error.message}")
+            found.append(error)
 
     import waitroom  # noqa: F401, PLC0415 - takes long, and is no part of the waiting
 
@@ -162,10 +182,10 @@ def healthcheck(connection: Connection, timeout: float) -> None:
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     asking.join(timeout)
-    text = said[-1]
-    is_ready = text == "ready"
-    click.echo(text, err=not is_ready)
-    sys.exit(0 if is_ready else 1)
+    ready = found[-1]
+    if isinstance(ready, click.ClickException):
+        fail([f"not ready: {ready.message}"], ready.exit_code)
+    (print_json if as_json else click.echo)(ready if as_json else ready["status"])
 
 
 @main.command()
@@ -175,7 +195,7 @@ def healthcheck(connection: Connection, timeout: float) -> None:
 @click.option("--edge-port", default=8400, show_default=True, help="Must be closed to the world.")
 @click.option("--insecure", is_flag=True, help="Take any https certificate.")
 @click.option("--timeout", "timeout_s", default=10.0, show_default=True, help="Seconds to wait.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 def doctor(url: str, *, insecure: bool, as_json: bool, **options: Any) -> None:
     """Visit a page from outside and say what is right and which line is missing.
 

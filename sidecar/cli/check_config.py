@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sidecar.cli.common import CONFIG, load_settings
+from sidecar.cli.printing import JSON, print_json
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.toml_lines import find_lines, locate
 from sidecar.rooms.commands.openings import summary
@@ -44,7 +44,7 @@ class Problem:
 
 @click.command("check-config")
 @CONFIG
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 @click.option(
     "--no-secrets",
     is_flag=True,
@@ -59,7 +59,7 @@ def check_config(path: str | None, *, as_json: bool, no_secrets: bool) -> None:
     warnings = settings.warnings if settings else []
     if as_json:
         document = {"problems": [asdict(each) for each in problems], "warnings": warnings}
-        click.echo(json.dumps(document, indent=2))
+        print_json(document)
     else:
         for problem in problems:
             click.echo(str(problem), err=True)

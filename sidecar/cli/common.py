@@ -31,7 +31,19 @@ def load_settings(path: str | None, environ: dict[str, str] | None = None) -> Se
         raise
 
 
-def fail(problems: list[str]) -> NoReturn:
+class Unreachable(click.ClickException):
+    """A replica, Redis or a database does not answer: try later, or look at the address."""
+
+    exit_code = 3
+
+
+class BadValue(click.ClickException):
+    """What was given is not allowed; said without the usage, which is right."""
+
+    exit_code = 2
+
+
+def fail(problems: list[str], code: int = 1) -> NoReturn:
     for problem in problems:
         click.echo(problem, err=True)
-    sys.exit(1)
+    sys.exit(code)

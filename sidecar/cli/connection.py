@@ -15,7 +15,7 @@ import click
 from pydantic import BaseModel, Field, ValidationError
 from yarl import URL
 
-from sidecar.cli.common import CONFIG_HELP
+from sidecar.cli.common import CONFIG_HELP, BadValue, Unreachable
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.setting_types import Listen, problems_in
 from sidecar.settings import (
@@ -58,7 +58,7 @@ class Connection:
     @contextmanager
     def client(self, *, timeout_s: float = 10, has_token: bool = True) -> Iterator[Client]:
         """Of the replica. What it raises becomes a ClickException."""
-        from waitroom import Client, WaitroomError  # noqa: PLC0415 - the other commands start faster
+        from waitroom import Client, RejectedError, UnavailableError, WaitroomError  # noqa: PLC0415 - the other commands start faster
 
         address, (token, source) = self.address(), self.token() if has_token else ("", "")
         operator = f"{_user()} (command line)"
@@ -67,8 +67,12 @@ class Connection:
                 address, token=token, timeout=timeout_s, retries=0, operator=operator
             ) as client:
                 yield client
+        except UnavailableError as error:
+            raise Unreachable(explain(error, address, source)) from None
         except WaitroomError as error:
-            raise click.ClickException(explain(error, address, source)) from None
+            is_value = isinstance(error, RejectedError) and error.status == 422
+            kind = BadValue if is_value else click.ClickException
+            raise kind(explain(error, address, source)) from None
 
     def address(self) -> str:
         """http://HOST:PORT or unix:/path. Raises ClickException."""
@@ -91,7 +95,7 @@ class Connection:
         for name in ("admin_token", "service_token"):
             if token := getattr(found, name):
                 return _in_a_header(name, token), f"{name} of {_source(self.config)}"
-        raise click.ClickException(
+        raise BadValue(
             "no token: give --token-file FILE or set WAITROOM_TOKEN; "
             f"{_source(self.config)} has no admin_token either"
         )
@@ -183,7 +187,7 @@ def _checked(name: str, given: str) -> str:
         is_right = False
     if not is_right or url.user or url.password or url.query_string or url.fragment:
         hint = "write http://HOST:PORT or unix:/path, the replica's ops_listen"
-        raise click.ClickException(f"{name}: {hint}")
+        raise BadValue(f"{name}: {hint}")
     return str(url).rstrip("/")
 
 
@@ -191,17 +195,17 @@ def _content(name: str, file: str) -> str:
     try:
         token = Path(file).read_text(encoding="utf-8").strip()
     except OSError as error:
-        raise click.ClickException(f"{name}: {file} cannot be read: {error.strerror}") from None
+        raise BadValue(f"{name}: {file} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise click.ClickException(f"{name}: {file} is no text") from None
+        raise BadValue(f"{name}: {file} is no text") from None
     if not token:
-        raise click.ClickException(f"{name}: {file} is empty")
+        raise BadValue(f"{name}: {file} is empty")
     return _in_a_header(name, token)
 
 
 def _in_a_header(name: str, token: str) -> str:
     if not token.isprintable():
-        raise click.ClickException(f"{name}: a token is one line, without control characters")
+        raise BadValue(f"{name}: a token is one line, without control characters")
     return token
 
 

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 import click
 
 from sidecar.cli.common import CONFIG, load_settings
+from sidecar.cli.printing import JSON, print_json
+from sidecar.kit.clock import iso
 from sidecar.kit.setting_types import parse_duration
 from sidecar.queue.grants import PARAMETER, Grant, Grants, expiry, new_id
 
@@ -63,6 +65,7 @@ def _page(_context: click.Context, _option: click.Parameter, url: str | None) ->
 @click.option(
     "--kind", type=click.Choice(["room", "target"]), help="If a room and a target share the name."
 )
+@JSON
 def grant(room: str, class_name: str, path: str | None, **options: Any) -> None:
     """Print grants: their bearers get a class of a room or a target, if they have to wait.
 
@@ -86,9 +89,15 @@ def grant(room: str, class_name: str, path: str | None, **options: Any) -> None:
         raise click.UsageError("--count: all would be the same; say --once too")
     grants = Grants(room, settings.keys_of_grants, kind)
     expires_s = expiry(options["life_s"], int(time.time() * 1000))
-    for each in (new_id() for _ in range(count)) if is_once else [id_ or ""]:
-        text = grants.sign(Grant(class_name, expires_s, each))
-        click.echo(link(options["url"], text) if options["url"] else text)
+    ids = (new_id() for _ in range(count)) if is_once else [id_ or ""]
+    texts = (grants.sign(Grant(class_name, expires_s, each)) for each in ids)
+    made = (link(options["url"], text) if options["url"] else text for text in texts)
+    if not options["as_json"]:
+        for each in made:
+            click.echo(each)
+        return
+    expires_at = iso(expires_s * 1000)
+    print_json({"room": room, "class": class_name, "expires_at": expires_at, "grants": list(made)})
 
 
 def _find(settings: Settings, name: str, kind: Kind | None) -> tuple[Kind, Iterable[str]]:

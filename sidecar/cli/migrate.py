@@ -7,42 +7,55 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sidecar.cli.common import CONFIG, fail, load_settings
-from sidecar.kit.errors import ConfigError, DatabaseError
+from sidecar.cli.common import CONFIG, Unreachable, fail, load_settings
+from sidecar.cli.printing import JSON, print_json
+from sidecar.kit.errors import ConfigError, DatabaseError, DatabaseUnavailableError
 from sidecar.kit.extras import require
 
 if TYPE_CHECKING:
     from sidecar.settings import Settings
 
+_WHOSE = {"history": "history's", "jobs": "jobs'"}
+
 
 @click.command()
 @CONFIG
-def migrate(path: str | None) -> None:
+@JSON
+def migrate(path: str | None, *, as_json: bool) -> None:
     """Make the tables of the history and of jobs, or bring them up to date. Idempotent."""
     settings = load_settings(path)
     urls = {"history": settings.history, "jobs": settings.jobs_database}
     if not any(urls.values()):
         example = 'set it, such as history = "sqlite:///history.db"'
         fail([f"history: names no database; {example} (and there are no targets, for jobs)"])
-    problems = []
-    for setting, whose in (("history", "history's"), ("jobs", "jobs'")):
-        if not urls[setting]:
-            continue
+    made: list[dict[str, str | None]] = []
+    problems: list[str] = []
+    code = 1
+    for setting in (name for name, url in urls.items() if url):
         try:
             before, after = asyncio.run(_migrate(settings, setting, urls[setting]))
+            made.append({"tables": setting, "before": before, "after": after})
         except ConfigError as error:
             problems += error.problems
         except DatabaseError as error:
-            problems.append(f"the {whose} database: {error}")
-        else:
-            done = f"were brought from revision {before} to {after}"
-            if before is None:
-                done = f"were made (revision {after})"
-            elif before == after:
-                done = f"are up to date (revision {after})"
-            click.echo(f"The {whose} tables {done}.")
+            code = Unreachable.exit_code if isinstance(error, DatabaseUnavailableError) else 1
+            problems.append(f"the {_WHOSE[setting]} database: {error}")
+    if as_json:
+        print_json({"migrated": made})
+    else:
+        click.echo("".join(map(_line, made)), nl=False)
     if problems:
-        fail(problems)
+        fail(problems, code)
+
+
+def _line(tables: dict[str, str | None]) -> str:
+    before, after = tables["before"], tables["after"]
+    done = f"were brought from revision {before} to {after}"
+    if before is None:
+        done = f"were made (revision {after})"
+    elif before == after:
+        done = f"are up to date (revision {after})"
+    return f"The {_WHOSE[str(tables['tables'])]} tables {done}.\n"
 
 
 async def _migrate(settings: Settings, setting: str, url: str) -> tuple[str | None, str]:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from sidecar.cli.common import CONFIG, fail, load_settings
+from sidecar.cli.common import CONFIG, Unreachable, fail, load_settings
 from sidecar.cli.connection import SettingsGroup
+from sidecar.cli.printing import JSON, print_json, printed, table
 from sidecar.history import lookups
 from sidecar.history.model import read_period
-from sidecar.history.schemas import Stay
-from sidecar.kit.clock import iso
-from sidecar.kit.errors import ConfigError, DatabaseError
+from sidecar.history.schemas import Stay, page_of_changes
+from sidecar.kit.errors import ConfigError, DatabaseError, DatabaseUnavailableError
 from sidecar.kit.extras import require
 from sidecar.kit.progress import progress
 from sidecar.queue.tokens import is_visitor
@@ -49,18 +49,19 @@ _FORMAT = click.option(
 @_FROM
 @_TO
 @_FORMAT
-def report(path: str | None, room: str, start: str | None, end: str | None, form: str) -> None:
+@JSON
+def report(path: str | None, room: str, *, form: str, as_json: bool, **period_of: Any) -> None:
     """How a room did in a period: waits, giving up, no-shows, time inside, fairness."""
-    period = _period(start, end)
-    with progress("reading stays", is_on=form != "json") as advance:
+    period = _period(**period_of)
+    with progress("reading stays", is_on=not as_json and form != "json") as advance:
         found = _look_up(
             path,
             room,
             lambda history: lookups.find_report(history, room, period, advance=advance),
         )
     document = found.model_dump(by_alias=True) if found else {}
-    if form == "json":
-        click.echo(json.dumps(document, indent=2))
+    if as_json or form == "json":
+        print_json(document)
     elif form == "csv":
         click.echo(lookups.as_csv([document]), nl=False)
     else:
@@ -75,17 +76,20 @@ def history() -> None:
 @history.command()
 @click.argument("room")
 @click.argument("visitor")
+@printed(print_json)
 @click.pass_obj
-def visitor(connection: Connection, room: str, visitor: str) -> None:
+def visitor(connection: Connection, room: str, visitor: str) -> Any:
     """One visitor's stay, place over time and events, as JSON."""
     if not is_visitor(visitor):
-        fail([f"{visitor}: that is no visitor's id: it has 22 letters, digits, - and _"])
+        raise click.UsageError(
+            f"{visitor}: that is no visitor's id: it has 22 letters, digits, - and _"
+        )
     found = _look_up(
         connection.config, room, lambda history: lookups.find_visitor(history, room, visitor)
     )
     if found is None:
         fail([f"nothing was recorded of {visitor} in {room}"])
-    click.echo(json.dumps(found.model_dump(by_alias=True, exclude={"room", "visitor"}), indent=2))
+    return found.model_dump(by_alias=True)
 
 
 @history.command()
@@ -116,30 +120,34 @@ def stays(
         _look_up(connection.config, room, write)
 
 
+def _changes(found: dict[str, Any]) -> None:
+    columns = "at", "by", "what", "visitor", "detail"
+    table(columns, ([act[name] for name in columns] for act in found["changes"]))
+
+
 @history.command()
 @click.argument("room")
 @_FROM
 @_TO
 @click.option("--limit", default=1000, show_default=True, type=click.IntRange(1))
+@printed(_changes)
 @click.pass_obj
 def changes(
     connection: Connection, room: str, start: str | None, end: str | None, limit: int
-) -> None:
+) -> Any:
     """What operators did in a period, latest first."""
     period = _period(start, end)
     acts = _look_up(
         connection.config, room, lambda history: history.changes(room, period, limit=limit)
     )
-    for act in acts:
-        what = " ".join(part for part in (act.action, act.visitor, act.detail) if part)
-        click.echo(f"{iso(act.at_ms)}  {act.operator}  {what}")
+    return page_of_changes(room, period, acts, limit).model_dump(by_alias=True)
 
 
 def _period(start: str | None, end: str | None) -> Period:
     try:
         return read_period(start, end, now_ms=int(time.time() * 1000))
     except ConfigError as error:
-        fail([f"--{problem}" for problem in error.problems])
+        raise click.UsageError("\n".join(f"--{problem}" for problem in error.problems)) from None
 
 
 def _look_up(path: str | None, room: str, work: Callable[[History], Awaitable[T]]) -> T:
@@ -165,6 +173,8 @@ def _look_up(path: str | None, room: str, work: Callable[[History], Awaitable[T]
         return asyncio.run(run())
     except ConfigError as error:
         fail(error.problems)
+    except DatabaseUnavailableError as error:
+        raise Unreachable(f"the history's database: {error}") from None
     except DatabaseError as error:
         raise click.ClickException(f"the history's database: {error}") from None
 

@@ -107,11 +107,8 @@ async def list_changes(
     """List what operators did in a period, latest first."""
     room, history, period = _find_period(request, page)
     acts = await history.changes(room.name, period, limit=page.limit, before=page.before)
-    changes = [schemas.Change.model_validate(act) for act in acts]
-    if page.format == "csv":
-        return _csv(changes)
-    following = f"{acts[-1].ms}-{acts[-1].seq}" if len(acts) == page.limit else None
-    return schemas.RoomChanges(**period.of(room.name), changes=changes, next=following)
+    found = schemas.page_of_changes(room.name, period, acts, page.limit)
+    return _csv(found.changes) if page.format == "csv" else found
 
 
 def _find_period(

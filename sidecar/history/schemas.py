@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AliasGenerator, ConfigDict, Field
 
 from sidecar.kit.http.models import At, OffsetPage, PageParameters, PageReply, Reply, Time, matching
 from sidecar.kit.http.problem_kinds import Kind
 from sidecar.rooms.schemas.common import RoomAddress
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sidecar.history import model
 
 NO_HISTORY = Kind(
     "history_off",
@@ -166,6 +171,14 @@ class Change(Reply):
 class RoomChanges(InPeriod, PageReply):
     changes: list[Change]
     """Latest first."""
+
+
+def page_of_changes(
+    room: str, period: model.Period, acts: Sequence[model.Change], limit: int
+) -> RoomChanges:
+    changes = [Change.model_validate(act) for act in acts]
+    following = f"{acts[-1].ms}-{acts[-1].seq}" if len(acts) == limit else None
+    return RoomChanges(**period.of(room), changes=changes, next=following)
 
 
 class Report(Reply):

@@ -42,5 +42,9 @@ class DatabaseError(WaitroomError):
     """SQL is unavailable or refused, or its tables are of another version; the text says which."""
 
 
+class DatabaseUnavailableError(DatabaseError):
+    """No connection to SQL, or no answer in time."""
+
+
 class StoreUnavailableError(StoreError):
     """Redis stopped answering, so nothing was sent."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
 
-from sidecar.cli.common import fail
 from sidecar.cli.connection import ReplicaGroup, pass_client
-from sidecar.cli.printing import printed, table
+from sidecar.cli.printing import print_json, printed, table
 from sidecar.limits.settings import UNLIMITED
 
 if TYPE_CHECKING:
@@ -52,8 +50,9 @@ def list_limits(client: Client) -> Any:
 @click.argument("name")
 @click.argument("fields", nargs=-1, metavar="[FIELD=VALUE]…")
 @click.option("--key", metavar="KEY", help="The whole key, in place of its fields.")
+@printed(print_json)
 @pass_client
-def show(client: Client, name: str, fields: tuple[str, ...], key: str | None) -> None:
+def show(client: Client, name: str, fields: tuple[str, ...], key: str | None) -> Any:
     """Show the decision on a call that came now, as JSON; nothing is taken. Without the fields of
     its key: the rule, and the limits of single keys."""
     if key is not None and fields:
@@ -62,21 +61,29 @@ def show(client: Client, name: str, fields: tuple[str, ...], key: str | None) ->
     for field in fields:
         part, equals, value = field.partition("=")
         if not equals:
-            fail([f"{field}: write FIELD=VALUE, such as channel=wx"])
+            raise click.UsageError(f"{field}: write FIELD=VALUE, such as channel=wx")
         query[part] = value
     path = _path(name)
     rule = next((rule for rule in _rules(client) if rule["name"] == name), None)
     if rule is not None and rule["fields"] and not query:
-        _print({**rule, "values": client.request("GET", f"{path}/values")})
-        return
-    _print(client.request("GET", path, query=query))
+        return {**rule, "values": client.request("GET", f"{path}/values")}
+    return client.request("GET", path, query=query)
+
+
+def _show(value: dict[str, Any]) -> None:
+    of = f" of {value['key']}" if value["key"] else ""
+    name = click.get_current_context().params["name"]
+    click.echo(f"{name}: the limit{of} is {_number(value['limit'])}")
+    if warning := value.get("warning"):
+        click.echo(f"warning: {warning}", err=True)
 
 
 @limits.command("set", context_settings=ANY_NUMBER)
 @click.argument("name")
 @click.argument("words", nargs=-1, required=True, metavar="[KEY] LIMIT")
+@printed(_show)
 @pass_client
-def set_(client: Client, name: str, words: tuple[str, ...]) -> None:
+def set_(client: Client, name: str, words: tuple[str, ...]) -> Any:
     """Set a key's limit, from the next call on; -1: no limit. A limit whose key has no fields
     needs no KEY."""
     *key, limit = words
@@ -87,24 +94,17 @@ def set_(client: Client, name: str, words: tuple[str, ...]) -> None:
     except ValueError:
         raise click.UsageError(f"{limit}: say a whole number, or -1 for no limit") from None
     path = f"{_path(name)}/values/{quote(''.join(key), safe='')}"
-    value = client.request("PUT", path, {"limit": number})
-    _show(name, value)
-    if warning := value.get("warning"):
-        click.echo(f"warning: {warning}", err=True)
+    return client.request("PUT", path, {"limit": number})
 
 
 @limits.command()
 @click.argument("name")
 @click.argument("key", default="", required=False)
+@printed(_show)
 @pass_client
-def unset(client: Client, name: str, key: str) -> None:
+def unset(client: Client, name: str, key: str) -> Any:
     """Reset a key's limit to the configured value."""
-    _show(name, client.request("DELETE", f"{_path(name)}/values/{quote(key, safe='')}"))
-
-
-def _show(name: str, value: dict[str, Any]) -> None:
-    of = f" of {value['key']}" if value["key"] else ""
-    click.echo(f"{name}: the limit{of} is {_number(value['limit'])}")
+    return client.request("DELETE", f"{_path(name)}/values/{quote(key, safe='')}")
 
 
 def _rules(client: Client) -> list[dict[str, Any]]:
@@ -118,7 +118,3 @@ def _path(name: str) -> str:
 
 def _number(limit: int | None) -> str:
     return "none" if limit in {None, UNLIMITED} else str(limit)
-
-
-def _print(document: Any) -> None:
-    click.echo(json.dumps(document, indent=2))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
@@ -13,6 +14,8 @@ from urllib.parse import urljoin, urlsplit
 import click
 from pydantic import ValidationError
 
+from sidecar.cli.common import Unreachable
+from sidecar.cli.printing import JSON, coloured, print_json
 from sidecar.kit.progress import progress
 from sidecar.kit.setting_types import problems_in
 from sidecar.lottery.commitment import Kept, Published, verify
@@ -40,9 +43,8 @@ _WHOLE = "write the whole address, https://…"
 )
 @click.option("--visitor", metavar="ID", help="Tell this visitor's place too.")
 @click.option("--save", metavar="FILE", help="Keep what was published, to be checked again.")
-def verify_draw(
-    source: str, commitment: str | None, digest: str | None, visitor: str | None, save: str | None
-) -> None:
+@JSON
+def verify_draw(source: str, save: str | None, *, as_json: bool, **noted: str | None) -> None:
     """Compute a pre-queue's draw again, and say what is proven.
 
     URL is https://your.site/_waitroom/ROOM/draw, with ?event=NAME for another than the last. FILE
@@ -52,18 +54,24 @@ def verify_draw(
     draw = kept.draw
     if save:
         _write(save, kept)
+    with progress("computing the draw again"):
+        checks = verify(draw, kept.places, **noted)
+    is_right = draw.secret is not None and all(check.holds for check in checks)
+    if as_json:
+        found = [asdict(check) for check in checks]
+        print_json({"draw": draw.model_dump(mode="json"), "is_right": is_right, "checks": found})
+        sys.exit(0 if is_right else 1)
     click.echo(
         f"{draw.room}, {draw.event}: {len(kept.places)} places, commitment {draw.commitment}"
     )
-    with progress("computing the draw again"):
-        checks = verify(draw, kept.places, commitment=commitment, digest=digest, visitor=visitor)
     for check in checks:
-        click.echo(f"{'right' if check.holds else 'WRONG'}  {check.what:<10}  {check.says}")
+        word = coloured("right", "green") if check.holds else coloured("WRONG", "red")
+        click.echo(f"{word}  {check.what:<10}  {check.says}")
     if draw.secret is None:
         raise click.ClickException(
             f"nothing is drawn yet: note the commitment, and come back after {draw.revealed_at}"
         )
-    if commitment is None:
+    if noted["commitment"] is None:
         click.echo(
             "note   commitment  compare it with the one that was announced before the pre-queue: "
             "--commitment HEX"
@@ -73,7 +81,7 @@ def verify_draw(
             f"note   list        the store was emptied at {draw.store_emptied_at}: the list is of "
             "those who came back since"
         )
-    sys.exit(0 if all(check.holds for check in checks) else 1)
+    sys.exit(0 if is_right else 1)
 
 
 def _is_address(source: str) -> bool:
@@ -112,7 +120,10 @@ async def _fetch(url: str) -> Kept:
             if draw.secret is None:
                 return Kept(draw=draw, places=[])
             return Kept(draw=draw, places=await _fetch_places(session, url, draw))
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+    except (aiohttp.ClientConnectionError, TimeoutError) as error:
+        message = _printable(str(error) or "no answer in time")
+        raise Unreachable(f"{url}: {message}") from None
+    except (aiohttp.ClientError, OSError, ValueError) as error:
         message = _printable(str(error) or type(error).__name__)
         raise click.ClickException(f"{url}: {message}") from None
 

@@ -12,7 +12,7 @@ import click
 
 from sidecar.cli.common import load_settings
 from sidecar.cli.connection import SettingsGroup
-from sidecar.cli.printing import table
+from sidecar.cli.printing import JSON, print_json, table
 
 if TYPE_CHECKING:
     from sidecar.cli.connection import Connection
@@ -29,8 +29,9 @@ def webhooks() -> None:
 
 @webhooks.command()
 @click.argument("names", nargs=-1, metavar="[NAME…]")
+@JSON
 @click.pass_obj
-def test(connection: Connection, names: tuple[str, ...]) -> None:
+def test(connection: Connection, names: tuple[str, ...], *, as_json: bool) -> None:
     """Send a test to each webhook, or to those named, from this machine; once, without a retry.
 
     Exit 1 when one did not take it. Needs no replica.
@@ -54,7 +55,11 @@ def test(connection: Connection, names: tuple[str, ...]) -> None:
         )
         for name, (answer, seconds) in answers.items()
     ]
-    table(("webhook", "host", "result", "about"), rows, styles=STYLES)
+    headings = "webhook", "host", "result", "about"
+    if as_json:
+        print_json({"webhooks": [dict(zip(headings, row, strict=True)) for row in rows]})
+    else:
+        table(headings, rows, styles=STYLES)
     sys.exit(0 if all(answer.is_taken for answer, _ in answers.values()) else 1)
 
 

@@ -75,20 +75,24 @@ def test_a_change_is_seen_by_the_other_replica_within_two_seconds(site, rooms):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "code", "said"),
     [
-        (("set", "shop", "total_active_users=-1"), "total_active_users: .*greater than or equal"),
-        (("set", "shop", "capacity=1"), "capacity: unknown setting"),
-        (("set", "shop", "nothing"), "write SETTING=VALUE"),
-        (("show", "nope"), "no room is named 'nope'"),
-        (("release", "shop", "x"), "visitor: a visitor's id"),
-        (("release", "shop", "a" * 22), "neither inside nor waiting"),
+        (
+            ("set", "shop", "total_active_users=-1"),
+            2,
+            "total_active_users: .*greater than",
+        ),
+        (("set", "shop", "capacity=1"), 2, "capacity: unknown setting"),
+        (("set", "shop", "nothing"), 2, "write SETTING=VALUE"),
+        (("show", "nope"), 1, "no room is named 'nope'"),
+        (("release", "shop", "x"), 2, "visitor: a visitor's id"),
+        (("release", "shop", "a" * 22), 1, "neither inside nor waiting"),
     ],
 )
-def test_a_mistake_is_named(rooms, words, said):
-    """Exit 1, and what is wrong."""
+def test_a_mistake_is_named(rooms, words, code, said):
+    """Exit 1, or 2 where the value is wrong; and what is wrong."""
     done = rooms(*words)
-    assert done.returncode == 1
+    assert done.returncode == code
     assert re.search(said, done.stderr), done.stderr
 
 
@@ -221,8 +225,8 @@ def test_somebody_is_moved(at_once, three):
         ((), 2, "say either head, back, a position"),
         (("head", "--class", "vip"), 2, "say either head, back, a position"),
         (("tail",), 2, "tail: say head, back or a whole number"),
-        (("0",), 1, "position: a whole number from 1 on"),
-        (("1", "--why", "x" * 201), 1, "why: text of 200 characters at most"),
+        (("0",), 2, "position: a whole number from 1 on"),
+        (("1", "--why", "x" * 201), 2, "why: text of 200 characters at most"),
         (("--class", "vip"), 1, "The classes of shop: it has none"),
         (("head",), 1, "is not waiting"),
     ],
@@ -245,13 +249,13 @@ def test_a_room_that_is_not_open_says_so(at_once, changed, words):
 
 
 def test_healthcheck(site, tmp_path):
-    """Exit 0 when ready; 1 with a reason when nothing answers."""
+    """Exit 0 when ready; 3 with a reason when nothing answers."""
     assert run("healthcheck", "--config", str(site.folder / "replica-1.toml")).returncode == 0
     dead = tmp_path / "dead.toml"
     text = (site.folder / "replica-1.toml").read_text()
     dead.write_text(re.sub(r'ops_listen = ".*"', 'ops_listen = "127.0.0.1:1"', text))
     done = run("healthcheck", "--config", str(dead))
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "no replica answers at http://127.0.0.1:1: connection refused" in done.stderr
 
 
@@ -275,7 +279,7 @@ def test_healthcheck_ends_in_time():
         finally:
             over.set()
             thread.join()
-    assert (done.returncode, done.stderr) == (1, "not ready: no answer within 0.5 s\n")
+    assert (done.returncode, done.stderr) == (3, "not ready: no answer within 0.5 s\n")
 
 
 def test_check_config_lists_every_problem(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -10,7 +9,7 @@ from urllib.parse import quote
 import click
 
 from sidecar.cli.connection import ReplicaGroup, pass_client, read_pages
-from sidecar.cli.printing import printed, table
+from sidecar.cli.printing import JSON, print_json, printed, table
 from sidecar.jobs.commands.progress import standing, under_way, watch
 from sidecar.jobs.model import State
 
@@ -55,12 +54,18 @@ def _headers(
 @click.option("--callback", "callback_url", metavar="URL", help="Gets a POST when it has ended.")
 @click.option("--wait", "is_waiting", is_flag=True, help="Until it has ended, or is called.")
 @EVERY
+@JSON
 @pass_client
 def submit(client: Client, /, target: str, is_waiting: bool, every: float, **request: Any) -> None:
     """Submit a job. Prints its id, and its state to standard error. With --wait exit 1 unless it
     was completed, or an online one was called."""
+    if (as_json := request.pop("as_json")) and is_waiting:
+        raise click.UsageError("say either --json or --wait; waitroom jobs watch waits")
     request["body"] = _body(request["body"], request.pop("body_file"))
     job = client.jobs.submit(target, **request)
+    if as_json:
+        print_json(job)
+        return
     click.echo(job["id"])
     if is_waiting:
         is_good = watch(client, [job["id"]], every_s=every, until_called=True)
@@ -86,42 +91,55 @@ def _body(text: str | None, file: IO[bytes] | None) -> str | bytes | None:
 @jobs.command()
 @click.argument("id_", metavar="ID")
 @click.option("--body", "is_body", is_flag=True, help="The result's body alone, as it came.")
+@JSON
 @pass_client
-def show(client: Client, id_: str, is_body: bool) -> None:
+def show(client: Client, id_: str, *, is_body: bool, as_json: bool) -> None:
     """A job and its result, as JSON."""
+    if as_json and is_body:
+        raise click.UsageError("say either --json or --body")
     if not is_body:
-        click.echo(json.dumps(client.jobs.get(id_), indent=2))
+        print_json(client.jobs.get(id_))
         return
     for part in client.jobs.body(id_):
         sys.stdout.buffer.write(part)
     sys.stdout.buffer.flush()
 
 
+def _cancelled(job: dict[str, Any]) -> None:
+    said = ": its call is being cut off" if job.get("aborting") else f" is {job['state']}"
+    click.echo(f"{job['id']}{said}")
+
+
+def _report(job: Job) -> None:
+    click.echo(f"{job['id']} is {standing(job)}")
+
+
 @jobs.command()
 @click.argument("id_", metavar="ID")
+@printed(_cancelled)
 @pass_client
-def cancel(client: Client, id_: str) -> None:
+def cancel(client: Client, id_: str) -> Any:
     """Cancel a job that waits, or cut off its call where the target allows it."""
-    job = client.jobs.cancel(id_)
-    is_aborting = job.get("aborting")
-    click.echo(f"{id_}: its call is being cut off" if is_aborting else f"{id_} is {job['state']}")
+    return client.jobs.cancel(id_)
 
 
 @jobs.command()
 @click.argument("id_", metavar="ID")
+@printed(_report)
 @pass_client
-def retry(client: Client, id_: str) -> None:
+def retry(client: Client, id_: str) -> Any:
     """Retry a job that has ended in any state: it waits at the end of the queue, and its result is
     forgotten."""
-    click.echo(f"{id_} is {standing(client.jobs.retry(id_))}")
+    return client.jobs.retry(id_)
 
 
 @jobs.command()
 @click.argument("id_", metavar="ID")
+@printed(_report)
 @pass_client
-def done(client: Client, id_: str) -> None:
+def done(client: Client, id_: str) -> Any:
     """Report that an online job's call is over, so that the next one is called."""
-    click.echo(f"{id_} is {standing(client.jobs.done(id_))}")
+    return client.jobs.done(id_)
 
 
 def _row(job: Job) -> tuple[object, ...]:

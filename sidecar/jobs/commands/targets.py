@@ -9,9 +9,8 @@ from urllib.parse import quote
 
 import click
 
-from sidecar.cli.common import fail
 from sidecar.cli.connection import ReplicaGroup, pass_client
-from sidecar.cli.printing import printed, table
+from sidecar.cli.printing import print_json, printed, table
 
 if TYPE_CHECKING:
     from waitroom import Client
@@ -52,76 +51,91 @@ def list_targets(client: Client) -> Any:
 
 @targets.command()
 @click.argument("name")
+@printed(print_json)
 @pass_client
-def show(client: Client, name: str) -> None:
+def show(client: Client, name: str) -> Any:
     """Everything about one target, as JSON; secrets are ***."""
-    click.echo(json.dumps(client.request("GET", _path(name)), indent=2))
+    return client.request("GET", _path(name))
+
+
+def _settings(target: dict[str, Any]) -> None:
+    for change in click.get_current_context().params["changes"]:
+        setting = change.partition("=")[0]
+        click.echo(f"{setting} = {json.dumps(target['settings'][setting])}")
 
 
 @targets.command("set")
 @click.argument("name")
 @click.argument("changes", nargs=-1, required=True, metavar="SETTING=VALUE…")
+@printed(_settings)
 @pass_client
-def set_(client: Client, name: str, changes: tuple[str, ...]) -> None:
+def set_(client: Client, name: str, changes: tuple[str, ...]) -> Any:
     """Change settings of a target, or make a new one. Replicas and workers follow within two
     seconds.
 
     A value is JSON or text; null is none, and @FILE takes it from a file, such as a secret. These
     settings stay until waitroom targets unset, whatever the configuration file says of them.
     """
-    now = client.request("PATCH", _path(name), dict(_change(change) for change in changes))
-    for change in changes:
-        setting = change.partition("=")[0]
-        click.echo(f"{setting} = {json.dumps(now['settings'][setting])}")
+    return client.request("PATCH", _path(name), dict(_change(change) for change in changes))
 
 
 def _change(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals:
-        fail([f"{text}: write SETTING=VALUE, such as concurrency=20"])
+        raise click.UsageError(f"{text}: write SETTING=VALUE, such as concurrency=20")
     if value.startswith("@"):
         try:
             value = Path(value[1:]).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            fail([f"{name}: {value[1:]} cannot be read: {error}"])
+            raise click.UsageError(f"{name}: {value[1:]} cannot be read: {error}") from None
     try:
         return name, json.loads(value)
     except ValueError:
         return name, value
 
 
+def _unset(done: dict[str, Any]) -> None:
+    name = click.get_current_context().params["name"]
+    click.echo(f"{name} is as configured" if done["target"] else f"{name} is removed")
+
+
+def _report(target: dict[str, Any]) -> None:
+    state = "paused" if target["settings"]["paused"] else "running"
+    waiting = target["waiting"] + target["later"]
+    click.echo(f"{target['name']} is {state}: {waiting} waiting, {target['running']} under way")
+
+
 @targets.command()
 @click.argument("name")
+@printed(_unset)
 @pass_client
-def unset(client: Client, name: str) -> None:
+def unset(client: Client, name: str) -> Any:
     """Reset a target to its configured settings; one that is not configured is removed."""
-    is_configured = client.request("DELETE", _path(name))["target"] is not None
-    click.echo(f"{name} is as configured" if is_configured else f"{name} is removed")
+    return client.request("DELETE", _path(name))
 
 
 @targets.command()
 @click.argument("name")
+@printed(_report)
 @pass_client
-def pause(client: Client, name: str) -> None:
+def pause(client: Client, name: str) -> Any:
     """Call nothing: jobs wait, and more may be submitted. Calls in progress go on."""
-    _pause(client, name, is_paused=True)
+    return _pause(client, name, is_paused=True)
 
 
 @targets.command()
 @click.argument("name")
+@printed(_report)
 @pass_client
-def resume(client: Client, name: str) -> None:
+def resume(client: Client, name: str) -> Any:
     """End a pause."""
-    _pause(client, name, is_paused=False)
+    return _pause(client, name, is_paused=False)
 
 
-def _pause(client: Client, name: str, *, is_paused: bool) -> None:
+def _pause(client: Client, name: str, *, is_paused: bool) -> Any:
     # A pause alone would make a target of a name that was mistyped.
     client.request("GET", _path(name))
-    now = client.request("PATCH", _path(name), {"paused": is_paused})
-    word = "paused" if is_paused else "running"
-    waiting = now["waiting"] + now["later"]
-    click.echo(f"{name} is {word}: {waiting} waiting, {now['running']} under way")
+    return client.request("PATCH", _path(name), {"paused": is_paused})
 
 
 def _path(name: str) -> str:

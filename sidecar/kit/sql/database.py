@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import event, make_url, select, text
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from sidecar.kit.errors import ConfigError, DatabaseError
+from sidecar.kit.errors import ConfigError, DatabaseError, DatabaseUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -142,8 +142,10 @@ def _database_errors() -> Iterator[None]:
     try:
         yield
     except TimeoutError as error:
-        raise DatabaseError("the database did not answer in time") from error
-    except (SQLAlchemyError, OSError) as error:
+        raise DatabaseUnavailableError("the database did not answer in time") from error
+    except (OperationalError, OSError) as error:
+        raise DatabaseUnavailableError(reason(error)) from error
+    except SQLAlchemyError as error:
         raise DatabaseError(reason(error)) from error
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
 from sidecar.cli.connection import pass_client
+from sidecar.cli.printing import printed
 from sidecar.rooms.openings_preview import preview
 
 if TYPE_CHECKING:
@@ -29,12 +31,12 @@ _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
     help='Say what holds then: "2026-12-01 10:05", in the events\' time zone or with an offset. '
     "Otherwise now.",
 )
+@printed(lambda document: click.echo("\n".join(_whole(document))))
 @pass_client
-def show_events(client: Client, room: str, at: str | None) -> None:
+def show_events(client: Client, room: str, at: str | None) -> Any:
     """Say what a room's events will do, when, and what looks like a mistake."""
     query = {} if at is None else {"at": at}
-    document = client.request("GET", f"/admin/rooms/{room}/events", query=query)
-    click.echo("\n".join(_whole(document)))
+    return client.request("GET", f"/admin/rooms/{quote(room, safe='')}/events", query=query)
 
 
 def summary(settings: Settings, now_ms: int) -> list[str]:

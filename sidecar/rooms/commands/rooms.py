@@ -9,9 +9,8 @@ from urllib.parse import quote
 
 import click
 
-from sidecar.cli.common import fail
 from sidecar.cli.connection import ReplicaGroup, pass_client
-from sidecar.cli.printing import printed, table
+from sidecar.cli.printing import print_json, printed, table
 from sidecar.kit.clock import iso
 from sidecar.rooms.commands.figures import rows_of
 from sidecar.rooms.commands.openings import show_events
@@ -19,7 +18,7 @@ from sidecar.rooms.commands.transfer import export_room, import_room
 from sidecar.rooms.commands.watch import watch
 
 if TYPE_CHECKING:
-    from waitroom import Client, Room
+    from waitroom import Client, Room, Visitor
 
 #: A visitor's id may begin with a hyphen and is no option then.
 ANY_ID = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
@@ -53,17 +52,25 @@ def list_rooms(client: Client) -> Any:
 
 @rooms.command()
 @click.argument("room")
+@printed(print_json)
 @pass_client
-def show(client: Client, room: str) -> None:
+def show(client: Client, room: str) -> Any:
     """Everything about one room, as JSON."""
-    click.echo(json.dumps(client.rooms.get(room), indent=2))
+    return client.rooms.get(room)
+
+
+def _settings(room: Room) -> None:
+    for change in click.get_current_context().params["changes"]:
+        name = change.partition("=")[0]
+        click.echo(f"{name} = {json.dumps(room['settings'][name])}")
 
 
 @rooms.command("set")
 @click.argument("room")
 @click.argument("changes", nargs=-1, required=True, metavar="SETTING=VALUE…")
+@printed(_settings)
 @pass_client
-def set_(client: Client, room: str, changes: tuple[str, ...]) -> None:
+def set_(client: Client, room: str, changes: tuple[str, ...]) -> Any:
     """Change settings of a running room; all replicas follow within two seconds.
 
     A value is JSON or text; "null" resets to the configured value.
@@ -71,40 +78,14 @@ def set_(client: Client, room: str, changes: tuple[str, ...]) -> None:
     body = {}
     if wrong := [change for change in changes if "=" not in change]:
         hint = "write SETTING=VALUE, such as total_active_users=200"
-        fail([f"{change}: {hint}" for change in wrong])
+        raise click.UsageError("\n".join(f"{change}: {hint}" for change in wrong))
     for change in changes:
         name, _, text = change.partition("=")
         try:
             body[name] = json.loads(text)
         except ValueError:
             body[name] = text
-    now = client.rooms.update(room, **body)
-    for name in body:
-        click.echo(f"{name} = {json.dumps(now['settings'][name])}")
-
-
-@rooms.command()
-@click.argument("room")
-@pass_client
-def pause(client: Client, room: str) -> None:
-    """Let nobody in: newcomers queue, those inside stay."""
-    _report(client.rooms.pause(room))
-
-
-@rooms.command()
-@click.argument("room")
-@pass_client
-def drain(client: Client, room: str) -> None:
-    """Let in the visitors who wait; nobody new joins the queue."""
-    _report(client.rooms.drain(room))
-
-
-@rooms.command()
-@click.argument("room")
-@pass_client
-def resume(client: Client, room: str) -> None:
-    """Take back a pause or a drain."""
-    _report(client.rooms.resume(room))
+    return client.rooms.update(room, **body)
 
 
 def _report(room: Room) -> None:
@@ -112,38 +93,70 @@ def _report(room: Room) -> None:
     click.echo(f"{room['room']} is {room['mode']}: {people}")
 
 
-@rooms.command(context_settings=ANY_ID)
+@rooms.command()
 @click.argument("room")
-@click.argument("visitor")
+@printed(_report)
 @pass_client
-def find(client: Client, room: str, visitor: str) -> None:
-    """Say where one visitor is: waiting, called, inside, revoked or unknown."""
-    found = client.rooms.find(room, visitor)
+def pause(client: Client, room: str) -> Any:
+    """Let nobody in: newcomers queue, those inside stay."""
+    return client.rooms.pause(room)
+
+
+@rooms.command()
+@click.argument("room")
+@printed(_report)
+@pass_client
+def drain(client: Client, room: str) -> Any:
+    """Let in the visitors who wait; nobody new joins the queue."""
+    return client.rooms.drain(room)
+
+
+@rooms.command()
+@click.argument("room")
+@printed(_report)
+@pass_client
+def resume(client: Client, room: str) -> Any:
+    """Take back a pause or a drain."""
+    return client.rooms.resume(room)
+
+
+def _place(found: Visitor) -> None:
     place = f" at position {found['position']}" if found["position"] else ""
     if found["line"]:
         place = f" in sub-queue {found['line']} at position {found['line_position']}"
     since, until = found["revoked_at_ms"], found["ends_at_ms"]
     times = f" since {iso(since)}" if since else f" until {iso(until)}" if until else ""
-    click.echo(f"{visitor} is {found['state']}{place}{times}")
-
-
-@rooms.command()
-@click.argument("room")
-@click.confirmation_option(prompt="Everybody in the queue loses their place. Sure?")
-@pass_client
-def reset(client: Client, room: str) -> None:
-    """Empty a room's queue; those inside stay."""
-    click.echo(f"{client.rooms.reset(room)} place(s) removed")
+    click.echo(f"{found['visitor']} is {found['state']}{place}{times}")
 
 
 @rooms.command(context_settings=ANY_ID)
 @click.argument("room")
 @click.argument("visitor")
+@printed(_place)
 @pass_client
-def release(client: Client, room: str, visitor: str) -> None:
+def find(client: Client, room: str, visitor: str) -> Any:
+    """Say where one visitor is: waiting, called, inside, revoked or unknown."""
+    return client.rooms.find(room, visitor)
+
+
+@rooms.command()
+@click.argument("room")
+@click.confirmation_option(prompt="Everybody in the queue loses their place. Sure?")
+@printed(lambda done: click.echo(f"{done['removed']} place(s) removed"))
+@pass_client
+def reset(client: Client, room: str) -> Any:
+    """Empty a room's queue; those inside stay."""
+    return client.request("POST", _path(room, "reset"))
+
+
+@rooms.command(context_settings=ANY_ID)
+@click.argument("room")
+@click.argument("visitor")
+@printed(lambda done: click.echo(f"{done['visitor']} released"))
+@pass_client
+def release(client: Client, room: str, visitor: str) -> Any:
     """End one visitor's session or place."""
-    client.rooms.release(room, visitor)
-    click.echo(f"{visitor} released")
+    return client.request("POST", _path(room, "visitors", visitor, "release"))
 
 
 @rooms.command(context_settings=ANY_ID)
@@ -153,28 +166,22 @@ def release(client: Client, room: str, visitor: str) -> None:
 @click.option("--class", "class_name", metavar="NAME", help="Another class, and its place.")
 @click.option("--no-class", is_flag=True, help="The place of somebody without a class.")
 @click.option("--why", default="", metavar="TEXT", help="For the log.")
+@printed(lambda done: click.echo(f"{done['visitor']} is at position {done['position']}"))
 @pass_client
-def move(  # noqa: PLR0913, PLR0917 - one for each option
-    client: Client,
-    room: str,
-    visitor: str,
-    where: str | None,
-    class_name: str | None,
-    no_class: bool,
-    why: str,
-) -> None:
+def move(client: Client, /, room: str, visitor: str, why: str, **to: Any) -> Any:
     """Move a waiting visitor: to the head, to a position (1 is the head), or back to where they
     were before the first move. Or give them another class."""
-    if sum((where is not None, class_name is not None, no_class)) != 1:
+    where, class_name = to["where"], to["class_name"]
+    if sum((where is not None, class_name is not None, to["no_class"])) != 1:
         raise click.UsageError("say either head, back, a position, --class NAME or --no-class")
+    body: dict[str, Any] = {"why": why} if why else {}
     if where is None:
-        moved = client.rooms.set_class(room, visitor, class_name, why=why)
+        body["class"] = class_name
     elif where in {"head", "back"} or (where.isascii() and where.isdigit()):
-        to = int(where[:20]) if where.isdigit() else where
-        moved = client.rooms.move(room, visitor, to, why=why)
+        body["position"] = int(where[:20]) if where.isdigit() else where
     else:
         raise click.UsageError(f"{where}: say head, back or a whole number from 1 on")
-    click.echo(f"{visitor} is at position {moved}")
+    return client.request("POST", _path(room, "visitors", visitor, "move"), body)
 
 
 def _acts(found: dict[str, Any]) -> None:
