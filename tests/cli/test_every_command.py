@@ -43,7 +43,6 @@ NO_JSON = {
     "nginx-key": "prints or writes what nginx includes",
     "rooms export": "writes JSON Lines",
     "rooms import": "says how much is new",
-    "rooms watch": "shows rooms until Ctrl-C",
     "jobs watch": "shows jobs until they have ended",
     "leases release": "makes a request for each holder, and says how each went",
 }
