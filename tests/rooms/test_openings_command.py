@@ -170,7 +170,7 @@ def test_a_room_without_events_says_so(events):
 
 
 def test_a_mistake_is_named(events):
-    """Exit 1, and what is wrong."""
+    """Exit 2, and what is wrong."""
     done = events("tickets", "--at", "2150-06-01 10:05")
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert "at: give the offset too" in done.stderr
