@@ -8,22 +8,28 @@ const random = (low, high) => low + Math.random() * (high - low);
 const put = (id, text) => { if ($(id).textContent !== text) $(id).textContent = text; };
 
 // Language: the one the page was made in, else the first of the browser's that we have.
-const langs = ['en', 'zh-CN', 'ja', 'ko', 'es', 'fr', 'de', 'ar'];
+const langs = root.dataset.languages.split(' ');
 const base = tag => tag.toLowerCase().split('-')[0];
-const lang = [root.lang, ...navigator.languages].map(tag => langs.find(l => base(l) === base(tag))).find(Boolean) || 'en';
+const traditional = tag => /^zh\b.*-(hant|tw|hk|mo)\b/i.test(tag); // has its own file
+const served = tag => langs.find(l => base(l) === base(tag) && traditional(l) === traditional(tag)) || langs.find(l => base(l) === base(tag));
+const lang = [root.lang, ...navigator.languages].map(served).find(Boolean) || 'en';
 // Numbers and times as the visitor's region writes them.
 let locale = lang + '-u-nu-latn';
 try {
 	locale = String(new Intl.Locale(navigator.languages.find(tag => base(tag) === base(lang)) || lang, { numberingSystem: 'latn' }));
 } catch (e) { /* no tag that it knows */ }
 const number = n => n == null ? '' : n.toLocaleString(locale);
+const length = seconds => {
+	const [unit, one] = [['day', 86400], ['hour', 3600], ['minute', 60], ['second', 1]].find(([, one]) => seconds % one === 0 && (seconds > one || one < 3600)) || ['second', 1];
+	return new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay: 'long' }).format(seconds / one);
+};
 const site = $('site').textContent.trim();
-let texts;
+let texts, about;
 
 root.lang = lang;
-root.dir = lang === 'ar' ? 'rtl' : 'ltr';
-if (root.dataset.state === 'not_queued') root.dataset.state = 'waiting'; // about to join
-if ((lang !== 'en' || root.dataset.state !== 'waiting') && !refresh) {
+const first = root.dataset.state;
+if (!refresh && /^(waiting|not_queued)$/.test(first)) root.dataset.state = 'joining';
+if ((lang !== 'en' || first !== 'waiting') && !refresh) {
 	root.classList.add('load'); // no flash of English, nor of another heading
 	setTimeout(() => root.classList.remove('load'), 1500);
 }
@@ -32,10 +38,33 @@ async function loadTexts() {
 	if (texts) return;
 	try {
 		texts = await (await fetch(`/_waitroom/static/i18n/${lang}.json`)).json();
+		root.dir = texts.dir || 'ltr';
 		document.querySelectorAll('[data-t]').forEach(e => { e.textContent = texts[e.dataset.t]; });
+		if (root.dataset.state === 'joining') {
+			put('heading', texts.joining);
+			put('intro', texts.intro);
+		}
+		for (const [id, can] of [['tools', true], ['stay', true], ['copy', navigator.clipboard], ['awake', navigator.wakeLock]]) $(id).hidden = !can;
 		render();
 	} catch (e) { /* the next poll tries again */ }
-	if (root.dataset.state === 'waiting') root.classList.remove('load');
+	if (/waiting|joining/.test(root.dataset.state)) root.classList.remove('load');
+	loadAbout();
+}
+
+// What the room promises, the same for all who wait.
+async function loadAbout() {
+	try {
+		about = await (await fetch(api + 'about')).json();
+		const { claim_seconds: claim, session_seconds: session, session_max_seconds: most, is_renewed: renewed, place_seconds: place } = about;
+		$('know').replaceChildren(...[
+			['know_turn', claim], [renewed ? 'know_visit_renewed' : 'know_visit', session],
+			renewed && most && ['know_visit_max', most], ['know_away', place], ['know_reload', 0]
+		].filter(Boolean).map(([key, seconds]) => {
+			const item = document.createElement('li');
+			item.textContent = texts[key].replace('{t}', length(seconds));
+			return item;
+		}));
+	} catch (e) { /* it says less */ }
 }
 
 // The estimate in words; the server words it by the same rules.
@@ -49,6 +78,28 @@ function words({ wait_seconds: mid, wait_seconds_low: low, wait_seconds_high: hi
 	low = Math.floor(low / 60 / step) * step;
 	high = Math.ceil(high / 60 / step) * step;
 	return (low ? texts.wait_about : texts.wait_under).replace('{n}', low && low < high ? `${low}–${high}` : high);
+}
+
+// From when to when, by the visitor's clock, as exact as the words above it.
+function between({ updated_at: at, wait_seconds_low: low, wait_seconds_high: high }) {
+	if (low == null || high <= 60 || low >= 7200) return '';
+	const step = high <= 1200 ? 6e4 : high <= 3600 ? 3e5 : 6e5, from = Date.parse(at) + low * 1000;
+	const time = new Intl.DateTimeFormat(locale, { timeStyle: 'short' });
+	const range = [Math.floor(from / step) * step, Math.ceil((from + (high - low) * 1000) / step) * step];
+	return time.formatRange ? time.formatRange(...range) : range.map(each => time.format(each)).join(' – ');
+}
+
+// How many places a minute the visitor moves up.
+function pace({ ahead, wait_seconds: wait }) {
+	const n = Math.round((ahead + 1) / wait * 60);
+	return !wait || ahead == null ? '' : n < 1 ? texts.pace_slow : texts.pace.replace('{n}', number(n));
+}
+
+// The visitor's id in short, for a telephone: its first 40 bits, without letters that look like digits.
+function short(id) {
+	const bits = [...atob(id.slice(0, 8).replace(/-/g, '+').replace(/_/g, '/'))].slice(0, 5).reduce((sum, c) => sum * 256 + c.charCodeAt(), 0);
+	const text = [...bits.toString(32).padStart(8, 0)].map(c => '0123456789ABCDEFGHJKMNPQRSTVWXYZ'[parseInt(c, 32)]).join('');
+	return text.slice(0, 4) + '-' + text.slice(4);
 }
 
 // What this tab remembers; without storage, for as long as the page lives.
@@ -112,22 +163,25 @@ function date(view) {
 
 function render(restored) {
 	if (!data) return;
-	const { state, position, position_above: above } = data;
-	const place = above ? number(above) + '+' : number(position);
+	const { state, position, ahead, position_above: above } = data;
+	const place = above ? number(above) + '+' : number(ahead);
 	const view = viewed(data);
 	const bar = document.querySelector('progress');
 	root.dataset.state = state;
 	root.dataset.phase = data.phase;
-	put('position', place);
+	put('ahead', place);
+	put('number', data.visitor ? short(data.visitor) : '');
 	put('waiting', number(data.waiting));
 	put('message', data.message || '');
 	put('updated', new Date(Date.parse(data.updated_at) || Date.now()).toLocaleTimeString(locale));
 	$('paused').hidden = !data.paused;
 	if (position) {
-		const first = Math.max(recall(data.joined_at).first || 0, position);
-		keep(data.joined_at, { first });
+		// Never backwards, also where somebody is moved ahead.
+		const { first = position, best = position } = recall(data.joined_at);
+		const passed = { first, best: Math.min(best, position) };
+		keep(data.joined_at, passed);
 		bar.max = first + 1;
-		bar.value = bar.max - position;
+		bar.value = bar.max - passed.best;
 	}
 	if (state === 'admitted') bar.value = bar.max;
 	$('lane').hidden = !position && state !== 'admitted';
@@ -135,12 +189,15 @@ function render(restored) {
 	tick();
 	if (!texts) return;
 	const [named, opens] = $('clock').hidden ? [] : date(view);
-	const [heading, intro = ''] = views[view].map(key => texts[key === 'opens_on' ? named : key].replace('{t}', opens));
+	const [heading, intro = ''] = (position === 1 && view === 'waiting' ? ['next', 'intro'] : views[view]).map(key => texts[key === 'opens_on' ? named : key].replace('{t}', opens));
 	put('heading', heading);
 	put('intro', intro);
 	put('line', data.line ? texts.line.replace('{n}', data.line) : '');
 	put('wait', words(data));
-	document.title = `${state === 'waiting' && place ? `(${place}) ` : ''}${heading} – ${site}`;
+	put('between', data.paused ? '' : between(data));
+	put('pace', data.paused ? '' : pace(data));
+	$('speed').hidden = !$('pace').textContent;
+	document.title = `${state === 'waiting' && (above || ahead) ? `(${place}) ` : ''}${heading} – ${site}`;
 	root.classList.remove('load');
 	speak(view, heading, restored);
 }
@@ -149,13 +206,14 @@ function render(restored) {
 const said = { view: 'waiting', at: 0 };
 function speak(view, heading, restored) {
 	const { position_above: above, message, paused } = data;
-	const p = above ? above + 1 : data.position;
+	const p = above ? above + 1 : data.position; // 1 is next
 	const updates = restored ? [texts.online] : [];
 	if (view !== said.view) updates.push(heading);
 	if (message && message !== said.message) updates.push(message);
 	if (paused && !said.paused) updates.push(texts.paused);
 	if (p && p !== said.p && (Date.now() - said.at >= 3e4 || p === 1 || (p <= 10 && said.p > 10))) {
-		updates.push(p === 1 ? texts.next : `${texts.position}: ${above ? texts.above.replace('{n}', number(above)) : number(p)}`);
+		if (p > 1) updates.push(`${texts.ahead}: ${above ? texts.above.replace('{n}', number(above)) : number(data.ahead)}`);
+		else if (view === said.view) updates.push(heading);
 		said.p = p;
 		said.at = Date.now();
 	}
@@ -194,7 +252,13 @@ async function call(what) {
 		const answer = response.ok && await response.json();
 		if (current !== mine) return;
 		if (answer) receive(answer, what);
-		else if (response.status === 429) plan((after || 10) * random(1, 1.05), what);
+		else if (response.status === 429) {
+			plan((after || 10) * random(1, 1.05), what);
+			if (what === 'status' && !data) { // a place that is polled too often is one
+				root.dataset.state = 'waiting';
+				if (texts) put('heading', texts.heading);
+			}
+		}
 		else throw response;
 	} catch (e) {
 		if (current !== mine) return;
@@ -217,6 +281,7 @@ function receive(answer, what) {
 	if (what === 'leave') {
 		left = true;
 	} else if (state === 'admitted') {
+		if (data && data.state !== state) ring();
 		enter();
 	} else if (state === 'not_queued') {
 		if (!tried) { // no place yet: take one
@@ -233,12 +298,65 @@ function receive(answer, what) {
 	render(restored);
 }
 
+// The turn has come: also for an eye on another tab, and for an ear that asked for it.
+let sound;
+function tone() {
+	[0, .2].forEach((at, i) => {
+		const wave = sound.createOscillator(), gain = sound.createGain(), start = sound.currentTime + at;
+		wave.frequency.value = [660, 880][i];
+		gain.gain.setValueAtTime(.2, start);
+		gain.gain.exponentialRampToValueAtTime(.001, start + .6);
+		wave.connect(gain).connect(sound.destination);
+		wave.start(start);
+		wave.stop(start + .6);
+	});
+}
+function ring() {
+	document.querySelector('[rel=icon]').href = '/_waitroom/static/turn.svg';
+	if (!sound) return;
+	tone();
+	try { new Notification(texts.turn, { body: site, icon: '/_waitroom/static/turn.svg' }); } catch (e) { /* not here */ }
+}
+$('notify').addEventListener('click', () => {
+	const on = !sound;
+	if (on) {
+		sound = new AudioContext();
+		tone(); // this is how it sounds
+		if (self.Notification && Notification.permission === 'default') Notification.requestPermission();
+	} else {
+		sound.close();
+		sound = undefined;
+	}
+	$('notify').setAttribute('aria-pressed', on);
+});
+
+// The screen stays on where the visitor asks for it; a page that is hidden loses that.
+let lit;
+async function light(on) {
+	try {
+		if (lit) await lit.release();
+		lit = on ? await navigator.wakeLock.request('screen') : undefined;
+	} catch (e) {
+		on = false; // the battery is low
+	}
+	$('awake').setAttribute('aria-pressed', on);
+}
+$('awake').addEventListener('click', () => light(!lit));
+
+$('copy').addEventListener('click', async () => {
+	await navigator.clipboard.writeText($('number').textContent);
+	put('copy', texts.copied);
+	put('live', texts.copied);
+	setTimeout(put, 3000, 'copy', texts.copy);
+});
+
 // A site that keeps sending its visitor back here is asked ever less often.
 function enter() {
 	let { count = 0, at = 0 } = recall('enter');
 	count = Date.now() - at < 15000 ? count + 1 : 1;
 	let delay = count > 3 ? random(.5, 1) * Math.min(60, 2 ** (count - 1)) : .5;
 	if (!lasting && performance.getEntriesByType('navigation')[0].type === 'reload') delay = random(4, 8);
+	if (sound) delay = Math.max(delay, 1); // to its end
 	setTimeout(() => {
 		keep('enter', { count, at: Date.now() });
 		if (location.pathname.startsWith('/_waitroom/')) {
@@ -252,15 +370,52 @@ function enter() {
 	}, delay * 1000);
 }
 
-for (const what of ['leave', 'join']) {
-	$(what).addEventListener('click', event => {
-		event.preventDefault();
-		left = false;
-		tried = true;
-		call(what).then(() => $('heading').focus());
-	});
+// The place is given up when the time for "undo" is over, or the page goes.
+let going;
+function leaving(done) {
+	clearTimeout(going);
+	going = undefined;
+	$('undo').hidden = true;
+	$('join').hidden = false;
+	$('leave').closest('details').open = false;
+	if (done) call('leave').then(() => $('heading').focus());
 }
-document.addEventListener('visibilitychange', () => { if (!document.hidden && Date.now() >= due) call(action); });
+$('leave').addEventListener('click', event => {
+	event.preventDefault();
+	clearTimeout(timer);
+	if (current) current.abort();
+	current = undefined;
+	due = Infinity;
+	left = true;
+	going = setTimeout(leaving, 8000, true);
+	$('undo').hidden = false;
+	$('join').hidden = true;
+	data = { ...data, state: 'not_queued', position: null, ahead: null, position_above: null, message: null, paused: false };
+	render();
+	$('heading').focus();
+});
+$('undo').addEventListener('click', () => {
+	left = false;
+	leaving(false);
+	call('status').then(() => $('heading').focus());
+});
+$('stay').addEventListener('click', () => {
+	leaving(false);
+	document.querySelector('summary').focus();
+});
+addEventListener('pagehide', () => {
+	if (going) navigator.sendBeacon(api + 'leave');
+	leaving(false);
+});
+$('join').addEventListener('click', event => {
+	event.preventDefault();
+	const known = going;
+	leaving(false);
+	left = false;
+	tried = true;
+	call(known ? 'status' : 'join').then(() => $('heading').focus());
+});
+document.addEventListener('visibilitychange', () => { if (document.hidden) return; if (lit) light(true); if (Date.now() >= due) call(action); });
 addEventListener('online', () => { if (failures) plan(random(0, 2), action); });
 addEventListener('pageshow', event => { if (event.persisted && !left) call('status'); });
 call('status');

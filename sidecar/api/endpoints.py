@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sidecar.api.health import ENDPOINTS as _READY
+from sidecar.gate.about import ENDPOINTS as _ABOUT
 from sidecar.gate.check import ENDPOINTS as _CHECK
 from sidecar.gate.claim_link import ENDPOINTS as _CLAIM
 from sidecar.gate.event_stream import ENDPOINTS as _EVENTS
@@ -21,7 +22,7 @@ from sidecar.rooms.endpoints import operator, transfer, visitors
 
 #: Of the edge listener: what proxies ask, and what visitors do through them.
 PROXY = (*_CHECK, *_CHECK_LIMIT, *_CHECK_PERMIT, *_GATE)
-VISITOR = (*_STATUS, *_EVENTS, *_CLAIM, *_LOTTERY)
+VISITOR = (*_STATUS, *_ABOUT, *_EVENTS, *_CLAIM, *_LOTTERY)
 #: Of the ops listener.
 _ROOMS = (*operator.ENDPOINTS, *visitors.ENDPOINTS, *transfer.ENDPOINTS)
 OPS = (*_HEALTH, *_READY, *_ROOMS, *_HISTORY, *_LEASES, *_LIMITS)

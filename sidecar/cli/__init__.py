@@ -221,14 +221,15 @@ def doctor(url: str, *, insecure: bool, as_json: bool, **options: Any) -> None:
 def page(file: str | None) -> None:
     """Print the waiting page as nginx includes it: waitroom/waiting.conf.
 
-    To be made again, and nginx to be reloaded, when you have changed waiting.html.
+    Make it again, and reload nginx, when you have changed waiting.html or added a language.
     """
+    from sidecar.gate.languages import Languages  # noqa: PLC0415
     from sidecar.gate.waiting_page import for_nginx  # noqa: PLC0415
     from sidecar.kit.share import find_share  # noqa: PLC0415
 
     path = Path(file) if file else find_share("static") / "waiting.html"
     try:
-        text = for_nginx(path.read_text(encoding="utf-8"))
+        text = for_nginx(path.read_text(encoding="utf-8"), Languages(path.parent).tags)
     except (OSError, ValueError) as error:
         raise click.ClickException(f"{path}: {error}") from None
     click.echo(text, nl=False)

@@ -9,7 +9,6 @@ do. The page's button takes the ticket; the verdict about the next request claim
 from __future__ import annotations
 
 import html
-import json
 import re
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -20,9 +19,9 @@ from aiohttp import web
 
 from sidecar.gate.check import is_from_elsewhere
 from sidecar.gate.cookies import set_cookie
+from sidecar.gate.languages import Languages
 from sidecar.gate.schemas import ClaimParameters, Onward, RetryLater, Site
 from sidecar.gate.status import safe_next
-from sidecar.gate.waiting_page import choose_language
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.http.endpoint import ANYBODY, Endpoints
@@ -63,21 +62,20 @@ class ClaimPage:
             return file.read_text(encoding="utf-8")
 
         self._template = Template(read("claim.html"))
-        self._texts: dict[str, dict[str, str]] = json.loads(read("claim.json"))
+        self.languages = Languages(static)
         self._site = _site_name(read("waiting.html"))
 
     def render(self, *, language: str, view: str, following: str) -> str:
-        texts = self._texts.get(language, {})
-        texts = self._texts["en"] | texts
+        texts = self.languages.texts(language)
         may_take = view in _OPEN
         values = {
             "lang": language,
-            "dir": "rtl" if language == "ar" else "ltr",
+            "dir": self.languages.direction(language),
             "site": self._site,
-            "heading": texts[view],
-            "intro": texts[f"{view}_intro"],
-            "go": texts["go"],
-            "back": texts["back"],
+            "heading": texts[f"claim_{view}"],
+            "intro": texts[f"claim_{view}_intro"],
+            "go": texts["claim_go"],
+            "back": texts["claim_back"],
             "next": following,
         }
         escaped = {name: html.escape(value) for name, value in values.items()}
@@ -180,8 +178,9 @@ async def _look(request: web.Request, room: Room) -> tuple[str, Ticket | None]:
 
 def _page(request: web.Request, room: Room, view: str) -> web.Response:
     request.app[METRICS].requests.count(room.name, "claim", view)
-    language = choose_language(request.headers.get("Accept-Language"))
-    text = request.app[CLAIM_PAGE].render(language=language, view=view, following=_next(request))
+    claim_page = request.app[CLAIM_PAGE]
+    language = claim_page.languages.choose(request.headers.get("Accept-Language"))
+    text = claim_page.render(language=language, view=view, following=_next(request))
     headers = {**_HEADERS, "Content-Language": language}
     if view == "away":
         headers["Retry-After"] = str(STORE_RETRY_S)

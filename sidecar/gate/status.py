@@ -24,7 +24,7 @@ from sidecar.gate.check import (
 from sidecar.gate.contract import Gate, is_resource, label
 from sidecar.gate.cookies import read_bearer, read_given, read_token, set_cookie
 from sidecar.gate.schemas import CookieGiven, Form, Onward, Site, Status, StatusParameters
-from sidecar.gate.waiting_page import choose_language, opening_in_digits
+from sidecar.gate.waiting_page import opening_in_digits
 from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.http.endpoint import ANYBODY, Endpoints
 from sidecar.kit.http.json_text import to_json
@@ -34,6 +34,7 @@ from sidecar.kit.http.problems import STORE_RETRY_S, problem
 from sidecar.kit.http.quick_response import QuickResponse
 from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY
 from sidecar.queue.model import State, Ticket
+from sidecar.queue.visitor_number import visitor_number
 from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 
@@ -241,9 +242,9 @@ def render_page(
 ) -> web.Response:
     """The page for somebody who waits, or has just left (`answer` is None), with the way to
     `following`. `method` is theirs, where the page stands in place of what they asked for."""
-    language = choose_language(request.headers.get("Accept-Language"))
-    document = status_document.document(room, answer)
     shown = request.app[PAGE]
+    language = shown.languages.choose(request.headers.get("Accept-Language"))
+    document = status_document.document(room, answer)
     view = status_document.view(document) if answer else "left"
     # Who left, or has no place, is not brought back by the page's own refresh; in place, it is
     # the way to a place for who has none yet.
@@ -259,6 +260,8 @@ def render_page(
         "phase": document["phase"],
         "next": following,
         "position": status_document.position_in_digits(document),
+        "ahead": status_document.ahead_in_digits(document),
+        "number": visitor_number(document["visitor"]) if document["visitor"] else "",
         "line": shown.line_in_words(language, document["line"]),
         "waiting": str(document["waiting"] if document["waiting"] is not None else ""),
         "wait": shown.wait_in_words(language, answer.wait if answer else None),

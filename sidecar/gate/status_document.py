@@ -86,13 +86,19 @@ def view(document: dict[str, Any]) -> str:
         return "opens"
     if state == State.WAITING and phase == Phase.PREQUEUE:
         return "prequeue"
-    return str(state)
+    return "next" if document["position"] == 1 else str(state)
 
 
 def position_in_digits(document: dict[str, Any]) -> str:
     """Such as 7 or 2000+, or nothing."""
     above = document["position_above"]
     return f"{above}+" if above is not None else str(document["position"] or "")
+
+
+def ahead_in_digits(document: dict[str, Any]) -> str:
+    """Such as 6 or 2000+, or nothing."""
+    above, ahead = document["position_above"], document["ahead"]
+    return f"{above}+" if above is not None else "" if ahead is None else str(ahead)
 
 
 def event(moments: Moments) -> RoomEvent | None:

@@ -8,16 +8,16 @@ in the visitor's language, and makes of it what nginx answers by itself.
 from __future__ import annotations
 
 import html
-import json
 import math
 import re
 from datetime import datetime
-from functools import cache
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+from sidecar.gate.languages import Languages
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from sidecar.queue.estimate import Wait
@@ -29,28 +29,12 @@ _OF_NGINX = {
     "waitroom_room": "$waitroom_room",
     "waitroom_method": "$waitroom_method",
     "waitroom_state": "$waitroom_state",
+    # For a template of an older version.
     "waitroom_position": "$waitroom_position",
     "waitroom_next": "$waitroom_next_shown",
 }
 #: nginx takes no parameter above 4,096 bytes.
 _MAX_PARAMETER = 3_000
-_QUALITY = re.compile(r"\s*;\s*q\s*=\s*([01](?:\.\d{0,3})?)\s*\Z")
-LANGUAGES = ("en", "zh-CN", "ja", "ko", "es", "fr", "de", "ar")
-_RIGHT_TO_LEFT = {"ar"}
-_BY_BASE = {language.split("-")[0].lower(): language for language in LANGUAGES}
-
-
-def choose_language(accept: str | None) -> str:
-    """The first of the visitor's languages that the page has, English otherwise."""
-    ranked: list[tuple[float, int, str]] = []
-    for index, part in enumerate((accept or "")[:500].split(",")):
-        tag, semicolon, rest = part.partition(";")
-        match = _QUALITY.match(";" + rest) if semicolon else None
-        quality = float(match[1]) if match else 1.0
-        language = _BY_BASE.get(tag.strip().lower().split("-")[0])
-        if language and quality > 0:
-            ranked.append((-quality, index, language))
-    return min(ranked)[2] if ranked else "en"
 
 
 def opening_in_digits(event: RoomEvent) -> str:
@@ -59,16 +43,17 @@ def opening_in_digits(event: RoomEvent) -> str:
     return f"{opens:%Y-%m-%d %H:%M} ({event.timezone})"
 
 
-def for_nginx(template: str) -> str:
+def for_nginx(template: str, languages: Iterable[str]) -> str:
     """The page as `$waitroom_page`, for nginx to include: it answers from memory then, at half
     the price of a file.
 
     Raises ValueError for a line that nginx could not take.
     """
+    tags = " ".join(languages)
 
     def fill(match: re.Match[str]) -> str:
         name, default = match.groups()
-        return _OF_NGINX.get(name, default)
+        return tags if name == "waitroom_languages" else _OF_NGINX.get(name, default)
 
     quoted = template.replace("\\", "\\\\").replace("'", "\\'").replace("$", "&#36;")
     parts = [""]
@@ -95,22 +80,22 @@ class Page:
     """Renders the page from the static files."""
 
     def __init__(self, static: Path) -> None:
-        self._static = static
         self._template = (static / "waiting.html").read_text(encoding="utf-8")
-        self._texts = cache(self._load)
+        self.languages = Languages(static)
 
     def render(
         self, *, language: str, view: str, values: Mapping[str, str], opens: str = ""
     ) -> str:
         """`view` names the heading's text; `values` fill the waitroom_… places. `opens` says when
         an event opens, for the views that say so."""
-        texts = self._texts(language)
+        texts = self.languages.texts(language)
         filled = {f"t_{key}": text for key, text in texts.items()}
         heading, intro = (texts.get(key, "").replace("{t}", opens) for key in _VIEWS[view])
         filled["t_heading"], filled["t_intro"] = heading, intro
         filled |= {f"waitroom_{key}": value for key, value in values.items()}
         filled["waitroom_lang"] = language
-        filled["waitroom_dir"] = "rtl" if language in _RIGHT_TO_LEFT else "ltr"
+        filled["waitroom_dir"] = self.languages.direction(language)
+        filled["waitroom_languages"] = " ".join(self.languages.tags)
 
         def fill(match: re.Match[str]) -> str:
             return html.escape(filled.get(match[1], match[2]))
@@ -119,7 +104,7 @@ class Page:
 
     def wait_in_words(self, language: str, wait: Wait | None) -> str:
         """The estimate as the page's script words it."""
-        texts = self._texts(language)
+        texts = self.languages.texts(language)
         if wait is None:
             return texts["wait_unknown"]
         low_s, high_s = wait.low, wait.high
@@ -134,17 +119,13 @@ class Page:
         return texts["wait_under" if low < 1 else "wait_about"].format(n=span)
 
     def line_in_words(self, language: str, line: str | None) -> str:
-        return self._texts(language)["line"].replace("{n}", line) if line else ""
-
-    def _load(self, language: str) -> dict[str, str]:
-        file = self._static / "i18n" / f"{language}.json"
-        texts: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
-        return texts
+        return self.languages.texts(language)["line"].replace("{n}", line) if line else ""
 
 
 #: view -> the texts of its heading and its first paragraph
 _VIEWS = {
     "waiting": ("heading", "intro"),
+    "next": ("next", "intro"),
     "admitted": ("turn", "turn_intro"),
     "full": ("full", "stay"),
     "closed": ("closed", "stay"),

@@ -177,7 +177,7 @@ def test_what_is_set_is_in_force(site, desk, visitor):
     page, waiting = desk(), visitor()
     site.arrive("act")
     waiting.goto(site.page("act"))
-    expect(waiting.locator("#position")).to_have_text("1")
+    expect(waiting.locator("#ahead")).to_have_text("0")
 
     cap = control(page, "act", "total_active_users")
     cap.get_by_label("Cap").fill("-1")
@@ -315,7 +315,7 @@ def test_somebody_is_moved(site, desk, visitor):
     site.arrive("move")
     first = site.arrive("move")
     guest.goto(site.page("move"))
-    expect(guest.locator("#position")).to_have_text("2")
+    expect(guest.locator("#ahead")).to_have_text("1")
     last = site.arrive("move")
     rows = room(page, "move").locator("tbody tr")
     expect(rows).to_have_count(3)
@@ -325,7 +325,7 @@ def test_somebody_is_moved(site, desk, visitor):
     expect(room(page, "move").locator(".line > output")).to_have_text(
         f"✓ {moved} is at place 1 now."
     )
-    expect(guest.locator("#position")).to_have_text("1")
+    expect(guest.locator("#ahead")).to_have_text("0")
     expect(rows.locator("code")).to_have_text([moved, first, last])
 
     question = page.locator("#move")
@@ -333,9 +333,9 @@ def test_somebody_is_moved(site, desk, visitor):
     expect(question).to_contain_text("A place is a whole number from 1 on.")
     question.get_by_label("Place, from 1 on").fill("3")
     press(question, "Move")
-    expect(guest.locator("#position")).to_have_text("3")
+    expect(guest.locator("#ahead")).to_have_text("2")
     move(page, rows.nth(2), "Back, to where they were")
-    expect(guest.locator("#position")).to_have_text("2")
+    expect(guest.locator("#ahead")).to_have_text("1")
     expect(page.locator("#log")).to_contain_text(f"moved {moved} from 2 to 1: <b>paid</b> twice")
     expect(page.locator("#log")).to_contain_text(f"moved {moved} back, from 3 to 2")
     assert page.problems == []

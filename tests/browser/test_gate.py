@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from tests.support import story
 from tests.support.site import Site, gated
-from tests.support.story import go_in, position
+from tests.support.story import ahead, go_in, leave
 
 
 @pytest.fixture
@@ -23,8 +23,8 @@ def one_inside_two_waiting(site, visitor):
     go_in(first, f"{site.url}/page")
     for page in (second, third):
         page.goto(f"{site.url}/page")
-        expect(position(page)).to_be_visible()
-    expect(position(third)).to_have_text("2")
+        expect(ahead(page)).to_be_visible()
+    expect(ahead(third)).to_have_text("1")
     return first, second, third
 
 
@@ -40,13 +40,13 @@ def test_reload_and_second_tab_keep_the_place(site, visitor):
     first, second = visitor(), visitor()
     go_in(first, f"{site.url}/page")
     second.goto(f"{site.url}/page")
-    expect(position(second)).to_have_text("1")
+    expect(ahead(second)).to_have_text("0")
     for _ in range(3):
         second.reload()
-        expect(position(second)).to_have_text("1")
+        expect(ahead(second)).to_have_text("0")
     tab = second.context.new_page()
     tab.goto(f"{site.url}/page/other")
-    expect(position(tab)).to_have_text("1")
+    expect(ahead(tab)).to_have_text("0")
     assert site.room()["waiting"] == 1
 
     first.goto(f"{site.url}/done")
@@ -61,7 +61,7 @@ def test_the_back_button_works_after_entering(site, visitor):
     go_in(first, f"{site.url}/page")
     second.goto("about:blank")
     second.goto(f"{site.url}/page/before")
-    expect(position(second)).to_have_text("1")
+    expect(ahead(second)).to_have_text("0")
     first.goto(f"{site.url}/done")
     expect(second.locator("h1")).to_have_text("Inside")
     second.goto(f"{site.url}/page/after")
@@ -74,7 +74,7 @@ def test_without_javascript(site, visitor):
     first, second = visitor(), visitor(java_script_enabled=False)
     go_in(first, f"{site.url}/page")
     second.goto(f"{site.url}/page/plain?x=1&y=2")
-    expect(position(second)).to_have_text("1")
+    expect(ahead(second)).to_have_text("0")
     expect(second.locator("#wait")).to_contain_text("minute")
     first.goto(f"{site.url}/done")
     expect(second.locator("h1")).to_have_text("Inside")
@@ -84,11 +84,20 @@ def test_without_javascript(site, visitor):
 def test_leaving_and_joining_again(site, visitor):
     """The leave button gives the place to the next; joining again is at the end."""
     _, second, third = one_inside_two_waiting(site, visitor)
-    second.get_by_role("button", name="Leave the line").click()
+    leave(second)
     expect(second.locator("h1")).to_have_text("You have left the line")
-    expect(position(third)).to_have_text("1")
+    expect(ahead(third)).to_have_text("0")
     second.get_by_role("button", name="Join again").click()
-    expect(position(second)).to_have_text("2")
+    expect(ahead(second)).to_have_text("1")
+
+
+def test_leaving_the_page_ends_the_time_for_undo(site, visitor):
+    """The place is given up at once."""
+    _, second, third = one_inside_two_waiting(site, visitor)
+    leave(second)
+    expect(second.get_by_role("button", name="Undo")).to_be_visible()
+    second.goto("about:blank")
+    expect(ahead(third)).to_have_text("0")
 
 
 def test_leaving_without_javascript(site, visitor):
@@ -96,12 +105,12 @@ def test_leaving_without_javascript(site, visitor):
     first, second = visitor(), visitor(java_script_enabled=False)
     go_in(first, f"{site.url}/page")
     second.goto(f"{site.url}/page")
-    expect(position(second)).to_have_text("1")
-    second.get_by_role("button", name="Leave the line").click()
+    expect(ahead(second)).to_have_text("0")
+    leave(second)
     expect(second.locator("h1")).to_have_text("You have left the line")
     assert site.room()["waiting"] == 0
     second.get_by_role("button", name="Join again").click()
-    expect(position(second)).to_have_text("1")
+    expect(ahead(second)).to_have_text("0")
 
 
 def test_a_browser_that_dies_is_passed_over(site, visitor):
@@ -120,7 +129,7 @@ def test_the_operators_message_appears(site, visitor):
     first, second = visitor(), visitor()
     go_in(first, f"{site.url}/page")
     second.goto(f"{site.url}/page")
-    expect(position(second)).to_have_text("1")
+    expect(ahead(second)).to_have_text("0")
     site.admin("PATCH", "/rooms/shop", {"message": "Tickets <b>left</b>: 12"})
     expect(second.locator("#message")).to_have_text("Tickets <b>left</b>: 12")
 
@@ -130,7 +139,7 @@ def test_the_page_follows_the_browsers_language(site, visitor):
     first, second = visitor(), visitor(locale="ar")
     go_in(first, f"{site.url}/page")
     second.goto(f"{site.url}/page")
-    expect(second.locator("h1")).to_have_text("أنت في قائمة الانتظار")
+    expect(second.locator("h1")).to_have_text("دورك هو التالي")
     assert second.evaluate("document.documentElement.dir") == "rtl"
 
 
@@ -139,11 +148,11 @@ def test_the_page_keeps_its_numbers_while_the_sidecar_is_away(site, visitor):
     first, second = visitor(), visitor()
     go_in(first, f"{site.url}/page")
     second.goto(f"{site.url}/page")
-    expect(position(second)).to_have_text("1")
+    expect(ahead(second)).to_have_text("0")
     for replica in site.replicas:
         replica.stop()
     expect(second.locator("#offline")).to_be_visible()
-    expect(position(second)).to_have_text("1")
+    expect(ahead(second)).to_have_text("0")
     for replica in site.replicas:
         replica.start()
     expect(second.locator("#offline")).to_be_hidden(timeout=60_000)
@@ -159,7 +168,7 @@ def test_the_redirect_variant(visitor):
         first, second = visitor(), visitor()
         go_in(first, f"{site.url}/page")
         second.goto(f"{site.url}/page/deep?a=1&b=2")
-        expect(position(second)).to_have_text("1")
+        expect(ahead(second)).to_have_text("0")
         assert second.url == f"{site.url}/_waitroom/shop/?next=/page/deep?a=1&b=2"
         first.goto(f"{site.url}/done")
         expect(second.locator("h1")).to_have_text("Inside")

@@ -10,9 +10,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from playwright.sync_api import expect
 
-from sidecar.gate.waiting_page import LANGUAGES
+from sidecar.gate.languages import Languages
+from sidecar.queue.visitor_number import visitor_number
 from tests.support.site import ROOT
+from tests.support.story import leave
 
+LANGUAGES = Languages(ROOT / "static").tags
 URL = "http://site.test"
 #: The server's time when a page is opened. The browser's own clock is years behind.
 SERVER = datetime(2026, 11, 30, 9, 0, tzinfo=UTC)
@@ -26,6 +29,10 @@ TYPES = {
 ECHO = re.compile(
     r'<!--# echo var="waitroom_(\w+)" default="([^"]*)" -->|<!--# echo .*?"([^"]*)" -->'
 )
+ABOUT = {
+    "room": "shop", "claim_seconds": 30, "session_seconds": 300, "session_max_seconds": 1800,
+    "is_renewed": True, "place_seconds": 86_400,
+}  # fmt: skip
 NOWHERE = {"position": None, "ahead": None, "wait_seconds": None}
 
 
@@ -90,12 +97,14 @@ class Told:
             name = path.removeprefix("/_waitroom/")
             file = ROOT / "static" / name.removeprefix("static/")
             route.fulfill(body=file.read_bytes(), content_type=TYPES[name.rsplit(".")[-1]])
+        elif path == "/_waitroom/shop/about":
+            route.fulfill(body=json.dumps(ABOUT), content_type="application/json")
         elif re.match(r"/_waitroom/shop/\w", path):
             self.asked.append(path.removeprefix("/_waitroom/shop/"))
             route.fulfill(body=json.dumps(self.document()), content_type="application/json")
         else:
             # As nginx answers, which knows the room and where to go on to.
-            said = {"room": "shop", "next": self.next}
+            said = {"room": "shop", "next": self.next, "languages": " ".join(LANGUAGES)}
             text = (ROOT / "static" / "waiting.html").read_text(encoding="utf-8")
             body = ECHO.sub(lambda m: said.get(m[1], m[2] or m[3] or ""), text)
             route.fulfill(body=body, content_type="text/html; charset=utf-8")
@@ -197,13 +206,13 @@ def test_the_prequeue_tells_no_place(told):
     expect(page.locator("#waiting")).to_have_text("240")
     for hidden in ("#place", "#time", "progress"):
         expect(page.locator(hidden)).to_be_hidden()
-    expect(page.get_by_role("button", name="Leave the line")).to_be_visible()
+    expect(page.get_by_text("Leave the line")).to_be_visible()
     expect(page).to_have_title("You are in the pre-queue – Waitroom")
     with page.expect_response("**/status"):
         site.forward(32, position=42, ahead=41, event="sale", opens_at=iso(opens))
     expect(page.locator("h1")).to_have_text("You are in line")
-    expect(page.locator("#position")).to_have_text("42")
-    expect(page.locator("#live")).to_contain_text("Your position: 42")
+    expect(page.locator("#ahead")).to_have_text("41")
+    expect(page.locator("#live")).to_contain_text("People ahead of you: 41")
     expect(page.locator("#clock")).to_be_hidden()
     assert page.locator("progress").evaluate("bar => [bar.value, bar.max]") == [1, 43]
 
@@ -237,14 +246,17 @@ def test_above_the_rank_limit(told, language, shown):
     in words, for screen readers; then the position itself."""
     site = told(locale=language)
     page = site.open(position=None, ahead=None, position_above=2000, waiting=12_345)
-    expect(page.locator("#position")).to_have_text(shown)
+    expect(page.locator("#ahead")).to_have_text(shown)
     expect(page).to_have_title(re.compile(re.escape(f"({shown}) ")))
     expect(page.locator("#lane")).to_be_hidden()
-    heard = {"en-GB": "Your position: more than 2,000", "de-DE": "Ihre Position: mehr als 2.000"}
+    heard = {
+        "en-GB": "People ahead of you: more than 2,000",
+        "de-DE": "Personen vor Ihnen: mehr als 2.000",
+    }
     expect(page.locator("#live")).to_have_text(heard[language])
     with page.expect_response("**/status"):
         site.forward(35, position=1999, ahead=1998)
-    expect(page.locator("#position")).to_have_text(re.compile(r"^1\D999$"))
+    expect(page.locator("#ahead")).to_have_text(re.compile(r"^1\D998$"))
     expect(page.locator("#lane")).to_be_visible()
 
 
@@ -264,13 +276,109 @@ def test_a_full_line_is_tried_again(told):
     page = site.open(state="full", joined_at=None, **NOWHERE)
     expect(page.locator("h1")).to_have_text("The line is full right now")
     expect(page.locator("#intro")).to_contain_text("tries again by itself until you have a place")
-    expect(page.get_by_role("button", name="Leave the line")).to_be_hidden()
+    expect(page.get_by_text("Leave the line")).to_be_hidden()
     site.forward(29)
     assert site.asked == ["status"]
     with page.expect_response("**/join"):
         site.forward(3, position=240, ahead=239)
-    expect(page.locator("#position")).to_have_text("240")
+    expect(page.locator("#ahead")).to_have_text("239")
     assert site.asked == ["status", "join"]
+
+
+def test_leaving_takes_two_steps_and_is_undone(told):
+    """The link says what is lost; "Stay" changes nothing; for some seconds "Undo" brings the place
+    back, which was not given up yet."""
+    site = told()
+    page = site.open()
+    page.get_by_text("Leave the line").click()
+    expect(page.get_by_text("You lose your place.")).to_be_visible()
+    page.get_by_role("button", name="Stay in line").click()
+    expect(page.get_by_text("You lose your place.")).to_be_hidden()
+    leave(page)
+    expect(page.locator("h1")).to_have_text("You have left the line")
+    expect(page.get_by_role("button", name="Join again")).to_be_hidden()
+    site.forward(7)
+    with page.expect_response("**/status"):
+        page.get_by_role("button", name="Undo").click()
+    expect(page.locator("#ahead")).to_have_text("16")
+    assert site.asked == ["status", "status"]
+
+
+def test_leaving_ends_the_place(told):
+    """When the seconds are over."""
+    site = told()
+    page = site.open()
+    leave(page)
+    with page.expect_response("**/leave"):
+        site.forward(9, state="not_queued", **NOWHERE)
+    expect(page.get_by_role("button", name="Undo")).to_be_hidden()
+    expect(page.get_by_role("button", name="Join again")).to_be_visible()
+    assert page.problems == []
+
+
+def test_the_wait_by_the_clock_and_the_speed(told):
+    """In the visitor's zone, as exact as the words; neither while entry is paused."""
+    site = told()
+    page = site.open(wait_seconds=780, wait_seconds_low=660, wait_seconds_high=900, ahead=38)
+    expect(page.locator("#between")).to_have_text(re.compile(r"^10:11.10:15$"))
+    expect(page.locator("#pace")).to_have_text("about 3 a minute")
+    expect(page.get_by_text("Your turn is held for 30 seconds")).to_be_visible()
+    expect(page.get_by_text("open a page every 5 minutes")).to_be_visible()
+    expect(page.get_by_text("this browser keeps it for 24 hours")).to_be_visible()
+    site.again(paused=True, wait_seconds=780, wait_seconds_low=660, wait_seconds_high=900)
+    expect(page.locator("#paused")).to_be_visible()
+    expect(page.locator("#between")).to_be_hidden()
+    expect(page.locator("#speed")).to_be_hidden()
+
+
+def test_the_bar_never_goes_backwards(told):
+    """It begins as a dot, and stays where somebody is moved ahead of the visitor."""
+    site = told()
+    page = site.open(position=40, ahead=39)
+    bar = page.locator("progress")
+    share = "bar => bar.value / bar.max"
+    assert 0 < bar.evaluate(share) < 0.05
+    site.again(position=10, ahead=9)
+    expect(page.locator("#ahead")).to_have_text("9")
+    reached = bar.evaluate(share)
+    assert reached > 0.7
+    site.again(position=12, ahead=11)
+    expect(page.locator("#ahead")).to_have_text("11")
+    assert bar.evaluate(share) == reached
+
+
+def test_the_visitors_number(told):
+    """The same as the server's."""
+    page = told().open(visitor="hQmVzkXy3c1tA9bWn0Lr-Q")
+    expect(page.locator("#number")).to_have_text(visitor_number("hQmVzkXy3c1tA9bWn0Lr-Q"))
+
+
+def test_the_call_reaches_who_looks_elsewhere(told):
+    """By the title and the icon; by a sound and a notification, for who pressed the button."""
+    site = told()
+    site.page.add_init_script("""
+        window.shown = [];
+        window.Notification = class {
+            static permission = 'granted';
+            constructor(title) { shown.push(title); }
+        };
+        window.tones = 0;
+        const start = OscillatorNode.prototype.start;
+        OscillatorNode.prototype.start = function (...at) {
+            tones++;
+            return start.apply(this, at);
+        };
+    """)
+    page = site.open()
+    button = page.get_by_role("button", name="Tell me when it is my turn")
+    button.click()
+    expect(button).to_have_attribute("aria-pressed", "true")
+    assert page.evaluate("tones") == 2
+    site.again(state="admitted", **NOWHERE)
+    expect(page).to_have_title("It is your turn – Waitroom")
+    expect(page.locator("[rel=icon]")).to_have_attribute("href", "/_waitroom/static/turn.svg")
+    assert page.evaluate("shown") == ["It is your turn"]
+    assert page.evaluate("tones") == 4
 
 
 GRANT = "vip.1790000000.once-1." + "0af" * 21 + "0"
@@ -293,7 +401,7 @@ def test_a_grant_is_passed_on(told, address, on, asked):
     page = site.open(address, state="not_queued", refresh_after_seconds=1, **NOWHERE)
     expect(page.locator("#updated")).to_be_empty()  # nothing is shown of a place yet to be taken
     site.forward_until_asked("join", position=1, ahead=0)
-    expect(page.locator("#position")).to_have_text("1")
+    expect(page.locator("#ahead")).to_have_text("0")
     assert site.asked == ["status", asked]
 
 

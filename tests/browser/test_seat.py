@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.site import Site, gated
-from tests.support.story import go_in, position
+from tests.support.story import ahead, go_in, leave
 
 MESSAGE = "Somebody is choosing seat {resource}. It is theirs for five minutes at most."
 
@@ -31,7 +31,7 @@ def test_the_next_has_the_seat_by_itself(site, visitor):
     go_in(first, f"{site.url}/seats/17/")
     asked = f"{site.url}/seats/17/?row=4"
     second.goto(asked)
-    expect(position(second)).to_have_text("1")
+    expect(ahead(second)).to_have_text("0")
     expect(second.locator("#message")).to_have_text(MESSAGE.replace("{resource}", "17"))
     expect(second.locator("#wait")).to_have_text("about 4–6 minutes")
     tab = second.context.new_page()
@@ -44,7 +44,7 @@ def test_the_next_has_the_seat_by_itself(site, visitor):
     expect(second.locator("#at")).to_have_text("/page/seats/17/?row=4")
     assert second.url == asked
     first.goto(f"{site.url}/seats/17/")
-    expect(position(first)).to_have_text("1")
+    expect(ahead(first)).to_have_text("0")
     assert [first.problems, second.problems] == [[], []]
 
 
@@ -53,8 +53,8 @@ def test_leaving_the_line_of_a_seat(site, visitor):
     holder, second = visitor(), visitor(java_script_enabled=False)
     go_in(holder, f"{site.url}/seats/20/")
     second.goto(f"{site.url}/seats/20/")
-    expect(position(second)).to_have_text("1")
-    second.get_by_role("button", name="Leave the line").click()
+    expect(ahead(second)).to_have_text("0")
+    leave(second)
     expect(second.locator("h1")).to_have_text("You have left the line")
     second.get_by_role("button", name="Join again").click()
-    expect(position(second)).to_have_text("1")
+    expect(ahead(second)).to_have_text("0")

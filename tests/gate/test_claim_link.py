@@ -9,7 +9,7 @@ import pytest
 from yarl import URL
 
 from sidecar.gate.claim_link import ClaimPage
-from sidecar.gate.waiting_page import LANGUAGES
+from sidecar.gate.languages import Languages
 from sidecar.kit.errors import StoreError
 from sidecar.kit.share import find_share
 from sidecar.queue.model import TICKET_LIFETIME_MS
@@ -306,7 +306,7 @@ async def test_what_was_shown_is_counted(site):
     assert [counted(state) for state in ("waiting", "taken", "unknown")] == [1, 1, 1]
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", Languages(find_share("static")).tags)
 def test_every_language_has_every_text(language):
     """Its own one, and no place in the template is left open."""
     page = ClaimPage(find_share("static"))

@@ -64,7 +64,7 @@ async def test_who_waits_gets_the_page(gate):
     assert data(text, "state") == "waiting"
     assert data(text, "next") == "/page?a=1&amp;b=2"
     assert data(text, "method") == "POST"
-    assert '<dd id="position">1</dd>' in text
+    assert '<dd id="ahead">0</dd>' in text
 
 
 async def test_asking_is_a_heartbeat(gate):

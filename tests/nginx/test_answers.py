@@ -125,14 +125,6 @@ def test_an_address_stays_within_its_place(site, sign):
     assert show(f"/shut/a{sign}b?c{sign}/{sign}") == show("/shut/plain")
 
 
-def test_the_page_in_place_shows_the_position(site):
-    """Without any script the number is there."""
-    visitor = Visitor(site.url)
-    reply = visitor.get("/s503/")
-    position = visitor.get("/_waitroom/s503/status").json()["position"]
-    assert f'<dd id="position">{position}</dd>' in reply.text
-
-
 def test_a_reload_is_the_same_visitor(site):
     """The page again, the same place, no second cookie."""
     visitor = Visitor(site.url)

@@ -7,8 +7,14 @@ import re
 from playwright.sync_api import expect
 
 
-def position(page):
-    return page.locator("#position")
+def ahead(page):
+    return page.locator("#ahead")
+
+
+def leave(page):
+    """In two steps."""
+    page.get_by_text("Leave the line").click()
+    page.get_by_role("button", name="Leave", exact=True).click()
 
 
 def go_in(page, url):
@@ -24,15 +30,15 @@ def in_wait_enter(site, visitor):
 
     asked = f"{site.url}/page/two?colour=red&size=9"
     second.goto(asked)
-    expect(position(second)).to_have_text("1")
-    expect(second).to_have_title(re.compile(r"^\(1\) "))
+    expect(ahead(second)).to_have_text("0")
+    expect(second).to_have_title(re.compile(r"^You are next "))
     second.reload()
-    expect(position(second)).to_have_text("1")
+    expect(ahead(second)).to_have_text("0")
     tab = second.context.new_page()
     tab.goto(f"{site.url}/page/tab")
-    expect(position(tab)).to_have_text("1")
+    expect(ahead(tab)).to_have_text("0")
     third.goto(f"{site.url}/page/three?x=1&y=2")
-    expect(position(third)).to_have_text("2")
+    expect(ahead(third)).to_have_text("1")
     expect(third.locator("#wait")).to_contain_text("minute")
     assert second.url == asked
     assert site.room()["waiting"] == 2
@@ -42,7 +48,7 @@ def in_wait_enter(site, visitor):
     assert second.url == asked
     expect(second.locator("#at")).to_have_text("/page/two?colour=red&size=9")
     expect(tab.locator("#at")).to_have_text("/page/tab")
-    expect(position(third)).to_have_text("1")
+    expect(ahead(third)).to_have_text("0")
 
     # The operator lets in one more.
     cap = site.room()["settings"]["total_active_users"]

@@ -1,0 +1,75 @@
+"""What a room promises, the same for all who wait in it: the waiting page says it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from aiohttp import web
+from pydantic import Field
+
+from sidecar.gate.app_keys import gate_of
+from sidecar.gate.contract import is_resource
+from sidecar.kit.http.endpoint import ANYBODY, Endpoints
+from sidecar.kit.http.models import Reply
+from sidecar.queue.model import TICKET_LIFETIME_MS
+from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
+
+if TYPE_CHECKING:
+    from sidecar.gate.contract import Gate
+
+#: For nginx and for browsers: an operator's change is seen within this time, seconds.
+_KEPT_S = 10
+_HEADERS = {"Cache-Control": f"max-age={_KEPT_S}", "X-Accel-Expires": str(_KEPT_S)}
+
+_Seconds = Annotated[float, Field(gt=0)]
+
+
+class About(Reply):
+    """Durations are in seconds; null: not of this room."""
+
+    room: str
+    claim_seconds: _Seconds | None = None
+    """How long a turn is held for a browser that does not answer (claim_window)."""
+    session_seconds: _Seconds | None = None
+    """How long a visit lasts (session_duration)."""
+    session_max_seconds: _Seconds | None = None
+    """How long it lasts at most, however often it is renewed (session_max_duration)."""
+    is_renewed: bool = True
+    """Whether each request begins session_seconds anew."""
+    place_seconds: _Seconds
+    """How long a browser's cookie keeps its place after the last poll."""
+
+
+ENDPOINTS = Endpoints("visitor")
+
+
+@ENDPOINTS.get(
+    "/_waitroom/{room}/about",
+    ANYBODY,
+    parameters=RoomAddress,
+    replies={200: (About, "What the room promises.")},
+    problems=(UNKNOWN_ROOM,),
+    is_cacheable=True,
+    is_hand_made=True,
+)
+async def get_about(request: web.Request) -> web.Response:
+    """What a waiting page says about the room.
+
+    The same for all visitors; nginx keeps it for 10 seconds.
+    """
+    return _about(gate_of(request)).response(headers=_HEADERS)
+
+
+def _about(room: Gate) -> About:
+    place_s = TICKET_LIFETIME_MS / 1000
+    if is_resource(room):  # its term is the lease's
+        return About(room=room.name, place_seconds=place_s)
+    settings = room.settings
+    return About(
+        room=room.name,
+        claim_seconds=settings.claim_window,
+        session_seconds=settings.session_duration,
+        session_max_seconds=settings.session_max_duration,
+        is_renewed=not settings.disable_session_renewal,
+        place_seconds=place_s,
+    )

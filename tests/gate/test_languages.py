@@ -1,0 +1,77 @@
+"""The languages of the visitors' pages: which one is chosen, and that each is whole."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from sidecar.gate.languages import Languages
+from sidecar.kit.share import find_share
+
+STATIC = find_share("static")
+LANGUAGES = Languages(STATIC)
+#: A number beside a noun needs plural forms, which differ: the page writes these by Intl, or so
+#: that they fit any number.
+COUNTED = re.compile(r"\{n\}\s*(\w+)")
+
+
+def texts_of(tag):
+    return json.loads((STATIC / "i18n" / f"{tag}.json").read_text(encoding="utf-8"))
+
+
+def test_languages_are_chosen_by_quality():
+    """The best that the page has; English for oddities."""
+    assert LANGUAGES.choose("fr;q=0.3, ja;q=0.9, xx") == "ja"
+    assert LANGUAGES.choose("pt-BR") == "pt"
+    for odd in (None, "", "*", ";;;", "de;q=0", "q=1,=", "é", "a" * 5000):
+        assert LANGUAGES.choose(odd) == "en"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given"),
+    [("zh", "zh-CN"), ("zh-SG", "zh-CN"), ("zh-TW", "zh-TW"), ("zh-Hant-HK", "zh-TW"),
+     ("zh-MO", "zh-TW"), ("zh-Hans-CN", "zh-CN")],
+)  # fmt: skip
+def test_chinese_is_chosen_by_script(wanted, given):
+    assert LANGUAGES.choose(f"{wanted}, en;q=0.5") == given
+
+
+def test_sixteen_languages():
+    assert set(LANGUAGES.tags) == {
+        "ar", "de", "en", "es", "fr", "hi", "it", "ja", "ko", "nl", "pl", "pt", "ru", "tr",
+        "zh-CN", "zh-TW",
+    }  # fmt: skip
+    assert [tag for tag in LANGUAGES.tags if LANGUAGES.direction(tag) == "rtl"] == ["ar"]
+
+
+@pytest.mark.parametrize("tag", LANGUAGES.tags)
+def test_each_language_is_whole(tag):
+    """No key is missing, unknown or empty, and what is to be filled in has its place."""
+    texts, english = texts_of(tag), texts_of("en")
+    texts.pop("dir", None)
+    assert places_in(texts) == places_in(english)
+    assert all(text.strip() for text in texts.values())
+
+
+def places_in(texts):
+    return {key: re.findall(r"{.*?}", text) for key, text in texts.items()}
+
+
+@pytest.mark.parametrize("tag", ["ar", "pl", "ru"])
+def test_no_number_stands_beside_a_noun_that_has_plurals(tag):
+    """In these languages a noun has a form for one, for few and for many: abbreviations have one,
+    durations are written by Intl."""
+    beside = {m[1] for text in texts_of(tag).values() for m in COUNTED.finditer(text)}
+    assert beside <= {"мин", "в", "min", "na", "د", "في"}
+
+
+def test_a_language_is_a_file(tmp_path):
+    """Dropped in, it is there; what it lacks is English."""
+    (tmp_path / "i18n").mkdir()
+    (tmp_path / "i18n" / "sv.json").write_text('{"heading": "Du står i kö"}')
+    languages = Languages(tmp_path)
+    assert languages.choose("sv-SE") == "sv"
+    assert languages.texts("sv")["heading"] == "Du står i kö"
+    assert languages.texts("sv")["leave"] == "Leave the line"
