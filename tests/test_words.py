@@ -68,7 +68,8 @@ KEPT = {
     r"waitroom_(?:\w+_)?asked": "variables of nginx, which configurations may use",
     r"`[\w/]+::\w+`": "the name of a test",
     "[Yy]ou are (?:not )?in line|[Ll]eave the line|left the line|[Tt]he line is|join the line"
-    "|next in line|wait in line|see the line": "what the waiting page says: people stand in line",
+    "|next in line|wait in line|see the line|[Ss]tay in line": "what the waiting page says: people "
+    "stand in line",
 }
 
 #: Where the product is: code, what is installed beside it, and what is written about it.
@@ -86,8 +87,10 @@ PLACES = (
 PLACES += ("proxies", "docker", "systemd", "scripts", "loadtest")
 SUFFIXES = {".py", ".lua", ".md", ".conf", ".html", ".js", ".css", ".json", ".toml", ".yml"}
 SUFFIXES |= {".yaml", ".cfg", ".ini", ".service", ".sh"}
-#: Generated from measurements, and what the test itself is about.
-SKIPPED = re.compile(r"docs/(?:reliability|glossary)\.md|loadtest/reports/.*")
+#: Generated from measurements, what the test itself is about, and other languages.
+SKIPPED = re.compile(
+    r"docs/(?:reliability|glossary)\.md|loadtest/reports/.*|static/i18n/(?!en\b).*"
+)
 
 
 def split(line: str) -> str:

@@ -102,9 +102,9 @@ class Requests(Collector):
         text = (
             "Requests at the edge listener, by endpoint (door) and result (state). door:"
             " check (nginx asks about a request), gate (another proxy does), status, "
-            "join, leave, page, events, claim, check-limit. nginx keeps the result for a"
-            " pass for 3 s, so a visitor inside counts once in that time; other proxies "
-            "ask about each request. state unknown-room has no room."
+            "join, leave, page, events, claim, check-limit. nginx keeps the result of who is"
+            " inside for 3 s, and asks once in that time; other proxies ask about each "
+            "request. state unknown-room has no room."
         )
         family = CounterMetricFamily("waitroom_requests", text, labels=["room", "door", "state"])
         for labels, number in self.counts.items():
@@ -118,7 +118,7 @@ class Metrics(MetricSet):
     build = gauge("waitroom_build_info", "Always 1. The label is the version.", "version")
     batch_size = histogram(
         "waitroom_batch_size",
-        "How many visitors, holders or calls one call of a Redis script is about.",
+        "How many subjects one call of a Redis script is about.",
         "verb",
         buckets=_BATCH_SIZES,
     )
@@ -131,7 +131,7 @@ class Metrics(MetricSet):
     store_errors = counter(
         "waitroom_store_errors",
         "Calls of Redis scripts that failed or took longer than store_timeout. room is "
-        "also the name of a lease, limit or target.",
+        "the name of whatever the script is about.",
         "room",
         "script",
     )
