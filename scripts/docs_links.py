@@ -20,7 +20,14 @@ def on_page_markdown(markdown: str, *, config: MkDocsConfig, **_: Any) -> str:
     def link(found: re.Match[str]) -> str:
         text, path = found.groups()
         if not config.repo_url:
-            return text if text.startswith("`") else f"{text} (`{path.rstrip('/')}`)"
+            name = path.rstrip("/")
+            return (
+                text
+                if text.startswith("`")
+                else f"`{name}`"
+                if text == name
+                else f"{text} (`{name}`)"
+            )
         return f"[{text}]({config.repo_url.rstrip('/')}/blob/main/{path})"
 
     return _OUTSIDE.sub(link, _MARK.sub("", markdown))
