@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 import structlog
 from aiohttp import web
 
-from sidecar.dashboard import pages
+from sidecar.dashboard import pages, wall
 from sidecar.dashboard.live import LIVE
 from sidecar.history.app_keys import HISTORY
 from sidecar.jobs.app_keys import JOBS
@@ -21,11 +21,6 @@ from sidecar.kit.http.problems import problem
 
 log = structlog.get_logger()
 
-_STREAM = {
-    **pages.HEADERS,
-    "Content-Type": "text/event-stream; charset=utf-8",
-    "X-Accel-Buffering": "no",  # an nginx in front passes each event on at once
-}
 #: A browser whose connection broke tries again after this many ms.
 _RETRY = b"retry: 1000\n\n"
 _END = b"event: end\ndata: {}\n\n"
@@ -70,7 +65,7 @@ async def events(request: web.Request) -> web.StreamResponse:
     stopping = request.app[STOPPING]
     if stopping:
         return problem(503, "Stopping", retry_after=2)
-    response = web.StreamResponse(headers=_STREAM)
+    response = web.StreamResponse(headers=pages.STREAM)
     await response.prepare(request)
     seen: dict[str, bytes] = {}
     # A browser that has gone away is noticed when it is written to.
@@ -162,4 +157,5 @@ ROUTES = (
     web.post("/dashboard/login", log_in),
     web.post("/dashboard/logout", log_out),
     web.get("/dashboard/static/{name}", asset),
+    *wall.ROUTES,
 )

@@ -43,6 +43,11 @@ COUNTED = (
     *("waiting", "active", "provisional", "replicas"),
     *("recovery_stage", "recovers_until_ms", "shield_until_ms"),
 )
+#: Of a room, for a display on a wall.
+FIGURES = (
+    *("room", "now_ms", "mode", "phase", "away", "event", "coming"),
+    *("waiting", "active", "provisional", "wait_seconds", "a_minute"),
+)
 #: Over how long a figure "a minute" is measured, where it is known for that long.
 RATE_MS = 60_000
 RATE_LEAST_MS = 5_000
@@ -87,6 +92,13 @@ class Live(LongPolls):
         fresh = [made for room, made in self._collected.items() if seen.get(room) is not made]
         seen.update(self._collected)
         return b"".join([self._now, *fresh])
+
+    def figures(self, name: str) -> bytes:
+        """The event for who may see one room's figures alone: no settings, nobody's id."""
+        room = next(room for room in self._rooms if room.name == name)
+        known = self._describe(room)
+        shown = {key: known.get(key) for key in FIGURES}
+        return event_text("now", {**shown, "cap": room.settings.total_active_users})
 
     def refresh(self) -> None:
         """Something was done to a room: look again at once."""

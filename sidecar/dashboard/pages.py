@@ -30,6 +30,13 @@ HEADERS = {
 }
 
 
+STREAM = {
+    **HEADERS,
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "X-Accel-Buffering": "no",  # an nginx in front passes each event on at once
+}
+
+
 def respond(name: str, status: int = 200, *, note: str = "") -> web.Response:
     """`note`: what the log-in form says of what went wrong."""
     return web.Response(

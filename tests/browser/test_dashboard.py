@@ -262,9 +262,9 @@ def test_the_line_is_in_the_operators_hands(site, desk, visitor):
     page, inside, first, second = desk(), visitor(), visitor(), visitor()
     inside.goto(site.page("line"))
     guest = site.admin("GET", "/rooms/line/sessions")["sessions"][0]["visitor"]
-    for waiting, place in ((first, "1"), (second, "2")):
+    for waiting, ahead in ((first, "0"), (second, "1")):
         waiting.goto(site.page("line"))
-        expect(waiting.locator("#position")).to_have_text(place)
+        expect(waiting.locator("#ahead")).to_have_text(ahead)
     site.arrive("line")
     ids = site.line("line")
     rows = room(page, "line").locator("tbody tr")
@@ -419,6 +419,23 @@ def test_the_page_lives(site, desk):
     assert page.locator("#log img").count() == 0
     expect(page.locator("#targets")).to_be_hidden()
     assert page.problems == []
+
+
+def test_a_room_on_a_wall(site, desk, visitor):
+    """The link opens the display, also where nobody is logged in; it lives, and fits."""
+    page = desk()
+    with page.expect_popup() as popup:
+        room(page, "act").get_by_role("link", name="Wall display").click()
+    display = visitor(viewport={"width": 1280, "height": 720})
+    display.goto(popup.value.url)
+    expect(display.locator("h1")).to_have_text("act")
+    expect(display.locator("#active")).to_have_text(re.compile(r"\d"))
+    expect(display.get_by_role("button")).to_have_count(0)
+    fits = "document.documentElement.scrollHeight <= innerHeight"
+    assert display.evaluate(fits)
+    display.set_viewport_size({"width": 390, "height": 844})
+    assert display.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert display.problems == []
 
 
 def test_by_keyboard_only(site, visitor):

@@ -2,7 +2,8 @@
 
 import { session } from './acts.js';
 import { clock, make, moment, number, put } from './draw.js';
-import { Room, shown } from './room.js';
+import { shown } from './modes.js';
+import { Room } from './room.js';
 import { watchTargets } from './targets.js';
 
 const $ = id => document.getElementById(id);

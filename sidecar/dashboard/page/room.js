@@ -2,18 +2,8 @@
 
 import { ask, call, session, tell } from './acts.js';
 import { Curve, clock, date, duration, make, moment, number, put, rate } from './draw.js';
+import { MODES, shown } from './modes.js';
 import { askMove } from './move.js';
-
-const MODES = {
-	running: ['Running', 'Those in the queue are let in as slots come free.'],
-	paused: ['Paused', 'Nobody is let in. Newcomers wait in the queue.'],
-	draining: ['Draining', 'Nobody new joins the queue. Those in it are let in.'],
-	open: ['Open', 'The room is off: everybody passes, uncounted.'],
-	closed: ['Closed', 'Nobody comes in, nobody takes a place, nobody is called.'],
-	prequeue: ['Pre-queue', 'Places are taken. They are drawn at the opening, and nobody is let in before.']
-};
-// What an operator did goes before what the events say.
-export const shown = ({ mode, phase }) => mode === 'running' && phase !== 'open' ? phase : mode;
 
 const AWAY = {
 	bounded: 'newcomers are let in by each replica within the slots that were free',
@@ -33,6 +23,7 @@ export class Room {
 		title.textContent = name;
 		title.id = `title-${name}`;
 		this.root.setAttribute('aria-labelledby', title.id);
+		this.$('.wall').href = `/dashboard/wall?room=${encodeURIComponent(name)}`;
 		this.curves = [
 			new Curve('Waiting', 'waiting'), new Curve('Inside, and the cap', 'active', { limit: 'cap' }),
 			new Curve('Let in, each minute', 'admitted', { kind: 'bars' }), new Curve('Gave up, each minute', 'abandoned', { kind: 'bars' })

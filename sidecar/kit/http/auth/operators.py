@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 #: Other cookies of ours have an underscore here, and any name may follow theirs.
 COOKIE = "waitroom-desk"
 LIFETIME_S = 12 * 3600
+#: Of a link that shows one room and lets nobody do anything.
+WALL_LIFETIME_S = 30 * 86_400
 NAME_LENGTH = 64
 #: Nothing that we signed is longer; what is longer is not looked at.
 MAX_LENGTH = 2048
@@ -57,6 +59,9 @@ class Operators:
         salt = "waitroom/desk/" + hashlib.sha256(token.encode()).hexdigest()
         how: dict[str, Any] = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
         self._cookies = URLSafeSerializer(keys, salt=salt, signer=StrictSigner, signer_kwargs=how)
+        self._walls = URLSafeSerializer(
+            keys, salt=salt + "/wall", signer=StrictSigner, signer_kwargs=how
+        )
         self._csrf = StrictSigner(keys, salt=salt + "/csrf", **how)
         self._shared = ended
         #: Sessions that were logged out of, and when they would have ended.
@@ -117,6 +122,21 @@ class Operators:
             or operator.session in self._ended
             or operator.ends_s - LIFETIME_S < int(self._unsure_before_s)
         )
+
+    def wall(self, room: str) -> str:
+        """What the address of a display holds. A new admin token voids it."""
+        signed = self._walls.dumps([room, int(self._now_s()) + WALL_LIFETIME_S])
+        return signed if isinstance(signed, str) else signed.decode("ascii")
+
+    def read_wall(self, link: str) -> str | None:
+        """Which room it shows; None for whatever we did not sign, or is over."""
+        if len(link) > MAX_LENGTH or not self.is_on:
+            return None
+        try:
+            room, ends_s = self._walls.loads(link)
+        except (BadData, ValueError, TypeError):
+            return None
+        return str(room) if ends_s > self._now_s() else None
 
     def csrf(self, operator: Operator) -> str:
         """What the page sends along with every change: no other site's page can know it."""

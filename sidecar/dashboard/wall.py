@@ -1,0 +1,65 @@
+"""A room on a wall: big figures, no controls, by a link that lets nobody do anything."""
+
+from __future__ import annotations
+
+import contextlib
+
+from aiohttp import web
+
+from sidecar.dashboard import pages
+from sidecar.dashboard.live import LIVE
+from sidecar.kit.http.app_keys import OPERATORS, STOPPING
+from sidecar.kit.http.auth.session import operator_of
+from sidecar.kit.http.problems import problem
+from sidecar.rooms.app_keys import ROOMS
+
+#: The address is a key: it goes to no other site.
+_HEADERS = {**pages.HEADERS, "Referrer-Policy": "no-referrer"}
+
+
+async def make_link(request: web.Request) -> web.Response:
+    """To the display of `room`, for an operator: whoever has its address sees it for 30 days."""
+    if operator_of(request) is None:
+        return web.Response(status=303, headers={**_HEADERS, "Location": "/dashboard"})
+    name = request.query.get("room", "")
+    if name not in {room.name for room in request.app[ROOMS]}:
+        return problem(404, "No such room", detail=f"There is no room {name[:64]!r}.")
+    link = f"/dashboard/wall/{request.app[OPERATORS].wall(name)}"
+    return web.Response(status=303, headers={**_HEADERS, "Location": link})
+
+
+async def page(request: web.Request) -> web.Response:
+    if _room(request) is None:
+        return pages.respond("wall-over.html", 410)
+    response = pages.respond("wall.html")
+    response.headers.update(_HEADERS)
+    return response
+
+
+async def events(request: web.Request) -> web.StreamResponse:
+    """Server-sent events: `now` every second, with the room's figures and nobody's id."""
+    name, live, stopping = _room(request), request.app[LIVE], request.app[STOPPING]
+    if name is None:
+        return problem(410, "The link is over")
+    if stopping:
+        return problem(503, "Stopping", retry_after=2)
+    response = web.StreamResponse(headers={**pages.STREAM, **_HEADERS})
+    await response.prepare(request)
+    with live.watched(request), contextlib.suppress(ConnectionResetError):
+        while not (stopping or live.is_closed) and _room(request):
+            await response.write(live.figures(name))
+            await live.updated()
+    return response
+
+
+def _room(request: web.Request) -> str | None:
+    """Of the link; None where it is none of ours, too old, or the room is gone."""
+    name = request.app[OPERATORS].read_wall(request.match_info["link"])
+    return name if name in {room.name for room in request.app[ROOMS]} else None
+
+
+ROUTES = (
+    web.get("/dashboard/wall", make_link),
+    web.get("/dashboard/wall/{link}", page),
+    web.get("/dashboard/wall/{link}/events", events, allow_head=False),
+)
