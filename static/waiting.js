@@ -1,7 +1,7 @@
 'use strict';
 {
 const root = document.documentElement;
-const { room, next, method, refresh } = root.dataset;
+const { room, next, method, refresh, position: known } = root.dataset;
 const api = `/_waitroom/${room}/`;
 const $ = id => document.getElementById(id);
 const random = (low, high) => low + Math.random() * (high - low);
@@ -28,7 +28,8 @@ let texts, about;
 
 root.lang = lang;
 const first = root.dataset.state;
-if (!refresh && /^(waiting|not_queued)$/.test(first)) root.dataset.state = 'joining';
+if (/^\d+$/.test(known)) put('ahead', number(known - 1));
+else if (!refresh && /^(waiting|not_queued)$/.test(first)) root.dataset.state = 'joining';
 if ((lang !== 'en' || first !== 'waiting') && !refresh) {
 	root.classList.add('load'); // no flash of English, nor of another heading
 	setTimeout(() => root.classList.remove('load'), 1500);

@@ -94,7 +94,7 @@ class Live(LongPolls):
         return b"".join([self._now, *fresh])
 
     def figures(self, name: str) -> bytes:
-        """The event for who may see one room's figures alone: no settings, nobody's id."""
+        """The event for a viewer who may see one room's figures alone: no settings, nobody's id."""
         room = next(room for room in self._rooms if room.name == name)
         known = self._describe(room)
         shown = {key: known.get(key) for key in FIGURES}

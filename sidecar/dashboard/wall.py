@@ -18,12 +18,12 @@ _HEADERS = {**pages.HEADERS, "Referrer-Policy": "no-referrer"}
 
 
 async def make_link(request: web.Request) -> web.Response:
-    """To the display of `room`, for an operator: whoever has its address sees it for 30 days."""
+    """To the display of `room`, for an operator: its address shows it to anybody for 30 days."""
     if operator_of(request) is None:
         return web.Response(status=303, headers={**_HEADERS, "Location": "/dashboard"})
     name = request.query.get("room", "")
     if name not in {room.name for room in request.app[ROOMS]}:
-        return problem(404, "No such room", detail=f"There is no room {name[:64]!r}.")
+        return problem(404, "Unknown room", detail=f"There is no room {name[:64]!r}.")
     link = f"/dashboard/wall/{request.app[OPERATORS].wall(name)}"
     return web.Response(status=303, headers={**_HEADERS, "Location": link})
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _STATE = re.compile(r'data-state="(\w*)"')
-_POSITION = re.compile(r'id="position">(\d+)<')
+_POSITION = re.compile(r'data-position="(\d+)"')
 _CACHES = ("X-Cache", "X-Cache-Status", "X-Proxy-Cache", "CF-Cache-Status", "Cache-Status")
 #: Titles of the edge's problem documents.
 _TITLES = {

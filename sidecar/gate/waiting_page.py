@@ -29,7 +29,6 @@ _OF_NGINX = {
     "waitroom_room": "$waitroom_room",
     "waitroom_method": "$waitroom_method",
     "waitroom_state": "$waitroom_state",
-    # For a template of an older version.
     "waitroom_position": "$waitroom_position",
     "waitroom_next": "$waitroom_next_shown",
 }

@@ -15,7 +15,7 @@ from sidecar.history.store.stays import History
 from sidecar.jobs.model import Ending, JobQuery, State
 from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.tables import jobs, metadata
-from sidecar.kit.errors import DatabaseError
+from sidecar.kit.errors import DatabaseError, DatabaseUnavailableError
 from sidecar.kit.sql import database as sql
 from tests.support.databases import Mariadb, Postgresql, Sqlite
 from tests.support.jobs import NOW_MS, job
@@ -192,7 +192,7 @@ async def test_a_file_that_somebody_keeps_locked_is_an_error_for_all_who_wait(
     told = await asyncio.gather(
         *(store.jobs.insert(job()) for _ in range(9)), return_exceptions=True
     )
-    assert [type(one) for one in told] == [DatabaseError] * 9
+    assert [type(one) for one in told] == [DatabaseUnavailableError] * 9
     assert len(seen) == 1
     with pytest.raises(DatabaseError, match="locked"):
         await store.attempts.start([(made[0].id, 1)], at_ms=NOW_MS)

@@ -125,6 +125,14 @@ def test_an_address_stays_within_its_place(site, sign):
     assert show(f"/shut/a{sign}b?c{sign}/{sign}") == show("/shut/plain")
 
 
+def test_the_page_in_place_knows_the_position(site):
+    """Before its script has asked."""
+    visitor = Visitor(site.url)
+    reply = visitor.get("/s503/")
+    position = visitor.get("/_waitroom/s503/status").json()["position"]
+    assert f'data-position="{position}"' in reply.text
+
+
 def test_a_reload_is_the_same_visitor(site):
     """The page again, the same place, no second cookie."""
     visitor = Visitor(site.url)
