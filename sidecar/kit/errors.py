@@ -9,6 +9,11 @@ WaitroomError
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 class WaitroomError(Exception):
     """Anything that goes wrong here and has a name."""
@@ -26,12 +31,13 @@ class ConfigError(WaitroomError):
 
 
 class UnknownNameError(WaitroomError):
-    """A name that is not in the configuration; `kind`: of what."""
+    """A name that is not in the configuration; `kind`: of what, `known`: those that are."""
 
-    def __init__(self, kind: str, name: str) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str] = ()) -> None:
         super().__init__(f"no {kind} is named {name[:64]!r}")
         self.kind = kind
         self.name = name
+        self.known = known
 
 
 class StoreError(WaitroomError):

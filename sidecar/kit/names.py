@@ -48,5 +48,5 @@ class Named(Generic[T]):
         """Raises UnknownNameError."""
         item = self._items.get(name)
         if item is None:
-            raise UnknownNameError(self.kind, name)
+            raise UnknownNameError(self.kind, name, self._items)
         return item

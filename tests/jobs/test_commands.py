@@ -375,6 +375,7 @@ def test_a_target_is_changed_and_restored(run, works, tmp_path):
         ("jobs watch a --target images", "say either ids of jobs, or --target NAME"),
         ("jobs list --state gone", "'gone' is not one of 'pending', 'called'"),
         ("targets show nix", "no target is named 'nix'"),
+        ("targets show image", "no target is named 'image'; did you mean images?"),
         ("targets pause nix", "no target is named 'nix'"),
         ("targets unset nix", "no target is named 'nix'"),
         ("targets set nix paused=true", "kinds: a worker needs the target's url"),

@@ -10,6 +10,7 @@ import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from sidecar.kit.did_you_mean import did_you_mean
 from sidecar.kit.errors import (
     ConfigError,
     DatabaseError,
@@ -120,7 +121,10 @@ def _explained(request: web.Request, error: WaitroomError) -> web.Response:
     path, is_change = request.rel_url.raw_path, request.method not in {"GET", "HEAD"}
     match error:
         case UnknownNameError():
-            return problem(kinds.unknown(error.kind), detail=str(error))
+            # Visitors need not learn what other rooms there are.
+            known = error.known if request.path.startswith(("/admin/", "/v1/")) else ()
+            detail = f"{error}{did_you_mean(error.name, known)}"
+            return problem(kinds.unknown(error.kind), detail=detail)
         case ConfigError():
             more = {"detail": _UNCHANGED} if is_change else {}
             return problem(kinds.INVALID_REQUEST, **more, errors=error.problems)
