@@ -20,6 +20,7 @@ from sidecar.lottery.service import Draws
 from sidecar.queue.tokens import COOKIE_PREFIX
 from sidecar.rooms.service import Rooms
 from sidecar.settings import Settings
+from tests.support.operators import log_in
 from tests.support.replica import ADMIN_TOKEN, KEYS, Jar, cookie_of
 
 BEARER = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
@@ -34,13 +35,6 @@ async def site(replica):
 
 def path(site, more=""):
     return f"/admin/rooms/{site.room.name}{more}"
-
-
-async def log_in(site, name="Night shift", token=ADMIN_TOKEN, headers=None):
-    form = {"name": name, "token": token}
-    return await site.ops.post(
-        "/dashboard/login", data=form, headers=headers or {}, allow_redirects=False
-    )
 
 
 async def session(site, name="Night shift") -> dict[str, str]:

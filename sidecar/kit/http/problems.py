@@ -121,7 +121,7 @@ def _explained(request: web.Request, error: WaitroomError) -> web.Response:
     path, is_change = request.rel_url.raw_path, request.method not in {"GET", "HEAD"}
     match error:
         case UnknownNameError():
-            # Visitors need not learn what other rooms there are.
+            # At the other endpoints nobody need learn what else there is.
             known = error.known if request.path.startswith(("/admin/", "/v1/")) else ()
             detail = f"{error}{did_you_mean(error.name, known)}"
             return problem(kinds.unknown(error.kind), detail=detail)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: Other cookies of ours have an underscore here, and any name may follow theirs.
 COOKIE = "waitroom-desk"
 LIFETIME_S = 12 * 3600
-#: Of a link that shows one room and lets nobody do anything.
+#: Of a link that shows one thing and lets nobody do anything.
 WALL_LIFETIME_S = 30 * 86_400
 NAME_LENGTH = 64
 #: Nothing that we signed is longer; what is longer is not looked at.
@@ -123,20 +123,20 @@ class Operators:
             or operator.ends_s - LIFETIME_S < int(self._unsure_before_s)
         )
 
-    def wall(self, room: str) -> str:
+    def wall(self, shown: str) -> str:
         """What the address of a display holds. A new admin token voids it."""
-        signed = self._walls.dumps([room, int(self._now_s()) + WALL_LIFETIME_S])
+        signed = self._walls.dumps([shown, int(self._now_s()) + WALL_LIFETIME_S])
         return signed if isinstance(signed, str) else signed.decode("ascii")
 
     def read_wall(self, link: str) -> str | None:
-        """Which room it shows; None for whatever we did not sign, or is over."""
+        """What it shows; None for whatever we did not sign, or is over."""
         if len(link) > MAX_LENGTH or not self.is_on:
             return None
         try:
-            room, ends_s = self._walls.loads(link)
+            shown, ends_s = self._walls.loads(link)
         except (BadData, ValueError, TypeError):
             return None
-        return str(room) if ends_s > self._now_s() else None
+        return str(shown) if ends_s > self._now_s() else None
 
     def csrf(self, operator: Operator) -> str:
         """What the page sends along with every change: no other site's page can know it."""
