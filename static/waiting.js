@@ -23,7 +23,7 @@ const length = seconds => {
 	const [unit, one] = [['day', 86400], ['hour', 3600], ['minute', 60], ['second', 1]].find(([, one]) => seconds % one === 0 && (seconds > one || one < 3600)) || ['second', 1];
 	return new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay: 'long' }).format(seconds / one);
 };
-const site = $('site').textContent.trim();
+let site = $('site').textContent.trim();
 let texts, about;
 
 root.lang = lang;
@@ -56,7 +56,12 @@ async function loadTexts() {
 async function loadAbout() {
 	try {
 		about = await (await fetch(api + 'about')).json();
-		const { claim_seconds: claim, session_seconds: session, session_max_seconds: most, is_renewed: renewed, place_seconds: place } = about;
+		const { claim_seconds: claim, session_seconds: session, session_max_seconds: most, is_renewed: renewed, place_seconds: place, site_name: name, logo } = about;
+		if (logo) document.querySelector('header img').src = logo;
+		if (name) {
+			put('site', site = name);
+			render();
+		}
 		$('know').replaceChildren(...[
 			['know_turn', claim], [renewed ? 'know_visit_renewed' : 'know_visit', session],
 			renewed && most && ['know_visit_max', most], ['know_away', place], ['know_reload', 0]

@@ -128,6 +128,8 @@ queueing_status_code = 429
 notify_above = 1000
 public_url = "https://shop.example"
 message = "Tickets are still available."
+site_name = "Alpenrock Tickets"
+logo = "/_waitroom/static/alpenrock.svg"
 """,
     more={
         "lines": "[who is next](who-is-next.md)",

@@ -38,6 +38,10 @@ class About(Reply):
     """Whether each request begins session_seconds anew."""
     place_seconds: _Seconds
     """How long a browser's cookie keeps its place after the last poll."""
+    site_name: str | None = None
+    """The site's name. Null: the one that the page has."""
+    logo: str | None = None
+    """The path of its logo. Null: the one that the page has."""
 
 
 ENDPOINTS = Endpoints("visitor")
@@ -72,4 +76,6 @@ def _about(room: Gate) -> About:
         session_max_seconds=settings.session_max_duration,
         is_renewed=not settings.disable_session_renewal,
         place_seconds=place_s,
+        site_name=settings.site_name,
+        logo=settings.logo,
     )

@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote
 import structlog
 from aiohttp import web
 
+from sidecar.gate.branding import branded
 from sidecar.gate.check import is_from_elsewhere
 from sidecar.gate.cookies import set_cookie
 from sidecar.gate.languages import Languages
@@ -65,13 +66,13 @@ class ClaimPage:
         self.languages = Languages(static)
         self._site = _site_name(read("waiting.html"))
 
-    def render(self, *, language: str, view: str, following: str) -> str:
+    def render(self, *, language: str, view: str, following: str, site: str | None = None) -> str:
         texts = self.languages.texts(language)
         may_take = view in _OPEN
         values = {
             "lang": language,
             "dir": self.languages.direction(language),
-            "site": self._site,
+            "site": site or self._site,
             "heading": texts[f"claim_{view}"],
             "intro": texts[f"claim_{view}_intro"],
             "go": texts["claim_go"],
@@ -180,12 +181,14 @@ def _page(request: web.Request, room: Room, view: str) -> web.Response:
     request.app[METRICS].requests.count(room.name, "claim", view)
     claim_page = request.app[CLAIM_PAGE]
     language = claim_page.languages.choose(request.headers.get("Accept-Language"))
-    text = claim_page.render(language=language, view=view, following=_next(request))
+    text = claim_page.render(
+        language=language, view=view, following=_next(request), site=room.settings.site_name
+    )
     headers = {**_HEADERS, "Content-Language": language}
     if view == "away":
         headers["Retry-After"] = str(STORE_RETRY_S)
     return web.Response(
-        text=text,
+        text=branded(text, room.settings),
         status=_STATUS[view],
         content_type="text/html",
         charset="utf-8",

@@ -13,6 +13,7 @@ from multidict import istr
 
 from sidecar.gate import status_document
 from sidecar.gate.app_keys import LEAVE_LIMIT, MEMORY, PAGE, REPEATS, STAMPS, gate_of
+from sidecar.gate.branding import branded
 from sidecar.gate.check import (
     KEEP_BRIEFLY_S,
     count_answer,
@@ -277,8 +278,9 @@ def render_page(
         "Content-Language": language,
         "Referrer-Policy": "same-origin",
     }
+    page = shown.render(language=language, view=view, values=values, opens=opens)
     return web.Response(
-        text=shown.render(language=language, view=view, values=values, opens=opens),
+        text=branded(page, room.settings),
         content_type="text/html",
         charset="utf-8",
         headers=headers,

@@ -35,9 +35,12 @@ from sidecar.rooms.openings import Events, Moments, moments
 #: Events that a room's stream holds where no history is kept.
 EVENTS_KEPT = 100_000
 _SITE = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?/?\Z")
+_PATH = re.compile(r"/(?!/)[A-Za-z0-9._~%+@=&?:,/-]+\Z")
 #: Settings that the scripts do not need.
 _NOT_FOR_SCRIPTS = {
     "message",
+    "site_name",
+    "logo",
     "suspended",
     "sweep_interval",
     "queueing_status_code",
@@ -61,6 +64,13 @@ def _site(value: str) -> str:
     if match is None or int((match[2] or ":443")[1:]) not in range(1, 65_536):
         raise ValueError("write the site's address, such as https://shop.example, without a path")
     return value.rstrip("/")
+
+
+def _path(value: str) -> str:
+    """A file on the room's own site."""
+    if not _PATH.match(value):
+        raise ValueError("write a path on your site, such as /_waitroom/static/shop.svg")
+    return value
 
 
 #: The same, of an event.
@@ -183,6 +193,12 @@ class RoomSettings(BaseModel):
     those links are paths."""
     message: str | None = Field(default=None, max_length=500)
     """Shown on the waiting page: what is going on."""
+    site_name: str | None = Field(default=None, min_length=1, max_length=80)
+    """Your site's name on the waiting page. None: the one in `waiting.html`."""
+    logo: Annotated[str, AfterValidator(_path)] | None = Field(default=None, max_length=500)
+    """The logo on the waiting page: a path on your site, such as `/_waitroom/static/shop.svg`.
+    Browsers load it from your own address only. Use a path that no room applies to. None:
+    `logo.svg`."""
 
     # Rules between fields are rules of the later field: pydantic asks a model's own
     # validator only when every field is right, and then a problem would hide another.

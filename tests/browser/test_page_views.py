@@ -31,7 +31,8 @@ ECHO = re.compile(
 )
 ABOUT = {
     "room": "shop", "claim_seconds": 30, "session_seconds": 300, "session_max_seconds": 1800,
-    "is_renewed": True, "place_seconds": 86_400,
+    "is_renewed": True, "place_seconds": 86_400, "site_name": "<b>Rock</b> & Co",
+    "logo": "/_waitroom/static/turn.svg",
 }  # fmt: skip
 NOWHERE = {"position": None, "ahead": None, "wait_seconds": None}
 
@@ -314,6 +315,14 @@ def test_leaving_ends_the_place(told):
     expect(page.get_by_role("button", name="Undo")).to_be_hidden()
     expect(page.get_by_role("button", name="Join again")).to_be_visible()
     assert page.problems == []
+
+
+def test_the_rooms_own_name_and_logo(told):
+    """As text, in the title too."""
+    page = told().open()
+    expect(page.locator("#site")).to_have_text("<b>Rock</b> & Co")
+    expect(page).to_have_title(re.compile(r" . <b>Rock</b> & Co$"))
+    expect(page.locator("header img")).to_have_attribute("src", "/_waitroom/static/turn.svg")
 
 
 def test_the_wait_by_the_clock_and_the_speed(told):
