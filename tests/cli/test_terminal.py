@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -75,6 +76,14 @@ def test_watch_gives_the_terminal_back(command):
     assert "\x1b[?25h" in view + after
     assert "shop" in after
     assert "Traceback" not in after
+
+
+def test_watch_gives_the_terminal_back_when_terminated(command):
+    with Terminal(command("watch")) as terminal:
+        terminal.wait_for("shop +running")
+        terminal.terminate()
+        assert terminal.end() == 128 + signal.SIGTERM
+        assert "shop" in terminal.text.partition("\x1b[?1049l")[2]
 
 
 def test_watch_without_colours(command):

@@ -69,6 +69,9 @@ class Terminal(AbstractContextManager["Terminal"]):
     def press(self, key: str) -> None:
         os.write(self._own, key.encode())
 
+    def terminate(self) -> None:
+        self._process.terminate()
+
     def end(self, timeout_s: float = 20) -> int:
         """The exit code; `text` is then everything."""
         end = time.monotonic() + timeout_s

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import signal
+import sys
 import time
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -20,6 +22,7 @@ from waitroom import WaitroomError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from types import FrameType
 
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
@@ -253,6 +256,7 @@ class Screen:
 def open_screen(client: Client, address: str) -> Iterator[Screen]:
     """The terminal's other screen; what was there comes back, and the last figures below it."""
     console = printing.console()
+    signal.signal(signal.SIGTERM, _end)
     with Live(console=console, screen=True, refresh_per_second=1) as live:
         screen = Screen(client, address, live)
         try:
@@ -260,6 +264,11 @@ def open_screen(client: Client, address: str) -> Iterator[Screen]:
         finally:
             live.stop()
             console.print(screen.frame)
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    """Unlike the signal itself, this leaves the terminal as it was."""
+    sys.exit(128 + number)
 
 
 def _table(sights: Sequence[_Sight], width: int) -> Table:
