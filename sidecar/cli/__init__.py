@@ -22,7 +22,7 @@ from sidecar.cli.completion import completion
 from sidecar.cli.connection import ReplicaCommand
 from sidecar.cli.grants import grant
 from sidecar.cli.migrate import migrate
-from sidecar.cli.printing import JSON, print_json
+from sidecar.cli.printing import JSON, coloured, print_json
 from sidecar.gate.commands import nginx_key
 from sidecar.history.commands import history, report
 from sidecar.jobs.commands.jobs import jobs
@@ -210,9 +210,8 @@ def doctor(url: str, *, insecure: bool, as_json: bool, **options: Any) -> None:
     if as_json:
         click.echo(findings.as_json(found))
     else:
-        is_tty = sys.stdout.isatty()
-        columns = shutil.get_terminal_size().columns if is_tty else 0
-        click.echo(findings.as_text(found, columns=columns, colour=is_tty))
+        columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+        click.echo(findings.as_text(found, columns=columns, coloured=coloured))
     sys.exit(1 if findings.count(found, findings.Level.PROBLEM) else 0)
 
 

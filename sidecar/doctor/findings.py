@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 class Level(StrEnum):
@@ -30,7 +30,7 @@ class Finding:
 TEXTS = ConfigParser(interpolation=None)
 TEXTS.read_string(Path(__file__).with_suffix(".ini").read_text(encoding="utf-8"))
 
-_COLOURS = {Level.OK: "32", Level.WARNING: "33", Level.PROBLEM: "31"}
+_COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "red"}
 _WIDTH = max(len(level) for level in Level) + 2
 
 
@@ -40,13 +40,13 @@ def find(name: str, /, **values: object) -> Finding:
     return Finding(Level(level), *(text.replace("\n", " ").format(**values) for text in texts))
 
 
-def as_text(findings: Sequence[Finding], *, columns: int, colour: bool) -> str:
+def as_text(
+    findings: Sequence[Finding], *, columns: int, coloured: Callable[[str, str], str]
+) -> str:
     """One line a finding, what to do below it; wrapped unless `columns` is 0."""
     lines = []
     for found in findings:
-        label = f"{found.level:<{_WIDTH}}"
-        if colour:
-            label = f"\x1b[{_COLOURS[found.level]}m{label}\x1b[0m"
+        label = coloured(f"{found.level:<{_WIDTH}}", _COLOURS[found.level])
         lines.append(label + _indented(found.what, columns))
         if found.fix:
             lines.append(" " * _WIDTH + _indented(f"-> {found.fix}", columns))

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from sidecar.cli import main
+from sidecar.cli.printing import coloured
 from sidecar.doctor.findings import Finding, Level, as_text
 from tests.support.processes import free_port
 from tests.support.site import PLAIN_LOCATION, Site
@@ -59,15 +60,18 @@ def test_what_is_no_address_is_a_mistake_of_usage():
     assert "is no address of a page" in done.output
 
 
-def test_a_terminal_gets_colours_and_lines_of_its_width():
+def test_a_terminal_gets_colours_and_lines_of_its_width(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
     findings = [
         Finding(Level.OK, "one " * 20),
         Finding(Level.WARNING, "two", "do " * 30),
         Finding(Level.PROBLEM, "three", "that"),
     ]
-    text = as_text(findings, columns=60, colour=True)
+    text = as_text(findings, columns=60, coloured=coloured)
     assert text.startswith("\x1b[32mok       \x1b[0mone one")
     lines = [line for line in text.splitlines() if "\x1b" not in line]
     assert all(len(line) <= 60 for line in lines)
     assert lines[0].startswith("         one")
     assert text.endswith("1 problem(s), 1 warning(s).")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in as_text(findings, columns=60, coloured=coloured)
