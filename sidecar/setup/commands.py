@@ -153,7 +153,8 @@ def init(place: Place, *, site: re.Match[str], users: int, store: str, room: str
 
     def write() -> list[tuple[str, Outcome]]:
         keys = _keys_in(root / SECRET_KEYS)
-        files = first_files(Room(name, users, store), keys, list(chosen.replicas))
+        first = Room(name, users, store)
+        files = first_files(first, keys, list(chosen.replicas), has_units=chosen.has_units)
         if place.system == "docker":
             files.append(compose_file(root))
         done = write_once(root, files, dry_run=dry_run)

@@ -23,6 +23,13 @@ UNITS = "etc/systemd/system"
 SETTINGS = "settings.conf"
 #: In the units as they are shipped.
 PROGRAM = "/opt/waitroom/venv/bin/waitroom"
+_STORE_UNITS = ("waitroom@.service", "waitroom-jobs.service")
+#: A unit fails where a file it loads is missing, so only installations with a password have this.
+_STORE_DROP_IN = f"""# The address of Redis with its password; it overrides store in waitroom.toml.
+[Service]
+LoadCredential=store:/{ETC}/secrets/store
+Environment=WAITROOM_STORE_FILE=%d/store
+"""
 _SERVER = re.compile(r"^( *)server 127\.0\.0\.1:8400 (.*)$", re.MULTILINE)
 #: The mode of a file that is nobody else's.
 SECRET = 0o600
@@ -71,7 +78,7 @@ def shipped(program: str, nginx_user: str, *, has_units: bool) -> list[File]:
     return [*files, File("usr/lib/sysusers.d/waitroom.conf", group.encode())]
 
 
-def first_files(room: Room, keys: list[str], replicas: list[str]) -> list[File]:
+def first_files(room: Room, keys: list[str], replicas: list[str], *, has_units: bool) -> list[File]:
     """The files that are the user's from the first day on: settings, secrets, addresses.
 
     `keys`: the secret_keys that there are already; without any, one is made. `replicas`: their
@@ -82,6 +89,10 @@ def first_files(room: Room, keys: list[str], replicas: list[str]) -> list[File]:
     store = 'store_file = "secrets/store"' if has_password else f"store = {json.dumps(room.store)}"
     words = {"room": room.name, "users": str(room.users), "store": store}
     of_store = [File(f"{ETC}/secrets/store", f"{room.store}\n".encode(), SECRET)]
+    if has_units:
+        of_store += [
+            File(f"{UNITS}/{unit}.d/store.conf", _STORE_DROP_IN.encode()) for unit in _STORE_UNITS
+        ]
     return [
         File(f"{ETC}/waitroom.toml", _filled("waitroom.toml", words)),
         *(of_store if has_password else []),

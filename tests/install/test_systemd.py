@@ -15,11 +15,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from sidecar.app import DRAIN_S
-from sidecar.cli import run_jobs
+from sidecar.cli import main, run_jobs
 from sidecar.queue.verdict_lifetime import RESPONSE_MS
-from sidecar.settings import ENV_PREFIX, Settings, load
+from sidecar.settings import ENV_PREFIX, Settings, load, read_values
 from tests.support.compose import BIN, ROOT, port_of
 from tests.support.processes import Process, free_port, wait_until
 from tests.support.site import make_folder
@@ -157,6 +158,24 @@ def test_secrets_are_handed_on():
         assert environment()[f"WAITROOM_{name.upper()}_FILE"] == f"/run/credentials/{name}"
         assert Path(file).parent == Path("/etc/waitroom/secrets")
     assert "install -d -m 700 /etc/waitroom/secrets" in PAGE
+
+
+@pytest.mark.parametrize("name", ["waitroom@", "waitroom-jobs"])
+def test_a_password_of_redis_is_handed_on(units, tmp_path, name):
+    """What init writes beside a unit is a drop-in that systemd takes, and the store it loads."""
+    store = "redis://:pass@127.0.0.1:1/0"
+    words = ["--site", "a.example", "--users", "1", "--redis", store, "--into", str(tmp_path)]
+    done = CliRunner().invoke(main, ["init", "--system", "debian", *words])
+    assert done.exit_code == 0, done.output
+    folder = tmp_path / "etc/systemd/system" / f"{name}.service.d"
+    shutil.copytree(folder, units / f"{name.replace('@', '@1')}.service.d")
+    done = analyze("verify", "--man=no", units / f"{name.replace('@', '@1')}.service")
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    text = (folder / "store.conf").read_text()
+    (file,) = re.findall(r"^LoadCredential=store:/(.*)$", text, re.MULTILINE)
+    (variable,) = re.findall(r"^Environment=(\w+)=%d/store$", text, re.MULTILINE)
+    values, problems = read_values(None, {variable: str(tmp_path / file)})
+    assert (values["store"], problems) == (store, [])
 
 
 def test_times_agree(settings):

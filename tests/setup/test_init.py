@@ -78,6 +78,8 @@ def test_a_password_of_redis_is_a_secret(tmp_path):
     assert "pass" not in toml.read_text()
     assert stat.S_IMODE((tmp_path / "etc/waitroom/secrets/store").stat().st_mode) == 0o600
     assert load(str(toml), {}).store == store
+    # There is no systemd on a plain system.
+    assert not (tmp_path / "etc/systemd").exists()
 
 
 @pytest.mark.parametrize("name", ["static", "now", "internal"])
