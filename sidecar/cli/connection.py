@@ -152,10 +152,10 @@ def explain(error: WaitroomError, address: str = "", source: str = "") -> str:
         )
     detail = problem.detail
     if problem.status == 401 and source:
-        detail = f"{detail} It was that of {source}.".strip()
+        detail = f"{detail} The token came from {source}.".strip()
     elif problem.status == 404 and not detail:
         detail = "Is that the ops listener (not edge_listen) of a replica of this version?"
-    return "\n".join(line for line in (problem.title, detail, *problem.errors) if line)
+    return "\n".join([": ".join(text for text in (problem.title, detail) if text), *problem.errors])
 
 
 def _user() -> str:

@@ -148,7 +148,7 @@ def test_the_source_of_a_refused_token_is_named(url):
         done = run(group, "list", "--url", url, WAITROOM_TOKEN="wrong")
         assert (done.exit_code, done.stdout) == (1, "")
     done = run("rooms", "list", "--url", url, WAITROOM_TOKEN="wrong")
-    assert (done.exit_code, "It was that of WAITROOM_TOKEN." in done.stderr) == (1, True)
+    assert (done.exit_code, "The token came from WAITROOM_TOKEN." in done.stderr) == (1, True)
 
 
 def test_an_id_may_look_like_an_option(url):

@@ -176,7 +176,7 @@ SQL = "mysql://a:b@127.0.0.1:1/c"
     [
         ("rooms list", {}, 0, ""),
         ("rooms show nope", {}, 1, "no room is named 'nope'"),
-        ("rooms list", {"WAITROOM_TOKEN": "wrong"}, 1, "It was that of WAITROOM_TOKEN"),
+        ("rooms list", {"WAITROOM_TOKEN": "wrong"}, 1, "The token came from WAITROOM_TOKEN"),
         ("rooms set shop total_active_users=-1", {}, 2, "total_active_users: "),
         ("rooms set shop nothing", {}, 2, "write SETTING=VALUE"),
         ("rooms list --url ftp://x", {}, 2, "--url: write http://HOST:PORT"),
