@@ -19,7 +19,7 @@ from sidecar.kit.names import NAME
 from sidecar.kit.redis.one_server import ask_server
 from sidecar.kit.setting_types import read_store
 from sidecar.settings import RESERVED_NAMES
-from sidecar.setup.plan import NGINX, SECRET_KEYS, Room, compose_file, first_files, shipped
+from sidecar.setup.plan import NGINX, SECRET_KEYS, TOML, Room, compose_file, first_files, shipped
 from sidecar.setup.systems import SYSTEMS, System, find_system
 from sidecar.setup.write import BESIDE, MANIFEST, write_once, write_shipped
 
@@ -154,7 +154,13 @@ def init(place: Place, *, site: re.Match[str], users: int, store: str, room: str
     def write() -> list[tuple[str, Outcome]]:
         keys = _keys_in(root / SECRET_KEYS)
         first = Room(name, users, store)
-        files = first_files(first, keys, list(chosen.replicas), has_units=chosen.has_units)
+        files = first_files(
+            first,
+            keys,
+            list(chosen.replicas),
+            has_units=chosen.has_units,
+            has_settings=(root / TOML).exists(),
+        )
         if place.system == "docker":
             files.append(compose_file(root))
         done = write_once(root, files, dry_run=dry_run)

@@ -78,11 +78,18 @@ def shipped(program: str, nginx_user: str, *, has_units: bool) -> list[File]:
     return [*files, File("usr/lib/sysusers.d/waitroom.conf", group.encode())]
 
 
-def first_files(room: Room, keys: list[str], replicas: list[str], *, has_units: bool) -> list[File]:
+#: Where init writes the settings.
+TOML = f"{ETC}/waitroom.toml"
+
+
+def first_files(
+    room: Room, keys: list[str], replicas: list[str], *, has_units: bool, has_settings: bool
+) -> list[File]:
     """The files that are the user's from the first day on: settings, secrets, addresses.
 
     `keys`: the secret_keys that there are already; without any, one is made. `replicas`: their
-    addresses, as nginx's `server` lines name them.
+    addresses, as nginx's `server` lines name them. `has_settings`: there are some, which stay, and
+    which say where Redis is.
     """
     keys = keys or [secrets.token_hex(32)]
     has_password = bool(urlsplit(room.store).password)
@@ -94,8 +101,8 @@ def first_files(room: Room, keys: list[str], replicas: list[str], *, has_units: 
             File(f"{UNITS}/{unit}.d/store.conf", _STORE_DROP_IN.encode()) for unit in _STORE_UNITS
         ]
     return [
-        File(f"{ETC}/waitroom.toml", _filled("waitroom.toml", words)),
-        *(of_store if has_password else []),
+        File(TOML, _filled("waitroom.toml", words)),
+        *(of_store if has_password and not has_settings else []),
         File(SECRET_KEYS, f"{keys[-1]}\n".encode(), SECRET),
         File(f"{ETC}/secrets/admin_token", f"{secrets.token_hex(32)}\n".encode(), SECRET),
         File("etc/nginx/waitroom-stamp.conf", key_file(keys).encode(), SECRET),

@@ -82,6 +82,16 @@ def test_a_password_of_redis_is_a_secret(tmp_path):
     assert not (tmp_path / "etc/systemd").exists()
 
 
+def test_settings_that_stay_say_where_redis_is(tmp_path):
+    """A second init with a password leaves no address behind that the units would prefer."""
+    init(tmp_path)
+    run(
+        "init", "--site", "a.example", "--users", 1, "--system", "debian",
+        "--redis", "redis://:pass@127.0.0.1:1/0", "--into", tmp_path,
+    )  # fmt: skip
+    assert not list(tmp_path.rglob("store*"))
+
+
 @pytest.mark.parametrize("name", ["static", "now", "internal"])
 def test_no_room_has_a_name_that_is_taken(tmp_path, name):
     """The room of static.shop.example has another name, and --room static is refused."""
