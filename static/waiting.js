@@ -3,12 +3,13 @@
 const root = document.documentElement;
 const { room, next, method, refresh, position: known } = root.dataset;
 const api = `/_waitroom/${room}/`;
-const $ = id => document.getElementById(id);
+// What a page lacks that an older version made, or you did, is not shown.
+const $ = id => document.getElementById(id) || document.createElement('i');
 const random = (low, high) => low + Math.random() * (high - low);
 const put = (id, text) => { if ($(id).textContent !== text) $(id).textContent = text; };
 
 // Language: the one the page was made in, else the first of the browser's that we have.
-const langs = root.dataset.languages.split(' ');
+const langs = (root.dataset.languages || 'en zh-CN ja ko es fr de ar').split(' ');
 const base = tag => tag.toLowerCase().split('-')[0];
 const traditional = tag => /^zh\b.*-(hant|tw|hk|mo)\b/i.test(tag); // has its own file
 const served = tag => langs.find(l => base(l) === base(tag) && traditional(l) === traditional(tag)) || langs.find(l => base(l) === base(tag));
@@ -38,9 +39,12 @@ if ((lang !== 'en' || first !== 'waiting') && !refresh) {
 async function loadTexts() {
 	if (texts) return;
 	try {
-		texts = await (await fetch(`/_waitroom/static/i18n/${lang}.json`)).json();
+		// What a language's file lacks is English.
+		const files = [...new Set(['en', lang])].map(tag => fetch(`/_waitroom/static/i18n/${tag}.json`).then(file => file.json()));
+		const all = Object.assign({}, ...await Promise.all(files));
+		texts = new Proxy(all, { get: (_, key) => typeof all[key] === 'string' ? all[key] : '' });
 		root.dir = texts.dir || 'ltr';
-		document.querySelectorAll('[data-t]').forEach(e => { e.textContent = texts[e.dataset.t]; });
+		document.querySelectorAll('[data-t]').forEach(e => { e.textContent = texts[e.dataset.t] || e.textContent; });
 		if (root.dataset.state === 'joining') {
 			put('heading', texts.joining);
 			put('intro', texts.intro);
@@ -55,7 +59,9 @@ async function loadTexts() {
 // What the room promises, the same for all who wait.
 async function loadAbout() {
 	try {
-		about = await (await fetch(api + 'about')).json();
+		const answer = await fetch(api + 'about');
+		if (!answer.ok) return;
+		about = await answer.json();
 		const { claim_seconds: claim, session_seconds: session, session_max_seconds: most, is_renewed: renewed, place_seconds: place, site_name: name, logo } = about;
 		if (logo) document.querySelector('header img').src = logo;
 		if (name) {
@@ -63,8 +69,8 @@ async function loadAbout() {
 			render();
 		}
 		$('know').replaceChildren(...[
-			['know_turn', claim], [renewed ? 'know_visit_renewed' : 'know_visit', session],
-			renewed && most && ['know_visit_max', most], ['know_away', place], ['know_reload', 0]
+			claim && ['know_turn', claim], session && [renewed ? 'know_visit_renewed' : 'know_visit', session],
+			renewed && most && ['know_visit_max', most], place && ['know_away', place], ['know_reload', 0]
 		].filter(Boolean).map(([key, seconds]) => {
 			const item = document.createElement('li');
 			item.textContent = texts[key].replace('{t}', length(seconds));
@@ -176,6 +182,7 @@ function render(restored) {
 	root.dataset.state = state;
 	root.dataset.phase = data.phase;
 	put('ahead', place);
+	put('position', above ? place : number(position)); // of an older page
 	put('number', data.visitor ? short(data.visitor) : '');
 	put('waiting', number(data.waiting));
 	put('message', data.message || '');
@@ -383,7 +390,7 @@ function leaving(done) {
 	going = undefined;
 	$('undo').hidden = true;
 	$('join').hidden = false;
-	$('leave').closest('details').open = false;
+	document.querySelectorAll('details').forEach(each => { each.open = false; });
 	if (done) call('leave').then(() => $('heading').focus());
 }
 $('leave').addEventListener('click', event => {
@@ -393,6 +400,8 @@ $('leave').addEventListener('click', event => {
 	current = undefined;
 	due = Infinity;
 	left = true;
+	failures = 0;
+	$('offline').hidden = true;
 	going = setTimeout(leaving, 8000, true);
 	$('undo').hidden = false;
 	$('join').hidden = true;
@@ -422,7 +431,7 @@ $('join').addEventListener('click', event => {
 	call(known ? 'status' : 'join').then(() => $('heading').focus());
 });
 document.addEventListener('visibilitychange', () => { if (document.hidden) return; if (lit) light(true); if (Date.now() >= due) call(action); });
-addEventListener('online', () => { if (failures) plan(random(0, 2), action); });
+addEventListener('online', () => { if (failures && !going) plan(random(0, 2), action); });
 addEventListener('pageshow', event => { if (event.persisted && !left) call('status'); });
 call('status');
 }

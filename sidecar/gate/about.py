@@ -29,14 +29,14 @@ class About(Reply):
 
     room: str
     claim_seconds: _Seconds | None = None
-    """How long a turn is held for a browser that does not answer (claim_window)."""
+    """How long a call is held at least for a page that does not poll (claim_window at most)."""
     session_seconds: _Seconds | None = None
     """How long a visit lasts (session_duration)."""
     session_max_seconds: _Seconds | None = None
     """How long it lasts at most, however often it is renewed (session_max_duration)."""
     is_renewed: bool = True
     """Whether each request begins session_seconds anew."""
-    place_seconds: _Seconds
+    place_seconds: _Seconds | None = None
     """How long a browser's cookie keeps its place after the last poll."""
     site_name: str | None = None
     """The site's name. Null: the one that the page has."""
@@ -65,17 +65,16 @@ async def get_about(request: web.Request) -> web.Response:
 
 
 def _about(room: Gate) -> About:
-    place_s = TICKET_LIFETIME_MS / 1000
     if is_resource(room):  # its term is the lease's
-        return About(room=room.name, place_seconds=place_s)
+        return About(room=room.name)
     settings = room.settings
     return About(
         room=room.name,
-        claim_seconds=settings.claim_window,
+        claim_seconds=min(settings.claim_window, max(10, 3 * (settings.heartbeat_interval or 2))),
         session_seconds=settings.session_duration,
         session_max_seconds=settings.session_max_duration,
         is_renewed=not settings.disable_session_renewal,
-        place_seconds=place_s,
+        place_seconds=TICKET_LIFETIME_MS / 1000,
         site_name=settings.site_name,
         logo=settings.logo,
     )

@@ -6,6 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from sidecar.kit.errors import ConfigError
 from sidecar.kit.share import find_share
 
 if TYPE_CHECKING:
@@ -59,8 +60,13 @@ class Languages:
 def _read(file: Path) -> dict[str, str]:
     if not file.exists():
         return {}
-    texts: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
-    return texts
+    try:
+        texts = json.loads(file.read_text(encoding="utf-8-sig"))
+    except ValueError as error:
+        raise ConfigError([f"{file}: {error}"]) from None
+    if not isinstance(texts, dict):
+        raise ConfigError([f"{file}: write an object of texts"])
+    return {name: text for name, text in texts.items() if isinstance(text, str)}
 
 
 def _base(tag: str) -> str:

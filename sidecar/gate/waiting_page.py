@@ -115,7 +115,7 @@ class Page:
         low = low_s // step * step // 60
         high = math.ceil(high_s / step) * step // 60
         span = f"{low}–{high}" if 1 <= low < high else str(high)  # noqa: RUF001 - as in print
-        return texts["wait_under" if low < 1 else "wait_about"].format(n=span)
+        return texts["wait_under" if low < 1 else "wait_about"].replace("{n}", span)
 
     def line_in_words(self, language: str, line: str | None) -> str:
         return self.languages.texts(language)["line"].replace("{n}", line) if line else ""

@@ -114,8 +114,8 @@ class Settings(HistorySection):
     log_format: Literal["json", "console"] = "json"
     """`json`: one JSON object a line. `console`: coloured text."""
     store_timeout: Seconds = Field(default=0.5, gt=0, le=30)
-    """How long a call to Redis may take. A visitor waits for it, and nginx waits for one second at
-    most."""
+    """How long a call to Redis may take. A visitor waits for it, and nginx waits for three seconds
+    at most."""
     shutdown_delay: Seconds = Field(default=0.0, ge=0, le=300)
     """How long a replica that stops reports so on `/readyz` first. Set it to the time in which
     your load balancer notices."""

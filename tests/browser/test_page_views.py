@@ -31,8 +31,7 @@ ECHO = re.compile(
 )
 ABOUT = {
     "room": "shop", "claim_seconds": 30, "session_seconds": 300, "session_max_seconds": 1800,
-    "is_renewed": True, "place_seconds": 86_400, "site_name": "<b>Rock</b> & Co",
-    "logo": "/_waitroom/static/turn.svg",
+    "is_renewed": True, "place_seconds": 86_400, "site_name": None, "logo": None,
 }  # fmt: skip
 NOWHERE = {"position": None, "ahead": None, "wait_seconds": None}
 
@@ -47,6 +46,9 @@ class Told:
         self.asked = []
         self.answer = {}
         self.next = "/"
+        self.about = ABOUT
+        self.older = False
+        self.lacks = set()
         page.clock.install(time=BROWSER - timedelta(minutes=1))  # it runs on until it is paused
         page.clock.pause_at(BROWSER + timedelta(seconds=1))
         page.route(f"{URL}/**", self._reply)
@@ -95,11 +97,17 @@ class Told:
     def _reply(self, route):
         path = route.request.url.removeprefix(URL)
         if path.startswith("/_waitroom/static/"):
-            name = path.removeprefix("/_waitroom/")
+            name = path.removeprefix("/_waitroom/").partition("?")[0]
             file = ROOT / "static" / name.removeprefix("static/")
-            route.fulfill(body=file.read_bytes(), content_type=TYPES[name.rsplit(".")[-1]])
+            body = file.read_bytes()
+            if self.lacks and name.endswith("de.json"):
+                texts = json.loads(body)
+                body = json.dumps({k: t for k, t in texts.items() if k not in self.lacks})
+            route.fulfill(body=body, content_type=TYPES[name.rsplit(".")[-1]])
         elif path == "/_waitroom/shop/about":
-            route.fulfill(body=json.dumps(ABOUT), content_type="application/json")
+            status = 404 if self.about is None else 200
+            body = json.dumps(self.about or {"title": "Not Found"})
+            route.fulfill(status=status, body=body, content_type="application/json")
         elif re.match(r"/_waitroom/shop/\w", path):
             self.asked.append(path.removeprefix("/_waitroom/shop/"))
             route.fulfill(body=json.dumps(self.document()), content_type="application/json")
@@ -108,6 +116,11 @@ class Told:
             said = {"room": "shop", "next": self.next, "languages": " ".join(LANGUAGES)}
             text = (ROOT / "static" / "waiting.html").read_text(encoding="utf-8")
             body = ECHO.sub(lambda m: said.get(m[1], m[2] or m[3] or ""), text)
+            if self.older:
+                body = re.sub(
+                    r' data-languages="[^"]*"|<details>.*?</details>', "", body, flags=re.DOTALL
+                )
+                body = re.sub(r'id="(?:ahead|between|tools|know|undo|number)"', "", body)
             route.fulfill(body=body, content_type="text/html; charset=utf-8")
 
 
@@ -319,7 +332,10 @@ def test_leaving_ends_the_place(told):
 
 def test_the_rooms_own_name_and_logo(told):
     """As text, in the title too."""
-    page = told().open()
+    site = told()
+    own = {"site_name": "<b>Rock</b> & Co", "logo": "/_waitroom/static/turn.svg"}
+    site.about = {**ABOUT, **own}
+    page = site.open()
     expect(page.locator("#site")).to_have_text("<b>Rock</b> & Co")
     expect(page).to_have_title(re.compile(r" . <b>Rock</b> & Co$"))
     expect(page.locator("header img")).to_have_attribute("src", "/_waitroom/static/turn.svg")
@@ -354,6 +370,56 @@ def test_the_bar_never_goes_backwards(told):
     site.again(position=12, ahead=11)
     expect(page.locator("#ahead")).to_have_text("11")
     assert bar.evaluate(share) == reached
+
+
+def test_a_page_of_an_older_version_polls_on(told):
+    """nginx serves the new script at once, and the old page until it is made again: what the page
+    lacks is not shown, and somebody waits all the same."""
+    site = told()
+    site.older = True
+    page = site.open()
+    expect(page.locator("#waiting")).to_have_text("240")
+    with page.expect_response("**/status"):
+        site.forward(35)
+    assert page.problems == []
+
+
+def test_texts_that_a_language_lacks_are_english(told):
+    """A file of an older version, or one that is begun."""
+    site = told(locale="de-DE")
+    site.lacks = {"heading", "pace", "leave_sure"}
+    page = site.open(wait_seconds=300)
+    expect(page.locator("h1")).to_have_text("You are in line")
+    expect(page.locator("#pace")).to_have_text("about 3 a minute")
+    expect(page.locator("#label")).to_have_text("Personen vor Ihnen")
+    expect(page.locator("#offline")).to_be_hidden()
+
+
+def test_nothing_is_promised_that_is_not_known(told):
+    """By a replica of an older version, which has no such answer; and of a lease."""
+    site = told()
+    durations = ("claim_seconds", "session_seconds", "session_max_seconds", "place_seconds")
+    site.about = {**ABOUT, **dict.fromkeys(durations)}
+    page = site.open()
+    expect(page.locator("#know li")).to_have_text(["Reloading does not help, and does no harm."])
+    site.about = None
+    page.reload()
+    expect(page.locator("#ahead")).to_have_text("16")
+    expect(page.locator("#know")).to_be_hidden()
+
+
+def test_the_network_coming_back_leaves_undo_alone(told):
+    """While somebody is leaving nothing is asked: a poll might be the one that lets them in."""
+    site = told()
+    page = site.open()
+    page.get_by_text("Leave the line").wait_for()
+    site.again()
+    leave(page)
+    asked = len(site.asked)
+    page.evaluate("dispatchEvent(new Event('online'))")
+    site.forward(5)
+    assert len(site.asked) == asked
+    expect(page.get_by_role("button", name="Undo")).to_be_visible()
 
 
 def test_the_visitors_number(told):

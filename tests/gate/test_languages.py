@@ -8,6 +8,7 @@ import re
 import pytest
 
 from sidecar.gate.languages import Languages
+from sidecar.kit.errors import ConfigError
 from sidecar.kit.share import find_share
 
 STATIC = find_share("static")
@@ -75,3 +76,20 @@ def test_a_language_is_a_file(tmp_path):
     assert languages.choose("sv-SE") == "sv"
     assert languages.texts("sv")["heading"] == "Du står i kö"
     assert languages.texts("sv")["leave"] == "Leave the line"
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "\xff"])
+def test_a_file_that_is_none_is_named(tmp_path, text):
+    """When the replica starts, not when a visitor comes."""
+    (tmp_path / "i18n").mkdir()
+    (tmp_path / "i18n" / "sv.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"sv\.json"):
+        Languages(tmp_path)
+
+
+def test_what_is_no_text_is_english(tmp_path):
+    """And a byte order mark is no mistake."""
+    (tmp_path / "i18n").mkdir()
+    (tmp_path / "i18n" / "sv.json").write_text('\ufeff{"heading": null, "leave": "Lämna"}')
+    texts = Languages(tmp_path).texts("sv")
+    assert (texts["heading"], texts["leave"]) == ("You are in line", "Lämna")
