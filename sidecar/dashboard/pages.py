@@ -1,6 +1,7 @@
 """The files of page/ as responses.
 
-They are not below static/: what is there, nginx shows to visitors.
+They are not below static/: what is there, nginx shows to visitors. index.html holds what all views
+share, and view-*.html each what one view has.
 """
 
 from __future__ import annotations
@@ -50,8 +51,11 @@ def respond(name: str, status: int = 200, *, note: str = "") -> web.Response:
 
 @cache
 def load() -> dict[str, str]:
-    return {
+    files = {
         file.name: file.read_text(encoding="utf-8")
-        for file in FOLDER.iterdir()
+        for file in sorted(FOLDER.iterdir())
         if file.suffix in _TYPES
     }
+    views = "".join(text for name, text in files.items() if name.startswith("view-"))
+    files["index.html"] = files["index.html"].replace("<!-- views -->\n", views)
+    return files

@@ -1,17 +1,16 @@
 // The connection: who is logged in, the events, and what the page says when they stop.
 
 import { session } from './acts.js';
-import { clock, make, moment, number, put } from './draw.js';
-import { shown } from './modes.js';
-import { Room } from './room.js';
+import { clock, number, put } from './draw.js';
+import * as overview from './overview.js';
+import * as rooms from './rooms.js';
 import { watchTargets } from './targets.js';
+import * as log from './log.js';
+import { begin, title } from './views.js';
 
 const $ = id => document.getElementById(id);
 const STALE_MS = 4000, DEAD_MS = 15000, AGAIN_MS = 1500;
-const LOG_SHOWN = 100;
 
-const rooms = new Map();
-const logs = new Map();
 let source, heardAt = 0, triedAt = 0, isLost = false;
 
 async function connect() {
@@ -73,74 +72,15 @@ addEventListener('pageshow', event => { if (event.persisted) connect(); });
 
 function now({ rooms: states }) {
 	$('empty')?.remove();
-	for (const each of states) {
-		let room = rooms.get(each.room);
-		if (!room) {
-			rooms.set(each.room, room = new Room(each.room));
-			$('rooms').append(room.root);
-		}
-		room.now(each);
-	}
-	index(states);
+	overview.now(states);
+	rooms.now(states);
 	const waiting = states.reduce((sum, each) => sum + (each.waiting || 0), 0);
-	document.title = `${number(waiting)} waiting – Waitroom`;
+	document.title = `${number(waiting)} waiting – ${title()} – Waitroom`;
 }
 
 function collected(found) {
-	rooms.get(found.room)?.collected(found);
-	logs.set(found.room, found.log);
-	log();
-}
-
-// With several rooms: all of them at a glance, and the way to each. Targets have a list of theirs.
-function index(states) {
-	$('index').firstElementChild.hidden = states.length < 2;
-	const list = $('index').firstElementChild;
-	states.forEach((each, i) => {
-		let item = list.children[i];
-		if (!item) {
-			item = make('li');
-			const link = make('a');
-			link.href = `#room-${each.room}`;
-			link.append(make('strong', '', each.room), make('span'), make('span'));
-			item.append(link);
-			list.append(item);
-		}
-		const [, numbers, mode] = item.firstElementChild.children;
-		put(numbers, `${number(each.waiting)} waiting, ${number(each.active)} of ${number(each.settings.total_active_users)} inside`);
-		put(mode, each.away ? 'store unavailable' : shown(each));
-		item.dataset.kind = each.away ? 'lost' : shown(each);
-	});
-}
-
-function log() {
-	const all = [...logs].flatMap(([room, acts]) => acts.map(act => ({ ...act, room })));
-	all.sort((a, b) => b.at - a.at);
-	const lines = all.slice(0, LOG_SHOWN).map(act => [moment(act.at), act.room, act.by, did(act)]);
-	$('acts').hidden = !heardAt;
-	const list = $('log');
-	const key = JSON.stringify(lines);
-	if (list.dataset.key === key) return;
-	list.dataset.key = key;
-	list.replaceChildren(...(lines.length ? lines.map(texts => {
-		const item = make('li');
-		item.append(...texts.map((text, i) => make(i ? 'span' : 'time', '', text)));
-		return item;
-	}) : [make('li', 'hint', 'Nothing yet.')]));
-}
-
-function did({ what, visitor, detail }) {
-	if (what === 'move') return `moved ${visitor} from ${detail}`;
-	if (what === 'back') return `moved ${visitor} back, from ${detail}`;
-	if (what === 'grade') return `gave ${visitor} another class, from ${detail}`;
-	if (what === 'release') return `released ${visitor}`;
-	if (what === 'reset') return `reset the queue: ${number(Number(detail))} places`;
-	if (what !== 'change') return [what, visitor, detail].filter(Boolean).join(' ');
-	try {
-		return Object.entries(JSON.parse(detail)).map(([name, value]) => value === null ? `${name} as in the file` : `${name} = ${JSON.stringify(value)}`).join(', ');
-	} catch (error) {
-		return detail;
-	}
+	rooms.collected(found);
+	log.collected(found);
 }
 
 $('logout').addEventListener('click', async () => {
@@ -149,4 +89,5 @@ $('logout').addEventListener('click', async () => {
 	} catch (error) { /* the page says by itself that nobody answers */ }
 	location.reload();
 });
+begin();
 connect();

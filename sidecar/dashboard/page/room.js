@@ -17,9 +17,8 @@ export class Room {
 		this.name = name;
 		this.root = document.getElementById('t-room').content.firstElementChild.cloneNode(true);
 		this.root.id = `room-${name}`;
-		this.root.tabIndex = -1;
 		this.$ = selector => this.root.querySelector(selector);
-		const title = this.$('h2');
+		const title = this.$('h1');
 		title.textContent = name;
 		title.id = `title-${name}`;
 		this.root.setAttribute('aria-labelledby', title.id);
