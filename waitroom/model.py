@@ -131,6 +131,7 @@ class Room(TypedDict):
 class Visitor(TypedDict):
     room: str
     visitor: str
+    number: str
     state: str
     position: int | None
     line: str | None

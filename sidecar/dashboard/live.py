@@ -14,6 +14,7 @@ from sidecar.kit.errors import StoreError
 from sidecar.kit.http.json_text import event_text
 from sidecar.kit.http.long_poll import LongPolls, is_set
 from sidecar.queue.model import Phase
+from sidecar.queue.visitor_number import visitor_number
 from sidecar.rooms.places import line_of
 from sidecar.rooms.statistics import ABANDONED, difference, lines_of, minutes, wait_percentiles
 
@@ -164,12 +165,15 @@ class Live(LongPolls):
         if self._collected.get(room.name) != made:
             self._collected[room.name] = made
 
-    async def _head(self, room: Room) -> list[tuple[str, str | None]]:
-        """Who is at the head, and each one's sub-queue. In a pre-queue nobody is to know a lot."""
+    async def _head(self, room: Room) -> list[tuple[str, str | None, str]]:
+        """The head: ids, sub-queues, numbers. In a pre-queue nobody is to know a lot."""
         if room.settings.moments(room.clock.now_ms()).phase is Phase.PREQUEUE:
             return []
         rows = await room.store.lists.line(offset=0, limit=HEAD)
-        return [(visitor, line_of(order, room.settings.lines)) for visitor, order in rows]
+        return [
+            (visitor, line_of(order, room.settings.lines), visitor_number(visitor))
+            for visitor, order in rows
+        ]
 
     def _describe(self, room: Room) -> dict[str, Any]:
         snapshot, settings, now_ms = room.snapshot, room.settings, room.clock.now_ms()

@@ -18,8 +18,10 @@ from sidecar.history.model import read_period
 from sidecar.history.schemas import Stay, page_of_changes
 from sidecar.kit.errors import ConfigError, DatabaseError, DatabaseUnavailableError
 from sidecar.kit.extras import require
+from sidecar.kit.http.problems import ProblemError
 from sidecar.kit.progress import progress
 from sidecar.queue.tokens import is_visitor
+from sidecar.queue.visitor_number import read_number
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -79,10 +81,12 @@ def history() -> None:
 @printed(print_json)
 @click.pass_obj
 def visitor(connection: Connection, room: str, visitor: str) -> Any:
-    """One visitor's stay, place over time and events, as JSON."""
-    if not is_visitor(visitor):
+    """One visitor's stay, place over time and events, as JSON. VISITOR is an id, or the number on
+    the waiting page."""
+    if not is_visitor(visitor) and read_number(visitor) is None:
         raise click.UsageError(
-            f"{visitor}: that is no visitor's id: it has 22 letters, digits, - and _"
+            f"{visitor}: that is no visitor's id: it has 22 letters, digits, - and _; "
+            "nor a visitor number, such as 7K2Q-9XDM"
         )
     found = _look_up(
         connection.config, room, lambda history: lookups.find_visitor(history, room, visitor)
@@ -173,6 +177,8 @@ def _look_up(path: str | None, room: str, work: Callable[[History], Awaitable[T]
         return asyncio.run(run())
     except ConfigError as error:
         fail(error.problems)
+    except ProblemError as error:
+        fail([error.members["detail"]])
     except DatabaseUnavailableError as error:
         raise Unreachable(f"the history's database: {error}") from None
     except DatabaseError as error:

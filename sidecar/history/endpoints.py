@@ -13,7 +13,12 @@ from sidecar.kit.http.endpoint import DASHBOARD, Endpoints
 from sidecar.kit.http.problem_kinds import DATABASE_UNAVAILABLE
 from sidecar.kit.http.problems import ProblemError
 from sidecar.rooms.app_keys import room_of
-from sidecar.rooms.schemas.common import UNKNOWN_ROOM, UNKNOWN_VISITOR, VisitorAddress
+from sidecar.rooms.schemas.common import (
+    AMBIGUOUS_NUMBER,
+    UNKNOWN_ROOM,
+    UNKNOWN_VISITOR,
+    VisitorAddress,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +51,7 @@ ENDPOINTS = Endpoints(
     _ROOM + "/visitors/{visitor}/history",
     DASHBOARD,
     replies={200: "All of it."},
-    problems=(UNKNOWN_VISITOR,),
+    problems=(UNKNOWN_VISITOR, AMBIGUOUS_NUMBER),
 )
 async def get_visitor_history(request: web.Request, at: VisitorAddress) -> schemas.VisitorHistory:
     """Get a visitor's stay, positions over time and events."""

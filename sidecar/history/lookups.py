@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sidecar.history import schemas
@@ -11,6 +12,7 @@ from sidecar.history.schemas import PlaceAt, RoomReport, Stay, VisitorHistory
 from sidecar.history.service import Tally, places
 from sidecar.kit.clock import iso
 from sidecar.kit.progress import uncounted
+from sidecar.rooms.schemas.common import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +29,9 @@ AHEAD_LIMIT = 50_000
 
 
 async def find_visitor(history: History, room: str, visitor: str) -> VisitorHistory | None:
-    """One visitor's stay, its place over time, and what happened; None where nothing is known."""
+    """One visitor's stay, its place over time, and what happened; None where nothing is known.
+    `visitor`: an id or a number; ProblemError where nobody or several have that number."""
+    visitor = await resolve(visitor, partial(history.numbered, room))
     entry = await history.entry(room, visitor)
     if entry is None:
         return None

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 #: Crockford's base32: no I, L, O, U.
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+#: As people write it: in either case, with or without the hyphen, and I, L, O for 1, 1, 0.
+NUMBER = "[0-9A-TV-Za-tv-z]{4}-?[0-9A-TV-Za-tv-z]{4}"
+_LOOK_ALIKES = str.maketrans("ILO", "110", "-")
 
 
 def visitor_number(visitor: str) -> str:
     """The first 40 bits of the id, such as 7K2Q-9XDM (static/waiting.js has the same rule)."""
     bits = int.from_bytes(urlsafe_b64decode(visitor[:8])[:5])
-    digits = "".join(_DIGITS[bits >> shift & 31] for shift in range(35, -5, -5))
+    return _grouped("".join(_DIGITS[bits >> shift & 31] for shift in range(35, -5, -5)))
+
+
+def read_number(text: str) -> str | None:
+    """The number that somebody wrote, as `visitor_number` writes it. None: it is no number."""
+    if not re.fullmatch(NUMBER, text):
+        return None
+    return _grouped(text.upper().translate(_LOOK_ALIKES))
+
+
+def id_prefix(number: str) -> str:
+    """What all ids of that number begin with: 6 characters, which hold 36 of its 40 bits."""
+    bits = 0
+    for digit in number.replace("-", ""):
+        bits = bits << 5 | _DIGITS.index(digit)
+    return urlsafe_b64encode(bits.to_bytes(5))[:6].decode("ascii")
+
+
+def _grouped(digits: str) -> str:
     return f"{digits[:4]}-{digits[4:]}"

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from playwright.sync_api import expect
 
+from sidecar.queue.visitor_number import visitor_number
 from tests.support.processes import wait_until
 from tests.support.site import ADMIN_TOKEN, SECRET, Site, answers, make_folder
 
@@ -76,6 +77,7 @@ class Desk(Site):
             return json.load(answer)["visitor"]
 
     def line(self, room):
+        """The ids of those who wait."""
         rows = self.admin("GET", f"/rooms/{room}/waiting")["waiting"]
         return [row["visitor"] for row in rows]
 
@@ -108,6 +110,11 @@ def log_in(site, page, name):
 def view(page, address):
     """Goes to one of the page's views, where that is another."""
     page.evaluate("to => { if (location.hash !== to) location.hash = to }", f"#/{address}")
+
+
+def numbers(ids):
+    """What the page shows of them."""
+    return [visitor_number(visitor) for visitor in ids]
 
 
 def room(page, name):
@@ -284,20 +291,23 @@ def test_the_line_is_in_the_operators_hands(site, desk, visitor):
     site.arrive("line")
     ids = site.line("line")
     rows = room(page, "line").locator("tbody tr")
-    expect(rows.locator("code")).to_have_text(ids)
+    expect(rows.locator("code")).to_have_text(numbers(ids))
+    expect(rows.locator("code").nth(0)).to_have_attribute("title", ids[0])
 
     press(rows.nth(0), "Release")
-    expect(page.locator("#ask")).to_contain_text(ids[0])
+    expect(page.locator("#ask")).to_contain_text(visitor_number(ids[0]))
     confirm(page, "Release")
     expect(first.locator("html")).to_have_attribute("data-state", "not_queued")
-    expect(rows.locator("code")).to_have_text(ids[1:])
+    expect(rows.locator("code")).to_have_text(numbers(ids[1:]))
 
     look = control(page, "line", "look")
     for visitor_id, words in (
         (ids[1], "In the queue, at place 1."),
+        (visitor_number(ids[1]).replace("-", "").lower(), "In the queue, at place 1."),
+        ("oooo-ooo0", "Unknown visitor: no visitor here has the number 0000-0000"),
         (ids[0], "Left or was released at "),
         ("a" * 22, "Unknown: neither in the queue nor inside."),
-        (guest, "Inside since "),
+        (visitor_number(guest), "Inside since "),
     ):
         look.get_by_label("Look a visitor up").fill(visitor_id)
         press(look, "Look up")
@@ -338,10 +348,10 @@ def test_somebody_is_moved(site, desk, visitor):
     move(page, rows.nth(1), "To the head", then="Cancel")
     move(page, rows.nth(1), "To the head", why="<b>paid</b> twice")
     expect(room(page, "move").locator(".line > output")).to_have_text(
-        f"✓ {moved} is at place 1 now."
+        f"✓ {visitor_number(moved)} is at place 1 now."
     )
     expect(guest.locator("#ahead")).to_have_text("0")
-    expect(rows.locator("code")).to_have_text([moved, first, last])
+    expect(rows.locator("code")).to_have_text(numbers([moved, first, last]))
 
     question = page.locator("#move")
     move(page, rows.nth(0), "To a place")
@@ -368,7 +378,7 @@ def test_each_line_is_shown_and_a_class_is_given(site, desk):
     expect(lines.locator("dd:not(.hint)")).to_have_text(["1", "3"])
     expect(lines.locator(".hint")).to_have_text([re.compile(r"wait \d+ (s|min)")] * 2)
     rows = room(page, "lines").locator("tbody tr")
-    expect(rows.locator("code")).to_have_text(ids)
+    expect(rows.locator("code")).to_have_text(numbers(ids))
     expect(rows.locator("th")).to_have_text(["1", "1", "2", "3"])
     expect(rows.locator(".hint")).to_have_text(["fast", "ordinary", "ordinary", "ordinary"])
     look = control(page, "lines", "look")
@@ -382,7 +392,7 @@ def test_each_line_is_shown_and_a_class_is_given(site, desk):
     question.locator("select").select_option("vip")
     expect(question.get_by_role("radio", name="To another class")).to_be_checked()
     press(question, "Move")
-    expect(look.locator("output")).to_contain_text(f"{ids[3]} is at place 2 now, as vip.")
+    expect(found).to_contain_text(f"{visitor_number(ids[3])} is at place 2 now, as vip.")
     expect(lines.locator("dd:not(.hint)")).to_have_text(["2", "2"])
     expect(log(page)).to_contain_text(f"gave {ids[3]} another class, from 3 to 2: class vip")
     assert page.problems == []

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from sidecar.cli import main
+from sidecar.queue.visitor_number import visitor_number
 from tests.support.processes import CLEAN, WAITROOM, Process, wait_until
 from tests.support.site import ROOT, Site
 
@@ -87,6 +88,7 @@ def test_a_change_is_seen_by_the_other_replica_within_two_seconds(site, rooms):
         (("show", "nope"), 1, "no room is named 'nope'"),
         (("release", "shop", "x"), 2, "visitor: a visitor's id"),
         (("release", "shop", "a" * 22), 1, "neither inside nor waiting"),
+        (("move", "shop", "oooo-ooo1", "head"), 1, "no visitor here has the number 0000-0001"),
     ],
 )
 def test_a_mistake_is_named(rooms, words, code, said):
@@ -131,12 +133,17 @@ def test_watch_prints_a_line_a_look(rooms):
 
 
 def test_find_says_where_a_visitor_is(site, rooms):
-    """Inside until when; unknown where nobody has that id."""
+    """Inside until when, by id or number; unknown where nobody has that id."""
     arrive(site)
     visitor = site.admin("GET", "/rooms/shop/sessions")["sessions"][-1]["visitor"]
     said = rooms("find", "shop", visitor).stdout
-    assert re.match(rf"{visitor} is inside until \d{{4}}-", said), said
-    assert rooms("find", "shop", "b" * 22).stdout == f"{'b' * 22} is unknown\n"
+    number = visitor_number(visitor)
+    assert re.match(rf"{visitor} \({number}\) is inside until \d{{4}}-", said), said
+    typed = number.replace("-", "").lower()
+    assert rooms("find", "shop", typed).stdout == said
+    assert rooms("release", "shop", typed).stdout == f"{visitor} released\n"
+    number = visitor_number("b" * 22)
+    assert rooms("find", "shop", "b" * 22).stdout == f"{'b' * 22} ({number}) is unknown\n"
 
 
 @pytest.fixture
@@ -204,7 +211,8 @@ def test_somebody_is_moved(at_once, three):
     assert move("2") == "2"
     assert move("head") == "1"
     found = at_once("find", "shop", last).stdout
-    assert found == f"{last} is waiting in sub-queue ordinary at position 1\n"
+    number = visitor_number(last)
+    assert found == f"{last} ({number}) is waiting in sub-queue ordinary at position 1\n"
     assert move("back") == "2"
     assert move("--class", "vip", "--why", "press") == "2"
     assert move("--no-class") == "2"

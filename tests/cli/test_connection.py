@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from sidecar.cli import main
+from sidecar.queue.visitor_number import visitor_number
 from tests.support.processes import CLEAN, WAITROOM, Process, forget_settings, free_port, wait_until
 
 ADMIN, SERVICE = "0123456789abcdef", "a-token-for-programs"
@@ -155,7 +156,9 @@ def test_an_id_may_look_like_an_option(url):
     """A visitor's id and a holder's name may begin with a hyphen, and have a c in them."""
     given = {"WAITROOM_URL": url, "WAITROOM_TOKEN": ADMIN}
     id_ = "-abcdefghijklmnopqrst_"
-    assert run("rooms", "find", "shop", id_, **given).stdout == f"{id_} is unknown\n"
+    assert run("rooms", "find", "shop", id_, **given).stdout == (
+        f"{id_} ({visitor_number(id_)}) is unknown\n"
+    )
     done = run("leases", "release", "seat", "17", "-c", **given)
     assert done.stdout == "-c neither held 17 nor waited\n"
 

@@ -457,7 +457,7 @@ async def test_the_stream_tells_of_lines_classes_and_events(replica):
     assert (now["coming"]["name"], now["coming"]["prequeue_from"]) == (
         "next", site.turn.now_ms + 2 * hour,
     )  # fmt: skip
-    assert [line for _, line in study["line"]] == ["fast", "ordinary", "ordinary"]
+    assert [line for _, line, _ in study["line"]] == ["fast", "ordinary", "ordinary"]
 
 
 async def test_the_stream_tells_no_lot(replica):

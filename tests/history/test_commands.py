@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from sidecar.cli import main
+from sidecar.queue.visitor_number import visitor_number
 from tests.support.databases import Sqlite
 from tests.support.visitors import queue
 
@@ -58,6 +59,8 @@ async def test_a_report_can_be_read(waitroom, record, tmp_path):
     assert {line.partition(",")[0] for line in lines} == {ticket.visitor for ticket in tickets}
     assert 'night shift\tchange\t\t{"message": "soon"}' in await ask("history", "changes", "shop")
     told = json.loads(await ask("history", "visitor", "shop", tickets[2].visitor))
+    number = visitor_number(tickets[2].visitor)
+    assert json.loads(await ask("history", "visitor", "shop", number.lower())) == told
     assert told["places"][0]["position"] == 3
     assert told["places"][-1]["position"] == 2
 

@@ -8,13 +8,15 @@ import json
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from sidecar.api.routes import Services
 from sidecar.history import lookups
 from sidecar.history.model import Period, read_period
 from sidecar.kit.errors import ConfigError
+from sidecar.kit.http.problems import ProblemError
 from sidecar.kit.sql import database as sql
+from sidecar.queue.visitor_number import visitor_number
 from tests.support.visitors import go_in, queue
 
 HOUR = 3_600_000
@@ -51,6 +53,45 @@ async def test_one_visitors_stay_and_place_over_time(busy):
     assert told.stay.state == "inside"
     assert [event.kind for event in told.events] == ["joined", "called", "admitted"]
     assert await lookups.find_visitor(busy.history, busy.room.name, "a" * 22) is None
+
+
+async def test_a_visitor_is_looked_up_by_number(record, database):
+    """Whatever the database takes for equal: _ is no wildcard, and a letter has its case."""
+    it = await record(database.url, total_active_users=0)
+    one, twin = "a_b-YzA" + "1" * 15, "a_b-YzB" + "2" * 15
+    others = [start + "A" + "3" * 15 for start in ("axb-Yz", "A_B-yZ", "a_b-Y_", "a_b-Z0")]
+    for visitor in (one, *others):
+        await it.room.store.enter(visitor)
+    await it.record()
+    for visitor in (one, *others):
+        found = await lookups.find_visitor(it.history, it.room.name, visitor_number(visitor))
+        assert found.visitor == visitor
+    assert await it.history.numbered("another room", visitor_number(one)) == []
+    with pytest.raises(ProblemError) as raised:
+        await lookups.find_visitor(it.history, it.room.name, "0000-0000")
+    assert raised.value.kind.status == 404
+    await it.room.store.enter(twin)
+    await it.record()
+    with pytest.raises(ProblemError) as raised:
+        await lookups.find_visitor(it.history, it.room.name, visitor_number(one))
+    assert (raised.value.kind.status, raised.value.members["visitors"]) == (409, [one, twin])
+
+
+async def test_a_number_is_looked_up_by_the_index(record, sqlite):
+    """On SQLite: only the ids that begin so are read."""
+    it = await record(sqlite.url, total_active_users=0)
+    [ticket] = await queue(it.room.store, 1)
+    await it.record()
+    asked = []
+    event.listen(
+        it.history._engine.sync_engine, "before_cursor_execute", lambda *call: asked.append(call)
+    )
+    await it.history.numbered(it.room.name, visitor_number(ticket.visitor))
+    _, _, statement, values, *_ = next(call for call in asked if "waitroom_entries" in call[2])
+    async with sql.begin(it.history._engine) as connection:
+        explained = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)
+        plan = " ".join(row[-1] for row in explained)
+    assert "room=? AND visitor>? AND visitor<?" in plan
 
 
 async def test_the_place_over_time_has_a_bound(busy, monkeypatch):
@@ -189,6 +230,9 @@ async def test_the_ops_listener_answers(record, sqlite, turn, aiohttp_client):
 
     status, _, body = await get(f"visitors/{ticket.visitor}/history")
     assert (status, json.loads(body)["stay"]["state"]) == (200, "waiting")
+    number = visitor_number(ticket.visitor)
+    assert json.loads((await get(f"visitors/{number}/history"))[2])["visitor"] == ticket.visitor
+    assert (await get("visitors/0000-0000/history"))[0] == 404
     status, kind, body = await get("stays?format=csv")
     assert (status, kind, body.count("\n")) == (200, "text/csv", 2)
     assert (

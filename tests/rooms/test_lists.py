@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from sidecar.queue.visitor_number import visitor_number
 from sidecar.rooms.statistics import minutes, wait_percentiles
+from sidecar.rooms.store import lists
 from tests.support.visitors import go_in, queue
 
 
@@ -61,6 +63,32 @@ async def test_somebody_is_found(make_room_store):
     called = await store.lists.find(second.visitor)
     assert (called.position, called.started_ms) == (None, None)
     assert called.ends_ms is not None
+
+
+async def test_somebody_is_found_by_number(make_room_store):
+    """Waiting, called, inside or revoked; nobody else's id, though it begins in the same way."""
+    store = make_room_store(total_active_users=1)
+    inside = await go_in(store)
+    gone, called, waits = await queue(store, 3)
+    await store.leave(gone.visitor)
+    await store.configure({"total_active_users": 2})
+    for visitor in (inside.visitor, gone.visitor, called.visitor, waits.visitor):
+        assert await store.lists.numbered(visitor_number(visitor)) == [visitor]
+    assert await store.lists.numbered("0000-0000") == []
+    one, other, third = "abc_-fA" + "1" * 15, "abc_-fB" + "2" * 15, "abc_-fZ" + "3" * 15
+    for visitor in (one, other, third, "ABC_-FA" + "1" * 15):
+        await store.enter(visitor)
+    assert await store.lists.numbered(visitor_number(one)) == [one, other]
+    assert await store.lists.numbered(visitor_number(third)) == [third]
+
+
+async def test_a_long_queue_is_looked_through_in_parts(make_room_store, monkeypatch):
+    """By more than one command; everybody is found."""
+    monkeypatch.setattr(lists, "SCANNED", 10)
+    store = make_room_store(total_active_users=0)
+    tickets = await queue(store, 300)
+    for ticket in (tickets[0], tickets[150], tickets[299]):
+        assert await store.lists.numbered(visitor_number(ticket.visitor)) == [ticket.visitor]
 
 
 async def test_a_move_among_those_who_joined_at_once(make_room_store):

@@ -10,6 +10,7 @@ from sidecar.kit.redis.scripts import LUA_ROOT
 from sidecar.lottery.service import Draws
 from sidecar.queue.classes import Line
 from sidecar.queue.model import ORDER_BAND
+from sidecar.queue.visitor_number import visitor_number
 from sidecar.rooms.endpoints.operator import _INTERNAL
 from sidecar.rooms.places import line_of
 from tests.support.replica import ADMIN_TOKEN, KEYS, cookie_of
@@ -157,6 +158,60 @@ async def test_releasing_a_visitor(site):
     assert [(await site.ops.post(where, headers=TOKEN)).status for _ in range(2)] == [200, 404]
     reply = await site.ops.post(path(site, "/visitors/x/release"), headers=TOKEN)
     assert reply.status == 422
+
+
+async def test_a_visitor_is_named_by_number(site):
+    """As somebody types it, wherever an id is; what nobody has is a 404 that names it."""
+    for _ in range(3 + 2):
+        await site.check()
+    rows = (await (await site.ops.get(path(site, "/waiting"), headers=TOKEN)).json())["waiting"]
+    head, tail = (row["visitor"] for row in rows)
+    typed = visitor_number(tail).replace("-", "").lower().replace("1", "l").replace("0", "o")
+    where = path(site, f"/visitors/{typed}")
+    found = await (await site.ops.get(where, headers=TOKEN)).json()
+    assert (found["visitor"], found["number"]) == (tail, visitor_number(tail))
+    reply = await site.ops.post(where + "/move", json={"position": 1}, headers=TOKEN)
+    moved = await reply.json()
+    assert (reply.status, moved["visitor"], moved["position"]) == (200, tail, 1)
+    reply = await site.ops.post(where + "/release", headers=TOKEN)
+    assert (reply.status, (await reply.json())["visitor"]) == (200, tail)
+    rows = (await (await site.ops.get(path(site, "/waiting"), headers=TOKEN)).json())["waiting"]
+    assert [row["visitor"] for row in rows] == [head]
+    for reply in (
+        await site.ops.get(path(site, "/visitors/ooooo00l"), headers=TOKEN),
+        await site.ops.post(path(site, "/visitors/ooooo00l/release"), headers=TOKEN),
+    ):
+        problem = await reply.json()
+        assert (reply.status, problem["code"]) == (404, "unknown_visitor")
+        assert problem["detail"] == "no visitor here has the number 0000-0001"
+
+
+async def test_a_number_of_two_visitors_names_neither(site):
+    """409 with both ids; nobody is released, and an id of them names one."""
+    for _ in range(3):
+        await site.check()
+    twins = ["abcdefA" + "1" * 15, "abcdefB" + "2" * 15]
+    for visitor in twins:
+        await site.room.store.enter(visitor)
+    where = path(site, f"/visitors/{visitor_number(twins[0])}/release")
+    reply = await site.ops.post(where, headers=TOKEN)
+    problem = await reply.json()
+    assert (reply.status, problem["code"], problem["visitors"]) == (409, "ambiguous_number", twins)
+    rows = (await (await site.ops.get(path(site, "/waiting"), headers=TOKEN)).json())["waiting"]
+    assert [row["visitor"] for row in rows] == twins
+    where = path(site, f"/visitors/{twins[1]}/release")
+    assert (await site.ops.post(where, headers=TOKEN)).status == 200
+
+
+async def test_an_id_is_not_looked_for(site, monkeypatch):
+    """Only a number costs a look at all visitors."""
+
+    async def numbered(_):
+        raise AssertionError
+
+    monkeypatch.setattr(type(site.room.store.lists), "numbered", numbered)
+    found = await site.ops.get(path(site, f"/visitors/{'a' * 22}"), headers=TOKEN)
+    assert (await found.json())["state"] == "unknown"
 
 
 async def test_the_line_is_paged(site):

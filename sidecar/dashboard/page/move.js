@@ -10,11 +10,11 @@ const choices = [...form.querySelectorAll('[name=to]')];
 let settle;
 
 // Resolves to what is asked of /admin/: {position} or {class}, and why; null: the answer was no.
-export function askMove(visitor, classes) {
+export function askMove(short, classes) {
 	form.reset();
 	choices[0].checked = true;
 	wrong.textContent = '';
-	document.getElementById('move-who').textContent = visitor;
+	document.getElementById('move-who').textContent = short;
 	const options = [['', 'none'], ...classes.map(each => [each, each])].map(([value, text]) => {
 		const option = make('option', '', text);
 		option.value = value;

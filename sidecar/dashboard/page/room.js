@@ -9,7 +9,7 @@ const AWAY = {
 	bounded: 'newcomers are let in by each replica within the slots that were free',
 	admit: 'everybody is let in', wait: 'nobody new is let in'
 };
-const VISITOR = /^[A-Za-z0-9_-]{22}$/;
+const VISITOR = /^([\w-]{22}|[0-9a-tv-z]{4}-?[0-9a-tv-z]{4})$/i;
 const words = value => value == null ? 'none' : typeof value === 'string' ? `“${value}”` : typeof value === 'number' ? number(value) : String(value);
 
 export class Room {
@@ -218,7 +218,9 @@ export class Room {
 		const past = look.querySelector('.past');
 		buttons.hidden = true;
 		past.replaceChildren();
-		if (!VISITOR.test(visitor)) throw new Error('An id has 22 letters, digits, - and _.');
+		if (!VISITOR.test(visitor)) throw new Error('Write a number such as 7K2Q-9XDM, or an id: 22 letters, digits, - and _.');
+		// First: of a number that nobody here has any more, the history may know.
+		if (session.history) past.replaceChildren(...await this.past(visitor));
 		const found = await call('GET', `/${this.name}/visitors/${visitor}`);
 		const said = {
 			waiting: found.position == null ? 'In the pre-queue: the place is drawn at the opening.'
@@ -232,9 +234,8 @@ export class Room {
 		const waits = found.state === 'waiting' && found.position != null;
 		if (found.state === 'waiting' || found.state === 'inside' || found.state === 'called') {
 			buttons.hidden = false;
-			buttons.replaceChildren(...this.buttons(visitor, look.querySelector('output'), waits));
+			buttons.replaceChildren(...this.buttons(found.visitor, found.number, look.querySelector('output'), waits));
 		}
-		if (session.history) past.replaceChildren(...await this.past(visitor));
 		return said;
 	}
 
@@ -251,27 +252,27 @@ export class Room {
 		}
 	}
 
-	// What can be done with one visitor.
-	buttons(visitor, output, waits) {
+	// What can be done with one visitor, who is shown by their number.
+	buttons(visitor, short, output, waits) {
 		const button = (text, how) => {
 			const made = make('button', '', text);
 			made.type = 'button';
-			made.setAttribute('aria-label', `${text.replace(' …', '')}: ${visitor}`);
+			made.setAttribute('aria-label', `${text.replace(' …', '')}: ${short}`);
 			made.addEventListener('click', () => tell(output, how));
 			return made;
 		};
 		const path = `/${this.name}/visitors/${visitor}`;
 		const release = button('Release …', async () => await ask({
 			title: 'Release this visitor?', go: 'Release', danger: true,
-			text: `${visitor} loses the place or the session in ${this.name}.`
-		}) && await call('POST', `${path}/release`) && `${visitor} is released.`);
+			text: `${short} loses the place or the session in ${this.name}.`
+		}) && await call('POST', `${path}/release`) && `${short} is released.`);
 		if (!waits) return [release];
 		return [
 			button('Move …', async () => {
-				const to = await askMove(visitor, this.state.classes);
+				const to = await askMove(short, this.state.classes);
 				if (!to) return null;
 				const { position } = await call('POST', `${path}/move`, to);
-				return `${visitor} is at place ${number(position)} now${to.class ? `, as ${to.class}` : ''}.`;
+				return `${short} is at place ${number(position)} now${to.class ? `, as ${to.class}` : ''}.`;
 			}),
 			release
 		];
@@ -290,10 +291,10 @@ export class Room {
 		}
 		let at = body.firstElementChild;
 		const places = new Map();
-		for (const [visitor, line] of people) {
+		for (const [visitor, line, short] of people) {
 			places.set(line, (places.get(line) || 0) + 1);
 			let row = this.rows.get(visitor);
-			if (!row) this.rows.set(visitor, row = this.row(visitor));
+			if (!row) this.rows.set(visitor, row = this.row(visitor, short));
 			put(row.firstElementChild, String(places.get(line)));
 			put(row.querySelector('.hint'), line || (this.state?.lines?.length ? 'drawn' : ''));
 			if (row === at) at = at.nextElementSibling;
@@ -304,10 +305,12 @@ export class Room {
 		put(this.$('.line .nobody'), this.state?.phase === 'prequeue' ? 'Nobody has a place before the opening, when they are drawn.' : 'The queue is empty.');
 	}
 
-	row(visitor) {
+	row(visitor, short) {
 		const row = make('tr'), who = make('td'), what = make('td'), buttons = make('div', 'row');
-		who.append(make('code', '', visitor), ' ', make('span', 'hint'));
-		buttons.append(...this.buttons(visitor, this.$('.line output'), true));
+		const code = make('code', '', short);
+		code.title = visitor;
+		who.append(code, ' ', make('span', 'hint'));
+		buttons.append(...this.buttons(visitor, short, this.$('.line output'), true));
 		what.append(buttons);
 		row.append(make('th'), who, what);
 		row.firstElementChild.scope = 'row';

@@ -22,6 +22,7 @@ from sidecar.history.store.tables import (
 )
 from sidecar.kit.sql import database as sql
 from sidecar.kit.sql.transactions import Transactions
+from sidecar.queue.visitor_number import id_prefix, visitor_number
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -204,6 +205,17 @@ class History:
     async def entry(self, room: str, visitor: str) -> Entry | None:
         async with sql.begin(self._engine) as connection:
             return (await _load(connection, room, [visitor])).get(visitor)
+
+    async def numbered(self, room: str, number: str) -> list[str]:
+        """The ids of that visitor number."""
+        prefix, visitor = id_prefix(number), entries.c.visitor
+        if self._has_documents:  # PostgreSQL: what sorts between depends on its collation
+            begins = visitor.startswith(prefix, autoescape=True)
+        else:  # all of an id sorts below ~, and so the index is of use
+            begins = and_(visitor >= prefix, visitor < prefix + "~")
+        found = select(visitor).where(entries.c.room == room, begins).order_by(visitor)
+        rows = await self._sql.read(found)
+        return [id_ for (id_,) in rows if visitor_number(id_) == number]
 
     async def events_of(self, room: str, visitor: str, *, limit: int) -> list[Event]:
         """The latest events of one visitor, oldest first."""

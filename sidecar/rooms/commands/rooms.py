@@ -12,6 +12,7 @@ import click
 from sidecar.cli.connection import ReplicaGroup, pass_client
 from sidecar.cli.printing import print_json, printed, table
 from sidecar.kit.clock import iso
+from sidecar.queue.visitor_number import visitor_number
 from sidecar.rooms.commands.figures import rows_of
 from sidecar.rooms.commands.openings import show_events
 from sidecar.rooms.commands.transfer import export_room, import_room
@@ -126,7 +127,8 @@ def _place(found: Visitor) -> None:
         place = f" in sub-queue {found['line']} at position {found['line_position']}"
     since, until = found["revoked_at_ms"], found["ends_at_ms"]
     times = f" since {iso(since)}" if since else f" until {iso(until)}" if until else ""
-    click.echo(f"{found['visitor']} is {found['state']}{place}{times}")
+    number = visitor_number(found["visitor"])
+    click.echo(f"{found['visitor']} ({number}) is {found['state']}{place}{times}")
 
 
 @rooms.command(context_settings=ANY_ID)
@@ -135,7 +137,8 @@ def _place(found: Visitor) -> None:
 @printed(_place)
 @pass_client
 def find(client: Client, room: str, visitor: str) -> Any:
-    """Say where one visitor is: waiting, called, inside, revoked or unknown."""
+    """Say where one visitor is: waiting, called, inside, revoked or unknown. VISITOR is an id, or
+    the number on the waiting page."""
     return client.rooms.find(room, visitor)
 
 
@@ -155,7 +158,7 @@ def reset(client: Client, room: str) -> Any:
 @printed(lambda done: click.echo(f"{done['visitor']} released"))
 @pass_client
 def release(client: Client, room: str, visitor: str) -> Any:
-    """End one visitor's session or place."""
+    """End one visitor's session or place. VISITOR is an id, or the number on the waiting page."""
     return client.request("POST", _path(room, "visitors", visitor, "release"))
 
 
@@ -170,7 +173,8 @@ def release(client: Client, room: str, visitor: str) -> Any:
 @pass_client
 def move(client: Client, /, room: str, visitor: str, why: str, **to: Any) -> Any:
     """Move a waiting visitor: to the head, to a position (1 is the head), or back to where they
-    were before the first move. Or give them another class."""
+    were before the first move. Or give them another class. VISITOR is an id, or the number on the
+    waiting page."""
     where, class_name = to["where"], to["class_name"]
     if sum((where is not None, class_name is not None, to["no_class"])) != 1:
         raise click.UsageError("say either head, back, a position, --class NAME or --no-class")

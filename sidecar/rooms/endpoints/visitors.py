@@ -11,14 +11,17 @@ from sidecar.kit.http.auth.session import operator
 from sidecar.kit.http.endpoint import DASHBOARD, Endpoints
 from sidecar.kit.http.problems import ProblemError
 from sidecar.queue.model import Phase
+from sidecar.queue.visitor_number import visitor_number
 from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.places import line_of
 from sidecar.rooms.schemas.common import (
+    AMBIGUOUS_NUMBER,
     UNKNOWN_CLASS,
     UNKNOWN_ROOM,
     UNKNOWN_VISITOR,
     VisitorAddress,
     check_class,
+    resolve,
 )
 from sidecar.rooms.schemas.visitors import (
     DRAWN_PLACE,
@@ -81,14 +84,25 @@ async def list_sessions(request: web.Request, page: PeoplePage) -> Sessions:
     return Sessions(room=page.room, sessions=sessions, next=page.next(len(rows)))
 
 
-@ENDPOINTS.get(_VISITOR, DASHBOARD, replies={200: "The state is `unknown` where nothing is known."})
+async def _resolve(request: web.Request, at: VisitorAddress) -> str:
+    return await resolve(at.visitor, room_of(request).store.lists.numbered)
+
+
+@ENDPOINTS.get(
+    _VISITOR,
+    DASHBOARD,
+    replies={200: "The state is `unknown` where nothing is known of an id."},
+    problems=(UNKNOWN_VISITOR, AMBIGUOUS_NUMBER),
+)
 async def find_visitor(request: web.Request, at: VisitorAddress) -> Visitor:
     """Find a visitor."""
     room = room_of(request)
-    found = await room.store.lists.find(at.visitor)
+    id_ = await _resolve(request, at)
+    found = await room.store.lists.find(id_)
     visitor = Visitor(
         room=room.name,
-        visitor=at.visitor,
+        visitor=id_,
+        number=visitor_number(id_),
         state=_state(found),
         started_at_ms=found.started_ms,
         ends_at_ms=found.ends_ms,
@@ -123,14 +137,15 @@ def _is_drawing(room: Room) -> bool:
     _VISITOR + "/release",
     DASHBOARD,
     replies={200: "Done: the pass or ticket is void."},
-    problems=(UNKNOWN_VISITOR,),
+    problems=(UNKNOWN_VISITOR, AMBIGUOUS_NUMBER),
 )
 async def release_visitor(request: web.Request, at: VisitorAddress) -> VisitorReleased:
     """End a visitor's session or place."""
-    if not await room_of(request).release(at.visitor, by=operator(request)):
-        raise ProblemError(UNKNOWN_VISITOR, detail=f"{at.visitor} is neither inside nor waiting")
-    log.info("released", room=at.room, visitor=at.visitor)
-    return VisitorReleased(room=at.room, visitor=at.visitor)
+    visitor = await _resolve(request, at)
+    if not await room_of(request).release(visitor, by=operator(request)):
+        raise ProblemError(UNKNOWN_VISITOR, detail=f"{visitor} is neither inside nor waiting")
+    log.info("released", room=at.room, visitor=visitor)
+    return VisitorReleased(room=at.room, visitor=visitor)
 
 
 #: What RoomStore.move and .reclassify say where nothing was moved, and the details.
@@ -147,6 +162,7 @@ _NOT_MOVED = {
     replies={200: "Where it came to stand: at the end where the queue is shorter."},
     problems=(
         UNKNOWN_VISITOR,
+        AMBIGUOUS_NUMBER,
         UNKNOWN_CLASS,
         DRAWN_PLACE,
         *(kind for kind, _ in _NOT_MOVED.values()),
@@ -158,21 +174,22 @@ async def move_visitor(request: web.Request, at: VisitorAddress, body: MoveVisit
     Either to a `position` in the queue, or to the place of another `class`.
     """
     room, by, why = room_of(request), operator(request), body.why
+    visitor = await _resolve(request, at)
     if not body.is_to_class:
         to = body.position if isinstance(body.position, int) else PLACES[body.position]
-        moved = await room.store.move(at.visitor, to, by=by, why=why)
+        moved = await room.store.move(visitor, to, by=by, why=why)
     else:
         if body.class_ is not None:
             check_class(room, body.class_)
         what = f"class {body.class_}" if body.class_ else "no class"
         why = f"{what}: {why}" if why else what
-        moved = await room.store.reclassify(at.visitor, Claim(body.class_ or ""), by=by, why=why)
+        moved = await room.store.reclassify(visitor, Claim(body.class_ or ""), by=by, why=why)
         if moved == -2:
             raise ProblemError(DRAWN_PLACE, detail="It can be moved, after the opening.")
     if moved == 0:
-        raise ProblemError(UNKNOWN_VISITOR, detail=f"{at.visitor} is not waiting")
+        raise ProblemError(UNKNOWN_VISITOR, detail=f"{visitor} is not waiting")
     if moved < 0:
         kind, detail = _NOT_MOVED[moved]
         raise ProblemError(kind, detail=detail)
-    log.info("moved", room=room.name, visitor=at.visitor, position=moved, by=by, why=why)
-    return VisitorMoved(room=room.name, visitor=at.visitor, position=moved)
+    log.info("moved", room=room.name, visitor=visitor, position=moved, by=by, why=why)
+    return VisitorMoved(room=room.name, visitor=visitor, position=moved)

@@ -9,8 +9,11 @@ from pydantic import Field
 from sidecar.kit.http.models import Name, Parameters, Reply, matching
 from sidecar.kit.http.problem_kinds import Kind, unknown
 from sidecar.kit.http.problems import ProblemError
+from sidecar.queue.visitor_number import NUMBER, read_number
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from sidecar.rooms.service import Room
 
 UNKNOWN_ROOM = unknown("room")
@@ -18,8 +21,8 @@ UNKNOWN_VISITOR = Kind(
     "unknown_visitor",
     404,
     "Unknown visitor",
-    "Nobody of that id is known.",
-    "Check the id. A visitor who left is in the history, if you keep one.",
+    "Nobody of that id or number is known.",
+    "Check the id or number. A visitor who left is in the history, if you keep one.",
 )
 UNKNOWN_CLASS = Kind(
     "unknown_class",
@@ -27,6 +30,14 @@ UNKNOWN_CLASS = Kind(
     "Unknown class",
     "The room has no class of that name.",
     "Use a class that the room's `classes` name.",
+)
+
+AMBIGUOUS_NUMBER = Kind(
+    "ambiguous_number",
+    409,
+    "Several visitors have this number",
+    "The visitor number is that of more than one visitor. `visitors` has their ids.",
+    "Name the visitor by an id.",
 )
 
 VISITOR_ID = "^[A-Za-z0-9_-]{22}$"
@@ -39,8 +50,27 @@ def check_class(room: Room, name: str) -> None:
         raise ProblemError(UNKNOWN_CLASS, detail=f"The classes of {room.name}: {known}.")
 
 
+async def resolve(given: str, numbered: Callable[[str], Awaitable[list[str]]]) -> str:
+    """The id of the visitor whom an operator names by id or number; `numbered` looks for ids of a
+    number. Raises ProblemError."""
+    number = read_number(given)
+    if number is None:
+        return given  # an id: nothing is looked for
+    visitors = await numbered(number)
+    if not visitors:
+        raise ProblemError(UNKNOWN_VISITOR, detail=f"no visitor here has the number {number}")
+    if len(visitors) > 1:
+        detail = f"{number} is the number of {' and '.join(visitors)}"
+        raise ProblemError(AMBIGUOUS_NUMBER, detail=detail, visitors=visitors)
+    return visitors[0]
+
+
 VisitorName = Annotated[
-    str, *matching(VISITOR_ID.strip("^$"), "a visitor's id, which has 22 letters, digits, - and _")
+    str,
+    *matching(
+        f"(?:{VISITOR_ID.strip('^$')}|{NUMBER})",
+        "a visitor's id, which has 22 letters, digits, - and _, or number, such as 7K2Q-9XDM",
+    ),
 ]
 RoomName = Annotated[Name, Field(description="The room's name.")]
 Position = Annotated[int, Field(ge=1)]
@@ -56,7 +86,7 @@ class RoomAddress(Parameters):
 
 class VisitorAddress(RoomAddress):
     visitor: Annotated[VisitorName, Field(examples=["hQmVzkXy3c1tA9bWn0Lr-Q"])]
-    """The visitor's id, as in lists and in the log."""
+    """The visitor's id, as in lists and in the log, or number, as on the waiting page."""
 
 
 class OfRoom(Reply):

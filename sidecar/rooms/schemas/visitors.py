@@ -122,6 +122,8 @@ class Sessions(OfRoom, PageReply):
 
 
 class Visitor(OfVisitor):
+    number: str
+    """The visitor number, as on the waiting page."""
     state: Literal["waiting", "called", "inside", "revoked", "unknown"]
     """`called`: the visitor's turn came, and the browser has not arrived yet. `revoked`: released
     or gone."""

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.kit.redis.driver_errors import text
+from sidecar.queue.visitor_number import id_prefix, visitor_number
 from sidecar.rooms.store.plain_commands import PlainCommands
+
+#: Members that one ZSCAN looks at, so that no look at all of them holds Redis.
+SCANNED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,14 @@ class Lists(PlainCommands):
         ]
         return Found(None if rank is None else int(rank) + 1, order, ends, started, revoked)
 
+    async def numbered(self, number: str) -> list[str]:
+        """The ids of that visitor number that `find` knows. It looks at all visitors, so it is for
+        operators alone. A visitor called meanwhile is found: waiting ones are read first."""
+        found: set[str] = set()
+        for name in ("waiting", "active", "revoked"):
+            found |= await self._begin_with(id_prefix(number), name)
+        return sorted(visitor for visitor in found if visitor_number(visitor) == number)
+
     async def here(self, visitors: list[str]) -> set[str]:
         """The ones that wait or are inside."""
         found: set[str] = set()
@@ -56,6 +68,16 @@ class Lists(PlainCommands):
     async def minutes(self) -> list[dict[str, Any]]:
         """The room once a minute (rooms/lua/parts/minutes.lua), latest first."""
         return await self._json("minutes")
+
+    async def _begin_with(self, prefix: str, name: str) -> set[str]:
+        key = self._key(name)
+        found: set[str] = set()
+        cursor: int | None = None
+        while cursor != 0:
+            scan = self._redis.zscan(key, cursor or 0, match=prefix + "*", count=SCANNED)
+            cursor, rows = await self._ask("find", scan)
+            found |= {text(member) for member, _ in rows}
+        return found
 
     async def _score(self, name: str, visitor: str) -> int | None:
         score = await self._ask("find", self._redis.zscore(self._key(name), visitor))
