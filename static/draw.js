@@ -193,6 +193,21 @@ function fail(error) {
 	put('trouble', `The draw could not be read: ${error.message}`);
 }
 
+// The room's own name, logo and links; its colours are in style.css.
+async function brand() {
+	try {
+		const { site_name: site, logo, footer = [] } = await ask(`/_waitroom/${room}/about`);
+		if (site) put('site', site);
+		if (logo) document.querySelector('header img').src = logo;
+		$('footer').append(...footer.map(({ text, address }) => {
+			const link = document.createElement('a');
+			link.textContent = text;
+			link.href = address;
+			return link;
+		}));
+	} catch (error) { /* the page's own, then */ }
+}
+
 async function look() {
 	let wait = 60;
 	try {
@@ -214,5 +229,5 @@ async function look() {
 	}
 	setTimeout(look, wait * 1000);
 }
-look();
+brand().then(look);
 }

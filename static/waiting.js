@@ -62,8 +62,15 @@ async function loadAbout() {
 		const answer = await fetch(api + 'about');
 		if (!answer.ok) return;
 		about = await answer.json();
-		const { claim_seconds: claim, session_seconds: session, session_max_seconds: most, is_renewed: renewed, place_seconds: place, site_name: name, logo } = about;
+		const { claim_seconds: claim, session_seconds: session, session_max_seconds: most, is_renewed: renewed, place_seconds: place, site_name: name, logo, footer } = about;
 		if (logo) document.querySelector('header img').src = logo;
+		if (footer && footer.length) $('footer').replaceChildren(...footer.map(({ text, address }) => {
+			const link = document.createElement('a');
+			link.textContent = text;
+			link.href = address;
+			if (/^[/h]/.test(address)) Object.assign(link, { target: '_blank', rel: 'noopener' }); // a page that is left stops polling
+			return link;
+		}));
 		if (name) {
 			put('site', site = name);
 			render();

@@ -11,6 +11,7 @@ from sidecar.jobs.settings import TargetSettings
 from sidecar.leases.settings import LeaseSettings
 from sidecar.limits.settings import LimitSettings
 from sidecar.queue.classes import Line, VisitorClass
+from sidecar.rooms.look import Link
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings import Settings
@@ -130,6 +131,11 @@ public_url = "https://shop.example"
 message = "Tickets are still available."
 site_name = "Alpenrock Tickets"
 logo = "/_waitroom/static/alpenrock.svg"
+accent = "#c2410c"
+background = "oklch(0.97 0.02 70)"
+font = "/_waitroom/static/alpenrock.woff2"
+footer = [{ text = "Imprint", address = "https://alpenrock.example/imprint" }]
+custom_css = "main { border-radius: 0 }"
 """,
     more={
         "lines": "[who is next](who-is-next.md)",
@@ -142,6 +148,9 @@ logo = "/_waitroom/static/alpenrock.svg"
         "exempt_header": "[switches in nginx](nginx.md#switches)",
         "notify_above": "[webhooks](webhooks.md)",
         "public_url": "[the webhook `called`](webhooks.md#called)",
+        "accent": "[branding](branding.md#each-room-its-own)",
+        "background": "[branding](branding.md#each-room-its-own)",
+        "custom_css": "[branding](branding.md#rules-of-your-own)",
     },
 )
 CLASS = Section(
@@ -188,6 +197,24 @@ member = { line = "members" }
     lines="""
 name = "members"
 weight = 3
+""",
+)
+LINK = Section(
+    "A link",
+    Link,
+    """\
+One link below the waiting page.
+
+```toml
+[[rooms.shop.footer]]
+text = "Imprint"
+address = "https://shop.example/imprint"
+```""",
+    of_what="link",
+    belongs_to="A room",
+    lines="""
+text = "Imprint"
+address = "https://shop.example/imprint"
 """,
 )
 EVENT = Section(
@@ -356,4 +383,4 @@ callback_secret = "5b1c…16 characters or more…"
         "classes": "[who is next](who-is-next.md)",
     },
 )
-SECTIONS = (REPLICA, ROOM, CLASS, LINE, EVENT, WEBHOOK, LEASE, LIMIT, TARGET)
+SECTIONS = (REPLICA, ROOM, CLASS, LINE, LINK, EVENT, WEBHOOK, LEASE, LIMIT, TARGET)

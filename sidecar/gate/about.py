@@ -1,4 +1,4 @@
-"""What a room promises, the same for all who wait in it: the waiting page says it."""
+"""What a room promises and what its pages look like, the same for all visitors."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from aiohttp import web
 from pydantic import Field
 
 from sidecar.gate.app_keys import gate_of
+from sidecar.gate.branding import style
 from sidecar.gate.contract import is_resource
 from sidecar.kit.http.endpoint import ANYBODY, Endpoints
-from sidecar.kit.http.models import Reply
+from sidecar.kit.http.models import NO_JSON, Reply
 from sidecar.queue.model import TICKET_LIFETIME_MS
+from sidecar.rooms.look import Link  # noqa: TC001 - pydantic reads it
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ class About(Reply):
     """The site's name. Null: the one that the page has."""
     logo: str | None = None
     """The path of its logo. Null: the one that the page has."""
+    footer: tuple[Link, ...] = ()
+    """Links below the page. Empty: those that the page has."""
 
 
 ENDPOINTS = Endpoints("visitor")
@@ -64,6 +68,27 @@ async def get_about(request: web.Request) -> web.Response:
     return _about(gate_of(request)).response(headers=_HEADERS)
 
 
+@ENDPOINTS.get(
+    "/_waitroom/{room}/style.css",
+    ANYBODY,
+    parameters=RoomAddress,
+    replies={200: (NO_JSON, "The room's colours, font and rules; empty where it has none.")},
+    other_media={"text/css": "A style sheet."},
+    problems=(UNKNOWN_ROOM,),
+    is_cacheable=True,
+    is_hand_made=True,
+)
+async def get_style(request: web.Request) -> web.Response:
+    """The style sheet that the room's pages have after waiting.css.
+
+    The same for all visitors; nginx keeps it for 10 seconds.
+    """
+    room = gate_of(request)
+    text = "" if is_resource(room) else style(room.settings)
+    headers = {**_HEADERS, "X-Content-Type-Options": "nosniff"}
+    return web.Response(text=text, content_type="text/css", charset="utf-8", headers=headers)
+
+
 def _about(room: Gate) -> About:
     if is_resource(room):  # its term is the lease's
         return About(room=room.name)
@@ -77,4 +102,5 @@ def _about(room: Gate) -> About:
         place_seconds=TICKET_LIFETIME_MS / 1000,
         site_name=settings.site_name,
         logo=settings.logo,
+        footer=settings.footer,
     )

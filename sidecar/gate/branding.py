@@ -1,4 +1,8 @@
-"""A room's own name and logo on the pages that the sidecar renders."""
+"""What a room's pages have of its own: name, logo, links, and a style sheet.
+
+The style sheet stands beside the page, because the page that nginx answers is the same for all
+rooms, and may have no style within it.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,78 @@ import html
 import re
 from typing import TYPE_CHECKING
 
+from sidecar.kit.colours import BLACK, mix, read_colour, seen_on, text_on, to_hex
+from sidecar.rooms.look import families
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sidecar.kit.colours import Colour
+    from sidecar.rooms.look import Link
     from sidecar.rooms.settings import RoomSettings
 
 _SITE = re.compile(r'(?<=<span id="site">)[^<]*')
 _LOGO = re.compile(r'(?<=<img src=")/_waitroom/static/logo\.svg(?=")')
+_FOOTER = re.compile(r'(?<=<footer id="footer">).*?(?=</footer>)', re.DOTALL)
+#: The card in waiting.css, in light and in dark; and how dark the page behind it is there.
+_CARD, _DARK_CARD = read_colour("#fff"), read_colour("#172120")
+_DARKENED = 0.88
+#: Of a text (WCAG 1.4.3); lines and shapes need less.
+_READABLE = 4.5
+_FALLBACK = 'system-ui, "Segoe UI", Roboto, "Noto Sans", sans-serif'
 
 
 def branded(page: str, settings: RoomSettings) -> str:
-    """The page with them, in the places where static/ has the name and the logo of all rooms."""
-    return _filled(_LOGO, settings.logo, _filled(_SITE, settings.site_name, page))
+    """The page with them, in the places where static/ has those of all rooms."""
+    page = _filled(_LOGO, settings.logo, _filled(_SITE, settings.site_name, page))
+    if settings.footer:
+        links = "\n".join(_links(settings.footer))
+        page = _FOOTER.sub(lambda _: links, page, count=1)
+    return page
+
+
+def style(settings: RoomSettings) -> str:
+    """The room's own style sheet, after waiting.css; "" where the room looks as all do."""
+    light, dark = _colours(settings, is_dark=False), _colours(settings, is_dark=True)
+    font, family = settings.font, families(settings.font or "")
+    parts = []
+    if font and not family:
+        # A name of ours, which stands for the file.
+        parts.append(f'@font-face{{font-family:wr-own;font-display:swap;src:url("{font}")}}')
+        family = f"wr-own, {_FALLBACK}"
+    if family:
+        light["font"] = family
+    if light:
+        parts.append(_root(light))
+    if dark:
+        parts.append(f"@media (prefers-color-scheme:dark){{{_root(dark)}}}")
+    return "\n".join([*parts, settings.custom_css or ""]).strip()
+
+
+def _colours(settings: RoomSettings, *, is_dark: bool) -> dict[str, str]:
+    """By the names of the custom properties in waiting.css."""
+    colours: dict[str, Colour] = {}
+    if settings.accent is not None:
+        accent, card = read_colour(settings.accent), _DARK_CARD if is_dark else _CARD
+        colours |= {"accent": accent, "on-accent": text_on(accent)}
+        colours["mark"] = seen_on(accent, card, _READABLE)
+    if settings.background is not None:
+        background = read_colour(settings.background)
+        if is_dark and text_on(background) == BLACK:
+            background = mix(background, BLACK, _DARKENED)
+        colours |= {"background": background, "on-background": text_on(background)}
+    return {name: to_hex(colour) for name, colour in colours.items()}
+
+
+def _root(values: dict[str, str]) -> str:
+    return f":root{{{''.join(f'--wr-{name}:{value};' for name, value in values.items())}}}"
+
+
+def _links(links: Iterable[Link]) -> Iterable[str]:
+    for link in links:
+        # A page that is left stops polling.
+        tab = ' target="_blank" rel="noopener"' if link.address.startswith(("/", "http")) else ""
+        yield f'<a href="{html.escape(link.address)}"{tab}>{html.escape(link.text)}</a>'
 
 
 def _filled(place: re.Pattern[str], value: str | None, page: str) -> str:

@@ -29,6 +29,8 @@ STORES = (
 DATABASES = ("sqlite:///", "mysql://", "mariadb://", "postgresql://")
 #: A name, an IPv4 address or an IPv6 one in brackets; and a port.
 _SERVER = re.compile(r"([^\s:/@\[\]]+|\[[\da-fA-F:.]+\])(?::([0-9]{1,5}))?")
+#: Of a value that is refused, characters.
+_REPEATED = 120
 _READING_HINT = (
     "a port is a number up to 65535, and in a password / is written %2F, @ is written %40"
 )
@@ -243,6 +245,7 @@ def problems_in(error: ValidationError, model: type[BaseModel] | None = None) ->
         elif problem["type"] == "missing":
             text = "is needed"
         elif not isinstance(problem["input"], dict | list | tuple) and not is_secret:
-            text += f" (got {problem['input']!r})"
+            given = repr(problem["input"])
+            text += f" (got {given if len(given) <= _REPEATED else given[:_REPEATED] + '…'})"
         lines += [f"{name}: {line}" if name else line for line in text.split("\n")]
     return lines

@@ -30,12 +30,12 @@ from sidecar.kit.setting_types import (
 )
 from sidecar.queue.classes import Classes, Lines, problems_of_classes
 from sidecar.queue.verdict_lifetime import OUTAGE_MS, RELEASE_HOLD_MS, SESSION_GRACE_MS
+from sidecar.rooms.look import LOOK, ColourText, Font, Links, SitePath, StyleSheet
 from sidecar.rooms.openings import Events, Moments, moments
 
 #: Events that a room's stream holds where no history is kept.
 EVENTS_KEPT = 100_000
 _SITE = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?/?\Z")
-_PATH = re.compile(r"/(?!/)[A-Za-z0-9._~%+@=&?:,/-]+\Z")
 #: Settings that the scripts do not need.
 _NOT_FOR_SCRIPTS = {
     "message",
@@ -55,6 +55,7 @@ _NOT_FOR_SCRIPTS = {
     "rank_limit",
     "class_header",
     "public_url",
+    *LOOK,
 }
 
 
@@ -64,13 +65,6 @@ def _site(value: str) -> str:
     if match is None or int((match[2] or ":443")[1:]) not in range(1, 65_536):
         raise ValueError("write the site's address, such as https://shop.example, without a path")
     return value.rstrip("/")
-
-
-def _path(value: str) -> str:
-    """A file on the room's own site."""
-    if not _PATH.match(value):
-        raise ValueError("write a path on your site, such as /_waitroom/static/shop.svg")
-    return value
 
 
 #: The same, of an event.
@@ -195,10 +189,29 @@ class RoomSettings(BaseModel):
     """Shown on the waiting page: what is going on."""
     site_name: str | None = Field(default=None, min_length=1, max_length=80)
     """Your site's name on the waiting page. None: the one in `waiting.html`."""
-    logo: Annotated[str, AfterValidator(_path)] | None = Field(default=None, max_length=500)
+    logo: SitePath | None = None
     """The logo on the waiting page: a path on your site, such as `/_waitroom/static/shop.svg`.
     Browsers load it from your own address only. Use a path that no room applies to. None:
     `logo.svg`."""
+    accent: ColourText | None = None
+    """The colour of the progress bar and of the main button: `#0f766e`, or `rgb()`, `hsl()` or
+    `oklch()`. Text on it is black or white, whichever reads better. Where it is too pale or too
+    dark for the card behind it, lines and texts get a stronger shade of it. None: the one in
+    `waiting.css`."""
+    background: ColourText | None = None
+    """The colour of the page around the card, written like `accent`. Text on it is black or white.
+    A visitor's dark mode has a dark shade of it. None: the one in `waiting.css`."""
+    font: Font | None = None
+    """The font of the waiting page: families that visitors have installed, such as
+    `Inter, Helvetica Neue, sans-serif`, or the path of a font file on your site. None: the one in
+    `waiting.css`."""
+    footer: Links = ()
+    """Links below the waiting page, 8 at most. Websites open in a new tab, so that nobody leaves
+    the queue. Empty: those in `waiting.html`."""
+    custom_css: StyleSheet | None = None
+    """Your own rules for the waiting page, 10,000 characters at most. `url()` takes a picture or a
+    font on your site. Not allowed: `@import`, addresses of other sites, and a backslash outside of
+    quotes."""
 
     # Rules between fields are rules of the later field: pydantic asks a model's own
     # validator only when every field is right, and then a problem would hide another.

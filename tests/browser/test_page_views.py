@@ -108,6 +108,8 @@ class Told:
             status = 404 if self.about is None else 200
             body = json.dumps(self.about or {"title": "Not Found"})
             route.fulfill(status=status, body=body, content_type="application/json")
+        elif path == "/_waitroom/shop/style.css":
+            route.fulfill(body="", content_type="text/css")
         elif re.match(r"/_waitroom/shop/\w", path):
             self.asked.append(path.removeprefix("/_waitroom/shop/"))
             route.fulfill(body=json.dumps(self.document()), content_type="application/json")

@@ -1,9 +1,12 @@
-"""A room's own name and logo."""
+"""A room's own name, logo, colours, font, links and rules."""
 
 import html
+import re
 
 import pytest
 
+from sidecar.gate.branding import style
+from sidecar.kit.colours import contrast, read_colour
 from sidecar.kit.errors import ConfigError
 from sidecar.rooms.settings import RoomSettings
 from tests.support.replica import HTML, cookie_of
@@ -53,3 +56,102 @@ def test_a_logo_is_a_path_on_the_site(logo):
 def test_a_name_is_short(name):
     with pytest.raises(ConfigError, match="site_name"):
         RoomSettings(total_active_users=1).changed({"site_name": name})
+
+
+# The style sheet ------------------------------------------------------------------------------
+
+LOOK = {
+    "accent": "#ffd400", "background": "oklch(0.97 0.03 90)", "font": "Inter, Noto Sans, serif",
+    "custom_css": "h1 { letter-spacing: 1px }",
+    "footer": [{"text": "Imprint <&>", "address": "/imprint?a=1&b=2"},
+               {"text": "Call us", "address": "tel:+41441234567"}],
+}  # fmt: skip
+CARDS = ["#ffffff", "#172120"]
+
+
+def sheet(**own):
+    return style(RoomSettings(total_active_users=1, **own))
+
+
+def palettes(text):
+    """The custom properties, in light and in dark."""
+    return [dict(re.findall(r"--wr-([a-z-]+):([^;]+);", rule)) for rule in text.split("@media")]
+
+
+async def test_a_room_has_a_style_sheet_of_its_own(replica):
+    """As a style sheet and nothing else, kept by nginx and by browsers for ten seconds."""
+    site = await replica(**LOOK)
+    reply = await site.edge.get(f"/_waitroom/{site.room.name}/style.css")
+    assert reply.content_type == "text/css"
+    assert reply.headers["X-Content-Type-Options"] == "nosniff"
+    assert (reply.headers["Cache-Control"], reply.headers["X-Accel-Expires"]) == (
+        "max-age=10",
+        "10",
+    )
+    text = await reply.text()
+    assert text == style(site.room.settings)
+    assert text.endswith("h1 { letter-spacing: 1px }")
+    assert '--wr-font:Inter, "Noto Sans", serif;' in text
+
+
+async def test_a_room_without_one_has_an_empty_one(replica):
+    """And so has a room whose style was reset; a room that there is not has none."""
+    site = await replica()
+    path = f"/_waitroom/{site.room.name}/style.css"
+    assert await (await site.edge.get(path)).text() == ""
+    await site.room.store.configure({"accent": "#123456"})
+    await site.room.refresh()
+    assert "#123456" in await (await site.edge.get(path)).text()
+    await site.room.store.configure({"accent": None})
+    await site.room.refresh()
+    assert await (await site.edge.get(path)).text() == ""
+    assert (await site.edge.get("/_waitroom/nowhere/style.css")).status == 404
+
+
+@pytest.mark.parametrize("colour", ["#ffd400", "#0f766e", "#000", "#fff", "#767676", "#e11d48"])
+def test_all_text_can_be_read_in_light_and_in_dark(colour):
+    """On the accent and on the background: black or white, 4.5:1. Where the accent is a line or a
+    text itself, a shade of it that has this on the card."""
+    for colours, card in zip(palettes(sheet(accent=colour, background=colour)), CARDS, strict=True):
+        read = {name: read_colour(value) for name, value in colours.items()}
+        assert contrast(read["accent"], read["on-accent"]) >= 4.5
+        assert contrast(read["background"], read["on-background"]) >= 4.5
+        assert contrast(read["mark"], read_colour(card)) >= 4.5
+
+
+def test_a_pale_background_is_dark_in_the_dark():
+    """A dark one stays what it is."""
+    light, dark = palettes(sheet(background="#f7f0e0"))
+    assert (light["background"], light["on-background"]) == ("#f7f0e0", "#000000")
+    assert dark["on-background"] == "#ffffff"
+    light, dark = palettes(sheet(background="#10243e"))
+    assert light == dark == {"background": "#10243e", "on-background": "#ffffff"}
+
+
+def test_a_font_of_the_sites_own():
+    """By a name that nobody has to think of, with the usual ones after it."""
+    text = sheet(font="/_waitroom/static/rock.woff2")
+    assert 'src:url("/_waitroom/static/rock.woff2")' in text
+    assert "--wr-font:wr-own, system-ui" in text
+
+
+@pytest.mark.parametrize("page", ["", "claim?t=x"])
+async def test_links_stand_below_the_pages(replica, page):
+    """As text; websites in a tab of their own, because a page that is left stops polling."""
+    site = await replica(**LOOK)
+    await site.check()
+    ticket = cookie_of(await site.check())
+    headers = {**HTML, "Cookie": ticket}
+    reply = await site.edge.get(f"/_waitroom/{site.room.name}/{page}", headers=headers)
+    footer = re.search(r'<footer id="footer">(.*?)</footer>', await reply.text(), re.DOTALL)
+    assert footer
+    assert footer[1].splitlines() == [
+        '<a href="/imprint?a=1&amp;b=2" target="_blank" rel="noopener">Imprint &lt;&amp;&gt;</a>',
+        '<a href="tel:+41441234567">Call us</a>',
+    ]
+
+
+async def test_the_page_can_ask_for_the_links(replica):
+    site = await replica(**LOOK)
+    about = await (await site.edge.get(f"/_waitroom/{site.room.name}/about")).json()
+    assert about["footer"] == LOOK["footer"]

@@ -175,7 +175,7 @@ def test_a_problem_names_the_setting_and_what_is_allowed(name, value, allowed):
     (line,) = problems(**{**GOOD, f"WAITROOM_{name.upper()}": value})
     assert line.startswith(name.replace("__", ".") + ": ")
     assert allowed in line
-    assert value in line or name == "store"
+    assert value[:100] in line or name == "store"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from sidecar.kit.http.auth.session import CSRF_HEADER
 from sidecar.kit.http.endpoint import ANYBODY, Endpoints
 from sidecar.kit.http.models import Headers, Reply, optional
 from sidecar.queue.classes import Line, VisitorClass
+from sidecar.rooms.look import Link
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.settings import RoomSettings
 
@@ -144,7 +145,7 @@ def document() -> Json:
     edge_paths, edge_schemas = describe((*VISITOR, *PROXY), _SERVERS)
     paths, schemas = describe((*ENDPOINTS, *OPS, *JOBS), _SERVERS)
     paths, schemas = edge_paths | paths, edge_schemas | schemas
-    schemas |= settings.schemas(RoomSettings, VisitorClass, Line, RoomEvent)
+    schemas |= settings.schemas(RoomSettings, VisitorClass, Line, RoomEvent, Link)
     schemas["TargetChanges"] |= {
         "properties": settings.accepted(TargetSettings),
         "additionalProperties": False,

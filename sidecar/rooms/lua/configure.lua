@@ -1,7 +1,8 @@
 -- Changes settings; the caller has checked them. A raised cap calls at once.
 -- ARGV    6 the operator who says so, or ''
 --         7 the changes as one JSON object, for the history
---         from 8 on, for each setting: name, value as JSON or '' to reset it to the configured
+--         from 8 on, for each setting: the number of its hash in KEYS, its name, its value as
+--         JSON or '' to reset it to the configured
 -- RETURNS {now, revision}
 -- EVENTS  called, expired, operator
 -- @include "rooms/parts/room"
@@ -10,11 +11,12 @@
 -- @include "rooms/parts/position"
 local function run(KEYS, ARGV)
   redis.call('HINCRBY', KEYS[8], 'revision', 1)
-  for i = 8, #ARGV, 2 do
-    if ARGV[i + 1] == '' then
-      redis.call('HDEL', KEYS[8], ARGV[i])
+  for i = 8, #ARGV, 3 do
+    local key, name, value = KEYS[tonumber(ARGV[i])], ARGV[i + 1], ARGV[i + 2]
+    if value == '' then
+      redis.call('HDEL', key, name)
     else
-      redis.call('HSET', KEYS[8], ARGV[i], ARGV[i + 1])
+      redis.call('HSET', key, name, value)
     end
   end
   begin(KEYS, ARGV)

@@ -6,7 +6,8 @@
 --          config hash as a flat list, stats hash as a flat list, {visitor, revoked at, …},
 --          stage of the recovery, when it ends or 0, replicas, events in the stream, the id of
 --          the oldest, phase, {people in a line, wait of a newcomer there or -1, …},
---          how many visitors are remembered whose tokens are worth nothing}
+--          how many visitors are remembered whose tokens are worth nothing,
+--          look hash as a flat list}
 -- EVENTS  called, expired
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/expire"
@@ -45,5 +46,5 @@ local function run(KEYS, ARGV)
       'WITHSCORES', 'LIMIT', 0, tonumber(ARGV[7])),
     stage, math.max(0, recovers_until), redis_call('ZCARD', REPLICAS),
     redis_call('XLEN', EVENTS), oldest[1] and oldest[1][1] or '', phase, in_lines,
-    redis_call('ZCARD', REVOKED) + redis_call('ZCARD', SPENT)}
+    redis_call('ZCARD', REVOKED) + redis_call('ZCARD', SPENT), redis_call('HGETALL', LOOK)}
 end

@@ -82,10 +82,10 @@ class Swept:
 
 def read_snapshot(reply: Any) -> Snapshot:
     now, waiting, active, provisional, epoch, revision, wait, config, stats, *rest = reply
-    revoked, stage, recovers_until, replicas, events, oldest, phase, lines, remembered = rest
+    revoked, stage, recovers_until, replicas, events, oldest, phase, lines, remembered, look = rest
     overrides = {
         name: json.loads(value)
-        for name, value in _pairs(config)
+        for name, value in _pairs([*config, *look])
         if name not in {"epoch", "revision"}
     }
     counters = {name: float(value) for name, value in _pairs(stats)}

@@ -17,6 +17,7 @@ from sidecar.kit.redis.driver_errors import driver_errors
 from sidecar.kit.redis.script_store import ScriptStore
 from sidecar.queue.verdict_lifetime import RESPONSE_MS
 from sidecar.rooms import redis_keys as keys
+from sidecar.rooms.look import LOOK, in_short
 from sidecar.rooms.store.lists import Lists
 from sidecar.rooms.store.replies import SHIELD, Snapshot, Swept, read_snapshot, read_standings
 from sidecar.rooms.store.transfer import Transfer
@@ -60,6 +61,11 @@ class Lot:
 
     number: float
     begins_ms: int
+
+
+def _hash_of(setting: str) -> str:
+    """The key of what was changed at run time. The scripts read `config` with each request."""
+    return "look" if setting in LOOK else "config"
 
 
 class RoomStore(ScriptStore):
@@ -188,9 +194,10 @@ class RoomStore(ScriptStore):
 
     async def configure(self, changes: dict[str, Any], *, by: str = "") -> int:
         """Sets settings that were checked; None resets one. The new revision."""
-        args: list[Any] = [by, json.dumps(changes)]
+        args: list[Any] = [by, json.dumps(in_short(changes))]
         for name, value in changes.items():
-            args += [name, "" if value is None else json.dumps(without_none(value))]
+            text = "" if value is None else json.dumps(without_none(value))
+            args += [keys.ROOM_KEYS.index(_hash_of(name)) + 1, name, text]
         _, revision = await self._run("configure", args)
         return int(revision)
 
@@ -221,11 +228,11 @@ class RoomStore(ScriptStore):
     ) -> None:
         """Tells a store that was emptied who was revoked (visitor -> when, ms), and the config.
         What it has learnt meanwhile stays."""
-        key = keys.room_key(self._name, "config")
         config = {name: json.dumps(value) for name, value in overrides.items()}
         if epoch:
             config["epoch"] = str(epoch)
         for name, value in config.items():
+            key = keys.room_key(self._name, _hash_of(name))
             async with driver_errors("remind", self._timeout_s):
                 await self._redis.hsetnx(key, name, value)
         rows = list(revoked.items())

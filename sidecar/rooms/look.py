@@ -1,0 +1,175 @@
+"""What a room's page looks like: the types of these settings, and what they may hold.
+
+None of it may load anything from another site, or hide another language in a text.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from sidecar.kit.colours import read_colour
+from sidecar.queue.classes import a_list, a_table, checked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Kept apart from the settings that the scripts read with each request: they may be long.
+LOOK = frozenset({"accent", "background", "font", "footer", "custom_css"})
+MAX_LINKS = 8
+MAX_CSS = 10_000
+_SHOWN = 500
+
+PATH = re.compile(r"/(?!/)[A-Za-z0-9._~%+@=&?:,/-]+\Z")
+_FONT_FILE = re.compile(r"/(?!/)[A-Za-z0-9._~%+@/-]+\.(?:woff2?|[ot]tf)(?:\?[\w.=-]*)?\Z")
+_FAMILY = re.compile(r"(['\"]?)([^\W_][\w .+-]{0,60}|-apple-system)\1\Z")
+_IDENTIFIER = re.compile(r"-?[A-Za-z][A-Za-z0-9-]*\Z")
+_ADDRESSES = (
+    re.compile(r"https://[A-Za-z0-9.-]+(?::\d{1,5})?(?:[/?#][^\s\"'<>\\]*)?\Z"),
+    re.compile(r"mailto:[^\s\"'<>\\@]+@[A-Za-z0-9.-]+(?:\?[^\s\"'<>\\]*)?\Z"),
+    re.compile(r"tel:[+0-9().-]{3,30}\Z"),
+    re.compile(r"/(?!/)[^\s\"'<>\\]*\Z"),
+)
+#: As a browser splits a style sheet; what is in none of the named groups is harmless.
+_CSS = re.compile(
+    r"""
+    /\*.*?\*/
+  | "(?:[^"\\\n\r\f]|\\(?:[0-9a-fA-F]{1,6}|["'\\]))*"
+  | '(?:[^'\\\n\r\f]|\\(?:[0-9a-fA-F]{1,6}|["'\\]))*'
+  | url\(\s*+(?P<quote>["']?)(?P<address>[^"'()\\\s]*)(?P=quote)\s*+(?P<end>\))
+  | @(?P<rule>[\w-]*)
+  | (?P<function>[\w-]+)\(
+  | (?P<open>[({\[]) | (?P<close>[)}\]])
+  | (?P<odd>["'\\]|/\*|</|<!|[^\S \t\n\r]|[\x00-\x08\x0e-\x1f\x7f])
+  | [\w-]+ | .
+    """,
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
+_FILE = re.compile(
+    r"/(?!/)[A-Za-z0-9._~%+@/-]+\.(?:svg|png|jpe?g|webp|avif|gif|woff2?|[ot]tf)(?:\?[\w.=-]*)?\Z",
+    re.IGNORECASE,
+)
+_RULES = ("media", "supports", "container", "layer", "keyframes", "font-face")
+#: They take an address as a plain text, or run something.
+_NO_FUNCTIONS = {"url", "src", "image", "image-set", "element", "paint", "expression"}
+_PAIRS = {")": "(", "}": "{", "]": "["}
+_ODD = {
+    '"': "a quoted text does not end on its line, or has a backslash that is no escape",
+    "'": "a quoted text does not end on its line, or has a backslash that is no escape",
+    "\\": "write a backslash in a quoted text only",
+    "/*": "a comment does not end",
+}
+
+
+def _colour(value: str) -> str:
+    read_colour(value)
+    return value
+
+
+def _path(value: str) -> str:
+    """A file on the room's own site."""
+    if not PATH.match(value):
+        raise ValueError("write a path on your site, such as /_waitroom/static/shop.svg")
+    return value
+
+
+def _font(value: str) -> str:
+    if not (_FONT_FILE.match(value) if value.startswith("/") else families(value)):
+        raise ValueError(
+            'write families, such as "Inter, Helvetica Neue, sans-serif", or the path of a font '
+            "on your site, such as /_waitroom/static/shop.woff2"
+        )
+    return value
+
+
+def families(font: str) -> str:
+    """As a style sheet has them; "" where the text is no list of families."""
+    names = []
+    for part in font.split(","):
+        match = _FAMILY.match(part.strip())
+        if match is None:
+            return ""
+        names.append(match[2] if _IDENTIFIER.match(match[2]) else f'"{match[2]}"')
+    return ", ".join(names)
+
+
+def _address(value: str) -> str:
+    if not any(pattern.match(value) for pattern in _ADDRESSES):
+        raise ValueError(
+            "write an address that begins with https://, mailto: or tel:, or a path on your site"
+        )
+    return value
+
+
+@lru_cache(maxsize=64)
+def _style(css: str) -> str:
+    """The same text, if it may be shown. Cached: settings are read again each second."""
+    if problems := dict.fromkeys(_problems(css)):
+        raise ValueError("\n".join(problems))
+    return css
+
+
+def _problems(css: str) -> Iterator[str]:
+    opened: list[str] = []
+    for token in _CSS.finditer(css):
+        kind, text = token.lastgroup, token[0]
+        if kind in {"end", "rule", "function"}:
+            yield from _problem_of(token)
+        if kind in {"function", "open"}:
+            opened.append(text[-1])
+        elif kind == "odd" or (kind == "close" and [_PAIRS[text]] != opened[-1:]):
+            line = css.count("\n", 0, token.start()) + 1
+            default = f"{text} closes nothing" if kind == "close" else f"{text!r} is not allowed"
+            yield f"line {line}: {_ODD.get(text, default)}"
+            return  # what follows might be read in two ways
+        elif kind == "close":
+            opened.pop()
+    if opened:
+        yield f"{opened[-1]} is not closed"
+
+
+def _problem_of(token: re.Match[str]) -> Iterator[str]:
+    name = token[0][:40]
+    if token["rule"] is not None and token["rule"].lower() not in _RULES:
+        yield f"{name} is not allowed; these are: @{', @'.join(_RULES)}"
+    if token["end"] and not _FILE.match(token["address"]):
+        yield "url() takes a picture or a font on your site, such as /shop/sky.webp"
+    if re.sub(r"^-[a-z]+-", "", (token["function"] or "").lower()) in _NO_FUNCTIONS:
+        yield f"{name}) is not allowed; a picture is url(/shop/sky.webp)"
+
+
+class Link(BaseModel):
+    """One link below the waiting page."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    text: str = Field(min_length=1, max_length=60)
+    """What visitors read."""
+    address: Annotated[str, Field(max_length=500), AfterValidator(_address)]
+    """Where it leads: `https://…`, `mailto:…`, `tel:…`, or a path on your site that no room
+    applies to."""
+
+
+def _few(links: tuple[Link, ...]) -> list[str]:
+    return [] if len(links) <= MAX_LINKS else [f"at most {MAX_LINKS} links, not {len(links)}"]
+
+
+_LINK = '{"text": "Imprint", "address": "https://shop.example/imprint"}'
+ColourText = Annotated[str, Field(max_length=80), AfterValidator(_colour)]
+Font = Annotated[str, Field(max_length=300), AfterValidator(_font)]
+Links = Annotated[tuple[Annotated[Link, a_table(_LINK)], ...], a_list(_LINK), checked(_few)]
+SitePath = Annotated[str, Field(max_length=500), AfterValidator(_path)]
+StyleSheet = Annotated[str, Field(max_length=MAX_CSS), AfterValidator(_style)]
+
+
+def in_short(settings: dict[str, Any]) -> dict[str, Any]:
+    """For a log, and for pages that are sent each second: a long value by its beginning."""
+    return {name: _cut(value) for name, value in settings.items()}
+
+
+def _cut(value: Any) -> Any:
+    is_long = isinstance(value, str) and len(value) > _SHOWN
+    return f"{value[: _SHOWN // 5]}… ({len(value):,} characters)" if is_long else value

