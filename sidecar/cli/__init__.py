@@ -9,7 +9,6 @@ import re
 import shutil
 import sys
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,7 +22,8 @@ from sidecar.cli.connection import ReplicaCommand
 from sidecar.cli.grants import grant
 from sidecar.cli.migrate import migrate
 from sidecar.cli.printing import JSON, coloured, print_json
-from sidecar.gate.commands import nginx_key
+from sidecar.gate.commands.nginx_key import nginx_key
+from sidecar.gate.commands.page import page
 from sidecar.history.commands import history, report
 from sidecar.jobs.commands.jobs import jobs
 from sidecar.jobs.commands.targets import targets
@@ -98,7 +98,7 @@ def main() -> None:
 
 for command in (
     *(rooms, leases, limits, jobs, targets, webhooks, history),
-    *(grant, migrate, nginx_key, report, verify_draw),
+    *(grant, migrate, nginx_key, page, report, verify_draw),
     *(check_config, completion, init, update_files),
 ):
     main.add_command(command)
@@ -213,25 +213,6 @@ def doctor(url: str, *, insecure: bool, as_json: bool, **options: Any) -> None:
         columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
         click.echo(findings.as_text(found, columns=columns, coloured=coloured))
     sys.exit(1 if findings.count(found, findings.Level.PROBLEM) else 0)
-
-
-@main.command()
-@click.argument("file", default=None, required=False, metavar="[WAITING.HTML]")
-def page(file: str | None) -> None:
-    """Print the waiting page as nginx includes it: waitroom/waiting.conf.
-
-    Make it again, and reload nginx, when you have changed waiting.html or added a language.
-    """
-    from sidecar.gate.languages import Languages  # noqa: PLC0415
-    from sidecar.gate.waiting_page import for_nginx  # noqa: PLC0415
-    from sidecar.kit.share import find_share  # noqa: PLC0415
-
-    path = Path(file) if file else find_share("static") / "waiting.html"
-    try:
-        text = for_nginx(path.read_text(encoding="utf-8"), Languages(path.parent).tags)
-    except (OSError, ValueError) as error:
-        raise click.ClickException(f"{path}: {error}") from None
-    click.echo(text, nl=False)
 
 
 def _start_logging(settings: Settings) -> None:

@@ -17,7 +17,7 @@ from sidecar.rooms.look import Link  # noqa: TC001 - pydantic reads it
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 
 if TYPE_CHECKING:
-    from sidecar.gate.contract import Gate
+    from sidecar.rooms.settings import RoomSettings
 
 #: For nginx and for browsers: an operator's change is seen within this time, seconds.
 _KEPT_S = 10
@@ -65,7 +65,10 @@ async def get_about(request: web.Request) -> web.Response:
 
     The same for all visitors; nginx keeps it for 10 seconds.
     """
-    return _about(gate_of(request)).response(headers=_HEADERS)
+    room = gate_of(request)
+    # A resource's term is the lease's.
+    document = About(room=room.name) if is_resource(room) else about(room.name, room.settings)
+    return document.response(headers=_HEADERS)
 
 
 @ENDPOINTS.get(
@@ -89,12 +92,9 @@ async def get_style(request: web.Request) -> web.Response:
     return web.Response(text=text, content_type="text/css", charset="utf-8", headers=headers)
 
 
-def _about(room: Gate) -> About:
-    if is_resource(room):  # its term is the lease's
-        return About(room=room.name)
-    settings = room.settings
+def about(room: str, settings: RoomSettings) -> About:
     return About(
-        room=room.name,
+        room=room,
         claim_seconds=min(settings.claim_window, max(10, 3 * (settings.heartbeat_interval or 2))),
         session_seconds=settings.session_duration,
         session_max_seconds=settings.session_max_duration,

@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 
 import pytest
 from playwright.sync_api import expect
 
+from sidecar.gate.preview import SCRIPT, STATES, Preview
+from sidecar.gate.waiting_page import Page
 from sidecar.kit.colours import contrast, read_colour
-from tests.support.site import Site, gated
+from sidecar.rooms.settings import RoomSettings
+from tests.support.site import ROOT, Site, gated
 
 FOOTER = [
     {"text": "Imprint", "address": "/imprint"},
@@ -21,6 +25,14 @@ LOOK = {
     "site_name": "Alpenrock", "accent": "#ffd400", "background": "#10243e",
     "font": "Georgia, Liberation Serif, serif", "footer": json.dumps(FOOTER),
     "custom_css": "h1 { letter-spacing: 3px }",
+}  # fmt: skip
+IN_LINE = "Sie sind in der Warteschlange"
+HEADINGS = {
+    "joining": "Sie werden eingereiht …", "waiting": IN_LINE, "paused": IN_LINE, "error": IN_LINE,
+    "no-script": IN_LINE, "next": re.compile("als Nächste"), "called": re.compile("an der Reihe"),
+    "opens": re.compile("^Öffnet (am|um) "), "prequeue": re.compile("Vorab-Warteschlange"),
+    "closed": re.compile("niemanden mehr auf"), "full": re.compile("gerade voll"),
+    "left": re.compile("verlassen"), "lost": re.compile("nicht in der Warteschlange"),
 }  # fmt: skip
 #: What an enemy would write who got past the check of custom_css.
 SPY = """\
@@ -153,3 +165,21 @@ def test_the_first_paint_does_not_wait_for_a_replica_that_hangs(site, visitor):
     )
     assert style["duration"] < about["duration"]
     assert painted < about["responseEnd"]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_preview_shows_each_state(visitor, tmp_path, state):
+    """From a folder, without any server: the page's own script, in the state that was chosen."""
+    settings = RoomSettings(total_active_users=1, **LOOK)
+    page = Preview(Page(ROOT / "static"), "own", settings, static="static/", language="de")
+    (tmp_path / "page.html").write_text(page.html(state), encoding="utf-8")
+    shutil.copytree(ROOT / "static", tmp_path / "static")
+    shutil.copy(SCRIPT, tmp_path / "static")
+    shown = visitor(locale="de")
+    shown.goto(f"file://{tmp_path}/page.html")
+    expect(shown.locator("h1")).to_have_text(HEADINGS[state])
+    expect(shown.locator("body")).to_have_css("background-color", "rgb(16, 36, 62)")
+    expect(shown.locator("footer a")).to_have_text(["Imprint", "Call us"])
+    expect(shown.locator("#offline")).to_be_visible(visible=state == "error")
+    expect(shown.locator("#paused")).to_be_visible(visible=state == "paused")
+    assert shown.problems == []

@@ -1,0 +1,124 @@
+"""waitroom page: the waiting page, for nginx and for people who design it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sidecar.cli.common import CONFIG, BadValue, load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sidecar.rooms.settings import RoomSettings
+
+
+class _Page(click.Group):
+    """A file in place of a command is the one to print."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        is_file = self.get_command(ctx, args[0]) is None
+        return super().resolve_command(ctx, ["nginx", *args] if is_file else args)
+
+
+@click.group(cls=_Page, invoke_without_command=True)
+@click.pass_context
+def page(context: click.Context) -> None:
+    """Print the waiting page as nginx includes it, or preview it.
+
+    `waitroom page [WAITING.HTML]` is short for `waitroom page nginx`.
+    """
+    if context.invoked_subcommand is None:
+        context.invoke(nginx)
+
+
+@page.command()
+@click.argument("file", default=None, required=False, metavar="[WAITING.HTML]")
+def nginx(file: str | None = None) -> None:
+    """Print the waiting page as nginx includes it: waitroom/waiting.conf.
+
+    Make it again, and reload nginx, when you have changed waiting.html or added a language.
+    """
+    from sidecar.gate.languages import Languages  # noqa: PLC0415
+    from sidecar.gate.waiting_page import for_nginx  # noqa: PLC0415
+    from sidecar.kit.share import find_share  # noqa: PLC0415
+
+    path = Path(file) if file else find_share("static") / "waiting.html"
+    try:
+        text = for_nginx(path.read_text(encoding="utf-8"), Languages(path.parent).tags)
+    except (OSError, ValueError) as error:
+        raise click.ClickException(f"{path}: {error}") from None
+    click.echo(text, nl=False)
+
+
+@page.command()
+@click.argument("room", default="")
+@CONFIG
+@click.option("--state", "states", multiple=True, help="Only this state; may be repeated.")
+@click.option("--language", default="en", show_default=True, help="The page's language.")
+@click.option("--set", "changes", multiple=True, metavar="SETTING=VALUE", help="Try a setting.")
+@click.option("--site", default="", help="Where your site's other files are: https://….")
+@click.option("--into", default="preview", show_default=True, help="The folder to write to.")
+def preview(
+    room: str,
+    path: str | None,
+    *,
+    states: tuple[str, ...],
+    changes: tuple[str, ...],
+    into: str,
+    **shown: str,
+) -> None:
+    """Write the waiting page of ROOM in all its states, to open in a browser.
+
+    Nothing needs to run. The look is that of the settings file; the dashboard previews what was
+    changed at run time.
+    """
+    from sidecar.gate import preview as previews  # noqa: PLC0415 - needs aiohttp
+    from sidecar.gate.waiting_page import Page  # noqa: PLC0415
+    from sidecar.kit.share import find_share  # noqa: PLC0415
+
+    configured = load_settings(path)
+    if not room and len(configured.rooms) > 1:
+        raise BadValue(f"name a room: {', '.join(configured.rooms)}")
+    name = room or next(iter(configured.rooms))
+    for state in states:
+        _check("state", state, previews.STATES)
+    _check("room", name, configured.rooms)
+    settings = _changed(configured.rooms[name], changes)
+    static = configured.static_dir or find_share("static")
+    template = Page(static)
+    _check("language", shown["language"], template.languages.tags)
+    shown["site"] = (shown["site"] or settings.public_url or "").rstrip("/")
+    folder, titles = Path(into), states or tuple(previews.STATES)
+    shown_so = previews.Preview(template, name, settings, **shown)
+    texts = {f"{state}.html": shown_so.html(state) for state in titles}
+    texts["index.html"] = previews.overview(name, titles)
+    try:
+        shutil.copytree(static, folder / "static", ignore=_NOT_COPIED, dirs_exist_ok=True)
+        shutil.copy(previews.SCRIPT, folder / "static")
+        for file, text in texts.items():
+            (folder / file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(str(error)) from None
+    for file in sorted(texts, key=lambda file: file != "index.html"):
+        click.echo(folder / file)
+
+
+_NOT_COPIED = shutil.ignore_patterns("*.html", "i18n", "draw.*")
+
+
+def _check(what: str, name: str, known: Iterable[str]) -> None:
+    if name not in known:
+        raise BadValue(f"there is no {what} {name!r}; these are: {', '.join(known)}")
+
+
+def _changed(settings: RoomSettings, changes: tuple[str, ...]) -> RoomSettings:
+    pairs = [change.partition("=") for change in changes]
+    if not all(equals for _, equals, _ in pairs):
+        raise BadValue("--set: write SETTING=VALUE, such as accent=#c2410c")
+    return settings.changed({name: value for name, _, value in pairs})

@@ -1,0 +1,178 @@
+"""The waiting page as it looks in each state, for people who design it.
+
+It is the page itself, with its own script; preview.js answers what that script asks.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sidecar.gate.about import about
+from sidecar.gate.branding import branded, style
+from sidecar.queue.estimate import Wait
+from sidecar.queue.visitor_number import visitor_number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sidecar.gate.waiting_page import Page
+    from sidecar.rooms.settings import RoomSettings
+
+SCRIPT = Path(__file__).with_name("preview.js")
+_STATIC = "/_waitroom/static/"
+_WAITING: dict[str, Any] = {
+    "state": "waiting",
+    "visitor": "cHJldmlldy0xMjM0NTY3OA",
+    "position": 38,
+    "position_above": None,
+    "ahead": 37,
+    "line": None,
+    "waiting": 1240,
+    "wait_seconds": 780,
+    "wait_seconds_low": 660,
+    "wait_seconds_high": 900,
+    "refresh_after_seconds": 60,
+    "phase": "open",
+}
+_NOWHERE = {"position": None, "ahead": None, "wait_seconds": None, "wait_seconds_low": None}
+_CLOSED = {**_WAITING, **_NOWHERE, "state": "closed", "phase": "closed"}
+#: Of somebody who has moved up since: the bar is not at its beginning.
+_BEFORE = {**_WAITING, "position": 120, "ahead": 119, "refresh_after_seconds": 0.02}
+#: State -> what the page's script hears, one answer after the other. None: nothing yet; a text:
+#: nobody answers. Times are seconds from now.
+STATES: dict[str, list[Any]] = {
+    "joining": [None],
+    "waiting": [_BEFORE, _WAITING],
+    "next": [
+        _BEFORE,
+        {**_WAITING, "position": 1, "ahead": 0, "wait_seconds_low": 5, "wait_seconds_high": 40},
+    ],
+    "called": [{**_WAITING, **_NOWHERE, "state": "admitted"}],
+    "paused": [_BEFORE, {**_WAITING, "paused": True}],
+    "opens": [{**_CLOSED, "opens_at": 93_780, "prequeue_from": 91_980}],
+    "prequeue": [{**_WAITING, **_NOWHERE, "phase": "prequeue", "opens_at": 754}],
+    "closed": [_CLOSED],
+    "full": [{**_WAITING, **_NOWHERE, "state": "full"}],
+    "left": [_BEFORE, _WAITING],
+    "lost": [{**_WAITING, **_NOWHERE, "state": "not_queued", "refresh_after_seconds": 0.02}],
+    "error": [_BEFORE, {**_WAITING, "refresh_after_seconds": 0.02}, "nobody answers"],
+    "no-script": [],
+}
+_NOSCRIPT = re.compile(r"<noscript>.*?</noscript>\n?", re.DOTALL)
+_ITS_SCRIPT = re.compile(r'<script src="/_waitroom/static/waiting\.js[^>]*></script>')
+_OTHER_FILE = re.compile(r"(?<=url\()([\"']?)(?=/(?!/|_waitroom/static/))")
+
+
+@dataclass(frozen=True)
+class Preview:
+    """Of one room; `static` is where the page's own files are found, preview.js too."""
+
+    page: Page
+    room: str
+    settings: RoomSettings
+    language: str = "en"
+    static: str = "static/"
+    #: The address of the site, where its other files are.
+    site: str = ""
+    #: Without it no style within a page is in force, if its policy wants one.
+    nonce: str = ""
+
+    def html(self, state: str) -> str:
+        settings, is_script = self._on_site(), state != "no-script"
+        text = self.page.render(
+            language=self.language,
+            view="waiting",
+            values={
+                "room": self.room,
+                "message": settings.message or "",
+                **({} if is_script else self._values()),
+            },
+        )
+        text = _NOSCRIPT.sub("", branded(text, settings))
+        own = f'<link rel="stylesheet" href="/_waitroom/{self.room}/style.css">'
+        sheet = _OTHER_FILE.sub(rf"\g<1>{self.site}", style(settings))
+        text = text.replace(own, f'<style nonce="{self.nonce}">\n{sheet}\n</style>')
+        script = _ITS_SCRIPT.search(text)
+        if script is not None:
+            before = self._answers(settings, state) + script[0] if is_script else ""
+            text = text.replace(script[0], before)
+        return text.replace(_STATIC, self.static)
+
+    def _on_site(self) -> RoomSettings:
+        """With the addresses that another site's page would need."""
+
+        def found(path: str) -> str:
+            is_there = path.startswith("/") and not path.startswith(_STATIC)
+            return self.site + path if is_there else path
+
+        links = [
+            link.model_copy(update={"address": found(link.address)})
+            for link in self.settings.footer
+        ]
+        logo = self.settings.logo and found(self.settings.logo)
+        return self.settings.model_copy(update={"footer": tuple(links), "logo": logo})
+
+    def _values(self) -> dict[str, str]:
+        """What a replica fills in for a browser without JavaScript."""
+        wait = Wait(*(_WAITING[f"wait_seconds{part}"] for part in ("", "_low", "_high")))
+        return {
+            **{name: str(_WAITING[name]) for name in ("position", "ahead", "waiting")},
+            "number": visitor_number(_WAITING["visitor"]),
+            "wait": self.page.wait_in_words(self.language, wait),
+            "updated": "10:21:07 UTC",
+            "refresh": "60",
+        }
+
+    def _answers(self, settings: RoomSettings, state: str) -> str:
+        said = {"room": self.room, "message": settings.message}
+        data = {
+            "answers": [{**one, **said} if isinstance(one, dict) else one for one in STATES[state]],
+            "about": about(self.room, settings).model_dump(mode="json"),
+            "texts": {tag: self.page.languages.texts(tag) for tag in {"en", self.language}},
+            "leaves": state == "left",
+        }
+        # In a script's text nothing is escaped, and nothing may end it.
+        text = json.dumps(data).replace("<", r"\u003c")
+        return (
+            f'<script type="application/json" id="preview">{text}</script>\n'
+            f'<script src="{_STATIC}preview.js"></script>\n'
+        )
+
+
+def overview(room: str, states: Iterable[str]) -> str:
+    """A page that shows all of them at once, each in its file."""
+    frames = "\n".join(
+        f'<figure><figcaption><a href="{state}.html">{state}</a></figcaption>'
+        f'<iframe src="{state}.html" title="{state}"></iframe></figure>'
+        for state in states
+    )
+    return _OVERVIEW.replace("ROOM", room).replace("FRAMES", frames)
+
+
+_OVERVIEW = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>ROOM: the waiting page in all states</title>
+<style>
+:root { color-scheme: light dark }
+body { margin: 1rem; font: 1rem/1.5 system-ui, sans-serif }
+main { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fill, 390px) }
+figure { margin: 0 }
+iframe { inline-size: 390px; block-size: 760px; border: 1px solid GrayText }
+</style>
+</head>
+<body>
+<h1>ROOM: the waiting page in all states</h1>
+<main>
+FRAMES
+</main>
+</body>
+</html>
+"""
