@@ -126,6 +126,7 @@ max_places_per_address = 20
 exempt_addresses = ["192.0.2.0/24", "2001:db8::7"]
 exempt_paths = ["/static/", "/feed.xml"]
 queueing_status_code = 429
+json_format = "cloudflare"
 notify_above = 1000
 public_url = "https://shop.example"
 message = "Tickets are still available."
@@ -146,6 +147,7 @@ custom_css = "main { border-radius: 0 }"
         "max_places_per_address": "[real addresses in nginx](nginx.md#more-lines-where-needed)",
         "rollout_percent": "[roll-out](rollout.md)",
         "exempt_header": "[switches in nginx](nginx.md#switches)",
+        "json_format": "[the fields](coming-from-cloudflare.md#json)",
         "notify_above": "[webhooks](webhooks.md)",
         "public_url": "[the webhook `called`](webhooks.md#called)",
         "accent": "[branding](branding.md#each-room-its-own)",

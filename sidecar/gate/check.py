@@ -15,11 +15,12 @@ import structlog
 from aiohttp import web
 from multidict import istr
 
+from sidecar.gate import cloudflare
 from sidecar.gate.app_keys import GATES, STAMPS
 from sidecar.gate.contract import is_resource, label
 from sidecar.gate.cookies import read_bearer, read_given, read_token, set_cookie, stamp_cookie
 from sidecar.gate.schemas import CheckPassed, CheckRefused, CheckRequest
-from sidecar.gate.status_document import refresh_s, shown_position
+from sidecar.gate.status_document import document, refresh_s, shown_position
 from sidecar.kit.clock import iso
 from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.http.auth_request import (
@@ -185,6 +186,10 @@ def answer_headers(room: Gate, answer: Answer, headers: Mapping[str, str]) -> di
     wait = answer.wait if position or above else None
     if wait is not None:
         said["X-Waitroom-Wait"] = str(wait.seconds)
+    if room.settings.json_format == "cloudflare":
+        # Whatever is accepted: nginx may keep this for others.
+        numbers = document(room, answer)
+        said["X-Waitroom-Json"] = cloudflare.json_of(numbers, room.settings)
     return said
 
 

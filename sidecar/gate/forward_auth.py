@@ -109,8 +109,14 @@ async def gate(request: web.Request) -> web.Response:
     said = answer_headers(room, answer, headers)
     if answer.state is State.ADMITTED:
         return close_if_body(request, web.Response(headers=said))
+    json_text = said.pop("X-Waitroom-Json", None)
     if _wants_problem(headers):
-        response = _numbers(room, answer, said)
+        if json_text is None:
+            response = _numbers(room, answer, said)
+        else:
+            response = web.Response(text=json_text, content_type="application/json")
+            response.set_status(_refusal(said["X-Waitroom-Status"]))
+            response.headers["Cache-Control"] = "no-store"
     else:
         response = render_page(request, room, answer, asked, method=method)
         response.set_status(_refusal(said["X-Waitroom-Status"]))

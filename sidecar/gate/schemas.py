@@ -96,7 +96,8 @@ class CheckPassed(Passed, Kept):
 
 
 class CheckRefused(Refused, Kept):
-    pass
+    x_waitroom_json: str | None = None
+    """What a program gets, where the room's `json_format` is `cloudflare`."""
 
 
 class Numbers(Reply):

@@ -44,6 +44,7 @@ _NOT_FOR_SCRIPTS = {
     "suspended",
     "sweep_interval",
     "queueing_status_code",
+    "json_format",
     "shield_above",
     "on_store_failure",
     "bind_pass",
@@ -179,6 +180,10 @@ class RoomSettings(BaseModel):
     queueing_status_code: Annotated[Literal[200, 202, 429, 503], BeforeValidator(from_text)] = 503
     """The HTTP status of the waiting page. With 503 and 429, search engines and caches do not keep
     it."""
+    json_format: Literal["waitroom", "cloudflare"] = "waitroom"
+    """What a waiting program gets that accepts JSON and not HTML. `waitroom`: a problem document
+    with its numbers. `cloudflare`: Cloudflare's `cfWaitingRoom`, with the room's
+    `queueing_status_code`."""
     notify_above: Count | None = Field(default=None, ge=1, le=1_000_000_000)
     """Sends webhooks `queue_over` when more visitors than this wait: once, until fewer than 80 %
     of it wait."""
