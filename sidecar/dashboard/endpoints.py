@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 import structlog
 from aiohttp import web
 
-from sidecar.dashboard import pages, wall
+from sidecar.dashboard import pages, preview, wall
 from sidecar.dashboard.live import LIVE
 from sidecar.history.app_keys import HISTORY
 from sidecar.jobs.app_keys import JOBS
@@ -158,4 +158,5 @@ ROUTES = (
     web.post("/dashboard/logout", log_out),
     web.get("/dashboard/static/{name}", asset),
     *wall.ROUTES,
+    *preview.ROUTES,
 )

@@ -15,6 +15,7 @@ from sidecar.kit.http.json_text import event_text
 from sidecar.kit.http.long_poll import LongPolls, is_set
 from sidecar.queue.model import Phase
 from sidecar.queue.visitor_number import visitor_number
+from sidecar.rooms.look import in_short
 from sidecar.rooms.places import line_of
 from sidecar.rooms.statistics import ABANDONED, difference, lines_of, minutes, wait_percentiles
 
@@ -185,7 +186,7 @@ class Live(LongPolls):
                 "wait_seconds": None if snapshot.wait_ms is None else snapshot.wait_ms // 1000,
                 "lines": lines_of(settings, snapshot),
                 "as_of_ms": snapshot.now_ms,
-                "changed": snapshot.overrides,
+                "changed": in_short(snapshot.overrides),
                 "a_minute": self._rates(room),
             }
         return {
@@ -200,10 +201,9 @@ class Live(LongPolls):
             "on_store_failure": settings.on_store_failure,
             "settings": {name: getattr(settings, name) for name in SHOWN},
             # Of what was changed too.
-            "file": {
-                name: getattr(room.file_settings, name, None)
-                for name in (*SHOWN, *known.get("changed", ()))
-            },
+            "file": in_short(
+                room.file_settings.model_dump(include={*SHOWN, *known.get("changed", ())})
+            ),
             **known,
         }
 

@@ -22,7 +22,8 @@ _TYPES = {
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-        "img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+        "img-src 'self' data:; frame-src 'self'; form-action 'self'; frame-ancestors 'none'; "
+        "base-uri 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     # Not no-referrer: with it browsers send Origin: null with a form.

@@ -1,7 +1,7 @@
 'use strict';
 {
 // Before the waiting page's own script, in a preview: answers what that asks.
-const { answers, about, texts, leaves } = JSON.parse(document.getElementById('preview').textContent);
+const { answers, about, texts, leaves, scheme } = JSON.parse(document.getElementById('preview').textContent);
 const opened = Date.now();
 const iso = seconds => seconds == null ? null : new Date(opened + seconds * 1000).toISOString();
 const reply = document => new Response(JSON.stringify(document), { headers: { 'Content-Type': 'application/json' } });
@@ -21,6 +21,7 @@ window.fetch = async address => {
 		...address.endsWith('/leave') && { state: 'not_queued' }
 	});
 };
+navigator.sendBeacon = () => true;
 // A page that is called would go where the visitor wanted to.
 if (answers[0] && answers[0].state === 'admitted') window.setTimeout = () => 0;
 
@@ -29,4 +30,15 @@ function leave() {
 	else wait(leave, 20);
 }
 if (leaves) addEventListener('load', leave);
+
+// Light or dark, whatever this browser has.
+function paint() {
+	document.documentElement.style.colorScheme = scheme;
+	for (const sheet of document.styleSheets) {
+		for (const { media } of sheet.cssRules) {
+			if (media) media.mediaText = media.mediaText.replace(/\(prefers-color-scheme: (\w+)\)/g, (_, each) => each === scheme ? '(min-width: 0)' : '(max-width: 0)');
+		}
+	}
+}
+if (scheme) addEventListener('load', paint);
 }

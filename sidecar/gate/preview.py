@@ -80,6 +80,8 @@ class Preview:
     site: str = ""
     #: Without it no style within a page is in force, if its policy wants one.
     nonce: str = ""
+    #: light or dark, whatever the browser has.
+    scheme: str = ""
 
     def html(self, state: str) -> str:
         settings, is_script = self._on_site(), state != "no-script"
@@ -96,10 +98,12 @@ class Preview:
         own = f'<link rel="stylesheet" href="/_waitroom/{self.room}/style.css">'
         sheet = _OTHER_FILE.sub(rf"\g<1>{self.site}", style(settings))
         text = text.replace(own, f'<style nonce="{self.nonce}">\n{sheet}\n</style>')
+        if self.scheme:  # its script reads the rules, of an origin that is not its own
+            text = text.replace('<link rel="stylesheet"', '<link rel="stylesheet" crossorigin')
         script = _ITS_SCRIPT.search(text)
         if script is not None:
-            before = self._answers(settings, state) + script[0] if is_script else ""
-            text = text.replace(script[0], before)
+            before = self._answers(settings, state) if is_script or self.scheme else ""
+            text = text.replace(script[0], before + script[0] * is_script)
         return text.replace(_STATIC, self.static)
 
     def _on_site(self) -> RoomSettings:
@@ -134,6 +138,7 @@ class Preview:
             "about": about(self.room, settings).model_dump(mode="json"),
             "texts": {tag: self.page.languages.texts(tag) for tag in {"en", self.language}},
             "leaves": state == "left",
+            "scheme": self.scheme,
         }
         # In a script's text nothing is escaped, and nothing may end it.
         text = json.dumps(data).replace("<", r"\u003c")

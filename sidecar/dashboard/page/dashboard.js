@@ -6,6 +6,7 @@ import * as overview from './overview.js';
 import * as rooms from './rooms.js';
 import { watchTargets } from './targets.js';
 import * as log from './log.js';
+import './look.js';
 import { begin, title } from './views.js';
 
 const $ = id => document.getElementById(id);

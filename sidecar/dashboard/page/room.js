@@ -23,6 +23,7 @@ export class Room {
 		title.id = `title-${name}`;
 		this.root.setAttribute('aria-labelledby', title.id);
 		this.$('.to-wall').href = `/dashboard/wall?room=${encodeURIComponent(name)}`;
+		this.$('.to-look').href = `#/look/${encodeURIComponent(name)}`;
 		this.curves = [
 			new Curve('Waiting', 'waiting'), new Curve('Inside, and the cap', 'active', { limit: 'cap' }),
 			new Curve('Let in, each minute', 'admitted', { kind: 'bars' }), new Curve('Gave up, each minute', 'abandoned', { kind: 'bars' })

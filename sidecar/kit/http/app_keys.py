@@ -11,6 +11,7 @@ from sidecar.kit.metrics import Metrics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from sidecar.kit.http.auth.scopes import Scope
 
@@ -28,6 +29,8 @@ class SiteSettings(Protocol):
     def scopes(self) -> Mapping[str, frozenset[Scope]]: ...
     @property
     def is_in_memory(self) -> bool: ...
+    @property
+    def static_dir(self) -> Path | None: ...
 
 
 METRICS = web.AppKey("metrics", Metrics)

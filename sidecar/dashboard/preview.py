@@ -1,0 +1,109 @@
+"""The waiting page of a room as its visitors see it, also with settings that are not saved yet.
+
+It is shown in a frame that has no origin: whatever the page holds, it cannot act as the operator.
+"""
+
+from __future__ import annotations
+
+import secrets
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+from aiohttp import web
+
+from sidecar.gate.preview import SCRIPT, STATES, Preview
+from sidecar.gate.waiting_page import Page
+from sidecar.kit.errors import ConfigError
+from sidecar.kit.http.app_keys import SETTINGS
+from sidecar.kit.http.auth.session import operator_of
+from sidecar.kit.http.problems import problem
+from sidecar.kit.share import find_share
+from sidecar.rooms.app_keys import ROOMS
+from sidecar.rooms.look import LOOK
+
+#: What may be tried out.
+TRIED = LOOK | {"site_name", "logo", "message"}
+_FILES = "/dashboard/preview/static/"
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-{nonce}'; "
+    "img-src 'self' data: {site}; font-src 'self' {site}; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'self'; sandbox allow-scripts"
+)
+
+
+async def show(request: web.Request) -> web.Response:
+    """`room`, `state`, `language` and `scheme` in the query; a form has settings to try, empty
+    ones as they are configured."""
+    if operator_of(request) is None:
+        return problem(401, "Nobody is logged in")
+    query = request.query
+    room = next((room for room in request.app[ROOMS] if room.name == query.get("room")), None)
+    page, state = _page(_static(request)), query.get("state", "waiting")
+    language = query.get("language", "en")
+    if room is None or state not in STATES or language not in page.languages.tags:
+        return problem(404, "Not Found", detail="Unknown room, state or language.")
+    tried = await _tried(request)
+    file = room.file_settings
+    values = {name: value or getattr(file, name) for name, value in tried.items()}
+    settings = room.settings.changed(values)
+    nonce, site = secrets.token_urlsafe(16), settings.public_url or ""
+    scheme = query["scheme"] if query.get("scheme") in {"light", "dark"} else ""
+    shown = Preview(page, room.name, settings, language, _FILES, site, nonce, scheme)
+    return web.Response(
+        text=shown.html(state),
+        content_type="text/html",
+        charset="utf-8",
+        headers={
+            "Content-Security-Policy": _POLICY.format(nonce=nonce, site=site),
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "Cache-Control": "no-store",
+        },
+    )
+
+
+async def file(request: web.Request) -> web.StreamResponse:
+    """One of the page's own, which visitors have too. A frame without an origin sends no cookie."""
+    name, folder = request.match_info["name"], _static(request).resolve()
+    path = SCRIPT if name == SCRIPT.name else (folder / name).resolve()
+    if path != SCRIPT and not (path.is_relative_to(folder) and path.is_file()):
+        return problem(404, "Not Found")
+    headers = {
+        "Access-Control-Allow-Origin": "*",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-store",
+    }
+    return web.FileResponse(path, headers=headers)
+
+
+def _static(request: web.Request) -> Path:
+    return request.app[SETTINGS].static_dir or find_share("static")
+
+
+@cache
+def _page(static: Path) -> Page:
+    return Page(static)
+
+
+async def _tried(request: web.Request) -> dict[str, Any]:
+    """Raises ConfigError for what is no setting of the page."""
+    if request.method != "POST":
+        return {}
+    text = (await request.read()).decode(errors="replace")
+    try:
+        fields = parse_qs(text, keep_blank_values=True, max_num_fields=len(TRIED))
+    except ValueError:
+        raise ConfigError(["send the settings of the page as a form"]) from None
+    if unknown := fields.keys() - TRIED:
+        raise ConfigError([f"{name}: no setting of the page" for name in sorted(unknown)])
+    # A browser ends lines as mail does.
+    return {name: values[0].replace("\r\n", "\n").strip() for name, values in fields.items()}
+
+
+ROUTES = (
+    web.get("/dashboard/preview", show),
+    web.post("/dashboard/preview", show),
+    web.get(_FILES + "{name:.+}", file),
+)

@@ -1,0 +1,94 @@
+"""An operator changes what a room's page looks like: sees it before visitors do, saves, undoes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.site import ADMIN_TOKEN, Site
+
+ROSE = "rgb(225, 29, 72)"
+
+
+@pytest.fixture(scope="module")
+def site():
+    rooms = {"sale": {"total_active_users": 1, "site_name": "Alpenrock"}}
+    with Site(rooms=rooms) as site:
+        yield site
+
+
+@pytest.fixture
+def look(site, visitor):
+    """The room's look, by the link on its card."""
+    page = visitor()
+    page.goto(f"{site.ops[0]}/dashboard#/rooms/sale")
+    page.get_by_label("Who are you?").fill("Designer")
+    page.get_by_label("Admin token").fill(ADMIN_TOKEN)
+    page.get_by_role("button", name="Log in").click()
+    expect(page.locator("#link")).to_have_text("Live")
+    page.evaluate("location.hash = '#/rooms/sale'")
+    page.get_by_role("link", name="Look of the page").click()
+    expect(page.get_by_role("heading", name="Look of sale")).to_be_visible()
+    yield page
+    site.admin("PATCH", "/rooms/sale", dict.fromkeys(("accent", "footer", "custom_css")))
+
+
+def test_what_is_typed_is_previewed_saved_and_undone(site, look):
+    """The page itself in a frame, in the state that was chosen; visitors have it when it is
+    saved, and lose it again by one click."""
+    page, frame = look, look.frame_locator("#look iframe")
+    expect(frame.locator("#site")).to_have_text("Alpenrock")
+    expect(frame.locator("#ahead")).to_have_text("37")
+    page.get_by_label("Accent: bar and main button").fill("#e11d48")
+    page.get_by_label("Footer").fill("Imprint | https://shop.example/imprint")
+    page.get_by_label("State").select_option("left")
+    expect(frame.locator("#undo")).to_have_css("background-color", ROSE)
+    expect(frame.locator("footer a")).to_have_attribute("href", "https://shop.example/imprint")
+    assert site.room("sale")["settings"]["accent"] is None  # nothing is saved yet
+
+    page.get_by_role("button", name="Save").click()
+    output = page.locator("#look output")
+    expect(output).to_contain_text("Saved.")
+    settings = site.room("sale")["settings"]
+    assert settings["accent"] == "#e11d48"
+    assert settings["footer"] == [{"text": "Imprint", "address": "https://shop.example/imprint"}]
+    page.get_by_role("button", name="Undo").click()
+    expect(output).to_contain_text("Undone.")
+    assert site.room("sale")["changed"] == {}
+    expect(page.get_by_label("Accent: bar and main button")).to_have_value("")
+    assert page.problems == []
+
+
+def test_what_is_not_allowed_is_said_at_once(site, look):
+    """The preview stays what it was, and the save says the same."""
+    page, frame = look, look.frame_locator("#look iframe")
+    expect(frame.locator("#ahead")).to_have_text("37")
+    css = page.get_by_label("Own CSS")
+    css.fill("h1 { background: url(https://evil.test/x.png) }")
+    refused = page.get_by_role("alert").get_by_text("takes a picture or a font on your site")
+    expect(refused).to_be_visible()
+    expect(css).to_have_attribute("aria-invalid", "true")
+    expect(frame.locator("#ahead")).to_have_text("37")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("#look output")).to_contain_text("Not done")
+    css.fill("h1 { letter-spacing: 5px }")
+    expect(frame.locator("h1")).to_have_css("letter-spacing", "5px")
+    expect(refused).to_be_hidden()
+    assert [text for text in page.problems if "422" not in text] == []
+
+
+def test_dark_and_wide_and_arabic(look):
+    """As visitors have it who are not at this machine."""
+    page, frame = look, look.frame_locator("#look iframe")
+    expect(frame.locator("body")).to_have_css("background-color", "rgb(243, 245, 244)")
+    page.get_by_label("Colours").select_option("dark")
+    expect(frame.locator("body")).to_have_css("background-color", "rgb(14, 20, 19)")
+    page.get_by_label("Language").select_option("ar")
+    expect(frame.locator("html")).to_have_attribute("dir", "rtl")
+    page.get_by_label("State").select_option("called")
+    expect(frame.locator("html")).to_have_attribute("data-state", "admitted")
+    page.get_by_label("Width").select_option("1280")
+    expect(page.locator("#look iframe")).to_have_css("inline-size", re.compile("1280px"))
+    assert page.problems == []
