@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 _SITE = re.compile(r'(?<=<span id="site">)[^<]*')
 _LOGO = re.compile(r'(?<=<img src=")/_waitroom/static/logo\.svg(?=")')
 _FOOTER = re.compile(r'(?<=<footer id="footer">).*?(?=</footer>)', re.DOTALL)
-#: The card in waiting.css, in light and in dark; and how dark the page behind it is there.
+#: The card in waiting.css, in light and in dark.
 _CARD, _DARK_CARD = read_colour("#fff"), read_colour("#172120")
-_DARKENED = 0.88
+#: How much of a pale background is black in dark mode: the page, the card on it, the card's edge.
+_DARKENED, _CARD_DARKENED, _LINE_DARKENED = 0.88, 0.83, 0.72
 #: Of a text (WCAG 1.4.3); lines and shapes need less.
 _READABLE = 4.5
 _FALLBACK = 'system-ui, "Segoe UI", Roboto, "Noto Sans", sans-serif'
@@ -61,15 +62,20 @@ def style(settings: RoomSettings) -> str:
 def _colours(settings: RoomSettings, *, is_dark: bool) -> dict[str, str]:
     """By the names of the custom properties in waiting.css."""
     colours: dict[str, Colour] = {}
-    if settings.accent is not None:
-        accent, card = read_colour(settings.accent), _DARK_CARD if is_dark else _CARD
-        colours |= {"accent": accent, "on-accent": text_on(accent)}
-        colours["mark"] = seen_on(accent, card, _READABLE)
+    card = _DARK_CARD if is_dark else _CARD
     if settings.background is not None:
         background = read_colour(settings.background)
         if is_dark and text_on(background) == BLACK:
+            card, line = (
+                mix(background, BLACK, share) for share in (_CARD_DARKENED, _LINE_DARKENED)
+            )
             background = mix(background, BLACK, _DARKENED)
+            colours |= {"surface": card, "line": line}
         colours |= {"background": background, "on-background": text_on(background)}
+    if settings.accent is not None:
+        accent = read_colour(settings.accent)
+        colours |= {"accent": accent, "on-accent": text_on(accent)}
+        colours["mark"] = seen_on(accent, card, _READABLE)
     return {name: to_hex(colour) for name, colour in colours.items()}
 
 

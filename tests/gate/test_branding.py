@@ -6,7 +6,7 @@ import re
 import pytest
 
 from sidecar.gate.branding import style
-from sidecar.kit.colours import contrast, read_colour
+from sidecar.kit.colours import WHITE, contrast, read_colour, text_on
 from sidecar.kit.errors import ConfigError
 from sidecar.rooms.settings import RoomSettings
 from tests.support.replica import HTML, cookie_of
@@ -112,11 +112,16 @@ async def test_a_room_without_one_has_an_empty_one(replica):
 def test_all_text_can_be_read_in_light_and_in_dark(colour):
     """On the accent and on the background: black or white, 4.5:1. Where the accent is a line or a
     text itself, a shade of it that has this on the card."""
-    for colours, card in zip(palettes(sheet(accent=colour, background=colour)), CARDS, strict=True):
+    shown = palettes(sheet(accent=colour, background=colour))
+    for colours, usual in zip(shown, CARDS, strict=True):
         read = {name: read_colour(value) for name, value in colours.items()}
         assert contrast(read["accent"], read["on-accent"]) >= 4.5
         assert contrast(read["background"], read["on-background"]) >= 4.5
-        assert contrast(read["mark"], read_colour(card)) >= 4.5
+        card = read.get("surface", read_colour(usual))
+        assert contrast(read["mark"], card) >= 4.5
+        text = "#17211f #56635f" if card == read_colour("#fff") else "#e9f0ee #a0b0ac"
+        for muted in text.split():  # of waiting.css
+            assert contrast(read_colour(muted), card) >= 4.5
 
 
 def test_a_pale_background_is_dark_in_the_dark():
@@ -124,6 +129,7 @@ def test_a_pale_background_is_dark_in_the_dark():
     light, dark = palettes(sheet(background="#f7f0e0"))
     assert (light["background"], light["on-background"]) == ("#f7f0e0", "#000000")
     assert dark["on-background"] == "#ffffff"
+    assert text_on(read_colour(dark["surface"])) == WHITE  # the card goes with it
     light, dark = palettes(sheet(background="#10243e"))
     assert light == dark == {"background": "#10243e", "on-background": "#ffffff"}
 

@@ -135,9 +135,21 @@ $('[data-do=file]').addEventListener('click', () => tell(output, async () => {
 }));
 form.addEventListener('input', later);
 $('.shown').addEventListener('change', () => {
-	frame.style.inlineSize = `${choice('width')}px`;
+	fit();
 	preview();
 });
+
+// A laptop's page is shown smaller rather than in part.
+const HEIGHT = 704;
+function fit() {
+	const box = $('.window'), width = Number(choice('width'));
+	const share = Math.min(1, box.parentElement.clientWidth / width);
+	frame.style.inlineSize = `${width}px`;
+	frame.style.blockSize = `${HEIGHT / share}px`;
+	frame.style.transform = `scale(${share})`;
+	box.style.inlineSize = `${width * share}px`;
+}
+addEventListener('resize', () => { if (room !== null) fit(); });
 
 const names = new Intl.DisplayNames('en', { type: 'language' });
 $('[data-of=language]').append(...LANGUAGES.map(tag => {
@@ -145,7 +157,6 @@ $('[data-of=language]').append(...LANGUAGES.map(tag => {
 	option.value = tag;
 	return option;
 }));
-frame.style.inlineSize = '390px';
 
 register({
 	path: 'look', title: 'Look', root, isListed: false,
@@ -155,6 +166,7 @@ register({
 		$('.back-to').href = `#/rooms/${encodeURIComponent(room)}`;
 		document.title = `Look of ${room} – Waitroom`;
 		undo.hidden = true;
+		requestAnimationFrame(fit); // its width is known once it is shown
 		tell(output, async () => { await load(); return null; });
 		return $('h1');
 	},
