@@ -10,7 +10,7 @@ import html
 import re
 from typing import TYPE_CHECKING
 
-from sidecar.kit.colours import BLACK, mix, read_colour, seen_on, text_on, to_hex
+from sidecar.kit.colours import BLACK, WHITE, mix, read_colour, seen_on, text_on, to_hex
 from sidecar.rooms.look import families
 
 if TYPE_CHECKING:
@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 _SITE = re.compile(r'(?<=<span id="site">)[^<]*')
 _LOGO = re.compile(r'(?<=<img src=")/_waitroom/static/logo\.svg(?=")')
 _FOOTER = re.compile(r'(?<=<footer id="footer">).*?(?=</footer>)', re.DOTALL)
-#: The card in waiting.css, in light and in dark.
+#: The card in waiting.css, in light and in dark, and its weakest text there.
 _CARD, _DARK_CARD = read_colour("#fff"), read_colour("#172120")
-#: How much of a pale background is black in dark mode: the page, the card on it, the card's edge.
-_DARKENED, _CARD_DARKENED, _LINE_DARKENED = 0.88, 0.83, 0.72
+_DARK_MUTED = read_colour("#a0b0ac")
+#: How much of a pale page and its card is black in dark mode, and of the card on a dark page; how
+#: much of its edge is white.
+_PALE, _PALE_CARD, _DARKER, _EDGE = 0.88, 0.83, 0.3, 0.12
 #: Of a text (WCAG 1.4.3); lines and shapes need less.
 _READABLE = 4.5
 _FALLBACK = 'system-ui, "Segoe UI", Roboto, "Noto Sans", sans-serif'
@@ -65,12 +67,12 @@ def _colours(settings: RoomSettings, *, is_dark: bool) -> dict[str, str]:
     card = _DARK_CARD if is_dark else _CARD
     if settings.background is not None:
         background = read_colour(settings.background)
-        if is_dark and text_on(background) == BLACK:
-            card, line = (
-                mix(background, BLACK, share) for share in (_CARD_DARKENED, _LINE_DARKENED)
-            )
-            background = mix(background, BLACK, _DARKENED)
-            colours |= {"surface": card, "line": line}
+        if is_dark:
+            is_pale = text_on(background) == BLACK
+            card = mix(background, BLACK, _PALE_CARD if is_pale else _DARKER)
+            card = seen_on(card, _DARK_MUTED, _READABLE)
+            colours |= {"surface": card, "line": mix(card, WHITE, _EDGE)}
+            background = mix(background, BLACK, _PALE) if is_pale else background
         colours |= {"background": background, "on-background": text_on(background)}
     if settings.accent is not None:
         accent = read_colour(settings.accent)

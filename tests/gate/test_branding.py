@@ -131,7 +131,9 @@ def test_a_pale_background_is_dark_in_the_dark():
     assert dark["on-background"] == "#ffffff"
     assert text_on(read_colour(dark["surface"])) == WHITE  # the card goes with it
     light, dark = palettes(sheet(background="#10243e"))
-    assert light == dark == {"background": "#10243e", "on-background": "#ffffff"}
+    assert light == {"background": "#10243e", "on-background": "#ffffff"}
+    assert light.items() < dark.items()
+    assert text_on(read_colour(dark["surface"])) == WHITE
 
 
 def test_a_font_of_the_sites_own():
