@@ -17,14 +17,21 @@ from sidecar.queue.model import Phase
 from sidecar.queue.visitor_number import visitor_number
 from sidecar.rooms.look import in_short
 from sidecar.rooms.places import line_of
-from sidecar.rooms.statistics import ABANDONED, difference, lines_of, minutes, wait_percentiles
+from sidecar.rooms.statistics import (
+    ABANDONED,
+    HOUR_MS,
+    MINUTE_MS,
+    difference,
+    lines_of,
+    steps,
+    wait_percentiles,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sidecar.rooms.openings import RoomEvent
     from sidecar.rooms.service import Room, Rooms
-    from sidecar.rooms.statistics import Minute
 
 TICK_S = 1.0
 #: Between two looks at what costs the store more than a number: curves, log, head of the queue.
@@ -50,10 +57,16 @@ FIGURES = (
     *("room", "now_ms", "mode", "phase", "away", "event", "coming"),
     *("waiting", "active", "provisional", "wait_seconds", "a_minute"),
 )
+#: Of each minute of the last hour, for the charts.
+COLUMNS = (
+    *("from_ms", "ends_ms", "waiting", "active", "cap", "joined", "admitted", "abandoned"),
+    *("wait_half", "wait_most"),
+)
 #: Over how long a figure "a minute" is measured, where it is known for that long.
 RATE_MS = 60_000
 RATE_LEAST_MS = 5_000
-HOUR_MS = 3_600_000
+#: Samples of an hour: one at each end of its minutes.
+HOUR = 61
 #: A snapshot that is older says that the store does not answer: it is asked every second.
 OLD_MS = 3_000
 
@@ -71,6 +84,8 @@ class Live(LongPolls):
         self._now = b""
         #: What each room's last collection found, as it is sent.
         self._collected: dict[str, bytes] = {}
+        #: Of each room: the latest sample, and what is sent of the hour before it.
+        self._hours: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
         self._points: dict[str, deque[tuple[int, dict[str, float]]]] = {}
         self._revisions: dict[str, int] = {}
 
@@ -146,13 +161,12 @@ class Live(LongPolls):
         if room.store.is_away:
             return
         try:
-            samples, acts = await lists.minutes(), await lists.log()
+            samples, acts = await lists.minutes(HOUR), await lists.log()
             head = await self._head(room)
             self._remember(room, samples)
             document = {
                 "room": room.name,
-                "minutes": _columns(minutes(samples)),
-                "waits": _waits(room, samples),
+                **self._last_hour(room, samples),
                 "line": head,
                 "log": acts[:LOG_SHOWN],
             }
@@ -165,6 +179,13 @@ class Live(LongPolls):
         made = event_text("study", document)
         if self._collected.get(room.name) != made:
             self._collected[room.name] = made
+
+    def _last_hour(self, room: Room, samples: list[dict[str, Any]]) -> dict[str, Any]:
+        """Made anew when there is a new sample, once a minute."""
+        latest = samples[0] if samples else {}
+        if room.name not in self._hours or self._hours[room.name][0] != latest:
+            self._hours[room.name] = latest, _hour(samples)
+        return self._hours[room.name][1]
 
     async def _head(self, room: Room) -> list[tuple[str, str | None, str]]:
         """The head: ids, sub-queues, numbers. In a pre-queue nobody is to know a lot."""
@@ -250,22 +271,24 @@ def _event_of(event: RoomEvent | None) -> dict[str, Any] | None:
     return {**times, "replaces": list(event.overrides)}
 
 
-def _columns(hour: list[Minute]) -> dict[str, list[int]]:
-    names = ("ends_ms", "waiting", "active", "cap", "joined", "admitted", "abandoned")
-    return {name: [getattr(minute, name) for minute in hour] for name in names}
-
-
-def _waits(room: Room, samples: list[dict[str, Any]]) -> dict[str, float | None]:
-    """Seconds that those waited who came in during the last hour, the median and nine of ten."""
-    if room.snapshot is None:
-        return {"half": None, "most": None}
-    since_ms = room.snapshot.now_ms - HOUR_MS
-    before: dict[str, float] = {}
-    if room.snapshot.born_ms < since_ms:
-        known = [sample for sample in samples if sample["minute"] * 60_000 >= since_ms]
-        before = known[-1]["totals"] if known else room.snapshot.counters
-    found = wait_percentiles(room.snapshot.counters, before, (0.5, 0.9))
-    return {"half": found[0.5], "most": found[0.9]}
+def _hour(samples: list[dict[str, Any]]) -> dict[str, Any]:
+    """By minute, as columns; and how long visitors had waited who were let in meanwhile, in
+    seconds: the median and nine of ten, with the minutes that this is about."""
+    if not samples:
+        return {"minutes": {name: [] for name in COLUMNS}, "waits": {"half": None, "most": None}}
+    until_ms = samples[0]["minute"] * MINUTE_MS
+    since_ms = until_ms - HOUR_MS
+    found = steps(samples, since_ms, until_ms)
+    oldest = [each for each in samples if each["minute"] * MINUTE_MS >= since_ms][-1]
+    waits = wait_percentiles(samples[0]["totals"], oldest["totals"], (0.5, 0.9))
+    return {
+        "minutes": {name: [getattr(step, name) for step in found] for name in COLUMNS},
+        "waits": {
+            "half": waits[0.5],
+            "most": waits[0.9],
+            "minutes": samples[0]["minute"] - oldest["minute"],
+        },
+    }
 
 
 LIVE = web.AppKey("live", Live)

@@ -1,10 +1,11 @@
-"""What an operator sees of a room: its sub-queues, the last hour by minute, and the waits."""
+"""What an operator sees of a room: its sub-queues, its figures in steps of time, and the waits."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+from sidecar.rooms.schemas.series import SeriesStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from sidecar.rooms.store.replies import Snapshot
 
 MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
 #: Counters (rooms/lua/parts/stats.lua) of visitors who gave up, before or after they were called.
 ABANDONED = ("expired_silent", "expired_swept", "expired_no_show", "left_waiting", "left_called")
 _WAIT = "wait_"
@@ -36,41 +38,37 @@ def place_in_sub_queue(place: int, line: str, settings: RoomSettings, snapshot: 
     return max(1, place - drawn - sum(lengths[:number]))
 
 
-@dataclass(frozen=True, slots=True)
-class Minute:
-    """A room at the end of a minute, and what happened in it."""
+def steps(
+    samples: list[dict[str, Any]], from_ms: int, until_ms: int, step_ms: int = MINUTE_MS
+) -> list[SeriesStep]:
+    """Oldest first, from the store's samples, which come latest first. Each begins and ends between
+    the two times.
 
-    ends_ms: int
-    waiting: int
-    active: int
-    cap: int
-    #: Of somebody who came then; None where unknown.
-    wait_seconds: float | None
-    joined: int
-    admitted: int
-    abandoned: int
-
-
-def minutes(samples: list[dict[str, Any]], *, most: int = 60) -> list[Minute]:
-    """Oldest first, from the store's samples, which come latest first.
-
-    What happened is the difference of two samples; a minute that has none before it is left out,
-    and where a sample is missing, the next one holds what happened in both.
+    What happened is the difference of two samples, so the sum of all steps is the difference of the
+    first and the last. Where samples are missing, a step is longer than asked.
     """
-    return [_minute(new, old) for new, old in pairwise(samples[: most + 1])][::-1]
+    known = [each for each in samples if from_ms <= each["minute"] * MINUTE_MS <= until_ms]
+    # The earliest of each step, as the later ones of the dict come before.
+    bounds = list({each["minute"] * MINUTE_MS // step_ms: each for each in known}.values())
+    if known and bounds[0] is not known[0]:
+        bounds.insert(0, known[0])  # the end of the step that is on
+    return [_step(new, old) for new, old in pairwise(bounds)][::-1]
 
 
-def _minute(new: dict[str, Any], old: dict[str, Any]) -> Minute:
+def _step(new: dict[str, Any], old: dict[str, Any]) -> SeriesStep:
     happened = difference(new["totals"], old["totals"])
-    return Minute(
+    waits = wait_percentiles(new["totals"], old["totals"], (0.5, 0.9))
+    return SeriesStep.model_construct(
+        from_ms=old["minute"] * MINUTE_MS,
         ends_ms=new["minute"] * MINUTE_MS,
         waiting=new["waiting"],
         active=new["active"],
         cap=new["cap"],
-        wait_seconds=None if new["wait_ms"] < 0 else new["wait_ms"] / 1000,
         joined=happened.get("joined", 0),
         admitted=happened.get("admitted", 0),
         abandoned=sum(happened.get(name, 0) for name in ABANDONED),
+        wait_half=waits[0.5],
+        wait_most=waits[0.9],
     )
 
 

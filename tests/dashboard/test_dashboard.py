@@ -504,7 +504,7 @@ async def test_curves_rates_and_waits(site):
     await site.ops.patch(path(site), json={"total_active_users": 5}, headers=BEARER)
     await site.check(cookie_of(waiting))
     await site.check()
-    site.turn.forward(30)
+    site.turn.forward(60)
     await site.room.refresh()
     live = Live(Rooms([site.room]))
     with live.watched(make_mocked_request("GET", "/")):
@@ -512,13 +512,16 @@ async def test_curves_rates_and_waits(site):
         await live.updated()
         text = live.text({}).decode()
     now, study = (json.loads(data) for data in re.findall(r"data: (.*)", text))
-    assert study["minutes"]["waiting"] == [1, 1]
-    assert study["minutes"]["cap"] == [3, 3]
+    assert study["minutes"]["waiting"] == [1, 1, 0]
+    assert study["minutes"]["cap"] == [3, 3, 5]
+    assert study["minutes"]["admitted"] == [0, 0, 2]
     assert now["rooms"][0]["a_minute"] == pytest.approx(
-        {"joined": 0, "admitted": 2 * 60 / 90, "abandoned": 0}
+        {"joined": 0, "admitted": 2, "abandoned": 0}
     )
     # One waited for two minutes; those let in at once did not wait at all.
     assert 60 < study["waits"]["most"] < 200
+    assert study["waits"]["minutes"] == 3
+    assert study["minutes"]["wait_most"] == [None, None, study["waits"]["most"]]
 
 
 async def test_viewers_share_the_work(site):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from sidecar.queue.visitor_number import visitor_number
-from sidecar.rooms.statistics import minutes, wait_percentiles
+from sidecar.rooms.statistics import HOUR_MS, steps, wait_percentiles
 from sidecar.rooms.store import lists
 from tests.support.visitors import go_in, queue
 
@@ -28,20 +28,28 @@ async def test_a_minute_has_one_sample(make_room_store, turn):
     await store.snapshot()
     samples = await store.lists.minutes()
     assert len(samples) == 3
-    first, second = minutes(samples)
+    until_ms = samples[0]["minute"] * 60_000
+    first, second = steps(samples, until_ms - HOUR_MS, until_ms)
     assert (first.joined, first.admitted, first.waiting, first.active) == (2, 0, 2, 1)
     assert (second.joined, second.admitted, second.waiting, second.cap) == (0, 1, 1, 1)
     waits = wait_percentiles(samples[0]["totals"], samples[-1]["totals"], (0.5,))
     assert 64 <= waits[0.5] <= 64 * 2**0.5  # 66 s
 
 
-async def test_samples_of_two_hours_are_kept(make_room_store, turn):
-    """And no more, however long the room runs."""
+async def test_samples_of_a_day_are_kept(make_room_store, turn):
+    """Of two hours each minute, of what is older one in five; as long as the room runs."""
     store = make_room_store()
-    for _ in range(130):
+    turn.now_ms = turn.now_ms // 300_000 * 300_000
+    for _ in range(200):
         turn.forward(60)
         await store.snapshot()
-    assert len(await store.lists.minutes()) == 120
+    samples = await store.lists.minutes()
+    minutes = [each["minute"] for each in samples]
+    fine, coarse = minutes[:120], minutes[120:]
+    assert fine == list(range(fine[0], fine[0] - 120, -1))
+    assert [minute for minute in coarse[:-1] if minute % 5] == []
+    assert minutes[-1] <= fine[0] - 195
+    assert await store.lists.minutes(3) == samples[:3]
 
 
 async def test_somebody_is_found(make_room_store):

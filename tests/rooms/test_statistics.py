@@ -1,10 +1,10 @@
-"""What an operator sees: minutes, and percentiles of waits."""
+"""What an operator sees: steps of time, and percentiles of waits."""
 
 from __future__ import annotations
 
 import pytest
 
-from sidecar.rooms.statistics import difference, minutes, wait_percentiles
+from sidecar.rooms.statistics import HOUR_MS, MINUTE_MS, difference, steps, wait_percentiles
 
 
 def sample(minute, *, waiting=0, wait_ms=-1, **totals):
@@ -25,12 +25,26 @@ def test_a_minute_is_the_difference_of_two_samples():
         sample(11, joined=5, admitted=4, expired_swept=1),
         sample(10, joined=5, admitted=1),
     ]
-    first, second = minutes(latest_first)
-    assert (first.joined, first.admitted, first.abandoned, first.wait_seconds) == (0, 3, 1, None)
+    first, second = steps(latest_first, 0, HOUR_MS)
+    assert (first.joined, first.admitted, first.abandoned, first.wait_half) == (0, 3, 1, None)
     assert (second.joined, second.admitted, second.abandoned) == (4, 0, 2)
-    assert (second.ends_ms, second.waiting, second.wait_seconds) == (720_000, 3, 2.5)
-    assert minutes(latest_first, most=1) == [second]
-    assert minutes([]) == minutes([sample(1)]) == []
+    assert (second.from_ms, second.ends_ms) == (660_000, 720_000)
+    assert second.waiting == 3
+    assert steps(latest_first, 11 * MINUTE_MS, HOUR_MS) == [second]
+    assert steps(latest_first, 0, 11 * MINUTE_MS) == [first]
+    assert steps([], 0, HOUR_MS) == steps([sample(1)], 0, HOUR_MS) == []
+
+
+def test_steps_end_where_the_clock_does():
+    """The last one is as far as it has got; the sum is what the counters went up by, with
+    minutes missing too."""
+    known = [sample(n, admitted=n * n, wait_4=n) for n in range(23, 2, -1) if n not in {7, 10}]
+    found = steps(known, 0, HOUR_MS, 5 * MINUTE_MS)
+    ends = [(each.from_ms // MINUTE_MS, each.ends_ms // MINUTE_MS) for each in found]
+    assert ends == [(3, 5), (5, 11), (11, 15), (15, 20), (20, 23)]
+    assert sum(each.admitted for each in found) == 23 * 23 - 3 * 3
+    assert all(4 <= each.wait_half <= each.wait_most <= 4 * 2**0.5 for each in found)
+    assert steps(known[:1], 0, HOUR_MS, 5 * MINUTE_MS) == []
 
 
 def test_a_counter_that_went_down_began_anew():

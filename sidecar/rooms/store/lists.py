@@ -65,9 +65,9 @@ class Lists(PlainCommands):
         """What operators did, latest first: at (ms), by, what, visitor, detail."""
         return await self._json("log")
 
-    async def minutes(self) -> list[dict[str, Any]]:
-        """The room once a minute (rooms/lua/parts/minutes.lua), latest first."""
-        return await self._json("minutes")
+    async def minutes(self, most: int = 0) -> list[dict[str, Any]]:
+        """The room once a minute (rooms/lua/parts/minutes.lua), latest first; 0: all samples."""
+        return await self._json("minutes", most)
 
     async def _begin_with(self, prefix: str, name: str) -> set[str]:
         key = self._key(name)
@@ -83,11 +83,9 @@ class Lists(PlainCommands):
         score = await self._ask("find", self._redis.zscore(self._key(name), visitor))
         return None if score is None else int(score)
 
-    async def _json(self, name: str) -> list[dict[str, Any]]:
-        return [
-            json.loads(row)
-            for row in await self._ask(name, self._redis.lrange(self._key(name), 0, -1))
-        ]
+    async def _json(self, name: str, most: int = 0) -> list[dict[str, Any]]:
+        rows = self._redis.lrange(self._key(name), 0, most - 1)
+        return [json.loads(row) for row in await self._ask(name, rows)]
 
     async def _range(self, name: str, offset: int, limit: int) -> list[tuple[str, int]]:
         end = offset + limit - 1

@@ -1,6 +1,17 @@
--- The room once a minute, for two hours: what the dashboard's curves are drawn from. Counters are
--- as they stand, so that any two samples give what happened between them.
+-- The room once a minute, for two hours, and before these every five minutes, for 24 hours in all:
+-- what the dashboard's charts are drawn from. Counters are as they stand, so that any two samples
+-- give what happened between them.
 local MINUTES_KEPT = 120
+local KEPT_MINUTES = 5
+local SAMPLES_KEPT = MINUTES_KEPT + 22 * 60 / KEPT_MINUTES
+
+-- Of those that are older, the first in its five minutes stays. One gets that old with each new one.
+local function thin()
+  local old, before = unpack(redis_call('LRANGE', MINUTES, MINUTES_KEPT, MINUTES_KEPT + 1))
+  if not before then return end
+  local function five(sample) return math.floor(cjson.decode(sample).minute / KEPT_MINUTES) end
+  if five(old) == five(before) then redis_call('LREM', MINUTES, -1, old) end
+end
 
 local function sample(wait)
   local newest = redis_call('LINDEX', MINUTES, 0)
@@ -14,5 +25,6 @@ local function sample(wait)
     minute = minute, waiting = size(WAITING), active = size(ACTIVE),
     cap = cap, wait_ms = math.floor(wait), totals = totals,
   }))
-  redis_call('LTRIM', MINUTES, 0, MINUTES_KEPT - 1)
+  thin()
+  redis_call('LTRIM', MINUTES, 0, SAMPLES_KEPT - 1)
 end

@@ -1,0 +1,72 @@
+"""A room's figures over time, as charts ask for them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support.replica import ADMIN_TOKEN, cookie_of
+
+TOKEN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+SALE = {"name": "sale", "opens_at": "2027-01-15 07:00"}
+
+
+async def get_series(site, **asked):
+    reply = await site.ops.get(f"/admin/rooms/{site.room.name}/series", params=asked, headers=TOKEN)
+    assert reply.status == 200, await reply.text()
+    return await reply.json()
+
+
+async def counters(site):
+    reply = await site.ops.get(f"/admin/rooms/{site.room.name}", headers=TOKEN)
+    return (await reply.json())["counters"]
+
+
+async def test_the_last_hour_is_what_the_counters_went_up_by(replica):
+    """Whatever the step, and whatever came before the hour."""
+    site = await replica(total_active_users=2)
+    site.turn.now_ms = site.turn.now_ms // 300_000 * 300_000
+    known = []
+    for minute in range(71):
+        for _ in range(minute % 3):
+            await site.check()
+        await site.room.refresh()
+        site.turn.forward(60)
+        known.append(await counters(site))
+    for step in (60, 300, 3600):
+        steps = (await get_series(site, step=step))["steps"]
+        assert [each["ends_ms"] for each in steps[:-1]] == [each["from_ms"] for each in steps[1:]]
+        for name in ("joined", "admitted"):
+            happened = sum(each[name] for each in steps)
+            assert happened == known[-1][name] - known[-61][name] > 0
+    assert len((await get_series(site, step=300))["steps"]) == 13
+
+
+async def test_a_part_of_the_time_is_asked_for(replica):
+    """It begins where the data does, and knows the events; what makes no sense is refused."""
+    site = await replica(total_active_users=1, events=json.dumps([SALE]))
+    begun_ms = site.turn.now_ms = site.turn.now_ms // 60_000 * 60_000
+    first = await site.check()
+    for _ in range(4):
+        await site.room.refresh()
+        site.turn.forward(60)
+        await site.check(cookie_of(first))
+    all_ms = [begun_ms, begun_ms + 60_000, begun_ms + 120_000]
+    day = await get_series(site, **{"from": begun_ms - 86_400_000})
+    assert [each["from_ms"] for each in day["steps"]] == all_ms
+    assert [event["name"] for event in day["events"]] == ["sale"]
+    part = await get_series(site, **{"from": begun_ms + 1, "until": begun_ms + 130_000})
+    assert [each["from_ms"] for each in part["steps"]] == all_ms[1:2]
+    assert part["steps"][0]["wait_half"] is None
+    path = f"/admin/rooms/{site.room.name}/series"
+    for wrong in ({"step": 59}, {"from": "yesterday"}):
+        assert (await site.ops.get(path, params=wrong, headers=TOKEN)).status == 422
+
+
+@pytest.mark.parametrize("header", [{}, {"Authorization": "Bearer wrong"}])
+async def test_it_is_for_operators(replica, header):
+    """Nobody else."""
+    site = await replica()
+    reply = await site.ops.get(f"/admin/rooms/{site.room.name}/series", headers=header)
+    assert reply.status == 401
