@@ -64,6 +64,11 @@ async def show(request: web.Request) -> web.Response:
     )
 
 
+async def languages(request: web.Request) -> web.Response:
+    """Their tags: a site may have added some."""
+    return web.json_response(_page(_static(request)).languages.tags)
+
+
 async def file(request: web.Request) -> web.StreamResponse:
     """One of the page's own, which visitors have too. A frame without an origin sends no cookie."""
     name, folder = request.match_info["name"], _static(request).resolve()
@@ -105,5 +110,6 @@ async def _tried(request: web.Request) -> dict[str, Any]:
 ROUTES = (
     web.get("/dashboard/preview", show),
     web.post("/dashboard/preview", show),
+    web.get("/dashboard/preview/languages", languages),
     web.get(_FILES + "{name:.+}", file),
 )

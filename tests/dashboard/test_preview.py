@@ -7,8 +7,12 @@ import re
 
 import pytest
 
+from sidecar.dashboard import pages
+from sidecar.gate.languages import Languages
+from sidecar.gate.preview import STATES
 from tests.support.operators import log_in
 from tests.support.replica import Jar, cookie_of
+from tests.support.site import ROOT
 
 ADDRESS = "/dashboard/preview"
 
@@ -121,3 +125,13 @@ async def test_the_page_can_do_nothing(site):
 async def test_only_the_pages_files_are_there(site, name):
     reply = await site.ops.get(f"{ADDRESS}/static/{name}")
     assert reply.status == 404
+
+
+async def test_the_view_offers_what_there_is(site):
+    """All states, and the languages of the page's folder."""
+    view = (pages.FOLDER / "view-look.html").read_text(encoding="utf-8")
+    states = re.search(r'<select data-of="state">(.*?)</select>', view)
+    assert states
+    assert set(re.findall(r'value="([^"]+)"', states[1])) == set(STATES)
+    reply = await site.ops.get(f"{ADDRESS}/languages")
+    assert await reply.json() == Languages(ROOT / "static").tags

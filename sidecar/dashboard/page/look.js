@@ -1,6 +1,6 @@
 // The view of a room's look: #/look/sale. What is typed is previewed at once, and saved by a button.
 
-import { ask, call, tell } from './acts.js';
+import { ask, call, request, tell } from './acts.js';
 import { make, put } from './draw.js';
 import { register } from './views.js';
 
@@ -8,7 +8,6 @@ const root = document.getElementById('look');
 const $ = selector => root.querySelector(selector);
 const form = $('form'), frame = $('iframe'), output = $('form output'), undo = $('[data-do=undo]');
 const NAMES = ['site_name', 'logo', 'accent', 'background', 'font', 'footer', 'custom_css'];
-const LANGUAGES = ['en', 'ar', 'de', 'es', 'fr', 'hi', 'it', 'ja', 'ko', 'nl', 'pl', 'pt', 'ru', 'tr', 'zh-CN', 'zh-TW'];
 const PAUSE_MS = 300;
 let room = null, saved = {}, before = null, timer, asked = 0;
 
@@ -115,6 +114,7 @@ async function change(values, said) {
 form.addEventListener('submit', event => {
 	event.preventDefault();
 	tell(output, async () => {
+		if (!saved.settings) throw new Error('The settings of the room have not come yet.');
 		const values = Object.fromEntries(NAMES.filter(isChanged).map(name => [name, typed(name) || null]));
 		if (!Object.keys(values).length) return 'Nothing has changed.';
 		return change(values, 'Saved. Visitors who open the page see it within 10 seconds.');
@@ -151,12 +151,17 @@ function fit() {
 }
 addEventListener('resize', () => { if (room !== null) fit(); });
 
-const names = new Intl.DisplayNames('en', { type: 'language' });
-$('[data-of=language]').append(...LANGUAGES.map(tag => {
-	const option = make('option', '', names.of(tag));
-	option.value = tag;
-	return option;
-}));
+// Once; those of the page's own folder.
+async function languages() {
+	const list = $('[data-of=language]'), names = new Intl.DisplayNames('en', { type: 'language' });
+	if (list.length) return;
+	const tags = await request('GET', '/dashboard/preview/languages');
+	list.replaceChildren(...tags.map(tag => {
+		const option = make('option', '', names.of(tag));
+		Object.assign(option, { value: tag, selected: tag === 'en' });
+		return option;
+	}));
+}
 
 register({
 	path: 'look', title: 'Look', root, isListed: false,
@@ -167,7 +172,7 @@ register({
 		document.title = `Look of ${room} – Waitroom`;
 		undo.hidden = true;
 		requestAnimationFrame(fit); // its width is known once it is shown
-		tell(output, async () => { await load(); return null; });
+		tell(output, async () => { await languages(); if (room) await load(); return null; });
 		return $('h1');
 	},
 	close: () => {
