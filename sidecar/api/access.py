@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sidecar.kit.http.auth.throttle import Throttle
 
 #: Paths of /v1/ that the dashboard calls too, by its session.
-_OF_THE_DASHBOARD = ("/v1/jobs/", "/v1/targets/")
+_OF_THE_DASHBOARD = ("/v1/jobs/", "/v1/leases/", "/v1/limits/", "/v1/targets/")
 #: What a program's token may do: one of these scopes is needed, by method and path. What is not
 #: here is the operator's: changes of settings, of limits' values, of anybody's leases.
 RIGHTS: dict[tuple[str, str], frozenset[Scope]] = {
@@ -42,8 +42,8 @@ log = structlog.get_logger()
 @web.middleware
 async def authorised(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Lets nobody at /admin/ without the admin token, or a session that was begun with it; nobody
-    at /v1/ without one of the tokens for programs or the admin token, but at jobs and targets also
-    with that session."""
+    at /v1/ without one of the tokens for programs or the admin token, but where the dashboard
+    asks also with that session."""
     if request.path.startswith("/admin/"):
         return await _operator(request, handler)
     if request.path.startswith("/v1/"):

@@ -43,13 +43,61 @@ def _table(found: dict[str, Any]) -> None:
 
 @leases.command("list")
 @click.argument("template", required=False)
+@click.option(
+    "--find",
+    default="",
+    metavar="TEXT",
+    help="Only resources whose name begins so, of this holder, or with this fencing number.",
+)
 @printed(_table)
 @pass_client
-def list_leases(client: Client, template: str | None) -> Any:
+def list_leases(client: Client, template: str | None, find: str) -> Any:
     """The templates; of one of them, each resource that somebody holds or waits for."""
     if template is None:
+        if find:
+            raise click.UsageError("--find is for the resources of a TEMPLATE")
         return client.request("GET", "/v1/leases")
-    return read_pages(client, _path(template), "resources")
+    query = {"find": find} if find else {}
+    return read_pages(client, _path(template), "resources", **query)
+
+
+def _show(found: dict[str, Any]) -> None:
+    table(
+        ("held by", "token", "fence", "since", "until"),
+        (
+            (
+                each["holder"],
+                each["owner"] or "-",
+                each["fence"] or "called",
+                each["granted_at"] or "-",
+                each["expires_at"],
+            )
+            for each in found["holders"]
+        ),
+    )
+    table(
+        ("place", "waits", "token", "since", "heartbeat due"),
+        (
+            (
+                each["position"],
+                each["holder"],
+                each["owner"] or "-",
+                each["joined_at"],
+                each["heartbeat_due_at"],
+            )
+            for each in found["queue"]
+        ),
+    )
+
+
+@leases.command(context_settings=ANY_NAME)
+@click.argument("template")
+@click.argument("resource")
+@printed(_show)
+@pass_client
+def show(client: Client, template: str, resource: str) -> Any:
+    """Show who holds a resource and who waits for it."""
+    return read_pages(client, f"{_path(template, resource)}/queue", "queue")
 
 
 @leases.command(context_settings=ANY_NAME)

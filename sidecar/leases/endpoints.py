@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -17,12 +17,12 @@ from sidecar.kit.http.problems import ProblemError
 from sidecar.leases import schemas
 from sidecar.leases.app_keys import LEASES
 from sidecar.leases.model import LeaseOutcome
-from sidecar.leases.settings import holder_and_owner
+from sidecar.leases.settings import holder_and_owner, name_in_store
 
 if TYPE_CHECKING:
     from sidecar.leases.model import Hold
     from sidecar.leases.service import Template
-    from sidecar.leases.store import Resource
+    from sidecar.leases.store import Holder, Place, Resource
 
 
 def _template_of(request: web.Request) -> Template:
@@ -33,9 +33,11 @@ ENDPOINTS = Endpoints("leases", find=_template_of)
 
 _TEMPLATE = "/v1/leases/{template}"
 _LEASE = _TEMPLATE + "/{resource}"
+_READS = programs("leases", "read", by_session=True)
+_CHANGES = programs("leases", by_session=True)
 
 
-@ENDPOINTS.get("/v1/leases", programs("leases", "read"), replies={200: "The templates."})
+@ENDPOINTS.get("/v1/leases", _READS, replies={200: "The templates."})
 async def list_templates(request: web.Request) -> schemas.LeaseTemplates:
     """List all templates, as configured."""
     templates = [
@@ -51,7 +53,7 @@ async def list_templates(request: web.Request) -> schemas.LeaseTemplates:
 
 @ENDPOINTS.get(
     _TEMPLATE,
-    programs("leases", "read"),
+    _READS,
     replies={200: "A page, by the resource's name."},
     problems=(schemas.UNKNOWN_LEASE,),
 )
@@ -60,19 +62,46 @@ async def list_resources(
 ) -> schemas.LeasedResources:
     """List the resources that are held or waited for."""
     template = _template_of(request)
-    found = await template.store.list(after=page.after, limit=page.limit)
+    if page.find:
+        names = [name_in_store(page.find, owner) for owner in _owners(request)]
+        found, following = await template.store.find(
+            page.find, names, after=page.after, limit=page.limit
+        )
+    else:
+        found = await template.store.list(after=page.after, limit=page.limit)
+        following = found[-1].name if len(found) == page.limit else None
     return schemas.LeasedResources(
         template=template.name,
-        resources=[_listed(resource) for resource in found],
-        next=found[-1].name if len(found) == page.limit else None,
+        resources=[schemas.LeasedResource(**_listed(one, page.holders)) for one in found],
+        next=following,
         count=await template.store.count(),
+    )
+
+
+@ENDPOINTS.get(
+    _LEASE + "/queue",
+    _READS,
+    replies={200: "The holders, and a page of the queue."},
+    problems=(schemas.UNKNOWN_LEASE,),
+)
+async def show_resource(request: web.Request, page: schemas.QueuePage) -> schemas.ResourceState:
+    """Show who holds a resource and who waits for it.
+
+    It is no heartbeat, and changes nothing.
+    """
+    template, start = _template_of(request), page.start
+    template.check(page.resource)
+    found = await template.store.show(page.resource, first=start, limit=page.limit)
+    queue = [_place(place, start + n) for n, place in enumerate(found.queue, 1)]
+    return schemas.ResourceState(
+        template=template.name, queue=queue, next=page.next(len(queue)), **_listed(found)
     )
 
 
 @ENDPOINTS.get(
     _LEASE,
     # It is a heartbeat, and takes the lease when it is the holder's turn.
-    programs("leases"),
+    _CHANGES,
     replies={200: "Granted, waiting or gone."},
     problems=(schemas.UNKNOWN_LEASE,),
 )
@@ -88,7 +117,7 @@ async def find_lease(request: web.Request, at: schemas.HolderAddress) -> schemas
 
 @ENDPOINTS.post(
     _LEASE,
-    programs("leases"),
+    _CHANGES,
     replies={200: (schemas.Lease, "The holder has it."), 202: (schemas.Lease, "They wait.")},
     problems=(schemas.UNKNOWN_LEASE, QUEUE_FULL),
     problem_members={429: schemas.Lease},
@@ -117,7 +146,7 @@ async def take_lease(
 
 @ENDPOINTS.put(
     _LEASE,
-    programs("leases"),
+    _CHANGES,
     replies={200: "The holder has it."},
     problems=(schemas.UNKNOWN_LEASE, schemas.LEASE_OVER, schemas.NOT_RENEWED),
 )
@@ -138,7 +167,7 @@ async def renew_lease(
 
 @ENDPOINTS.delete(
     _LEASE,
-    programs("leases"),
+    _CHANGES,
     replies={200: "Whether there was anything to give up."},
     problems=(schemas.UNKNOWN_LEASE, schemas.LEASE_OVER),
 )
@@ -151,8 +180,7 @@ async def release_lease(request: web.Request, at: schemas.ReleaseParameters) -> 
     template, owner = _template_of(request), owner_of(request)
     owners = [owner.name]
     if owner.is_operator:
-        every = ["", *OWNERS, *request.app[SETTINGS].tokens]
-        owners = every if at.owner is None else [at.owner]
+        owners = _owners(request) if at.owner is None else [at.owner]
     hold = await template.release(at.resource, at.holder, at.fence, owners=owners)
     if hold.outcome is LeaseOutcome.STALE and at.fence is not None:
         raise _stale(at.resource, at.fence)
@@ -192,20 +220,43 @@ def _lease(at: schemas.LeaseAddress, holder: str, hold: Hold) -> schemas.Lease:
     return lease
 
 
-def _listed(resource: Resource) -> schemas.LeasedResource:
-    holders = []
-    for held in resource.holders:
-        holder, owner = holder_and_owner(held.holder)
-        holders.append(
-            schemas.LeaseHolder(
-                holder=holder,
-                owner=owner or None,
-                fence=held.fence or None,
-                granted_at=iso(held.started_ms) if held.started_ms else None,
-                expires_at=iso(held.expires_ms),
-            )
-        )
-    name = resource.name
-    return schemas.LeasedResource(
-        name=name, resource=name, holders=holders, waiting=resource.waiting
+def _owners(request: web.Request) -> list[str]:
+    """All that a holder may have come with."""
+    return ["", *OWNERS, *request.app[SETTINGS].tokens]
+
+
+def _listed(resource: Resource, most: int = 1000) -> dict[str, Any]:
+    """`most`: of the holders."""
+    name, wait_ms = resource.name, resource.wait_ms
+    started = [held.started_ms for held in resource.holders if held.started_ms]
+    return {
+        "name": name,
+        "resource": name,
+        "holders": [_holder(held) for held in resource.holders[:most]],
+        "held": len(resource.holders),
+        "oldest_at": iso(min(started)) if started else None,
+        "waiting": resource.waiting,
+        "wait_seconds": None if wait_ms is None else wait_ms / 1000,
+    }
+
+
+def _holder(held: Holder) -> schemas.LeaseHolder:
+    holder, owner = holder_and_owner(held.holder)
+    return schemas.LeaseHolder(
+        holder=holder,
+        owner=owner or None,
+        fence=held.fence or None,
+        granted_at=iso(held.started_ms) if held.started_ms else None,
+        expires_at=iso(held.expires_ms),
+    )
+
+
+def _place(place: Place, position: int) -> schemas.LeasePlace:
+    holder, owner = holder_and_owner(place.holder)
+    return schemas.LeasePlace(
+        holder=holder,
+        owner=owner or None,
+        position=position,
+        joined_at=iso(place.order // 1000),
+        heartbeat_due_at=iso(place.due_ms),
     )

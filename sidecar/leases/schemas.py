@@ -11,6 +11,7 @@ from sidecar.kit.http.models import (
     Body,
     Name,
     Number,
+    OffsetPage,
     PageParameters,
     PageReply,
     Parameters,
@@ -74,6 +75,16 @@ class ReleaseParameters(HolderAddress):
 class ResourcesPage(TemplateAddress, PageParameters):
     after: Annotated[str, *matching(f"({RESOURCE.pattern})?", "the name of a resource")] = ""
     """The resource behind which the page begins."""
+    find: Annotated[str, *matching(f"({HOLDER.pattern})?".replace(r"\Z", ""), LETTERS)] = ""
+    """Only resources whose name begins so, that a holder of this name holds or waits for, or of
+    which a lease has this fencing number. One request looks at 5000 resources: a page may hold few
+    or none, and `next` says that there are more to look at."""
+    holders: Annotated[int, Field(ge=0, le=1000)] = 1000
+    """How many holders of each resource are listed at most."""
+
+
+class QueuePage(LeaseAddress, OffsetPage):
+    """Which part of the queue."""
 
 
 class HolderBody(Body):
@@ -166,8 +177,39 @@ class LeasedResource(Reply):
     """The same as `name`."""
     holders: list[LeaseHolder]
     """The lease that ends first comes first."""
+    held: int
+    """How many have a lease or a turn."""
+    oldest_at: Time | None
+    """When the oldest lease began. null: nobody has one."""
     waiting: int
     """How many wait for it."""
+    wait_seconds: Seconds | None
+    """How long a newcomer would wait. null: unknown, while places come back after Redis was
+    emptied."""
+
+
+class LeasePlace(Reply):
+    """Somebody in the queue."""
+
+    holder: str
+    """The holder, as sent."""
+    owner: str | None
+    """The token that the holder came with. null: a browser."""
+    position: Annotated[int, Field(ge=1)]
+    """In the queue. 1 is next."""
+    joined_at: Time
+    """When the holder came, by the clock of Redis."""
+    heartbeat_due_at: Time
+    """When the next heartbeat is due. Without it the place is lost after `heartbeat_timeout`."""
+
+
+class ResourceState(LeasedResource, PageReply):
+    """Who holds a resource, and who waits for it."""
+
+    template: str
+    """The template's name."""
+    queue: list[LeasePlace]
+    """A page of those who wait, in their order."""
 
 
 class LeasedResources(PageReply):

@@ -71,11 +71,15 @@ class Template:
         hold = min(holds, key=lambda hold: _TELLING.index(hold.outcome))
         return self._counted("release", hold)
 
-    def _name(self, resource: str, holder: str, owner: str) -> str:
+    def check(self, resource: str) -> None:
+        """Raises ConfigError for a resource that the settings do not allow."""
         if not self.settings.has(resource):
             raise ConfigError(
                 [f"resource: {self.name} has none called {resource[:40]!r} (the setting resources)"]
             )
+
+    def _name(self, resource: str, holder: str, owner: str) -> str:
+        self.check(resource)
         return name_in_store(holder, owner)
 
     def _counted(self, act: str, hold: Hold) -> Hold:

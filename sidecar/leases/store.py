@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sidecar.kit.batch import Batcher
 from sidecar.kit.clock import LATE_MS
@@ -28,6 +28,9 @@ BATCH_LIMIT = 64
 SWEEP_LIMIT = 50
 #: Holders in one script of a listing, where they are as many as may be.
 LIST_LIMIT = 2000
+#: Resources in one script of a search, and such scripts in one call.
+SEARCH_LIMIT = 500
+SEARCHES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,14 @@ class Holder:
     expires_ms: int
 
 
+class Place(NamedTuple):
+    """Somebody in the queue. `order`: µs of the store's clock when they came, or a little more."""
+
+    holder: str
+    order: int
+    due_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class Resource:
     """Who holds it, the first to end first, and how many wait."""
@@ -48,6 +59,10 @@ class Resource:
     name: str
     holders: tuple[Holder, ...]
     waiting: int
+    #: How long a newcomer would wait; None: not known.
+    wait_ms: int | None
+    #: Who waits, where that was wanted.
+    queue: tuple[Place, ...]
 
 
 class LeaseStore(ScriptStore):
@@ -123,18 +138,64 @@ class LeaseStore(ScriptStore):
         found: list[Resource] = []
         while len(found) < limit:
             wanted = min(limit - len(found), self._list_limit)
-            low = f"({after}" if after else "-"
-            page = await self._call(
-                "list", self._redis.zrangebylex, self._resources, low, "+", 0, wanted
-            )
-            names = [text(name) for name in page]
+            names = await self._names(after, wanted)
             if names:
                 after = names[-1]
-                _, rows = await self._run("list", names, [])
-                found += [one for one in map(_resource, rows) if one.holders or one.waiting]
+                found += [one for one in await self._rows(names) if one.holders or one.waiting]
             if len(names) < wanted:
                 break
         return found
+
+    async def show(self, resource: str, *, first: int = 0, limit: int = 0) -> Resource:
+        """One resource, with so many of its queue from that place on."""
+        [found] = await self._rows([resource], first, limit)
+        return found
+
+    async def find(
+        self, wanted: str, holders: Sequence[str], *, after: str = "", limit: int = 100
+    ) -> tuple[Sequence[Resource], str | None]:
+        """Resources that are called so or begin so, that one of these holders (by their names in
+        the store) holds or waits for, or of which a lease has that fencing number. And the name
+        after which to search on, for one call looks at so many and no more; None: that is all."""
+        number = min(SEARCH_LIMIT, self._list_limit)
+        found: list[Resource] = []
+        is_end = False
+        for _ in range(SEARCHES):
+            names = await self._names(after, number)
+            if names:
+                rows = await self._rows(await self._matching(wanted, holders, names))
+                found += [one for one in rows if one.holders or one.waiting]
+                after = names[-1]
+            is_end = len(names) < number
+            if is_end or len(found) >= limit:
+                break
+        if found[limit:]:
+            return found[:limit], found[limit - 1].name
+        return found, None if is_end else after
+
+    async def _matching(
+        self, wanted: str, holders: Sequence[str], names: Sequence[str]
+    ) -> Sequence[str]:
+        fence = wanted if wanted.isdecimal() else ""
+        _, matches = await self._run("find", names, [fence, *holders])
+        found = set(map(text, matches))
+        return [name for name in names if name in found or name.startswith(wanted)]
+
+    async def _names(self, after: str, number: int) -> Sequence[str]:
+        low = f"({after}" if after else "-"
+        command = self._redis.zrangebylex
+        page = await self._call("list", command, self._resources, low, "+", 0, number)
+        return [text(name) for name in page]
+
+    async def _rows(
+        self, names: Sequence[str], first: int = 0, limit: int = 0
+    ) -> Sequence[Resource]:
+        rows: list[Resource] = []
+        for start in range(0, len(names), self._list_limit):
+            part = names[start : start + self._list_limit]
+            _, page = await self._run("list", part, [first, limit])
+            rows += map(_resource, page)
+        return rows
 
     async def count(self) -> int:
         """How many resources somebody holds or waits for."""
@@ -186,7 +247,7 @@ class LeaseStore(ScriptStore):
             batch=batch,
         )
         self._clock.observe(reply[0])
-        if name not in {"due", "list"}:
+        if name not in {"due", "find", "list"}:
             self.knows(reply[1])
         return reply
 
@@ -236,9 +297,13 @@ def _read_holds(reply: Any) -> list[Hold]:
 
 
 def _resource(row: Any) -> Resource:
-    name, waiting, fields = row
+    name, waiting, fields, wait, places = row
     holders = []
     for holder, ends, facts in zip(fields[::3], fields[1::3], fields[2::3], strict=True):
         fence, _, started = text(facts).partition(" ")
         holders.append(Holder(text(holder), int(fence or 0), int(started or 0), int(ends)))
-    return Resource(text(name), tuple(holders), waiting)
+    queue = tuple(
+        Place(text(holder), int(order), int(due))
+        for holder, order, due in zip(places[::3], places[1::3], places[2::3], strict=True)
+    )
+    return Resource(text(name), tuple(holders), waiting, None if wait < 0 else wait, queue)

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import click
 
-from sidecar.cli.connection import ReplicaGroup, pass_client
+from sidecar.cli.connection import ReplicaGroup, pass_client, read_pages
 from sidecar.cli.printing import print_json, printed, table
 from sidecar.limits.settings import UNLIMITED
 
@@ -105,6 +105,48 @@ def set_(client: Client, name: str, words: tuple[str, ...]) -> Any:
 def unset(client: Client, name: str, key: str) -> Any:
     """Reset a key's limit to the configured value."""
     return client.request("DELETE", f"{_path(name)}/values/{quote(key, safe='')}")
+
+
+def _counts(found: dict[str, Any]) -> None:
+    rows = (
+        (each["key"] or "(all calls)", _number(each["limit"]), each["remaining"], _seconds(each))
+        for each in found["keys"]
+    )
+    table(("key", "limit", "left", "free again in"), rows)
+
+
+@limits.command("keys")
+@click.argument("name")
+@printed(_counts)
+@pass_client
+def list_keys(client: Client, name: str) -> Any:
+    """List keys of which something is counted, those with the least left first. It looks through
+    all keys of Redis, some thousands at a time."""
+    found = read_pages(client, f"{_path(name)}/counts", "keys")
+    keys = sorted(found["keys"], key=lambda each: (each["remaining"] or 0) / (each["limit"] or 1))
+    return {**found, "keys": keys, "found": len(keys)}
+
+
+def _reset(done: dict[str, Any]) -> None:
+    name = click.get_current_context().params["name"]
+    of = f" of {done['key']}" if done["key"] else ""
+    said = f"the count{of} is reset" if done["reset"] else f"nothing was counted{of}"
+    click.echo(f"{name}: {said}")
+
+
+@limits.command()
+@click.argument("name")
+@click.argument("key", default="", required=False)
+@printed(_reset)
+@pass_client
+def reset(client: Client, name: str, key: str) -> Any:
+    """Forget what a key has used. Its next call finds the whole limit free."""
+    return client.request("DELETE", f"{_path(name)}/counts/{quote(key, safe='')}")
+
+
+def _seconds(count: dict[str, Any]) -> str:
+    seconds = count["reset_seconds"]
+    return "-" if seconds is None else f"{seconds:.0f} s"
 
 
 def _rules(client: Client) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from sidecar.kit.clock import iso_us
 from sidecar.kit.errors import ConfigError
-from sidecar.kit.http.endpoint import OPERATORS, Endpoints, programs
+from sidecar.kit.http.endpoint import DASHBOARD, Endpoints, programs
 from sidecar.kit.http.json_text import to_json
 from sidecar.kit.http.long_poll import LONG_POLLS, is_gone, wait_of
 from sidecar.kit.http.models import json_of, unknown_member, whole_of
@@ -35,6 +35,9 @@ ENDPOINTS = Endpoints("limits", find=_limit_of)
 
 _LIMIT = "/v1/limits/{name}"
 _VALUE = _LIMIT + "/values/{key:.*}"
+_COUNTS = _LIMIT + "/counts"
+_READS = programs("limits", "read", by_session=True)
+_CHANGES = programs("limits", by_session=True)
 _RATE = {"RateLimit-Policy": "RateLimitPolicy", "RateLimit": "RateLimit"}
 _MEMBERS = frozenset({"fields", "key", "cost", "id"})
 _FIELDS = {"fields"}
@@ -43,7 +46,7 @@ _NO_STORE = {"Cache-Control": "no-store"}
 log = structlog.get_logger()
 
 
-@ENDPOINTS.get("/v1/limits", programs("limits", "read"), replies={200: "The limits."})
+@ENDPOINTS.get("/v1/limits", _READS, replies={200: "The limits."})
 async def list_limits(request: web.Request) -> schemas.LimitRules:
     """List all limits, as configured."""
     rules = [schemas.LimitRule.model_construct(**_rule(limit)) for limit in request.app[LIMITS]]
@@ -52,7 +55,7 @@ async def list_limits(request: web.Request) -> schemas.LimitRules:
 
 @ENDPOINTS.post(
     _LIMIT + "/acquire",
-    programs("limits"),
+    _CHANGES,
     parameters=schemas.AcquireParameters,
     body=schemas.LimitCall | schemas.LimitCalls,
     is_body_optional=True,
@@ -131,7 +134,7 @@ def _give_back(limit: Limit, ask: Ask, decision: Decision) -> None:
 
 @ENDPOINTS.get(
     _LIMIT,
-    programs("limits", "read"),
+    _READS,
     parameters=schemas.LookParameters,
     replies={200: (schemas.LimitLook, "The rule, and the decision.")},
     reply_headers=_RATE,
@@ -154,7 +157,7 @@ async def look_at_limit(request: web.Request) -> web.Response:
 
 @ENDPOINTS.post(
     _LIMIT + "/release",
-    programs("limits"),
+    _CHANGES,
     replies={200: "Whether there was anything to give back."},
     problems=(schemas.UNKNOWN_LIMIT,),
 )
@@ -173,7 +176,7 @@ async def release_limit(
 
 @ENDPOINTS.get(
     _LIMIT + "/values",
-    programs("limits", "read"),
+    _READS,
     replies={200: "Those of the file, and those that were set."},
     problems=(schemas.UNKNOWN_LIMIT,),
 )
@@ -185,7 +188,7 @@ async def list_values(request: web.Request, _: schemas.LimitAddress) -> schemas.
 
 @ENDPOINTS.put(
     _VALUE,
-    OPERATORS,
+    DASHBOARD,
     replies={200: "The key's limit from the next call on."},
     problems=(schemas.UNKNOWN_LIMIT,),
 )
@@ -206,7 +209,7 @@ async def set_value(
 
 @ENDPOINTS.delete(
     _VALUE,
-    OPERATORS,
+    DASHBOARD,
     replies={200: "The key's limit from the next call on."},
     problems=(schemas.UNKNOWN_LIMIT,),
 )
@@ -220,6 +223,43 @@ async def unset_value(request: web.Request, at: schemas.ValueAddress) -> schemas
     log.info("limit_set", limit=limit.name, key=key, value=None)
     value = limit.settings.values.get(key, limit.settings.limit)
     return schemas.KeyValue(key=key, limit=UNLIMITED if value is None else value)
+
+
+@ENDPOINTS.get(
+    _COUNTS,
+    _READS,
+    replies={200: "The keys with the least left, of those that were found."},
+    problems=(schemas.UNKNOWN_LIMIT,),
+)
+async def list_counts(request: web.Request, page: schemas.CountsPage) -> schemas.KeyCounts:
+    """List keys of which something is counted.
+
+    Redis keeps no list of them. One request looks at some 10 000 keys of Redis, of all limits and
+    rooms, and `next` says that there are more to look at. Do not poll it.
+    """
+    limit = _limit_of(request)
+    found, following = await limit.store.used(page.after)
+    counts = [_count(key, decision) for key, decision in found]
+    counts.sort(key=lambda each: (each.remaining or 0) / (each.limit or 1))
+    return schemas.KeyCounts(keys=counts[: page.limit], found=len(counts), next=following or None)
+
+
+@ENDPOINTS.delete(
+    _COUNTS + "/{key:.*}",
+    DASHBOARD,
+    replies={200: "Whether anything was counted."},
+    problems=(schemas.UNKNOWN_LIMIT,),
+)
+async def reset_count(request: web.Request, at: schemas.ValueAddress) -> schemas.KeyReset:
+    """Forget what a key has used.
+
+    For operators. The next call finds the whole limit free. Calls that were paced keep their
+    moments, and permits that are in use go on: more run than the limit says until they end.
+    """
+    limit, key = _valued(request, at)
+    is_reset = await limit.store.forget(key)
+    log.info("limit_reset", limit=limit.name, key=key, counted=is_reset)
+    return schemas.KeyReset(key=key, reset=is_reset)
 
 
 def _valued(request: web.Request, at: schemas.ValueAddress) -> tuple[Limit, str]:
@@ -297,6 +337,18 @@ def _rule(limit: Limit) -> dict[str, Any]:
         "limit": None if settings.limit == UNLIMITED else settings.limit,
         "fields": list(settings.fields),
     }
+
+
+def _count(key: str, decision: Decision) -> schemas.KeyCount:
+    is_limited = decision.limit != UNLIMITED
+    reset_us = max(0, decision.reset_us - decision.now_us)
+    return schemas.KeyCount(
+        key=key,
+        limit=decision.limit if is_limited else None,
+        remaining=decision.remaining if is_limited else None,
+        wait_seconds=decision.wait_s if decision.at_us else None,
+        reset_seconds=reset_us / 1_000_000 if is_limited else None,
+    )
 
 
 def _members(limit: Limit, ask: Ask, decision: Decision) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from sidecar.kit.http.models import (
     Body,
     Headers,
     Name,
+    PageParameters,
+    PageReply,
     Parameters,
     Reply,
     Seconds,
@@ -136,6 +138,13 @@ class ReleasePermit(NamedCall):
     """The `permit` of the decision."""
 
 
+class CountsPage(LimitAddress, PageParameters):
+    """Which part of the store."""
+
+    after: Annotated[str, *matching("[0-9]{0,19}", "the `next` of the page before")] = ""
+    """The `next` of the page before."""
+
+
 class SetValue(Body):
     model_config = ConfigDict(json_schema_extra={"examples": [{"limit": 2}, {"limit": -1}]})
     limit: Value
@@ -212,12 +221,41 @@ class KeyValues(Reply):
 
 
 class KeyValue(Reply):
-    key: str
+    key: Key
     """The key."""
     limit: int
     """Its limit. -1: no limit."""
     warning: Annotated[str | None, optional] = None
     """Why no call can ever have this key."""
+
+
+class KeyCount(Reply):
+    key: Key
+    """The key."""
+    limit: int | None
+    """The limit of this key. null: there is none."""
+    remaining: int | None
+    """The highest cost that a call may have now."""
+    wait_seconds: Seconds | None
+    """How long a call that came now would wait, or should before it asks again. null: never."""
+    reset_seconds: Seconds | None
+    """Until the whole limit is free."""
+
+
+class KeyCounts(PageReply):
+    """In no order over several pages: Redis keeps no list of keys."""
+
+    keys: list[KeyCount]
+    """Those with the least left first."""
+    found: int
+    """Keys of which something is counted, in the part of Redis that was looked at."""
+
+
+class KeyReset(Reply):
+    key: Key
+    """The key."""
+    reset: bool
+    """Whether anything was counted."""
 
 
 class CheckLimit(Headers):

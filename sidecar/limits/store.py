@@ -30,6 +30,10 @@ UNITS_LIMIT = 1_000
 #: Permits whose reply was lost, that are given back when the store is there again.
 UNSEEN_LIMIT = 1_000
 
+#: Keys of the store that one script of a search looks at, and such scripts in one call.
+SCAN_COUNT = 1_000
+SCANS = 10
+
 #: Looked up once: a member of an enumeration takes longer.
 _GRANTED, _PACED = Outcome.GRANTED, Outcome.PACED
 _REFUSED, _UNLIMITED = Outcome.REFUSED, Outcome.UNLIMITED
@@ -134,6 +138,36 @@ class LimitStore(ScriptStore):
             int(self._settings.algorithm in _LISTED),
         ]
         await self._call("set_value", self._scripts.run, "value", [self._values_key, *of_key], args)
+
+    async def forget(self, key: str) -> bool:
+        """Forgets what the key has used; whether there was anything. Where the rule paces, also
+        what it promised, so that no call has to wait behind it."""
+        names = ["", ".permits", ".free", ".booked"] if self._is_paced else [""]
+        of_key = [keys.limit_key(self._name, key, self._settings.algorithm + n) for n in names]
+        return bool(await self._call("forget", self._redis.delete, *of_key))
+
+    async def used(self, cursor: str = "") -> tuple[list[tuple[str, Decision]], str]:
+        """Keys of which something is counted, in no order, each with the decision on a call that
+        came now; and the cursor to go on from, empty: that is all. One call looks at a part of the
+        store's keys, whosever they are."""
+        begin = keys.limit_key(self._name, "", self._settings.algorithm)
+        found: dict[str, None] = {}
+        for _ in range(SCANS):
+            args = [cursor or 0, f"{begin}*", SCAN_COUNT]
+            then, page = await self._call(
+                "used", self._scripts.run, "keys", [self._values_key], args
+            )
+            found |= dict.fromkeys(text(name).removeprefix(begin) for name in page)
+            cursor = "" if text(then) == "0" else text(then)
+            if not cursor or len(found) >= SCAN_COUNT:
+                break
+        decided: list[tuple[str, Decision]] = []
+        names = list(found)
+        for start in range(0, len(names), BATCH_LIMIT):
+            part = names[start : start + BATCH_LIMIT]
+            asks = [Ask(key) for key in part]
+            decided += zip(part, await self._ask(asks, looks=True), strict=True)
+        return decided, cursor
 
     def _parts(self, asks: Sequence[Ask]) -> Iterator[Sequence[Ask]]:
         """As much as one script call should do."""

@@ -235,6 +235,17 @@ def test_it_is_served(replica, described):
         assert json.load(answer) == described
 
 
+def like(pattern: str, *known: str) -> dict[str, Any]:
+    """Names that there are, and what any other is like."""
+    return {"anyOf": [{"enum": [*known]}, {"type": "string", "pattern": pattern}]}
+
+
+OWN = {
+    "resource": like("^" + RESOURCE.pattern.replace(r"\Z", "$"), "1", "2"),
+    "key": like("^[!-~]{1,256}$", "refund"),
+}
+
+
 def aimed(described: dict[str, Any], replica: Replica) -> dict[str, Any]:
     """The document with rooms and visitors that there are: random names would only ever find that
     they are unknown."""
@@ -256,12 +267,10 @@ def aimed(described: dict[str, Any], replica: Replica) -> dict[str, Any]:
             own.append(in_path("id", {"enum": [*ids, new_job_id()]}))
         targets = ["images"] if method == "get" else ["spare"]
         named = targets if path.startswith("/v1/targets") else LIMITS
-        for name, known in {"template": LEASES, "name": named}.items():
+        schemas_of_names = {"template": {"enum": [*LEASES]}, "name": {"enum": [*named]}, **OWN}
+        for name, schema in schemas_of_names.items():
             if f"{{{name}}}" in path:
-                own.append(in_path(name, {"enum": [*known]}))
-        if "{resource}" in path:
-            any_name = {"type": "string", "pattern": "^" + RESOURCE.pattern.replace(r"\Z", "$")}
-            own.append(in_path("resource", {"anyOf": [{"enum": ["1", "2"]}, any_name]}))
+                own.append(in_path(name, schema))
     # Every call names the field that the limit's key has.
     called = aimed["components"]["schemas"]["LimitFields"]
     called |= {

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from urllib.parse import urlencode
 
 import pytest
 
 from sidecar.kit.http.problems import STORE_RETRY_S
+from sidecar.leases import store
 from sidecar.leases.app_keys import LEASES
 from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.schemas import LETTERS
@@ -182,6 +184,79 @@ async def test_who_holds_what(service):
     (template,) = (await site.told("GET", "/leases"))["leases"]
     assert (template["name"], template["term"], template["in_use"]) == (site.name, 60, 3)
     assert template["max_waiting"] is None
+
+
+async def test_who_waits(service):
+    """In their order, in pages; with the wait of a newcomer. To look is no heartbeat."""
+    site = await service(lease={"term": "1m"})
+    for holder in ("anna", "ben", "eva"):
+        await take(site, holder, status=200 if holder == "anna" else 202)
+        site.turn.forward(1)
+    first = await site.told("GET", f"{SEAT}/queue?limit=1")
+    assert [each["holder"] for each in first["holders"]] == ["anna"]
+    assert (first["held"], first["waiting"], first["wait_seconds"]) == (1, 2, 57 + 2 * 60)
+    assert first["oldest_at"] == "2027-01-15T08:00:00.000+00:00"
+    (ben,) = first["queue"]
+    assert (ben["holder"], ben["owner"], ben["position"]) == ("ben", "service", 1)
+    assert ben["joined_at"] == "2027-01-15T08:00:01.000+00:00"
+    rest = await site.told("GET", f"{SEAT}/queue?limit=1&after={first['next']}")
+    assert [(each["holder"], each["position"]) for each in rest["queue"]] == [("eva", 2)]
+    (listed,) = (await site.told("GET", "/leases/{name}"))["resources"]
+    assert listed.items() <= first.items()
+    site.turn.forward(600)  # nobody was heard of, whatever was looked at
+    state = await site.told("GET", f"{SEAT}/queue")
+    assert (state["holders"], state["oldest_at"]) == ([], None)
+    await site.ops.app[LEASES].get(site.name).store.sweep()
+    assert (await site.told("GET", f"{SEAT}/queue"))["waiting"] == 0
+    free = await site.told("GET", "/leases/{name}/18/queue")
+    assert (free["held"], free["wait_seconds"], free["queue"]) == (0, 0, [])
+
+
+async def test_a_search(service):
+    """By the beginning of the resource's name, by a holder who has it or waits for it, with
+    whichever token, and by a fencing number."""
+    site = await service(**OF_TWO)
+    fences = {}
+    for at, holder, token in (("17", "anna", SHOP), ("18", "ben", PRESS), ("2", "anna", PRESS)):
+        path = f"/leases/{{name}}/{at}"
+        fences[at] = (await site.told("POST", path, {"holder": holder}, token=token))["fence"]
+    await site.told("POST", "/leases/{name}/18", {"holder": "anna"}, token=SHOP, status=202)
+
+    async def found(text: str, **more: str) -> list[str]:
+        query = urlencode({"find": text, **more})
+        page = await site.told("GET", f"/leases/{{name}}?{query}", token=ADMIN_TOKEN)
+        assert page["next"] is None
+        return [each["name"] for each in page["resources"]]
+
+    assert await found("anna") == ["17", "18", "2"]
+    assert await found("anna", after="17") == ["18", "2"]
+    assert await found("ben") == ["18"]
+    assert await found("1") == ["17", "18"]
+    assert await found(str(fences["2"])) == ["2"]
+    assert await found(str(fences["2"] + 1)) == []
+    assert await found("an") == []
+    path = "/leases/{name}?find=anna&limit=2"
+    page = await site.told("GET", path)
+    assert [each["name"] for each in page["resources"]] == ["17", "18"]
+    page = await site.told("GET", f"{path}&after={page['next']}")
+    assert ([each["name"] for each in page["resources"]], page["next"]) == (["2"], None)
+    (few, *_) = (await site.told("GET", "/leases/{name}?holders=0"))["resources"]
+    assert (few["holders"], few["held"]) == ([], 1)
+    (said,) = await errors(site, "GET", "/leases/{name}?find=a%20b")
+    assert said.startswith("find: ")
+
+
+async def test_one_search_looks_at_so_many(service, monkeypatch):
+    """And says where to go on."""
+    monkeypatch.setattr(store, "SEARCH_LIMIT", 2)
+    monkeypatch.setattr(store, "SEARCHES", 2)
+    site = await service(lease={"term": "1m"})
+    for number in range(10, 17):
+        await take(site, f"h{number}", at=f"/leases/{{name}}/{number}")
+    page = await site.told("GET", "/leases/{name}?find=h15")
+    assert (page["resources"], page["next"]) == ([], "13")
+    page = await site.told("GET", "/leases/{name}?find=h15&after=13")
+    assert ([each["name"] for each in page["resources"]], page["next"]) == (["15"], None)
 
 
 async def test_an_unknown_template(service):

@@ -212,3 +212,33 @@ def test_the_name_before_a_name():
         if before and behind:
             assert behind == name
     assert [_before(name)[:2] for name in ("A", "a", "1A", "1a")] == ["9z", "Zz", "1@", "1_"]
+
+
+def test_who_waits_for_a_resource(run, take):
+    """Found by the holder's name, too."""
+    for holder in ("shown-1", "shown-2", "shown-3"):
+        take("shown", holder)
+    held, waits = [], []
+    for line in said(run("leases", "show", "seat", "shown")):
+        fields = line.split("\t")
+        (held if len(fields) == 5 and fields[0].startswith("shown") else waits).append(fields)
+    assert [fields[:2] for fields in held] == [["shown-1", "operator"], ["shown-2", "operator"]]
+    assert [fields[:2] for fields in waits[2:]] == [["1", "shown-3"]]
+    found = said(run("leases", "list", "seat", "--find", "shown-3"))
+    assert [line.split("\t")[0] for line in found[1:]] == ["shown"]
+    refused = run("leases", "list", "--find", "x")
+    assert (refused.exit_code, "TEMPLATE" in refused.stderr) == (2, True)
+
+
+def test_a_key_is_found_and_reset(run, file):
+    with Connection(str(file)).client() as client:
+        for key, calls in (("find:1", 1), ("find:3", 3)):
+            for _ in range(calls):
+                client.request("POST", "/v1/limits/pay/acquire", {"key": key})
+    rows = [line.split("\t") for line in said(run("limits", "keys", "pay"))]
+    assert rows[0] == ["key", "limit", "left", "free again in"]
+    found = [row[:3] for row in rows if row[0].startswith("find:")]
+    assert found == [["find:3", "20", "17"], ["find:1", "20", "19"]]
+    assert said(run("limits", "reset", "pay", "find:3")) == ["pay: the count of find:3 is reset"]
+    assert said(run("limits", "reset", "pay", "find:3")) == ["pay: nothing was counted of find:3"]
+    assert said(run("limits", "reset", "slots")) == ["slots: nothing was counted"]

@@ -13,6 +13,7 @@ import pytest
 
 from sidecar.kit.http.long_poll import LONG_POLLS
 from sidecar.kit.http.problems import STORE_RETRY_S
+from sidecar.limits import store
 from sidecar.limits.app_keys import LIMITS
 from sidecar.limits.metrics import LimitMetrics
 from sidecar.limits.model import Ask
@@ -529,6 +530,77 @@ async def test_a_limit_without_fields_is_changed(service):
         told = await site.told("DELETE", "/limits/{name}/values/")
         assert told == {"key": key, "limit": -1}
         assert (await acquire(site, {}))[0]["outcome"] == "unlimited"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        FIXED,
+        {**FIXED, "algorithm": "sliding_window"},
+        {**FIXED, "algorithm": "token_bucket"},
+        {"algorithm": "concurrency", "limit": 2},
+    ],
+)
+async def test_a_key_is_reset(service, settings):
+    """The whole limit is free again; another key stays as it is."""
+    site = await service(limit={**settings, "key": "{path}"})
+    for path in ("a/b", "c"):
+        for _ in range(2):
+            await acquire(site, fields={"path": path})
+    path = "/limits/{name}/counts/a%252Fb"
+    assert await site.told("DELETE", path) == {"key": "a%2Fb", "reset": True}
+    assert await site.told("DELETE", path) == {"key": "a%2Fb", "reset": False}
+    assert (await site.told("GET", "/limits/{name}?path=a/b"))["remaining"] == 2
+    assert (await site.told("GET", "/limits/{name}?path=c"))["remaining"] == 0
+
+
+async def test_a_reset_key_has_no_one_before_it(service):
+    """Of a rule that paces: also where a moment was given back, the next call may go now."""
+    site = await service(limit={**PACED, "max_wait": "2m"})
+    calls = [(await acquire(site, {}))[0] for _ in range(3)]
+    assert calls[2]["wait_seconds"] == 120
+    await site.told("POST", "/limits/{name}/release", {"permit": calls[2]["permit"]})
+    assert (await site.told("DELETE", "/limits/{name}/counts/"))["reset"]
+    assert (await acquire(site, {}))[0]["outcome"] == "granted"
+    body = {"permit": calls[1]["permit"]}
+    assert await site.told("POST", "/limits/{name}/release", body) == {"released": False}
+    assert (await acquire(site, {}))[0]["wait_seconds"] == 60
+
+
+async def test_a_program_resets_nothing(service):
+    site = await service(limit={**FIXED, "key": "{a}"})
+    await acquire(site, fields={"a": "x"})
+    await site.told("DELETE", "/limits/{name}/counts/x", status=403, token=SERVICE_TOKEN)
+    assert (await site.told("GET", "/limits/{name}?a=x"))["remaining"] == 1
+
+
+async def test_keys_that_are_counted(service, monkeypatch):
+    """Those with the least left first, of this limit alone; a part of the store at a time."""
+    site = await service(limit={**FIXED, "limit": 3, "key": "{a}"})
+    for key, calls in (("few", 1), ("all:of:it", 3), ("some", 2)):
+        for _ in range(calls):
+            await acquire(site, key=key)
+    page = await site.told("GET", "/limits/{name}/counts")
+    assert [(each["key"], each["remaining"]) for each in page["keys"]] == [
+        ("all:of:it", 0), ("some", 1), ("few", 2),
+    ]  # fmt: skip
+    assert (page["found"], page["next"]) == (3, None)
+    assert (page["keys"][0]["limit"], page["keys"][0]["reset_seconds"] > 0) == (3, True)
+    page = await site.told("GET", "/limits/{name}/counts?limit=1")
+    assert ([each["key"] for each in page["keys"]], page["found"]) == (["all:of:it"], 3)
+    monkeypatch.setattr(store, "SCAN_COUNT", 1)
+    monkeypatch.setattr(store, "SCANS", 1)
+    found, after = set(), ""
+    for _ in range(1000):
+        page = await site.told("GET", f"/limits/{{name}}/counts?after={after}")
+        found |= {each["key"] for each in page["keys"]}
+        after = page["next"]
+        if after is None:
+            break
+    assert found == {"all:of:it", "some", "few"}
+    assert await errors(site, "/limits/{name}/counts?after=x", method="GET") == [
+        "after: the `next` of the page before (got 'x')"
+    ]
 
 
 async def test_values_that_are_not_allowed(service):

@@ -119,8 +119,8 @@ class Service:
     async def ask(self, method: str, path: str, body: Any = None, **more: Any):
         """What a program asks; {name} in the path is the limit's or the template's. The answer is
         as the API describes it."""
-        # A change of a value is the operator's.
-        is_change = method != "GET" and "/values" in path
+        # A change of a value or a count is the operator's.
+        is_change = method != "GET" and ("/values" in path or "/counts" in path)
         token = more.pop("token", ADMIN_TOKEN if is_change else SERVICE_TOKEN)
         headers = {"Authorization": f"Bearer {token}"}
         path = path.replace("{name}", self.name)

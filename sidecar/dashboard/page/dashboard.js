@@ -4,6 +4,8 @@ import { session } from './acts.js';
 import { clock, number, put } from './draw.js';
 import * as overview from './overview.js';
 import * as rooms from './rooms.js';
+import './leases.js';
+import './limits.js';
 import { watchTargets } from './targets.js';
 import * as log from './log.js';
 import './look.js';

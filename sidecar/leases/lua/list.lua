@@ -1,20 +1,49 @@
--- Who holds the resources, and how many wait. Changes nothing.
+-- Who holds the resources, how many wait, and who. Changes nothing.
+-- ARGV    after the names: from which place of the queue on (0: the first), and how many of them
 -- RETURNS {now, for each: {name, how many wait, {holder, when the lease or the turn ends, fencing
---          number and beginning with a space between, '' where it is their turn, …}}}
--- @include "leases/parts/template"
+--          number and beginning with a space between, '' where it is their turn, …}, how long a
+--          newcomer would wait, ms (-1: not known), {who waits, order, when the next heartbeat is
+--          due, …}}}
+-- @include "leases/parts/place"
+
+local function holders_of(r)
+  local names, ends = queue.split(
+    redis_call('ZRANGEBYSCORE', r.holders, '(' .. int(now), '+inf', 'WITHSCORES'))
+  local row = {}
+  local facts = #names > 0 and redis_call('HMGET', r.facts, unpack(names)) or {}
+  for j, name in ipairs(names) do
+    row[#row + 1], row[#row + 2], row[#row + 3] = name, ends[j], facts[j] or ''
+  end
+  return row, #names
+end
+
+local function newcomers_wait(r, held)
+  if is_recovering() then return -1 end
+  if held < capacity and r.waiting == 0 then return 0 end
+  return math.max(0, math.floor((outlook(r, r.waiting, 0))))
+end
+
+local function waiting_of(r, first, number)
+  local names, orders = {}, {}
+  if number > 0 and r.waiting > 0 then
+    names, orders = queue.split(
+      redis_call('ZRANGE', r.queue, int(first), int(first + number - 1), 'WITHSCORES'))
+  end
+  local row = {}
+  local due = #names > 0 and redis_call('ZMSCORE', r.due, unpack(names)) or {}
+  for j, name in ipairs(names) do
+    row[#row + 1], row[#row + 2], row[#row + 3] = name, orders[j], due[j] or '0'
+  end
+  return row
+end
+
 local function run(KEYS, ARGV)
-  begin_template(KEYS, ARGV)
+  begin(KEYS, ARGV)
+  local first, number = tonumber(ARGV[named + 1]), tonumber(ARGV[named + 2])
   local rows = {}
-  for i = 1, named - 4 do
-    local key = 4 * i
-    local names, ends = queue.split(
-      redis_call('ZRANGEBYSCORE', KEYS[key], '(' .. int(now), '+inf', 'WITHSCORES'))
-    local row = {}
-    local facts = #names > 0 and redis_call('HMGET', KEYS[key + 1], unpack(names)) or {}
-    for j, name in ipairs(names) do
-      row[#row + 1], row[#row + 2], row[#row + 3] = name, ends[j], facts[j] or ''
-    end
-    rows[i] = {ARGV[4 + i], redis_call('ZCARD', KEYS[key + 2]), row}
+  for i, r in ipairs(resources) do
+    local holders, held = holders_of(r)
+    rows[i] = {r.name, r.waiting, holders, newcomers_wait(r, held), waiting_of(r, first, number)}
   end
   return {now, rows}
 end

@@ -1,0 +1,34 @@
+-- At which resources one of some holders has the lease, its turn or a place; or a lease has that
+-- fencing number. Changes nothing.
+-- ARGV    after the names of the resources: the fencing number or '', then the names of the holders
+-- RETURNS {now, the names of those resources}
+-- @include "leases/parts/template"
+
+local function has_any(key, names)
+  for _, score in ipairs(redis_call('ZMSCORE', key, unpack(names))) do
+    if score then return true end
+  end
+  return false
+end
+
+local function has_fence(facts, fence)
+  if fence == '' then return false end
+  for _, fact in ipairs(redis_call('HVALS', facts)) do
+    if string.sub(fact, 1, #fence + 1) == fence .. ' ' then return true end
+  end
+  return false
+end
+
+local function run(KEYS, ARGV)
+  begin_template(KEYS, ARGV)
+  local fence, names = ARGV[named + 1], {unpack(ARGV, named + 2)}
+  local found = {}
+  for i = 1, named - 4 do
+    local key = 4 * i
+    if has_any(KEYS[key], names) or has_any(KEYS[key + 2], names)
+      or has_fence(KEYS[key + 1], fence) then
+      found[#found + 1] = ARGV[4 + i]
+    end
+  end
+  return {now, found}
+end

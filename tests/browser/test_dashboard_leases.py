@@ -1,0 +1,169 @@
+"""Leases on the dashboard: who holds what and who waits, in a real browser."""
+
+from __future__ import annotations
+
+import re
+import urllib.error
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.desk import TOKEN, Desk, confirm, show
+from waitroom import Client
+
+LEASES = {
+    "seat": {"term": 3600},
+    "hall": {"term": 600, "capacity": 60, "renewable": True},
+    "many": {"term": 3600},
+}
+
+
+@pytest.fixture(scope="module")
+def desk():
+    with Desk(leases=LEASES) as desk:
+        yield desk
+
+
+@pytest.fixture
+def view(desk, visitor):
+    return lambda address, **options: desk.open(visitor(**options), address)
+
+
+def row(page, text):
+    return page.locator("#leases tbody tr:visible").filter(has_text=text)
+
+
+def take(desk, template, resource, holder):
+    return desk.api("POST", f"/leases/{template}/{resource}", {"holder": holder})
+
+
+def test_who_holds_what_and_who_waits(desk, view):
+    """From the templates to one resource; a lease that a program takes meanwhile appears."""
+    page = view("leases")
+    expect(page).to_have_title(re.compile("Leases"))
+    expect(row(page, "seat")).to_contain_text("60 min")
+    page.get_by_role("link", name="seat", exact=True).click()
+    expect(page.get_by_role("heading", name="seat")).to_be_focused()
+    expect(page.locator("#leases")).to_contain_text("POST /v1/leases/seat/17")
+    client = Client(desk.ops[0], token=TOKEN)
+    with client, client.lease("seat", "A", holder="order-1") as held:
+        expect(row(page, "order-1")).to_contain_text("Held")
+        expect(row(page, "order-1")).to_contain_text("1 of 1")
+        take(desk, "seat", "A", "order-2")
+        page.get_by_role("link", name="A", exact=True).click()
+        expect(row(page, str(held.fence))).to_contain_text("by the token service")
+        expect(row(page, "order-2")).to_contain_text("Remove")
+        expect(page.locator("#leases [data-f=wait]:visible")).to_have_text(re.compile("h|min"))
+    # The block is over, and it is the next one's turn.
+    expect(row(page, "order-2")).to_contain_text("called, has not come yet")
+    take(desk, "seat", "A", "order-2")
+    expect(row(page, "order-2")).to_contain_text(re.compile(r"\d{16}"))
+    page.get_by_role("link", name="All resources of seat").click()
+    expect(row(page, "order-2")).to_be_visible()
+
+
+def test_releasing(desk, view):
+    """Asks with numbers; one, several, and somebody who waits. A newer lease of the same holder
+    stays."""
+    for holder in ("anna", "ben", "eva", "zoe"):
+        take(desk, "seat", "R", holder)
+    page = view("leases/seat~R")
+    row(page, "zoe").get_by_role("button", name=re.compile("Remove")).click()
+    assert "Of the 3 who wait for R" in confirm(page, "Remove")
+    expect(row(page, "zoe")).to_have_count(0)
+    row(page, "anna").get_by_role("button", name=re.compile("Release")).click()
+    text = confirm(page, "Release")
+    assert "2 clients wait; the next has it at once. No holder is notified" in text
+    expect(page.locator("#leases output:visible").first).to_contain_text("1 is released")
+    expect(row(page, "anna")).to_have_count(0)
+    expect(row(page, "ben")).to_contain_text("called")
+
+    for holder in ("one", "two", "three"):
+        take(desk, "hall", "H", holder)
+    show(page, "leases/hall~H")
+    page.get_by_label("Select one (service)").check()
+    page.get_by_label("Select two (service)").check()
+    page.locator("#leases .chosen:visible").get_by_role("button", name="Release").click()
+    expect(page.locator("#ask-title")).to_have_text("Release 2 leases?")
+    # Meanwhile the first one's lease ended, and the holder has another.
+    desk.api("DELETE", "/leases/hall/H?holder=one")
+    newer = take(desk, "hall", "H", "one")["fence"]
+    confirm(page, "Release")
+    expect(page.locator("#leases output:visible").first).to_contain_text(
+        "1 is released. 1 was over already."
+    )
+    holders = {
+        each["holder"]: each["fence"] for each in desk.api("GET", "/leases/hall/H/queue")["holders"]
+    }
+    assert holders.keys() == {"one", "three"}
+    assert holders["one"] == newer
+
+
+def test_a_no_changes_nothing(desk, view):
+    take(desk, "seat", "N", "anna")
+    page = view("leases/seat~N")
+    row(page, "anna").get_by_role("button", name=re.compile("Release")).click()
+    page.get_by_role("button", name="Cancel").click()
+    expect(row(page, "anna")).to_be_visible()
+    assert desk.api("GET", "/leases/seat/N/queue")["held"] == 1
+
+
+def test_pages_and_a_search(desk, view):
+    """50 of many on a page; what was selected is not when the page is turned."""
+    for number in range(120):
+        take(desk, "many", f"r{number:03}", f"holder-{number}")
+    page = view("leases/many")
+    rows = page.locator("#leases tbody tr:visible")
+    expect(rows).to_have_count(50)
+    expect(page.locator("#leases .pages:visible")).to_contain_text("Page 1; 120 in all")
+    page.get_by_label("Select r000").check()
+    page.get_by_role("button", name="Next").click()
+    expect(row(page, "r050")).to_be_visible()
+    expect(page.locator("#leases .chosen:visible")).to_have_count(0)
+    page.get_by_role("button", name="Next").click()
+    expect(rows).to_have_count(20)
+    page.get_by_role("button", name="Previous").click()
+    expect(row(page, "r099")).to_be_visible()
+    for wanted in ("holder-7", "r007"):
+        page.get_by_label("Find").fill(wanted)
+        page.get_by_role("button", name="Find").click()
+        expect(rows).to_have_count(1)
+        expect(rows).to_contain_text("r007")
+    page.get_by_role("checkbox", name="Select all on this page").check()
+    page.locator("#leases .chosen:visible").get_by_role("button").click()
+    confirm(page, "Release")
+    expect(page.locator("#leases .nothing:visible")).to_contain_text("r007")
+    assert desk.api("GET", "/leases/many")["count"] == 119
+
+
+def test_an_address_that_names_nothing(view):
+    """Says what there is; a name is text and never markup."""
+    page = view("leases/seet")
+    note = page.locator("#leases .away-note")
+    expect(note).to_contain_text(
+        "There is no template of leases called seet. There are: seat, hall"
+    )
+    show(page, "leases/<img src=x onerror=alert(1)>")
+    expect(note).to_contain_text("called <img src=x onerror=alert(1)>")
+    expect(page.locator("#leases img")).to_have_count(0)
+
+
+def test_on_a_phone(desk, view):
+    """Nothing is wider than the screen."""
+    take(desk, "seat", "x" * 128, "h" * 128)
+    page = view("leases/seat", viewport={"width": 390, "height": 844})
+    for address in ("leases", "leases/seat", f"leases/seat~{'x' * 128}"):
+        show(page, address)
+        expect(page.locator("#leases table:visible").first).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_without_any(visitor):
+    """It says how to make one."""
+    with Desk() as desk:
+        page = desk.open(visitor(), "leases")
+        expect(page.locator("#leases .none")).to_contain_text("[leases.seat]")
+        with pytest.raises(urllib.error.HTTPError):
+            desk.api("GET", "/leases/seat")
+        show(page, "limits")
+        expect(page.locator("#limits .none")).to_contain_text("[limits.login]")
