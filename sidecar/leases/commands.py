@@ -57,8 +57,7 @@ def list_leases(client: Client, template: str | None, find: str) -> Any:
         if find:
             raise click.UsageError("--find is for the resources of a TEMPLATE")
         return client.request("GET", "/v1/leases")
-    query = {"find": find} if find else {}
-    return read_pages(client, _path(template), "resources", **query)
+    return read_pages(client, _path(template), "resources", find=find)
 
 
 def _show(found: dict[str, Any]) -> None:
