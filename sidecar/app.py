@@ -36,6 +36,7 @@ from sidecar.kit.redis.connect import Store, close, connect
 from sidecar.kit.share import find_share
 from sidecar.kit.systemd import watched
 from sidecar.kit.tasks import Worker, keep_at_work, stop_workers
+from sidecar.kit.templates import Templates
 from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.resource import Resources
 from sidecar.leases.service import Leases, Template
@@ -175,6 +176,7 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
             limits=limits,
             jobs=within.jobs if within else None,
             history=history,
+            templates=Templates(settings.template_dir),
         )
         edge = edge_app(
             services,

@@ -74,6 +74,7 @@ edge_listen = "10.0.0.5:8400"
 ops_listen = "10.0.0.5:8401"
 done_listen = "127.0.0.1:8402"
 static_dir = "/srv/waitroom/static"
+template_dir = "/srv/waitroom/templates"
 log_level = "warning"
 shutdown_delay = "10s"
 event_streams = 5000
@@ -130,6 +131,7 @@ json_format = "cloudflare"
 notify_above = 1000
 public_url = "https://shop.example"
 message = "Tickets are still available."
+template = "shop.html"
 site_name = "Alpenrock Tickets"
 logo = "/_waitroom/static/alpenrock.svg"
 accent = "#c2410c"
@@ -150,6 +152,7 @@ custom_css = "main { border-radius: 0 }"
         "json_format": "[the fields](coming-from-cloudflare.md#json)",
         "notify_above": "[webhooks](webhooks.md)",
         "public_url": "[the webhook `called`](webhooks.md#called)",
+        "template": "[branding](branding.md#a-template-of-your-own)",
         "accent": "[branding](branding.md#each-room-its-own)",
         "background": "[branding](branding.md#each-room-its-own)",
         "custom_css": "[branding](branding.md#rules-of-your-own)",

@@ -197,7 +197,7 @@ def _needed() -> set[str]:
 def _toml(field: FieldInfo, value: Any) -> str:
     if _is_duration(field):
         value = written_duration(value)
-    return json.dumps([*value] if isinstance(value, tuple) else value)
+    return json.dumps([*value] if isinstance(value, tuple) else value, default=str)
 
 
 def example(section: Section, name: str) -> str:

@@ -8,6 +8,7 @@ from sidecar.gate.check import ENDPOINTS as _CHECK
 from sidecar.gate.claim_link import ENDPOINTS as _CLAIM
 from sidecar.gate.event_stream import ENDPOINTS as _EVENTS
 from sidecar.gate.forward_auth import ENDPOINTS as _GATE
+from sidecar.gate.page_in_place import ENDPOINTS as _PAGE
 from sidecar.gate.status import ENDPOINTS as _STATUS
 from sidecar.history.endpoints import ENDPOINTS as _HISTORY
 from sidecar.jobs.endpoints.check_permit import ENDPOINTS as _CHECK_PERMIT
@@ -21,7 +22,7 @@ from sidecar.lottery.endpoints import ENDPOINTS as _LOTTERY
 from sidecar.rooms.endpoints import operator, series, transfer, visitors
 
 #: Of the edge listener: what proxies ask, and what visitors do through them.
-PROXY = (*_CHECK, *_CHECK_LIMIT, *_CHECK_PERMIT, *_GATE)
+PROXY = (*_CHECK, *_CHECK_LIMIT, *_CHECK_PERMIT, *_PAGE, *_GATE)
 VISITOR = (*_STATUS, *_ABOUT, *_EVENTS, *_CLAIM, *_LOTTERY)
 #: Of the ops listener.
 _ROOMS = (

@@ -39,6 +39,7 @@ from sidecar.kit.http.auth.operators import Operators
 from sidecar.kit.http.auth.owner import FIND_OWNER
 from sidecar.kit.http.fast_path import FAST
 from sidecar.kit.http.problems import problems
+from sidecar.kit.templates import Templates
 from sidecar.leases.app_keys import LEASES
 from sidecar.leases.resource import Resources
 from sidecar.leases.service import Leases
@@ -75,6 +76,7 @@ class Services:
     limits: Limits = field(default_factory=Limits)
     jobs: Jobs | None = None
     history: History | None = None
+    templates: Templates = field(default_factory=lambda: Templates(Path("templates")))
 
 
 #: What the edge listener serves; beside it, each room's own addresses and the static files.
@@ -158,6 +160,7 @@ def _add_services(app: web.Application, services: Services) -> None:
     app[ROOMS] = services.rooms
     app[LIMITS] = services.limits
     app[keys.METRICS] = services.metrics
+    app[keys.TEMPLATES] = services.templates
     if services.jobs is not None:
         app[JOBS] = services.jobs
 

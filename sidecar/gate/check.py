@@ -19,6 +19,7 @@ from sidecar.gate import cloudflare
 from sidecar.gate.app_keys import GATES, STAMPS
 from sidecar.gate.contract import is_resource, label
 from sidecar.gate.cookies import read_bearer, read_given, read_token, set_cookie, stamp_cookie
+from sidecar.gate.own_page import as_header, find_template, refresh_of
 from sidecar.gate.schemas import CheckPassed, CheckRefused, CheckRequest
 from sidecar.gate.status_document import document, refresh_s, shown_position
 from sidecar.kit.clock import iso
@@ -120,6 +121,10 @@ async def check(request: web.Request) -> web.Response:
         answer = replace(answer, token=given)  # what nginx forgets unless it is said again
     count_answer(metrics, room, "check", answer)
     said = answer_headers(room, answer, headers)
+    if answer.state is not State.ADMITTED and (template := find_template(request, room)):
+        numbers = document(room, answer)
+        said["X-Waitroom-Document"] = as_header(numbers)
+        said["Refresh"] = refresh_of(template, numbers)
     if is_shared(answer, headers):
         said["X-Accel-Expires"] = _KEEP_S if answer.state is State.ADMITTED else KEEP_BRIEFLY_S
         if "X-Waitroom-Stamp" in headers:

@@ -6,9 +6,9 @@ Programs and templates made for Cloudflare's go on with it (docs/coming-from-clo
 from __future__ import annotations
 
 import math
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from sidecar.gate.status_document import at_ms
 from sidecar.kit.http.json_text import to_json
 from sidecar.queue.estimate import Z_80
 from sidecar.queue.model import Phase, State
@@ -35,7 +35,7 @@ def json_of(document: Mapping[str, Any], settings: RoomSettings) -> str:
 
 def members(document: Mapping[str, Any], settings: RoomSettings) -> dict[str, Any]:
     """Of a status document. Times are in minutes, and what is unknown is 0 or "unavailable"."""
-    now_ms = round(datetime.fromisoformat(document["updated_at"]).timestamp() * 1000)
+    now_ms = at_ms(document)
     moments, method = settings.moments(now_ms), settings.queueing_method
     event = moments.event
     starts = event.opens_at if event and moments.phase is Phase.PREQUEUE else None

@@ -98,6 +98,28 @@ class CheckPassed(Passed, Kept):
 class CheckRefused(Refused, Kept):
     x_waitroom_json: str | None = None
     """What a program gets, where the room's `json_format` is `cloudflare`."""
+    x_waitroom_document: str | None = None
+    """The status document as JSON, for `/page`. Only where the room has a `template`."""
+    refresh: str | None = None
+    """When the browser loads that page again, seconds. Empty: its script polls."""
+
+
+class PageRequest(Headers):
+    x_waitroom_room: Annotated[str, Field(pattern=NAMED)]
+    """The room."""
+    x_waitroom_document: str
+    """As `/check` gave it."""
+    uri: str | None = Field(None, alias="X-Original-URI")
+    """The address that the visitor asked for."""
+    accept_language: str | None = None
+    """The visitor's."""
+
+
+class PageShown(Headers):
+    refresh: str | None = None
+    """When the browser loads the page again. Missing: the page's script polls."""
+    x_accel_expires: _Whole | None = None
+    """For how many seconds nginx may show it to others."""
 
 
 class Numbers(Reply):

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 from aiohttp import web
 from multidict import istr
 
-from sidecar.gate import status_document
+from sidecar.gate import own_page, status_document
 from sidecar.gate.app_keys import LEAVE_LIMIT, MEMORY, PAGE, REPEATS, STAMPS, gate_of
 from sidecar.gate.branding import branded
 from sidecar.gate.check import (
@@ -251,6 +251,8 @@ def render_page(
     # the way to a place for who has none yet.
     is_without = document["state"] == State.NOT_QUEUED
     stays = is_without and method is None
+    if not stays and (template := own_page.find_template(request, room)):
+        return own_page.respond(request, room, template, document, following)
     if is_without and not stays:
         view = State.WAITING.value
     refresh = "" if stays else str(max(1, math.ceil(document["refresh_after_seconds"])))
@@ -270,7 +272,7 @@ def render_page(
         "updated": datetime.now(UTC).strftime("%H:%M:%S UTC"),
         "refresh": refresh,
     }
-    event = status_document.event(status_document.moments_of(room, answer))
+    event = status_document.event(status_document.moments_at(document, room.settings))
     opens = opening_in_digits(event) if event else ""
     headers = {
         **_NO_STORE,

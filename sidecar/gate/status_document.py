@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import random
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sidecar.gate.contract import is_resource
 from sidecar.kit.clock import iso
+from sidecar.queue.estimate import Wait
 from sidecar.queue.model import DEFAULT_REFRESH_MS, Outcome, Phase, State
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sidecar.gate.contract import Gate
     from sidecar.queue.answer import Answer
     from sidecar.queue.model import Standing
     from sidecar.rooms.openings import Moments, RoomEvent
+    from sidecar.rooms.settings import RoomSettings
 
 #: How long a closed room's page may rest, seconds: what is coming may be changed.
 CLOSED_REFRESH_S = 60.0
@@ -171,8 +176,26 @@ def _is_paused(room: Gate, answer: Answer, moments: Moments) -> bool:
     return is_paused and answer.state is State.WAITING and moments.phase is Phase.OPEN
 
 
-def moments_of(room: Gate, answer: Answer | None) -> Moments:
-    return room.settings.moments(_now_ms(room, answer))
+def moments_at(document: Mapping[str, Any], settings: RoomSettings) -> Moments:
+    """Those that a document is of."""
+    return settings.moments(at_ms(document))
+
+
+def at_ms(document: Mapping[str, Any]) -> int:
+    """When it was made, by the store's clock."""
+    return round(datetime.fromisoformat(document["updated_at"]).timestamp() * 1000)
+
+
+def message_of(document: Mapping[str, Any], settings: RoomSettings) -> str | None:
+    message: str | None = moments_at(document, settings).overrides.get("message", settings.message)
+    return message
+
+
+def wait_of(document: Mapping[str, Any]) -> Wait | None:
+    seconds = document["wait_seconds"]
+    if seconds is None:
+        return None
+    return Wait(seconds, document["wait_seconds_low"], document["wait_seconds_high"])
 
 
 def _now_ms(room: Gate, answer: Answer | None) -> int:

@@ -89,8 +89,7 @@ class Page:
         an event opens, for the views that say so."""
         texts = self.languages.texts(language)
         filled = {f"t_{key}": text for key, text in texts.items()}
-        heading, intro = (texts.get(key, "").replace("{t}", opens) for key in _VIEWS[view])
-        filled["t_heading"], filled["t_intro"] = heading, intro
+        filled["t_heading"], filled["t_intro"] = self.headings(language, view, opens)
         filled |= {f"waitroom_{key}": value for key, value in values.items()}
         filled["waitroom_lang"] = language
         filled["waitroom_dir"] = self.languages.direction(language)
@@ -100,6 +99,12 @@ class Page:
             return html.escape(filled.get(match[1], match[2]))
 
         return _ECHO.sub(fill, self._template)
+
+    def headings(self, language: str, view: str, opens: str = "") -> tuple[str, str]:
+        """The heading and the first paragraph."""
+        texts = self.languages.texts(language)
+        heading, intro = (texts.get(key, "").replace("{t}", opens) for key in _VIEWS[view])
+        return heading, intro
 
     def wait_in_words(self, language: str, wait: Wait | None) -> str:
         """The estimate as the page's script words it."""

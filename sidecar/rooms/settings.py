@@ -28,6 +28,7 @@ from sidecar.kit.setting_types import (
     from_text,
     problems_in,
 )
+from sidecar.kit.templates import TEMPLATE_NAME
 from sidecar.queue.classes import Classes, Lines, problems_of_classes
 from sidecar.queue.verdict_lifetime import OUTAGE_MS, RELEASE_HOLD_MS, SESSION_GRACE_MS
 from sidecar.rooms.look import LOOK, ColourText, Font, Links, SitePath, StyleSheet
@@ -56,6 +57,7 @@ _NOT_FOR_SCRIPTS = {
     "rank_limit",
     "class_header",
     "public_url",
+    "template",
     *LOOK,
 }
 
@@ -66,6 +68,13 @@ def _site(value: str) -> str:
     if match is None or int((match[2] or ":443")[1:]) not in range(1, 65_536):
         raise ValueError("write the site's address, such as https://shop.example, without a path")
     return value.rstrip("/")
+
+
+def _template(value: str) -> str:
+    """A file that the server's owner has put there: who may change settings may write none."""
+    if not TEMPLATE_NAME.match(value):
+        raise ValueError("write the name of a file in template_dir, such as shop.html")
+    return value
 
 
 #: The same, of an event.
@@ -192,6 +201,10 @@ class RoomSettings(BaseModel):
     those links are paths."""
     message: str | None = Field(default=None, max_length=500)
     """Shown on the waiting page: what is going on."""
+    template: Annotated[str, AfterValidator(_template)] | None = None
+    """A waiting page of your own: the name of a Mustache file in `template_dir`, such as
+    `shop.html`. It replaces the whole page, and a change of the file is seen at once. None: the
+    waiting page."""
     site_name: str | None = Field(default=None, min_length=1, max_length=80)
     """Your site's name on the waiting page. None: the one in `waiting.html`."""
     logo: SitePath | None = None

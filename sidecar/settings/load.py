@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.setting_types import problems_in
+from sidecar.kit.templates import Templates
 from sidecar.settings.environment import FILE_SUFFIX, add_environment
 from sidecar.settings.model import Settings
 
@@ -32,11 +33,27 @@ def load(path: str | None, environ: dict[str, str] | None = None) -> Settings:
     values, problems = read_values(path, dict(os.environ) if environ is None else environ)
     try:
         settings = Settings.model_validate(values)
+        settings = settings.model_copy(update={"template_dir": _beside(path, settings)})
+        problems += _problems_of_templates(settings)
     except ValidationError as error:
         problems += problems_in(error, Settings)
     if problems:
         raise ConfigError(problems)
     return settings
+
+
+def _beside(path: str | None, settings: Settings) -> Path:
+    file = find_file(path)
+    return (file.parent if file else Path()) / settings.template_dir
+
+
+def _problems_of_templates(settings: Settings) -> list[str]:
+    templates = Templates(settings.template_dir)
+    return [
+        f"rooms.{name}.template: {problem}"
+        for name, room in settings.rooms.items()
+        if room.template and (problem := templates.problem(room.template))
+    ]
 
 
 def read_values(path: str | None, environ: dict[str, str]) -> tuple[dict[str, Any], list[str]]:

@@ -109,6 +109,8 @@ class Settings(HistorySection):
     static_dir: Path | None = None
     """The folder with the waiting page's files. None: those of the package. nginx has a setting of
     its own for it, in `settings.conf`."""
+    template_dir: Path = Path("templates")
+    """The folder with the templates of rooms. A relative path begins at the settings file."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least important messages that are still logged. The log goes to standard error."""
     log_format: Literal["json", "console"] = "json"

@@ -9,6 +9,7 @@ import pytest
 from sidecar.gate.check import ENDPOINTS as CHECK
 from sidecar.gate.schemas import Status
 from tests.support.replica import cookie_of
+from tests.support.site import ROOT
 from tests.support.verdicts import find_unsent
 
 #: What a lease's holder gets, and who asks with a key of nginx (test_nginx_stamps.py).
@@ -44,10 +45,12 @@ async def test_status_is_as_its_model_says(full):
     assert {"client", "store", "nginx_key"} <= set(documents[3])
 
 
-async def test_verdicts_are_as_their_models_say(replica):
+async def test_verdicts_are_as_their_models_say(replica, monkeypatch):
     """Each header that is sent is described; and each that is described is sent to somebody."""
     (check,) = CHECK
+    monkeypatch.chdir(ROOT / "tests" / "support")  # where templates/ is
     site = await replica()
+    own = await replica(total_active_users=0, template="own.html", json_format="cloudflare")
     closed = await replica(events=[{"name": "sale", "opens_at": "2199-01-01T00:00:00Z"}])
     first = await site.check()
     waiting = await site.check()
@@ -60,5 +63,6 @@ async def test_verdicts_are_as_their_models_say(replica):
         await site.check(headers={"Accept": "image/*"}),
         await site.check(headers={"X-Waitroom-Room": "nowhere"}),
         await closed.check(),
+        await own.check(),
     ]
     assert find_unsent(check, replies) == ELSEWHERE

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import time
-from datetime import UTC, datetime, timedelta
 
 import pytest
 import redis
@@ -15,6 +14,7 @@ from click.testing import CliRunner
 
 from sidecar.cli import main
 from sidecar.rooms.redis_keys import room_key
+from tests.support.events import opening
 from tests.support.nginx_client import JSON, Visitor
 from tests.support.processes import wait_until
 from tests.support.site import ROOT, Site, gated
@@ -39,17 +39,6 @@ def site():
     locations = "".join(gated(f"/{room}/", room=room) for room in rooms)
     with Site(rooms=rooms, locations=locations) as site:
         yield site
-
-
-def opening(*, hours, prequeue_hours=0):
-    """An event that opens in so many hours, and whose pre-queue is that long."""
-    opens = datetime.now(UTC) + timedelta(hours=hours)
-    begins = {"prequeue_from": iso(opens - timedelta(hours=prequeue_hours))}
-    return {"name": "sale", "opens_at": iso(opens), **(begins if prequeue_hours else {})}
-
-
-def iso(moment):
-    return moment.isoformat(timespec="milliseconds")
 
 
 def refresh(reply):

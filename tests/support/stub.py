@@ -21,6 +21,8 @@ class Stub(AbstractContextManager["Stub"]):
 
     def __init__(self) -> None:
         self.reply = answer(204)
+        #: Of other paths than the rest.
+        self.replies: dict[str, bytes] = {}
         self.asked: list[str] = []
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
@@ -53,6 +55,7 @@ class Stub(AbstractContextManager["Stub"]):
                     waiting += piece
                 head, _, waiting = waiting.partition(b"\r\n\r\n")
                 self.asked.append(head.decode("latin-1"))
-                if not self.reply:
+                reply = self.replies.get(self.asked[-1].split(" ", 2)[1], self.reply)
+                if not reply:
                     return
-                connection.sendall(self.reply)
+                connection.sendall(reply)

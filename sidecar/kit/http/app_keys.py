@@ -8,6 +8,7 @@ from aiohttp import web
 
 from sidecar.kit.http.auth.operators import Operators
 from sidecar.kit.metrics import Metrics
+from sidecar.kit.templates import Templates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +36,8 @@ class SiteSettings(Protocol):
 
 METRICS = web.AppKey("metrics", Metrics)
 SETTINGS: web.AppKey[SiteSettings] = web.AppKey("settings")
+#: The pages that the site has written itself.
+TEMPLATES = web.AppKey("templates", Templates)
 OPERATORS = web.AppKey("operators", Operators)
 #: Not empty once the replica stops; a list because an application is frozen by then.
 STOPPING = web.AppKey("stopping", list[bool])

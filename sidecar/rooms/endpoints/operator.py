@@ -9,6 +9,7 @@ from aiohttp import web
 
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import ConfigError
+from sidecar.kit.http.app_keys import TEMPLATES
 from sidecar.kit.http.auth.session import operator
 from sidecar.kit.http.endpoint import DASHBOARD, Endpoints
 from sidecar.queue.grants import Grant, expiry, new_id
@@ -100,6 +101,9 @@ async def _change(request: web.Request, changes: dict[str, Any]) -> RoomState:
     merged = {name: file.get(name) if value is None else value for name, value in changes.items()}
     changed, problems = room.settings.overridden(merged)
     problems += problems_of_change(room.settings.events, changed.events, room.clock.now_ms())
+    if changed.template and "template" in changes:
+        found = request.app[TEMPLATES].problem(changed.template)
+        problems += [f"template: {found}"] if found else []
     if problems:
         raise ConfigError(problems)
     checked = changed.model_dump()

@@ -1,0 +1,107 @@
+"""Pages that a site has written itself: Mustache files in a folder."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from pystache import Renderer
+from pystache.parser import ParsingError, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+#: Of a file's name: it leads to no other folder.
+TEMPLATE_NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,99}\.(?:html|mustache)\Z", re.ASCII)
+#: Bytes; a page of this size is sent again and again.
+MAX_TEMPLATE = 262_144
+_POSITION = re.compile(r",? ?(?:its section starts )?at position \d+", re.IGNORECASE)
+
+log = structlog.get_logger()
+
+
+class _Renderer(Renderer):  # type: ignore[misc] # the library has no types
+    """Reads no files (`partials`) and escapes nothing: all values are escaped before."""
+
+    def __init__(self) -> None:
+        super().__init__(partials={}, escape=str)
+
+    def str_coerce(self, val: object) -> str:
+        """As a script within the page reads it."""
+        return "" if val is None else str(val).lower() if isinstance(val, bool) else str(val)
+
+
+class Template:
+    """One file, compiled."""
+
+    def __init__(self, text: str) -> None:
+        """Raises ValueError, with where it is."""
+        try:
+            self._parsed = parse(text, raise_on_mismatch=True)
+        except ParsingError as error:
+            line = text.count("\n", 0, error.info.position) + 1 if error.info else 1
+            reason = _POSITION.sub("", str(error)).strip(" .")
+            raise ValueError(f"line {line}: {reason}") from None
+        except IndexError:
+            raise ValueError("a tag that changes the delimiters is not {{=<% %>=}}") from None
+        self.text = text
+
+    def render(self, values: Mapping[str, Any]) -> str:
+        """Texts are escaped wherever they stand, in {{{braces}}} too."""
+        escaped = {
+            name: escape(value) if isinstance(value, str) else value
+            for name, value in values.items()
+        }
+        return str(_Renderer().render(self._parsed, escaped))
+
+
+def escape(value: str) -> str:
+    """For HTML; and within a script's quotes, where nobody should put it, it stays there."""
+    return html.escape(value).replace("\\", "&#92;").replace("`", "&#96;")
+
+
+class Templates:
+    """The files of a folder, read again when they change."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[str, tuple[object, Template | None]] = {}
+
+    def problem(self, name: str) -> str:
+        """Why a file cannot be used; "" if it can."""
+        try:
+            self._read(name)
+        except OSError as error:
+            return f"{self._folder / name} cannot be read: {error.strerror}"
+        except ValueError as error:
+            return f"{self._folder / name}: {error}"
+        return ""
+
+    def find(self, name: str) -> Template | None:
+        """The file as it is, or else as it last could be used."""
+        stamp, template = self._known.get(name, (None, None))
+        try:
+            found = (self._folder / name).stat()
+            now: object = (found.st_mtime_ns, found.st_size, found.st_ino)
+        except OSError:
+            now = "away"
+        if now == stamp:
+            return template
+        try:
+            template = self._read(name)
+        except (OSError, ValueError):
+            log.error("template_unusable", problem=self.problem(name), kept=template is not None)
+        self._known[name] = now, template
+        return template
+
+    def _read(self, name: str) -> Template:
+        data = (self._folder / name).read_bytes()
+        if len(data) > MAX_TEMPLATE:
+            raise ValueError(f"it has more than {MAX_TEMPLATE:,} bytes")
+        try:
+            return Template(data.decode())
+        except UnicodeDecodeError:
+            raise ValueError("it is not UTF-8 text") from None
