@@ -71,7 +71,7 @@ def respond(
     """The page. `following` is where the visitor wanted to go; empty: it may be kept for others."""
     page = request.app[PAGE]
     language = page.languages.choose(request.headers.get("Accept-Language"))
-    shown = _values(document, room.settings, page, language)
+    shown = values(document, room.settings, page, language)
     headers = {
         "Cache-Control": "no-store",
         "Content-Language": language,
@@ -84,7 +84,7 @@ def respond(
     return web.Response(text=text, content_type="text/html", charset="utf-8", headers=headers)
 
 
-def _values(
+def values(
     document: dict[str, Any], settings: RoomSettings, page: Page, language: str
 ) -> dict[str, Any]:
     """What a template may show: ours and Cloudflare's."""

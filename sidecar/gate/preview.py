@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sidecar.gate import own_page, status_document
 from sidecar.gate.about import about
 from sidecar.gate.branding import branded, style
+from sidecar.kit.clock import iso
 from sidecar.queue.estimate import Wait
 from sidecar.queue.visitor_number import visitor_number
+from sidecar.rooms.openings import RoomEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sidecar.gate.waiting_page import Page
+    from sidecar.kit.templates import Template
     from sidecar.rooms.settings import RoomSettings
 
 SCRIPT = Path(__file__).with_name("preview.js")
@@ -146,6 +151,37 @@ class Preview:
             f'<script type="application/json" id="preview">{text}</script>\n'
             f'<script src="{_STATIC}preview.js"></script>\n'
         )
+
+
+#: Those in which a template is shown; in the others the page is ours.
+OF_TEMPLATES = ("waiting", "next", "paused", "opens", "prequeue", "closed", "full")
+
+
+def by_template(template: Template, shown: Preview, state: str) -> str:
+    """The page by the room's own template, which has no script that could be answered."""
+    now_ms, made_up = time.time_ns() // 1_000_000, STATES[state][-1]
+    changes: dict[str, Any] = {"queue_all": state == "paused", "events": ()}
+    if opens_s := made_up.get("opens_at"):
+        # In the pre-queue it has begun.
+        begins_s = made_up.get("prequeue_from", -60)
+        changes["events"] = (
+            RoomEvent(
+                name="sale",
+                opens_at=now_ms + opens_s * 1000,
+                prequeue_from=now_ms + begins_s * 1000,
+            ),
+        )
+    settings = shown.settings.model_copy(update=changes)
+    event = status_document.event(settings.moments(now_ms))
+    document = {
+        **made_up,
+        **status_document.of_event(event),
+        "room": shown.room,
+        "joined_at": iso(now_ms),
+        "updated_at": iso(now_ms),
+    }
+    values = own_page.values(document, settings, shown.page, shown.language)
+    return template.render({**values, "next": "/"}).replace(_STATIC, shown.static)
 
 
 def overview(room: str, states: Iterable[str]) -> str:

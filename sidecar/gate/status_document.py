@@ -54,7 +54,7 @@ def document(room: Gate, answer: Answer | None) -> dict[str, Any]:
         "message": overrides.get("message", settings.message),
         "room": room.name,
         "phase": moments.phase,
-        **_of_event(event(moments)),
+        **of_event(event(moments)),
     }
     if answer and _is_paused(room, answer, moments):
         status["paused"] = True
@@ -66,7 +66,7 @@ def document(room: Gate, answer: Answer | None) -> dict[str, Any]:
 _NO_EVENT = dict.fromkeys(("event", "prequeue_from", "opens_at", "closes_at"))
 
 
-def _of_event(about: RoomEvent | None) -> dict[str, str | None]:
+def of_event(about: RoomEvent | None) -> dict[str, str | None]:
     if about is None:
         return _NO_EVENT
     return {

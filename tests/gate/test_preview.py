@@ -116,3 +116,27 @@ def test_files_of_the_site_are_found_there():
         "url(static/e.svg)", '"https://s.example/imprint"',
     ):  # fmt: skip
         assert part in text
+
+
+def test_a_template_of_the_rooms_own(run, tmp_path):
+    """In each state in which visitors see it; a faulty one is refused."""
+    (tmp_path / "templates").mkdir()
+    file = tmp_path / "templates" / "own.html"
+    file.write_text(
+        "{{#is_full}}full{{/is_full}}{{#queueAll}}paused{{/queueAll}}{{position}} {{waitTime}}"
+        " {{timeUntilEventStart}} {{heading}} {{message}} <img src=/_waitroom/static/logo.svg>"
+    )
+    config = CONFIG.replace("[rooms.sale]", '[rooms.sale]\ntemplate = "own.html"')
+    assert run("preview", "sale", config=config).exit_code == 0
+    text = {f.stem: f.read_text() for f in (tmp_path / "preview").glob("*.html")}
+    end = " &lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt; <img src=static/logo.svg>"
+    assert text["waiting"] == f"38 13 0 You are in line{end}"
+    assert text["next"].startswith("1 13 0 You are next")
+    assert text["full"].startswith("full 0 0 ")
+    assert text["paused"].startswith("paused38 13 0 ")
+    assert text["prequeue"].startswith(" 0 13 ")
+    assert "Opens " in text["opens"]
+    assert all("data-room" in text[state] for state in ("called", "left", "lost", "error"))
+    file.write_text("{{#a}}")
+    refused = run("preview", "sale", config=config)
+    assert (refused.exit_code, "own.html: line 1:" in refused.stderr) == (1, True)

@@ -81,6 +81,7 @@ def preview(
     from sidecar.gate import preview as previews  # noqa: PLC0415 - needs aiohttp
     from sidecar.gate.waiting_page import Page  # noqa: PLC0415
     from sidecar.kit.share import find_share  # noqa: PLC0415
+    from sidecar.kit.templates import Templates  # noqa: PLC0415
 
     configured = load_settings(path)
     if not room and len(configured.rooms) > 1:
@@ -97,6 +98,16 @@ def preview(
     folder, titles = Path(into), states or tuple(previews.STATES)
     shown_so = previews.Preview(template, name, settings, **shown)
     texts = {f"{state}.html": shown_so.html(state) for state in titles}
+    if settings.template:
+        own = Templates(configured.template_dir)
+        if problem := own.problem(settings.template):
+            raise click.ClickException(problem)
+        found = own.find(settings.template)
+        texts |= {
+            f"{state}.html": previews.by_template(found, shown_so, state)
+            for state in titles
+            if found and state in previews.OF_TEMPLATES
+        }
     texts["index.html"] = previews.overview(name, titles)
     try:
         shutil.copytree(static, folder / "static", ignore=_NOT_COPIED, dirs_exist_ok=True)
