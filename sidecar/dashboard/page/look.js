@@ -82,7 +82,11 @@ function send(address, fields) {
 }
 
 function refuse(errors) {
-	for (const name of NAMES) field(name).setAttribute('aria-invalid', String(errors.some(error => error.startsWith(name))));
+	for (const name of NAMES) {
+		const isWrong = errors.some(error => error.startsWith(name));
+		field(name).setAttribute('aria-invalid', String(isWrong));
+		field(name).setAttribute('aria-describedby', isWrong ? 'look-wrong' : '');
+	}
 	$('.wrong').replaceChildren(...errors.map(error => make('li', '', error)));
 }
 
