@@ -13,10 +13,10 @@ from urllib.parse import parse_qs
 
 from aiohttp import web
 
-from sidecar.gate.preview import SCRIPT, STATES, Preview
+from sidecar.gate.preview import OF_TEMPLATES, SCRIPT, STATES, Preview, by_template
 from sidecar.gate.waiting_page import Page
 from sidecar.kit.errors import ConfigError
-from sidecar.kit.http.app_keys import SETTINGS
+from sidecar.kit.http.app_keys import SETTINGS, TEMPLATES
 from sidecar.kit.http.auth.session import operator_of
 from sidecar.kit.http.problems import problem
 from sidecar.kit.share import find_share
@@ -30,6 +30,12 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-{nonce}'; "
     "img-src 'self' data: {site}; font-src 'self' {site}; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'self'; sandbox allow-scripts"
+)
+
+#: A template may run and load what it does on the site, and is no more trusted here.
+_OWN_POLICY = (
+    "default-src 'self' https: data: 'unsafe-inline'; connect-src 'none'; object-src 'none'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'; sandbox allow-scripts"
 )
 
 
@@ -50,13 +56,17 @@ async def show(request: web.Request) -> web.Response:
     settings = room.settings.changed(values)
     nonce, site = secrets.token_urlsafe(16), settings.public_url or ""
     scheme = query["scheme"] if query.get("scheme") in {"light", "dark"} else ""
+    own = request.app[TEMPLATES].find(settings.template) if settings.template else None
     shown = Preview(page, room.name, settings, language, _FILES, site, nonce, scheme)
+    text, policy = shown.html(state), _POLICY.format(nonce=nonce, site=site)
+    if own is not None and state in OF_TEMPLATES:
+        text, policy = by_template(own, shown, state), _OWN_POLICY
     return web.Response(
-        text=shown.html(state),
+        text=text,
         content_type="text/html",
         charset="utf-8",
         headers={
-            "Content-Security-Policy": _POLICY.format(nonce=nonce, site=site),
+            "Content-Security-Policy": policy,
             "X-Content-Type-Options": "nosniff",
             "Referrer-Policy": "no-referrer",
             "Cache-Control": "no-store",

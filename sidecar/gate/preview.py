@@ -71,6 +71,9 @@ _NOSCRIPT = re.compile(r"<noscript>.*?</noscript>\n?", re.DOTALL)
 _ITS_SCRIPT = re.compile(r'<script src="/_waitroom/static/waiting\.js[^>]*></script>')
 _OTHER_FILE = re.compile(r"(?<=url\()([\"']?)(?=/(?!/|_waitroom/static/))")
 
+#: Of a template, which may have been written for the site alone.
+_OTHER_ATTRIBUTE = re.compile(r"""(?<=\s)(?:src|href)=["']?(?=/(?!/|_waitroom/))""")
+
 
 @dataclass(frozen=True)
 class Preview:
@@ -181,7 +184,9 @@ def by_template(template: Template, shown: Preview, state: str) -> str:
         "updated_at": iso(now_ms),
     }
     values = own_page.values(document, settings, shown.page, shown.language)
-    return template.render({**values, "next": "/"}).replace(_STATIC, shown.static)
+    text = template.render({**values, "next": "/"})
+    text = _OTHER_ATTRIBUTE.sub(rf"\g<0>{shown.site}", text)
+    return text.replace(_STATIC, shown.static)
 
 
 def overview(room: str, states: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ import pytest
 from sidecar.dashboard import pages
 from sidecar.gate.languages import Languages
 from sidecar.gate.preview import STATES
+from sidecar.kit.http.app_keys import TEMPLATES
 from tests.support.operators import log_in
 from tests.support.replica import Jar, cookie_of
 from tests.support.site import ROOT
@@ -135,3 +136,14 @@ async def test_the_view_offers_what_there_is(site):
     assert set(re.findall(r'value="([^"]+)"', states[1])) == set(STATES)
     reply = await site.ops.get(f"{ADDRESS}/languages")
     assert await reply.json() == Languages(ROOT / "static").tags
+
+
+async def test_a_template_is_trusted_no_more(site, tmp_path):
+    """It may run what it runs on the site, without an origin."""
+    (tmp_path / "own.html").write_text("<h1>{{site_name}}</h1><script>top.x</script>")
+    site.ops.app[TEMPLATES]._folder = tmp_path
+    await site.room.store.configure({"template": "own.html", "site_name": "<Rock>"})
+    await site.room.refresh()
+    reply = await preview(site)
+    assert (await reply.text()).startswith("<h1>&lt;Rock&gt;</h1>")
+    assert reply.headers["Content-Security-Policy"].endswith("; sandbox allow-scripts")

@@ -125,11 +125,13 @@ def test_a_template_of_the_rooms_own(run, tmp_path):
     file.write_text(
         "{{#is_full}}full{{/is_full}}{{#queueAll}}paused{{/queueAll}}{{position}} {{waitTime}}"
         " {{timeUntilEventStart}} {{heading}} {{message}} <img src=/_waitroom/static/logo.svg>"
+        "<img src='/a.png'>"
     )
     config = CONFIG.replace("[rooms.sale]", '[rooms.sale]\ntemplate = "own.html"')
     assert run("preview", "sale", config=config).exit_code == 0
     text = {f.stem: f.read_text() for f in (tmp_path / "preview").glob("*.html")}
     end = " &lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt; <img src=static/logo.svg>"
+    end += "<img src='https://shop.example/a.png'>"
     assert text["waiting"] == f"38 13 0 You are in line{end}"
     assert text["next"].startswith("1 13 0 You are next")
     assert text["full"].startswith("full 0 0 ")
