@@ -34,6 +34,7 @@ ALONE = {
         "location / { set $waitroom_target images; include waitroom/permit.conf; return 204; }"
     ),
     "stamp.conf": SERVER.format(f"location / {{ {key_file([SECRET, SECRET[::-1]])} }}"),
+    "own-page.conf": SERVER.format("location / { include waitroom/own-page.conf; }"),
     "page.conf": SERVER.format("location / { include waitroom/page.conf; }"),
     **{name: SERVER.format(LOCATION % f"include waitroom/{name};") for name in IN_LOCATION},
 }
