@@ -128,17 +128,23 @@ class Room(TypedDict):
     changed: list[str]
 
 
-class Visitor(TypedDict):
-    room: str
-    visitor: str
-    number: str
-    state: str
-    position: int | None
-    line: str | None
-    line_position: int | None
-    started_at_ms: int | None
-    ends_at_ms: int | None
-    revoked_at_ms: int | None
+Visitor = TypedDict(
+    "Visitor",
+    {
+        "room": str,
+        "visitor": str,
+        "number": str,
+        "state": str,
+        "position": int | None,
+        "line": str | None,
+        "class": str,
+        "joined_at_ms": int | None,
+        "line_position": int | None,
+        "started_at_ms": int | None,
+        "ends_at_ms": int | None,
+        "revoked_at_ms": int | None,
+    },
+)
 
 
 class LogEntry(TypedDict):
@@ -148,3 +154,7 @@ class LogEntry(TypedDict):
     what: str
     visitor: str | None
     detail: str | None
+    #: Of a change of settings: by it the change can be undone.
+    revision: int | None
+    #: By setting, what it was and is: {"from": …, "to": …}; None is as configured.
+    changes: dict[str, dict[str, Any]] | None

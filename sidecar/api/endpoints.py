@@ -19,7 +19,7 @@ from sidecar.leases.endpoints import ENDPOINTS as _LEASES
 from sidecar.limits.endpoints import ENDPOINTS as _LIMITS
 from sidecar.limits.nginx_check import ENDPOINTS as _CHECK_LIMIT
 from sidecar.lottery.endpoints import ENDPOINTS as _LOTTERY
-from sidecar.rooms.endpoints import operator, series, transfer, visitors
+from sidecar.rooms.endpoints import changes, operator, series, transfer, visitors
 
 #: Of the edge listener: what proxies ask, and what visitors do through them.
 PROXY = (*_CHECK, *_CHECK_LIMIT, *_CHECK_PERMIT, *_PAGE, *_GATE)
@@ -27,6 +27,7 @@ VISITOR = (*_STATUS, *_ABOUT, *_EVENTS, *_CLAIM, *_LOTTERY)
 #: Of the ops listener.
 _ROOMS = (
     *operator.ENDPOINTS,
+    *changes.ENDPOINTS,
     *series.ENDPOINTS,
     *visitors.ENDPOINTS,
     *transfer.ENDPOINTS,

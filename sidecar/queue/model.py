@@ -24,6 +24,8 @@ TICKET_LIFETIME_MS = 24 * 3600 * 1000
 RESIGN_MS = 3_600_000
 #: From the orders of one priority, or line, to those of the next (rooms/lua/parts/order.lua).
 ORDER_BAND = 2**51
+#: Orders of one class are so far apart; the rest of a division by it is the class's number.
+ORDER_STEP = 8
 #: A lot is a whole number of so many bits: a double holds them exactly.
 LOT_BITS = 50
 #: The shortest and the longest time between two heartbeats when the room adapts it.

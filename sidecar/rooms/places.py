@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from sidecar.queue.model import LOT_BITS, ORDER_BAND, Ticket
+from sidecar.queue.model import LOT_BITS, ORDER_BAND, ORDER_STEP, Ticket
 from sidecar.rooms.store.scripts import NO_CLAIM, Claim, Lot
 
 if TYPE_CHECKING:
@@ -66,6 +66,47 @@ def line_of(order: int, lines: Sequence[Line]) -> str | None:
         return None
     last = len(lines) - 1
     return lines[min(last, max(0, last + order // ORDER_BAND))].name
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What an order says: whose class it was given for, "" for none, and when its visitor joined
+    (ms); None: where places are drawn it does not."""
+
+    class_name: str = ""
+    joined_ms: int | None = None
+
+
+def origin_of(order: int, before: int | None, settings: RoomSettings) -> Origin:
+    """`before`: the order before an operator moved the visitor; None where nobody did."""
+    by_rules = order if before is None else before
+    if by_rules < FIRST_DRAWN + ORDER_BAND:
+        return Origin()
+    names = ["", *sorted(settings.classes)]
+    number = by_rules % ORDER_STEP
+    name = names[number] if number < len(names) else ""
+    arrival = by_rules + max(0, -(by_rules // ORDER_BAND)) * ORDER_BAND - number
+    arrival += _head_start_us(name, settings)
+    if before is not None:  # whom an operator gave a class stands where that class would
+        name = next((one for one in names if _order_of(arrival, one, settings) == order), name)
+    is_random = settings.queueing_method == "random"
+    return Origin(name, None if is_random else arrival // 1000)
+
+
+def _head_start_us(name: str, settings: RoomSettings) -> int:
+    if not name or settings.queueing_method == "random":
+        return 0
+    return round(settings.classes[name].head_start * 1000) * 1000
+
+
+def _order_of(arrival: int, name: str, settings: RoomSettings) -> int:
+    """As rooms/lua/parts/order.lua has it."""
+    if not name:
+        return arrival
+    rules, lines = settings.classes[name], [line.name for line in settings.lines]
+    band = len(lines) - 1 - lines.index(rules.line) if rules.line else rules.priority
+    number = 1 + sorted(settings.classes).index(name)
+    return arrival - _head_start_us(name, settings) - band * ORDER_BAND + number
 
 
 def hidden_order(joined_ms: int) -> int:

@@ -534,3 +534,147 @@ def test_what_scripts_remember_for_themselves_is_no_counter():
     names = {name for found in lists for name in re.findall(r"'(\w+)'", found)}
     assert len(names) > 15
     assert {name for name in names if not name.startswith("credit_")} == _INTERNAL
+
+
+async def change(site, by="ada", **settings):
+    """The revision of the change."""
+    named = {**TOKEN, "X-Waitroom-Operator": by}
+    reply = await site.ops.patch(path(site), json=settings, headers=named)
+    assert reply.status == 200, await reply.text()
+    return (await reply.json())["change"]
+
+
+async def undo(site, revision, by="ada"):
+    named = {**TOKEN, "X-Waitroom-Operator": by}
+    reply = await site.ops.post(path(site, "/undo"), json={"revision": revision}, headers=named)
+    return reply.status, await reply.json()
+
+
+async def test_a_change_is_undone(site):
+    """What was set before is back, also no value of its own; other settings stay; the log has both,
+    with what each setting was and is."""
+    await change(site, total_active_users=5)
+    revision = await change(site, total_active_users=9, message="soon", lines=[])
+    await change(site, new_users_per_minute=60)
+    status, room = await undo(site, revision, by="bo")
+    assert (status, room["changed"]) == (200, {"total_active_users": 5, "new_users_per_minute": 60})
+    log = (await told(site, "/log"))["log"]
+    assert [(act["by"], act["what"], act["changes"]) for act in log[:3]] == [
+        ("bo", "undo", {"total_active_users": {"from": 9, "to": 5},
+                        "message": {"from": "soon", "to": None},
+                        "lines": {"from": [], "to": None}}),
+        ("ada", "change", {"new_users_per_minute": {"from": None, "to": 60}}),
+        ("ada", "change", {"total_active_users": {"from": 5, "to": 9},
+                           "message": {"from": None, "to": "soon"},
+                           "lines": {"from": None, "to": []}}),
+    ]  # fmt: skip
+    assert log[0]["revision"] == room["change"]
+
+
+async def test_an_undo_never_overwrites_another_operator(site):
+    """It names who changed the setting since, and changes nothing; a second undo of the same change
+    is one of these."""
+    revision = await change(site, total_active_users=5, message="soon")
+    await change(site, by="bo", total_active_users=6)
+    status, problem = await undo(site, revision)
+    assert (status, problem["code"]) == (409, "changed_since")
+    assert problem["detail"].startswith("bo changed total_active_users at 2027-01-15T08:")
+    room = await (await site.ops.get(path(site), headers=TOKEN)).json()
+    assert room["changed"] == {"total_active_users": 6, "message": "soon"}
+    revision = await change(site, message="later")
+    assert (await undo(site, revision, by="cleo"))[0] == 200
+    status, problem = await undo(site, revision)
+    assert (status, problem["detail"].partition(" at ")[0]) == (409, "cleo changed message")
+    status, problem = await undo(site, 4711)
+    assert (status, problem["code"]) == (404, "unknown_change")
+
+
+async def test_a_pause_is_undone_and_checked_as_any_change(site):
+    """Also where the file's own rules have to hold with what was changed since."""
+    reply = await site.ops.post(path(site, "/pause"), headers=TOKEN)
+    status, room = await undo(site, (await reply.json())["change"])
+    assert (status, room["mode"], room["changed"]) == (200, "running", {})
+    revision = await change(site, heartbeat_timeout=300)
+    await change(site, claim_window=200)
+    status, problem = await undo(site, revision)
+    assert (status, problem["errors"][0].partition(":")[0]) == (422, "claim_window")
+
+
+async def test_a_long_value_is_not_kept_in_the_log(site):
+    """So that two hundred style sheets do not fill Redis; what it set cannot be undone."""
+    revision = await change(site, custom_css="body { color: red }\n" * 200)
+    log = (await told(site, "/log"))["log"]
+    assert (log[0]["changes"], log[0]["revision"]) == (None, None)
+    assert (await undo(site, revision))[0] == 404
+
+
+async def forecast(site, **settings):
+    reply = await site.ops.post(path(site, "/forecast"), json=settings, headers=TOKEN)
+    assert reply.status == 200, await reply.text()
+    return await reply.json()
+
+
+async def test_a_change_is_forecast(replica):
+    """By the room's own estimate: a raised cap calls as many as it frees at once, a lowered one
+    nobody until it is reached, a rate makes the last wait for its turn; nothing is changed."""
+    site = await replica(total_active_users=10, session_duration=600)
+    for _ in range(10 + 120):
+        await site.check()
+    before = await (await site.ops.get(path(site), headers=TOKEN)).json()
+    found = await forecast(site, total_active_users=60)
+    assert (found["waiting"], found["active"], found["now"]["cap"]) == (120, 10, 10)
+    more = found["then"]["called_in_a_minute"] - found["now"]["called_in_a_minute"]
+    assert 50 <= more <= 60
+    assert found["then"]["last_called_seconds"] < found["now"]["last_called_seconds"]
+    assert found["then"]["first_called_seconds"] == 0
+    found = await forecast(site, total_active_users=5)
+    assert found["then"]["called_in_a_minute"] == 0
+    assert found["then"]["first_called_seconds"] > found["now"]["first_called_seconds"]
+    found = await forecast(site, total_active_users=1000, new_users_per_minute=60)
+    assert 60 <= found["then"]["called_in_a_minute"] <= 64
+    assert 110 <= found["then"]["last_called_seconds"] <= 120
+    for closed in ({"queue_all": True}, {"total_active_users": 0}):
+        then = (await forecast(site, **closed))["then"]
+        assert (then["called_in_a_minute"], then["first_called_seconds"]) == (0, None)
+    after = await (await site.ops.get(path(site), headers=TOKEN)).json()
+    assert {**after, "counters": None} == {**before, "counters": None}
+    reply = await site.ops.post(path(site, "/forecast"), json={"x": 1}, headers=TOKEN)
+    assert reply.status == 422
+
+
+async def test_a_reset_setting_is_forecast_with_its_configured_value(replica):
+    """And a room that nobody waits in has nobody to call."""
+    site = await replica(total_active_users=2, new_users_per_minute=30)
+    await change(site, new_users_per_minute=600, total_active_users=50)
+    assert (await forecast(site, total_active_users=None))["then"]["cap"] == 2
+    empty = (await forecast(site, total_active_users=9))["then"]
+    assert (empty["called_in_a_minute"], empty["last_called_seconds"]) == (0, None)
+
+
+async def test_a_row_says_class_and_when_its_visitor_joined(replica):
+    """By the order alone: of each class, of somebody who was moved, and of one who was given
+    another class; nobody knows it where places are drawn by chance."""
+    classes = {"early": {"head_start": "5m"}, "vip": {"line": "fast"}}
+    site = await replica(total_active_users=1, lines=LINES, classes=classes, class_header=True)
+    joined = site.turn.now_ms
+    for name in ("", "", "early", "vip", ""):
+        await site.check(headers={"X-Waitroom-Class": name})
+
+    async def rows():
+        found = (await told(site, "/waiting"))["waiting"]
+        assert all(abs(row["joined_at_ms"] - joined) <= 1 for row in found)
+        return [row["class"] for row in found], [row["visitor"] for row in found]
+
+    found, ids = await rows()
+    assert found == ["vip", "early", "", ""]
+    assert (await told(site, "/waiting"))["waiting"][0]["number"] == visitor_number(ids[0])
+    assert await move(site, ids[3], position="head") == (200, 1)
+    assert await move(site, ids[1], position=3) == (200, 3)
+    assert await rows() == (["vip", "", "", "early"], [ids[0], ids[3], ids[2], ids[1]])
+    await move(site, ids[2], **{"class": "vip"})
+    classes_now = dict(zip(*reversed(await rows()), strict=True))
+    assert classes_now == {ids[0]: "vip", ids[1]: "early", ids[2]: "vip", ids[3]: ""}
+    seen = await told(site, f"/visitors/{ids[2]}")
+    assert (seen["class"], abs(seen["joined_at_ms"] - joined) <= 1) == ("vip", True)
+    await change(site, queueing_method="random")
+    assert {row["joined_at_ms"] for row in (await told(site, "/waiting"))["waiting"]} == {None}

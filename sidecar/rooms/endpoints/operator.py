@@ -1,32 +1,25 @@
-"""What operators do with a room: look, change settings, reset, make grants, preview its events."""
+"""What operators do with a room: look, reset, make grants, preview its events."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 from aiohttp import web
 
 from sidecar.kit.clock import iso
-from sidecar.kit.errors import ConfigError
-from sidecar.kit.http.app_keys import TEMPLATES
 from sidecar.kit.http.auth.session import operator
 from sidecar.kit.http.endpoint import DASHBOARD, Endpoints
 from sidecar.queue.grants import Grant, expiry, new_id
 from sidecar.rooms.app_keys import ROOMS, room_of
-from sidecar.rooms.openings import problems_of_change
 from sidecar.rooms.openings_preview import preview, read_time
 from sidecar.rooms.schemas.common import UNKNOWN_CLASS, UNKNOWN_ROOM, RoomAddress, check_class
 from sidecar.rooms.schemas.rooms import (
-    Act,
-    ActAddress,
-    Changes,
     EventsPreview,
     GrantRequest,
     IssuedGrants,
     PreviewParameters,
     Removed,
-    RoomLog,
     RoomState,
     RoomStates,
 )
@@ -42,13 +35,6 @@ _INTERNAL = {
     *("born", "recovery", "back", "near", "address_at", "drawn_from", "shown_lines", "last_end"),
 }
 
-#: The settings that an operator's word stands for; None is the file's value.
-_ACTS: dict[str, dict[str, Any]] = {
-    "pause": {"queue_all": True},
-    "drain": {"max_waiting": 0, "queue_all": False},
-    "resume": {"max_waiting": None, "queue_all": False},
-}
-
 ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))
 
 _ROOM = "/admin/rooms/{room}"
@@ -59,60 +45,14 @@ log = structlog.get_logger()
 @ENDPOINTS.get("/admin/rooms", DASHBOARD, replies={200: "The rooms."})
 async def list_rooms(request: web.Request) -> RoomStates:
     """List all rooms with their numbers and settings."""
-    return RoomStates(rooms=[_state(room, await room.refresh()) for room in request.app[ROOMS]])
+    return RoomStates(rooms=[state_of(room, await room.refresh()) for room in request.app[ROOMS]])
 
 
 @ENDPOINTS.get(_ROOM, DASHBOARD, replies={200: "The room."})
 async def get_room(request: web.Request, _at: RoomAddress) -> RoomState:
     """Get a room with its numbers and settings."""
     room = room_of(request)
-    return _state(room, await room.refresh())
-
-
-@ENDPOINTS.patch(_ROOM, DASHBOARD, replies={200: "The room."})
-async def change_room(request: web.Request, _at: RoomAddress, body: Changes) -> RoomState:
-    """Change settings while the room runs.
-
-    Holds for all replicas within two seconds, and survives a restart.
-    """
-    return await _change(request, body.model_extra or {})
-
-
-@ENDPOINTS.post(_ROOM + "/{act:pause|drain|resume}", DASHBOARD, replies={200: "The room."})
-async def act_on_room(request: web.Request, at: ActAddress) -> RoomState:
-    """Pause, drain or resume a room.
-
-    `pause`: newcomers wait, and nobody is called. `drain`: visitors in the queue are let in, and
-    nobody new may wait. `resume` ends both. Visitors inside stay.
-    """
-    file = room_of(request).file_settings
-    # A value that the file has is reset to it rather than set.
-    changes = {
-        name: None if value == getattr(file, name) else value
-        for name, value in _ACTS[at.act].items()
-    }
-    return await _change(request, changes)
-
-
-async def _change(request: web.Request, changes: dict[str, Any]) -> RoomState:
-    room = room_of(request)
-    await room.refresh()
-    file = room.file_settings.model_dump()
-    merged = {name: file.get(name) if value is None else value for name, value in changes.items()}
-    changed, problems = room.settings.overridden(merged)
-    problems += problems_of_change(room.settings.events, changed.events, room.clock.now_ms())
-    if changed.template and "template" in changes:
-        found = request.app[TEMPLATES].problem(changed.template)
-        problems += [f"template: {found}"] if found else []
-    if problems:
-        raise ConfigError(problems)
-    checked = changed.model_dump()
-    await room.store.configure(
-        {name: None if value is None else checked[name] for name, value in changes.items()},
-        by=operator(request),
-    )
-    log.info("changed", room=room.name, changes=changes)
-    return _state(room, await room.refresh())
+    return state_of(room, await room.refresh())
 
 
 @ENDPOINTS.post(_ROOM + "/reset", DASHBOARD, replies={200: "Done."})
@@ -159,14 +99,7 @@ async def issue_grants(request: web.Request, _at: RoomAddress, body: GrantReques
     return issued
 
 
-@ENDPOINTS.get(_ROOM + "/log", DASHBOARD, replies={200: "As much of it as Redis keeps."})
-async def get_log(request: web.Request, at: RoomAddress) -> RoomLog:
-    """List what operators did, latest first."""
-    acts = await room_of(request).store.lists.log()
-    return RoomLog(room=at.room, log=[Act.model_construct(**act) for act in acts])
-
-
-def _state(room: Room, snapshot: Snapshot) -> RoomState:
+def state_of(room: Room, snapshot: Snapshot) -> RoomState:
     moments = room.settings.moments(snapshot.now_ms)
     state = {
         "room": room.name,

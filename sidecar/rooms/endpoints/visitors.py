@@ -13,7 +13,8 @@ from sidecar.kit.http.problems import ProblemError
 from sidecar.queue.model import Phase
 from sidecar.queue.visitor_number import visitor_number
 from sidecar.rooms.app_keys import room_of
-from sidecar.rooms.places import line_of
+from sidecar.rooms.people import waiting_in
+from sidecar.rooms.places import line_of, origin_of
 from sidecar.rooms.schemas.common import (
     AMBIGUOUS_NUMBER,
     UNKNOWN_CLASS,
@@ -36,7 +37,6 @@ from sidecar.rooms.schemas.visitors import (
     Visitor,
     VisitorMoved,
     VisitorReleased,
-    Waiting,
     WaitingVisitors,
 )
 from sidecar.rooms.statistics import place_in_sub_queue
@@ -63,17 +63,8 @@ async def list_waiting(request: web.Request, page: PeoplePage) -> WaitingVisitor
     room = room_of(request)
     if _is_drawing(room):
         raise ProblemError(NOT_DRAWN, detail=NOT_DRAWN.meaning)
-    rows = await room.store.lists.line(offset=page.start, limit=page.limit)
-    waiting = [
-        Waiting(
-            visitor=visitor,
-            position=position,
-            order=order,
-            line=line_of(order, room.settings.lines),
-        )
-        for position, (visitor, order) in enumerate(rows, start=page.start + 1)
-    ]
-    return WaitingVisitors(room=room.name, waiting=waiting, next=page.next(len(rows)))
+    waiting = await waiting_in(room, start=page.start, limit=page.limit)
+    return WaitingVisitors(room=room.name, waiting=waiting, next=page.next(len(waiting)))
 
 
 @ENDPOINTS.get(_ROOM + "/sessions", DASHBOARD, replies={200: "A page of them."})
@@ -111,6 +102,9 @@ async def find_visitor(request: web.Request, at: VisitorAddress) -> Visitor:
     if found.position is None or found.order is None or _is_drawing(room):
         return visitor
     visitor.position, visitor.line = found.position, line_of(found.order, room.settings.lines)
+    (before,) = await room.store.lists.before_moves([id_])
+    origin = origin_of(found.order, before, room.settings)
+    visitor.class_, visitor.joined_at_ms = origin.class_name, origin.joined_ms
     if visitor.line:
         snapshot = await room.refresh()
         visitor.line_position = place_in_sub_queue(

@@ -10,36 +10,17 @@ from sidecar.kit.http.models import Body, Reply, Time, Whole, wanted
 from sidecar.kit.setting_types import DURATION, parse_duration
 from sidecar.queue.grants import MAX_LIFE_S
 from sidecar.queue.model import Phase  # noqa: TC001 - pydantic reads it
-from sidecar.rooms.schemas.common import Count, Milliseconds, OfRoom, Position, RoomAddress
+from sidecar.rooms.schemas.common import Count, OfRoom, Position, RoomAddress
 from sidecar.rooms.settings import RoomSettings  # noqa: TC001 - pydantic reads it
 
 MAX_GRANTS = 1000
 DEFAULT_LIFE_S = 86_400
 
 
-class ActAddress(RoomAddress):
-    act: Literal["pause", "drain", "resume"]
-    """What to do."""
-
-
 class PreviewParameters(RoomAddress):
     at: Time | None = None
     """The time to preview instead of now. Without an offset it is in the events' time zone, as in
     2026-12-01 10:05."""
-
-
-class Changes(Body):
-    """Settings by name, whose rules are those of the configuration; described by
-    api/openapi/settings.py."""
-
-    model_config = ConfigDict(extra="allow")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _is_not_empty(cls, given: Any) -> Any:
-        if not given:
-            raise ValueError("the body names no setting")
-        return given
 
 
 class GrantRequest(Body):
@@ -202,21 +183,3 @@ class IssuedGrants(OfRoom):
     """When they end."""
     grants: list[str]
     """The grants. Add `waitroom_grant=…` to the address of a page."""
-
-
-class Act(Reply):
-    at: Milliseconds
-    """When."""
-    by: str
-    """The operator's name, as given."""
-    what: str
-    """`change`, `reset`, `move`, `back`, `release` and others."""
-    visitor: str
-    """The visitor's id. Empty: it was not about one visitor."""
-    detail: str
-    """The new values, or the reason given."""
-
-
-class RoomLog(OfRoom):
-    log: list[Act]
-    """Latest first."""

@@ -96,12 +96,18 @@ class MoveVisitor(Body):
 class Waiting(Reply):
     visitor: str
     """The visitor's id."""
+    number: str
+    """The visitor number, as on the waiting page."""
     position: Position
     """Among all who wait."""
     order: int
     """A smaller one is called sooner."""
     line: str | None
     """The sub-queue. null: the room has none, or the place was drawn."""
+    class_: str = Field(serialization_alias="class")
+    """The visitor's class. Empty: none, or the place was drawn."""
+    joined_at_ms: Milliseconds | None
+    """When the visitor joined the queue. null: places are drawn."""
 
 
 class WaitingVisitors(OfRoom, PageReply):
@@ -131,6 +137,10 @@ class Visitor(OfVisitor):
     """Among all who wait. null in a pre-queue."""
     line: str | None = None
     """The sub-queue. null: the room has none, or the place was drawn."""
+    class_: str = Field(default="", serialization_alias="class")
+    """The class, while the visitor waits. Empty: none, or the place was drawn."""
+    joined_at_ms: Milliseconds | None = None
+    """When the visitor joined the queue, while waiting. null: places are drawn."""
     line_position: Position | None = None
     """The approximate position in the sub-queue."""
     started_at_ms: Milliseconds | None

@@ -39,11 +39,18 @@ class Lists(PlainCommands):
 
     async def find(self, visitor: str) -> Found:
         rank = await self._ask("find", self._redis.zrank(self._key("waiting"), visitor))
-        order, ends, started, revoked = [
+        scores = [
             await self._score(name, visitor)
             for name in ("waiting", "active", "admitted", "revoked")
         ]
-        return Found(None if rank is None else int(rank) + 1, order, ends, started, revoked)
+        return Found(None if rank is None else int(rank) + 1, *scores)
+
+    async def before_moves(self, visitors: list[str]) -> list[int | None]:
+        """Of each the order before an operator moved them; None: nobody did."""
+        if not visitors:
+            return []
+        scores = await self._ask("list", self._redis.zmscore(self._key("moved"), visitors))
+        return [None if score is None else int(score) for score in scores]
 
     async def numbered(self, number: str) -> list[str]:
         """The ids of that visitor number that `find` knows. It looks at all visitors, so it is for
@@ -62,7 +69,9 @@ class Lists(PlainCommands):
         return found
 
     async def log(self) -> list[dict[str, Any]]:
-        """What operators did, latest first: at (ms), by, what, visitor, detail."""
+        """What operators did, latest first: at (ms), by, what, visitor, detail. Of a change also
+        `revision`, and `changes`: by name the value before and after as JSON, each "" where it is
+        as configured."""
         return await self._json("log")
 
     async def minutes(self, most: int = 0) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from sidecar.kit.batch import Batcher
 from sidecar.kit.clock import LATE_MS
 from sidecar.kit.errors import StoreError
 from sidecar.kit.redis.driver_errors import driver_errors
+from sidecar.kit.redis.driver_errors import text as text_of
 from sidecar.kit.redis.script_store import ScriptStore
 from sidecar.queue.verdict_lifetime import RESPONSE_MS
 from sidecar.rooms import redis_keys as keys
@@ -23,7 +24,7 @@ from sidecar.rooms.store.replies import SHIELD, Snapshot, Swept, read_snapshot, 
 from sidecar.rooms.store.transfer import Transfer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from sidecar.kit.clock import StoreClock
     from sidecar.kit.redis.connect import Store
@@ -66,6 +67,21 @@ class Lot:
 def _hash_of(setting: str) -> str:
     """The key of what was changed at run time. The scripts read `config` with each request."""
     return "look" if setting in LOOK else "config"
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a queue moves. ms; -1: unknown, or never."""
+
+    cap: int
+    #: Of those who wait.
+    called_in_a_minute: int
+    first_ms: int
+    last_ms: int
+
+
+class ChangedSinceError(Exception):
+    """A setting, named, has another value by now. Nothing was changed."""
 
 
 class RoomStore(ScriptStore):
@@ -192,14 +208,37 @@ class RoomStore(ScriptStore):
         self.knows(snapshot.born_ms)
         return snapshot
 
-    async def configure(self, changes: dict[str, Any], *, by: str = "") -> int:
-        """Sets settings that were checked; None resets one. The new revision."""
-        args: list[Any] = [by, json.dumps(in_short(changes))]
+    async def configure(
+        self,
+        changes: dict[str, Any],
+        *,
+        by: str = "",
+        undone: Mapping[str, str] | None = None,
+    ) -> int:
+        """Sets settings that were checked; None resets one. The new revision. `undone`: of an undo,
+        the values that are set back, as JSON. Raises ChangedSinceError where one of them is not in
+        force any more."""
+        what = "change" if undone is None else "undo"
+        args: list[Any] = [by, json.dumps(in_short(changes)), what]
         for name, value in changes.items():
             text = "" if value is None else json.dumps(without_none(value))
-            args += [keys.ROOM_KEYS.index(_hash_of(name)) + 1, name, text]
-        _, revision = await self._run("configure", args)
+            must = "*" if undone is None else undone[name]
+            args += [keys.ROOM_KEYS.index(_hash_of(name)) + 1, name, text, must]
+        _, revision, stale = await self._run("configure", args)
+        if stale:
+            raise ChangedSinceError(text_of(stale))
         return int(revision)
+
+    async def forecast(self, changes: dict[str, Any]) -> tuple[int, int, int, Pace, Pace]:
+        """The store's time, how many wait and are inside, how the queue moves, and how it would
+        with these values."""
+        args = [
+            part
+            for name, value in changes.items()
+            for part in (name, json.dumps(without_none(value)))
+        ]
+        now_ms, waiting, active, *paces = await self._run("forecast", args)
+        return now_ms, waiting, active, Pace(*paces[:4]), Pace(*paces[4:])
 
     async def reset(self, *, by: str = "") -> int:
         """Empties the queue. How many places there were."""

@@ -25,13 +25,14 @@ local function event(kind, visitor, why, ...)
 end
 
 -- What an operator did: for the history, and the latest for the dashboard. `by` is '' for what
--- no operator did, which is not noted.
+-- no operator did, which is not noted. `found.changes`: by name what a setting was and is, as JSON,
+-- each '' where it is as configured; with the revision, by which it can be undone.
 local LOG_KEPT = 200
 local function note(by, what, visitor, detail, ...)
   if by == '' then return end
   append('operator', visitor, what, 'by', by, 'detail', detail, ...)
   redis_call('LPUSH', LOG, cjson.encode({at = now, by = by, what = what, visitor = visitor,
-    detail = detail}))
+    detail = detail, changes = found.changes, revision = found.changes and revision}))
   redis_call('LTRIM', LOG, 0, LOG_KEPT - 1)
 end
 

@@ -1,0 +1,177 @@
+"""How operators change settings while a room runs: what a change would do, the change, its undo,
+and the log of all that they did."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from aiohttp import web
+
+from sidecar.kit.clock import iso
+from sidecar.kit.errors import ConfigError
+from sidecar.kit.http.app_keys import TEMPLATES
+from sidecar.kit.http.auth.session import operator
+from sidecar.kit.http.endpoint import DASHBOARD, Endpoints
+from sidecar.kit.http.problems import ProblemError
+from sidecar.rooms.app_keys import room_of
+from sidecar.rooms.endpoints.operator import state_of
+from sidecar.rooms.look import in_short
+from sidecar.rooms.openings import problems_of_change
+from sidecar.rooms.schemas.changes import (
+    CHANGED_SINCE,
+    UNKNOWN_CHANGE,
+    Act,
+    ActAddress,
+    ChangedRoom,
+    Changes,
+    Forecast,
+    Outlook,
+    RoomLog,
+    Undo,
+)
+from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
+from sidecar.rooms.store.scripts import ChangedSinceError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sidecar.rooms.store.scripts import Pace
+
+#: The settings that an operator's word stands for; None is the file's value.
+_ACTS: dict[str, dict[str, Any]] = {
+    "pause": {"queue_all": True},
+    "drain": {"max_waiting": 0, "queue_all": False},
+    "resume": {"max_waiting": None, "queue_all": False},
+}
+
+ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))
+
+_ROOM = "/admin/rooms/{room}"
+
+log = structlog.get_logger()
+
+
+@ENDPOINTS.patch(_ROOM, DASHBOARD, replies={200: "The room."})
+async def change_room(request: web.Request, _at: RoomAddress, body: Changes) -> ChangedRoom:
+    """Change settings while the room runs.
+
+    Holds for all replicas within two seconds, and survives a restart.
+    """
+    return await _change(request, body.model_extra or {})
+
+
+@ENDPOINTS.post(_ROOM + "/{act:pause|drain|resume}", DASHBOARD, replies={200: "The room."})
+async def act_on_room(request: web.Request, at: ActAddress) -> ChangedRoom:
+    """Pause, drain or resume a room.
+
+    `pause`: newcomers wait, and nobody is called. `drain`: visitors in the queue are let in, and
+    nobody new may wait. `resume` ends both. Visitors inside stay.
+    """
+    file = room_of(request).file_settings
+    # A value that the file has is reset to it rather than set.
+    changes = {
+        name: None if value == getattr(file, name) else value
+        for name, value in _ACTS[at.act].items()
+    }
+    return await _change(request, changes)
+
+
+@ENDPOINTS.post(
+    _ROOM + "/undo",
+    DASHBOARD,
+    replies={200: "The room, as it was before in these settings."},
+    problems=(UNKNOWN_CHANGE, CHANGED_SINCE),
+)
+async def undo_change(request: web.Request, _at: RoomAddress, body: Undo) -> ChangedRoom:
+    """Undo a change of settings.
+
+    Sets back what the change set, also to the configured value. Refused if one of these settings
+    was changed since.
+    """
+    acts = await room_of(request).store.lists.log()
+    act = next((each for each in acts if each.get("revision") == body.revision), None)
+    if act is None:
+        raise ProblemError(UNKNOWN_CHANGE, detail=f"No change has the revision {body.revision}.")
+    before = {name: json.loads(was or "null") for name, (was, _) in act["changes"].items()}
+    undone = {name: now for name, (_, now) in act["changes"].items()}
+    try:
+        return await _change(request, before, undone)
+    except ChangedSinceError as error:
+        raise ProblemError(CHANGED_SINCE, detail=_since(str(error), acts)) from None
+
+
+def _since(name: str, acts: list[dict[str, Any]]) -> str:
+    """Who changed it last."""
+    last = next((act for act in acts if name in act.get("changes", ())), None)
+    return f"{last['by']} changed {name} at {iso(last['at'])}." if last else f"{name} was changed."
+
+
+async def _change(
+    request: web.Request, changes: dict[str, Any], undone: Mapping[str, str] | None = None
+) -> ChangedRoom:
+    room = room_of(request)
+    checked = await _check(request, changes)
+    revision = await room.store.configure(
+        {name: None if value is None else checked[name] for name, value in changes.items()},
+        by=operator(request),
+        undone=undone,
+    )
+    log.info("changed", room=room.name, changes=in_short(changes), undoes=undone is not None)
+    state = state_of(room, await room.refresh())
+    return ChangedRoom.model_construct(**dict(state), change=revision)
+
+
+async def _check(request: web.Request, changes: dict[str, Any]) -> dict[str, Any]:
+    """All settings as they would be. Raises ConfigError."""
+    room = room_of(request)
+    await room.refresh()
+    file = room.file_settings.model_dump()
+    merged = {name: file.get(name) if value is None else value for name, value in changes.items()}
+    changed, problems = room.settings.overridden(merged)
+    problems += problems_of_change(room.settings.events, changed.events, room.clock.now_ms())
+    if changed.template and "template" in changes:
+        found = request.app[TEMPLATES].problem(changed.template)
+        problems += [f"template: {found}"] if found else []
+    if problems:
+        raise ConfigError(problems)
+    return changed.model_dump()
+
+
+@ENDPOINTS.post(_ROOM + "/forecast", DASHBOARD, replies={200: "Both, by the same estimate."})
+async def forecast_change(request: web.Request, _at: RoomAddress, body: Changes) -> Forecast:
+    """Forecast what a change of settings would do.
+
+    Takes the same settings as the change, and changes nothing.
+    """
+    room, changes = room_of(request), body.model_extra or {}
+    checked = await _check(request, changes)
+    now_ms, waiting, active, now, then = await room.store.forecast(
+        {name: checked[name] for name in changes}
+    )
+    return Forecast(
+        room=room.name,
+        at_ms=now_ms,
+        waiting=waiting,
+        active=active,
+        now=_outlook(now),
+        then=_outlook(then),
+    )
+
+
+def _outlook(pace: Pace) -> Outlook:
+    first, last = (None if ms < 0 else ms // 1000 for ms in (pace.first_ms, pace.last_ms))
+    return Outlook(
+        cap=pace.cap,
+        called_in_a_minute=pace.called_in_a_minute,
+        first_called_seconds=first,
+        last_called_seconds=last,
+    )
+
+
+@ENDPOINTS.get(_ROOM + "/log", DASHBOARD, replies={200: "As much of it as Redis keeps."})
+async def get_log(request: web.Request, at: RoomAddress) -> RoomLog:
+    """List what operators did, latest first."""
+    acts = await room_of(request).store.lists.log()
+    return RoomLog(room=at.room, log=[Act.of(act) for act in acts])
