@@ -14,9 +14,8 @@ from sidecar.kit.errors import StoreError
 from sidecar.kit.http.json_text import event_text
 from sidecar.kit.http.long_poll import LongPolls, is_set
 from sidecar.queue.model import Phase
-from sidecar.queue.visitor_number import visitor_number
 from sidecar.rooms.look import in_short
-from sidecar.rooms.places import line_of
+from sidecar.rooms.people import waiting_in
 from sidecar.rooms.statistics import (
     ABANDONED,
     HOUR_MS,
@@ -187,15 +186,12 @@ class Live(LongPolls):
             self._hours[room.name] = latest, _hour(samples)
         return self._hours[room.name][1]
 
-    async def _head(self, room: Room) -> list[tuple[str, str | None, str]]:
-        """The head: ids, sub-queues, numbers. In a pre-queue nobody is to know a lot."""
+    async def _head(self, room: Room) -> list[dict[str, Any]]:
+        """The head of the queue. In a pre-queue nobody is to know a lot."""
         if room.settings.moments(room.clock.now_ms()).phase is Phase.PREQUEUE:
             return []
-        rows = await room.store.lists.line(offset=0, limit=HEAD)
-        return [
-            (visitor, line_of(order, room.settings.lines), visitor_number(visitor))
-            for visitor, order in rows
-        ]
+        rows = await waiting_in(room, start=0, limit=HEAD)
+        return [row.model_dump(by_alias=True) for row in rows]
 
     def _describe(self, room: Room) -> dict[str, Any]:
         snapshot, settings, now_ms = room.snapshot, room.settings, room.clock.now_ms()

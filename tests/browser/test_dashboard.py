@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 import time
-import urllib.request
 from datetime import datetime
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
 from playwright.sync_api import expect
 
 from sidecar.queue.visitor_number import visitor_number
+from tests.support.dashboard import (
+    QUICK,
+    Desk,
+    choose,
+    confirm,
+    control,
+    figure,
+    is_waiting,
+    log,
+    log_in,
+    move,
+    numbers,
+    overview,
+    press,
+    room,
+    said,
+)
 from tests.support.processes import wait_until
-from tests.support.site import ADMIN_TOKEN, SECRET, Site, answers, make_folder
+from tests.support.site import ADMIN_TOKEN, answers
 
-QUICK = {"total_active_users": 1, "heartbeat_interval": 1, "claim_window": 30}
 #: In a pre-queue that opens in some five hours.
 NOW = int(time.time() * 1000)
 EVENT = {"name": "autumn", "prequeue_from": NOW - 60_000, "opens_at": NOW + 17_000_000}
@@ -41,47 +52,6 @@ ROOMS = {
 }
 
 
-class Desk(Site):
-    """A site's store and its replica; visitors ask the replica itself."""
-
-    def _start(self):
-        self.folder = make_folder(self._stack)
-        if not self.store:
-            self._start_redis()
-        self._settings["history"] = f"sqlite:///{self.folder}/history.db"
-        self._make_history()
-        self._start_replica(0)
-        wait_until(lambda: answers(f"{self.ops[0]}/readyz"), "the replica")
-        self.dashboard = f"{self.ops[0]}/dashboard"
-
-    def _make_history(self):
-        environment = {
-            "PATH": os.environ["PATH"],
-            "WAITROOM_HISTORY": self._settings["history"],
-            "WAITROOM_SECRET_KEYS": SECRET,
-            "WAITROOM_ROOMS__ACT__TOTAL_ACTIVE_USERS": "1",
-        }
-        command = [str(Path(sys.executable).parent / "waitroom"), "migrate"]
-        subprocess.run(command, cwd=self.folder, env=environment, check=True, timeout=60)
-
-    def page(self, room):
-        """Where a visitor waits."""
-        return f"{self.edges[0]}/_waitroom/{room}/?next=/"
-
-    def arrive(self, room, class_name=""):
-        """Somebody comes, and stays where they are put. Their id."""
-        said = {"X-Waitroom-Class": class_name}
-        url = f"{self.edges[0]}/_waitroom/{room}/join"
-        request = urllib.request.Request(url, method="POST", headers=said)
-        with urllib.request.urlopen(request, timeout=5) as answer:
-            return json.load(answer)["visitor"]
-
-    def line(self, room):
-        """The ids of those who wait."""
-        rows = self.admin("GET", f"/rooms/{room}/waiting")["waiting"]
-        return [row["visitor"] for row in rows]
-
-
 @pytest.fixture(scope="module")
 def site():
     with Desk(rooms=ROOMS) as site:
@@ -96,79 +66,6 @@ def desk(site, visitor):
         return log_in(site, visitor(**options), name)
 
     return make
-
-
-def log_in(site, page, name):
-    page.goto(site.dashboard)
-    page.get_by_label("Who are you?").fill(name)
-    page.get_by_label("Admin token").fill(ADMIN_TOKEN)
-    page.get_by_role("button", name="Log in").click()
-    expect(page.locator("#link")).to_have_text("Live")
-    return page
-
-
-def view(page, address):
-    """Goes to one of the page's views, where that is another."""
-    page.evaluate("to => { if (location.hash !== to) location.hash = to }", f"#/{address}")
-
-
-def numbers(ids):
-    """What the page shows of them."""
-    return [visitor_number(visitor) for visitor in ids]
-
-
-def room(page, name):
-    view(page, f"rooms/{name}")
-    return page.locator(f"#room-{name}")
-
-
-def log(page):
-    view(page, "log")
-    return page.locator("#log")
-
-
-def overview(page):
-    view(page, "")
-    return page.locator("#overview")
-
-
-def control(page, name, what):
-    return room(page, name).locator(f"[data-control={what}]")
-
-
-def figure(page, name, what):
-    return room(page, name).locator(f"[data-f={what}]")
-
-
-def said(page, name, what):
-    """What the control says came of it."""
-    return control(page, name, what).locator("output")
-
-
-def is_waiting(site, guest):
-    """Whether a visitor of the room `line` is told to wait when they come again."""
-    guest.goto(site.page("line"))
-    return guest.locator("html").get_attribute("data-state") == "waiting"
-
-
-def press(within, name):
-    within.get_by_role("button", name=name).first.click()
-
-
-def confirm(page, name, *, typed=None):
-    dialog = page.locator("#ask")
-    if typed is not None:
-        dialog.get_by_role("textbox").fill(typed)
-    press(dialog, name)
-
-
-def move(page, row, where, *, why="", then="Move"):
-    """Answers the question where to, up to the place or class."""
-    press(row, "Move")
-    question = page.locator("#move")
-    question.get_by_role("radio", name=where).check()
-    question.get_by_label("Why?").fill(why)
-    press(question, then)
 
 
 def test_the_way_in_and_out(site, visitor):
@@ -249,9 +146,10 @@ def test_running_pausing_draining_suspending(site, desk):
     page = desk()
     mode = room(page, "act").locator(".mode")
     press(room(page, "act"), "Pause")
+    confirm(page, "Pause")
     expect(said(page, "act", "run")).to_contain_text("✓ Paused: Nobody is let in")
     expect(mode).to_have_text("Paused")
-    expect(room(page, "act").get_by_role("button", name="Pause")).to_be_disabled()
+    expect(room(page, "act").get_by_role("button", name="Pause …")).to_be_disabled()
     assert site.room("act")["changed"] == {"queue_all": True}
     press(room(page, "act"), "Resume")
     expect(mode).to_have_text("Running")
@@ -294,7 +192,7 @@ def test_the_line_is_in_the_operators_hands(site, desk, visitor):
     expect(rows.locator("code")).to_have_text(numbers(ids))
     expect(rows.locator("code").nth(0)).to_have_attribute("title", ids[0])
 
-    press(rows.nth(0), "Release")
+    choose(rows.nth(0), "Release")
     expect(page.locator("#ask")).to_contain_text(visitor_number(ids[0]))
     confirm(page, "Release")
     expect(first.locator("html")).to_have_attribute("data-state", "not_queued")
@@ -380,7 +278,7 @@ def test_each_line_is_shown_and_a_class_is_given(site, desk):
     rows = room(page, "lines").locator("tbody tr")
     expect(rows.locator("code")).to_have_text(numbers(ids))
     expect(rows.locator("th")).to_have_text(["1", "1", "2", "3"])
-    expect(rows.locator(".hint")).to_have_text(["fast", "ordinary", "ordinary", "ordinary"])
+    expect(rows.locator(".hint")).to_have_text(["fast, vip", "ordinary", "ordinary", "ordinary"])
     look = control(page, "lines", "look")
     look.get_by_label("Look a visitor up").fill(ids[3])
     press(look, "Look up")
@@ -434,10 +332,11 @@ def test_the_page_lives(site, desk):
     expect(control(page, "live", "message").get_by_label("Message")).to_have_value("<i>soon</i>")
     expect(overview(page)).to_contain_text(f"{before + 1} of 9 inside")
     press(room(page, "live"), "Pause")
+    confirm(page, "Pause")
     expect(log(page).locator("li").first).to_contain_text("<img src=x onerror=alert(1)>")
     press(room(page, "live"), "Resume")
     site.admin("PATCH", "/rooms/live", {"total_active_users": None, "message": None})
-    expect(log(page)).to_contain_text('message = "<i>soon</i>"')
+    expect(log(page)).to_contain_text('message: as configured → "<i>soon</i>"')
     assert page.evaluate("window.loaded") == "once"
     assert log(page).locator("img").count() == 0
     expect(page.get_by_role("link", name="Targets")).to_have_count(0)
@@ -486,6 +385,9 @@ def test_by_keyboard_only(site, visitor):
     mode = room(page, "act").locator(".mode")
     tab_to("Pause")
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    page.keyboard.press("Enter")
+    expect(page.locator("#ask button").first).to_be_focused()
+    page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(mode).to_have_text("Paused")
     tab_to("Resume")
@@ -553,7 +455,8 @@ def test_a_lost_connection_is_said_and_comes_back(site, desk):
     figures = room(page, "act").locator(".figures")
     expect(figures).to_have_css("opacity", "0.45")
     press(room(page, "act"), "Pause")
-    expect(said(page, "act", "run")).to_contain_text("The replica does not answer.")
+    confirm(page, "Pause")
+    expect(said(page, "act", "run")).to_contain_text("It is not known whether this was done.")
     replica.start()
     expect(page.locator("#link")).to_have_text("Live")
     expect(page.locator("#stale")).to_be_hidden()

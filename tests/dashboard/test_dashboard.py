@@ -457,7 +457,8 @@ async def test_the_stream_tells_of_lines_classes_and_events(replica):
     assert (now["coming"]["name"], now["coming"]["prequeue_from"]) == (
         "next", site.turn.now_ms + 2 * hour,
     )  # fmt: skip
-    assert [line for _, line, _ in study["line"]] == ["fast", "ordinary", "ordinary"]
+    assert [each["line"] for each in study["line"]] == ["fast", "ordinary", "ordinary"]
+    assert [each["class"] for each in study["line"]] == ["vip", "", ""]
 
 
 async def test_the_stream_tells_no_lot(replica):

@@ -1,0 +1,276 @@
+"""The controls of a room as an operator uses them at night: what a change will do, its undo, the
+log, the queue a page at a time. Real browser, real replica, real store."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from sidecar.queue.visitor_number import visitor_number
+from tests.support.dashboard import (
+    QUICK,
+    Desk,
+    choose,
+    confirm,
+    control,
+    log,
+    log_in,
+    press,
+    room,
+    said,
+    view,
+)
+
+PEOPLE = 75
+SLOW = {**QUICK, "session_duration": 600, "heartbeat_timeout": 7200, "claim_window": 3600}
+ROOMS = {"sale": SLOW, "act": SLOW, "calm": SLOW}
+
+
+@pytest.fixture(scope="module")
+def site():
+    with Desk(rooms=ROOMS) as site:
+        for _ in range(1 + PEOPLE):
+            site.arrive("sale")
+        yield site
+
+
+@pytest.fixture
+def desk(site, visitor):
+    """Opens the dashboard, logged in."""
+
+    def make(name="Ada", **options):
+        return log_in(site, visitor(**options), name)
+
+    return make
+
+
+def will(page, name, what):
+    """What the control says that it will do."""
+    return control(page, name, what).locator(".will")
+
+
+def cap_of(site, name):
+    return site.room(name)["settings"]["total_active_users"]
+
+
+def test_what_a_change_will_do_is_said_before(site, desk):
+    """With numbers, while it is typed, and nothing is done; what was said then comes true."""
+    page = desk()
+    cap = control(page, "sale", "total_active_users").get_by_label("Cap")
+    cap.fill("21")
+    said_so = will(page, "sale", "total_active_users")
+    expect(said_so).to_contain_text(re.compile(r"Raise to 21: 2\d more are called within about a"))
+    expect(said_so).to_contain_text(
+        re.compile(rf"The last of the {PEOPLE} waiting now gets in at about .*\(now: .*\d\d:\d\d\)")
+    )
+    assert cap_of(site, "sale") == 1
+    cap.fill("0")
+    expect(said_so).to_have_text(
+        f"Set to 0: nobody is called. {PEOPLE} wait, and the 1 inside stay."
+    )
+    cap.fill("-1")
+    expect(said_so).to_be_hidden()
+    cap.fill("21")
+    cap.press("Enter")
+    expect(said(page, "sale", "total_active_users")).to_have_text("✓ It is 21 now.")
+    expect(said_so).to_be_hidden()
+    expect(room(page, "sale").locator("[data-f=active]")).to_have_text("21")
+    cap.fill("5")
+    expect(said_so).to_contain_text(
+        "Lower to 5: 21 are inside: nobody is called until 16 have left"
+    )
+
+    rate = control(page, "sale", "new_users_per_minute").get_by_label("Rate")
+    rate.fill("1")
+    expect(will(page, "sale", "new_users_per_minute")).to_contain_text(
+        re.compile(r"At 1 a minute the last of the 55 waiting now gets in at about .*\(now: ")
+    )
+    text = control(page, "sale", "message").get_by_label("Message")
+    text.fill("<b>Soon</b>\nWe are back at nine")
+    expect(will(page, "sale", "message").locator(".box")).to_have_text(
+        "<b>Soon</b>\nWe are back at nine", use_inner_text=True
+    )
+    assert site.room("sale")["settings"]["message"] is None
+
+    press(room(page, "sale"), "Pause")
+    expect(page.locator("#ask-text")).to_contain_text("55 wait")
+    confirm(page, "Cancel")
+    press(room(page, "sale"), "Drain")
+    expect(page.locator("#ask-text")).to_contain_text("The 55 in the queue are let in, the last of")
+    confirm(page, "Cancel")
+    press(room(page, "sale"), "Suspend")
+    expect(page.locator("#ask-text")).to_contain_text("the 55 in the queue at their next poll")
+    confirm(page, "Cancel")
+    press(room(page, "sale"), "Reset the queue")
+    expect(page.locator("#ask-text")).to_contain_text(
+        "55 now, loses the place. The 21 inside stay."
+    )
+    confirm(page, "Cancel")
+    assert site.room("sale")["changed"] == {"total_active_users": 21}
+    assert page.problems == []
+
+
+def test_the_accented_button_is_what_the_state_calls_for(site, desk):
+    """None while it runs; Resume while it is paused or drains; End it while it is suspended."""
+    page = desk()
+    accented = room(page, "act").locator("button.main")
+    expect(room(page, "act").locator(".mode")).to_have_text("Running")
+    expect(accented).to_have_count(0)
+    for act, named in (("Pause", "Resume"), ("Drain", "Resume"), ("Suspend", "End it")):
+        press(room(page, "act"), act)
+        confirm(page, act)
+        expect(accented).to_have_text([named])
+        expect(will(page, "act", "run")).to_contain_text(f"{named}: ")
+        press(room(page, "act"), named)
+        expect(accented).to_have_count(0)
+    assert site.room("act")["changed"] == {}
+    assert page.problems == []
+
+
+def test_one_click_undoes(site, desk):
+    """Cap, rate, message, pause, drain and suspend: what was before is back, also no value of its
+    own, and both are in the log by name, with what each was and is."""
+    page = desk()
+    site.admin("PATCH", "/rooms/act", {"new_users_per_minute": 30})
+    for what, label, value in (
+        ("total_active_users", "Cap", "9"),
+        ("new_users_per_minute", "Rate", "60"),
+        ("message", "Message", "soon"),
+    ):
+        control(page, "act", what).get_by_label(label).fill(value)
+        press(control(page, "act", what), re.compile("Set|Show it"))
+        press(control(page, "act", what), "Undo")
+        expect(said(page, "act", what)).to_have_text("✓ Undone: it is as it was before.")
+        expect(control(page, "act", what).get_by_role("button", name="Undo")).to_have_count(0)
+        assert site.room("act")["changed"] == {"new_users_per_minute": 30}
+    for act, what in (("Pause", "run"), ("Drain", "drain"), ("Suspend", "suspend")):
+        press(room(page, "act"), act)
+        confirm(page, act)
+        press(control(page, "act", what), "Undo")
+        expect(room(page, "act").locator(".mode")).to_have_text("Running")
+        assert site.room("act")["changed"] == {"new_users_per_minute": 30}
+    latest = room(page, "act").locator(".latest li")
+    expect(latest).to_have_count(5)
+    expect(latest.nth(0)).to_contain_text("undid: suspended: true → as configured")
+    expect(latest.nth(1)).to_contain_text("suspended: suspended: as configured → true")
+    expect(log(page)).to_contain_text("total_active_users: as configured → 9")
+    expect(log(page)).to_contain_text("new_users_per_minute: 60 → 30")
+    site.admin("PATCH", "/rooms/act", {"new_users_per_minute": None})
+    assert page.problems == []
+
+
+def test_two_operators_do_not_fight(site, desk):
+    """Ada's undo does not overwrite what Bo set since, and names Bo; a change of Bo's that nobody
+    touched can be undone by Ada, from the list of latest changes."""
+    page, other = desk(), desk("Bo")
+    cap = control(page, "calm", "total_active_users")
+    cap.get_by_label("Cap").fill("5")
+    press(cap, "Set")
+    expect(cap.get_by_role("button", name="Undo")).to_be_visible()
+    control(other, "calm", "total_active_users").get_by_label("Cap").fill("7")
+    press(control(other, "calm", "total_active_users"), "Set")
+    expect(said(other, "calm", "total_active_users")).to_have_text("✓ It is 7 now.")
+    press(cap, "Undo")
+    expect(said(page, "calm", "total_active_users")).to_contain_text(
+        "✗ Not done: Changed since: Bo changed total_active_users at "
+    )
+    assert cap_of(site, "calm") == 7
+    page.problems.clear()  # the browser notes that the answer was a 409
+    newest = room(page, "calm").locator(".latest li").first
+    expect(newest).to_contain_text("Bo")
+    press(newest, "Undo")
+    expect(room(page, "calm").locator("[data-f=cap]")).to_have_text("5")
+    expect(room(page, "calm").locator(".latest output")).to_contain_text("Undone")
+    assert page.problems == []
+    assert other.problems == []
+
+
+def test_the_log_of_all_rooms(site, desk):
+    """By room and by operator; behind the latest of Redis the history has the older ones."""
+    for number in range(70):
+        site.admin("PATCH", "/rooms/calm", {"total_active_users": 100 + number})
+    page = desk("Cleo")
+    cap = control(page, "sale", "total_active_users")
+    cap.get_by_label("Cap").fill("22")
+    press(cap, "Set")
+    rows = log(page).locator("li")
+    expect(rows).to_have_count(50)
+    page.get_by_label("Operator").select_option("Cleo")
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text(re.compile("total_active_users: .* → 22"))
+    page.get_by_label("Operator").select_option("")
+    page.locator("#acts [name=room]").select_option("calm")
+    expect(rows).to_have_count(50)
+    first = "total_active_users: 100 → 101"
+    expect(log(page)).not_to_contain_text(first)
+    older = page.get_by_role("button", name="Older")
+    older.click()
+    expect(log(page)).to_contain_text(first)
+    view(page, "log/sale")
+    assert page.problems == []
+
+
+def test_somebody_in_the_middle_is_found_and_moved(site, desk):
+    """Fifty at a time behind the head, with place and how long ago they joined; the row's menu by
+    keyboard alone, and the focus comes back to it."""
+    page = desk()
+    rows = room(page, "sale").locator(".line tbody tr")
+    expect(rows).to_have_count(10)
+    ids = site.line("sale")
+    press(room(page, "sale"), "Next 50")
+    expect(rows.first.locator("th")).to_have_text("11")
+    expect(rows.first.locator(".joined")).to_have_text(re.compile(r"\d+ (s|min) ago, \d\d:\d\d"))
+    expect(room(page, "sale").locator(".pages .hint")).to_contain_text(
+        f"11 to {len(ids)} of {len(ids)}"
+    )
+    who = visitor_number(ids[20])
+    button = rows.filter(has_text=who).get_by_role("button", name="Actions")
+    button.focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("menuitem", name="Move")).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    expect(page.get_by_role("menuitem", name="Look up")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(button).to_be_focused()
+    expect(button).to_have_attribute("aria-expanded", "false")
+    button.press("Enter")
+    page.keyboard.press("Enter")
+    press(page.locator("#move"), "Move")
+    expect(room(page, "sale").locator(".line > output")).to_have_text(f"✓ {who} is at place 1 now.")
+    press(room(page, "sale"), "Head")
+    expect(rows.first.locator("code")).to_have_text(who)
+    choose(rows.first, "Look up")
+    expect(said(page, "sale", "look")).to_contain_text("In the queue, at place 1. Joined ")
+    assert page.problems == []
+
+
+def test_one_hand_at_night(site, desk):
+    """On a phone, dark: a row's menu opens within the page, nothing scrolls sideways, and what is
+    pressed is as large as a thumb, Undo too."""
+    phone = {"width": 390, "height": 844}
+    page = desk(viewport=phone, color_scheme="dark", has_touch=True)
+    rows = room(page, "sale").locator(".line tbody tr")
+    rows.nth(9).get_by_role("button", name="Actions").tap()
+    items = page.get_by_role("menuitem")
+    expect(items).to_have_text(["Move …", "Release …", "Look up"])
+    for item in items.all():
+        box = item.bounding_box()
+        assert box["height"] >= 44
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+    page.locator("h1:visible").tap()
+    expect(items).to_have_count(0)
+    cap = control(page, "calm", "total_active_users")
+    cap.get_by_label("Cap").fill("300")
+    expect(cap.locator(".will")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    press(cap, "Set")
+    undo = cap.get_by_role("button", name="Undo")
+    assert undo.bounding_box()["height"] >= 44
+    undo.tap()
+    expect(said(page, "calm", "total_active_users")).to_contain_text("Undone")
+    expect(log(page).locator("li").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.problems == []

@@ -1,0 +1,139 @@
+"""The dashboard in a real browser: a site with a history, and what operators do on the page."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+from playwright.sync_api import expect
+
+from sidecar.queue.visitor_number import visitor_number
+from tests.support.processes import wait_until
+from tests.support.site import ADMIN_TOKEN, SECRET, Site, answers, make_folder
+
+#: A room that lets one visitor in.
+QUICK = {"total_active_users": 1, "heartbeat_interval": 1, "claim_window": 30}
+
+
+class Desk(Site):
+    """A site's store and its replica; visitors ask the replica itself."""
+
+    def _start(self):
+        self.folder = make_folder(self._stack)
+        if not self.store:
+            self._start_redis()
+        self._settings["history"] = f"sqlite:///{self.folder}/history.db"
+        self._make_history()
+        self._start_replica(0)
+        wait_until(lambda: answers(f"{self.ops[0]}/readyz"), "the replica")
+        self.dashboard = f"{self.ops[0]}/dashboard"
+
+    def _make_history(self):
+        environment = {
+            "PATH": os.environ["PATH"],
+            "WAITROOM_HISTORY": self._settings["history"],
+            "WAITROOM_SECRET_KEYS": SECRET,
+            "WAITROOM_ROOMS__ACT__TOTAL_ACTIVE_USERS": "1",
+        }
+        command = [str(Path(sys.executable).parent / "waitroom"), "migrate"]
+        subprocess.run(command, cwd=self.folder, env=environment, check=True, timeout=60)
+
+    def page(self, room):
+        """Where a visitor waits."""
+        return f"{self.edges[0]}/_waitroom/{room}/?next=/"
+
+    def arrive(self, room, class_name=""):
+        """Somebody comes, and stays where they are put. Their id."""
+        said = {"X-Waitroom-Class": class_name}
+        url = f"{self.edges[0]}/_waitroom/{room}/join"
+        request = urllib.request.Request(url, method="POST", headers=said)
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return json.load(answer)["visitor"]
+
+    def line(self, room):
+        """The ids of those who wait."""
+        rows = self.admin("GET", f"/rooms/{room}/waiting")["waiting"]
+        return [row["visitor"] for row in rows]
+
+
+def log_in(site, page, name):
+    page.goto(site.dashboard)
+    page.get_by_label("Who are you?").fill(name)
+    page.get_by_label("Admin token").fill(ADMIN_TOKEN)
+    page.get_by_role("button", name="Log in").click()
+    expect(page.locator("#link")).to_have_text("Live")
+    return page
+
+
+def view(page, address):
+    """Goes to one of the page's views, where that is another."""
+    page.evaluate("to => { if (location.hash !== to) location.hash = to }", f"#/{address}")
+
+
+def numbers(ids):
+    """What the page shows of them."""
+    return [visitor_number(visitor) for visitor in ids]
+
+
+def room(page, name):
+    view(page, f"rooms/{name}")
+    return page.locator(f"#room-{name}")
+
+
+def log(page):
+    view(page, "log")
+    return page.locator("#log")
+
+
+def overview(page):
+    view(page, "")
+    return page.locator("#overview")
+
+
+def control(page, name, what):
+    return room(page, name).locator(f"[data-control={what}]")
+
+
+def figure(page, name, what):
+    return room(page, name).locator(f"[data-f={what}]")
+
+
+def said(page, name, what):
+    """What the control says came of it."""
+    return control(page, name, what).locator("output")
+
+
+def is_waiting(site, guest):
+    """Whether a visitor of the room `line` is told to wait when they come again."""
+    guest.goto(site.page("line"))
+    return guest.locator("html").get_attribute("data-state") == "waiting"
+
+
+def press(within, name):
+    within.get_by_role("button", name=name).first.click()
+
+
+def confirm(page, name, *, typed=None):
+    dialog = page.locator("#ask")
+    if typed is not None:
+        dialog.get_by_role("textbox").fill(typed)
+    press(dialog, name)
+
+
+def choose(row, what):
+    """An item of a row's menu."""
+    press(row, "Actions")
+    row.get_by_role("menuitem", name=what).click()
+
+
+def move(page, row, where, *, why="", then="Move"):
+    """Answers the question where to, up to the place or class."""
+    choose(row, "Move")
+    question = page.locator("#move")
+    question.get_by_role("radio", name=where).check()
+    question.get_by_label("Why?").fill(why)
+    press(question, then)
