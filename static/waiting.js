@@ -185,7 +185,7 @@ function render(restored) {
 	const { state, position, ahead, position_above: above } = data;
 	const place = above ? number(above) + '+' : number(ahead);
 	const view = viewed(data);
-	const bar = document.querySelector('progress');
+	const bar = document.querySelector('progress'), focused = document.activeElement;
 	root.dataset.state = state;
 	root.dataset.phase = data.phase;
 	put('ahead', place);
@@ -195,6 +195,7 @@ function render(restored) {
 	put('message', data.message || '');
 	put('updated', new Date(Date.parse(data.updated_at) || Date.now()).toLocaleTimeString(locale));
 	$('paused').hidden = !data.paused;
+	$('time').hidden = data.paused;
 	if (position) {
 		// Never backwards, also where somebody is moved ahead.
 		const { first = position, best = position } = recall(data.joined_at);
@@ -214,11 +215,13 @@ function render(restored) {
 	put('intro', intro);
 	put('line', data.line ? texts.line.replace('{n}', data.line) : '');
 	put('wait', words(data));
-	put('between', data.paused ? '' : between(data));
+	put('between', between(data));
 	put('pace', data.paused ? '' : pace(data));
 	$('speed').hidden = !$('pace').textContent;
 	document.title = `${state === 'waiting' && (above || ahead) ? `(${place}) ` : ''}${heading} – ${site}`;
 	root.classList.remove('load');
+	// What had the focus may be gone: on with the heading, not at the page's top.
+	if (focused !== document.body && !focused.getClientRects().length) $('heading').focus();
 	speak(view, heading, restored);
 }
 
@@ -395,10 +398,11 @@ let going;
 function leaving(done) {
 	clearTimeout(going);
 	going = undefined;
+	if (document.activeElement === $('undo')) $('heading').focus();
 	$('undo').hidden = true;
 	$('join').hidden = false;
 	document.querySelectorAll('details').forEach(each => { each.open = false; });
-	if (done) call('leave').then(() => $('heading').focus());
+	if (done) call('leave');
 }
 $('leave').addEventListener('click', event => {
 	event.preventDefault();
@@ -419,7 +423,7 @@ $('leave').addEventListener('click', event => {
 $('undo').addEventListener('click', () => {
 	left = false;
 	leaving(false);
-	call('status').then(() => $('heading').focus());
+	call('status');
 });
 $('stay').addEventListener('click', () => {
 	leaving(false);
@@ -435,7 +439,8 @@ $('join').addEventListener('click', event => {
 	leaving(false);
 	left = false;
 	tried = true;
-	call(known ? 'status' : 'join').then(() => $('heading').focus());
+	$('heading').focus();
+	call(known ? 'status' : 'join');
 });
 document.addEventListener('visibilitychange', () => { if (document.hidden) return; if (lit) light(true); if (Date.now() >= due) call(action); });
 addEventListener('online', () => { if (failures && !going) plan(random(0, 2), action); });

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from tests.support.browser import browser, visitor
+from tests.support.played_page import told
 
-__all__ = ["browser", "visitor"]
+__all__ = ["browser", "told", "visitor"]

@@ -1,0 +1,138 @@
+"""What keeps the waiting page open to all: axe-core's rules in every state, the keyboard alone, a
+zoom of 400 %, and colours that the system forces."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from tests.support.played_page import NOWHERE, SERVER, closed, prequeue
+
+STATES = {
+    "joining": {"state": "not_queued", **NOWHERE, "refresh_after_seconds": 300},
+    "waiting": {"wait_seconds_low": 600, "wait_seconds_high": 900, "line": "fast"},
+    "next": {"position": 1, "ahead": 0},
+    "paused": {"paused": True, "message": "We mend a thing.\nBack soon."},
+    "admitted": {"state": "admitted", **NOWHERE},
+    "opens": closed(SERVER + timedelta(days=2), SERVER + timedelta(days=1)),
+    "prequeue": prequeue(SERVER + timedelta(hours=1)),
+    "closed": {"state": "closed", **NOWHERE},
+    "full": {"state": "full", **NOWHERE},
+}
+AXE = Axe()
+
+
+def findings(page):
+    """What axe-core finds, a line each."""
+    return [
+        f"{rule['impact']}: {rule['id']}: {node['html'][:120]}"
+        for rule in AXE.run(page).response["violations"]
+        for node in rule["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("locale", ["en-GB", "ar"])
+def test_no_rule_is_broken_in_any_state(told, scheme, locale):
+    """In light and dark, from left and from right, also where the replica is away and where
+    somebody leaves."""
+    site = told(locale=locale, color_scheme=scheme)
+    found = {}
+    page = None
+    for name, answer in STATES.items():
+        if name == "admitted":  # sent back here again and again, it goes in with a delay
+            page.evaluate("sessionStorage['wr-shop-enter'] = `{'count':9,'at':${Date.now()}}`"
+                          ".replaceAll(\"'\", '\"')")  # fmt: skip
+        page = site.open(**answer)
+        page.clock.resume()
+        expect(page.locator("#heading")).not_to_be_empty()
+        expect(page.locator("#intro")).not_to_be_empty()
+        found[name] = findings(page)
+    page = site.open(**STATES["waiting"])
+    expect(page.locator("#know li")).not_to_have_count(0)
+    page.locator("summary").click()
+    found["leaving"] = findings(page)
+    page.locator("#leave").click()
+    found["left"] = findings(page)
+    page.locator("#undo").click()
+    page.route("**/status", lambda route: route.abort())
+    page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))")
+    expect(page.locator("#offline")).to_be_visible()
+    found["offline"] = findings(page)
+    assert {name: each for name, each in found.items() if each} == {}
+
+
+def test_the_keyboard_is_enough(told):
+    """Each control is reached in the order in which it is seen, shows that it has the focus, and
+    does its work; the focus is never lost to the page's top."""
+    site = told()
+    page = site.open()
+    expect(page.locator("#know li")).not_to_have_count(0)
+
+    def focused():
+        return page.evaluate("document.activeElement.id || document.activeElement.localName")
+
+    for name in ("notify", "summary"):
+        page.keyboard.press("Tab")
+        assert focused() == name
+        outline = "getComputedStyle(document.activeElement).outlineStyle"
+        assert page.evaluate(outline) == "solid"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert focused() == "leave"
+    page.keyboard.press("Enter")
+    assert focused() == "heading"
+    page.keyboard.press("Tab")
+    assert focused() == "undo"
+    page.keyboard.press("Enter")
+    assert focused() == "heading"
+    expect(page.locator("html")).to_have_attribute("data-state", "waiting")
+    page.locator("summary").focus()
+    site.again(state="full", **NOWHERE)
+    expect(page.locator("html")).to_have_attribute("data-state", "full")
+    assert focused() == "heading"  # what had it is gone
+    assert page.problems == []
+
+
+@pytest.mark.parametrize("locale", ["de-DE", "ar", "ja"])
+def test_a_zoom_of_400_percent_loses_nothing(told, locale):
+    """A screen of 1280 x 1024 has 320 x 256 left then: nothing scrolls sideways or is cut off."""
+    site = told(locale=locale, viewport={"width": 320, "height": 256})
+    for answer in STATES.values():
+        page = site.open(**answer)
+        expect(page.locator("#heading")).not_to_be_empty()
+        assert page.evaluate("document.documentElement.scrollWidth") == 320
+        cut = page.locator("main :visible").evaluate_all(
+            "all => all.filter(e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 1 &&"
+            " getComputedStyle(e).overflow === 'hidden').map(e => e.id)"
+        )
+        assert cut == []
+
+
+def test_forced_colours_show_the_progress_and_what_is_pressed(told):
+    """Where the system takes the colours, the bar and the buttons keep an edge."""
+    site = told(forced_colors="active")
+    page = site.open(position=5)
+    site.again(position=3, ahead=2)
+    bar, button = page.locator("progress"), page.locator("#notify")
+    expect(button).to_be_visible()
+    for each in (bar, button):
+        assert each.evaluate("e => getComputedStyle(e).borderTopStyle") == "solid"
+    page.clock.resume()
+    assert findings(page) == []
+
+
+def test_no_rule_is_broken_without_scripts(told):
+    """The page as it is before any script, and where none comes."""
+    site = told()
+    site.page.route("**/waiting.js*", lambda route: route.abort())
+    page = site.open()
+    page.clock.resume()
+    expect(page.get_by_role("button", name="Join again")).to_have_count(0)
+    page.get_by_text("Leave the line").click()
+    expect(page.get_by_role("button", name="Leave", exact=True)).to_be_visible()
+    page.evaluate("document.documentElement.lang = 'en'")  # of the page that the sidecar makes
+    assert findings(page) == []
