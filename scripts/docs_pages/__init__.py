@@ -1,5 +1,7 @@
 """The pages of docs/ that are made from the code: python -m scripts.docs_pages writes them.
 
+The dashboard's texts of alerts are made beside docs/alerts.md, of the same rules.
+
 One module per page, with a function `page` that returns its text. A page that is written by hand
 keeps its text, and links to the table that is made here.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from scripts.docs_pages import (
+    alert_texts,
     alerts,
     commands,
     endpoints,
@@ -29,4 +32,5 @@ PAGES = {
     "metrics-reference.md": metrics.page,
     "problems.md": problems.page,
     "settings.md": settings.page,
+    "../sidecar/dashboard/page/alerts.json": alert_texts.page,
 }

@@ -29,9 +29,19 @@ do. How to use the file, and who is notified: [metrics](metrics.md#alerts).
 number. Thresholds are the first rules of the file:"""
 
 
-def page() -> str:
+def read_rules() -> list[dict[str, Any]]:
     groups = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
-    rules = [rule for group in groups for rule in group["rules"]]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def split(rule: dict[str, Any]) -> tuple[str, str]:
+    """What an alert means, and what to do."""
+    meaning, _, remedy = rule["annotations"]["description"].strip().partition("\n")
+    return meaning, remedy
+
+
+def page() -> str:
+    rules = read_rules()
     thresholds = [rule for rule in rules if rule.get("record", "").startswith("waitroom:threshold")]
     rows = [f"| `{rule['record']}` | {rule['expr']} |" for rule in thresholds]
     parts = [_INTRODUCTION, "\n".join(["| threshold | value |", "|---|---|", *rows])]
@@ -43,7 +53,7 @@ def page() -> str:
 
 def _alert(rule: dict[str, Any]) -> Iterator[str]:
     texts = rule["annotations"]
-    meaning, _, remedy = texts["description"].strip().partition("\n")
+    meaning, remedy = split(rule)
     yield f"## {rule['alert']}"
     lasts = f"after {rule['for']}" if "for" in rule else "at once"
     yield f"**{_named(texts['summary'])}** ({rule['labels']['severity']}, fires {lasts})"

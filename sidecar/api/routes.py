@@ -17,7 +17,9 @@ from sidecar.api import health as ops
 from sidecar.api.access import authorised, find_owner
 from sidecar.api.openapi import document as openapi
 from sidecar.dashboard import endpoints as dashboard
+from sidecar.dashboard.alerts import Alerts
 from sidecar.dashboard.live import LIVE, Live
+from sidecar.dashboard.others import Others
 from sidecar.gate import check
 from sidecar.gate import claim_link as claim
 from sidecar.gate import event_stream as events
@@ -143,7 +145,13 @@ def ops_app(
     if services.history is not None:
         app[HISTORY] = services.history
     app[keys.OPERATORS] = operators or Operators(settings.secret_keys, settings.admin_token)
-    app[LIVE] = Live(services.rooms)
+    alerts = Alerts(services.rooms, services.metrics, services.jobs)
+    if app[keys.OPERATORS].is_on:
+        app.cleanup_ctx.append(alerts.running)
+    others = Others(
+        services.metrics, services.leases, services.limits, services.jobs, settings.webhooks
+    )
+    app[LIVE] = Live(services.rooms, alerts, others)
     app[FIND_OWNER] = find_owner
     app[long_poll.LONG_POLLS] = long_poll.LongPolls()
     app.on_shutdown.append(long_poll.close)

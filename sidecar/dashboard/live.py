@@ -18,6 +18,7 @@ from sidecar.rooms.look import in_short
 from sidecar.rooms.people import waiting_in
 from sidecar.rooms.statistics import (
     ABANDONED,
+    ENDED,
     HOUR_MS,
     MINUTE_MS,
     difference,
@@ -29,6 +30,8 @@ from sidecar.rooms.statistics import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sidecar.dashboard.alerts import Alerts
+    from sidecar.dashboard.others import Others
     from sidecar.rooms.openings import RoomEvent
     from sidecar.rooms.service import Room, Rooms
 
@@ -75,9 +78,13 @@ log = structlog.get_logger()
 class Live(LongPolls):
     """`watched` starts and ends the work; `text` is what a viewer has not seen yet."""
 
-    def __init__(self, rooms: Rooms) -> None:
+    def __init__(
+        self, rooms: Rooms, alerts: Alerts | None = None, others: Others | None = None
+    ) -> None:
         super().__init__(self._tick, self._collect)
         self._rooms = rooms
+        self._alerts = alerts
+        self._others = others
         self._updated = asyncio.Event()
         self._is_due = asyncio.Event()
         self._now = b""
@@ -139,7 +146,11 @@ class Live(LongPolls):
     def _look(self) -> None:
         """Costs the store nothing: the refresher asks it every second anyway."""
         try:
-            self._now = event_text("now", {"rooms": [self._describe(room) for room in self._rooms]})
+            document = {
+                "rooms": [self._describe(room) for room in self._rooms],
+                "alerts": self._alerts.firing if self._alerts else [],
+            }
+            self._now = event_text("now", document)
         except Exception:  # the next second may do better, and the viewers stay
             log.exception("dashboard")
         revisions = {r.name: r.snapshot.revision for r in self._rooms if r.snapshot}
@@ -150,10 +161,23 @@ class Live(LongPolls):
     async def _collect(self) -> None:
         while True:
             self._is_due.clear()
-            await asyncio.gather(*(self._collect_room(room) for room in self._rooms))
+            rooms = (self._collect_room(room) for room in self._rooms)
+            await asyncio.gather(*rooms, self._collect_others())
             self._look()
             self._publish()
             await is_set(self._is_due, COLLECT_S)
+
+    async def _collect_others(self) -> None:
+        """All that is no room; no room is called ""."""
+        if self._others is None:
+            return
+        try:
+            made = event_text("others", await self._others.collect())
+        except Exception:
+            log.exception("dashboard")
+            return
+        if self._collected.get("") != made:
+            self._collected[""] = made
 
     async def _collect_room(self, room: Room) -> None:
         lists = room.store.lists
@@ -244,6 +268,7 @@ class Live(LongPolls):
             "joined": scale * happened.get("joined", 0),
             "admitted": scale * happened.get("admitted", 0),
             "abandoned": scale * sum(happened.get(name, 0) for name in ABANDONED),
+            "ended": scale * sum(happened.get(name, 0) for name in ENDED),
         }
 
     def _remember(self, room: Room, samples: list[dict[str, Any]]) -> None:

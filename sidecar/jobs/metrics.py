@@ -53,6 +53,10 @@ class TargetGauges(Collector):
     def learn(self, target: str, settings: TargetSettings, state: QueueState) -> None:
         self._targets[target] = settings, state
 
+    def find(self, target: str) -> QueueState | None:
+        known = self._targets.get(target)
+        return known[1] if known else None
+
     def forget(self, target: str) -> None:
         self._targets.pop(target, None)
 

@@ -517,7 +517,7 @@ async def test_curves_rates_and_waits(site):
     assert study["minutes"]["cap"] == [3, 3, 5]
     assert study["minutes"]["admitted"] == [0, 0, 2]
     assert now["rooms"][0]["a_minute"] == pytest.approx(
-        {"joined": 0, "admitted": 2, "abandoned": 0}
+        {"joined": 0, "admitted": 2, "abandoned": 0, "ended": 0}
     )
     # One waited for two minutes; those let in at once did not wait at all.
     assert 60 < study["waits"]["most"] < 200

@@ -34,6 +34,7 @@ async function connect() {
 	source = new EventSource('/dashboard/events');
 	source.addEventListener('now', event => hear(() => now(JSON.parse(event.data))));
 	source.addEventListener('study', event => hear(() => collected(JSON.parse(event.data))));
+	source.addEventListener('others', event => hear(() => overview.others(JSON.parse(event.data))));
 	source.addEventListener('end', () => location.reload());
 	source.addEventListener('error', lose);
 }
@@ -73,15 +74,17 @@ addEventListener('online', connect);
 addEventListener('pagehide', () => source?.close());
 addEventListener('pageshow', event => { if (event.persisted) connect(); });
 
-function now({ rooms: states }) {
+function now(found) {
+	const states = found.rooms;
 	$('empty')?.remove();
-	overview.now(states);
+	overview.now(found);
 	rooms.now(states);
 	const waiting = states.reduce((sum, each) => sum + (each.waiting || 0), 0);
 	document.title = `${number(waiting)} waiting – ${title()} – Waitroom`;
 }
 
 function collected(found) {
+	overview.collected(found);
 	rooms.collected(found);
 	log.collected(found);
 }

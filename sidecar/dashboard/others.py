@@ -1,0 +1,146 @@
+"""What the overview shows of all that is no room: leases, limits, targets, webhooks.
+
+Read every few seconds while somebody watches. Redis is asked about leases alone; the rest a replica
+knows from its own counters, and from looking after the targets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+from sidecar.dashboard.alerts import Increases, totals
+from sidecar.jobs.metrics import JobMetrics
+from sidecar.jobs.targets import has_runner, wait_s
+from sidecar.kit.errors import StoreError
+from sidecar.limits.metrics import LimitMetrics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from sidecar.jobs.service import Jobs
+    from sidecar.jobs.store.target_replies import QueueState
+    from sidecar.jobs.targets import Target
+    from sidecar.kit.metrics import Metrics
+    from sidecar.leases.service import Leases, Template
+    from sidecar.limits.service import Limits
+    from sidecar.webhooks.settings import Webhook
+
+#: Rows of a kind; and of a template, resources that are looked at for their queues.
+MOST = 200
+#: Of a template, queues that are shown: the longest.
+QUEUES = 10
+REFUSED = ("refused", "refused_alone")
+LOCAL_S = 60
+
+
+class Others:
+    """A minute's figures of a limit are those of this replica; of a target, those of all."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        leases: Leases,
+        limits: Limits,
+        jobs: Jobs | None,
+        webhooks: Mapping[str, Webhook],
+    ) -> None:
+        self._metrics = metrics
+        self._leases = leases
+        self._limits = limits
+        self._jobs = jobs
+        self._webhooks = webhooks
+        self._increases = Increases()
+
+    async def collect(self) -> dict[str, Any]:
+        leases = await asyncio.gather(*(_template(one) for one in [*self._leases][:MOST]))
+        return {
+            "leases": _bounded(leases, sum(1 for _ in self._leases)),
+            "limits": _bounded([*self._limit_rows()]),
+            "targets": _bounded([*self._target_rows()]),
+            "webhooks": _bounded(
+                [
+                    {"name": name, "host": hook.host, "events": hook.events, "rooms": hook.rooms}
+                    for name, hook in self._webhooks.items()
+                ]
+            ),
+        }
+
+    def _went(self, key: tuple[str, ...], value: float) -> float:
+        """A minute, by what was seen of it."""
+        return self._increases.over(LOCAL_S, key, int(time.time() * 1000), value)
+
+    def _limit_rows(self) -> Iterator[dict[str, Any]]:
+        counts = totals(self._metrics.of(LimitMetrics).limit_decisions)
+        for limit in self._limits:
+            of = {outcome: n for (name, outcome), n in counts.items() if name == limit.name}
+            refused = sum(of.get(outcome, 0) for outcome in REFUSED)
+            yield {
+                "name": limit.name,
+                "away": limit.store.is_away,
+                "allowed": self._went(("allowed", limit.name), sum(of.values()) - refused),
+                "refused": self._went(("refused", limit.name), refused),
+            }
+
+    def _target_rows(self) -> Iterator[dict[str, Any]]:
+        for target in self._jobs.targets if self._jobs else ():
+            known = self._metrics.of(JobMetrics).targets.find(target.name)
+            row = {"name": target.name, "concurrency": target.settings.concurrency}
+            yield row if known is None else {**row, **self._of_target(target, known)}
+
+    def _of_target(self, target: Target, known: QueueState) -> dict[str, Any]:
+        settings, counters = target.settings, known.counters
+        runs = has_runner(settings, known) and not settings.paused
+        ended = counters.get("completed", 0) + counters.get("failed", 0)
+        return {
+            "state": _state(target, known),
+            "waiting": known.waiting + known.later,
+            "running": known.active,
+            "called": self._went(("called", target.name), counters.get("called", 0)),
+            "ended": self._went(("ended", target.name), ended),
+            "wait_seconds": round(wait_s(settings, known, known.waiting + 1)) if runs else None,
+        }
+
+
+def _state(target: Target, known: QueueState) -> str:
+    if target.settings.paused:
+        return "paused"
+    if known.breaker == "open":
+        return "stopped"
+    if known.breaker == "trial":
+        return "trying"
+    if not known.is_ready:
+        return "coming back"
+    return "running" if has_runner(target.settings, known) else "no runner"
+
+
+async def _template(template: Template) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": template.name, "away": True}
+    try:
+        found = await template.store.list(limit=MOST)
+        count = len(found) if len(found) < MOST else await template.store.count()
+    except StoreError:
+        return row
+    queues = sorted((one for one in found if one.waiting), key=lambda one: -one.waiting)
+    return {
+        **row,
+        "away": False,
+        "capacity": template.settings.capacity,
+        "resources": count,
+        "held": sum(len(one.holders) for one in found),
+        "waiting": sum(one.waiting for one in found),
+        # Where there are more, the figures are those of the first ones, by name.
+        "is_part": count > len(found),
+        "queues": [
+            {"name": one.name, "held": len(one.holders), "waiting": one.waiting}
+            for one in queues[:QUEUES]
+        ],
+        "more": max(0, len(queues) - QUEUES),
+    }
+
+
+def _bounded(rows: Iterable[dict[str, Any]], count: int | None = None) -> dict[str, Any]:
+    """So many rows at most, and how many more there are."""
+    known = [*rows]
+    return {"rows": known[:MOST], "more": max(0, (count or len(known)) - MOST)}

@@ -1,0 +1,149 @@
+"""The dashboard's first view: twenty rooms at a glance, alerts, and the way to a room."""
+
+from __future__ import annotations
+
+import signal
+import urllib.request
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.processes import wait_until
+from tests.support.site import ADMIN_TOKEN, Site, answers, make_folder
+
+STAYS = {"heartbeat_timeout": 3600, "session_duration": 3600}
+ROOMS = {f"sale-{n:02}": {"total_active_users": 2, **STAYS} for n in range(20)}
+ROOMS["sale-09"]["queue_all"] = True
+ROOMS["sale-13"] |= {"total_active_users": 1, "max_waiting": 1}
+
+
+class Desk(Site):
+    """A site's store and its replica."""
+
+    def _start(self):
+        self.folder = make_folder(self._stack)
+        self._start_redis()
+        self._start_replica(0)
+        wait_until(lambda: answers(f"{self.ops[0]}/readyz"), "the replica", of=self.replicas[0])
+
+    def arrive(self, room):
+        """A newcomer, whom the room takes or not."""
+        url = f"{self.edges[0]}/_waitroom/{room}/join"
+        with urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=5):
+            pass
+
+
+@pytest.fixture(scope="module")
+def site():
+    leases = {"seat": {"capacity": 1, "term": 300}}
+    limits = {"mail": {"algorithm": "fixed_window", "limit": 2, "window": 60}}
+    hooks = {"webhooks.pager.url": "https://pager.example.com/secret"}
+    settings = {**hooks, "store_timeout": 1}
+    with Desk(rooms=ROOMS, leases=leases, limits=limits, settings=settings) as site:
+        yield site
+
+
+@pytest.fixture
+def desk(site, visitor):
+    """Opens the dashboard, logged in."""
+
+    def make(width=1280, height=800, **options):
+        page = visitor(viewport={"width": width, "height": height}, **options)
+        page.goto(f"{site.ops[0]}/dashboard")
+        page.get_by_label("Who are you?").fill("Night shift")
+        page.get_by_label("Admin token").fill(ADMIN_TOKEN)
+        page.get_by_role("button", name="Log in").click()
+        expect(rows(page)).to_have_count(20)
+        return page
+
+    return make
+
+
+def rows(page):
+    return page.locator("table.rooms tbody tr")
+
+
+def row(page, name):
+    return rows(page).filter(has=page.get_by_role("link", name=name))
+
+
+def test_twenty_rooms_fit_and_the_troubled_ones_are_first(desk):
+    """On a laptop's screen all rows are seen without scrolling, the paused room before the
+    others; what is no room has its rows below, and no address of a webhook is shown."""
+    page = desk()
+    box = rows(page).last.bounding_box()
+    assert box["y"] + box["height"] <= 800
+    expect(rows(page).first).to_contain_text("Paused")
+    expect(rows(page).nth(1)).to_contain_text("sale-00")
+    expect(page.locator("#alerts .quiet")).to_have_text("No alerts.")
+    for kind, name in (("leases", "seat"), ("limits", "mail"), ("webhooks", "pager")):
+        expect(page.locator(f"table.{kind} tbody tr")).to_contain_text([name])
+    assert "secret" not in page.content()
+    assert page.problems == []
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen(desk):
+    """Nor is a word of the room's row lost."""
+    page = desk(390, 844)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    expect(row(page, "sale-09")).to_be_visible()
+    assert rows(page).first.bounding_box()["height"] < 70
+    assert page.problems == []
+
+
+def test_a_row_opens_its_room_by_a_click_and_by_the_keyboard(desk):
+    """Anywhere in the row; one more press asks to pause it."""
+    page = desk()
+    row(page, "sale-04").locator("td").nth(2).click()
+    expect(page.get_by_role("heading", level=1, name="sale-04")).to_be_visible()
+    expect(page.locator("#room-sale-04").get_by_role("button", name="Pause").first).to_be_visible()
+    page.go_back()
+    row(page, "sale-05").get_by_role("link").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1, name="sale-05")).to_be_visible()
+    assert page.problems == []
+
+
+def test_a_room_is_found_by_its_name(desk):
+    """Typing leaves those whose name has the letters."""
+    page = desk()
+    page.get_by_label("Show rooms whose name contains").fill("-1")
+    expect(rows(page).locator("visible=true")).to_have_count(10)
+
+
+def test_an_alert_is_shown_said_once_and_leads_to_its_room(site, desk):
+    """With what it means and what to do; the room's row moves up."""
+    page = desk()
+    page.mouse.move(0, 0)
+    page.evaluate(
+        "window.said = []; new MutationObserver(() => said.push(1))"
+        ".observe(document.querySelector('#alerts [role=status]'), {childList: true})"
+    )
+    for _ in range(4):
+        site.arrive("sale-13")
+    alert = page.locator("#alerts li")
+    expect(alert).to_contain_text("Room sale-13: newcomers are turned away, the queue is full")
+    expect(page.locator("#alerts [role=status]")).to_contain_text("New alert: Room sale-13")
+    expect(rows(page).first).to_contain_text("1 alert")
+    page.wait_for_timeout(3000)  # three more seconds' figures say nothing again
+    assert page.evaluate("said.length") == 1
+    alert.locator("summary").click()
+    expect(alert).to_contain_text("What to do: Raise max_waiting or total_active_users.")
+    alert.get_by_role("link", name="Open sale-13").click()
+    expect(page.get_by_role("heading", level=1, name="sale-13")).to_be_visible()
+    assert page.problems == []
+
+
+def test_an_alert_of_all_rooms_is_one_and_goes(site, desk):
+    """Redis does not answer: one line for twenty rooms, until it does."""
+    page = desk()
+    away = page.locator("#alerts li[data-severity=critical]")
+    expect(away).to_have_count(0)
+    site.redis.signal(signal.SIGSTOP)
+    try:
+        expect(away).to_contain_text("Redis does not answer")
+        expect(away).to_contain_text("and 19 more")
+        expect(row(page, "sale-00")).to_contain_text("No Redis")
+    finally:
+        site.redis.signal(signal.SIGCONT)
+    expect(away).to_have_count(0)

@@ -1,0 +1,128 @@
+"""The alerts that the dashboard judges: as the rules of Prometheus have them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from scripts.docs_pages import alert_texts
+from scripts.docs_pages.alerts import read_rules
+from sidecar.dashboard.alerts import AT_ONCE_S, Alerts, Increases
+from sidecar.dashboard.pages import load
+from sidecar.kit.metrics import Metrics
+from sidecar.rooms.service import Rooms
+from sidecar.webhooks.metrics import WebhookMetrics
+from tests.support.rooms import new_room_name
+
+RULES = {rule["alert"]: rule for rule in read_rules() if "alert" in rule}
+
+
+@pytest.fixture
+async def watched(replica):
+    """Makes a room, and what judges it."""
+
+    async def make(**settings):
+        site = await replica(**settings)
+        await site.room.refresh()
+        return site, Alerts(Rooms([site.room]), site.metrics)
+
+    return make
+
+
+async def look(site, alerts):
+    await site.room.refresh()
+    alerts.look()
+    return {(one["alert"], one["name"]) for one in alerts.firing}
+
+
+async def later(site, alerts, minutes):
+    """What fires after so long, looked at once a minute."""
+    fires = set()
+    for _ in range(minutes):
+        site.turn.forward(60)
+        fires = await look(site, alerts)
+    return fires
+
+
+def test_the_texts_and_thresholds_are_those_of_the_rules():
+    """The page's file is as the rules make it, and every alert that is judged has a rule."""
+    assert load()["alerts.json"] == alert_texts.page()
+    texts = json.loads(load()["alerts.json"])
+    assert set(texts["alerts"]) == set(RULES)
+    waits = next(r for r in read_rules() if r.get("record") == "waitroom:threshold_waiting")
+    assert texts["thresholds"]["waiting"] == float(waits["expr"])
+    for rule in texts["alerts"].values():
+        assert "{{" not in f"{rule['summary']} {rule['meaning']} {rule['remedy']}"
+
+
+async def test_a_queue_that_stands_fires_after_the_rules_time(watched):
+    """The room is full, and nobody leaves: half an hour and the five minutes of the increase."""
+    site, alerts = await watched(
+        total_active_users=1, heartbeat_timeout=7200, session_duration=7200
+    )
+    name = site.room.name
+    for _ in range(3):
+        await site.check()
+    assert await look(site, alerts) == set()
+    assert ("WaitroomLineStands", name) not in await later(site, alerts, 20)
+    assert ("WaitroomLineStands", name) in await later(site, alerts, 20)
+
+
+async def test_what_is_held_on_purpose_does_not_stand(watched):
+    """A pause is told of after half an hour, as what it is."""
+    site, alerts = await watched(queue_all=True, heartbeat_timeout=7200)
+    await site.check()
+    assert await later(site, alerts, 29) == set()
+    assert await later(site, alerts, 4) == {("WaitroomPaused", site.room.name)}
+
+
+async def test_a_full_queue_fires_at_once_and_for_five_minutes(watched):
+    """Prometheus waits two minutes, so that nobody is woken for nothing; who looks sees it now."""
+    assert json.loads(load()["alerts.json"])["alerts"]["WaitroomTurnedAway"]["for_s"] <= AT_ONCE_S
+    site, alerts = await watched(max_waiting=1, heartbeat_timeout=7200, session_duration=7200)
+    await look(site, alerts)
+    for _ in range(3):
+        await site.check()
+    (alert,) = await look(site, alerts)
+    assert alert == ("WaitroomTurnedAway", site.room.name)
+    assert ("WaitroomTurnedAway", site.room.name) not in await later(site, alerts, 7)
+
+
+async def test_a_replica_that_begins_knows_the_last_hour(watched):
+    """From the samples in the store, which all replicas share."""
+    site, alerts = await watched(
+        total_active_users=1, heartbeat_timeout=7200, session_duration=7200
+    )
+    for _ in range(3):
+        await site.check()
+    await later(site, alerts, 40)
+    begun = Alerts(Rooms([site.room]), Metrics())
+    assert ("WaitroomLineStands", site.room.name) not in await look(site, begun)
+    await begun.recall()
+    assert ("WaitroomLineStands", site.room.name) in await look(site, begun)
+
+
+def test_webhooks_that_fail_fire_by_room_and_event():
+    """A delivery is none."""
+    metrics, room = Metrics(WebhookMetrics), new_room_name()
+    alerts = Alerts(Rooms([]), metrics)
+    sent = metrics.of(WebhookMetrics).webhooks
+    for result in ("delivered", "failed", "dropped"):
+        sent.labels(room, "room_full", result)
+    alerts.look()
+    sent.labels(room, "room_full", "delivered").inc()
+    alerts.look()
+    assert alerts.firing == []
+    sent.labels(room, "room_full", "failed").inc()
+    alerts.look()
+    (one,) = alerts.firing
+    assert (one["alert"], one["name"], one["event"]) == ("WaitroomWebhooksFail", room, "room_full")
+
+
+def test_an_increase_forgets_what_is_older_and_what_began_anew():
+    """As Prometheus counts it."""
+    went = Increases()
+    steps = [(0, 5), (60, 7), (120, 7), (400, 7), (401, 2)]
+    found = [went.over(300, "k", second * 1000, value) for second, value in steps]
+    assert found == [0, 2, 2, 0, 0]
