@@ -58,7 +58,7 @@ def test_what_a_key_has_used(desk, view):
     expect(page.get_by_role("heading", name="login")).to_be_focused()
     for _ in range(3):
         call(desk, "login", fields={"address": "198.51.100.7"})
-    page.get_by_label("address").fill("198.51.100.7")
+    page.get_by_role("textbox", name="address", exact=True).fill("198.51.100.7")
     page.get_by_role("button", name="Show what it has used").click()
     expect(figure(page, "used")).to_have_text("3")
     expect(figure(page, "size")).to_have_text("5")
