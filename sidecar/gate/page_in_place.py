@@ -34,10 +34,12 @@ async def get_page(request: web.Request) -> web.Response:
 
     For nginx, in rooms with a `template`. It asks Redis nothing.
     """
-    name = request.headers.get("X-Waitroom-Room", "")
+    if not {"X-Waitroom-Room", "X-Waitroom-Document"} <= set(request.headers):
+        return problem(400, "Not of a verdict", detail="Send X-Waitroom-Room, X-Waitroom-Document.")
+    name = request.headers["X-Waitroom-Room"]
     room = request.app[GATES].find(name)
     if room is None:
-        raise UnknownNameError("room", name)
+        return problem(404, "Not Found", detail=f"no room is named {name!r}")
     template = find_template(request, room)
     if template is None:
         raise UnknownNameError("template", room.settings.template or "")

@@ -191,7 +191,9 @@ continue-on-failure = true
 
 # Rules between settings, and between a file and the room that it goes to, are no part of a schema.
 [[operations]]
-include-operation-id = ["changeRoom", "importRoom", "listStays", "getReport", "listChanges"]
+include-operation-id = [
+    "changeRoom", "forecastChange", "importRoom", "listStays", "getReport", "listChanges"
+]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 404, 409, 422, 503]
 
 # Which fields a key has, how long it may be, and that a list is not held, is no part of it either.
