@@ -10,7 +10,6 @@ from sidecar.gate.app_keys import GATES
 from sidecar.gate.own_page import find_template, respond
 from sidecar.gate.schemas import PageRequest, PageShown
 from sidecar.gate.status import safe_next
-from sidecar.kit.errors import UnknownNameError
 from sidecar.kit.http.endpoint import ANYBODY, Endpoints
 from sidecar.kit.http.models import NO_JSON
 from sidecar.kit.http.problem_kinds import GENERAL
@@ -34,17 +33,15 @@ async def get_page(request: web.Request) -> web.Response:
 
     For nginx, in rooms with a `template`. It asks Redis nothing.
     """
-    if not {"X-Waitroom-Room", "X-Waitroom-Document"} <= set(request.headers):
+    name, said = (request.headers.get(each) for each in ("X-Waitroom-Room", "X-Waitroom-Document"))
+    if name is None or said is None:
         return problem(400, "Not of a verdict", detail="Send X-Waitroom-Room, X-Waitroom-Document.")
-    name = request.headers["X-Waitroom-Room"]
     room = request.app[GATES].find(name)
-    if room is None:
-        return problem(404, "Not Found", detail=f"no room is named {name!r}")
-    template = find_template(request, room)
-    if template is None:
-        raise UnknownNameError("template", room.settings.template or "")
+    template = room and find_template(request, room)
+    if not room or not template:
+        return problem(404, "Not Found", detail=f"no room {name!r} with a template of its own")
     try:
-        document = json.loads(request.headers.get("X-Waitroom-Document", ""))
+        document = json.loads(said)
         # The same for all who bring no cookie, so that nginx can answer the many.
         is_kept = document["visitor"] is None
         following = "" if is_kept else safe_next(request.headers.get("X-Original-URI", ""))
