@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 from sidecar.queue.visitor_number import visitor_number
 from tests.support.dashboard import (
     QUICK,
-    Desk,
+    WithHistory,
     choose,
     confirm,
     control,
@@ -54,12 +54,12 @@ ROOMS = {
 
 @pytest.fixture(scope="module")
 def site():
-    with Desk(rooms=ROOMS) as site:
+    with WithHistory(rooms=ROOMS) as site:
         yield site
 
 
 @pytest.fixture
-def desk(site, visitor):
+def operator(site, visitor):
     """Opens the dashboard, logged in."""
 
     def make(name="Night shift", **options):
@@ -91,10 +91,10 @@ def test_the_way_in_and_out(site, visitor):
     assert page.problems == []
 
 
-def test_what_is_set_is_in_force(site, desk, visitor):
+def test_what_is_set_is_in_force(site, operator, visitor):
     """Cap, rate and message: what came back is shown, the room has it, whoever waits reads it; and
     the file's values come back."""
-    page, waiting = desk(), visitor()
+    page, waiting = operator(), visitor()
     site.arrive("act")
     waiting.goto(site.page("act"))
     expect(waiting.locator("#ahead")).to_have_text("0")
@@ -141,9 +141,9 @@ def test_what_is_set_is_in_force(site, desk, visitor):
     assert page.problems == []
 
 
-def test_running_pausing_draining_suspending(site, desk):
+def test_running_pausing_draining_suspending(site, operator):
     """Each word is in force and shown; what sends people about asks first; no is no."""
-    page = desk()
+    page = operator()
     mode = room(page, "act").locator(".mode")
     press(room(page, "act"), "Pause")
     confirm(page, "Pause")
@@ -177,10 +177,10 @@ def test_running_pausing_draining_suspending(site, desk):
     assert page.problems == []
 
 
-def test_the_line_is_in_the_operators_hands(site, desk, visitor):
+def test_the_line_is_in_the_operators_hands(site, operator, visitor):
     """Somebody is released from the line and from inside, looked up with what happened to them, and
     the line is emptied; their pages say so."""
-    page, inside, first, second = desk(), visitor(), visitor(), visitor()
+    page, inside, first, second = operator(), visitor(), visitor(), visitor()
     inside.goto(site.page("line"))
     guest = site.admin("GET", "/rooms/line/sessions")["sessions"][0]["visitor"]
     for waiting, ahead in ((first, "0"), (second, "1")):
@@ -232,9 +232,9 @@ def test_the_line_is_in_the_operators_hands(site, desk, visitor):
     assert page.problems == []
 
 
-def test_somebody_is_moved(site, desk, visitor):
+def test_somebody_is_moved(site, operator, visitor):
     """To the head, to a place and back; their page says so, and the log says why."""
-    page, guest = desk(), visitor()
+    page, guest = operator(), visitor()
     site.arrive("move")
     first = site.arrive("move")
     guest.goto(site.page("move"))
@@ -264,13 +264,13 @@ def test_somebody_is_moved(site, desk, visitor):
     assert page.problems == []
 
 
-def test_each_line_is_shown_and_a_class_is_given(site, desk):
+def test_each_line_is_shown_and_a_class_is_given(site, operator):
     """How long it is and what a newcomer waits there; at the head, and of who is looked up, the
     place in the own line. Somebody is given a class, and stands in its line then."""
     for class_name in ("", "", "vip", "", ""):
         site.arrive("lines", class_name)
     ids = site.line("lines")
-    page = desk()
+    page = operator()
     lines = room(page, "lines").locator(".lines > div")
     expect(lines.locator("dt")).to_have_text(["fast", "ordinary"])
     expect(lines.locator("dd:not(.hint)")).to_have_text(["1", "3"])
@@ -296,11 +296,11 @@ def test_each_line_is_shown_and_a_class_is_given(site, desk):
     assert page.problems == []
 
 
-def test_a_pre_queue_is_shown_with_its_opening_and_without_its_lots(site, desk):
+def test_a_pre_queue_is_shown_with_its_opening_and_without_its_lots(site, operator):
     """The room is said to be in it, and when it opens by the browser's clock; nobody has a place
     yet, neither at the head nor looked up."""
     guest = site.arrive("draw")
-    page = desk(timezone_id="Asia/Kathmandu")
+    page = operator(timezone_id="Asia/Kathmandu")
     expect(room(page, "draw").locator(".mode")).to_have_text("Pre-queue")
     opens = datetime.fromtimestamp(EVENT["opens_at"] / 1000, ZoneInfo("Asia/Kathmandu"))
     expect(room(page, "draw").locator(".event")).to_contain_text(f"{opens:%a %-d %b}")
@@ -316,10 +316,10 @@ def test_a_pre_queue_is_shown_with_its_opening_and_without_its_lots(site, desk):
     assert page.problems == []
 
 
-def test_the_page_lives(site, desk):
+def test_the_page_lives(site, operator):
     """Who comes, and what others change, is seen without a reload; what somebody types stays; what
     they call themselves is text. Of targets, where there are none, nothing is said."""
-    page = desk(name="<img src=x onerror=alert(1)>")
+    page = operator(name="<img src=x onerror=alert(1)>")
     page.evaluate("window.loaded = 'once'")
     before = int(figure(page, "live", "active").inner_text())
     field = control(page, "live", "total_active_users").get_by_label("Cap")
@@ -343,9 +343,9 @@ def test_the_page_lives(site, desk):
     assert page.problems == []
 
 
-def test_a_room_on_a_wall(site, desk, visitor):
+def test_a_room_on_a_wall(site, operator, visitor):
     """The link opens the display, also where nobody is logged in; it lives, and fits."""
-    page = desk()
+    page = operator()
     with page.expect_popup() as popup:
         room(page, "act").get_by_role("link", name="Wall display").click()
     display = visitor(viewport={"width": 1280, "height": 720})
@@ -413,12 +413,12 @@ def test_by_keyboard_only(site, visitor):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_in_either_light(site, desk, scheme):
+def test_a_phone_in_either_light(site, operator, scheme):
     """390 pixels wide nothing scrolls sideways, the way in included; pause, cap and message come
     before the curves; what is pressed is as large as a thumb; text stands out from its ground."""
     site.arrive("line")
     site.arrive("line")
-    page = desk(viewport={"width": 390, "height": 844}, color_scheme=scheme, has_touch=True)
+    page = operator(viewport={"width": 390, "height": 844}, color_scheme=scheme, has_touch=True)
     expect(room(page, "line").locator("tbody tr")).not_to_have_count(0)
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     tops = [
@@ -443,10 +443,10 @@ def test_a_phone_in_either_light(site, desk, scheme):
     assert page.problems == []
 
 
-def test_a_lost_connection_is_said_and_comes_back(site, desk):
+def test_a_lost_connection_is_said_and_comes_back(site, operator):
     """The replica goes: the figures are said to be stale and are greyed, and a control says that
     nothing answers; it comes back: so do they, in the same page."""
-    page = desk()
+    page = operator()
     page.evaluate("window.loaded = 'once'")
     replica = site.replicas[0]
     replica.stop()
@@ -465,9 +465,9 @@ def test_a_lost_connection_is_said_and_comes_back(site, desk):
     wait_until(lambda: answers(f"{site.ops[0]}/readyz"), "the replica")
 
 
-def test_a_store_that_is_away_is_said(site, desk):
+def test_a_store_that_is_away_is_said(site, operator):
     """The room says so, and since when, while the page itself is live."""
-    page = desk()
+    page = operator()
     site.redis.signal(19)  # SIGSTOP
     try:
         expect(room(page, "act").locator(".notices")).to_contain_text("The store does not answer")
@@ -477,10 +477,10 @@ def test_a_store_that_is_away_is_said(site, desk):
         site.redis.signal(18)  # SIGCONT
 
 
-def test_a_store_in_memory_is_said(desk, visitor):
+def test_a_store_in_memory_is_said(operator, visitor):
     """At the top, for as long as it is so; nothing where replicas share a store."""
-    expect(desk().locator("#memory")).to_be_hidden()
-    with Desk(rooms={"live": ROOMS["live"]}, store="memory://") as site:
+    expect(operator().locator("#memory")).to_be_hidden()
+    with WithHistory(rooms={"live": ROOMS["live"]}, store="memory://") as site:
         page = log_in(site, visitor(), "Ada")
         expect(page.locator("#memory")).to_contain_text("The store is this replica's memory")
         expect(page.locator("#memory")).to_be_in_viewport()

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from sidecar.queue.visitor_number import visitor_number
 from tests.support.dashboard import (
     QUICK,
-    Desk,
+    WithHistory,
     choose,
     confirm,
     control,
@@ -30,14 +30,14 @@ ROOMS = {"sale": SLOW, "act": SLOW, "calm": SLOW}
 
 @pytest.fixture(scope="module")
 def site():
-    with Desk(rooms=ROOMS) as site:
+    with WithHistory(rooms=ROOMS) as site:
         for _ in range(1 + PEOPLE):
             site.arrive("sale")
         yield site
 
 
 @pytest.fixture
-def desk(site, visitor):
+def operator(site, visitor):
     """Opens the dashboard, logged in."""
 
     def make(name="Ada", **options):
@@ -55,9 +55,9 @@ def cap_of(site, name):
     return site.room(name)["settings"]["total_active_users"]
 
 
-def test_what_a_change_will_do_is_said_before(site, desk):
+def test_what_a_change_will_do_is_said_before(site, operator):
     """With numbers, while it is typed, and nothing is done; what was said then comes true."""
-    page = desk()
+    page = operator()
     cap = control(page, "sale", "total_active_users").get_by_label("Cap")
     cap.fill("21")
     said_so = will(page, "sale", "total_active_users")
@@ -112,9 +112,9 @@ def test_what_a_change_will_do_is_said_before(site, desk):
     assert page.problems == []
 
 
-def test_the_accented_button_is_what_the_state_calls_for(site, desk):
+def test_the_accented_button_is_what_the_state_calls_for(site, operator):
     """None while it runs; Resume while it is paused or drains; End it while it is suspended."""
-    page = desk()
+    page = operator()
     accented = room(page, "act").locator("button.main")
     expect(room(page, "act").locator(".mode")).to_have_text("Running")
     expect(accented).to_have_count(0)
@@ -129,10 +129,10 @@ def test_the_accented_button_is_what_the_state_calls_for(site, desk):
     assert page.problems == []
 
 
-def test_one_click_undoes(site, desk):
+def test_one_click_undoes(site, operator):
     """Cap, rate, message, pause, drain and suspend: what was before is back, also no value of its
     own, and both are in the log by name, with what each was and is."""
-    page = desk()
+    page = operator()
     site.admin("PATCH", "/rooms/act", {"new_users_per_minute": 30})
     for what, label, value in (
         ("total_active_users", "Cap", "9"),
@@ -161,10 +161,10 @@ def test_one_click_undoes(site, desk):
     assert page.problems == []
 
 
-def test_two_operators_do_not_fight(site, desk):
+def test_two_operators_do_not_fight(site, operator):
     """Ada's undo does not overwrite what Bo set since, and names Bo; a change of Bo's that nobody
     touched can be undone by Ada, from the list of latest changes."""
-    page, other = desk(), desk("Bo")
+    page, other = operator(), operator("Bo")
     cap = control(page, "calm", "total_active_users")
     cap.get_by_label("Cap").fill("5")
     press(cap, "Set")
@@ -187,11 +187,11 @@ def test_two_operators_do_not_fight(site, desk):
     assert other.problems == []
 
 
-def test_the_log_of_all_rooms(site, desk):
+def test_the_log_of_all_rooms(site, operator):
     """By room and by operator; behind the latest of Redis the history has the older ones."""
     for number in range(70):
         site.admin("PATCH", "/rooms/calm", {"total_active_users": 100 + number})
-    page = desk("Cleo")
+    page = operator("Cleo")
     cap = control(page, "sale", "total_active_users")
     cap.get_by_label("Cap").fill("22")
     press(cap, "Set")
@@ -212,10 +212,10 @@ def test_the_log_of_all_rooms(site, desk):
     assert page.problems == []
 
 
-def test_somebody_in_the_middle_is_found_and_moved(site, desk):
+def test_somebody_in_the_middle_is_found_and_moved(site, operator):
     """Fifty at a time behind the head, with place and how long ago they joined; the row's menu by
     keyboard alone, and the focus comes back to it."""
-    page = desk()
+    page = operator()
     rows = room(page, "sale").locator(".line tbody tr")
     expect(rows).to_have_count(10)
     ids = site.line("sale")
@@ -246,11 +246,11 @@ def test_somebody_in_the_middle_is_found_and_moved(site, desk):
     assert page.problems == []
 
 
-def test_one_hand_at_night(site, desk):
+def test_one_hand_at_night(site, operator):
     """On a phone, dark: a row's menu opens within the page, nothing scrolls sideways, and what is
     pressed is as large as a thumb, Undo too."""
     phone = {"width": 390, "height": 844}
-    page = desk(viewport=phone, color_scheme="dark", has_touch=True)
+    page = operator(viewport=phone, color_scheme="dark", has_touch=True)
     rows = room(page, "sale").locator(".line tbody tr")
     rows.nth(9).get_by_role("button", name="Actions").tap()
     items = page.get_by_role("menuitem")

@@ -8,7 +8,7 @@ import urllib.error
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.desk import TOKEN, Desk, confirm, show
+from tests.support.dashboard import TOKEN, Dashboard, confirm, view
 from waitroom import Client
 
 LEASES = {
@@ -19,55 +19,55 @@ LEASES = {
 
 
 @pytest.fixture(scope="module")
-def desk():
-    with Desk(leases=LEASES) as desk:
-        yield desk
+def site():
+    with Dashboard(leases=LEASES) as site:
+        yield site
 
 
 @pytest.fixture
-def view(desk, visitor):
-    return lambda address, **options: desk.open(visitor(**options), address)
+def opened(site, visitor):
+    return lambda address, **options: site.open(visitor(**options), address)
 
 
 def row(page, text):
     return page.locator("#leases tbody tr:visible").filter(has_text=text)
 
 
-def take(desk, template, resource, holder):
-    return desk.api("POST", f"/leases/{template}/{resource}", {"holder": holder})
+def take(site, template, resource, holder):
+    return site.api("POST", f"/leases/{template}/{resource}", {"holder": holder})
 
 
-def test_who_holds_what_and_who_waits(desk, view):
+def test_who_holds_what_and_who_waits(site, opened):
     """From the templates to one resource; a lease that a program takes meanwhile appears."""
-    page = view("leases")
+    page = opened("leases")
     expect(page).to_have_title(re.compile("Leases"))
     expect(row(page, "seat")).to_contain_text("60 min")
     page.get_by_role("link", name="seat", exact=True).click()
     expect(page.get_by_role("heading", name="seat")).to_be_focused()
     expect(page.locator("#leases")).to_contain_text("POST /v1/leases/seat/17")
-    client = Client(desk.ops[0], token=TOKEN)
+    client = Client(site.ops[0], token=TOKEN)
     with client, client.lease("seat", "A", holder="order-1") as held:
         expect(row(page, "order-1")).to_contain_text("Held")
         expect(row(page, "order-1")).to_contain_text("1 of 1")
-        take(desk, "seat", "A", "order-2")
+        take(site, "seat", "A", "order-2")
         page.get_by_role("link", name="A", exact=True).click()
         expect(row(page, str(held.fence))).to_contain_text("by the token service")
         expect(row(page, "order-2")).to_contain_text("Remove")
         expect(page.locator("#leases [data-f=wait]:visible")).to_have_text(re.compile("h|min"))
     # The block is over, and it is the next one's turn.
     expect(row(page, "order-2")).to_contain_text("called, has not come yet")
-    take(desk, "seat", "A", "order-2")
+    take(site, "seat", "A", "order-2")
     expect(row(page, "order-2")).to_contain_text(re.compile(r"\d{16}"))
     page.get_by_role("link", name="All resources of seat").click()
     expect(row(page, "order-2")).to_be_visible()
 
 
-def test_releasing(desk, view):
+def test_releasing(site, opened):
     """Asks with numbers; one, several, and somebody who waits. A newer lease of the same holder
     stays."""
     for holder in ("anna", "ben", "eva", "zoe"):
-        take(desk, "seat", "R", holder)
-    page = view("leases/seat~R")
+        take(site, "seat", "R", holder)
+    page = opened("leases/seat~R")
     row(page, "zoe").get_by_role("button", name=re.compile("Remove")).click()
     assert "Of the 3 who wait for R" in confirm(page, "Remove")
     expect(row(page, "zoe")).to_have_count(0)
@@ -79,40 +79,40 @@ def test_releasing(desk, view):
     expect(row(page, "ben")).to_contain_text("called")
 
     for holder in ("one", "two", "three"):
-        take(desk, "hall", "H", holder)
-    show(page, "leases/hall~H")
+        take(site, "hall", "H", holder)
+    view(page, "leases/hall~H")
     page.get_by_label("Select one (service)").check()
     page.get_by_label("Select two (service)").check()
     page.locator("#leases .chosen:visible").get_by_role("button", name="Release").click()
     expect(page.locator("#ask-title")).to_have_text("Release 2 leases?")
     # Meanwhile the first one's lease ended, and the holder has another.
-    desk.api("DELETE", "/leases/hall/H?holder=one")
-    newer = take(desk, "hall", "H", "one")["fence"]
+    site.api("DELETE", "/leases/hall/H?holder=one")
+    newer = take(site, "hall", "H", "one")["fence"]
     confirm(page, "Release")
     expect(page.locator("#leases output:visible").first).to_contain_text(
         "1 is released. 1 was over already."
     )
     holders = {
-        each["holder"]: each["fence"] for each in desk.api("GET", "/leases/hall/H/queue")["holders"]
+        each["holder"]: each["fence"] for each in site.api("GET", "/leases/hall/H/queue")["holders"]
     }
     assert holders.keys() == {"one", "three"}
     assert holders["one"] == newer
 
 
-def test_a_no_changes_nothing(desk, view):
-    take(desk, "seat", "N", "anna")
-    page = view("leases/seat~N")
+def test_a_no_changes_nothing(site, opened):
+    take(site, "seat", "N", "anna")
+    page = opened("leases/seat~N")
     row(page, "anna").get_by_role("button", name=re.compile("Release")).click()
     page.get_by_role("button", name="Cancel").click()
     expect(row(page, "anna")).to_be_visible()
-    assert desk.api("GET", "/leases/seat/N/queue")["held"] == 1
+    assert site.api("GET", "/leases/seat/N/queue")["held"] == 1
 
 
-def test_pages_and_a_search(desk, view):
+def test_pages_and_a_search(site, opened):
     """50 of many on a page; what was selected is not when the page is turned."""
     for number in range(120):
-        take(desk, "many", f"r{number:03}", f"holder-{number}")
-    page = view("leases/many")
+        take(site, "many", f"r{number:03}", f"holder-{number}")
+    page = opened("leases/many")
     rows = page.locator("#leases tbody tr:visible")
     expect(rows).to_have_count(50)
     expect(page.locator("#leases .pages:visible")).to_contain_text("Page 1; 120 in all")
@@ -133,37 +133,37 @@ def test_pages_and_a_search(desk, view):
     page.locator("#leases .chosen:visible").get_by_role("button").click()
     confirm(page, "Release")
     expect(page.locator("#leases .nothing:visible")).to_contain_text("r007")
-    assert desk.api("GET", "/leases/many")["count"] == 119
+    assert site.api("GET", "/leases/many")["count"] == 119
 
 
-def test_an_address_that_names_nothing(view):
+def test_an_address_that_names_nothing(opened):
     """Says what there is; a name is text and never markup."""
-    page = view("leases/seet")
+    page = opened("leases/seet")
     note = page.locator("#leases .away-note")
     expect(note).to_contain_text(
         "There is no template of leases called seet. There are: seat, hall"
     )
-    show(page, "leases/<img src=x onerror=alert(1)>")
+    view(page, "leases/<img src=x onerror=alert(1)>")
     expect(note).to_contain_text("called <img src=x onerror=alert(1)>")
     expect(page.locator("#leases img")).to_have_count(0)
 
 
-def test_on_a_phone(desk, view):
+def test_on_a_phone(site, opened):
     """Nothing is wider than the screen."""
-    take(desk, "seat", "x" * 128, "h" * 128)
-    page = view("leases/seat", viewport={"width": 390, "height": 844})
+    take(site, "seat", "x" * 128, "h" * 128)
+    page = opened("leases/seat", viewport={"width": 390, "height": 844})
     for address in ("leases", "leases/seat", f"leases/seat~{'x' * 128}"):
-        show(page, address)
+        view(page, address)
         expect(page.locator("#leases table:visible").first).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_without_any(visitor):
     """It says how to make one."""
-    with Desk() as desk:
-        page = desk.open(visitor(), "leases")
+    with Dashboard() as site:
+        page = site.open(visitor(), "leases")
         expect(page.locator("#leases .none")).to_contain_text("[leases.seat]")
         with pytest.raises(urllib.error.HTTPError):
-            desk.api("GET", "/leases/seat")
-        show(page, "limits")
+            site.api("GET", "/leases/seat")
+        view(page, "limits")
         expect(page.locator("#limits .none")).to_contain_text("[limits.login]")

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.desk import Desk, confirm, show
+from tests.support.dashboard import Dashboard, confirm, view
 
 LIMITS = {
     "login": {
@@ -24,14 +24,14 @@ HOSTILE = "<img/src=x/onerror=alert(1)>"
 
 
 @pytest.fixture(scope="module")
-def desk():
-    with Desk(limits=LIMITS) as desk:
-        yield desk
+def site():
+    with Dashboard(limits=LIMITS) as site:
+        yield site
 
 
 @pytest.fixture
-def view(desk, visitor):
-    return lambda address, **options: desk.open(visitor(**options), address)
+def opened(site, visitor):
+    return lambda address, **options: site.open(visitor(**options), address)
 
 
 def row(page, text):
@@ -42,75 +42,75 @@ def figure(page, name):
     return page.locator(f"#limits [data-f={name}]:visible")
 
 
-def call(desk, limit, **body):
+def call(site, limit, **body):
     """One call; whether it may go. (Of a list, which is answered whatever the decisions are.)"""
-    (decision,) = desk.api("POST", f"/limits/{limit}/acquire", [body])
+    (decision,) = site.api("POST", f"/limits/{limit}/acquire", [body])
     return decision["allowed"]
 
 
-def test_what_a_key_has_used(desk, view):
+def test_what_a_key_has_used(site, opened):
     """From the list to a key that is typed, and live."""
-    page = view("limits")
+    page = opened("limits")
     expect(row(page, "login")).to_contain_text("5 calls in 60 min")
     expect(row(page, "slow")).to_contain_text("waits, 60 min at most")
     expect(row(page, "slots")).to_contain_text("2 calls at a time")
     page.get_by_role("link", name="login", exact=True).click()
     expect(page.get_by_role("heading", name="login")).to_be_focused()
     for _ in range(3):
-        call(desk, "login", fields={"address": "198.51.100.7"})
+        call(site, "login", fields={"address": "198.51.100.7"})
     page.get_by_role("textbox", name="address", exact=True).fill("198.51.100.7")
     page.get_by_role("button", name="Show what it has used").click()
     expect(figure(page, "used")).to_have_text("3")
     expect(figure(page, "size")).to_have_text("5")
     expect(figure(page, "left")).to_have_text("2")
     for _ in range(3):
-        call(desk, "login", fields={"address": "198.51.100.7"})
+        call(site, "login", fields={"address": "198.51.100.7"})
     expect(figure(page, "used")).to_have_text("5")
     expect(page.locator("#limits .badge:visible")).to_have_text("Refused")
     expect(figure(page, "wait")).to_have_text(re.compile("min"))
 
 
-def test_a_keys_limit_is_changed_and_reset(desk, view):
+def test_a_keys_limit_is_changed_and_reset(site, opened):
     """With numbers in the question; and what the key has used is forgotten."""
     for _ in range(5):
-        call(desk, "login", key="198.51.100.8")
-    page = view("limits/login~198.51.100.8")
+        call(site, "login", key="198.51.100.8")
+    page = opened("limits/login~198.51.100.8")
     expect(figure(page, "left")).to_have_text("0")
     page.get_by_label("Limit of this key").fill("8")
     page.get_by_role("button", name="Set …").click()
     text = confirm(page, "Change")
     assert "8 calls in 60 min, instead of 5 calls in 60 min. It has used 5 of 5." in text
     expect(figure(page, "left")).to_have_text("3")
-    assert desk.api("GET", "/limits/login/values")["set"] == {"198.51.100.8": 8}
+    assert site.api("GET", "/limits/login/values")["set"] == {"198.51.100.8": 8}
     page.get_by_role("button", name="No limit …").click()
     confirm(page, "Change")
     expect(figure(page, "size")).to_have_text("no limit")
-    show(page, "limits/login")
+    view(page, "limits/login")
     expect(row(page, "192.0.2.1")).to_contain_text("the settings file")
     row(page, "198.51.100.8").get_by_role("button").click()
     assert "5 calls in 60 min, instead of no limit" in confirm(page, "Reset to configured value")
     expect(row(page, "198.51.100.8")).to_have_count(0)
-    assert desk.api("GET", "/limits/login/values")["set"] == {}
+    assert site.api("GET", "/limits/login/values")["set"] == {}
 
     page.go_back()
     expect(figure(page, "used")).to_have_text("5")
     page.get_by_role("button", name="Reset the count …").click()
     assert "The 5 of 5 that it has used are forgotten" in confirm(page, "Reset the count")
     expect(figure(page, "used")).to_have_text("0")
-    assert call(desk, "login", key="198.51.100.8")
+    assert call(site, "login", key="198.51.100.8")
 
 
-def test_each_algorithm_has_its_figures(desk, view):
-    page = view("limits")
+def test_each_algorithm_has_its_figures(site, opened):
+    page = opened("limits")
     for _ in range(3):
         for limit in ("edge", "slow", "slots"):
-            call(desk, limit)
+            call(site, limit)
     for limit, used, size, badge in (
         ("edge", "3", "8", "May go now"),
         ("slow", "1", "1", "Would wait"),
         ("slots", "2", "2", "Refused"),
     ):
-        show(page, f"limits/{limit}")
+        view(page, f"limits/{limit}")
         page.get_by_role("button", name="Show what it has used").click()
         expect(figure(page, "used")).to_have_text(used)
         expect(figure(page, "size")).to_have_text(size)
@@ -118,12 +118,12 @@ def test_each_algorithm_has_its_figures(desk, view):
     expect(page.locator("#limits h2:visible")).to_contain_text("all calls without a key")
 
 
-def test_keys_in_use(desk, view):
+def test_keys_in_use(site, opened):
     """Found by a search; the least left first, and a hostile key is text."""
     for key, calls in ((HOSTILE, 4), ("a/b:c", 2), ("quiet:x", 1)):
         for _ in range(calls):
-            call(desk, "pay", key=key)
-    page = view("limits/pay")
+            call(site, "pay", key=key)
+    page = opened("limits/pay")
     expect(page.get_by_label("channel")).to_be_visible()
     page.get_by_role("button", name="Search").click()
     found = page.locator("#limits [data-list=keys] tbody tr")
@@ -142,18 +142,18 @@ def test_keys_in_use(desk, view):
     expect(page.locator("#limits img")).to_have_count(0)
 
 
-def test_on_a_phone(desk, view):
+def test_on_a_phone(site, opened):
     """Nothing is wider than the screen."""
-    call(desk, "edge", key="k" * 256)
-    page = view("limits", viewport={"width": 390, "height": 844})
+    call(site, "edge", key="k" * 256)
+    page = opened("limits", viewport={"width": 390, "height": 844})
     for address in ("limits", "limits/login", f"limits/edge~{'k' * 256}"):
-        show(page, address)
+        view(page, address)
         expect(page.locator("#limits .rules:visible, #limits table:visible").first).to_be_visible()
         expect(page.locator("#limits .away-note")).to_be_hidden()
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_an_unknown_limit(view):
-    page = view("limits/logon")
+def test_an_unknown_limit(opened):
+    page = opened("limits/logon")
     note = page.locator("#limits .away-note")
     expect(note).to_contain_text("There is no limit called logon. There are: login, pay")

@@ -105,7 +105,7 @@ def test_a_row_opens_its_room_by_a_click_and_by_the_keyboard(desk):
 
 
 def test_a_room_is_found_by_its_name(desk):
-    """Typing leaves those whose name has the letters."""
+    """Typing leaves the rooms whose name has the letters."""
     page = desk()
     page.get_by_label("Show rooms whose name contains").fill("-1")
     expect(rows(page).locator("visible=true")).to_have_count(10)

@@ -19,20 +19,49 @@ from tests.support.site import ADMIN_TOKEN, SECRET, Site, answers, make_folder
 QUICK = {"total_active_users": 1, "heartbeat_interval": 1, "claim_window": 30}
 
 
-class Desk(Site):
-    """A site's store and its replica; visitors ask the replica itself."""
+#: A program's.
+TOKEN = "dashboard-service-token"
+
+
+class Dashboard(Site):
+    """A store and one replica without nginx: visitors ask the replica itself. `ops` is the
+    replica's; TOKEN is its service_token."""
 
     def _start(self):
         self.folder = make_folder(self._stack)
+        self._settings.setdefault("service_token", TOKEN)
         if not self.store:
             self._start_redis()
-        self._settings["history"] = f"sqlite:///{self.folder}/history.db"
-        self._make_history()
+        self._prepare()
         self._start_replica(0)
-        wait_until(lambda: answers(f"{self.ops[0]}/readyz"), "the replica")
+        wait_until(lambda: answers(f"{self.ops[0]}/readyz"), "the replica", of=self.replicas[0])
         self.dashboard = f"{self.ops[0]}/dashboard"
 
-    def _make_history(self):
+    def _prepare(self):
+        """What the replica needs besides."""
+
+    def api(self, method, path, body=None):
+        """The document of a call of the service API."""
+        request = urllib.request.Request(
+            f"{self.ops[0]}/v1{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {TOKEN}"},
+        )
+        with urllib.request.urlopen(request, timeout=5) as reply:
+            return json.load(reply)
+
+    def open(self, page, address):
+        """A view, logged in."""
+        view(log_in(self, page, "Night shift"), address)
+        return page
+
+
+class WithHistory(Dashboard):
+    """And it keeps a history."""
+
+    def _prepare(self):
+        self._settings["history"] = f"sqlite:///{self.folder}/history.db"
         environment = {
             "PATH": os.environ["PATH"],
             "WAITROOM_HISTORY": self._settings["history"],
@@ -55,7 +84,7 @@ class Desk(Site):
             return json.load(answer)["visitor"]
 
     def line(self, room):
-        """The ids of those who wait."""
+        """The ids of all in the queue."""
         rows = self.admin("GET", f"/rooms/{room}/waiting")["waiting"]
         return [row["visitor"] for row in rows]
 
@@ -118,10 +147,16 @@ def press(within, name):
 
 
 def confirm(page, name, *, typed=None):
+    """Answers the question by the button of that name. The question's text."""
     dialog = page.locator("#ask")
+    expect(dialog).to_be_visible()
+    text = dialog.locator("#ask-text").inner_text()
     if typed is not None:
         dialog.get_by_role("textbox").fill(typed)
     press(dialog, name)
+    if typed is None:
+        expect(dialog).to_be_hidden()
+    return text
 
 
 def choose(row, what):

@@ -55,8 +55,8 @@ class Told:
         return self.page
 
     def forward(self, seconds, **answer):
-        """Turns both clocks. Whoever asks meanwhile is told `answer`, or as before, and that it is
-        as late as it will be then."""
+        """Turns both clocks. A page that asks meanwhile gets `answer`, or the one before, and
+        that it is as late as it will be then."""
         self.answer = answer or self.answer
         self.server += timedelta(seconds=seconds)
         self.page.clock.run_for(round(seconds * 1000))
