@@ -209,7 +209,7 @@ class ResourceState(LeasedResource, PageReply):
     template: str
     """The template's name."""
     queue: list[LeasePlace]
-    """A page of those who wait, in their order."""
+    """A page of the queue, in its order."""
 
 
 class LeasedResources(PageReply):

@@ -18,7 +18,7 @@ export async function forecast(room, changes) {
 
 const at = (found, seconds) => moment(found.at_ms + seconds * 1000).slice(0, -3);
 
-// When the last of those who wait gets in, and when without the change.
+// When the last one in the queue gets in, and when without the change.
 function last(found) {
 	const { now, then } = found;
 	if (then.last_called_seconds == null) return '';

@@ -75,10 +75,11 @@ export class Rows {
 	}
 
 	make(each) {
-		const root = make('tr'), name = make('th'), link = make(each.of ? 'span' : 'a', '', each.text ?? each.name);
+		const isLeaf = each.of || this.path === 'webhooks'; // they have no view
+		const root = make('tr'), name = make('th'), link = make(isLeaf ? 'span' : 'a', '', each.text ?? each.name);
 		name.scope = 'row';
 		name.title = each.name;
-		if (!each.of) link.href = `#/${this.path}/${this.path === 'webhooks' ? '' : encodeURIComponent(each.name)}`.replace(/\/$/, '');
+		if (!isLeaf) link.href = `#/${this.path}/${encodeURIComponent(each.name)}`;
 		name.append(link);
 		root.append(name, ...this.heads.map(([, , label], i) => {
 			const cell = make('td', i ? 'n' : '');

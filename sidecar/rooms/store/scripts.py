@@ -74,7 +74,7 @@ class Pace:
     """How a queue moves. ms; -1: unknown, or never."""
 
     cap: int
-    #: Of those who wait.
+    #: Of the visitors in the queue.
     called_in_a_minute: int
     first_ms: int
     last_ms: int
