@@ -7,6 +7,7 @@ import re
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ UNITS_LIMIT = 1_000
 #: Permits whose reply was lost, that are given back when the store is there again.
 UNSEEN_LIMIT = 1_000
 
-#: Keys of the store that one script of a search looks at, and such scripts in one call.
+#: Keys of the store that one step of a search looks at, and such steps in one call.
 SCAN_COUNT = 1_000
 SCANS = 10
 
@@ -153,12 +154,10 @@ class LimitStore(ScriptStore):
         begin = keys.limit_key(self._name, "", self._settings.algorithm)
         found: dict[str, None] = {}
         for _ in range(SCANS):
-            args = [cursor or 0, f"{begin}*", SCAN_COUNT]
-            then, page = await self._call(
-                "used", self._scripts.run, "keys", [self._values_key], args
-            )
+            scan = partial(self._scripts.scan, match=f"{begin}*", count=SCAN_COUNT)
+            then, page = await self._call("used", scan, self._values_key, int(cursor or 0))
             found |= dict.fromkeys(text(name).removeprefix(begin) for name in page)
-            cursor = "" if text(then) == "0" else text(then)
+            cursor = str(then or "")
             if not cursor or len(found) >= SCAN_COUNT:
                 break
         decided: list[tuple[str, Decision]] = []

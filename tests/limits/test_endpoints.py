@@ -588,16 +588,19 @@ async def test_keys_that_are_counted(service, monkeypatch):
     assert (page["keys"][0]["limit"], page["keys"][0]["reset_seconds"] > 0) == (3, True)
     page = await site.told("GET", "/limits/{name}/counts?limit=1")
     assert ([each["key"] for each in page["keys"]], page["found"]) == (["all:of:it"], 3)
-    monkeypatch.setattr(store, "SCAN_COUNT", 1)
+    more = {f"more-{number}" for number in range(40)}
+    for key in more:
+        await acquire(site, key=key)
+    monkeypatch.setattr(store, "SCAN_COUNT", 10)
     monkeypatch.setattr(store, "SCANS", 1)
-    found, after = set(), ""
-    for _ in range(1000):
+    found, after, pages = set(), "", 0
+    while after is not None:
         page = await site.told("GET", f"/limits/{{name}}/counts?after={after}")
         found |= {each["key"] for each in page["keys"]}
         after = page["next"]
-        if after is None:
-            break
-    assert found == {"all:of:it", "some", "few"}
+        pages += 1
+    assert found == {"all:of:it", "some", "few", *more}
+    assert pages > 1
     assert await errors(site, "/limits/{name}/counts?after=x", method="GET") == [
         "after: the `next` of the page before (got 'x')"
     ]

@@ -124,10 +124,25 @@ class Scripts:
 
     async def _load(self, key: str) -> None:
         """Gives the library to the server that has the key."""
-        where: dict[str, Any] = {}
-        if isinstance(self._redis, Cluster):
-            where["target_nodes"] = self._redis.get_node_from_key(key)
+        where = self._server_of(key)
         await self._redis.execute_command("FUNCTION LOAD", "REPLACE", self._library.text, **where)
+
+    async def scan(
+        self, key: str, cursor: int, *, match: str, count: int
+    ) -> tuple[int, list[bytes]]:
+        """Where to go on (0: that is all), and a part of the names on the server that has the
+        key. Raises what the driver raises."""
+        if isinstance(self._redis, Cluster):
+            await self._redis.initialize()
+        where = self._server_of(key)
+        found, names = await self._redis.scan(cursor, match, count, **where)
+        # A cluster's driver names the servers that it asked.
+        return next(iter(found.values())) if where else found, names
+
+    def _server_of(self, key: str) -> dict[str, Any]:
+        """Which server the driver of a cluster is to ask."""
+        is_cluster = isinstance(self._redis, Cluster)
+        return {"target_nodes": self._redis.get_node_from_key(key)} if is_cluster else {}
 
     def _refused(self, error: ResponseError) -> None:
         self._known.refused_until = time.monotonic() + RETRY_S

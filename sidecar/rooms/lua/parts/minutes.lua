@@ -1,11 +1,11 @@
--- The room once a minute, for two hours, and before these every five minutes, for 24 hours in all:
+-- The room once a minute, for two hours, and before that every five minutes, for 24 hours in all:
 -- what the dashboard's charts are drawn from. Counters are as they stand, so that any two samples
 -- give what happened between them.
 local MINUTES_KEPT = 120
 local KEPT_MINUTES = 5
 local SAMPLES_KEPT = MINUTES_KEPT + 22 * 60 / KEPT_MINUTES
 
--- Of those that are older, the first in its five minutes stays. One gets that old with each new one.
+-- Of older ones, the first in its five minutes stays. One gets that old with each new one.
 local function thin()
   local old, before = unpack(redis_call('LRANGE', MINUTES, MINUTES_KEPT, MINUTES_KEPT + 1))
   if not before then return end
