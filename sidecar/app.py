@@ -302,7 +302,7 @@ def make_limits(settings: Settings, redis: Store, metrics: Metrics) -> Limits:
 
 def make_operators(settings: Settings, redis: Store) -> Operators:
     ended = EndedSessions(redis, timeout_s=settings.store_timeout)
-    return Operators(settings.secret_keys, settings.admin_token, ended=ended)
+    return Operators(settings.secret_keys, settings.admin_token, settings.accounts, ended=ended)
 
 
 def make_streams(settings: Settings, redis: Store) -> dict[str, EventStream]:

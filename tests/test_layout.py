@@ -38,7 +38,7 @@ WORDS_IN_KIT = {
     "http/auth/operators.py": ("dashboard", "whose sessions they are; products ask for them"),
     "http/auth/session.py": ("dashboard", "whose sessions they are; products ask for them"),
     "http/auth/scopes.py": ("jobs leases", "values of the setting `scopes`"),
-    "http/endpoint.py": ("dashboard lease leases", "who may ask; and a path, as an example"),
+    "http/endpoint.py": ("lease leases", "a path, as an example"),
     "http/fast_path.py": ("target", "the HTTP standard's word for what a request names"),
     "http/problem_kinds.py": ("dashboard room", "titles that programs and people know"),
     "http/problems.py": ("job jobs leases targets", "what is kept while a store is away"),

@@ -15,6 +15,7 @@ from sidecar.rooms.look import Link
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings import Settings
+from sidecar.settings.operators import OperatorAccount
 from sidecar.webhooks.settings import Webhook
 
 if TYPE_CHECKING:
@@ -67,6 +68,10 @@ store = "redis://127.0.0.1:6379/0"
 secret_keys = ["3f9c…64 characters in all…"]
 grant_keys = ["77b0…64 characters in all…"]
 admin_token = "c41d…32 characters or more…"
+operators.anna = { role = "viewer", password = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$Rdescudv" }
+operator_header = "Remote-User"
+operator_header_from = ["10.0.0.7"]
+operator_header_role = "viewer"
 service_token = "9e02…32 characters or more…"
 tokens = { shop = "5a7e…32 characters or more…" }
 scopes = { shop = ["jobs", "read"] }
@@ -91,6 +96,8 @@ webhooks = { team = { url = "https://example.com/hook" } }
         "secret_keys": "[changing the key](security.md#changing-the-key)",
         "grant_keys": "[who is next](who-is-next.md)",
         "admin_token": "[the dashboard](dashboard.md)",
+        "operators": "[operators and roles](dashboard.md#operators-and-roles)",
+        "operator_header": "[sign-in by a proxy](dashboard.md#sign-in-by-a-proxy)",
         "service_token": "[the API](api.md)",
         "scopes": "[who may do what](security.md#who-may-do-what)",
         "done_listen": "[permits](nginx.md#permits)",
@@ -285,6 +292,30 @@ rooms = ["shop"]
 """,
     more={"events": "[the webhook `called`](webhooks.md#called)"},
 )
+OPERATOR = Section(
+    "An operator",
+    OperatorAccount,
+    """\
+Somebody who logs in to the dashboard:
+[operators and roles](dashboard.md#operators-and-roles). After a change, restart the replicas. A new
+role or password ends their sessions.
+
+```toml
+[operators.anna]
+role = "operator"
+password = "$argon2id$v=19$m=65536,t=3,p=4$c29tZXNhbHQ$RdescudvJCsgt3ub"
+
+[operators."ben@example.org"]
+role = "viewer"
+password = "$argon2id$v=19$m=65536,t=3,p=4$c29tZXNhbHQ$RdescudvJCsgt3ub"
+```""",
+    of_what="operator",
+    lines="""
+role = "operator"
+password = "$argon2id$v=19$m=65536,t=3,p=4$c29tZXNhbHQ$RdescudvJCsgt3ub"
+""",
+    more={"role": "[who may do what](security.md#who-may-do-what)"},
+)
 LEASE = Section(
     "A lease",
     LeaseSettings,
@@ -388,4 +419,4 @@ callback_secret = "5b1c…16 characters or more…"
         "classes": "[who is next](who-is-next.md)",
     },
 )
-SECTIONS = (REPLICA, ROOM, CLASS, LINE, LINK, EVENT, WEBHOOK, LEASE, LIMIT, TARGET)
+SECTIONS = (REPLICA, OPERATOR, ROOM, CLASS, LINE, LINK, EVENT, WEBHOOK, LEASE, LIMIT, TARGET)

@@ -14,24 +14,21 @@ from sidecar.dashboard.live import LIVE
 from sidecar.kit.http import problem_kinds as kinds
 from sidecar.kit.http.app_keys import OPERATORS, SETTINGS, SiteSettings
 from sidecar.kit.http.auth.owner import OPERATOR, Owner
+from sidecar.kit.http.auth.roles import covers
 from sidecar.kit.http.auth.scopes import OWNERS, SCOPES
 from sidecar.kit.http.auth.session import operator_of, refusal
+from sidecar.kit.http.endpoint import ADMINS
 from sidecar.kit.http.problems import problem
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
-    from sidecar.kit.http.auth.scopes import Scope
     from sidecar.kit.http.auth.throttle import Throttle
+    from sidecar.kit.http.endpoint import Access
 
-#: Paths of /v1/ that the dashboard calls too, by its session.
-_OF_THE_DASHBOARD = ("/v1/jobs/", "/v1/leases/", "/v1/limits/", "/v1/targets/")
-#: What a program's token may do: one of these scopes is needed, by method and path. What is not
-#: here is the operator's: changes of settings, of limits' values, of anybody's leases.
-RIGHTS: dict[tuple[str, str], frozenset[Scope]] = {
-    (each.method, each.canonical): each.access.scopes
-    for each in (*OPS, *JOBS)
-    if each.access.scopes
+#: Who may, by method and path. What is not here is an admin's.
+RIGHTS: dict[tuple[str, str], Access] = {
+    (each.method, each.canonical): each.access for each in (*OPS, *JOBS) if not each.access.is_open
 }
 #: Where there are no targets: says so, to any token.
 NO_JOBS = "/v1/{_}"
@@ -41,9 +38,9 @@ log = structlog.get_logger()
 
 @web.middleware
 async def authorised(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Lets nobody at /admin/ without the admin token, or a session that was begun with it; nobody
-    at /v1/ without one of the tokens for programs or the admin token, but where the dashboard
-    asks also with that session."""
+    """Lets nobody at /admin/ without the admin token, or an operator's session; nobody at /v1/
+    without one of the tokens for programs, the admin token, or such a session. And nobody do what
+    their scopes or role do not allow."""
     if request.path.startswith("/admin/"):
         return await _operator(request, handler)
     if request.path.startswith("/v1/"):
@@ -52,12 +49,11 @@ async def authorised(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 async def _operator(request: web.Request, handler: Handler) -> web.StreamResponse:
-    token = request.app[SETTINGS].admin_token
-    if not token:
-        detail = "Set admin_token (WAITROOM_ADMIN_TOKEN) first."
+    if not request.app[OPERATORS].is_on:
+        detail = "Set admin_token (WAITROOM_ADMIN_TOKEN), or operators, first."
         return problem(kinds.ADMINISTRATION_OFF, detail=detail)
     if "Authorization" in request.headers:
-        refused = _by_admin_token(request, token)
+        refused = _by_admin_token(request, request.app[SETTINGS].admin_token)
     else:
         refused = _by_session(request)
     if refused is not None:
@@ -69,39 +65,41 @@ async def _operator(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 async def _program(request: web.Request, handler: Handler) -> web.StreamResponse:
-    if not _tokens(request.app[SETTINGS]):
+    if not (_tokens(request.app[SETTINGS]) or request.app[OPERATORS].is_on):
         detail = "Set service_token (WAITROOM_SERVICE_TOKEN) first."
         return problem(kinds.SERVICE_OFF, detail=detail)
+    if "Authorization" not in request.headers:
+        refused = _by_session(request)
+        return await handler(request) if refused is None else refused
     guesses = request.app[OPERATORS].guesses_of_programs
     owner = find_owner(request, is_refused=guesses.refused_s(request.remote) > 0)
     if owner is None:
         return _wrong(request, guesses)
-    refused = None if "Authorization" in request.headers else _by_session(request)
-    refused = refused or _beyond(owner, request)
+    refused = _beyond(owner, request)
     return await handler(request) if refused is None else refused
 
 
 def _beyond(owner: Owner, request: web.Request) -> web.Response | None:
     """Why this token is not for what it asks; None: it is."""
-    scopes = needed(request)
-    if owner.is_operator or owner.scopes & scopes:
+    needs = needed(request)
+    if owner.is_operator or needs is None or owner.scopes & needs.scopes:
         return None
-    if not scopes:
+    if not needs.scopes:
         detail = "Programs may not change this: send the admin_token."
         return problem(kinds.OPERATORS_ONLY, detail=detail)
-    one_of, has = (" or ".join(sorted(each)) for each in (scopes, owner.scopes))
+    one_of, has = (" or ".join(sorted(each)) for each in (needs.scopes, owner.scopes))
     detail = f"This needs the scope {one_of}; the token {owner.name} has {has} (scopes)."
     return problem(kinds.SCOPE_MISSING, detail=detail)
 
 
-def needed(request: web.Request) -> frozenset[Scope]:
-    """The scopes of which one opens this endpoint; none: it is the operator's. An address at which
-    nothing is, is anybody's to find out."""
+def needed(request: web.Request) -> Access | None:
+    """What this endpoint needs. None: an address at which nothing is, which is anybody's to find
+    out."""
     resource = request.match_info.route.resource
     if resource is None or resource.canonical == NO_JOBS:
-        return SCOPES
+        return None
     method = "GET" if request.method == "HEAD" else request.method
-    return RIGHTS.get((method, resource.canonical), frozenset())
+    return RIGHTS.get((method, resource.canonical), ADMINS)
 
 
 def find_owner(request: web.Request, *, is_refused: bool = False) -> Owner | None:
@@ -110,8 +108,7 @@ def find_owner(request: web.Request, *, is_refused: bool = False) -> Owner | Non
     so that one with an old token stops none of the others."""
     if "Authorization" in request.headers:
         return _by_token(request, _tokens(request.app[SETTINGS], is_refused=is_refused))
-    is_dashboards = f"{request.path}/".startswith(_OF_THE_DASHBOARD)
-    return OPERATOR if is_dashboards and operator_of(request) is not None else None
+    return OPERATOR if operator_of(request) is not None else None
 
 
 def _tokens(settings: SiteSettings, *, is_refused: bool = False) -> list[tuple[str, Owner]]:
@@ -161,8 +158,15 @@ def _wrong(request: web.Request, guesses: Throttle) -> web.Response:
 
 
 def _by_session(request: web.Request) -> web.Response | None:
+    """Why a session is not let in: there is none, another site sent it, or its role is too low."""
     who = operator_of(request)
-    return _unknown(request) if who is None else refusal(request, who)
+    if who is None:
+        return _unknown(request)
+    needs = needed(request)
+    if needs is not None and not covers(who.role, needs.role):
+        detail = f"{who.name} has the role {who.role}. This needs the role {needs.role}."
+        return problem(kinds.ROLE_TOO_LOW, detail=detail)
+    return refusal(request, who)
 
 
 def _unknown(request: web.Request, refused_s: int = 0) -> web.Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sidecar.api.health import ENDPOINTS as _READY
+from sidecar.dashboard.operators import ENDPOINTS as _OPERATORS
 from sidecar.gate.about import ENDPOINTS as _ABOUT
 from sidecar.gate.check import ENDPOINTS as _CHECK
 from sidecar.gate.claim_link import ENDPOINTS as _CLAIM
@@ -32,6 +33,6 @@ _ROOMS = (
     *visitors.ENDPOINTS,
     *transfer.ENDPOINTS,
 )
-OPS = (*_HEALTH, *_READY, *_ROOMS, *_HISTORY, *_LEASES, *_LIMITS)
+OPS = (*_HEALTH, *_READY, *_ROOMS, *_OPERATORS, *_HISTORY, *_LEASES, *_LIMITS)
 #: Of the ops listener, where there are targets.
 JOBS = (*_JOBS, *_TARGETS)

@@ -144,7 +144,9 @@ def ops_app(
     app[keys.STOPPING] = stopping
     if services.history is not None:
         app[HISTORY] = services.history
-    app[keys.OPERATORS] = operators or Operators(settings.secret_keys, settings.admin_token)
+    app[keys.OPERATORS] = operators or Operators(
+        settings.secret_keys, settings.admin_token, settings.accounts
+    )
     alerts = Alerts(services.rooms, services.metrics, services.jobs)
     if app[keys.OPERATORS].is_on:
         app.cleanup_ctx.append(alerts.running)

@@ -22,6 +22,7 @@ from sidecar.cli.connection import ReplicaCommand
 from sidecar.cli.grants import grant
 from sidecar.cli.migrate import migrate
 from sidecar.cli.printing import JSON, coloured, print_json
+from sidecar.dashboard.commands import hash_password, operators
 from sidecar.gate.commands.nginx_key import nginx_key
 from sidecar.gate.commands.page import page
 from sidecar.history.commands import history, report
@@ -97,9 +98,9 @@ def main() -> None:
 
 
 for command in (
-    *(rooms, leases, limits, jobs, targets, webhooks, history),
+    *(rooms, leases, limits, jobs, targets, webhooks, history, operators),
     *(grant, migrate, nginx_key, page, report, verify_draw),
-    *(check_config, completion, init, update_files),
+    *(check_config, completion, hash_password, init, update_files),
 ):
     main.add_command(command)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import parse_qs
 
 import structlog
@@ -19,18 +20,36 @@ from sidecar.kit.http.auth.session import is_same_origin, operator_of, refusal
 from sidecar.kit.http.cookies import secure
 from sidecar.kit.http.problems import problem
 
+if TYPE_CHECKING:
+    from sidecar.kit.http.auth.operators import Operators
+
 log = structlog.get_logger()
+
+#: Longer ones are not looked at.
+MAX_PASSWORD = 1024
 
 #: A browser whose connection broke tries again after this many ms.
 _RETRY = b"retry: 1000\n\n"
 _END = b"event: end\ndata: {}\n\n"
+_AGAIN = b"event: again\ndata: {}\n\n"
 
 
 async def page(request: web.Request) -> web.Response:
     """The dashboard, or the form to log in to it."""
-    if not request.app[OPERATORS].is_on:
+    operators = request.app[OPERATORS]
+    if not operators.is_on:
         return pages.respond("off.html", 403)
-    return pages.respond("index.html" if operator_of(request) else "login.html")
+    if operator_of(request):
+        return pages.respond("index.html")
+    unknown = operators.accounts.proxy.name(request.headers, request.remote)
+    if not unknown:
+        return _form(request)
+    log.warning("login_unknown", operator=clean_name(unknown), remote=request.remote)
+    note = (
+        f"Your proxy has signed you in as {clean_name(unknown)}, but no operator has this name. An "
+        "admin adds it to operators in the settings."
+    )
+    return _form(request, 403, note)
 
 
 async def asset(request: web.Request) -> web.Response:
@@ -47,6 +66,8 @@ async def session(request: web.Request) -> web.Response:
         return problem(401, "Nobody is logged in")
     document = {
         "operator": operator.name,
+        "role": operator.role,
+        "by": operator.by,
         "csrf": request.app[OPERATORS].csrf(operator),
         "history": HISTORY in request.app,
         "jobs": JOBS in request.app,
@@ -57,7 +78,7 @@ async def session(request: web.Request) -> web.Response:
 
 async def events(request: web.Request) -> web.StreamResponse:
     """Server-sent events: `now` every second, `study` for a room whenever that has changed, `end`
-    when the session does."""
+    when the session does, `again` when the proxy is to say anew who it is."""
     operators, live = request.app[OPERATORS], request.app[LIVE]
     operator = operator_of(request)
     if operator is None or not is_same_origin(request.headers):
@@ -73,7 +94,7 @@ async def events(request: web.Request) -> web.StreamResponse:
         await response.write(_RETRY)
         while not (stopping or live.is_closed):
             if operators.is_over(operator):
-                await response.write(_END)
+                await response.write(_AGAIN if operator.by == "proxy" else _END)
                 break
             await response.write(live.text(seen))
             await live.updated()
@@ -81,42 +102,76 @@ async def events(request: web.Request) -> web.StreamResponse:
 
 
 async def log_in(request: web.Request) -> web.Response:
-    """The form of login.html: the admin token, and a name for the log."""
+    """The form of login.html: an operator's name and password, or the admin token and a name for
+    the log."""
     operators = request.app[OPERATORS]
     if not operators.is_on:
         return pages.respond("off.html", 403)
     if not is_same_origin(request.headers):
-        return _refuse(403, "The form came from another site. Log in here.")
-    refused_s = operators.guesses.refused_s(request.remote)
-    if refused_s:
-        note = f"Too many wrong tokens came from your address. Try again in {refused_s} s."
-        response = _refuse(429, note)
-        response.headers["Retry-After"] = str(refused_s)
-        return response
+        return _form(request, 403, "The form came from another site. Log in here.")
+    if refused := _too_many(request):
+        return refused
     fields = await _fields(request)
-    name = clean_name(fields.get("name", ""))
-    if not operators.is_token(fields.get("token", "").strip()):
+    name, given = clean_name(fields.get("name", "")), fields.get("token", "").strip()
+    by = await _opens(operators, name, given)
+    # While one password was looked at, others may have been wrong.
+    if refused := _too_many(request):
+        return refused
+    if by is None:
         operators.guesses.note_wrong(request.remote)
         log.warning("login_refused", remote=request.remote)
-        return _refuse(401, "That is not the admin token (admin_token in the settings).")
+        note = "That is not the admin token (admin_token in the settings)."
+        if operators.accounts.named:
+            note = "The name or the password is wrong."
+        return _form(request, 401, note)
     if not name:
-        return _refuse(422, "Say who you are: the log keeps the name with what you do.")
-    log.info("login", operator=name)
+        note = "Say who you are: the log keeps the name with what you do."
+        return _form(request, 422, note)
+    if by == "token" and operators.accounts.is_taken(name):
+        note = f"{name} is the name of an operator, who logs in with a password. Give another name."
+        return _form(request, 422, note)
+    log.info("login", operator=name, by=by)
+    cookie = operators.log_in(name) if by == "token" else operators.log_in_by_password(name)
     return _to_dashboard(
-        f"{COOKIE}={operators.log_in(name)}; Max-Age={LIFETIME_S}; "
+        f"{COOKIE}={cookie}; Max-Age={LIFETIME_S}; "
         f"Path=/; HttpOnly; SameSite=Strict{secure(request.headers)}"
     )
 
 
+async def _opens(
+    operators: Operators, name: str, given: str
+) -> Literal["password", "token"] | None:
+    """What the given word is; None: it opens nothing."""
+    if operators.is_token(given):
+        return "token"
+    if operators.accounts.named and len(given) <= MAX_PASSWORD:
+        return "password" if await operators.accounts.is_password(name, given) else None
+    return None
+
+
+def _too_many(request: web.Request) -> web.Response | None:
+    refused_s = request.app[OPERATORS].guesses.refused_s(request.remote)
+    if not refused_s:
+        return None
+    what = "tokens and passwords" if request.app[OPERATORS].accounts.named else "tokens"
+    note = f"Too many wrong {what} came from your address. Try again in {refused_s} s."
+    response = _form(request, 429, note)
+    response.headers["Retry-After"] = str(refused_s)
+    return response
+
+
 async def log_out(request: web.Request) -> web.Response:
-    """Ends the session; without one there is nothing to end."""
+    """Ends the session, or with `everywhere` in the query all that the operator has; without one
+    there is nothing to end. A proxy's sign-in is ended at the proxy."""
     operator = operator_of(request)
-    if operator is None:
+    if operator is None or operator.by == "proxy":
         return _to_dashboard()
     refused = refusal(request, operator)
     if refused is not None:
         return refused
     operators = request.app[OPERATORS]
+    if "everywhere" in request.query and operator.by == "password":
+        operators.log_out_everywhere(operator.name)
     operators.log_out(operator)
     try:
         await operators.share()
@@ -127,8 +182,16 @@ async def log_out(request: web.Request) -> web.Response:
     return _to_dashboard(f"{COOKIE}=; Max-Age=0; Path=/; HttpOnly; SameSite=Strict")
 
 
-def _refuse(status: int, note: str) -> web.Response:
-    return pages.respond("login.html", status, note=note)
+def _form(request: web.Request, status: int = 200, note: str = "") -> web.Response:
+    """The log-in, which asks for what there is to log in with."""
+    operators = request.app[OPERATORS]
+    secret, hint = "Admin token", "admin_token in the replica's settings."
+    if operators.accounts.named:
+        secret, hint = "Password", "Yours, of operators in the settings."
+        if operators.has_token:
+            secret = "Password, or admin token"  # noqa: S105 - a label
+            hint = "Your own password; or the admin_token, with a name that is no operator's."
+    return pages.respond("login.html", status, note=note, secret=secret, hint=hint)
 
 
 def _to_dashboard(cookie: str = "") -> web.Response:

@@ -40,11 +40,14 @@ STREAM = {
 }
 
 
-def respond(name: str, status: int = 200, *, note: str = "") -> web.Response:
-    """`note`: what the log-in form says of what went wrong."""
+def respond(name: str, status: int = 200, **texts: str) -> web.Response:
+    """`texts`: what stands in place of a comment of that name."""
+    page = load()[name]
+    for comment, text in texts.items():
+        page = page.replace(f"<!-- {comment} -->", html.escape(text))
     return web.Response(
         status=status,
-        text=load()[name].replace("<!-- note -->", html.escape(note)),
+        text=page,
         content_type=_TYPES[Path(name).suffix],
         charset="utf-8",
         headers=HEADERS,

@@ -9,7 +9,9 @@ from aiohttp import web
 from sidecar.dashboard import pages
 from sidecar.dashboard.live import LIVE
 from sidecar.kit.http.app_keys import OPERATORS, STOPPING
+from sidecar.kit.http.auth.roles import covers
 from sidecar.kit.http.auth.session import operator_of
+from sidecar.kit.http.problem_kinds import ROLE_TOO_LOW
 from sidecar.kit.http.problems import problem
 from sidecar.rooms.app_keys import ROOMS
 
@@ -19,12 +21,16 @@ _HEADERS = {**pages.HEADERS, "Referrer-Policy": "no-referrer"}
 
 async def make_link(request: web.Request) -> web.Response:
     """To the display of `room`, for an operator: its address shows it to anybody for 30 days."""
-    if operator_of(request) is None:
+    operator = operator_of(request)
+    if operator is None:
         return web.Response(status=303, headers={**_HEADERS, "Location": "/dashboard"})
+    if not covers(operator.role, "operator"):
+        detail = "The link opens the display to anybody: it needs the role operator."
+        return problem(ROLE_TOO_LOW, detail=detail)
     name = request.query.get("room", "")
     if name not in {room.name for room in request.app[ROOMS]}:
         return problem(404, "Unknown room", detail=f"There is no room {name[:64]!r}.")
-    link = f"/dashboard/wall/{request.app[OPERATORS].wall(name)}"
+    link = f"/dashboard/wall/{request.app[OPERATORS].wall(name, operator)}"
     return web.Response(status=303, headers={**_HEADERS, "Location": link})
 
 

@@ -9,7 +9,7 @@ from aiohttp import web
 from sidecar.history import lookups, schemas
 from sidecar.history.app_keys import HISTORY
 from sidecar.history.model import read_period
-from sidecar.kit.http.endpoint import DASHBOARD, Endpoints
+from sidecar.kit.http.endpoint import VIEWERS, Endpoints
 from sidecar.kit.http.problem_kinds import DATABASE_UNAVAILABLE
 from sidecar.kit.http.problems import ProblemError
 from sidecar.rooms.app_keys import room_of
@@ -49,7 +49,7 @@ ENDPOINTS = Endpoints(
 
 @ENDPOINTS.get(
     _ROOM + "/visitors/{visitor}/history",
-    DASHBOARD,
+    VIEWERS,
     replies={200: "All of it."},
     problems=(UNKNOWN_VISITOR, AMBIGUOUS_NUMBER),
 )
@@ -63,7 +63,7 @@ async def get_visitor_history(request: web.Request, at: VisitorAddress) -> schem
 
 
 @ENDPOINTS.get(
-    _ROOM + "/stays", DASHBOARD, replies={200: (schemas.Stays, "A page of them.")}, other_media=_CSV
+    _ROOM + "/stays", VIEWERS, replies={200: (schemas.Stays, "A page of them.")}, other_media=_CSV
 )
 async def list_stays(request: web.Request, page: schemas.StaysPage) -> schemas.Stays | web.Response:
     """List the stays that began in a period, oldest first."""
@@ -77,7 +77,7 @@ async def list_stays(request: web.Request, page: schemas.StaysPage) -> schemas.S
 
 @ENDPOINTS.get(
     _ROOM + "/report",
-    DASHBOARD,
+    VIEWERS,
     replies={200: (schemas.RoomReport, "The report.")},
     other_media=_CSV,
     problems=(schemas.TOO_MANY_STAYS,),
@@ -102,7 +102,7 @@ async def get_report(
 
 @ENDPOINTS.get(
     _ROOM + "/changes",
-    DASHBOARD,
+    VIEWERS,
     replies={200: (schemas.RoomChanges, "The latest of them.")},
     other_media=_CSV,
 )

@@ -33,8 +33,8 @@ ENDPOINTS = Endpoints("leases", find=_template_of)
 
 _TEMPLATE = "/v1/leases/{template}"
 _LEASE = _TEMPLATE + "/{resource}"
-_READS = programs("leases", "read", by_session=True)
-_CHANGES = programs("leases", by_session=True)
+_READS = programs("leases", "read", role="viewer")
+_CHANGES = programs("leases", role="operator")
 
 
 @ENDPOINTS.get("/v1/leases", _READS, replies={200: "The templates."})

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from sidecar.kit.clock import iso_us
 from sidecar.kit.errors import ConfigError
-from sidecar.kit.http.endpoint import DASHBOARD, Endpoints, programs
+from sidecar.kit.http.endpoint import OPERATORS, Endpoints, programs
 from sidecar.kit.http.json_text import to_json
 from sidecar.kit.http.long_poll import LONG_POLLS, is_gone, wait_of
 from sidecar.kit.http.models import json_of, unknown_member, whole_of
@@ -36,8 +36,8 @@ ENDPOINTS = Endpoints("limits", find=_limit_of)
 _LIMIT = "/v1/limits/{name}"
 _VALUE = _LIMIT + "/values/{key:.*}"
 _COUNTS = _LIMIT + "/counts"
-_READS = programs("limits", "read", by_session=True)
-_CHANGES = programs("limits", by_session=True)
+_READS = programs("limits", "read", role="viewer")
+_CHANGES = programs("limits", role="operator")
 _RATE = {"RateLimit-Policy": "RateLimitPolicy", "RateLimit": "RateLimit"}
 _MEMBERS = frozenset({"fields", "key", "cost", "id"})
 _FIELDS = {"fields"}
@@ -188,7 +188,7 @@ async def list_values(request: web.Request, _: schemas.LimitAddress) -> schemas.
 
 @ENDPOINTS.put(
     _VALUE,
-    DASHBOARD,
+    OPERATORS,
     replies={200: "The key's limit from the next call on."},
     problems=(schemas.UNKNOWN_LIMIT,),
 )
@@ -209,7 +209,7 @@ async def set_value(
 
 @ENDPOINTS.delete(
     _VALUE,
-    DASHBOARD,
+    OPERATORS,
     replies={200: "The key's limit from the next call on."},
     problems=(schemas.UNKNOWN_LIMIT,),
 )
@@ -246,7 +246,7 @@ async def list_counts(request: web.Request, page: schemas.CountsPage) -> schemas
 
 @ENDPOINTS.delete(
     _COUNTS + "/{key:.*}",
-    DASHBOARD,
+    OPERATORS,
     replies={200: "Whether anything was counted."},
     problems=(schemas.UNKNOWN_LIMIT,),
 )

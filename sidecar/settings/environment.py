@@ -17,7 +17,7 @@ ENV_PREFIX = "WAITROOM_"
 FILE_SUFFIX = "_file"
 #: Of commands that ask a replica, and no settings: sidecar/cli/connection.py.
 NOT_SETTINGS = {"WAITROOM_URL", "WAITROOM_TOKEN", "WAITROOM_TOKEN_FILE"}
-_TABLES = {"rooms", "leases", "limits", "targets", "webhooks", "tokens"}
+_TABLES = {"rooms", "leases", "limits", "targets", "webhooks", "tokens", "operators"}
 
 
 def add_environment(values: dict[str, Any], environ: dict[str, str]) -> list[str]:

@@ -16,6 +16,8 @@ from pydantic import (
 
 from sidecar.history.settings import HistorySection
 from sidecar.jobs.settings import DEFAULT_DATABASE, TargetSettings
+from sidecar.kit.http.auth.accounts import Account, Accounts, ProxySignIn
+from sidecar.kit.http.auth.roles import Role  # noqa: TC001 - pydantic reads it
 from sidecar.kit.http.auth.scopes import OWNERS, SCOPES, Scope
 from sidecar.kit.names import is_plain_name
 from sidecar.kit.setting_types import (
@@ -31,6 +33,12 @@ from sidecar.kit.setting_types import (
 from sidecar.leases.settings import LeaseSettings  # noqa: TC001 - pydantic reads it
 from sidecar.limits.settings import LimitSettings  # noqa: TC001 - pydantic reads it
 from sidecar.rooms.settings import RoomSettings  # noqa: TC001 - pydantic reads it
+from sidecar.settings.operators import (  # pydantic reads them
+    Header,  # noqa: TC001
+    OperatorAccount,  # noqa: TC001
+    OperatorName,  # noqa: TC001
+    Sources,  # noqa: TC001
+)
 from sidecar.webhooks.settings import Webhook  # noqa: TC001 - pydantic reads it
 
 T = TypeVar("T")
@@ -87,7 +95,19 @@ class Settings(HistorySection):
     passes."""
     admin_token: str = Field(default="", repr=False)
     """Opens `/admin/`, the dashboard and the commands for operators. 16 characters or more. Empty:
-    administration is off."""
+    administration is off, unless there are `operators`."""
+    operators: Annotated[dict[OperatorName, OperatorAccount], HoldsSecrets] = Field(default={})
+    """One table for each operator who logs in to the dashboard under their own name:
+    `[operators.NAME]`. A name may be an email address, in quotes."""
+    operator_header: Header = ""
+    """A header in which a proxy in front of the dashboard says whom it has signed in, such as
+    `Remote-User` (Authelia) or `X-Forwarded-User` (oauth2-proxy). Empty: none counts. The proxy
+    must replace the header when a client sends it."""
+    operator_header_from: Sources = Field(default=[], validate_default=True)
+    """From where that header counts: addresses and networks of the proxy, and `unix` for a unix
+    socket. Everyone who connects from there can be any operator."""
+    operator_header_role: Role | None = None
+    """The role of names in that header which are not in `operators`. None: they are refused."""
     service_token: str = Field(default="", repr=False)
     """Opens the service API, `/v1/`, for your programs. 16 characters or more. `admin_token` and
     `tokens` open it too; while all three are empty it is off."""
@@ -173,6 +193,33 @@ class Settings(HistorySection):
         if 0 < len(token) < MIN_ADMIN_TOKEN_LENGTH and not info.data.get("demo"):
             raise ValueError(f"fewer than {MIN_ADMIN_TOKEN_LENGTH} characters")
         return token
+
+    @field_validator("operators")
+    @classmethod
+    def _operators_differ(cls, operators: dict[str, OperatorAccount]) -> dict[str, OperatorAccount]:
+        seen = [name.casefold() for name in operators]
+        problems = [
+            f"{name}: there is one of this name in other letters"
+            for name in operators
+            if seen.count(name.casefold()) > 1
+        ]
+        return _without(problems, operators)
+
+    @field_validator("operator_header_from")
+    @classmethod
+    def _header_has_senders(cls, sources: list[str], info: ValidationInfo) -> list[str]:
+        if "operator_header" not in info.data:
+            return sources
+        if info.data["operator_header"] and not sources:
+            raise ValueError("operator_header needs it: the address of your proxy, or unix")
+        if not info.data["operator_header"] and sources:
+            raise ValueError("operator_header is not set, so it has no effect")
+        missing = [
+            f"no password for {name}, and there is no operator_header: nobody can log in so"
+            for name, account in info.data.get("operators", {}).items()
+            if not (account.password or info.data["operator_header"])
+        ]
+        return _without(missing, sources)
 
     @field_validator("tokens")
     @classmethod
@@ -288,6 +335,15 @@ class Settings(HistorySection):
     def jobs_database(self) -> str:
         """Where jobs are kept; empty: there are none."""
         return self.jobs or (DEFAULT_DATABASE if self.targets else "")
+
+    @property
+    def accounts(self) -> Accounts:
+        """Of the operators, as log-ins look at them."""
+        named = {name: Account(each.role, each.password) for name, each in self.operators.items()}
+        sources = frozenset(self.operator_header_from)
+        return Accounts(
+            named, ProxySignIn(self.operator_header, sources, self.operator_header_role)
+        )
 
     @property
     def keys_of_grants(self) -> list[str]:

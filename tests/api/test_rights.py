@@ -14,8 +14,11 @@ from sidecar.api.access import NO_JOBS, RIGHTS, authorised
 from sidecar.api.routes import Services, ops_app
 from sidecar.dashboard.live import LIVE
 from sidecar.kit.http.app_keys import OPERATORS, SETTINGS
-from sidecar.kit.http.auth.operators import Operators
+from sidecar.kit.http.auth.accounts import Account, Accounts
+from sidecar.kit.http.auth.operators import COOKIE, Operators
+from sidecar.kit.http.auth.roles import ROLES
 from sidecar.kit.http.auth.scopes import SCOPES
+from sidecar.kit.http.auth.session import CSRF_HEADER
 from sidecar.kit.http.problems import problems
 from sidecar.kit.metrics import Metrics
 from sidecar.rooms.service import Rooms
@@ -25,9 +28,11 @@ from tests.support.replica import ADMIN_TOKEN, KEYS, SERVICE_TOKEN
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text()
 TABLE = PAGE.partition("\n## Who may do what\n")[2].partition("\n## ")[0]
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
-OPERATOR, NO_TOKEN = "operator", "no token"
+NO_TOKEN = "no token"
 NAMED = {scope: f"{scope}-token-for-tests" for scope in sorted(SCOPES)}
 TOKENS = {**NAMED, "all": "all-token-for-tests", "service": SERVICE_TOKEN}
+#: One of each role, named like it. Their passwords are not asked for here.
+ACCOUNTS = Accounts({role: Account(role, "x") for role in ROLES})
 SETTINGS_OF_TEST = Settings(
     secret_keys=KEYS,
     admin_token=ADMIN_TOKEN,
@@ -38,21 +43,21 @@ SETTINGS_OF_TEST = Settings(
 )
 
 
-def documented() -> dict[tuple[str, str], set[str]]:
-    """Who may: scopes, the operator, or everybody; by method and path, which may end with … for all
-    below it."""
+def documented() -> dict[tuple[str, str], tuple[set[str], str]]:
+    """Who may, by method and path, which may end with … for all below it: scopes, and the least
+    role; or NO_TOKEN."""
     found = {}
     for line in TABLE.splitlines():
         if not line.startswith("| `"):
             continue
-        calls, who = line.strip("|").split("|")
-        words = {word for word in SCOPES if f"`{word}`" in who}
-        words |= {OPERATOR} if who.strip() == "operator" else set()
-        words |= {NO_TOKEN} if who.strip().startswith("no token") else set()
+        calls, programs, role = (cell.strip() for cell in line.strip("|").split("|"))
+        scopes = {word for word in SCOPES if f"`{word}`" in programs}
+        assert role in {*ROLES, NO_TOKEN}, line
         for call in re.findall(r"`([^`]+)`", calls):
             method, _, path = call.rpartition(" ")
             for each in [method] if method else METHODS:
-                found[each, path] = words
+                assert (each, path) not in found, call
+                found[each, path] = (scopes, role)
     return found
 
 
@@ -70,7 +75,7 @@ def routes() -> set[tuple[str, str]]:
     }
 
 
-def who_may(method: str, path: str) -> set[str]:
+def who_may(method: str, path: str) -> tuple[set[str], str]:
     table = documented()
     if (method, path) in table:
         return table[method, path]
@@ -82,14 +87,14 @@ ROUTES = sorted(routes())
 
 
 def test_each_route_is_in_the_table():
-    """The table names none that is not there, and says of programs what is enforced."""
+    """The table names none that is not there, and says what is enforced."""
     for route in ROUTES:
         assert who_may(*route), route
-    named = {route for route in documented() if route[1].startswith("/v1/")}
-    assert named == {route for route in ROUTES if route[1].startswith("/v1/")}
-    for route in named:
-        assert RIGHTS.get(route, frozenset()) == who_may(*route) - {OPERATOR}, route
-    assert RIGHTS.keys() <= named
+    private = {route for route in ROUTES if route[1].startswith(("/v1/", "/admin/"))}
+    assert {route for route in documented() if route[1].startswith(("/v1/", "/admin/"))} == private
+    assert RIGHTS.keys() == private
+    for route in private:
+        assert (RIGHTS[route].scopes, RIGHTS[route].role) == who_may(*route), route
 
 
 @pytest.fixture
@@ -101,16 +106,18 @@ async def client(aiohttp_client):
 
     app = web.Application(middlewares=[problems, authorised])
     app[SETTINGS] = SETTINGS_OF_TEST
-    app[OPERATORS] = Operators(KEYS, ADMIN_TOKEN)
+    app[OPERATORS] = Operators(KEYS, ADMIN_TOKEN, ACCOUNTS)
     app[LIVE] = cast("Any", type("Live", (), {"refresh": lambda _: None})())
     for method, path in ROUTES:
         app.router.add_route(method, path, tell)
     app.router.add_route("*", NO_JOBS, tell)
+    app.router.add_route("GET", "/admin/forgotten", tell)
     return await aiohttp_client(app)
 
 
-async def status(client, method: str, path: str, token: str | None) -> int:
-    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+async def status(client, method: str, path: str, token: str | None = None, **headers: str) -> int:
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
     answer = await client.request(method, re.sub(r"\{[^}]+\}", "x", path), headers=headers)
     if answer.status in {401, 403}:
         document = await answer.json()
@@ -119,20 +126,46 @@ async def status(client, method: str, path: str, token: str | None) -> int:
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=" ".join)
-async def test_each_token_opens_what_the_table_says(client, route):
-    """200 where it does. 401 for tokens that are none here, 403 for those that are not for this."""
-    may = who_may(*route)
-    if may == {NO_TOKEN}:
-        assert await status(client, *route, None) == 200
+async def test_each_token_and_role_opens_what_the_table_says(client, route):
+    """200 where it does. 401 for tokens that are none here, 403 for tokens and sessions that are
+    not for this."""
+    scopes, least = who_may(*route)
+    if least == NO_TOKEN:
+        assert await status(client, *route) == 200
         return
-    assert await status(client, *route, None) == 401
+    assert await status(client, *route) == 401
     assert await status(client, *route, "wrong-token-for-tests") == 401
     assert await status(client, *route, ADMIN_TOKEN) == 200
     is_admin = route[1].startswith("/admin/")
     for name, token in TOKENS.items():
         has = {name} if name in SCOPES else set(SCOPES)
-        expected = 200 if has & may else 401 if is_admin else 403
+        expected = 200 if has & scopes else 401 if is_admin else 403
         assert await status(client, *route, token) == expected, name
+    for role in ROLES:
+        expected = 200 if ROLES.index(role) >= ROLES.index(least) else 403
+        assert await status(client, *route, **session(client, role)) == expected, role
+
+
+def session(client, role: str) -> dict[str, str]:
+    """Of the operator who is named like the role."""
+    operators = client.app[OPERATORS]
+    cookie = operators.log_in_by_password(role)
+    return {"Cookie": f"{COOKIE}={cookie}", CSRF_HEADER: operators.csrf(operators.read(cookie))}
+
+
+async def test_an_undeclared_endpoint_is_an_admins(client):
+    """So that a forgotten line opens nothing."""
+    with_admin, without = session(client, "admin"), session(client, "operator")
+    assert await status(client, "GET", "/admin/forgotten", **with_admin) == 200
+    assert await status(client, "GET", "/admin/forgotten", **without) == 403
+
+
+async def test_a_role_that_is_too_low_says_which_is_needed(client):
+    headers = session(client, "viewer")
+    answer = await client.post("/admin/rooms/shop/pause", headers=headers)
+    said = await answer.json()
+    assert (answer.status, said["code"]) == (403, "role_too_low")
+    assert said["detail"] == "viewer has the role viewer. This needs the role operator."
 
 
 async def test_a_refusal_says_what_is_needed(client):

@@ -21,6 +21,8 @@ CONFIG = """
 edge_listen = "unix:{folder}/edge"
 ops_listen = "127.0.0.1:{port}"
 admin_token = "0123456789abcdef"
+operators.ann.role = "viewer"
+operators.ann.password = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$RdescudvJCsgt3ub+b+dWRWJTmaaJObG"
 secret_keys = ["kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk"]
 history = "sqlite:///{folder}/history.db"
 rooms.shop.total_active_users = 1
@@ -41,6 +43,7 @@ NO_JSON = {
     "completion": "prints a shell's script",
     "page nginx": "prints what nginx includes",
     "page preview": "prints the files that it wrote",
+    "hash-password": "prints a hash",
     "nginx-key": "prints or writes what nginx includes",
     "rooms export": "writes JSON Lines",
     "rooms import": "says how much is new",
@@ -108,7 +111,7 @@ def test_every_command_that_prints_data_has_it_as_json():
 
 def test_every_command_of_a_replica_takes_its_address_and_a_token():
     """Before the command's name and after it."""
-    for group in ("rooms", "leases", "limits", "jobs", "targets"):
+    for group in ("rooms", "leases", "limits", "jobs", "targets", "operators"):
         assert {"--url", "--token-file", "--config"} <= options(main.commands[group])
         for name, command in leaves(main.commands[group], group):
             assert {"--url", "--token-file", "--config"} <= options(command), name
@@ -141,6 +144,7 @@ VISITOR = "v" * 22
         ("targets show images", "/v1/targets/images"),
         ("targets pause images", "/v1/targets/images"),
         ("targets resume images", "/v1/targets/images"),
+        ("operators list", "/admin/operators"),
         ("report shop", "/admin/rooms/shop/report"),
         ("history changes shop", "/admin/rooms/shop/changes"),
     ],
@@ -185,6 +189,8 @@ SQL = "mysql://a:b@127.0.0.1:1/c"
         ("rooms list", {"WAITROOM_TOKEN": "wrong"}, 1, "The token came from WAITROOM_TOKEN"),
         ("rooms set shop total_active_users=-1", {}, 2, "total_active_users: "),
         ("rooms set shop nothing", {}, 2, "write SETTING=VALUE"),
+        ("operators log-out ann", {}, 0, ""),
+        ("operators log-out eve", {}, 1, "No operator is named 'eve'"),
         ("rooms list --url ftp://x", {}, 2, "--url: write http://HOST:PORT"),
         ("rooms list --token-file none", {}, 2, "--token-file: none cannot be read"),
         ("rooms lits", {}, 2, "No such command"),

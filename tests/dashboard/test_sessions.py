@@ -11,6 +11,7 @@ import pytest
 
 from sidecar.kit.errors import StoreError
 from sidecar.kit.http.auth import ended_sessions as keys
+from sidecar.kit.http.auth.accounts import Account, Accounts
 from sidecar.kit.http.auth.ended_sessions import LATE_S, EndedSessions
 from sidecar.kit.http.auth.operators import COOKIE, LIFETIME_S, Operators
 from sidecar.kit.redis.connect import close, connect
@@ -50,12 +51,15 @@ def replica(redis, clock):
 
     async def make(*, has_heard: bool = True) -> Operators:
         ended = EndedSessions(redis, timeout_s=5, now_s=clock)
-        operators = Operators(KEYS, ADMIN_TOKEN, ended=ended, now_s=clock)
+        operators = Operators(KEYS, ADMIN_TOKEN, ACCOUNTS, ended=ended, now_s=clock)
         if has_heard:
             await operators.share()
         return operators
 
     return make
+
+
+ACCOUNTS = Accounts({"ann": Account("viewer", "x"), "ben": Account("viewer", "x")})
 
 
 class Away:
@@ -78,6 +82,27 @@ async def test_a_log_out_is_known_to_all(replica):
     for each in (here, there, later):
         assert each.read(cookie) is None
         assert each.read(other)
+
+
+async def test_a_log_out_everywhere_is_known_to_all(replica, clock):
+    """The later of two counts, in whatever order they reach the store; a log-in after it opens a
+    session that all replicas know."""
+    here, there = await replica(), await replica()
+    cookies = [here.log_in_by_password("ann"), there.log_in_by_password("ann")]
+    other = here.log_in_by_password("ben")
+    here.log_out_everywhere("ann")
+    clock.s += 5
+    cookies.append(there.log_in_by_password("ann"))
+    there.log_out_everywhere("ann")
+    await there.share()
+    await here.share()
+    await there.share()
+    later = await replica()
+    for each in (here, there, later):
+        assert [each.read(cookie) for cookie in cookies] == [None] * 3
+        assert each.read(other)
+    again = here.log_in_by_password("ann")
+    assert all(each.read(again) for each in (here, there, later))
 
 
 async def test_a_log_out_while_redis_is_unavailable(replica):

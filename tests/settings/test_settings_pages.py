@@ -86,7 +86,7 @@ def test_the_pages_tables_are_right(tmp_path, monkeypatch, name):
         (tmp_path / "secrets" / secret).write_text("s" * 64)
     base = {f"WAITROOM_ROOMS__{room}__TOTAL_ACTIVE_USERS": "9" for room in ("SHOP", "TICKETS")}
     found = re.findall(r"```toml\n(.*?)```", PAGES[name], re.DOTALL)
-    assert len(found) == {"configuration.md": 2, "settings.md": 9}[name]
+    assert len(found) == {"configuration.md": 2, "settings.md": 10}[name]
     for text in found:
         (tmp_path / "waitroom.toml").write_text(text)
         keys = {} if "secret_keys_file" in text else {"WAITROOM_SECRET_KEYS": "s" * 64}

@@ -242,13 +242,12 @@ def _extra(endpoint: Endpoint) -> Json:
 
 
 def _security(endpoint: Endpoint) -> list[Json]:
-    """Any one of these is enough, and of scopes any one; a change by the session needs its CSRF
-    token as well."""
+    """Any one of these is enough, and of scopes any one; of a session the role, or one above it. A
+    change by it needs its CSRF token as well."""
     access = endpoint.access
     if access.is_open:
         return []
     ways: list[Json] = [{"service": [scope]} for scope in sorted(access.scopes)]
     ways.append({"token": []})
-    if access.by_session:
-        ways.append({"session": []} if endpoint.method == "GET" else {"session": [], "csrf": []})
-    return ways
+    csrf: Json = {} if endpoint.method == "GET" else {"csrf": []}
+    return [*ways, {"session": [access.role], **csrf}]

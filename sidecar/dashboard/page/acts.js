@@ -2,7 +2,11 @@
 
 import { make, put } from './draw.js';
 
-export const session = { csrf: '', history: false, jobs: false };
+export const session = { csrf: '', history: false, jobs: false, role: 'viewer' };
+const ROLES = ['viewer', 'operator', 'admin'];
+
+// Whether the operator's role is enough. Markup says it by data-needs (dashboard.css).
+export const may = needed => ROLES.indexOf(session.role) >= ROLES.indexOf(needed);
 
 // A call about rooms.
 export const call = (method, path, body) => request(method, `/admin/rooms${path}`, body);
@@ -30,7 +34,7 @@ export async function request(method, address, body) {
 	if (reply.ok) return document;
 	const lines = document.errors || [document.detail];
 	const isUnknown = isChange && reply.status >= 500;
-	const todo = isUnknown ? NOT_KNOWN : reply.status === 403 ? 'Reload the page, then try again.' : '';
+	const todo = isUnknown ? NOT_KNOWN : document.code === 'csrf_wrong' ? 'Reload the page, then try again.' : '';
 	const text = [document.title, ...lines].filter(Boolean).join(': ');
 	throw Object.assign(new Error(todo ? `${text}${text.endsWith('.') ? '' : '.'} ${todo}` : text), { status: reply.status, title: document.title, isUnknown });
 }

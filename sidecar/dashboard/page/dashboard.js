@@ -23,9 +23,13 @@ async function connect() {
 	try {
 		const reply = await fetch('/dashboard/session', { cache: 'no-store', signal: AbortSignal.timeout(5000) });
 		if (reply.status === 401) return location.reload(); // to the log-in
-		const { operator, csrf, history, jobs, in_memory: isInMemory } = await reply.json();
-		Object.assign(session, { csrf, history, jobs });
+		const { operator, role, by, csrf, history, jobs, in_memory: isInMemory } = await reply.json();
+		Object.assign(session, { csrf, history, jobs, role });
+		document.body.dataset.role = role;
 		put($('operator'), operator);
+		put($('role'), role);
+		$('logout').hidden = by === 'proxy';
+		$('logout-all').hidden = by !== 'password';
 		$('memory').hidden = !isInMemory;
 		if (jobs) watchTargets();
 	} catch (error) {
@@ -36,6 +40,7 @@ async function connect() {
 	source.addEventListener('study', event => hear(() => collected(JSON.parse(event.data))));
 	source.addEventListener('others', event => hear(() => overview.others(JSON.parse(event.data))));
 	source.addEventListener('end', () => location.reload());
+	source.addEventListener('again', connect);
 	source.addEventListener('error', lose);
 }
 
@@ -89,11 +94,14 @@ function collected(found) {
 	log.collected(found);
 }
 
-$('logout').addEventListener('click', async () => {
+async function logOut(query) {
 	try {
-		await fetch('/dashboard/logout', { method: 'POST', headers: { 'X-Waitroom-CSRF': session.csrf }, redirect: 'manual' });
+		await fetch(`/dashboard/logout${query}`, { method: 'POST', headers: { 'X-Waitroom-CSRF': session.csrf }, redirect: 'manual' });
 	} catch (error) { /* the page says by itself that nobody answers */ }
 	location.reload();
-});
+}
+
+$('logout').addEventListener('click', () => logOut(''));
+$('logout-all').addEventListener('click', () => logOut('?everywhere'));
 begin();
 connect();

@@ -1,6 +1,6 @@
 // What operators did: the view #/log of all rooms, and the latest in a room's card.
 
-import { call, session, tell, undo } from './acts.js';
+import { call, may, session, tell, undo } from './acts.js';
 import { make, moment, number, put } from './draw.js';
 import { isOpen, register } from './views.js';
 
@@ -66,7 +66,7 @@ function did({ what, visitor, detail, changes }) {
 function draw(into, all, result, hasRoom) {
 	const lines = all.map(act => {
 		const texts = [moment(act.at), ...(hasRoom ? [act.room] : []), act.by, did(act)];
-		return { act, texts, mayUndo: act.revision != null && act.what === 'change' && Object.entries(act.changes).some(isReal) && Date.now() - ahead - act.at < UNDO_MS };
+		return { act, texts, mayUndo: may('operator') && act.revision != null && act.what === 'change' && Object.entries(act.changes).some(isReal) && Date.now() - ahead - act.at < UNDO_MS };
 	});
 	const key = JSON.stringify(lines.map(({ texts, mayUndo }) => [...texts, mayUndo]));
 	if (into.dataset.key === key) return;

@@ -1,6 +1,6 @@
 // The queue of a room, a page at a time, and the search for one visitor.
 
-import { ask, call, session, tell } from './acts.js';
+import { ask, call, may, session, tell } from './acts.js';
 import { clock, duration, make, moment, number, put } from './draw.js';
 import { menu } from './menu.js';
 import { askMove } from './move.js';
@@ -94,7 +94,7 @@ export class People {
 		code.title = visitor;
 		who.append(code, ' ', make('span', 'hint'));
 		const output = this.$('.line > output');
-		const items = this.acts(visitor, short, true).map(({ text, how, isDanger }) => ({ text, isDanger, how: () => tell(output, how) }));
+		const items = !may('operator') ? [] : this.acts(visitor, short, true).map(({ text, how, isDanger }) => ({ text, isDanger, how: () => tell(output, how) }));
 		items.push({ text: 'Look up', how: () => {
 			this.$('[data-control=look] input').value = short;
 			this.search(visitor);
@@ -131,7 +131,7 @@ export class People {
 			unknown: 'Unknown: neither in the queue nor inside.'
 		}[found.state];
 		const waits = found.state === 'waiting' && found.position != null;
-		if (found.state === 'waiting' || found.state === 'inside' || found.state === 'called') {
+		if (may('operator') && ['waiting', 'inside', 'called'].includes(found.state)) {
 			buttons.hidden = false;
 			buttons.replaceChildren(...this.acts(found.visitor, found.number, waits).map(({ text, how }) => {
 				const made = make('button', '', text);

@@ -21,7 +21,8 @@ export class Table {
 	// `key(item)` tells rows apart, and is what a row's buttons are named by.
 	// `read(after, limit)` resolves to {items, next, count?}: `next` is the `after` of the next page.
 	// `empty()`: what stands there where there is none.
-	// `acts`: {text, how(item), isDanger?, may?(item)}, of one row.
+	// `acts`: {text, how(item), isDanger?, needs?, may?(item)}, of one row. `needs`: the least role, or
+	// '' for anybody; without it an operator's.
 	// `several`: {text, how(items), isDanger?}, of the rows that are selected; none: no boxes.
 	// An act returns what it did, or null where the question was answered with no.
 	constructor({ label, columns, key, read, empty, acts = [], several = [] }) {
@@ -49,6 +50,7 @@ export class Table {
 		if (this.several.length) {
 			this.all = this.box('Select all on this page', () => this.select(this.all.checked ? [...this.rows.keys()] : []));
 			heading('', 'box').append(this.all);
+			this.all.parentElement.dataset.needs = 'operator';
 		}
 		for (const { title, isNumber } of this.columns) heading(title, isNumber ? 'number' : '');
 		if (this.acts.length) heading('').append(make('span', 'unseen', 'Controls'));
@@ -162,6 +164,7 @@ export class Table {
 		const row = { root: make('tr') };
 		if (this.several.length) {
 			const cell = make('td', 'box');
+			cell.dataset.needs = 'operator';
 			row.box = this.box(`Select ${key}`, () => {
 				if (row.box.checked) this.selected.add(key);
 				else this.selected.delete(key);
@@ -177,8 +180,9 @@ export class Table {
 			return cell;
 		});
 		row.root.append(...row.cells);
-		row.acts = this.acts.map(({ text, how, isDanger, may = () => true }) => {
+		row.acts = this.acts.map(({ text, how, isDanger, needs = 'operator', may = () => true }) => {
 			const button = action(text, () => this.act(() => how(row.item)), isDanger);
+			if (needs) button.dataset.needs = needs;
 			button.setAttribute('aria-label', `${text.replace(' …', '')}: ${key}`);
 			return { button, may };
 		});

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 ENDPOINTS = Endpoints("jobs", problems=(DATABASE_UNAVAILABLE,))
-_READS = programs("jobs", "read", by_session=True)
-_CHANGES = programs("jobs", by_session=True)
+_READS = programs("jobs", "read", role="viewer")
+_CHANGES = programs("jobs", role="operator")
 _JOB = "/v1/jobs/{id}"
 #: Members of a job whose call a worker makes.
 _OF_CALLS = {"method", "path", "query", "headers", "body", "body_base64"}

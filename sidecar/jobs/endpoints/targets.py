@@ -24,7 +24,7 @@ from sidecar.jobs.targets import has_runner, rate_per_s, wait_s
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.http.auth.session import operator
-from sidecar.kit.http.endpoint import DASHBOARD, Endpoints, programs
+from sidecar.kit.http.endpoint import OPERATORS, Endpoints, programs
 from sidecar.kit.http.problem_kinds import DATABASE_UNAVAILABLE
 from sidecar.kit.names import is_plain_name
 
@@ -40,7 +40,7 @@ HOUR_MS = 3_600_000
 log = structlog.get_logger()
 
 ENDPOINTS = Endpoints("targets", problems=(DATABASE_UNAVAILABLE,))
-_READS = programs("jobs", "read", by_session=True)
+_READS = programs("jobs", "read", role="viewer")
 _TARGET = "/v1/targets/{name}"
 
 
@@ -60,7 +60,7 @@ async def look_at_target(request: web.Request, at: TargetAddress) -> Target:
     return await _target(jobs.targets.get(at.name), await jobs.counts())
 
 
-@ENDPOINTS.patch(_TARGET, DASHBOARD, replies={200: "The target."})
+@ENDPOINTS.patch(_TARGET, OPERATORS, replies={200: "The target."})
 async def change_target(request: web.Request, at: TargetAddress, body: TargetChanges) -> Target:
     """Change a target, or make one.
 
@@ -76,7 +76,7 @@ async def change_target(request: web.Request, at: TargetAddress, body: TargetCha
 
 
 @ENDPOINTS.delete(
-    _TARGET, DASHBOARD, replies={200: "The target as it is configured."}, problems=(UNKNOWN_TARGET,)
+    _TARGET, OPERATORS, replies={200: "The target as it is configured."}, problems=(UNKNOWN_TARGET,)
 )
 async def restore_target(request: web.Request, at: TargetAddress) -> RestoredTarget:
     """Reset a target to its configured settings.

@@ -4,7 +4,7 @@
 
     @ENDPOINTS.put(
         "/v1/leases/{template}/{resource}",
-        programs("leases"),
+        programs("leases", role="operator"),
         replies={200: "The holder has it."},
         problems=(LEASE_OVER,),
     )
@@ -33,6 +33,7 @@ from sidecar.kit.http import problem_kinds as kinds
 from sidecar.kit.http.models import Body, Parameters, Reply, object_of, read
 
 if TYPE_CHECKING:
+    from sidecar.kit.http.auth.roles import Role
     from sidecar.kit.http.auth.scopes import Scope
     from sidecar.kit.http.models import Headers
     from sidecar.kit.http.problem_kinds import Kind
@@ -45,11 +46,12 @@ Replies: TypeAlias = Mapping[int, tuple[Any, str] | tuple[Any, str, "type[Header
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may ask. Operators may always: by the admin token, and `by_session` of the dashboard."""
+    """Who may ask. The admin token may always."""
 
     #: Of a program's token, one of these opens it; none: it is for operators.
     scopes: frozenset[Scope] = frozenset()
-    by_session: bool = False
+    #: The least that an operator's session needs.
+    role: Role = "admin"
     is_open: bool = False
 
     def problems(self, path: str) -> list[Kind]:
@@ -63,18 +65,20 @@ class Access:
                 kinds.SERVICE_OFF,
                 kinds.SCOPE_MISSING if self.scopes else kinds.OPERATORS_ONLY,
             ]
-        return found + ([kinds.FOREIGN_SITE, kinds.CSRF_WRONG] if self.by_session else [])
+        if self.role != "viewer":
+            found.append(kinds.ROLE_TOO_LOW)
+        return [*found, kinds.FOREIGN_SITE, kinds.CSRF_WRONG]
 
 
 ANYBODY = Access(is_open=True)
-#: By the admin token alone.
-OPERATORS = Access()
-#: Or by a session of the dashboard.
-DASHBOARD = Access(by_session=True)
+#: Operators' alone: by the admin token, or by a session of at least this role.
+VIEWERS = Access(role="viewer")
+OPERATORS = Access(role="operator")
+ADMINS = Access(role="admin")
 
 
-def programs(*scopes: Scope, by_session: bool = False) -> Access:
-    return Access(frozenset(scopes), by_session=by_session)
+def programs(*scopes: Scope, role: Role) -> Access:
+    return Access(frozenset(scopes), role)
 
 
 @dataclass(frozen=True, slots=True)

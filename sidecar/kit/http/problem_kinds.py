@@ -46,8 +46,8 @@ ADMINISTRATION_OFF = Kind(
     "administration_off",
     403,
     "Administration is off",
-    "No `admin_token` is set.",
-    "Set `admin_token` and restart the replicas.",
+    "Neither `admin_token` nor an operator is set.",
+    "Set `admin_token` or `operators`, and restart the replicas.",
 )
 SERVICE_OFF = Kind(
     "service_off",
@@ -69,6 +69,13 @@ SCOPE_MISSING = Kind(
     "Not in the token's scopes",
     "The token's `scopes` do not include this.",
     "Add the scope to the token's line in `scopes`, or send another token.",
+)
+ROLE_TOO_LOW = Kind(
+    "role_too_low",
+    403,
+    "Your role may not do this",
+    "The operator's `role` is below the one that this needs.",
+    "Ask an operator with that role, or have the role in `operators` changed.",
 )
 FOREIGN_SITE = Kind(
     "foreign_site",

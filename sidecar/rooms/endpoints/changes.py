@@ -13,7 +13,7 @@ from sidecar.kit.clock import iso
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.http.app_keys import TEMPLATES
 from sidecar.kit.http.auth.session import operator
-from sidecar.kit.http.endpoint import DASHBOARD, Endpoints
+from sidecar.kit.http.endpoint import OPERATORS, VIEWERS, Endpoints
 from sidecar.kit.http.problems import ProblemError
 from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.endpoints.operator import state_of
@@ -53,7 +53,7 @@ _ROOM = "/admin/rooms/{room}"
 log = structlog.get_logger()
 
 
-@ENDPOINTS.patch(_ROOM, DASHBOARD, replies={200: "The room."})
+@ENDPOINTS.patch(_ROOM, OPERATORS, replies={200: "The room."})
 async def change_room(request: web.Request, _at: RoomAddress, body: Changes) -> ChangedRoom:
     """Change settings while the room runs.
 
@@ -62,7 +62,7 @@ async def change_room(request: web.Request, _at: RoomAddress, body: Changes) -> 
     return await _change(request, body.model_extra or {})
 
 
-@ENDPOINTS.post(_ROOM + "/{act:pause|drain|resume}", DASHBOARD, replies={200: "The room."})
+@ENDPOINTS.post(_ROOM + "/{act:pause|drain|resume}", OPERATORS, replies={200: "The room."})
 async def act_on_room(request: web.Request, at: ActAddress) -> ChangedRoom:
     """Pause, drain or resume a room.
 
@@ -80,7 +80,7 @@ async def act_on_room(request: web.Request, at: ActAddress) -> ChangedRoom:
 
 @ENDPOINTS.post(
     _ROOM + "/undo",
-    DASHBOARD,
+    OPERATORS,
     replies={200: "The room, as it was before in these settings."},
     problems=(UNKNOWN_CHANGE, CHANGED_SINCE),
 )
@@ -139,7 +139,7 @@ async def _check(request: web.Request, changes: dict[str, Any]) -> dict[str, Any
     return changed.model_dump()
 
 
-@ENDPOINTS.post(_ROOM + "/forecast", DASHBOARD, replies={200: "Both, by the same estimate."})
+@ENDPOINTS.post(_ROOM + "/forecast", VIEWERS, replies={200: "Both, by the same estimate."})
 async def forecast_change(request: web.Request, _at: RoomAddress, body: Changes) -> Forecast:
     """Forecast what a change of settings would do.
 
@@ -170,7 +170,7 @@ def _outlook(pace: Pace) -> Outlook:
     )
 
 
-@ENDPOINTS.get(_ROOM + "/log", DASHBOARD, replies={200: "As much of it as Redis keeps."})
+@ENDPOINTS.get(_ROOM + "/log", VIEWERS, replies={200: "As much of it as Redis keeps."})
 async def get_log(request: web.Request, at: RoomAddress) -> RoomLog:
     """List what operators did, latest first."""
     acts = await room_of(request).store.lists.log()

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from sidecar.kit.clock import iso
 from sidecar.kit.http.auth.session import operator
-from sidecar.kit.http.endpoint import DASHBOARD, Endpoints
+from sidecar.kit.http.endpoint import ADMINS, OPERATORS, VIEWERS, Endpoints
 from sidecar.queue.grants import Grant, expiry, new_id
 from sidecar.rooms.app_keys import ROOMS, room_of
 from sidecar.rooms.openings_preview import preview, read_time
@@ -42,20 +42,20 @@ _ROOM = "/admin/rooms/{room}"
 log = structlog.get_logger()
 
 
-@ENDPOINTS.get("/admin/rooms", DASHBOARD, replies={200: "The rooms."})
+@ENDPOINTS.get("/admin/rooms", VIEWERS, replies={200: "The rooms."})
 async def list_rooms(request: web.Request) -> RoomStates:
     """List all rooms with their numbers and settings."""
     return RoomStates(rooms=[state_of(room, await room.refresh()) for room in request.app[ROOMS]])
 
 
-@ENDPOINTS.get(_ROOM, DASHBOARD, replies={200: "The room."})
+@ENDPOINTS.get(_ROOM, VIEWERS, replies={200: "The room."})
 async def get_room(request: web.Request, _at: RoomAddress) -> RoomState:
     """Get a room with its numbers and settings."""
     room = room_of(request)
     return state_of(room, await room.refresh())
 
 
-@ENDPOINTS.post(_ROOM + "/reset", DASHBOARD, replies={200: "Done."})
+@ENDPOINTS.post(_ROOM + "/reset", ADMINS, replies={200: "Done."})
 async def reset_room(request: web.Request, at: RoomAddress) -> Removed:
     """Reset the queue: all waiting visitors lose their places.
 
@@ -66,7 +66,7 @@ async def reset_room(request: web.Request, at: RoomAddress) -> Removed:
     return Removed(room=at.room, removed=removed)
 
 
-@ENDPOINTS.get(_ROOM + "/events", DASHBOARD, replies={200: "The events."})
+@ENDPOINTS.get(_ROOM + "/events", VIEWERS, replies={200: "The events."})
 async def preview_events(request: web.Request, at: PreviewParameters) -> EventsPreview:
     """Preview a room's events."""
     room = room_of(request)
@@ -80,7 +80,7 @@ async def preview_events(request: web.Request, at: PreviewParameters) -> EventsP
 
 @ENDPOINTS.post(
     _ROOM + "/grants",
-    DASHBOARD,
+    OPERATORS,
     replies={200: "Add waitroom_grant=… to the parameters of a page's address."},
     problems=(UNKNOWN_CLASS,),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from sidecar.kit.http.endpoint import DASHBOARD, Endpoints
+from sidecar.kit.http.endpoint import VIEWERS, Endpoints
 from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM
 from sidecar.rooms.schemas.series import Series, SeriesEvent, SeriesParameters
@@ -13,7 +13,7 @@ from sidecar.rooms.statistics import HOUR_MS, steps
 ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))
 
 
-@ENDPOINTS.get("/admin/rooms/{room}/series", DASHBOARD, replies={200: "The steps."})
+@ENDPOINTS.get("/admin/rooms/{room}/series", VIEWERS, replies={200: "The steps."})
 async def get_series(request: web.Request, at: SeriesParameters) -> Series:
     """Get a room's figures in steps of time, for the last 24 hours.
 

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from sidecar.kit.errors import ConfigError, StoreError
 from sidecar.kit.http.auth.session import operator
-from sidecar.kit.http.endpoint import DASHBOARD, Endpoints
+from sidecar.kit.http.endpoint import ADMINS, Endpoints
 from sidecar.kit.http.problems import ProblemError
 from sidecar.queue.model import Outside
 from sidecar.rooms.app_keys import room_of
@@ -49,7 +49,7 @@ log = structlog.get_logger()
 
 
 @ENDPOINTS.get(
-    "/admin/rooms/{room}/export", DASHBOARD, replies={200: "Lines of a file, and where to go on."}
+    "/admin/rooms/{room}/export", ADMINS, replies={200: "Lines of a file, and where to go on."}
 )
 async def export_room(request: web.Request, at: ExportParameters) -> ExportPage:
     """Export a page of the room, to move it to another Redis.
@@ -88,7 +88,7 @@ async def _head(room: Room) -> list[ExportHead | ExportRows]:
 
 @ENDPOINTS.post(
     "/admin/rooms/{room}/import",
-    DASHBOARD,
+    ADMINS,
     replies={200: "How many are new here."},
     problems=(QUEUE_RESET,),
 )

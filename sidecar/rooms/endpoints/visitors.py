@@ -8,7 +8,7 @@ import structlog
 from aiohttp import web
 
 from sidecar.kit.http.auth.session import operator
-from sidecar.kit.http.endpoint import DASHBOARD, Endpoints
+from sidecar.kit.http.endpoint import OPERATORS, VIEWERS, Endpoints
 from sidecar.kit.http.problems import ProblemError
 from sidecar.queue.model import Phase
 from sidecar.queue.visitor_number import visitor_number
@@ -54,7 +54,7 @@ _VISITOR = _ROOM + "/visitors/{visitor}"
 log = structlog.get_logger()
 
 
-@ENDPOINTS.get(_ROOM + "/waiting", DASHBOARD, replies={200: "A page of it."}, problems=(NOT_DRAWN,))
+@ENDPOINTS.get(_ROOM + "/waiting", VIEWERS, replies={200: "A page of it."}, problems=(NOT_DRAWN,))
 async def list_waiting(request: web.Request, page: PeoplePage) -> WaitingVisitors:
     """List the waiting visitors, in their order.
 
@@ -67,7 +67,7 @@ async def list_waiting(request: web.Request, page: PeoplePage) -> WaitingVisitor
     return WaitingVisitors(room=room.name, waiting=waiting, next=page.next(len(waiting)))
 
 
-@ENDPOINTS.get(_ROOM + "/sessions", DASHBOARD, replies={200: "A page of them."})
+@ENDPOINTS.get(_ROOM + "/sessions", VIEWERS, replies={200: "A page of them."})
 async def list_sessions(request: web.Request, page: PeoplePage) -> Sessions:
     """List the sessions, the next to end first."""
     rows = await room_of(request).store.lists.sessions(offset=page.start, limit=page.limit)
@@ -81,7 +81,7 @@ async def _resolve(request: web.Request, at: VisitorAddress) -> str:
 
 @ENDPOINTS.get(
     _VISITOR,
-    DASHBOARD,
+    VIEWERS,
     replies={200: "The state is `unknown` where nothing is known of an id."},
     problems=(UNKNOWN_VISITOR, AMBIGUOUS_NUMBER),
 )
@@ -129,7 +129,7 @@ def _is_drawing(room: Room) -> bool:
 
 @ENDPOINTS.post(
     _VISITOR + "/release",
-    DASHBOARD,
+    OPERATORS,
     replies={200: "Done: the pass or ticket is void."},
     problems=(UNKNOWN_VISITOR, AMBIGUOUS_NUMBER),
 )
@@ -152,7 +152,7 @@ _NOT_MOVED = {
 
 @ENDPOINTS.post(
     _VISITOR + "/move",
-    DASHBOARD,
+    OPERATORS,
     replies={200: "Where it came to stand: at the end where the queue is shorter."},
     problems=(
         UNKNOWN_VISITOR,

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from sidecar.kit.redis.connect import Store
 
 #: The dashboard's sessions that were logged out of (zset, session -> when it would have ended, unix
-#: seconds; kit/http/auth/ended_sessions.py). It runs out by itself.
+#: seconds; `name:ann`: all of hers that end by then; kit/http/auth/ended_sessions.py). It runs out
+#: by itself.
 ENDED_SESSIONS = "waitroom:dashboard:ended"
 
 
@@ -42,10 +43,11 @@ class EndedSessions:
             missing = {
                 session: ends_s
                 for session, ends_s in known.items()
-                if session not in there and ends_s >= oldest_s
+                if ends_s > there.get(session, 0) and ends_s >= oldest_s
             }
             if missing:
-                await self._redis.zadd(ENDED_SESSIONS, missing)
+                # The later end counts, in whatever order two write.
+                await self._redis.zadd(ENDED_SESSIONS, missing, gt=True)
                 last_s = max((there | missing).values()) + LATE_S
                 await self._redis.expireat(ENDED_SESSIONS, last_s)
                 await self._redis.zremrangebyscore(ENDED_SESSIONS, "-inf", oldest_s)

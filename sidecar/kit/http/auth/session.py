@@ -24,9 +24,10 @@ _SAFE = {"GET", "HEAD", "OPTIONS"}
 
 
 def operator_of(request: web.Request) -> Operator | None:
-    """The operator that the request's cookie names."""
-    cookie = cookie_value(request.headers.get("Cookie"), COOKIE)
-    return request.app[OPERATORS].read(cookie)
+    """The operator whom the proxy in front has signed in, or else the request's cookie names."""
+    operators = request.app[OPERATORS]
+    signed_in = operators.from_proxy(request.headers, request.remote)
+    return signed_in or operators.read(cookie_value(request.headers.get("Cookie"), COOKIE))
 
 
 def refusal(request: web.Request, operator: Operator) -> web.Response | None:
@@ -62,4 +63,6 @@ def operator(request: web.Request) -> str:
     """The operator's name, for the log: of the session, or as a client with the token gives it."""
     if "Authorization" not in request.headers and (who := operator_of(request)):
         return who.name
-    return clean_name(request.headers.get("X-Waitroom-Operator", "")) or "api"
+    name = clean_name(request.headers.get("X-Waitroom-Operator", "")) or "api"
+    # With the token anyone can give any name, but not that of an account.
+    return f"{name} (admin_token)" if request.app[OPERATORS].accounts.is_taken(name) else name

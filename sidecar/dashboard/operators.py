@@ -1,0 +1,82 @@
+"""The operators that the settings name: who there is, and the end of all sessions of one."""
+
+from __future__ import annotations
+
+import structlog
+from aiohttp import web
+
+from sidecar.kit.http.app_keys import OPERATORS
+from sidecar.kit.http.auth.roles import Role  # noqa: TC001 - pydantic reads it
+from sidecar.kit.http.auth.session import operator
+from sidecar.kit.http.endpoint import ADMINS, Endpoints
+from sidecar.kit.http.models import Parameters, Reply
+from sidecar.kit.http.problem_kinds import unknown
+from sidecar.kit.http.problems import ProblemError
+
+UNKNOWN_OPERATOR = unknown("operator")
+ENDPOINTS = Endpoints("administration")
+
+log = structlog.get_logger()
+
+
+class NamedOperator(Reply):
+    name: str
+    """As they log in."""
+    role: Role
+    """What they may do."""
+    has_password: bool
+    """Whether they can log in with a password."""
+    by_proxy: bool
+    """Whether a proxy can sign them in."""
+
+
+class NamedOperators(Reply):
+    operators: list[NamedOperator]
+    """By name."""
+
+
+class OperatorAddress(Parameters):
+    name: str
+    """As in the settings."""
+
+
+class EndedOperator(Reply):
+    name: str
+    """Whose sessions ended."""
+
+
+@ENDPOINTS.get("/admin/operators", ADMINS, replies={200: "The operators."})
+async def list_operators(request: web.Request) -> NamedOperators:
+    """List the operators that the settings name."""
+    accounts = request.app[OPERATORS].accounts
+    found = [
+        NamedOperator(
+            name=name,
+            role=account.role,
+            has_password=bool(account.password),
+            by_proxy=bool(accounts.proxy.header),
+        )
+        for name, account in sorted(accounts.named.items())
+    ]
+    return NamedOperators(operators=found)
+
+
+@ENDPOINTS.delete(
+    "/admin/operators/{name}/sessions",
+    ADMINS,
+    replies={200: "They ended, on all replicas within a second."},
+    problems=(UNKNOWN_OPERATOR,),
+)
+async def end_sessions(request: web.Request, at: OperatorAddress) -> EndedOperator:
+    """End all sessions of an operator, in every browser.
+
+    They can log in again: to lock somebody out, take them from the settings. Sessions of the
+    `admin_token`, and of a proxy, do not end by this. Idempotent.
+    """
+    operators = request.app[OPERATORS]
+    if at.name not in operators.accounts.named:
+        raise ProblemError(UNKNOWN_OPERATOR, detail=f"No operator is named {at.name[:64]!r}.")
+    operators.log_out_everywhere(at.name)
+    log.info("sessions_ended", operator=at.name, by=operator(request))
+    await operators.share()
+    return EndedOperator(name=at.name)

@@ -1,0 +1,13 @@
+"""What an operator may do."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+#: Each may do what those before it may. A viewer changes nothing.
+Role: TypeAlias = Literal["viewer", "operator", "admin"]
+ROLES: tuple[Role, ...] = get_args(Role)
+
+
+def covers(has: Role, needed: Role) -> bool:
+    return ROLES.index(has) >= ROLES.index(needed)

@@ -1,0 +1,78 @@
+"""Operators in the settings."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_network
+from typing import Annotated
+
+from argon2 import extract_parameters
+from argon2.exceptions import InvalidHashError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from sidecar.kit.http.auth.accounts import UNIX, Network
+from sidecar.kit.http.auth.operators import NAME_LENGTH
+from sidecar.kit.http.auth.roles import Role  # noqa: TC001 - pydantic reads it
+from sidecar.kit.setting_types import listed
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")
+_HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
+#: They mean something else already.
+_TAKEN = {"authorization", "cookie", "host", "origin", "connection", "x-waitroom-operator"}
+
+
+def _name(value: str) -> str:
+    if len(value) > NAME_LENGTH or not _NAME.fullmatch(value):
+        raise ValueError(
+            f"a name has letters, digits, and . _ @ + - after the first, {NAME_LENGTH} at most"
+        )
+    return value
+
+
+def _hash(value: str) -> str:
+    """What is wrong is said without repeating it: it may be the password itself."""
+    try:
+        if value:
+            extract_parameters(value)
+    except InvalidHashError:
+        raise ValueError(
+            "this is no Argon2 hash; waitroom hash-password makes one ($argon2id$…)"
+        ) from None
+    return value
+
+
+def _header(value: str) -> str:
+    if value and (not _HEADER.fullmatch(value) or value.lower() in _TAKEN):
+        raise ValueError("write the name of the header that your proxy sets, such as Remote-User")
+    return value
+
+
+def _source(value: str) -> Network | str:
+    if value == UNIX:
+        return value
+    try:
+        network = ip_network(value)
+    except ValueError:
+        raise ValueError(f"write an address, a network such as 10.0.0.0/24, or {UNIX}") from None
+    if not network.prefixlen:
+        raise ValueError("with it, anyone who reaches ops_listen could be any operator")
+    return network
+
+
+class OperatorAccount(BaseModel):
+    """One operator. `password` is never shown."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    role: Role
+    """What they may do. `viewer`: see everything, change nothing. `operator`: change rooms, limits
+    and targets, release and move visitors. `admin`: also reset, export and import a room, and end
+    the sessions of operators."""
+    password: Annotated[str, AfterValidator(_hash)] = Field(default="", repr=False)
+    """The Argon2 hash of their password: `waitroom hash-password` makes it. Empty: they sign in
+    through the proxy of `operator_header` only."""
+
+
+OperatorName = Annotated[str, AfterValidator(_name)]
+Header = Annotated[str, AfterValidator(_header)]
+Sources = Annotated[list[Annotated[str, AfterValidator(_source)]], BeforeValidator(listed)]

@@ -1,0 +1,104 @@
+"""Roles in a real browser: what a viewer sees and cannot do, and logging out everywhere."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from sidecar.kit.http.auth.accounts import HASHER
+from tests.support.dashboard import Dashboard, control, overview, press, room, view
+
+PASSWORD = "correct horse battery"
+HASH = HASHER.hash(PASSWORD)
+
+
+@pytest.fixture(scope="module")
+def site():
+    settings = {}
+    for name, role in (("vera", "viewer"), ("otto", "operator"), ("ada", "admin")):
+        settings |= {f"operators.{name}.role": role, f"operators.{name}.password": HASH}
+    limit = {"algorithm": "fixed_window", "limit": 5, "window": "1m", "key": "{address}"}
+    leases = {"seat": {"term": "10m", "max_waiting": 5}}
+    with Dashboard(
+        rooms={"sale": {"total_active_users": 1}},
+        settings=settings,
+        limits={"login": limit},
+        leases=leases,
+    ) as site:
+        site.api("POST", "/leases/seat/17", {"holder": "order-1"})
+        yield site
+
+
+def log_in(site, page, name, password=PASSWORD):
+    page.goto(site.dashboard)
+    page.get_by_label("Who are you?").fill(name)
+    page.get_by_label("Password, or admin token").fill(password)
+    press(page, "Log in")
+
+
+def buttons(page):
+    """What can be pressed in the view, apart from what only looks."""
+    texts = page.locator("main button:visible").all_inner_texts()
+    looks = ("Look up", "Find", "Show what", "Head", "Previous", "Next", "First", "Older", "Search")
+    return [text for text in texts if text and not text.startswith(looks)]
+
+
+@pytest.fixture
+def page(browser):
+    with browser.new_context() as context:
+        yield context.new_page()
+
+
+def test_a_viewer_sees_all_and_changes_nothing(site, page):
+    """No button of any view changes anything; the replica would refuse it, too."""
+    log_in(site, page, "vera", "wrong")
+    expect(page.get_by_role("alert")).to_have_text("The name or the password is wrong.")
+    log_in(site, page, "vera")
+    expect(page.locator("#role")).to_have_text("viewer")
+    expect(overview(page).get_by_role("link", name="sale")).to_be_visible()
+    expect(room(page, "sale")).to_be_visible()
+    expect(control(page, "sale", "run")).to_be_hidden()
+    assert [text for text in buttons(page) if "15 min" not in text and " h" not in text] == []
+    for address in ("leases/seat", "leases/seat/17", "limits/login", "look/sale", "log"):
+        view(page, address)
+        expect(page.locator("main h1:visible").first).to_be_visible()
+        page.wait_for_timeout(300)
+        assert buttons(page) == [], address
+    said = page.evaluate(
+        """async () => {
+            const { csrf } = await (await fetch('/dashboard/session')).json();
+            const headers = { 'X-Waitroom-CSRF': csrf };
+            const reply = await fetch('/admin/rooms/sale/pause', { method: 'POST', headers });
+            return [reply.status, (await reply.json()).detail];
+        }"""
+    )
+    assert said == [403, "vera has the role viewer. This needs the role operator."]
+
+
+def test_an_operator_changes_and_an_admin_resets(site, page):
+    log_in(site, page, "otto")
+    expect(control(page, "sale", "run")).to_be_hidden()  # the overview is open
+    card = room(page, "sale")
+    expect(control(page, "sale", "run")).to_be_visible()
+    expect(control(page, "sale", "reset")).to_be_hidden()
+    control(page, "sale", "message").get_by_role("textbox").fill("Soon.")
+    press(control(page, "sale", "message"), "Show it")
+    expect(card.locator(".latest")).to_contain_text("otto")
+    assert "Pause …" in buttons(page)
+    press(page.locator("header"), "Log out")
+    expect(page.get_by_label("Who are you?")).to_be_visible()
+    log_in(site, page, "ada")
+    room(page, "sale")
+    expect(control(page, "sale", "reset")).to_be_visible()
+
+
+def test_logging_out_everywhere_ends_the_other_browser(site, page, browser):
+    log_in(site, page, "vera")
+    expect(page.locator("#link")).to_have_text("Live")
+    with browser.new_context() as context:
+        other = context.new_page()
+        log_in(site, other, "vera")
+        expect(other.locator("#link")).to_have_text("Live")
+        press(page.locator("header"), "Everywhere")
+        expect(page.get_by_label("Who are you?")).to_be_visible()
+        expect(other.get_by_label("Who are you?")).to_be_visible(timeout=10_000)
