@@ -36,7 +36,7 @@ export class Target {
 		this.root.id = `target-${name}`;
 		this.root.tabIndex = -1;
 		this.$ = selector => this.root.querySelector(selector);
-		const title = this.$('h3');
+		const title = this.$('h2');
 		title.textContent = name;
 		title.id = `title-target-${name}`;
 		this.root.setAttribute('aria-labelledby', title.id);

@@ -1,0 +1,76 @@
+"""axe-core's rules on every view of the dashboard, in light and dark, on a phone and a laptop, and
+in colours that the system forces."""
+
+from __future__ import annotations
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from tests.support.dashboard import WithHistory, log_in, view
+
+AXE = Axe()
+VIEWS = ("", "rooms/sale", "look/sale", "leases", "leases/seat", "leases/seat/17", "limits",
+         "limits/login", "limits/login/10.0.0.1", "targets", "targets/images", "webhooks",
+         "webhooks/team", "log")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def site():
+    limit = {"algorithm": "fixed_window", "limit": 5, "window": "1m", "key": "{address}"}
+    settings = {
+        "targets.images.url": "http://127.0.0.1:1/",
+        "targets.images.private": True,
+        "targets.images.paused": True,
+        "webhooks.team.url": "http://127.0.0.1:1/",
+    }
+    with WithHistory(
+        rooms={"sale": {"total_active_users": 1, "classes.vip.head_start": "1m"}},
+        leases={"seat": {"term": "10m", "max_waiting": 5}},
+        limits={"login": limit},
+        settings=settings,
+    ) as site:
+        for _ in range(3):
+            site.arrive("sale")
+        for holder in ("order-1", "order-2"):
+            site.api("POST", "/leases/seat/17", {"holder": holder})
+        site.api("POST", "/limits/login/acquire", {"key": "10.0.0.1"})
+        site.api("POST", "/jobs", {"target": "images"})
+        site.admin("PATCH", "/rooms/sale", {"message": "Soon."})
+        yield site
+
+
+def findings(page):
+    return [
+        f"{rule['impact']}: {rule['id']}: {node['html'][:120]}"
+        for rule in AXE.run(page).response["violations"]
+        for node in rule["nodes"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "width", "forced"),
+    [("light", 1280, "none"), ("dark", 390, "none"), ("light", 390, "active")],
+)
+def test_no_rule_is_broken_in_any_view(site, browser, scheme, width, forced):
+    """And nothing scrolls sideways."""
+    with browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=scheme, forced_colors=forced
+    ) as context:
+        page = context.new_page()
+        page.goto(site.dashboard)
+        found = {"log-in": findings(page)}
+        log_in(site, page, "Night shift")
+        expect(page.locator("#overview")).to_contain_text("sale")
+        for address in VIEWS:
+            view(page, address)
+            expect(page.locator("main h1:visible, main h2:visible").first).to_be_visible()
+            page.wait_for_timeout(500)  # what the replica lists
+            found[address or "overview"] = findings(page)
+            width_of_all = page.evaluate("document.documentElement.scrollWidth")
+            if width_of_all > width:
+                found[address].append(f"{width_of_all} px wide")
+        page.goto(f"{site.dashboard}/wall?room=sale")
+        expect(page.locator("h1")).to_be_visible()
+        found["wall"] = findings(page)
+    assert {name: lines for name, lines in found.items() if lines} == {}
