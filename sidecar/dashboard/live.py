@@ -190,6 +190,7 @@ class Live(LongPolls):
             document = {
                 "room": room.name,
                 **self._last_hour(room, samples),
+                "events": [_event_of(event) for event in room.settings.events],
                 "line": head,
                 "log": acts[:LOG_SHOWN],
             }

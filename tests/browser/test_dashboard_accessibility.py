@@ -16,9 +16,10 @@ VIEWS = ("", "rooms/sale", "look/sale", "leases", "leases/seat", "leases/seat/17
 
 
 @pytest.fixture(scope="module")
-def site():
+def site(tmp_path_factory):
     limit = {"algorithm": "fixed_window", "limit": 5, "window": "1m", "key": "{address}"}
     settings = {
+        "jobs": f"sqlite:///{tmp_path_factory.mktemp('jobs')}/jobs.db",
         "targets.images.url": "http://127.0.0.1:1/",
         "targets.images.private": True,
         "targets.images.paused": True,

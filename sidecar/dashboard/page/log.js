@@ -49,7 +49,7 @@ const value = one => one === null ? 'as configured' : JSON.stringify(one);
 
 const isReal = ([, [from, to]]) => JSON.stringify(from) !== JSON.stringify(to);
 
-function did({ what, visitor, detail, changes }) {
+export function did({ what, visitor, detail, changes }) {
 	if (what === 'move') return `moved ${visitor} from ${detail}`;
 	if (what === 'back') return `moved ${visitor} back, from ${detail}`;
 	if (what === 'grade') return `gave ${visitor} another class, from ${detail}`;

@@ -1,10 +1,11 @@
 // One room's card: built once from the template, brought up to date with every event.
 
 import { Controls, words } from './controls.js';
-import { Curve, clock, date, duration, make, moment, number, put, rate } from './draw.js';
+import { clock, date, duration, make, moment, number, put, rate } from './draw.js';
 import { latest } from './log.js';
 import { MODES, shown } from './modes.js';
 import { People } from './people.js';
+import { RoomCharts } from './room-charts.js';
 
 const AWAY = {
 	bounded: 'newcomers are let in by each replica within the slots that were free',
@@ -23,11 +24,8 @@ export class Room {
 		this.root.setAttribute('aria-labelledby', title.id);
 		this.$('.to-wall').href = `/dashboard/wall?room=${encodeURIComponent(name)}`;
 		this.$('.to-look').href = `#/look/${encodeURIComponent(name)}`;
-		this.curves = [
-			new Curve('Waiting', 'waiting'), new Curve('Inside, and the cap', 'active', { limit: 'cap' }),
-			new Curve('Let in, each minute', 'admitted', { kind: 'bars' }), new Curve('Gave up, each minute', 'abandoned', { kind: 'bars' })
-		];
-		this.$('.curves .grid').append(...this.curves.map(curve => curve.element));
+		this.charts = new RoomCharts(name);
+		this.$('.curves').append(this.charts.element);
 		this.$('.all-acts').href = `#/log/${encodeURIComponent(name)}`;
 		this.people = new People(this);
 		this.controls = new Controls(this);
@@ -61,9 +59,11 @@ export class Room {
 		latest(this.root, this.name, state.now_ms);
 	}
 
-	// What changes more slowly: curves, waits, the head of the queue.
-	collected({ minutes, waits, line }) {
-		for (const curve of this.curves) curve.draw(minutes);
+	// What changes more slowly: charts, waits, the head of the queue.
+	collected(found) {
+		const { waits, line } = found;
+		this.charts.collected(found);
+		put(this.$('[data-f=window]'), `last ${waits.minutes ?? 60} min`);
 		put(this.$('[data-f=half]'), duration(waits.half));
 		put(this.$('[data-f=most]'), duration(waits.most));
 		this.people.collected(line);

@@ -1,0 +1,201 @@
+"""A room's charts as an operator reads them: real browser, real replica, real store."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+import pytest
+import redis
+from playwright.sync_api import expect
+
+from sidecar.rooms.redis_keys import room_key
+from tests.support.dashboard import Dashboard, log_in, view
+from tests.support.processes import wait_until
+
+HOUR = 60
+#: Nothing was measured for ten minutes, twenty minutes ago.
+GAP = range(20, 30)
+NOW = int(time.time() * 1000)
+SALE = {"name": "sale", "opens_at": NOW - 40 * 60_000}
+
+
+@pytest.fixture(scope="module")
+def site():
+    rooms = {
+        "shop": {"total_active_users": 50, "events": json.dumps([SALE])},
+        "new": {"total_active_users": 5},
+    }
+    with Dashboard(rooms=rooms) as site:
+        write_past(site, "shop", 100)
+        yield site
+
+
+def write_past(site, room, minutes):
+    """The room has run for that long: samples as rooms/lua/parts/minutes.lua writes them."""
+    first = int(time.time() // 60) - 1
+    rows = [
+        {
+            "minute": first - ago,
+            "waiting": 400 + ago,
+            "active": 48,
+            "cap": 50,
+            "wait_ms": 1000,
+            "totals": {
+                "joined": 10_000 - 7 * ago * (ago + 1),
+                "admitted": 5_000 - 3 * ago,
+                "left_waiting": 500 - ago,
+                "wait_12": 5_000 - 3 * ago,
+            },
+        }
+        for ago in range(minutes)
+        if ago not in GAP
+    ]
+    with redis.Redis(unix_socket_path=str(site.redis_socket)) as store:
+        key = room_key(room, "minutes")
+        wait_until(lambda: store.llen(key) == 1, "the first sample")
+        store.rpush(key, *(json.dumps(row, separators=(",", ":")) for row in rows))
+
+
+@pytest.fixture
+def charts(site, visitor):
+    """Opens a room's charts."""
+
+    def make(room="shop", **options):
+        page = log_in(site, visitor(**options), "Ada")
+        view(page, f"rooms/{room}")
+        return page, page.locator(f"#room-{room} .charts")
+
+    return make
+
+
+def steps(site, **asked):
+    query = "&".join(f"{name}={value}" for name, value in asked.items())
+    return site.admin("GET", f"/rooms/shop/series?{query}")["steps"]
+
+
+def reader(shown, title):
+    return shown.get_by_role("slider", name=title)
+
+
+def first_shown(shown):
+    """The time at which the charts begin."""
+    summary = shown.get_by_role("img").first.get_attribute("aria-label")
+    return re.search(r"a minute, (.*) to .*?\. Joined", summary)[1]
+
+
+def test_what_is_pointed_at_is_what_the_api_says(site, charts):
+    """In each chart, for the same minute; and by keyboard."""
+    page, shown = charts()
+    slider = reader(shown, "Waiting")
+    expect(slider).to_have_attribute("aria-valuemax", re.compile(r"\d\d"))
+    slider.scroll_into_view_if_needed()
+    box = slider.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + box["height"] / 2)
+    expect(shown.locator(".readout")).to_contain_text(" to ")
+    at = slider.get_attribute("aria-valuetext").split(": ")[0]
+    known = {
+        page.evaluate(
+            "ms => new Date(ms).toLocaleTimeString('en-GB').slice(0, 5)", each["ends_ms"]
+        ): each
+        for each in steps(site)
+    }
+    row = known[at[-5:]]
+    minutes = (row["ends_ms"] - row["from_ms"]) / 60_000
+    values = shown.locator(".value")
+    expect(values.nth(0)).to_have_text(f"{row['joined'] / minutes:,.0f}")
+    expect(values.nth(1)).to_have_text("3")
+    expect(values.nth(2)).to_have_text(str(row["waiting"]))
+    half = row["wait_half"]
+    expect(values.nth(3)).to_have_text(f"{half:.0f} s" if half < 100 else f"{half / 60:.0f} min")
+    page.mouse.move(0, 0)
+    slider.focus()
+    page.keyboard.press("Home")
+    begin = slider.get_attribute("aria-valuetext")
+    assert slider.get_attribute("aria-valuenow") == "0"
+    page.keyboard.press("ArrowRight")
+    assert slider.get_attribute("aria-valuenow") == "1"
+    assert slider.get_attribute("aria-valuetext") != begin
+    assert page.problems == []
+
+
+def test_a_range_and_a_zoom_are_of_all_charts(charts):
+    """What is dragged over is shown, in all; Escape, a double click and the button go back."""
+    page, shown = charts()
+    hour = first_shown(shown)
+    shown.get_by_role("button", name="15 min").click()
+    expect(shown.get_by_role("img").nth(4)).not_to_have_attribute("aria-label", re.compile(hour))
+    shown.get_by_role("button", name="6 h").click()
+    # It begins where the data does, an hour and forty minutes ago.
+    expect(shown.get_by_role("button", name="6 h")).to_have_attribute("aria-pressed", "true")
+    expect(shown.get_by_role("img").first).not_to_have_attribute("aria-label", re.compile(hour))
+    shown.get_by_role("button", name="1 h").click()
+    expect(shown.get_by_role("img").first).to_have_attribute("aria-label", re.compile(hour))
+    slider = reader(shown, "Inside")
+    for back in ("Escape", "button", "double"):
+        slider.scroll_into_view_if_needed()
+        box = slider.bounding_box()
+        y = box["y"] + box["height"] / 2
+        page.mouse.move(box["x"] + box["width"] * 0.5, y)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] * 0.8, y, steps=4)
+        page.mouse.up()
+        reset = shown.get_by_role("button", name="Reset zoom")
+        expect(reset).to_be_visible()
+        for picture in (0, 4):
+            label = shown.get_by_role("img").nth(picture)
+            expect(label).not_to_have_attribute("aria-label", re.compile(hour))
+        if back == "button":
+            reset.click()
+        elif back == "double":
+            slider.dblclick()
+        else:
+            slider.focus()
+            page.keyboard.press("Escape")
+        expect(reset).to_be_hidden()
+        expect(shown.get_by_role("img").first).to_have_attribute("aria-label", re.compile(hour))
+    assert page.problems == []
+
+
+def test_nothing_is_drawn_where_nothing_was_measured(charts):
+    """A gap is a gap; a room that has just begun has no line, and says so."""
+    page, shown = charts()
+    chart = shown.locator(".chart", has=page.get_by_role("slider", name="Waiting"))
+    expect(chart.locator("polyline.area")).to_have_count(2)
+    view(page, "rooms/new")
+    fresh = page.locator("#room-new .charts")
+    expect(fresh.locator(".readout")).to_contain_text("No data here")
+    expect(fresh.locator("polyline")).to_have_count(0)
+    assert page.problems == []
+
+
+def test_a_change_has_its_mark(site, charts):
+    """Who did what and when, also by keyboard; the event's opening, and its range."""
+    page, shown = charts()
+    site.admin("PATCH", "/rooms/shop", {"total_active_users": 60})
+    flags = shown.locator(".flag")
+    expect(flags.first).to_have_attribute("aria-label", re.compile("Event sale opens"))
+    expect(flags.last).to_have_attribute("aria-label", re.compile("total_active_users.*60"))
+    flags.last.focus()
+    expect(flags.last.locator(".tip")).to_be_visible()
+    lines = shown.locator(".chart").nth(3).locator("line.mark")
+    expect(lines).not_to_have_count(0)
+    shown.get_by_role("button", name="Event", exact=True).click()
+    expect(shown.get_by_role("button", name="Event", exact=True)).to_have_attribute(
+        "aria-pressed", "true"
+    )
+    expect(flags.first).to_have_attribute("aria-label", re.compile("Event sale opens"))
+    assert page.problems == []
+
+
+def test_a_table_and_a_phone(charts):
+    """The same figures as text; nothing scrolls sideways at 390 px."""
+    page, shown = charts(viewport={"width": 390, "height": 844}, has_touch=True)
+    expect(reader(shown, "Waiting")).to_have_attribute("aria-valuemax", re.compile(r"\d\d"))
+    shown.get_by_text("Show as table").click()
+    rows = shown.locator("tbody tr")
+    expect(rows.last).to_contain_text("48")
+    assert rows.count() > 40
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.problems == []
