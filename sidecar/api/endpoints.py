@@ -12,6 +12,7 @@ from sidecar.gate.forward_auth import ENDPOINTS as _GATE
 from sidecar.gate.page_in_place import ENDPOINTS as _PAGE
 from sidecar.gate.status import ENDPOINTS as _STATUS
 from sidecar.history.endpoints import ENDPOINTS as _HISTORY
+from sidecar.jobs.endpoints.bulk import ENDPOINTS as _BULK
 from sidecar.jobs.endpoints.check_permit import ENDPOINTS as _CHECK_PERMIT
 from sidecar.jobs.endpoints.jobs import ENDPOINTS as _JOBS
 from sidecar.jobs.endpoints.targets import ENDPOINTS as _TARGETS
@@ -35,4 +36,5 @@ _ROOMS = (
 )
 OPS = (*_HEALTH, *_READY, *_ROOMS, *_OPERATORS, *_HISTORY, *_LEASES, *_LIMITS)
 #: Of the ops listener, where there are targets.
-JOBS = (*_JOBS, *_TARGETS)
+#: Before those of one job, whose address is like theirs.
+JOBS = (*_BULK, *_JOBS, *_TARGETS)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import ConfigError
-from sidecar.kit.setting_types import parse_duration
+from sidecar.kit.moments import read_past
 
 DAY_MS = 86_400_000
 #: The end of the year 9999, after which there is no ISO 8601.
@@ -105,25 +104,11 @@ def read_period(start: str | None, end: str | None, *, now_ms: int) -> Period:
     for name, text in (("from", start), ("to", end)):
         if text:
             try:
-                times[name] = min(max(0, _moment(text, now_ms)), LATEST_MS)
-            except (ValueError, OverflowError):
-                problems.append(
-                    f"{name}: write a time such as 2026-11-27T18:00Z, or how long ago: 90m, 24h, 7d"
-                )
+                times[name] = min(max(0, read_past(text, now_ms)), LATEST_MS)
+            except ValueError as error:
+                problems.append(f"{name}: {error}")
     if not problems and times["from"] >= times["to"]:
         problems.append("from: must be before to")
     if problems:
         raise ConfigError(problems)
     return Period(times["from"], times["to"])
-
-
-def _moment(text: str, now_ms: int) -> int:
-    if text == "now":
-        return now_ms
-    if text[-1:].isalpha() and not text.endswith(("Z", "z")):
-        ago = parse_duration(text)
-        return now_ms - int(float(ago) * 1000)  # type: ignore[arg-type] # of text it makes a number
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)

@@ -8,6 +8,7 @@ from pydantic import AliasGenerator, ConfigDict, Field
 
 from sidecar.kit.http.models import At, OffsetPage, PageParameters, PageReply, Reply, Time, matching
 from sidecar.kit.http.problem_kinds import Kind
+from sidecar.kit.moments import Past
 from sidecar.rooms.schemas.common import RoomAddress
 
 if TYPE_CHECKING:
@@ -30,18 +31,12 @@ TOO_MANY_STAYS = Kind(
     "Ask for a shorter time, or run `waitroom report`.",
 )
 
-_AGO = r"[0-9]{1,5}(\.[0-9]+)?(ms|s|m|h|d)"
-_TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{3})?)?(Z|[+-][0-9]{2}:[0-9]{2})?"
-_MOMENT = f"^(|now|{_AGO}|[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(T{_TIME})?)$"
-#: How it may be written; model.read_period reads it.
-Moment = Annotated[str, Field(json_schema_extra={"pattern": _MOMENT})]
-
 
 class PeriodParameters(RoomAddress):
-    from_: Annotated[Moment, Field(alias="from", examples=["24h", "2026-11-27T18:00Z"])] = ""
+    from_: Annotated[Past, Field(alias="from", examples=["24h", "2026-11-27T18:00Z"])] = ""
     """Where the period begins: a date or time (ISO 8601, UTC without a zone), or how long ago.
     Default: a day ago."""
-    to: Annotated[Moment, Field(examples=["now", "2026-11-28T00:00Z"])] = ""
+    to: Annotated[Past, Field(examples=["now", "2026-11-28T00:00Z"])] = ""
     """Where the period ends, not included. Default: now."""
     format: Literal["json", "csv"] = "json"
     """`csv`: a table for a spreadsheet."""

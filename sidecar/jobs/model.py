@@ -35,6 +35,7 @@ RUNS = frozenset({State.CALLED, State.PROCESSING})
 ENDED = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED, State.EXPIRED})
 #: With delete_after_read: how long a result is kept after the first read, for a repeated one, ms.
 READ_GRACE_MS = 20_000
+ID_LENGTH = 22
 ID_PATTERN = "[A-Za-z0-9_-]{22}"
 #: Bytes of a body in one row of the database.
 CHUNK = 262_144
@@ -121,9 +122,31 @@ class JobQuery:
 
     owner: str | None = None
     target: str | None = None
-    state: str | None = None
+    #: Any of these; none: in all.
+    states: frozenset[str] = frozenset()
+    #: Of the last answer, from and to; None: whatever it was.
+    statuses: tuple[int, int] | None = None
+    #: The id, or how it begins.
+    id: str = ""
+    #: When they were submitted, from and before.
+    from_ms: int | None = None
+    to_ms: int | None = None
     after: tuple[int, str] | None = None
     limit: int = 100
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it asks for what no index has: all jobs may have to be looked at."""
+        return self.statuses is not None or 0 < len(self.id) < ID_LENGTH
+
+
+@dataclass(frozen=True, slots=True)
+class JobPage:
+    """`next`: the `after` of the page that follows; None: this is the last. Of a narrow query a
+    page may have fewer jobs than wanted, or none, though others follow."""
+
+    jobs: list[Job]
+    next: tuple[int, str] | None
 
 
 @dataclass(frozen=True, slots=True)

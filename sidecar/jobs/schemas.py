@@ -24,7 +24,6 @@ from sidecar.kit.http.models import (
     Body,
     Headers,
     Name,
-    PageParameters,
     PageReply,
     Parameters,
     Reply,
@@ -92,19 +91,6 @@ class JobAddress(Parameters):
 class FindJob(JobAddress):
     wait: Annotated[int, Field(ge=0, le=MAX_WAIT_S)] = 0
     """Keeps the request open until the job has ended or is called, this many seconds at most."""
-
-
-class JobsPage(PageParameters):
-    model_config = ConfigDict(extra="forbid")
-
-    target: str | None = None
-    """Only jobs of this target."""
-    state: State | None = None
-    """Only jobs in this state."""
-    after: Annotated[
-        str, *matching(r"([0-9]{1,15}\.[A-Za-z0-9_-]{1,32})?", "the `next` of the page before")
-    ] = ""
-    """The `next` of the page before."""
 
 
 _OFFLINE: dict[str, Any] = {

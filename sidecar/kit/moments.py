@@ -1,4 +1,5 @@
-"""Times as settings have them: text with or without an offset, in a time zone."""
+"""Times as settings have them: text with or without an offset, in a time zone. And times as
+questions about the past have them."""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 from zoneinfo import ZoneInfo
 
 from pydantic import BeforeValidator, Field
+
+from sidecar.kit.setting_types import parse_duration
 
 if TYPE_CHECKING:
     from pydantic import ValidationInfo
@@ -77,3 +80,32 @@ def parse_moment(value: object, info: ValidationInfo) -> int:
 
 
 Moment = Annotated[int, BeforeValidator(parse_moment), Field(ge=0, le=LATEST_MS)]
+
+_AGO = r"[0-9]{1,5}(\.[0-9]+)?(ms|s|m|h|d)"
+_AT = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{3})?)?(Z|[+-][0-9]{2}:[0-9]{2})?"
+_PAST = f"^(|now|{_AGO}|[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(T{_AT})?)$"
+#: How it may be written; read_past reads it.
+Past = Annotated[str, Field(json_schema_extra={"pattern": _PAST})]
+
+
+def read_past(text: str, now_ms: int) -> int:
+    """Milliseconds since 1970 of a date and time (ISO 8601; UTC without a zone), "now", or how long
+    ago ("24h"). Raises ValueError, which says how to write it."""
+    try:
+        return _past(text, now_ms)
+    except (ValueError, OverflowError):
+        raise ValueError(
+            "write a time such as 2026-11-27T18:00Z, or how long ago: 90m, 24h, 7d"
+        ) from None
+
+
+def _past(text: str, now_ms: int) -> int:
+    if text == "now":
+        return now_ms
+    if text[-1:].isalpha() and not text.endswith(("Z", "z")):
+        ago = parse_duration(text)
+        return now_ms - int(float(ago) * 1000)  # type: ignore[arg-type] # of text it makes a number
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)

@@ -12,7 +12,7 @@ from tests.support.dashboard import WithHistory, log_in, view
 AXE = Axe()
 VIEWS = ("", "rooms/sale", "look/sale", "leases", "leases/seat", "leases/seat/17", "limits",
          "limits/login", "limits/login/10.0.0.1", "targets", "targets/images", "webhooks",
-         "webhooks/team", "log")  # fmt: skip
+         "webhooks/team", "jobs", "jobs/images", "log")  # fmt: skip
 
 
 @pytest.fixture(scope="module")

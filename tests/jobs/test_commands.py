@@ -233,6 +233,25 @@ def test_a_job_that_waits_can_be_cancelled_and_tried_again(run, submit):
     assert len(said(run("jobs", "list", "--target", "held", "--state", "pending"))) == 1
 
 
+def test_many_are_cancelled_and_tried_again(run, submit):
+    """What the options describe, after a question with the number; or those that are named."""
+    ids = [submit("held") for _ in range(3)]
+    which = "--target", "held", "--state", "pending"
+    assert said(run("jobs", "cancel", *which, "--dry-run")) == ["3 jobs match"]
+    refused = run("jobs", "cancel", *which, input="n\n")
+    assert (refused.exit_code, "Cancel 3 jobs?" in refused.stderr) == (1, True)
+    done = said(run("jobs", "cancel", *which, input="y\n"))
+    assert done == ["3 jobs are cancelled, 0 skipped"]
+    assert said(run("jobs", "retry", *ids[:2])) == ["2 jobs wait again, 0 skipped"]
+    done = run("jobs", "retry", *ids, "--json")
+    assert json.loads(done.stdout)["changed"] == 1
+    assert {each["id"] for each in json.loads(done.stdout)["skipped"]} == set(ids[:2])
+    found = json.loads(run("jobs", "list", "--id", ids[0], "--from", "1h", "--json").stdout)
+    assert [each["id"] for each in found["jobs"]] == ids[:1]
+    assert said(run("jobs", "list", "--target", "held", "--status", "5xx"))[1:] == []
+    assert said(run("jobs", "cancel", *which, "--yes")) == ["3 jobs are cancelled, 0 skipped"]
+
+
 def test_many_jobs_are_counted(run, submit):
     """And those that were not completed are named."""
     ids = [submit("images", "--path", "ok") for _ in range(9)]
@@ -369,6 +388,11 @@ def test_a_target_is_changed_and_restored(run, works, tmp_path):
         ("jobs show nothing", "no job is named 'nothing'"),
         ("jobs show nothing --body", "no job is named 'nothing'"),
         ("jobs cancel nothing", "no job is named 'nothing'"),
+        ("jobs cancel", "say either ids of jobs, or which jobs"),
+        ("jobs retry a --state failed", "say either ids of jobs, or which jobs"),
+        ("jobs retry --state pending", "'pending' is not one of"),
+        ("jobs retry a b --dry-run", "--dry-run counts jobs that options describe"),
+        ("jobs cancel --from soon --yes", "from: write a time such as"),
         ("jobs watch nothing", "no job is named 'nothing'"),
         ("jobs watch --target nix", "no target is named 'nix'"),
         ("jobs watch", "say either ids of jobs, or --target NAME"),

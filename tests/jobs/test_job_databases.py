@@ -60,7 +60,7 @@ async def test_a_file_makes_its_tables_and_a_server_asks_for_them(sqlite):
     try:
         await asyncio.gather(*(store.check() for store in stores))
         await stores[0].jobs.insert(job())
-        assert len(await stores[1].jobs.page(JobQuery())) == 1
+        assert len((await stores[1].search.page(JobQuery())).jobs) == 1
         async with sql.begin(stores[0].engine) as connection:
             await connection.execute(text("UPDATE waitroom_jobs_version SET version_num = '9999'"))
         with pytest.raises(DatabaseError, match="revision 9999: run waitroom migrate"):
@@ -130,7 +130,7 @@ async def test_runners_on_one_database_do_each_job_once(database, store, open_st
         await asyncio.gather(
             *(submit(at, made[n::3]) for n, at in enumerate(stores)), *map(run, stores)
         )
-    for one in await store.jobs.page(JobQuery()):
+    for one in (await store.search.page(JobQuery())).jobs:
         assert one.state is State.COMPLETED
         assert ended[one.id] == [one.fence] == [max(begun[one.id])]
         assert one.attempts == len(begun[one.id])
@@ -196,7 +196,7 @@ async def test_a_file_that_somebody_keeps_locked_is_an_error_for_all_who_wait(
     assert len(seen) == 1
     with pytest.raises(DatabaseError, match="locked"):
         await store.attempts.start([(made[0].id, 1)], at_ms=NOW_MS)
-    assert len(await store.jobs.page(JobQuery())) == 2
+    assert len((await store.search.page(JobQuery())).jobs) == 2
     sqlite.start()
     assert len(await store.attempts.start([(made[0].id, 1)], at_ms=NOW_MS)) == 1
     await store.jobs.insert(job())
@@ -209,7 +209,8 @@ async def test_whoever_asks_a_database_that_is_away_gets_one_error(tmp_path):
     rows, attempts, endings, targets = store.jobs, store.attempts, store.endings, store.targets
     asked = [
         store.check(), store.migrate(), rows.insert(job()), rows.find("a"),
-        rows.find_many(["a"]), rows.find_by_key("a", "b"), rows.page(JobQuery()),
+        rows.find_many(["a"]), rows.find_by_key("a", "b"), store.search.page(JobQuery()),
+        store.search.count(JobQuery()),
         anext(rows.chunks("a")),
         attempts.start([("a", 1)], at_ms=1), attempts.finish(ending),
         attempts.add_chunk("a", 1, 0, b""),

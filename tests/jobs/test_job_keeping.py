@@ -147,7 +147,10 @@ async def test_what_was_kept_long_enough_is_removed_with_its_answer(store):
     assert await store.endings.delete_old(gone_ms - 1, 10) == 0
     assert await store.jobs.retry(made[4].id, order=1, at_ms=NOW_MS, expires_ms=gone_ms)
     assert [await store.endings.delete_old(gone_ms, 2) for _ in range(3)] == [2, 1, 0]
-    assert {one.id for one in await store.jobs.page(JobQuery())} == {made[3].id, made[4].id}
+    assert {one.id for one in (await store.search.page(JobQuery())).jobs} == {
+        made[3].id,
+        made[4].id,
+    }
     assert await chunk_count(store) == 1
     await store.endings.note_callback(
         made[3].id, ended_ms=(await store.jobs.find(made[3].id)).ended_ms, next_ms=None, tries=1

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import fields, replace
 
 from sidecar.jobs.model import Ending, Job, JobQuery, State, new_job_id
+from sidecar.jobs.store import search
 from sidecar.kit.errors import DatabaseError
 from tests.support.jobs import NOW_MS, chunk_count, job, statements_of
 
@@ -68,7 +69,7 @@ async def test_the_same_key_of_the_same_owner_is_the_same_job(store):
         job(idempotency_key=None), job(idempotency_key=None),
     ]  # fmt: skip
     assert await insert(store, *others) == others
-    assert len(await store.jobs.page(JobQuery())) == 5
+    assert len((await store.search.page(JobQuery())).jobs) == 5
 
 
 async def test_many_who_submit_the_same_at_once_get_the_same_job(database, store, open_store):
@@ -82,7 +83,7 @@ async def test_many_who_submit_the_same_at_once_get_the_same_job(database, store
     for one in (*found[0], *found[1]):
         ids[one.idempotency_key].add(one.id)
     assert all(len(same) == 1 for same in ids.values())
-    assert len(await store.jobs.page(JobQuery())) == len(keys)
+    assert len((await store.search.page(JobQuery())).jobs) == len(keys)
 
 
 async def test_a_job_that_cannot_be_written_does_not_take_others_along(store):
@@ -92,7 +93,9 @@ async def test_a_job_that_cannot_be_written_does_not_take_others_along(store):
     tasks = [store.jobs.insert(one) for one in (good[0], good[1], bad[0], good[2], bad[1], good[3])]
     told = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(one) for one in told] == [Job, Job, DatabaseError, Job, DatabaseError, Job]
-    assert {one.id for one in await store.jobs.page(JobQuery())} == {one.id for one in good}
+    assert {one.id for one in (await store.search.page(JobQuery())).jobs} == {
+        one.id for one in good
+    }
 
 
 # Looking up --------------------------------------------------------------------------------------
@@ -114,14 +117,17 @@ async def test_pages_are_newest_first_and_leave_none_out(store):
             JobQuery(owner="desk", target="t1"),
             lambda one: (one.owner, one.target) == ("desk", "t1"),
         ),
-        (JobQuery(state=State.CANCELLED), lambda one: one.id == made[4].id),
-        (JobQuery(state="pending", target="t0"), lambda one: one.target == "t0"),
+        (JobQuery(states=frozenset({State.CANCELLED})), lambda one: one.id == made[4].id),
+        (JobQuery(states=frozenset({"pending"}), target="t0"), lambda one: one.target == "t0"),
     ):
         found, after = [], None
-        while page := await store.jobs.page(replace(query, after=after, limit=4)):
-            assert len(page) <= 4
-            found += page
-            after = page[-1].created_ms, page[-1].id
+        while True:
+            page = await store.search.page(replace(query, after=after, limit=4))
+            assert len(page.jobs) == 4 or page.next is None
+            found += page.jobs
+            after = page.next
+            if after is None:
+                break
         assert {one.id for one in found} == {one.id for one in wanted if which(one)}
         keys = [(one.created_ms, one.id) for one in found]
         if store.engine.dialect.name != "postgresql":  # it sorts letters as its locale does
@@ -129,12 +135,51 @@ async def test_pages_are_newest_first_and_leave_none_out(store):
         assert [ms for ms, _ in keys] == sorted((ms for ms, _ in keys), reverse=True)
 
 
+async def test_a_search_goes_through_all_in_windows(store, monkeypatch):
+    """What no index has is looked for among some at a time; no page leaves one out or has one
+    twice, and no window is larger."""
+    monkeypatch.setattr(search, "WINDOW", 5)
+    monkeypatch.setattr(search, "MOST_COUNTED", 6)
+    made = [job(created_ms=NOW_MS + n // 3) for n in range(23)]
+    await insert(store, *made)
+    for n, one in enumerate(made):
+        if n % 4 == 0:
+            await store.attempts.start([(one.id, 7)], at_ms=NOW_MS)
+            await store.attempts.finish(completed(one, status=(500, 503, 404)[n % 3]))
+    bad = {one.id for n, one in enumerate(made) if n % 4 == 0 and n % 3 != 2}
+    one = made[8]
+    for query, wanted in (
+        (JobQuery(statuses=(500, 599)), bad),
+        (JobQuery(statuses=(503, 503)), {made[4].id, made[16].id}),
+        (JobQuery(id=one.id[:4]), {each.id for each in made if each.id[:4] == one.id[:4]}),
+        (JobQuery(id=one.id[:4].swapcase() + "-"), set()),
+        (JobQuery(id=one.id), {one.id}),
+        (JobQuery(from_ms=NOW_MS + 2, to_ms=NOW_MS + 4), {each.id for each in made[6:12]}),
+    ):
+        found, after, pages = [], None, 0
+        while True:
+            page = await store.search.page(replace(query, after=after, limit=2))
+            found += [each.id for each in page.jobs]
+            after, pages = page.next, pages + 1
+            if after is None:
+                break
+        assert (set(found), len(found)) == (wanted, len(wanted))
+        if query.is_narrow:
+            assert pages >= len(made) // 5
+        count, after = await store.search.count(query)
+        while after is not None:
+            more, after = await store.search.count(replace(query, after=after))
+            count += more
+        assert count == len(wanted)
+
+
 async def test_what_can_be_no_id_is_found_nowhere(store):
     """Whatever a caller sends, the database is not blamed for it."""
     for odd in ("é", "a\0b", "\ud800", "%", "x" * 9999, "", "a b"):
         assert await store.jobs.find(odd) is None
-        assert await store.jobs.page(JobQuery(target=odd)) == []
-        assert await store.jobs.page(JobQuery(after=(NOW_MS, odd))) == []
+        assert (await store.search.page(JobQuery(target=odd))).jobs == []
+        assert not odd or (await store.search.page(JobQuery(id=odd))).jobs == []
+        assert (await store.search.page(JobQuery(after=(NOW_MS, odd)))).jobs == []
 
 
 # Running -----------------------------------------------------------------------------------------

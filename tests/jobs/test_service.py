@@ -564,6 +564,83 @@ def test_lists_are_paged_newest_first(place):
 # Read, and gone -----------------------------------------------------------------------------------
 
 
+def test_jobs_are_searched(place):
+    """By what the last answer said, how the id begins, and when they came; what is no such thing is
+    refused."""
+    token = place.works.caller("shop")
+    sent = token.submit(target="strict", path="status/418")
+    assert token.job(sent.id, wait_s=20)["state"] == "failed"
+
+    def found(query):
+        return {job["id"] for job in token.call("GET", f"/jobs?{query}").json["jobs"]}
+
+    for query in ("status=418", "status=4xx&target=strict&from=1m", f"id={sent.id[:6]}",
+                  f"id={sent.id}", f"owner=shop&id={sent.id[:6]}&to=now"):  # fmt: skip
+        assert sent.id in found(query), query
+    for query in ("status=500&target=strict", "to=1h", f"id={sent.id[:6].swapcase()}-"):
+        assert sent.id not in found(query), query
+    for query, said in (("status=6xx", "status: "), ("from=soon", "from: write a time"),
+                        ("owner=press", "owner: the token shop sees only its own"),
+                        ("id=%25", "id: ")):  # fmt: skip
+        answer = token.call("GET", f"/jobs?{query}")
+        assert (answer.status, answer.json["errors"][0].startswith(said)) == (422, True), query
+
+
+def change(caller, what, **body):
+    """All of it, answer by answer."""
+    changed, skipped, after = 0, [], ""
+    while after is not None:
+        answer = caller.call("POST", f"/jobs/{what}", {**body, "after": after})
+        assert answer.status == 200, answer.json
+        changed, skipped = changed + answer.json["changed"], skipped + answer.json["skipped"]
+        after = answer.json["next"]
+    return changed, skipped
+
+
+def test_many_are_cancelled_and_tried_again(place):
+    """By what they have in common, or by their ids; a repeated request changes nothing more, and
+    says of each why."""
+    token = place.works.caller("shop")
+    since = {"target": "still", "from": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    sent = [token.submit(target="still", path=f"ok/bulk-{n}").id for n in range(5)]
+    others = place.press.submit(target="still", path="ok/bulk")
+    query = {**since, "state": "pending"}
+    dry = token.call("POST", "/jobs/cancel", {**query, "dry_run": True}).json
+    assert (dry["changed"] >= 5, dry["skipped"], dry["next"]) == (True, [], None)
+    assert {token.job(id_)["state"] for id_ in sent} == {"pending"}
+    assert change(token, "cancel", **query) == (dry["changed"], [])
+    assert change(token, "cancel", **query) == (0, [])
+    assert {token.job(id_)["state"] for id_ in sent} == {"cancelled"}
+    assert place.press.job(others.id)["state"] == "pending"
+    changed, skipped = change(token, "retry", ids=[*sent[:3], others.id, sent[0]])
+    assert (changed, [each["id"] for each in skipped]) == (3, [others.id])
+    assert skipped[0]["reason"] == "The job is unknown."
+    changed, skipped = change(token, "retry", ids=sent)
+    assert (changed, {each["id"] for each in skipped}) == (2, set(sent[:3]))
+    assert all("pending" in each["reason"] for each in skipped)
+    assert change(place.operator, "cancel", **since)[0] >= 6
+    assert place.press.job(others.id)["state"] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("what", "body", "said"),
+    [
+        ("retry", {}, "ids: name them"),
+        ("retry", {"ids": []}, "ids: "),
+        ("retry", {"state": "pending"}, "state: one of cancelled, completed, expired, failed"),
+        ("cancel", {"state": "failed"}, "state: one of called, pending, processing"),
+        ("cancel", {"target": "still", "after": "x"}, "after: "),
+        ("cancel", {"owner": "press"}, "owner: the token shop sees only its own jobs"),
+        ("cancel", {"everything": True}, "everything: "),
+    ],
+)
+def test_a_selection_that_is_none_is_refused(place, what, body, said):
+    """And nothing is changed."""
+    answer = place.shop.call("POST", f"/jobs/{what}", body)
+    assert answer.status == 422, answer.json
+    assert any(each.startswith(said) for each in answer.json["errors"]), answer.json
+
+
 @pytest.mark.parametrize("door", ["", "/body"])
 def test_a_result_that_was_read_is_deleted_soon(place, door):
     """It may be read again for a little while: an answer may be lost on its way."""

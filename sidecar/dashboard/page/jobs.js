@@ -112,7 +112,9 @@ export class Jobs {
 		});
 		act('details', 'Details', () => showJob(row.job, this.target));
 		act('retry', 'Retry …', then(retry));
+		row.retry.dataset.needs = 'operator';
 		act('cancel', 'Cancel …', then(cancel));
+		row.cancel.dataset.needs = 'operator';
 		const last = make('td');
 		last.append(buttons);
 		cells[1].append(make('span', 'badge'), make('span', 'hint'), make('span', 'hint error'));

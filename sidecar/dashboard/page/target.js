@@ -45,6 +45,7 @@ export class Target {
 		this.hours = this.$('.ended select');
 		this.$('.ended').append(this.stacks.element);
 		this.hours.addEventListener('change', () => { this.collectedAt = 0; this.collect().catch(() => { /* at the next look */ }); });
+		this.$('.to-jobs').href = `#/jobs/${encodeURIComponent(name)}`;
 		this.jobs = new Jobs(this);
 		this.changedAt = this.collectedAt = 0;
 		this.controls();

@@ -2,6 +2,7 @@
 
 import { request } from './acts.js';
 import { clock, put } from './draw.js';
+import { watchJobs } from './all-jobs.js';
 import { Target } from './target.js';
 import { register } from './views.js';
 
@@ -24,6 +25,7 @@ export function watchTargets() {
 		close: () => { isOpen = false; clearTimeout(timer); }
 	});
 	document.addEventListener('visibilitychange', () => { if (!document.hidden && isOpen) soon(0); });
+	watchJobs();
 }
 
 function soon(ms) {

@@ -41,7 +41,7 @@ export class Watch {
 		}
 		if (turn !== this.turn) return; // closed meanwhile, or asked anew
 		if (!error) this.knownAt = Date.now();
-		else put(this.note, `${error.status === 404 ? error.message : error.title ?? error.message}. ${this.knownAt ? `What is below is old, since ${clock(this.knownAt)}. ` : ''}Trying again …`);
+		else put(this.note, `${error.status === 404 || error.status === 422 ? error.message : error.title ?? error.message}. ${this.knownAt ? `What is below is old, since ${clock(this.knownAt)}. ` : ''}Trying again …`);
 		this.note.hidden = !error;
 		this.root.classList.toggle('away', Boolean(error));
 		this.soon(LOOK_MS);

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 import click
@@ -11,10 +11,16 @@ import click
 from sidecar.cli.connection import ReplicaGroup, pass_client, read_pages
 from sidecar.cli.printing import JSON, print_json, printed, table
 from sidecar.jobs.commands.progress import standing, under_way, watch
-from sidecar.jobs.model import State
+from sidecar.jobs.model import ENDED, State
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from waitroom import Client, Job
+
+F = TypeVar("F", bound="Callable[..., Any]")
+#: Ids in one request.
+AT_ONCE = 100
 
 EVERY = click.option(
     "--every", type=click.FloatRange(0.2, 60), default=1, help="How often to look, seconds (1)."
@@ -105,6 +111,32 @@ def show(client: Client, id_: str, *, is_body: bool, as_json: bool) -> None:
     sys.stdout.buffer.flush()
 
 
+def _filters(*, ended: bool | None = None) -> Callable[[F], F]:
+    """The options that say which jobs. `ended`: only those that have ended, or have not."""
+    states = [s.value for s in State if ended is None or (s in ENDED) is ended]
+    options = (
+        click.option("--target", metavar="NAME", help="Of one target."),
+        click.option("--state", type=click.Choice(states), help="In one state."),
+        click.option("--status", metavar="HTTP", help="Whose last answer was 503, or any 5xx."),
+        click.option("--id", "prefix", metavar="TEXT", help="Whose id begins so."),
+        click.option("--owner", metavar="TOKEN", help="That this token submitted."),
+        click.option("--from", "from", metavar="TIME", help="Since then: 24h, 2026-11-27T18:00Z."),
+        click.option("--to", metavar="TIME", help="Before then."),
+    )
+
+    def decorate(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _given(filters: dict[str, str | None]) -> dict[str, str]:
+    filters["id"] = filters.pop("prefix", None)
+    return {name: value for name, value in filters.items() if value}
+
+
 def _cancelled(job: dict[str, Any]) -> None:
     said = ": its call is being cut off" if job.get("aborting") else f" is {job['state']}"
     click.echo(f"{job['id']}{said}")
@@ -114,23 +146,92 @@ def _report(job: Job) -> None:
     click.echo(f"{job['id']} is {standing(job)}")
 
 
-@jobs.command()
-@click.argument("id_", metavar="ID")
-@printed(_cancelled)
-@pass_client
-def cancel(client: Client, id_: str) -> Any:
-    """Cancel a job that waits, or cut off its call where the target allows it."""
-    return client.jobs.cancel(id_)
+def _many(*, ended: bool) -> Callable[[F], Any]:
+    """Of a command that changes one job, or many."""
+    options = (
+        click.argument("ids", nargs=-1, metavar="[ID]…"),
+        _filters(ended=ended),
+        click.option("--dry-run", is_flag=True, help="Only say how many it is."),
+        click.option("--yes", is_flag=True, help="Do not ask before many are changed."),
+        JSON,
+        pass_client,
+    )
+
+    def decorate(command: F) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return jobs.command()(command)
+
+    return decorate
 
 
-@jobs.command()
-@click.argument("id_", metavar="ID")
-@printed(_report)
-@pass_client
-def retry(client: Client, id_: str) -> Any:
-    """Retry a job that has ended in any state: it waits at the end of the queue, and its result is
-    forgotten."""
-    return client.jobs.retry(id_)
+@_many(ended=False)
+def cancel(client: Client, /, ids: tuple[str, ...], **options: Any) -> None:
+    """Cancel jobs that wait, or cut off their calls where the target allows it: those named, or all
+    that the options describe."""
+    if _is_one(ids, options):
+        job: Any = client.jobs.cancel(ids[0])
+        (print_json if options["as_json"] else _cancelled)(job)
+        return
+    _change(client, "cancel", ids, options)
+
+
+@_many(ended=True)
+def retry(client: Client, /, ids: tuple[str, ...], **options: Any) -> None:
+    """Retry jobs that have ended in any state: those named, or all that the options describe;
+    without --state only those that failed or expired. They wait at the end of the queue, and their
+    results are forgotten."""
+    if _is_one(ids, options):
+        job = client.jobs.retry(ids[0])
+        (print_json if options["as_json"] else _report)(job)
+        return
+    _change(client, "retry", ids, options)
+
+
+def _is_one(ids: tuple[str, ...], options: dict[str, Any]) -> bool:
+    return len(ids) == 1 and not any(options[name] for name in options if name != "as_json")
+
+
+def _change(client: Client, what: str, ids: tuple[str, ...], options: dict[str, Any]) -> None:
+    dry_run, yes, as_json = (options.pop(name) for name in ("dry_run", "yes", "as_json"))
+    given = _given(options)
+    if bool(ids) == bool(given):
+        raise click.UsageError("say either ids of jobs, or which jobs by --state, --target, …")
+    if given and (dry_run or not yes):
+        found = _all(client, what, [{**given, "dry_run": True}])
+        if dry_run:
+            print_json(found) if as_json else click.echo(f"{_jobs(found['changed'])} match")
+            return
+        click.confirm(f"{what.capitalize()} {_jobs(found['changed'])}?", abort=True, err=True)
+    elif dry_run:
+        raise click.UsageError("--dry-run counts jobs that options describe; these are named")
+    bodies: list[dict[str, Any]] = [given]
+    if ids:
+        bodies = [{"ids": ids[n : n + AT_ONCE]} for n in range(0, len(ids), AT_ONCE)]
+    done = _all(client, what, bodies)
+    if as_json:
+        print_json(done)
+        return
+    for each in done["skipped"]:
+        click.echo(f"{each['id']}: {each['reason']}", err=True)
+    word = {"retry": "wait again", "cancel": "are cancelled"}[what]
+    click.echo(f"{_jobs(done['changed'])} {word}, {len(done['skipped'])} skipped")
+
+
+def _all(client: Client, what: str, bodies: list[dict[str, Any]]) -> dict[str, Any]:
+    """The answers to all of it, put together."""
+    changed, skipped = 0, list[Any]()
+    for body in bodies:
+        page: dict[str, Any] = {"next": ""}
+        while page["next"] is not None:
+            page = client.request("POST", f"/v1/jobs/{what}", {**body, "after": page["next"]})
+            changed += page["changed"]
+            skipped += page["skipped"]
+    return {"changed": changed, "skipped": skipped}
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} job{'' if count == 1 else 's'}"
 
 
 @jobs.command()
@@ -154,16 +255,13 @@ def _table(found: dict[str, Any]) -> None:
 
 
 @jobs.command("list")
-@click.option("--target", metavar="NAME", help="Of one target.")
-@click.option("--state", type=click.Choice([state.value for state in State]), help="In one state.")
+@_filters()
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
 @printed(_table)
 @pass_client
-def list_jobs(client: Client, target: str | None, state: str | None, limit: int) -> Any:
+def list_jobs(client: Client, /, limit: int, **filters: str | None) -> Any:
     """List jobs, newest first. A service token sees its own; the admin token sees all."""
-    given = {"target": target, "state": state}
-    query = {name: value for name, value in given.items() if value}
-    return read_pages(client, "/v1/jobs", "jobs", limit=limit, **query)
+    return read_pages(client, "/v1/jobs", "jobs", limit=limit, **_given(filters))
 
 
 @jobs.command("watch")

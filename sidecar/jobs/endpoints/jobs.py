@@ -13,7 +13,7 @@ from aiohttp import web
 from sidecar.jobs import schemas
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints.long_poll import JOB_POLLS, OVER
-from sidecar.jobs.model import JobQuery, State
+from sidecar.jobs.model import State
 from sidecar.jobs.request import Call, check_request, write_query
 from sidecar.jobs.schemas import (
     GRANT_NEEDED,
@@ -29,10 +29,10 @@ from sidecar.jobs.schemas import (
     Job,
     JobAddress,
     JobResult,
-    JobsPage,
     SubmitHeaders,
     SubmitJob,
 )
+from sidecar.jobs.search_schemas import JobsPage, read_after, write_after
 from sidecar.jobs.service import Order, Seen
 from sidecar.kit.errors import ConfigError, DatabaseError, StoreError
 from sidecar.kit.http.auth.owner import owner_of
@@ -81,16 +81,17 @@ async def submit_job(request: web.Request, body: SubmitJob) -> web.Response:
     "/v1/jobs", _READS, replies={200: "A page of this token's jobs; of all jobs for operators."}
 )
 async def list_jobs(request: web.Request, page: JobsPage) -> schemas.Jobs:
-    """List jobs, newest first."""
-    ms, _, id_ = page.after.partition(".")
-    after = (int(ms), id_) if id_ else None
-    query = JobQuery(_owner(request), page.target, page.state, after, page.limit)
+    """List jobs, newest first.
+
+    A page may have fewer jobs than `limit`, or none, while `next` says that others follow: `status`
+    and the beginning of an id are looked for among 5,000 jobs at a time.
+    """
+    query = page.query(seen_by(request), after=read_after(page.after), limit=page.limit)
     jobs = request.app[JOBS]
-    found = await jobs.see(await jobs.store.jobs.page(query))
-    last = found[-1].job if len(found) == page.limit else None
+    found = await jobs.store.search.page(query)
     return schemas.Jobs(
-        jobs=[_document(seen) for seen in found],
-        next=f"{last.created_ms}.{last.id}" if last else None,
+        jobs=[_document(seen) for seen in await jobs.see(found.jobs)],
+        next=write_after(found.next),
     )
 
 
@@ -98,7 +99,7 @@ async def list_jobs(request: web.Request, page: JobsPage) -> schemas.Jobs:
 async def look_at_job(request: web.Request, at: FindJob) -> web.Response:
     """Get a job and its result."""
     jobs = request.app[JOBS]
-    [seen] = await jobs.see([await jobs.find(at.id, _owner(request))])
+    [seen] = await jobs.see([await jobs.find(at.id, seen_by(request))])
     if at.wait and seen.state not in OVER:
         seen = await request.app[JOB_POLLS].wait(request, seen, at.wait)
     body = None
@@ -122,7 +123,7 @@ async def get_job_body(request: web.Request, at: JobAddress) -> web.StreamRespon
     404 also if no answer is stored.
     """
     jobs = request.app[JOBS]
-    job = await jobs.find(at.id, _owner(request))
+    job = await jobs.find(at.id, seen_by(request))
     if not job.has_answer:
         raise web.HTTPNotFound(reason="There is no result")
     headers = {
@@ -169,7 +170,7 @@ async def cancel_job(request: web.Request, at: JobAddress) -> web.Response:
     Idempotent. 409 if it has ended otherwise, or if its call has begun and the target has no
     `abort`.
     """
-    state = await request.app[JOBS].cancel(at.id, _owner(request))
+    state = await request.app[JOBS].cancel(at.id, seen_by(request))
     _note(request, "job_cancelled", at.id)
     if state is State.CANCELLED:
         return CancelledJob(id=at.id, state="cancelled").response()
@@ -185,7 +186,7 @@ async def cancel_job(request: web.Request, at: JobAddress) -> web.Response:
 async def retry_job(request: web.Request, at: JobAddress) -> web.Response:
     """Retry a job that has ended."""
     jobs = request.app[JOBS]
-    job = await jobs.retry(at.id, _owner(request))
+    job = await jobs.retry(at.id, seen_by(request))
     _note(request, "job_retried", at.id)
     return (await _accepted(jobs, job)).response(202)
 
@@ -201,7 +202,7 @@ async def end_job(request: web.Request, at: JobAddress) -> Job:
 
     Idempotent.
     """
-    job = await request.app[JOBS].done(at.id, _owner(request))
+    job = await request.app[JOBS].done(at.id, seen_by(request))
     return _document(Seen(job, job.state))
 
 
@@ -217,7 +218,7 @@ async def _mark_read(request: web.Request, job: model.Job) -> None:
         await request.app[JOBS].was_read(job)
 
 
-def _owner(request: web.Request) -> str | None:
+def seen_by(request: web.Request) -> str | None:
     """Whose jobs may be seen; None: all."""
     owner = owner_of(request)
     return None if owner.is_operator else owner.name

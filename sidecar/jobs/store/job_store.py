@@ -10,6 +10,7 @@ from sqlalchemy import delete, select
 from sidecar.jobs.store.attempts import AttemptRepository
 from sidecar.jobs.store.endings import EndingRepository
 from sidecar.jobs.store.jobs import JobRepository
+from sidecar.jobs.store.search import JobSearch
 from sidecar.jobs.store.tables import JOBS, targets
 from sidecar.kit.sql import database as sql
 from sidecar.kit.sql.transactions import Transactions
@@ -23,6 +24,7 @@ class JobStore:
         self.engine = engine
         self.transactions = Transactions(engine)
         self.jobs = JobRepository(self.transactions)
+        self.search = JobSearch(self.transactions)
         self.attempts = AttemptRepository(self.transactions)
         self.endings = EndingRepository(self.transactions)
         self.targets = TargetRepository(self.transactions)

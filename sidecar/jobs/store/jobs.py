@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -23,8 +22,8 @@ from sqlalchemy import (
     update,
 )
 
-from sidecar.jobs.model import ENDED, WAITS, Job, JobQuery, State
-from sidecar.jobs.store.tables import FIND, chunks, ended_values, job_of, jobs, row_of
+from sidecar.jobs.model import ENDED, WAITS, Job, State
+from sidecar.jobs.store.tables import FIND, WORD, chunks, ended_values, job_of, jobs, row_of
 from sidecar.kit.batch import Batcher
 from sidecar.kit.errors import DatabaseError
 from sidecar.kit.sql.transactions import separately
@@ -45,8 +44,6 @@ _NAMES = 500
 _PARTS = 4
 #: How often a repeated job is looked for that is removed at the same moment.
 _TRIES = 3
-#: What may be an id or a name. Databases would refuse to look for some of the rest.
-_WORD = re.compile(r"[A-Za-z0-9_-]{1,48}\Z")
 #: Of a job that is retried.
 _FRESH: dict[str, Any] = {
     **dict.fromkeys(("status", "ended_ms", "called_ms", "not_before_ms", "read_ms", "callback_ms")),
@@ -127,31 +124,12 @@ class JobRepository:
     async def find_many(self, ids: Iterable[str]) -> dict[str, Job]:
         """By id; without their bodies."""
         found: dict[str, Job] = {}
-        wanted = [id_ for id_ in ids if _WORD.match(id_)]
+        wanted = [id_ for id_ in ids if WORD.match(id_)]
         for start in range(0, len(wanted), _NAMES):
             part = jobs.c.id.in_(wanted[start : start + _NAMES])
             rows = await self._transactions.read(FIND.where(part))
             found |= {row.id: job_of(row) for row in rows}
         return found
-
-    async def page(self, query: JobQuery) -> list[Job]:
-        """Without their bodies."""
-        given = {"owner": query.owner, "target": query.target, "state": query.state}
-        wanted = {name: str(value) for name, value in given.items() if value is not None}
-        ms, last = query.after or (0, "-")
-        if not all(_WORD.match(value) for value in (*wanted.values(), last)):
-            return []
-        found = select(jobs.c.id).where(*(jobs.c[name] == value for name, value in wanted.items()))
-        if query.after is not None:
-            older = or_(jobs.c.created_ms < ms, jobs.c.id < last)
-            found = found.where(jobs.c.created_ms <= ms, older)
-        newest = (jobs.c.created_ms.desc(), jobs.c.id.desc())
-        # The ids alone are in the index: MariaDB would read all rows of earlier pages.
-        page = found.order_by(*newest).limit(query.limit).subquery()
-        rows = await self._transactions.read(
-            FIND.join(page, page.c.id == jobs.c.id).order_by(*newest)
-        )
-        return [job_of(row) for row in rows]
 
     async def chunks(self, id_: str) -> AsyncIterator[bytes]:
         """The result's body of a job that has ended, in parts. It ends early when the job is

@@ -7,6 +7,7 @@ another.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -124,6 +125,8 @@ targets = Table(
     Column("changed_ms", BigInteger, nullable=False),
 )
 
+#: What may be an id or a name. Databases would refuse to look for some of the rest.
+WORD = re.compile(r"[A-Za-z0-9_-]{1,48}\Z")
 _NAMES = tuple(field.name for field in fields(Job))
 #: Finds jobs but for their bodies; and all of them.
 FIND = select(*(jobs.c[name] for name in _NAMES if name != "body"))
