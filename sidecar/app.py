@@ -56,8 +56,11 @@ from sidecar.rooms.store.scripts import RoomStore
 from sidecar.rooms.worker.refresher import refresh_forever, refresh_once
 from sidecar.rooms.worker.sweeper import sweep_forever
 from sidecar.webhooks.call_notices import CallNotifier
+from sidecar.webhooks.deliveries import Deliveries
 from sidecar.webhooks.metrics import WebhookMetrics
+from sidecar.webhooks.resends import Resender
 from sidecar.webhooks.room_notices import RoomNotifier
+from sidecar.webhooks.service import Receiver, Webhooks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -162,6 +165,10 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
             workers["call notifier"] = lambda: CallNotifier(
                 rooms, metrics, redis, timeout_s=timeout_s
             ).run(of_calls)
+        if hooks:
+            workers["resender"] = lambda: Resender(rooms, metrics, redis, timeout_s=timeout_s).run(
+                hooks
+            )
         tasks = [asyncio.create_task(keep_at_work(*worker)) for worker in workers.items()]
         stack.push_async_callback(stop_workers, *tasks)
         within = await _open_jobs(settings, redis, metrics, rooms, stack)
@@ -174,6 +181,7 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
             leases=leases,
             resources=Resources(leases, settings.secret_keys),
             limits=limits,
+            webhooks=make_webhooks(settings, redis),
             jobs=within.jobs if within else None,
             history=history,
             templates=Templates(settings.template_dir),
@@ -298,6 +306,13 @@ def make_limits(settings: Settings, redis: Store, metrics: Metrics) -> Limits:
         return Limit(name, limit, store, metrics.of(LimitMetrics))
 
     return Limits(make(name, limit) for name, limit in settings.limits.items())
+
+
+def make_webhooks(settings: Settings, redis: Store) -> Webhooks:
+    return Webhooks(
+        Receiver(name, hook, Deliveries(redis, name, settings.store_timeout))
+        for name, hook in settings.webhooks.items()
+    )
 
 
 def make_operators(settings: Settings, redis: Store) -> Operators:

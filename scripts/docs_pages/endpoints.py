@@ -38,6 +38,7 @@ _GROUPS = {
     "limits": ("Rate limits", "limits.md"),
     "jobs": ("Jobs", "jobs.md"),
     "targets": ("Targets of jobs", "jobs.md"),
+    "webhooks": ("Webhooks", "webhooks.md"),
 }
 #: Of reading a request.
 _USUAL = {kind.code: kind.status for kind in (

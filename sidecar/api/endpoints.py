@@ -22,6 +22,7 @@ from sidecar.limits.endpoints import ENDPOINTS as _LIMITS
 from sidecar.limits.nginx_check import ENDPOINTS as _CHECK_LIMIT
 from sidecar.lottery.endpoints import ENDPOINTS as _LOTTERY
 from sidecar.rooms.endpoints import changes, operator, series, transfer, visitors
+from sidecar.webhooks.endpoints import ENDPOINTS as _WEBHOOKS
 
 #: Of the edge listener: what proxies ask, and what visitors do through them.
 PROXY = (*_CHECK, *_CHECK_LIMIT, *_CHECK_PERMIT, *_PAGE, *_GATE)
@@ -34,7 +35,7 @@ _ROOMS = (
     *visitors.ENDPOINTS,
     *transfer.ENDPOINTS,
 )
-OPS = (*_HEALTH, *_READY, *_ROOMS, *_OPERATORS, *_HISTORY, *_LEASES, *_LIMITS)
+OPS = (*_HEALTH, *_READY, *_ROOMS, *_OPERATORS, *_HISTORY, *_LEASES, *_LIMITS, *_WEBHOOKS)
 #: Of the ops listener, where there are targets.
 #: Before those of one job, whose address is like theirs.
 JOBS = (*_BULK, *_JOBS, *_TARGETS)

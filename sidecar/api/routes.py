@@ -50,6 +50,8 @@ from sidecar.limits.app_keys import LIMITS
 from sidecar.limits.service import Limits
 from sidecar.lottery import endpoints as draw
 from sidecar.rooms.app_keys import ROOMS
+from sidecar.webhooks.app_keys import WEBHOOKS
+from sidecar.webhooks.service import Webhooks
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
@@ -76,6 +78,7 @@ class Services:
     #: The same leases, as proxies guard them.
     resources: Resources = field(default_factory=Resources)
     limits: Limits = field(default_factory=Limits)
+    webhooks: Webhooks = field(default_factory=Webhooks)
     jobs: Jobs | None = None
     history: History | None = None
     templates: Templates = field(default_factory=lambda: Templates(Path("templates")))
@@ -140,6 +143,7 @@ def ops_app(
     app = web.Application(middlewares=[problems, authorised], client_max_size=MAX_OPS_BODY)
     _add_services(app, services)
     app[LEASES] = services.leases
+    app[WEBHOOKS] = services.webhooks
     app[keys.SETTINGS] = settings
     app[keys.STOPPING] = stopping
     if services.history is not None:

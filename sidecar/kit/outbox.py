@@ -13,7 +13,8 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
-from dataclasses import KW_ONLY, dataclass, field
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
@@ -42,6 +43,8 @@ FRESH_S = 3600.0
 BACKLOG = 1000
 #: How much of a response is read, bytes.
 RESPONSE_LIMIT = 4096
+#: For how long a refusal's body is read, which changes nothing.
+REFUSAL_S = 1.0
 #: Statuses that a retry may change: these and all from 500 on.
 _TEMPORARY = {408, 425, 429}
 
@@ -66,6 +69,10 @@ class Answer:
     #: Whether it may be taken later, and after how many seconds at the soonest.
     may_retry: bool = False
     after_s: float = 0.0
+    #: Of the response; None: there was none.
+    status: int | None = None
+    #: The first part of a refusal, where that was asked for. It may hold the address.
+    body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +108,10 @@ async def post(
     *,
     timeout_s: float,
     read: Callable[[bytes], Answer] | None = None,
+    keeps_refusal: bool = False,
 ) -> Answer:
     """One try. Never raises for what a receiver does; never follows a redirect. `read`: makes the
-    answer of a 2xx from its body."""
+    answer of a 2xx from its body. `keeps_refusal`: with the first part of its body."""
     timeout = aiohttp.ClientTimeout(total=timeout_s)
     try:
         async with session.post(
@@ -113,18 +121,29 @@ async def post(
             allow_redirects=False,
             timeout=timeout,
         ) as response:
-            if read is None or not 200 <= response.status < 300:
-                return judge(response.status, response.headers.get("Retry-After", ""))
-            body = b""
-            while part := await response.content.read(RESPONSE_LIMIT - len(body)):
-                body += part
-            return read(body)
+            status = response.status
+            if read is not None and 200 <= status < 300:
+                body = await _first_part(response)
+                return replace(read(body), status=status, body=body)
+            answer = judge(status, response.headers.get("Retry-After", ""))
+            if keeps_refusal and not answer.is_taken:
+                with suppress(TimeoutError, aiohttp.ClientError, OSError):
+                    async with asyncio.timeout(REFUSAL_S):
+                        answer = replace(answer, body=await _first_part(response))
+            return replace(answer, status=status)
     except TimeoutError:
         return Answer(reason=f"no answer within {timeout_s:g} s", may_retry=True)
     except (aiohttp.ClientError, OSError) as error:
         return Answer(reason=_reason(error), may_retry=True)
     except ValueError as error:  # such as a host's name that cannot be one
         return Answer(reason=_reason(error))
+
+
+async def _first_part(response: aiohttp.ClientResponse) -> bytes:
+    body = b""
+    while part := await response.content.read(RESPONSE_LIMIT - len(body)):
+        body += part
+    return body
 
 
 def judge(status: int, retry_after: str) -> Answer:

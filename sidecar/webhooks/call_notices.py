@@ -8,6 +8,7 @@ before a message was made are not in it, and neither are those whose time to com
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from sidecar.kit.outbox import Result
     from sidecar.kit.redis.connect import Store
     from sidecar.queue.tokens import Tokens
+    from sidecar.rooms.service import Room
     from sidecar.rooms.settings import RoomSettings
     from sidecar.rooms.store.replies import Snapshot
     from sidecar.webhooks.model import AnyNotice
@@ -328,15 +330,24 @@ class CallNotifier(Notifier[Calls]):
         self, outbox: Outbox[Calls], calls: tuple[Call, ...], *, times: int, epoch: int
     ) -> tuple[Invitation, ...]:
         """Of the visitors who may still come, and have not."""
-        room = outbox.room
-        ends, inside = await outbox.store.ends([call.visitor for call in calls])
-        invited, now_ms = [], room.clock.now_ms()
-        for call in calls:
-            ends_ms = ends.get(call.visitor, 0)
-            if ends_ms <= now_ms:
-                self._count(room.name, "came" if call.visitor in inside else "over", times)
-                continue
-            ticket = ticket_of(call, room.settings, epoch=epoch)
-            url = claim_url(room.name, room.settings, room.tokens, ticket)
-            invited.append(Invitation(call.visitor, call.at_ms, ends_ms, url))
-        return tuple(invited)
+        invited, others = await invite(outbox.room, outbox.store, calls, epoch=epoch)
+        for why, number in others.items():
+            self._count(outbox.room.name, why, number * times)
+        return invited
+
+
+async def invite(
+    room: Room, store: Calls, calls: tuple[Call, ...], *, epoch: int
+) -> tuple[tuple[Invitation, ...], Counter[Unsent]]:
+    """Of the visitors who may still come, and have not; and how many others there are."""
+    ends, inside = await store.ends([call.visitor for call in calls])
+    invited, others, now_ms = [], Counter[Unsent](), room.clock.now_ms()
+    for call in calls:
+        ends_ms = ends.get(call.visitor, 0)
+        if ends_ms <= now_ms:
+            others["came" if call.visitor in inside else "over"] += 1
+            continue
+        ticket = ticket_of(call, room.settings, epoch=epoch)
+        url = claim_url(room.name, room.settings, room.tokens, ticket)
+        invited.append(Invitation(call.visitor, call.at_ms, ends_ms, url))
+    return tuple(invited), others

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -65,7 +64,7 @@ def test(connection: Connection, names: tuple[str, ...], *, as_json: bool) -> No
 
 async def _send_all(settings: Settings, names: tuple[str, ...]) -> dict[str, tuple[Answer, float]]:
     """Side by side: each webhook's answer, and how long it took."""
-    from sidecar.webhooks.model import Notice  # noqa: PLC0415 - the other commands start faster
+    from sidecar.webhooks.model import new_test  # noqa: PLC0415 - the other commands start faster
     from sidecar.webhooks.notifier import new_session, send  # noqa: PLC0415
 
     async with new_session() as session:
@@ -74,15 +73,7 @@ async def _send_all(settings: Settings, names: tuple[str, ...]) -> dict[str, tup
             webhook = settings.webhooks[name]
             room = (webhook.rooms or sorted(settings.rooms))[0]
             began = time.monotonic()
-            notice = Notice(
-                id=f"test-{secrets.token_hex(8)}",
-                event="test",
-                room=room,
-                at_ms=int(time.time() * 1000),
-                waiting=0,
-                active=0,
-                cap=settings.rooms[room].total_active_users,
-            )
+            notice = new_test(room, settings.rooms[room].total_active_users)
             answer = await send(session, webhook, notice)
             return answer, time.monotonic() - began
 

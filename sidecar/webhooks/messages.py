@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import html
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,10 @@ _SAYS: dict[Event, str] = {
     "queue_empty": "the queue is empty",
     "room_full": "the room is full",
 }
+#: Of what a receiver said, characters that are kept.
+KEPT = 500
+#: Shorter parts of an address are no secret.
+_SHORTEST = 4
 _NUMBERS = ("waiting", "active", "cap", "wait_seconds", "threshold")
 #: DingTalk answers 200 whatever it thinks; these are its numbers for "later": busy, and two for
 #: too many messages (20 a minute are allowed, then none for ten minutes).
@@ -96,3 +101,18 @@ def read_dingtalk(body: bytes) -> Answer:
     if code == 0:
         return Answer(is_taken=True)
     return Answer(reason=f"errcode {code}: {text[:200]}", may_retry=code in _DINGTALK_LATER)
+
+
+def legible(webhook: Webhook, said: bytes | str) -> str:
+    """The first part of what a receiver said, as text on one line. A server may repeat the address
+    or the secret: neither is in it."""
+    text = said.decode(errors="replace") if isinstance(said, bytes) else said
+    url = URL(webhook.url)
+    query = (part for pair in url.query.items() for part in pair)
+    words = {webhook.url, webhook.secret, url.user, url.password, url.raw_path_qs, url.path_qs}
+    words |= {url.query_string, url.fragment, *url.parts, *url.raw_parts, *query}
+    words |= {html.escape(word) for word in words if word}
+    for word in sorted(filter(None, words), key=len, reverse=True):
+        if len(word) >= _SHORTEST:
+            text = text.replace(word, "…")
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:KEPT]

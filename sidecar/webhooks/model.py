@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+import time
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -48,6 +50,12 @@ class CallNotice:
     at_ms: int
     calls: tuple[Invitation, ...]
     event: Literal["called"] = "called"
+
+
+def new_test(room: str, cap: int) -> Notice:
+    """A test: nothing has happened."""
+    at_ms = int(time.time() * 1000)
+    return Notice(f"test-{secrets.token_hex(8)}", "test", room, at_ms, waiting=0, active=0, cap=cap)
 
 
 AnyNotice: TypeAlias = Notice | CallNotice

@@ -12,25 +12,26 @@ import asyncio
 import secrets
 import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 import aiohttp
 import structlog
 
 from sidecar.kit.errors import StoreError
-from sidecar.kit.outbox import Answer, Ledger, Schedule, Sender, post
+from sidecar.kit.outbox import FRESH_S, Answer, Ledger, Schedule, Sender, post
 from sidecar.kit.redis.leader_lease import LeaderLease
 from sidecar.kit.retry import Backoff
 from sidecar.rooms.redis_keys import leader_key
-from sidecar.webhooks.messages import compose, read_dingtalk
+from sidecar.webhooks.deliveries import Deliveries, Journal
+from sidecar.webhooks.messages import compose, legible, read_dingtalk
 from sidecar.webhooks.metrics import WebhookMetrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping
 
     from sidecar.kit.metrics import Metrics
-    from sidecar.kit.outbox import Result
+    from sidecar.kit.outbox import Delivery, Result
     from sidecar.kit.redis.connect import Store
     from sidecar.rooms.service import Room, Rooms
     from sidecar.rooms.store.replies import Snapshot
@@ -55,7 +56,7 @@ async def send(session: aiohttp.ClientSession, webhook: Webhook, notice: AnyNoti
     """One try. Signed anew: a signature has the time of the try."""
     read = read_dingtalk if webhook.format == "dingtalk" else None
     message = compose(webhook, notice, now_s=time.time())
-    return await post(session, message, timeout_s=TIMEOUT_S, read=read)
+    return await post(session, message, timeout_s=TIMEOUT_S, read=read, keeps_refusal=True)
 
 
 @dataclass(eq=False)
@@ -66,13 +67,45 @@ class WebhookSender(Sender["AnyNotice"]):
 
     webhook: Webhook
     session: aiohttp.ClientSession
+    _: KW_ONLY
+    journal: Journal = field(default_factory=Journal)
+
+    def put(self, item: AnyNotice, *, age_s: float = 0, fresh_s: float = FRESH_S) -> None:
+        self.journal.began(item)
+        super().put(item, age_s=age_s, fresh_s=fresh_s)
 
     async def send(self, item: AnyNotice) -> Answer:
-        return await send(self.session, self.webhook, item)
+        began_s = time.monotonic()
+        answer = await send(self.session, self.webhook, item)
+        took_s = time.monotonic() - began_s
+        reason, body = (legible(self.webhook, text) for text in (answer.reason, answer.body))
+        self.journal.tried(item, answer.status, reason, body, took_s=took_s)
+        return answer
+
+    def _finish(self, item: AnyNotice, result: Result, reason: str) -> None:
+        self.journal.ended(item, result, legible(self.webhook, reason))
+        super()._finish(item, result, reason)
 
     def log(self, say: Callable[..., object], result: str, item: AnyNotice, **more: object) -> None:
         notice = {"room": item.room, "happened": item.event, "id": item.id}
         say(f"webhook_{result}", webhook=self.name, host=self.webhook.host, **notice, **more)
+
+
+async def keep_sending(
+    senders: Collection[WebhookSender], look: Callable[[], Awaitable[None]]
+) -> None:
+    """Until cancelled: `look`, again and again, has what they send."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for sender in senders:
+                group.create_task(sender.run())
+            while True:
+                await look()
+                await asyncio.sleep(LOOK_S)
+    finally:
+        if undelivered := sum(map(len, senders)):
+            hint = "another replica sends them, or this one when it is back"
+            log.warning("webhooks_undelivered", count=undelivered, hint=hint)
 
 
 S = TypeVar("S")
@@ -118,10 +151,15 @@ class Notifier(ABC, Generic[S]):
         self.senders: dict[str, WebhookSender] = {}
         self.outboxes = {room.name: outbox(room) for room in rooms}
         self._metrics = metrics.of(WebhookMetrics)
+        self._redis, self._timeout_s = redis, timeout_s
+        self._deliveries: dict[str, Deliveries] = {}
+        #: What the senders have done with, which is not saved yet: its room too.
+        self._ended: list[tuple[str, Delivery]] = []
         self._lease_ms = lease_ms
 
     def add(self, sender: WebhookSender) -> None:
         self.senders[sender.name] = sender
+        self._deliveries[sender.name] = Deliveries(self._redis, sender.name, self._timeout_s)
         for room in filter(sender.webhook.is_about, self.outboxes):
             for event in filter(sender.webhook.events.__contains__, self.events):
                 for result in ("delivered", "failed", "dropped"):
@@ -132,20 +170,11 @@ class Notifier(ABC, Generic[S]):
         async with new_session() as session:
             for name, webhook in webhooks.items():
                 self.add(WebhookSender(name, self.done, webhook, session))
-            try:
-                async with asyncio.TaskGroup() as group:
-                    for sender in self.senders.values():
-                        group.create_task(sender.run())
-                    while True:
-                        await self.look()
-                        await asyncio.sleep(LOOK_S)
-            finally:
-                if undelivered := sum(map(len, self.senders.values())):
-                    hint = "another replica sends them, or this one when it is back"
-                    log.warning("webhooks_undelivered", count=undelivered, hint=hint)
+            await keep_sending(self.senders.values(), self.look)
 
     async def look(self) -> None:
         """Once at every room that a webhook is about and whose store answers."""
+        await self._save()
         hooks = [sender.webhook for sender in self.senders.values()]
         names = [name for name in self.outboxes if any(hook.is_about(name) for hook in hooks)]
         await asyncio.gather(*(self._look(self.outboxes[name]) for name in names))
@@ -153,7 +182,21 @@ class Notifier(ABC, Generic[S]):
     def done(self, webhook: str, notice: AnyNotice, result: Result) -> None:
         """Called by the senders."""
         self._metrics.webhooks.labels(notice.room, notice.event, result).inc()
-        self.outboxes[notice.room].ledger.done.add((notice.id, webhook))
+        self._ended.append((notice.room, (notice.id, webhook)))
+
+    async def _save(self) -> None:
+        """What the senders did. Only what is kept of it may be taken out of an outbox: what fails
+        is in one of both, also after a crash."""
+        ended, self._ended = self._ended, []
+        try:
+            for name, sender in self.senders.items():
+                await sender.journal.save(self._deliveries[name])
+        except StoreError as error:
+            self._ended = ended + self._ended
+            log.warning("deliveries_not_saved", error=str(error))
+            return
+        for room, delivery in ended:
+            self.outboxes[room].ledger.done.add(delivery)
 
     def receivers(self, room: str, event: str) -> tuple[str, ...]:
         return tuple(

@@ -99,6 +99,7 @@ class Replica(Site):
         self.folder = make_folder(self._stack)
         self._settings["history"] = f"sqlite:///{self.folder}/history.db"
         self._settings["jobs"] = f"sqlite:///{self.folder}/jobs.db"
+        self._settings["webhooks.team.url"] = "http://127.0.0.1:1/"
         # A machine that is busy is none whose store is away.
         self._settings["store_timeout"] = 10
         self._start_redis()
@@ -212,6 +213,11 @@ include-operation-id = [
 ]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 403, 404, 409, 422, 429]
 
+# A delivery is known by an id that nobody can guess, and a test names a room that there is.
+[[operations]]
+include-operation-id = ["resendDelivery", "sendTest"]
+checks.positive_data_acceptance.expected-statuses = ["2xx", 404, 409]
+
 # No random token is a link, and no link is signed here.
 [[operations]]
 include-operation-id = ["showClaim", "takeClaim"]
@@ -265,7 +271,9 @@ def aimed(described: dict[str, Any], replica: Replica) -> dict[str, Any]:
         if "{visitor}" in path:
             anybody = {"type": "string", "pattern": VISITOR_ID}
             own.append(in_path("visitor", {"anyOf": [{"enum": people[room]}, anybody]}))
-        if "{id}" in path:
+        if "{webhook}" in path:
+            own.append(in_path("webhook", {"enum": ["team"]}))
+        if "/jobs/{id}" in path:
             # What has not ended would be waited for.
             ids = replica.jobs[:1] + replica.jobs[-2:] if method == "get" else replica.jobs[1:-2]
             own.append(in_path("id", {"enum": [*ids, new_job_id()]}))
@@ -319,7 +327,7 @@ def fuzz(
 
 
 OPERATORS = [f"--include-tag={tag}" for tag in (
-    "operations", "administration", "history", "leases", "limits", "jobs", "targets",
+    "operations", "administration", "history", "leases", "limits", "jobs", "targets", "webhooks",
 )]  # fmt: skip
 VISITORS = ["--include-tag=visitor", "--include-tag=proxy"]
 

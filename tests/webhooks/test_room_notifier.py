@@ -22,6 +22,7 @@ from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.settings import Settings
 from sidecar.webhooks import notifier as notifiers
+from sidecar.webhooks.deliveries import Deliveries
 from sidecar.webhooks.model import Notice
 from sidecar.webhooks.notifier import SCHEDULE, WebhookSender, new_session, send
 from sidecar.webhooks.room_notices import RoomNotifier
@@ -320,6 +321,49 @@ async def test_what_the_store_forgot_is_remembered(world, receiver):
     await world.go(1)
     await world.seconds(12)
     await until(lambda: receiver.events == ["queue_started", "queue_empty"], "beginning and end")
+
+
+# What is kept of it.
+
+
+async def test_what_fails_is_kept(world, receiver):
+    """With what the receiver answered, in which nothing is secret; and it waits no more."""
+    receiver.answers = [404]
+    replica = world.replica(Webhook(url=receiver.url, events=["queue_started"]))
+    store = Deliveries(world.redis, "hook0", 5)
+    await world.seconds(2)
+    await world.arrive(2)
+    await world.seconds(1)
+    ((wanted,),) = [[one["notice"]["id"]] for one in await world.unsent()]
+    await until(lambda: replica.counted("queue_started", "failed") == 1, "the end")
+    await world.seconds(1)
+    assert await world.unsent() == []
+    found = (await store.find([wanted]))[wanted]
+    assert (found.attempts, found.status, found.reason) == (1, 404, "HTTP 404")
+    assert found.notice.room == world.name
+    assert wanted in await store.failed()
+
+
+async def test_what_cannot_be_kept_stays_in_the_outbox(world, tmp_path, receiver):
+    """So that it is in one of both, and is sent once all the same."""
+    replica = world.replica(Webhook(url=receiver.url, events=["queue_started"]))
+    store = replica.notifier._deliveries["hook0"]
+    gone = connect(f"unix://{tmp_path}/none.sock", timeout_s=1)
+    store._redis, real = gone, store._redis
+    await world.seconds(2)
+    await world.arrive(2)
+    with capture_logs() as logs:
+        await world.seconds(1)
+        await until(lambda: replica.counted("queue_started", "delivered") == 1, "the event")
+        await world.seconds(3)
+    assert {line["event"] for line in logs} == {"webhook_delivered", "deliveries_not_saved"}
+    assert len(await world.unsent()) == 1
+    store._redis = real
+    await world.seconds(1)
+    assert await world.unsent() == []
+    assert (await store.find(receiver.ids))[receiver.ids[0]].attempts == 1
+    assert len(receiver.came) == 1
+    await close(gone)
 
 
 # One sender.

@@ -47,6 +47,7 @@ _TAGS = {
     "jobs": "On the ops listener, for programs: calls that Waitroom queues and makes.",
     "targets": "On the ops listener: what jobs may call, and how often. Programs see targets, "
     "operators change them.",
+    "webhooks": "On the ops listener, for operators: what was sent to them, and what failed.",
     "history": "On the ops listener, for operators, where `history` is set: who queued when.",
 }
 #: By tag, where it is not the ops listener.

@@ -1,0 +1,159 @@
+"""Webhooks for operators: look at what was sent, send it again, send a test."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+from aiohttp import web
+
+from sidecar.kit.clock import iso
+from sidecar.kit.http.auth.session import operator
+from sidecar.kit.http.endpoint import OPERATORS, VIEWERS, Endpoints
+from sidecar.kit.http.problems import ProblemError
+from sidecar.rooms.app_keys import ROOMS
+from sidecar.rooms.schemas.common import UNKNOWN_ROOM
+from sidecar.webhooks import schemas
+from sidecar.webhooks.app_keys import WEBHOOKS, receiver_of
+from sidecar.webhooks.deliveries import STATES
+from sidecar.webhooks.model import CallNotice, new_test
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sidecar.webhooks.deliveries import Delivery, State
+    from sidecar.webhooks.service import Receiver
+
+ENDPOINTS = Endpoints("webhooks", find=receiver_of)
+
+_WEBHOOK = "/admin/webhooks/{webhook}"
+
+log = structlog.get_logger()
+
+
+@ENDPOINTS.get("/admin/webhooks", VIEWERS, replies={200: "The webhooks."})
+async def list_webhooks(request: web.Request) -> schemas.WebhookList:
+    """List all webhooks, and how they do."""
+    hooks = request.app[WEBHOOKS]
+    by_name = sorted(hooks, key=lambda hook: hook.name)
+    return schemas.WebhookList(webhooks=[await _state(hook) for hook in by_name])
+
+
+async def _state(hook: Receiver) -> schemas.WebhookState:
+    settings = hook.settings
+    latest = await hook.deliveries.page(limit=1)
+    return schemas.WebhookState(
+        name=hook.name,
+        host=settings.host,
+        format=settings.format,
+        is_signed=bool(settings.secret),
+        events=[*settings.events],
+        rooms=settings.rooms,
+        last=_delivery(*latest[0]) if latest else None,
+        **await hook.deliveries.counts(),
+    )
+
+
+@ENDPOINTS.get(
+    _WEBHOOK + "/deliveries",
+    VIEWERS,
+    replies={200: "A page of what is kept."},
+    problems=(schemas.UNKNOWN_WEBHOOK,),
+)
+async def list_deliveries(
+    request: web.Request, page: schemas.DeliveriesPage
+) -> schemas.WebhookDeliveries:
+    """List what was sent to a webhook, latest first."""
+    store = receiver_of(request).deliveries
+    states: tuple[State, ...] = STATES if page.state == "all" else (page.state,)
+    found = await store.page(states, start=page.start, limit=page.limit)
+    return schemas.WebhookDeliveries(
+        webhook=page.webhook,
+        deliveries=[_delivery(*each) for each in found],
+        next=page.next(len(found)),
+        **await store.counts(),
+    )
+
+
+@ENDPOINTS.post(
+    _WEBHOOK + "/deliveries/{id}/resend",
+    OPERATORS,
+    replies={200: "It is sent again, or was on its way already."},
+    problems=(schemas.UNKNOWN_WEBHOOK, schemas.UNKNOWN_DELIVERY, schemas.DELIVERY_CHANGED),
+)
+async def resend_delivery(request: web.Request, at: schemas.ResendParameters) -> schemas.Resent:
+    """Send one message again, with the same id.
+
+    It is sent within about a second, once. Idempotent while it is on its way.
+    """
+    store, by = receiver_of(request).deliveries, operator(request)
+    (said,) = await store.resend([at.id], by=by, attempts=at.attempts)
+    if said == "unknown":
+        raise ProblemError(schemas.UNKNOWN_DELIVERY, detail=f"There is none with the id {at.id}.")
+    if said == "changed":
+        raise ProblemError(schemas.DELIVERY_CHANGED, detail="It is not as you saw it.")
+    log.info("webhook_resent", webhook=at.webhook, id=at.id, result=said, by=by)
+    return _resent(at, [said])
+
+
+@ENDPOINTS.post(
+    _WEBHOOK + "/resend",
+    OPERATORS,
+    replies={200: "They are sent again."},
+    problems=(schemas.UNKNOWN_WEBHOOK,),
+)
+async def resend_failed(request: web.Request, at: schemas.WebhookAddress) -> schemas.Resent:
+    """Send all failed messages again, oldest first.
+
+    Each is sent once, with the same id.
+    """
+    store, by = receiver_of(request).deliveries, operator(request)
+    failed = await store.failed()
+    said = await store.resend(failed, by=by)
+    log.info("webhook_failed_resent", webhook=at.webhook, count=said.count("queued"), by=by)
+    return _resent(at, said)
+
+
+@ENDPOINTS.post(
+    _WEBHOOK + "/test",
+    OPERATORS,
+    replies={200: "It is sent."},
+    problems=(schemas.UNKNOWN_WEBHOOK, UNKNOWN_ROOM),
+)
+async def send_test(request: web.Request, at: schemas.TestParameters) -> schemas.SentTest:
+    """Send a test, with the event `test`.
+
+    It is sent within about a second, once.
+    """
+    hook, rooms, by = receiver_of(request), request.app[ROOMS], operator(request)
+    name = at.room
+    if name is None:
+        name = min(room.name for room in rooms if hook.settings.is_about(room.name))
+    notice = new_test(name, rooms.get(name).settings.total_active_users)
+    await hook.deliveries.add(notice, by=by)
+    log.info("webhook_tested", webhook=at.webhook, id=notice.id, by=by)
+    return schemas.SentTest(webhook=at.webhook, id=notice.id)
+
+
+def _resent(at: schemas.WebhookAddress, said: Sequence[str]) -> schemas.Resent:
+    queued, waiting = said.count("queued"), said.count("waiting")
+    return schemas.Resent(webhook=at.webhook, queued=queued, waiting=waiting)
+
+
+def _delivery(state: State, found: Delivery) -> schemas.WebhookDelivery:
+    notice = found.notice
+    return schemas.WebhookDelivery(
+        id=notice.id,
+        event=notice.event,
+        room=notice.room,
+        at=iso(notice.at_ms),
+        state=state,
+        attempts=found.attempts,
+        calls=len(notice.calls) if isinstance(notice, CallNotice) else None,
+        last_attempt_at=None if found.tried_ms is None else iso(found.tried_ms),
+        took_seconds=None if found.took_ms is None else found.took_ms / 1000,
+        status=found.status,
+        reason=found.reason,
+        body=found.body,
+        resent_by=found.resent_by or None,
+    )

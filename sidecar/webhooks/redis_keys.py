@@ -1,0 +1,15 @@
+"""The names of a webhook's keys. All share a hash tag: one slot of a Redis Cluster."""
+
+from __future__ import annotations
+
+
+def webhook_key(webhook: str, name: str) -> str:
+    """`name` is one of:
+
+    deliveries  hash    id -> the message and what became of it (JSON)
+    resends     hash    id of one that an operator sends again -> the request, and by whom
+    waiting, delivered, failed
+                zset    id -> when it happened, ms: each id is in one of them
+    resending   string  the leader lease of sending again; it expires
+    """
+    return f"waitroom:{{webhook:{webhook}}}:{name}"
