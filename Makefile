@@ -49,7 +49,7 @@ unit: $(DEV)
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n auto --maxprocesses 4 -m "not server and not slow" $(ARGS)
 
 test: $(DEV)
-	@scripts/install-packages nginx redis-server chromium wrk libnginx-mod-http-lua lua-nginx-redis systemd prometheus prometheus-alertmanager caddy haproxy jq mariadb-server postgresql golang-go golang-github-masterminds-sprig-dev
+	@scripts/install-packages nginx redis-server chromium firefox-esr wrk libnginx-mod-http-lua lua-nginx-redis systemd prometheus prometheus-alertmanager caddy haproxy jq mariadb-server postgresql golang-go golang-github-masterminds-sprig-dev
 	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(CI),--reruns 1 -rR) $(ARGS)
 
 lint: $(DEV)

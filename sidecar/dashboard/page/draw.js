@@ -13,7 +13,7 @@ export function duration(seconds) {
 	if (seconds < 100) return `${Math.round(seconds)} s`;
 	const minutes = Math.round(seconds / 60);
 	if (minutes < 100) return `${minutes} min`;
-	return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+	return `${Math.floor(minutes / 60)} h${minutes % 60 ? ` ${minutes % 60} min` : ''}`;
 }
 
 // The day where it is not today.

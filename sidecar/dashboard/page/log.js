@@ -143,7 +143,7 @@ for (const select of [ofRoom, ofOperator]) {
 }
 
 register({
-	path: 'log', title: 'Log', root,
+	path: 'log', title: 'Log', root, isLast: true,
 	open: name => {
 		if (name && ends.has(name)) {
 			show();

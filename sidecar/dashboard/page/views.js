@@ -4,17 +4,19 @@ import { make } from './draw.js';
 
 const list = document.querySelector('#views ul');
 const views = new Map();
-let current = null, isBegun = false;
+let current = null, isBegun = false, last = null;
 
 // `root` is shown while the address names `path`; `open(name)` begins what the view needs, with
 // null where the address goes no further, and returns the heading to focus or nothing; `close()`
-// ends it. `isListed`: the bar at the top has a link to it. Returns that link's item.
-export function register({ path, title, root, open, close, isListed = true }) {
+// ends it. `isListed`: the bar at the top has a link to it; `isLast`: it stays behind the others. Returns that
+// link's item.
+export function register({ path, title, root, open, close, isListed = true, isLast = false }) {
 	const item = make('li'), link = make('a', '', title);
 	link.href = `#/${path}`;
 	item.append(link);
 	item.hidden = !isListed;
-	list.append(item);
+	list.insertBefore(item, last);
+	if (isLast) last = item;
 	views.set(path, { path, title, root, open, close, link });
 	if (isBegun) follow();
 	return item;

@@ -1,0 +1,200 @@
+"""What may differ by browser, in Debian's Firefox: the waiting page behind real nginx, with and
+without JavaScript, and the operators' dashboard."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.dashboard import TOKEN
+from tests.support.firefox import Firefox
+from tests.support.nginx_client import Visitor
+from tests.support.site import ADMIN_TOKEN, ROOT, Site, gated
+
+QUICK = {"total_active_users": 1, "heartbeat_interval": 1}
+ROOMS = {
+    "shop": QUICK,
+    "left": QUICK,
+    "de": {**QUICK, "site_name": "Alpenrock", "accent": "#ffd400"},
+    "ar": {**QUICK, "site_name": "Alpenrock", "accent": "#ffd400"},
+    "mine": {**QUICK, "template": "cloudflare.html"},
+    "plain": QUICK,
+    "wrong": QUICK,
+    "sale": QUICK,
+}
+#: Keeps each title and icon that the page has, until after it went on.
+REMEMBER = """(() => {
+    const note = () => sessionStorage.setItem('seen', (sessionStorage.getItem('seen') ?? '')
+        + document.title + ' ' + document.querySelector('[rel=icon]').href + '\\n');
+    new MutationObserver(note).observe(document.head,
+        { subtree: true, childList: true, characterData: true, attributes: true });
+})()"""
+
+
+@pytest.fixture(scope="module")
+def site():
+    templates = ROOT / "tests" / "support" / "templates"
+    rooms = [gated(f"/{room}/", to="http://origin/page/", room=room) for room in ROOMS]
+    limit = {"algorithm": "fixed_window", "limit": 5, "window": "1m", "key": "{address}"}
+    with Site(
+        rooms=ROOMS,
+        locations="".join(rooms),
+        settings={"template_dir": str(templates), "service_token": TOKEN},
+        leases={"seat": {"term": "10m"}},
+        limits={"login": limit},
+    ) as site:
+        yield site
+
+
+@pytest.fixture(scope="module")
+def firefox():
+    with Firefox() as firefox:
+        yield firefox
+
+
+@pytest.fixture
+def holder(site):
+    """Makes visitors who take the one slot of a room; `leave` gives it back."""
+    holders = []
+
+    def make(room):
+        visitor = Visitor(site.url)
+        assert visitor.get(f"/{room}/").status == 200
+        holders.append((visitor, room))
+        return lambda: visitor.post(f"/_waitroom/{room}/leave")
+
+    yield make
+    for visitor, room in holders:
+        visitor.post(f"/_waitroom/{room}/leave")
+
+
+def test_from_joining_to_being_let_in(site, firefox, holder):
+    """With numbers and progress; paused and resumed; called by title and icon; then at the
+    address that was asked for."""
+    end_visit = holder("shop")
+    page = firefox.visitor()
+    page.goto(f"{site.url}/shop/a?b=1")
+    page.shows("h1", "You are next")
+    page.shows("#ahead", "0")
+    page.shows("#wait", "minute")
+    page.shows("#number", "-")
+    page.until("Boolean(document.querySelector('#lane progress').checkVisibility())")
+    site.admin("POST", "/rooms/shop/pause")
+    page.shows("#paused", "Entry is paused")
+    page.run(REMEMBER)
+    site.admin("POST", "/rooms/shop/resume")
+    page.until("document.querySelector('#paused').hidden")
+    end_visit()
+    page.shows("h1", "Inside")
+    seen = page.run("sessionStorage.getItem('seen')")
+    assert "It is your turn" in seen
+    assert "turn.svg" in seen
+    assert page.run("location.pathname + location.search") == "/shop/a?b=1"
+    assert page.problems == []
+
+
+def test_leaving_in_two_steps_and_undo(site, firefox, holder):
+    """The place is kept until the time for Undo is over; then one joins again."""
+    holder("left")
+    page = firefox.visitor()
+    page.goto(f"{site.url}/left/")
+    page.shows("#ahead", "0")
+    page.click("summary", "Leave the line")
+    page.shows("details", "You lose your place")
+    page.click("#leave", "Leave")
+    page.click("#undo", "Undo")
+    page.shows("#ahead", "0")
+    assert site.room("left")["waiting"] == 1
+    page.click("summary", "Leave the line")
+    page.click("#leave", "Leave")
+    page.shows("h1", "You have left the line")
+    page.click("#join", "Join again")
+    page.shows("#ahead", "0")
+    assert page.problems == []
+
+
+@pytest.mark.parametrize(
+    ("locale", "heading", "direction"),
+    [("de", "Sie sind als Nächste", "ltr"), ("ar", "دورك هو التالي", "rtl")],
+)
+def test_languages(site, firefox, holder, locale, heading, direction):
+    """Also at the width of a small phone, without scrolling sideways."""
+    holder(locale)
+    page = firefox.visitor(locale=locale)
+    page.resize(320)
+    page.goto(f"{site.url}/{locale}/")
+    page.shows("h1", heading)
+    assert page.run("document.documentElement.dir || 'ltr'") == direction
+    assert page.run("document.documentElement.scrollWidth <= innerWidth") is True
+    page.shows("#site", "Alpenrock")
+    accent = "getComputedStyle(document.documentElement).getPropertyValue('--wr-accent')"
+    plain = firefox.visitor(locale=locale).goto(f"{site.url}/_waitroom/shop/")
+    assert page.run(accent) != plain.run(accent)
+    assert page.problems == plain.problems == []
+
+
+def test_a_rooms_own_template(site, firefox, holder):
+    """Loads itself again by its Refresh header, until it is let in."""
+    end_visit = holder("mine")
+    page = firefox.visitor().goto(f"{site.url}/mine/")
+    page.shows("h1", "Hang on, Alpenrock is busy")
+    page.until("document.querySelector('#box').dataset.ran", "waits")
+    end_visit()
+    page.shows("h1", "Inside")
+    assert page.problems == []
+
+
+def test_without_javascript(site, holder):
+    """The page has its numbers, loads itself again and lets in."""
+    end_visit = holder("plain")
+    with Firefox(**{"javascript.enabled": False}) as firefox:
+        page = firefox.visitor()
+        page.goto(f"{site.url}/plain/")
+        page.has("#ahead", "0")
+        end_visit()
+        page.has("h1", "Inside")
+        assert page.problems == []
+
+
+def test_what_a_page_does_wrong_is_noticed(site, firefox, holder):
+    """So that an empty list of problems means something."""
+    holder("wrong")
+    page = firefox.visitor().goto(f"{site.url}/wrong/")
+    page.shows("#ahead", "0")
+    page.run("document.body.setAttribute('style', 'color: red')")
+    page.run("void setTimeout(() => { throw new Error('oh') })")
+    page.until("new Promise(done => setTimeout(() => done(true), 50))")
+    assert [("Content-Security-Policy" in text, "oh" in text) for text in page.problems] == [
+        (True, False),
+        (False, True),
+    ]
+
+
+def test_the_dashboard(site, firefox, holder):
+    """From logging in to the wall."""
+    holder("sale")
+    page = firefox.visitor()
+    page.resize(1280)
+    page.goto(f"{site.ops[0]}/dashboard")
+    page.type("[name=name]", "Ada")
+    page.type("[type=password]", ADMIN_TOKEN)
+    page.click("button", "Log in")
+    page.shows("#link", "Live")
+    page.click("#overview a", "sale")
+    page.shows("#room-sale [data-f=active]", "1")
+    page.until("document.querySelectorAll('#room-sale .curves svg').length > 0")
+    page.click("#room-sale [data-do=pause]")
+    page.click("#ask [value=yes]")
+    page.shows("#room-sale .mode", "Paused")
+    page.click("#room-sale .latest button", "Undo")
+    page.until("document.querySelector('#room-sale .mode').innerText === 'Paused'", False)
+    for address, heading in (("leases", "Leases"), ("limits", "Limits"), ("log", "Who did what")):
+        page.click("#views a", address.capitalize())
+        page.shows("main h1", heading)
+    page.shows("#log", "paused")
+    page.shows("#log", "Ada")
+    assert page.run("document.querySelector('#views li:last-child').innerText") == "Log"
+    lasting = "import('/dashboard/static/draw.js').then(all => [86400, 9000].map(all.duration))"
+    assert page.run(lasting) == ["24 h", "2 h 30 min"]
+    page.goto(f"{site.ops[0]}/dashboard/wall?room=sale")
+    page.shows("body", "sale")
+    assert page.problems == []

@@ -1,0 +1,244 @@
+"""Debian's Firefox, driven by WebDriver BiDi: what differs from Chromium is looked at in it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.support.processes import Process, free_port
+
+#: How long a page may take; it costs only where something is wrong.
+PATIENCE_S = 20
+PREFERENCES = {
+    "browser.shell.checkDefaultBrowser": False,
+    "datareporting.policy.dataSubmissionEnabled": False,
+    "toolkit.telemetry.reportingpolicy.firstRun": False,
+    "app.update.enabled": False,
+    "network.captive-portal-service.enabled": False,
+    "network.connectivity-service.enabled": False,
+}
+
+
+class Firefox(contextlib.AbstractContextManager["Firefox"]):
+    """One browser with a profile of its own, which ends with the block; `preferences` are its.
+
+    One connection, used by one thread: a command reads what comes until its answer, and keeps what
+    pages reported meanwhile.
+    """
+
+    def __init__(self, **preferences: Any) -> None:
+        self._preferences = {**PREFERENCES, **preferences}
+        self._stack = contextlib.ExitStack()
+        self._count = 0
+        self.tabs: dict[str, Tab] = {}
+
+    def __enter__(self) -> Firefox:
+        binary = shutil.which("firefox-esr") or shutil.which("firefox")
+        if binary is None:
+            lacking = "firefox-esr is not installed; run make test"
+            if os.environ.get("CI") or os.geteuid() == 0:
+                pytest.fail(lacking)
+            pytest.skip(lacking)
+        try:
+            self._start(binary)
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _start(self, binary: str) -> None:
+        profile = Path(tempfile.mkdtemp(prefix="wr-firefox-"))
+        self._stack.callback(shutil.rmtree, profile, ignore_errors=True)
+        lines = [
+            f"user_pref({json.dumps(name)}, {json.dumps(value)});\n"
+            for name, value in self._preferences.items()
+        ]
+        (profile / "user.js").write_text("".join(lines))
+        port = free_port()
+        command = [binary, "--headless", "--no-remote", "--profile", str(profile),
+                   f"--remote-debugging-port={port}"]  # fmt: skip
+        # A home of its own: Firefox refuses one of another user.
+        env = {**os.environ, "HOME": str(profile), "MOZ_CRASHREPORTER_DISABLE": "1"}
+        self._stack.enter_context(Process(command, log=profile / "firefox.log", env=env))
+        self._runner = self._stack.enter_context(asyncio.Runner())
+        self._socket = self._runner.run(self._connect(f"ws://127.0.0.1:{port}/session"))
+        self._stack.callback(lambda: self._runner.run(self._disconnect()))
+        self.call("session.new", capabilities={})
+        self.call("session.subscribe", events=["log.entryAdded"])
+
+    async def _connect(self, url: str) -> aiohttp.ClientWebSocketResponse:
+        self._session = aiohttp.ClientSession()
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return await self._session.ws_connect(url, max_msg_size=0)
+            except aiohttp.ClientError:
+                if time.monotonic() > end:
+                    await self._session.close()
+                    raise
+                await asyncio.sleep(0.1)
+
+    async def _disconnect(self) -> None:
+        await self._socket.close()
+        await self._session.close()
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        """A command's result."""
+        return self._runner.run(self._call(method, params))
+
+    async def _call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        self._count += 1
+        await self._socket.send_json({"id": self._count, "method": method, "params": params})
+        async with asyncio.timeout(PATIENCE_S * 2):
+            while True:
+                message = await self._socket.receive_json()
+                if message["type"] == "event":
+                    self._note(message["params"])
+                elif message["id"] == self._count:
+                    break
+        if message["type"] == "error":
+            raise BidiError(f"{method}: {message['error']}: {message['message']}")
+        result: dict[str, Any] = message["result"]
+        return result
+
+    def _note(self, event: dict[str, Any]) -> None:
+        tab = self.tabs.get(event["source"].get("context"))
+        if tab is not None and event["level"] == "error":
+            tab.problems.append(event["text"])
+
+    def visitor(self, *, locale: str = "en-GB") -> Tab:
+        """A tab with cookies of its own."""
+        user = self.call("browser.createUserContext")["userContext"]
+        self.call("emulation.setLocaleOverride", locale=locale, userContexts=[user])
+        context = self.call("browsingContext.create", type="tab", userContext=user)["context"]
+        self.tabs[context] = tab = Tab(self, context)
+        return tab
+
+
+def texts_of(node: dict[str, Any]) -> list[str]:
+    value = node["value"]
+    return [
+        value.get("nodeValue", ""),
+        *(t for c in value.get("children", ()) for t in texts_of(c)),
+    ]
+
+
+class BidiError(Exception):
+    """Firefox refused a command."""
+
+
+class Tab:
+    """A page. `problems` has the errors of its console and violations of its policy."""
+
+    def __init__(self, firefox: Firefox, context: str) -> None:
+        self._firefox, self._context = firefox, context
+        self.problems: list[str] = []
+
+    def goto(self, url: str) -> Tab:
+        self._call("browsingContext.navigate", url=url, wait="complete")
+        return self
+
+    def resize(self, width: int, height: int = 900) -> None:
+        self._call("browsingContext.setViewport", viewport={"width": width, "height": height})
+
+    def run(self, script: str) -> Any:
+        """The value of an expression, through JSON; None while the page is changing."""
+        expression = f"(async () => JSON.stringify(await ({script})))()"
+        try:
+            found = self._firefox.call(
+                "script.evaluate",
+                expression=expression,
+                target={"context": self._context},
+                awaitPromise=True,
+            )
+        except BidiError:
+            return None
+        if found["type"] == "exception":
+            raise AssertionError(found["exceptionDetails"]["text"])
+        return json.loads(found["result"].get("value", "null"))
+
+    def until(self, script: str, wanted: Any = True) -> None:
+        """Waits for an expression to have that value."""
+        end = time.monotonic() + PATIENCE_S
+        while (found := self.run(script)) != wanted:
+            assert time.monotonic() < end, f"{script} is {found!r}, not {wanted!r}"
+            time.sleep(0.1)
+
+    def shows(self, css: str, text: str) -> None:
+        """Waits until what is shown there contains the text."""
+        own, wanted = json.dumps(css), json.dumps(text)
+        self.until(
+            f"[...document.querySelectorAll({own})].some(e => e.checkVisibility()"
+            f" && (e.innerText + (e.value ?? '')).includes({wanted}))"
+        )
+
+    def has(self, css: str, text: str) -> None:
+        """Waits for an element with just this text; no script runs in the page for it."""
+        end = time.monotonic() + PATIENCE_S
+        options = {"maxDomDepth": 2}
+        while True:
+            with contextlib.suppress(BidiError):
+                nodes = self._call(
+                    "browsingContext.locateNodes",
+                    locator={"type": "css", "value": css},
+                    serializationOptions=options,
+                )["nodes"]
+                found = ["".join(texts_of(node)).strip() for node in nodes]
+                if text in found:
+                    return
+            assert time.monotonic() < end, f"{css} says {found}, not {text!r}"
+            time.sleep(0.1)
+
+    def click(self, css: str, text: str = "") -> None:
+        """The first such element that is shown, by the pointer."""
+        own, wanted = json.dumps(css), json.dumps(text)
+        find = (
+            f"[...document.querySelectorAll({own})].find(e => e.checkVisibility()"
+            f" && e.innerText.includes({wanted}))"
+        )
+        self.until(f"Boolean({find}) && !{find}.disabled")
+        point = self.run(
+            f"(e => {{ e.scrollIntoView({{ block: 'center', behavior: 'instant' }});"
+            " const r = e.getBoundingClientRect();"
+            f" return [r.x + r.width / 2, r.y + r.height / 2] }})({find})"
+        )
+        x, y = map(round, point)
+        self._act(
+            "pointer",
+            {"type": "pointerMove", "x": x, "y": y},
+            {"type": "pointerDown", "button": 0},
+            {"type": "pointerUp", "button": 0},
+        )
+
+    def type(self, css: str, text: str) -> None:
+        """By keys, in place of what is there."""
+        self.click(css)
+        self.run(f"document.querySelector({json.dumps(css)}).select()")
+        keys = [{"type": kind, "value": key} for key in text for kind in ("keyDown", "keyUp")]
+        self._act("key", *keys)
+
+    def screenshot(self, file: Path) -> None:
+        taken = self._call("browsingContext.captureScreenshot", origin="document")
+        file.write_bytes(base64.b64decode(taken["data"]))
+
+    def _act(self, kind: str, *actions: dict[str, Any]) -> None:
+        self._call(
+            "input.performActions", actions=[{"type": kind, "id": kind, "actions": list(actions)}]
+        )
+
+    def _call(self, method: str, **params: Any) -> dict[str, Any]:
+        return self._firefox.call(method, context=self._context, **params)
