@@ -129,7 +129,7 @@ const keep = (key, value) => { try { store[`wr-${room}-${key}`] = JSON.stringify
 
 const views = {
 	waiting: ['heading', 'intro'], admitted: ['turn', 'turn_intro'], full: ['full', 'stay'],
-	closed: ['closed', 'stay'], left: ['left'], not_queued: ['lost', 'lost_intro'],
+	closed: ['closed', 'closed_intro'], left: ['left'], not_queued: ['lost', 'lost_intro'],
 	opens: ['opens_on', 'opens_intro'], prequeue: ['prequeue', 'equal']
 };
 let data, left = false, ticker;

@@ -132,7 +132,7 @@ _VIEWS = {
     "next": ("next", "intro"),
     "admitted": ("turn", "turn_intro"),
     "full": ("full", "stay"),
-    "closed": ("closed", "stay"),
+    "closed": ("closed", "closed_intro"),
     "opens": ("opens_on", "opens_intro"),
     "prequeue": ("prequeue", "equal"),
     "not_queued": ("lost", "lost_intro"),
