@@ -65,7 +65,8 @@ def hash_password() -> None:
     if sys.stdin.isatty():
         given = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     else:
-        given = sys.stdin.readline().rstrip("\r\n")
+        given = sys.stdin.readline()
+    given = given.strip()  # as the log-in does
     if len(given) < MIN_PASSWORD_LENGTH:
         raise click.UsageError(f"the password has fewer than {MIN_PASSWORD_LENGTH} characters")
     click.echo(HASHER.hash(given))

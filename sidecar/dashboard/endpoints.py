@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from urllib.parse import parse_qs
 
 import structlog
@@ -19,9 +19,6 @@ from sidecar.kit.http.auth.operators import COOKIE, LIFETIME_S, clean_name
 from sidecar.kit.http.auth.session import is_same_origin, operator_of, refusal
 from sidecar.kit.http.cookies import secure
 from sidecar.kit.http.problems import problem
-
-if TYPE_CHECKING:
-    from sidecar.kit.http.auth.operators import Operators
 
 log = structlog.get_logger()
 
@@ -113,7 +110,7 @@ async def log_in(request: web.Request) -> web.Response:
         return refused
     fields = await _fields(request)
     name, given = clean_name(fields.get("name", "")), fields.get("token", "").strip()
-    by = await _opens(operators, name, given)
+    by = await _opens(request, name, given)
     # While one password was looked at, others may have been wrong.
     if refused := _too_many(request):
         return refused
@@ -139,13 +136,19 @@ async def log_in(request: web.Request) -> web.Response:
 
 
 async def _opens(
-    operators: Operators, name: str, given: str
+    request: web.Request, name: str, given: str
 ) -> Literal["password", "token"] | None:
     """What the given word is; None: it opens nothing."""
+    operators = request.app[OPERATORS]
     if operators.is_token(given):
         return "token"
     if operators.accounts.named and len(given) <= MAX_PASSWORD:
-        return "password" if await operators.accounts.is_password(name, given) else None
+
+        def is_refused() -> bool:
+            return operators.guesses.refused_s(request.remote) > 0
+
+        is_right = await operators.accounts.is_password(name, given, is_refused)
+        return "password" if is_right else None
     return None
 
 

@@ -33,8 +33,9 @@ def _hash(value: str) -> str:
     """What is wrong is said without repeating it: it may be the password itself."""
     try:
         if value:
+            value.encode("ascii")
             extract_parameters(value)
-    except InvalidHashError:
+    except (InvalidHashError, UnicodeEncodeError):
         raise ValueError(
             "this is no Argon2 hash; waitroom hash-password makes one ($argon2id$…)"
         ) from None

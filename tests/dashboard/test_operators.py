@@ -10,6 +10,7 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from sidecar.kit.http.app_keys import OPERATORS
+from sidecar.kit.http.auth import accounts
 from sidecar.kit.http.auth.accounts import HASHER, UNIX, Account, Accounts, ProxySignIn
 from sidecar.kit.http.auth.operators import PROXY_LIFETIME_S, Operators
 from sidecar.kit.http.auth.throttle import MOST_FAILURES
@@ -90,10 +91,20 @@ async def test_the_admin_token_goes_on_working(site):
     reply = await log_in(site, "Night shift")
     here = await told(site, {"Cookie": cookie_of(reply)})
     assert (here["role"], here["by"]) == ("admin", "token")
-    for name in ("anna", "ANNA"):
+    for name in ("anna", "ANNA", "ａｎｎａ", "anna\N{ZERO WIDTH SPACE}"):
         reply = await log_in(site, name)
         assert (reply.status, "Set-Cookie" in reply.headers) == (422, False)
         assert "is the name of an operator" in await reply.text()
+
+
+async def test_a_session_of_the_token_never_has_an_operators_name(site):
+    """It may be from before there was the account, or from a replica that does not know it."""
+    operators = site.ops.app[OPERATORS]
+    operators.accounts = Accounts()
+    before = {"Cookie": cookie_of(await log_in(site, "Anna"))}
+    assert (await told(site, before))["operator"] == "Anna"
+    operators.accounts = Accounts(NAMED)
+    assert await told(site, before) == {"status": 401}
 
 
 async def test_nobody_passes_for_an_operator_by_a_header(site):
@@ -106,13 +117,57 @@ async def test_nobody_passes_for_an_operator_by_a_header(site):
         assert log[0]["by"] == by
 
 
-async def test_guesses_side_by_side_are_counted(site):
-    """All are sent before the first was found wrong; the right one too late."""
+async def test_guesses_side_by_side_are_counted(site, monkeypatch):
+    """All are sent before the first was found wrong; the right one too late. What is refused costs
+    no hash: others need not wait for it."""
+    looked_at, is_hash_of = [], accounts.is_hash_of
+
+    def noting(known, given):
+        looked_at.append(given)
+        return is_hash_of(known, given)
+
+    monkeypatch.setattr(accounts, "is_hash_of", noting)
     guesses = [log_in(site, "anna", f"guess {n}") for n in range(3 * MOST_FAILURES)]
     replies = await asyncio.gather(*guesses, log_in(site, "anna", PASSWORDS["anna"]))
     found = [reply.status for reply in replies]
-    assert found.count(401) <= MOST_FAILURES
+    assert found.count(401) == len(looked_at) == MOST_FAILURES
     assert set(found) == {401, 429}
+
+
+async def test_a_name_that_is_not_there_costs_the_same(site, monkeypatch):
+    """A hash of somebody's is looked at, also for a name without a password; it opens nothing."""
+    looked_at = []
+    monkeypatch.setattr(accounts, "is_hash_of", lambda known, _: looked_at.append(known) or True)
+    for name in ("anna", "nobody", "carl"):
+        status = (await log_in(site, name, "battery staple")).status
+        assert status == (303 if name == "anna" else 401), name
+    assert looked_at == [HASHES["anna"]] * 3
+
+
+def test_no_hash_is_shown():
+    assert HASHES["anna"] not in repr(Accounts(NAMED))
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["/admin/{}/pause", "//admin/{}/pause", "/%61dmin/{}/pause", "/admin%2F{}/pause",
+     "/x/../admin/{}/pause", "/admin//{}/pause", "/admin/{}/%70ause", "/admin/{}/pause/",
+     "/admin/{}%2Fpause", "/admin/{}/pause?x", "/admin/{}/forecast/../pause",
+     "/dashboard/%2e%2e/admin/{}/pause", "http://x/admin/{}/pause"],
+)  # fmt: skip
+async def test_a_viewer_changes_nothing_in_any_spelling(site, target):
+    """Byte by byte, as no client would send it, by any method."""
+    viewer = await session(site, "ben@example.org")
+    address = target.replace("{}", f"rooms/{site.room.name}")
+    more = {**viewer, "Host": "x", "X-HTTP-Method-Override": "POST"}
+    headers = "".join(f"{name}: {value}\r\n" for name, value in more.items())
+    server = site.ops.server
+    for method in ("POST", "PATCH", "PUT", "DELETE", "OPTIONS", "TRACE", "post"):
+        reader, writer = await asyncio.open_connection(server.host, server.port)
+        writer.write(f"{method} {address} HTTP/1.0\r\n{headers}\r\n".encode())
+        status = (await reader.read()).split()[1]
+        assert status in {b"400", b"401", b"403", b"404", b"405"}, method
+        writer.close()
 
 
 @pytest.mark.parametrize(
@@ -231,11 +286,13 @@ def test_where_a_header_comes_from(sources, peer, counts):
 
 
 async def test_an_odd_header_is_nobody(site):
-    """One that is there twice, is empty, or has what no name has."""
+    """One that is there twice, is empty, or has what no name has; spaces of other scripts are not
+    cut off."""
     behind_proxy(site, role="viewer")
     twice = CIMultiDict([(HEADER, "anna"), (HEADER, "carl")])
-    for headers in (twice, {HEADER: ""}, {HEADER: " "}, {HEADER: "x" * 65}):
-        assert await told(site, headers) == {"status": 401}
+    once = [{HEADER: name} for name in ("", " ", "x" * 65, "anna\xa0", "\u3000anna")]
+    for headers in (twice, {"Remote_User": "anna"}, *once):
+        assert await told(site, headers) == {"status": 401}, headers
 
 
 async def test_a_name_without_an_account(site):
@@ -247,6 +304,14 @@ async def test_a_name_without_an_account(site):
     behind_proxy(site, role="viewer")
     assert (await told(site, {HEADER: "eve"}))["role"] == "viewer"
     assert (await told(site, {HEADER: "anna"}))["role"] == "operator"
+
+
+@pytest.mark.parametrize("name", ["Ben@Example.org", "ＢＥＮ@example.org"])
+async def test_other_letters_give_no_other_role(site, name):
+    """Many proxies take them for the same person, who would no longer be a viewer."""
+    behind_proxy(site, role="admin")
+    assert await told(site, {HEADER: name}) == {"status": 401}
+    assert (await told(site, {HEADER: "ben@example.org"}))["role"] == "viewer"
 
 
 async def test_a_token_goes_before_the_header(site):

@@ -59,7 +59,7 @@ def replica(redis, clock):
     return make
 
 
-ACCOUNTS = Accounts({"ann": Account("viewer", "x"), "ben": Account("viewer", "x")})
+ACCOUNTS = Accounts({"cleo": Account("viewer", "x"), "dora": Account("viewer", "x")})
 
 
 class Away:
@@ -88,12 +88,12 @@ async def test_a_log_out_everywhere_is_known_to_all(replica, clock):
     """The later of two counts, in whatever order they reach the store; a log-in after it opens a
     session that all replicas know."""
     here, there = await replica(), await replica()
-    cookies = [here.log_in_by_password("ann"), there.log_in_by_password("ann")]
-    other = here.log_in_by_password("ben")
-    here.log_out_everywhere("ann")
+    cookies = [here.log_in_by_password("cleo"), there.log_in_by_password("cleo")]
+    other = here.log_in_by_password("dora")
+    here.log_out_everywhere("cleo")
     clock.s += 5
-    cookies.append(there.log_in_by_password("ann"))
-    there.log_out_everywhere("ann")
+    cookies.append(there.log_in_by_password("cleo"))
+    there.log_out_everywhere("cleo")
     await there.share()
     await here.share()
     await there.share()
@@ -101,8 +101,21 @@ async def test_a_log_out_everywhere_is_known_to_all(replica, clock):
     for each in (here, there, later):
         assert [each.read(cookie) for cookie in cookies] == [None] * 3
         assert each.read(other)
-    again = here.log_in_by_password("ann")
+    again = here.log_in_by_password("cleo")
     assert all(each.read(again) for each in (here, there, later))
+
+
+async def test_logging_out_everywhere_twice(replica):
+    """Also ends what was opened in between, within the same second."""
+    here, there = await replica(), await replica()
+    here.log_out_everywhere("cleo")
+    between = here.log_in_by_password("cleo")
+    assert here.read(between)
+    here.log_out_everywhere("cleo")
+    await here.share()
+    await there.share()
+    assert here.read(between) is there.read(between) is None
+    assert there.read(there.log_in_by_password("cleo"))
 
 
 async def test_a_log_out_while_redis_is_unavailable(replica):

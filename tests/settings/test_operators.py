@@ -37,6 +37,10 @@ def test_a_password_or_a_proxy(write):
     [
         ({}, "operator_header_from: no password for anna, and there is no operator_header"),
         ({"WAITROOM_OPERATORS__ANNA__PASSWORD": "hunter22"}, "no Argon2 hash; waitroom hash-"),
+        (
+            {"WAITROOM_OPERATORS__ANNA__PASSWORD": "$argon2id$v=19$m=65536,t=3,p=4$hünter22$o"},
+            "no Argon2 hash; waitroom hash-",
+        ),
         ({**PASSWORD, "WAITROOM_OPERATORS__ANNA__ROLE": "root"}, "operators.anna.role: "),
         (HEADER, "operator_header_from: operator_header needs it"),
         ({**PASSWORD, **SOURCES}, "operator_header_from: operator_header is not set"),
@@ -65,8 +69,9 @@ def test_a_name_in_other_letters_is_there_already(write):
 
 
 def test_the_hash_of_a_password():
-    """From a pipe, without its end of line; too short a one is refused and not repeated."""
-    done = CliRunner().invoke(main, ["hash-password"], input="correct horse\n")
+    """From a pipe, without the spaces that a log-in cuts off; too short a one is refused and not
+    repeated."""
+    done = CliRunner().invoke(main, ["hash-password"], input=" correct horse \r\n")
     assert done.exit_code == 0
     assert is_hash_of(done.output.strip(), "correct horse")
     refused = CliRunner().invoke(main, ["hash-password"], input="short\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import unicodedata
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, TypeAlias
@@ -12,7 +13,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from multidict import CIMultiDictProxy
 
@@ -29,7 +30,7 @@ HASHER = PasswordHasher()
 class Account:
     role: Role
     #: An Argon2 hash; empty: no password opens it.
-    password: str = ""
+    password: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class ProxySignIn:
         if not self.header or self.header not in headers or not self._is_from(peer):
             return None
         given = headers.getall(self.header)
-        return given[0].strip() if len(given) == 1 else ""
+        return given[0] if len(given) == 1 else ""
 
     def _is_from(self, peer: str | None) -> bool:
         if not peer:
@@ -74,8 +75,10 @@ class Accounts:
         return bool(self.named or self.proxy.header)
 
     def role_of(self, name: str) -> Role | None:
-        account = self.named.get(name)
-        return account.role if account else self.proxy.role if self.proxy.header else None
+        if account := self.named.get(name):
+            return account.role
+        # A proxy may take `Anna` for the same person: it is not how anna gets another role.
+        return self.proxy.role if self.proxy.header and not self.is_taken(name) else None
 
     def digest(self, name: str) -> str | None:
         """Changes with the role and the password, and voids what was signed before; None: there is
@@ -87,15 +90,19 @@ class Accounts:
         return hashlib.sha256(secret.encode()).hexdigest()[:32]
 
     def is_taken(self, name: str) -> bool:
-        """Whether a name looks like that of an account."""
-        return name.casefold() in {each.casefold() for each in self.named}
+        """Whether a name is that of an account, in other letters or widths too."""
+        return _alike(name) in map(_alike, self.named)
 
-    async def is_password(self, name: str, given: str) -> bool:
-        """Takes as long for a name that there is not."""
+    async def is_password(self, name: str, given: str, is_refused: Callable[[], bool]) -> bool:
+        """Takes as long for a name that there is not: somebody's hash is looked at. `is_refused`:
+        asked when it is this one's turn, so that a flood from one address takes no turns."""
         account = self.named.get(name)
         known = account.password if account else ""
+        others = (each.password for each in self.named.values() if each.password)
         async with self._one:
-            is_right = await asyncio.to_thread(is_hash_of, known or _nobodys(), given)
+            if is_refused():
+                return False
+            is_right = await asyncio.to_thread(is_hash_of, known or next(others, ""), given)
         return is_right and bool(known)
 
 
@@ -106,10 +113,5 @@ def is_hash_of(known: str, given: str) -> bool:
         return False
 
 
-_NOBODYS: list[str] = []
-
-
-def _nobodys() -> str:
-    if not _NOBODYS:
-        _NOBODYS.append(HASHER.hash(""))
-    return _NOBODYS[0]
+def _alike(name: str) -> str:
+    return unicodedata.normalize("NFKC", name).casefold()

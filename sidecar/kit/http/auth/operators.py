@@ -129,7 +129,9 @@ class Operators:
 
     def log_out_everywhere(self, name: str) -> None:
         """Ends all sessions that an account has, in any browser; shared as a log-out is."""
-        self._ended[_all_of(name)] = int(self._now_s()) + LIFETIME_S
+        # A log-in since the last time may end a second later than it would.
+        ends_s = max(int(self._now_s()) + LIFETIME_S, self._all_ended_s(name) + 1)
+        self._ended[_all_of(name)] = ends_s
 
     async def share(self) -> None:
         """Writes to the store what ended here and reads what ended elsewhere. Raises StoreError;
@@ -153,6 +155,9 @@ class Operators:
             return None
         try:
             name, session, ends_s = self._cookies.loads(cookie)
+            # An account may have its name by now, or at this replica.
+            if self.accounts.is_taken(str(name)):
+                return None
             return Operator(str(name), str(session), int(ends_s))
         except (BadData, ValueError, TypeError):
             # A version before or after this one may have signed other fields.
