@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from sidecar.jobs.model import ENDED, ID_PATTERN, JobQuery, State
-from sidecar.jobs.schemas import Id  # noqa: TC001 - pydantic reads it
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.http.models import Body, PageParameters, PageReply, Reply, matching
 from sidecar.kit.moments import Past, read_past
@@ -25,6 +24,9 @@ StateName = Literal[
 After = Annotated[
     str, *matching(r"([0-9]{1,15}\.[A-Za-z0-9_-]{1,32})?", "the `next` of the page before")
 ]
+
+
+_Id = Annotated[str, *matching(ID_PATTERN, "ids of jobs, 22 letters, digits, - and _ each")]
 
 
 class JobFilter(BaseModel):
@@ -87,7 +89,7 @@ class JobsPage(JobFilter, PageParameters):
 class SelectedJobs(JobFilter, Body):
     """Either `ids`, or what the jobs have in common."""
 
-    ids: Annotated[list[Id], Field(min_length=1, max_length=MOST_CHANGED)] | None = None
+    ids: Annotated[list[_Id], Field(min_length=1, max_length=MOST_CHANGED)] | None = None
     """These jobs, 100 at most."""
     after: After = ""
     """The `next` of the answer before."""
@@ -121,7 +123,7 @@ def write_after(after: tuple[int, str] | None) -> str | None:
 
 
 class SkippedJob(Reply):
-    id: Annotated[str, Field(json_schema_extra={"pattern": f"^{ID_PATTERN}$"})]
+    id: _Id
     """The job."""
     reason: str
     """Why it was not changed."""

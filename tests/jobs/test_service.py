@@ -590,7 +590,7 @@ def change(caller, what, **body):
     """All of it, answer by answer."""
     changed, skipped, after = 0, [], ""
     while after is not None:
-        answer = caller.call("POST", f"/jobs/{what}", {**body, "after": after})
+        answer = caller.call("POST", f"/jobs/bulk/{what}", {**body, "after": after})
         assert answer.status == 200, answer.json
         changed, skipped = changed + answer.json["changed"], skipped + answer.json["skipped"]
         after = answer.json["next"]
@@ -605,7 +605,7 @@ def test_many_are_cancelled_and_tried_again(place):
     sent = [token.submit(target="still", path=f"ok/bulk-{n}").id for n in range(5)]
     others = place.press.submit(target="still", path="ok/bulk")
     query = {**since, "state": "pending"}
-    dry = token.call("POST", "/jobs/cancel", {**query, "dry_run": True}).json
+    dry = token.call("POST", "/jobs/bulk/cancel", {**query, "dry_run": True}).json
     assert (dry["changed"] >= 5, dry["skipped"], dry["next"]) == (True, [], None)
     assert {token.job(id_)["state"] for id_ in sent} == {"pending"}
     assert change(token, "cancel", **query) == (dry["changed"], [])
@@ -636,7 +636,7 @@ def test_many_are_cancelled_and_tried_again(place):
 )
 def test_a_selection_that_is_none_is_refused(place, what, body, said):
     """And nothing is changed."""
-    answer = place.shop.call("POST", f"/jobs/{what}", body)
+    answer = place.shop.call("POST", f"/jobs/bulk/{what}", body)
     assert answer.status == 422, answer.json
     assert any(each.startswith(said) for each in answer.json["errors"]), answer.json
 

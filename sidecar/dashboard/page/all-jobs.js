@@ -81,7 +81,7 @@ async function post(what, body) {
 	let changed = 0, after = '';
 	const skipped = [];
 	do {
-		const page = await request('POST', `/v1/jobs/${what}`, { ...body, after });
+		const page = await request('POST', `/v1/jobs/bulk/${what}`, { ...body, after });
 		changed += page.changed;
 		skipped.push(...page.skipped);
 		after = page.next;

@@ -224,7 +224,7 @@ def _all(client: Client, what: str, bodies: list[dict[str, Any]]) -> dict[str, A
     for body in bodies:
         page: dict[str, Any] = {"next": ""}
         while page["next"] is not None:
-            page = client.request("POST", f"/v1/jobs/{what}", {**body, "after": page["next"]})
+            page = client.request("POST", f"/v1/jobs/bulk/{what}", {**body, "after": page["next"]})
             changed += page["changed"]
             skipped += page["skipped"]
     return {"changed": changed, "skipped": skipped}

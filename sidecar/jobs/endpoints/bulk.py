@@ -39,7 +39,7 @@ _CHANGES = programs("jobs", role="operator")
 log = structlog.get_logger()
 
 
-@ENDPOINTS.post("/v1/jobs/retry", _CHANGES, replies={200: "How many, and which not."})
+@ENDPOINTS.post("/v1/jobs/bulk/retry", _CHANGES, replies={200: "How many, and which not."})
 async def retry_jobs(request: web.Request, body: SelectedJobs) -> ChangedJobs:
     """Retry many jobs that have ended.
 
@@ -50,7 +50,7 @@ async def retry_jobs(request: web.Request, body: SelectedJobs) -> ChangedJobs:
     return await _change(request, body, request.app[JOBS].retry, ENDED)
 
 
-@ENDPOINTS.post("/v1/jobs/cancel", _CHANGES, replies={200: "How many, and which not."})
+@ENDPOINTS.post("/v1/jobs/bulk/cancel", _CHANGES, replies={200: "How many, and which not."})
 async def cancel_jobs(request: web.Request, body: SelectedJobs) -> ChangedJobs:
     """Cancel many jobs that have not ended.
 
