@@ -1,29 +1,124 @@
-"""waitroom webhooks: try them."""
+"""waitroom webhooks: try them, look at what was sent, and send it again."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
 from sidecar.cli.common import load_settings
-from sidecar.cli.connection import SettingsGroup
-from sidecar.cli.printing import JSON, print_json, table
+from sidecar.cli.connection import ReplicaGroup, pass_client, read_pages
+from sidecar.cli.printing import JSON, print_json, printed, table
 
 if TYPE_CHECKING:
     from sidecar.cli.connection import Connection
     from sidecar.kit.outbox import Answer
     from sidecar.settings import Settings
+    from waitroom import Client
 
-STYLES = {"taken": "green", "not taken": "red"}
+STYLES = {"taken": "green", "not taken": "red", "delivered": "green", "failed": "red"}
+HEADINGS = "id", "event", "at", "state", "attempts", "last answer"
 
 
-@click.group(cls=SettingsGroup)
+@click.group(cls=ReplicaGroup)
 def webhooks() -> None:
-    """Try the webhooks that the settings name."""
+    """Try the webhooks that the settings name, look at what was sent, and send it again."""
+
+
+def _list(found: dict[str, Any]) -> None:
+    table(
+        ("webhook", "host", "waiting", "failed", "delivered", "last"),
+        (
+            (
+                each["name"],
+                each["host"],
+                each["waiting"],
+                each["failed"],
+                each["delivered"],
+                f"{each['last']['event']} {each['last']['state']}" if each["last"] else "-",
+            )
+            for each in found["webhooks"]
+        ),
+    )
+
+
+@webhooks.command("list")
+@printed(_list)
+@pass_client
+def list_webhooks(client: Client) -> Any:
+    """The webhooks: how many messages wait, failed and were delivered, of those that are kept."""
+    return client.request("GET", "/admin/webhooks")
+
+
+def _deliveries(found: dict[str, Any]) -> None:
+    table(HEADINGS, map(_row, found["deliveries"]), styles=STYLES)
+
+
+def _row(each: dict[str, Any]) -> tuple[Any, ...]:
+    return (each["id"], each["event"], each["at"], each["state"], each["attempts"], _answer(each))
+
+
+def _answer(delivery: dict[str, Any]) -> str:
+    """What the receiver said last."""
+    if not delivery["attempts"]:
+        return delivery["reason"] or "-"
+    said = delivery["reason"] or f"HTTP {delivery['status']}"
+    return f"{said}, after {delivery['took_seconds']:.1f} s"
+
+
+@webhooks.command()
+@click.argument("name")
+@click.option(
+    "--state",
+    type=click.Choice(["all", "waiting", "delivered", "failed"]),
+    default="all",
+    help="Only these.",
+)
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most.")
+@printed(_deliveries)
+@pass_client
+def deliveries(client: Client, name: str, state: str, limit: int) -> Any:
+    """What was sent to a webhook, latest first, with the last answers."""
+    return read_pages(client, f"{_path(name)}/deliveries", "deliveries", limit=limit, state=state)
+
+
+def _resent(found: dict[str, Any]) -> None:
+    waiting = f"; {found['waiting']} on their way already" if found["waiting"] else ""
+    click.echo(f"{found['queued']} sent again{waiting}: see waitroom webhooks deliveries")
+
+
+@webhooks.command()
+@click.argument("name")
+@click.argument("ids", nargs=-1, metavar="[ID…]")
+@click.option("--failed", is_flag=True, help="All that failed.")
+@printed(_resent)
+@pass_client
+def resend(client: Client, name: str, ids: tuple[str, ...], *, failed: bool) -> Any:
+    """Send messages again, each once, with the same id: those named, or all that failed."""
+    if failed == bool(ids):
+        raise click.UsageError("name messages by their ids, or say --failed")
+    if failed:
+        return client.request("POST", f"{_path(name)}/resend")
+    said = [
+        client.request("POST", f"{_path(name)}/deliveries/{_quoted(id_)}/resend") for id_ in ids
+    ]
+    return {
+        "webhook": name,
+        "queued": sum(each["queued"] for each in said),
+        "waiting": sum(each["waiting"] for each in said),
+    }
+
+
+def _path(name: str) -> str:
+    return f"/admin/webhooks/{_quoted(name)}"
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="")
 
 
 @webhooks.command()

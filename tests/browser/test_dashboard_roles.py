@@ -14,7 +14,7 @@ HASH = HASHER.hash(PASSWORD)
 
 @pytest.fixture(scope="module")
 def site():
-    settings = {}
+    settings = {"webhooks.team.url": "http://127.0.0.1:1/"}
     for name, role in (("vera", "viewer"), ("otto", "operator"), ("ada", "admin")):
         settings |= {f"operators.{name}.role": role, f"operators.{name}.password": HASH}
     limit = {"algorithm": "fixed_window", "limit": 5, "window": "1m", "key": "{address}"}
@@ -59,7 +59,14 @@ def test_a_viewer_sees_all_and_changes_nothing(site, page):
     expect(room(page, "sale")).to_be_visible()
     expect(control(page, "sale", "run")).to_be_hidden()
     assert [text for text in buttons(page) if "15 min" not in text and " h" not in text] == []
-    for address in ("leases/seat", "leases/seat/17", "limits/login", "look/sale", "log"):
+    for address in (
+        "leases/seat",
+        "leases/seat/17",
+        "limits/login",
+        "look/sale",
+        "log",
+        "webhooks/team",
+    ):
         view(page, address)
         expect(page.locator("main h1:visible").first).to_be_visible()
         page.wait_for_timeout(300)

@@ -30,6 +30,7 @@ rooms.shop.classes.vip.head_start = "5m"
 leases.seat.term = "1h"
 targets.images.url = "http://127.0.0.1:1/"
 targets.images.private = true
+webhooks.team.url = "http://127.0.0.1:1/"
 limits.pay.algorithm = "fixed_window"
 limits.pay.limit = 20
 limits.pay.window = "1d"
@@ -111,7 +112,7 @@ def test_every_command_that_prints_data_has_it_as_json():
 
 def test_every_command_of_a_replica_takes_its_address_and_a_token():
     """Before the command's name and after it."""
-    for group in ("rooms", "leases", "limits", "jobs", "targets", "operators"):
+    for group in ("rooms", "leases", "limits", "jobs", "targets", "operators", "webhooks"):
         assert {"--url", "--token-file", "--config"} <= options(main.commands[group])
         for name, command in leaves(main.commands[group], group):
             assert {"--url", "--token-file", "--config"} <= options(command), name
@@ -144,6 +145,8 @@ VISITOR = "v" * 22
         ("targets show images", "/v1/targets/images"),
         ("targets pause images", "/v1/targets/images"),
         ("targets resume images", "/v1/targets/images"),
+        ("webhooks list", "/admin/webhooks"),
+        ("webhooks deliveries team", "/admin/webhooks/team/deliveries"),
         ("operators list", "/admin/operators"),
         ("report shop", "/admin/rooms/shop/report"),
         ("history changes shop", "/admin/rooms/shop/changes"),
@@ -189,6 +192,10 @@ SQL = "mysql://a:b@127.0.0.1:1/c"
         ("rooms list", {"WAITROOM_TOKEN": "wrong"}, 1, "The token came from WAITROOM_TOKEN"),
         ("rooms set shop total_active_users=-1", {}, 2, "total_active_users: "),
         ("rooms set shop nothing", {}, 2, "write SETTING=VALUE"),
+        ("webhooks deliveries nope", {}, 1, "no webhook is named 'nope'"),
+        ("webhooks resend team --failed", {}, 0, ""),
+        ("webhooks resend team", {}, 2, "or say --failed"),
+        ("webhooks resend team n1", {}, 1, "There is none with the id n1"),
         ("operators log-out ann", {}, 0, ""),
         ("operators log-out eve", {}, 1, "No operator is named 'eve'"),
         ("rooms list --url ftp://x", {}, 2, "--url: write http://HOST:PORT"),

@@ -7,6 +7,7 @@ import * as rooms from './rooms.js';
 import './leases.js';
 import './limits.js';
 import { watchTargets } from './targets.js';
+import './webhooks.js';
 import * as log from './log.js';
 import './look.js';
 import { begin, title } from './views.js';

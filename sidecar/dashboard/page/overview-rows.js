@@ -75,7 +75,7 @@ export class Rows {
 	}
 
 	make(each) {
-		const isLeaf = each.of || this.path === 'webhooks'; // they have no view
+		const isLeaf = each.of; // it has no view
 		const root = make('tr'), name = make('th'), link = make(isLeaf ? 'span' : 'a', '', each.text ?? each.name);
 		name.scope = 'row';
 		name.title = each.name;
