@@ -283,6 +283,8 @@ def aimed(described: dict[str, Any], replica: Replica) -> dict[str, Any]:
         for name, schema in schemas_of_names.items():
             if f"{{{name}}}" in path:
                 own.append(in_path(name, schema))
+    # What is tried again would be waited for; to cancel many reads the same.
+    del aimed["paths"]["/v1/jobs/bulk/retry"]
     # Every call names the field that the limit's key has.
     called = aimed["components"]["schemas"]["LimitFields"]
     called |= {

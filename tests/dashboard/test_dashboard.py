@@ -372,7 +372,7 @@ async def test_everything_is_sent_with_strict_headers(site):
 async def test_pages_hold_no_script_and_put_nothing_into_markup(site):
     """No inline script or style, no handler; the scripts write text only."""
     pages = [file.read_text() for file in FOLDER.glob("*.html")]
-    assert len(pages) == 12
+    assert len(pages) >= 12
     for text in pages:
         assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?! type=\"module\" src=)", text)
     for file in FOLDER.glob("*.js"):
