@@ -7,16 +7,11 @@ import re
 import time
 
 import pytest
-import redis
 from playwright.sync_api import expect
 
-from sidecar.rooms.redis_keys import room_key
-from tests.support.dashboard import Dashboard, log_in, view
-from tests.support.processes import wait_until
+from tests.support.dashboard import Dashboard, log_in, view, write_past
 
 HOUR = 60
-#: Nothing was measured for ten minutes, twenty minutes ago.
-GAP = range(20, 30)
 NOW = int(time.time() * 1000)
 SALE = {"name": "sale", "opens_at": NOW - 40 * 60_000}
 
@@ -30,32 +25,6 @@ def site():
     with Dashboard(rooms=rooms) as site:
         write_past(site, "shop", 100)
         yield site
-
-
-def write_past(site, room, minutes):
-    """The room has run for that long: samples as rooms/lua/parts/minutes.lua writes them."""
-    first = int(time.time() // 60) - 1
-    rows = [
-        {
-            "minute": first - ago,
-            "waiting": 400 + ago,
-            "active": 48,
-            "cap": 50,
-            "wait_ms": 1000,
-            "totals": {
-                "joined": 10_000 - 7 * ago * (ago + 1),
-                "admitted": 5_000 - 3 * ago,
-                "left_waiting": 500 - ago,
-                "wait_12": 5_000 - 3 * ago,
-            },
-        }
-        for ago in range(minutes)
-        if ago not in GAP
-    ]
-    with redis.Redis(unix_socket_path=str(site.redis_socket)) as store:
-        key = room_key(room, "minutes")
-        wait_until(lambda: store.llen(key) == 1, "the first sample")
-        store.rpush(key, *(json.dumps(row, separators=(",", ":")) for row in rows))
 
 
 @pytest.fixture

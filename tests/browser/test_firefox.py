@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.dashboard import TOKEN
+from tests.support.dashboard import TOKEN, write_past
 from tests.support.firefox import Firefox
 from tests.support.nginx_client import Visitor
 from tests.support.site import ADMIN_TOKEN, ROOT, Site, gated
+from waitroom import Client
 
 QUICK = {"total_active_users": 1, "heartbeat_interval": 1}
 ROOMS = {
@@ -42,6 +43,7 @@ def site():
         leases={"seat": {"term": "10m"}},
         limits={"login": limit},
     ) as site:
+        write_past(site, "sale", 60)
         yield site
 
 
@@ -181,20 +183,34 @@ def test_the_dashboard(site, firefox, holder):
     page.shows("#link", "Live")
     page.click("#overview a", "sale")
     page.shows("#room-sale [data-f=active]", "1")
-    page.until("document.querySelectorAll('#room-sale .curves svg').length > 0")
+    page.until("document.querySelectorAll('#room-sale .charts polyline').length > 9")
+    page.click("#room-sale .charts [role=slider][aria-label^=Waiting]")
+    page.shows("#room-sale .charts .readout", " to ")
     page.click("#room-sale [data-do=pause]")
     page.click("#ask [value=yes]")
     page.shows("#room-sale .mode", "Paused")
     page.click("#room-sale .latest button", "Undo")
     page.until("document.querySelector('#room-sale .mode').innerText === 'Paused'", False)
-    for address, heading in (("leases", "Leases"), ("limits", "Limits"), ("log", "Who did what")):
-        page.click("#views a", address.capitalize())
-        page.shows("main h1", heading)
+    with Client(site.ops[0], token=TOKEN) as client, client.lease("seat", "17", holder="order-1"):
+        client.acquire("login", address="198.51.100.7")
+        page.click("#views a", "Leases")
+        page.shows("#leases h1", "Leases")
+        page.click("#leases a", "seat")
+        page.shows("#leases tbody tr", "order-1")
+    page.click("#views a", "Limits")
+    page.shows("#limits h1", "Limits")
+    page.click("#limits a", "login")
+    page.type("#limits [name=address]", "198.51.100.7")
+    page.click("#limits button", "Show what it has used")
+    page.shows("#limits [data-f=used]", "1")
+    page.click("#views a", "Log")
+    page.shows("main h1", "Who did what")
     page.shows("#log", "paused")
     page.shows("#log", "Ada")
     assert page.run("document.querySelector('#views li:last-child').innerText") == "Log"
     lasting = "import('/dashboard/static/draw.js').then(all => [86400, 9000].map(all.duration))"
     assert page.run(lasting) == ["24 h", "2 h 30 min"]
     page.goto(f"{site.ops[0]}/dashboard/wall?room=sale")
-    page.shows("body", "sale")
+    page.shows("#room", "sale")
+    page.shows("#active", "1")
     assert page.problems == []

@@ -6,12 +6,15 @@ import json
 import os
 import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 
+import redis
 from playwright.sync_api import expect
 
 from sidecar.queue.visitor_number import visitor_number
+from sidecar.rooms.redis_keys import room_key
 from tests.support.processes import wait_until
 from tests.support.site import ADMIN_TOKEN, SECRET, Site, answers, make_folder
 
@@ -19,6 +22,8 @@ from tests.support.site import ADMIN_TOKEN, SECRET, Site, answers, make_folder
 QUICK = {"total_active_users": 1, "heartbeat_interval": 1, "claim_window": 30}
 
 
+#: Nothing was measured for ten minutes, twenty minutes ago.
+GAP = range(20, 30)
 #: A program's.
 TOKEN = "dashboard-service-token"
 
@@ -87,6 +92,32 @@ class WithHistory(Dashboard):
         """The ids of all in the queue."""
         rows = self.admin("GET", f"/rooms/{room}/waiting")["waiting"]
         return [row["visitor"] for row in rows]
+
+
+def write_past(site, room, minutes):
+    """The room has run for that long: samples as rooms/lua/parts/minutes.lua writes them."""
+    first = int(time.time() // 60) - 1
+    rows = [
+        {
+            "minute": first - ago,
+            "waiting": 400 + ago,
+            "active": 48,
+            "cap": 50,
+            "wait_ms": 1000,
+            "totals": {
+                "joined": 10_000 - 7 * ago * (ago + 1),
+                "admitted": 5_000 - 3 * ago,
+                "left_waiting": 500 - ago,
+                "wait_12": 5_000 - 3 * ago,
+            },
+        }
+        for ago in range(minutes)
+        if ago not in GAP
+    ]
+    with redis.Redis(unix_socket_path=str(site.redis_socket)) as store:
+        key = room_key(room, "minutes")
+        wait_until(lambda: store.llen(key) == 1, "the first sample")
+        store.rpush(key, *(json.dumps(row, separators=(",", ":")) for row in rows))
 
 
 def log_in(site, page, name):
