@@ -12,7 +12,7 @@ from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import close, connect
-from sidecar.queue.tokens import Tokens
+from sidecar.queue.tokens import Tokens, new_visitor
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
@@ -245,6 +245,26 @@ async def test_calls_that_are_over_are_not_sent_again(world, receiver):
     await replica.look()
     assert (await world.states(), receiver.came) == ({"c1": "failed"}, [])
     assert (await world.one("c1")).reason.startswith("not sent: its calls are over")
+
+
+async def test_calls_are_sent_again_to_those_who_may_still_come(world, receiver):
+    """With an address that is made anew."""
+    replica = world.replica()
+    gone, here = new_visitor(), new_visitor()
+    for visitor in (gone, here):
+        await replica.room.store.enter(visitor)
+    await replica.room.store.leave(gone)
+    world.turn.forward(6)  # the slot is free
+    await replica.room.store.sweep()
+    calls = (Invitation(here, notice().at_ms, 2, ""), Invitation(gone, 1, 2, ""))
+    called = CallNotice("c1", world.name, notice().at_ms, calls)
+    await world.store.save({"c1": Change(called, "failed")})
+    await world.store.resend(["c1"], by="Ann")
+    await replica.look()
+    await until(lambda: receiver.ids == ["c1"], "the calls")
+    (call,) = receiver.came[0][1]["calls"]
+    assert call["visitor"] == here
+    assert call["claim_url"].startswith(f"/_waitroom/{world.name}/claim?token=")
 
 
 async def test_what_cannot_be_saved_is_saved_later(world, monkeypatch):

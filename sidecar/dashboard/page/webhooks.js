@@ -31,17 +31,17 @@ function fillTwo(cell, first, second) {
 }
 
 // The last answer; what the receiver said is text, whatever it looks like.
-function fillAnswer(cell, { attempts, status, reason, took_seconds: took, last_attempt_at: at, body, resent_by: by }) {
+function fillAnswer(cell, { event, attempts, status, reason, took_seconds: took, last_attempt_at: at, body, resent_by: by }) {
 	if (!cell.firstChild) cell.append(make('span', 'who'), make('span', 'hint'), make('code', 'said'));
 	const [first, second, text] = cell.children;
 	put(first, reason || (attempts ? `HTTP ${status}` : 'none yet'));
-	put(second, [attempts ? `${time(at)}, took ${fine(took)}` : '', by ? `sent again by ${by}` : ''].filter(Boolean).join('; '));
+	put(second, [attempts ? `${time(at)}, took ${fine(took)}` : '', by ? `sent ${event === 'test' && attempts < 2 ? '' : 'again '}by ${by}` : ''].filter(Boolean).join('; '));
 	put(text, body);
 }
 
 function stateOf({ waiting, last }) {
 	if (last?.state === 'failed') return ['lost', 'Failing'];
-	if (waiting) return STATES.waiting;
+	if (waiting) return last?.state === 'waiting' && last.reason ? ['draining', 'Retrying'] : STATES.waiting;
 	return last ? ['running', 'Delivers'] : ['over', 'Nothing sent'];
 }
 
