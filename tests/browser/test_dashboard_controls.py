@@ -146,7 +146,7 @@ def test_one_click_undoes(site, operator):
         expect(control(page, "act", what).get_by_role("button", name="Undo")).to_have_count(0)
         assert site.room("act")["changed"] == {"new_users_per_minute": 30}
     for act, what in (("Pause", "run"), ("Drain", "drain"), ("Suspend", "suspend")):
-        press(room(page, "act"), act)
+        press(control(page, "act", what), act)
         confirm(page, act)
         press(control(page, "act", what), "Undo")
         expect(room(page, "act").locator(".mode")).to_have_text("Running")
