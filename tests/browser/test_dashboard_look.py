@@ -43,7 +43,7 @@ def test_what_is_typed_is_previewed_saved_and_undone(site, look):
     expect(frame.locator("#ahead")).to_have_text("37")
     page.get_by_label("Accent: bar and main button").fill("#e11d48")
     page.get_by_label("Footer").fill("Imprint | https://shop.example/imprint")
-    page.get_by_label("State").select_option("left")
+    page.locator("#look").get_by_label("State").select_option("left")
     expect(frame.locator("#undo")).to_have_css("background-color", ROSE)
     expect(frame.locator("footer a")).to_have_attribute("href", "https://shop.example/imprint")
     assert site.room("sale")["settings"]["accent"] is None  # nothing is saved yet
@@ -87,7 +87,7 @@ def test_dark_and_wide_and_arabic(look):
     expect(frame.locator("body")).to_have_css("background-color", "rgb(14, 20, 19)")
     page.get_by_label("Language").select_option("ar")
     expect(frame.locator("html")).to_have_attribute("dir", "rtl")
-    page.get_by_label("State").select_option("called")
+    page.locator("#look").get_by_label("State").select_option("called")
     expect(frame.locator("html")).to_have_attribute("data-state", "admitted")
     page.get_by_label("Width").select_option("1280")
     expect(page.locator("#look iframe")).to_have_css("inline-size", re.compile("1280px"))

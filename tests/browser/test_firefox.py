@@ -173,6 +173,7 @@ def test_what_a_page_does_wrong_is_noticed(site, firefox, holder):
 
 def test_the_dashboard(site, firefox, holder):
     """From logging in to the wall."""
+    site.admin("POST", "/rooms/sale/resume")
     holder("sale")
     page = firefox.visitor()
     page.resize(1280)

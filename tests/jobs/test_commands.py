@@ -242,6 +242,7 @@ def test_many_are_cancelled_and_tried_again(run, submit):
     assert (refused.exit_code, "Cancel 3 jobs?" in refused.stderr) == (1, True)
     done = said(run("jobs", "cancel", *which, input="y\n"))
     assert done == ["3 jobs are cancelled, 0 skipped"]
+    assert said(run("jobs", "cancel", *which)) == ["0 jobs are cancelled, 0 skipped"]
     assert said(run("jobs", "retry", *ids[:2])) == ["2 jobs wait again, 0 skipped"]
     done = run("jobs", "retry", *ids, "--json")
     assert json.loads(done.stdout)["changed"] == 1

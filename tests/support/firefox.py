@@ -29,6 +29,18 @@ PREFERENCES = {
     "network.connectivity-service.enabled": False,
 }
 
+#: Where the pointer hits the element, once it stands still, is not disabled, and nothing covers it.
+AIM = """async element => {
+    if (!element || element.disabled) return null;
+    element.scrollIntoView({ block: 'center', behavior: 'instant' });
+    const before = element.getBoundingClientRect();
+    await new Promise(done => setTimeout(done, 50));
+    const now = element.getBoundingClientRect();
+    if (now.x !== before.x || now.y !== before.y) return null;
+    const [x, y] = [now.x + now.width / 2, now.y + now.height / 2];
+    return element.contains(document.elementFromPoint(x, y)) ? [x, y] : null;
+}"""
+
 
 class Firefox(contextlib.AbstractContextManager["Firefox"]):
     """One browser with a profile of its own, which ends with the block; `preferences` are its.
@@ -210,12 +222,10 @@ class Tab:
             f"[...document.querySelectorAll({own})].find(e => e.checkVisibility()"
             f" && e.innerText.includes({wanted}))"
         )
-        self.until(f"Boolean({find}) && !{find}.disabled")
-        point = self.run(
-            f"(e => {{ e.scrollIntoView({{ block: 'center', behavior: 'instant' }});"
-            " const r = e.getBoundingClientRect();"
-            f" return [r.x + r.width / 2, r.y + r.height / 2] }})({find})"
-        )
+        end = time.monotonic() + PATIENCE_S
+        while (point := self.run(f"({AIM})({find})")) is None:
+            assert time.monotonic() < end, f"no {css} with {text!r} can be clicked"
+            time.sleep(0.1)
         x, y = map(round, point)
         self._act(
             "pointer",

@@ -202,7 +202,8 @@ def _change(client: Client, what: str, ids: tuple[str, ...], options: dict[str, 
         if dry_run:
             print_json(found) if as_json else click.echo(f"{_jobs(found['changed'])} match")
             return
-        click.confirm(f"{what.capitalize()} {_jobs(found['changed'])}?", abort=True, err=True)
+        if found["changed"]:
+            click.confirm(f"{what.capitalize()} {_jobs(found['changed'])}?", abort=True, err=True)
     elif dry_run:
         raise click.UsageError("--dry-run counts jobs that options describe; these are named")
     bodies: list[dict[str, Any]] = [given]
