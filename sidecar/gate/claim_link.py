@@ -9,9 +9,10 @@ do. The page's button takes the ticket; the verdict about the next request claim
 from __future__ import annotations
 
 import html
+import math
 import re
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
 import structlog
@@ -66,7 +67,16 @@ class ClaimPage:
         self.languages = Languages(static)
         self._site = _site_name(read("waiting.html"))
 
-    def render(self, *, language: str, view: str, following: str, site: str | None = None) -> str:
+    def render(
+        self,
+        *,
+        language: str,
+        view: str,
+        following: str,
+        site: str | None = None,
+        left_s: int | None = None,
+    ) -> str:
+        """`left_s`: for how long a turn is held, if it is."""
         texts = self.languages.texts(language)
         may_take = view in _OPEN
         values = {
@@ -81,7 +91,13 @@ class ClaimPage:
         }
         escaped = {name: html.escape(value) for name, value in values.items()}
         hidden = {"off": "" if may_take else "hidden", "on": "hidden" if may_take else ""}
-        return self._template.safe_substitute(escaped | hidden)
+        left = "" if left_s is None else _left(texts["claim_left"], left_s)
+        return self._template.safe_substitute(escaped | hidden, left=left)
+
+
+def _left(text: str, seconds: int) -> str:
+    digits = f'<b data-seconds="{seconds}">{seconds // 60}:{seconds % 60:02}</b>'
+    return f'<p id="held" role="timer">{html.escape(text).replace("{t}", digits)}</p>'
 
 
 def _site_name(waiting: str) -> str:
@@ -119,8 +135,7 @@ async def show_claim(request: web.Request) -> web.Response:
     It changes nothing and sets no cookie. Its button does.
     """
     room = room_of(request)
-    view, _ = await _look(request, room)
-    return _page(request, room, view)
+    return _page(request, room, await _look(request, room))
 
 
 @ENDPOINTS.post(
@@ -140,56 +155,69 @@ async def take_claim(request: web.Request) -> web.Response:
     The response sets the ticket as a cookie. The turn is claimed by the next request to the site.
     """
     room = room_of(request)
-    view, ticket = await _look(request, room)
+    found = await _look(request, room)
     # What another site posts here would put its own visitor's place in the stead of theirs.
-    if view not in _OPEN or ticket is None or is_from_elsewhere(request.headers):
-        return _page(request, room, view)
+    if found.view not in _OPEN or found.ticket is None or is_from_elsewhere(request.headers):
+        return _page(request, room, found)
     request.app[METRICS].requests.count(room.name, "claim", "taken")
     headers = {**_HEADERS, "Location": _next(request)}
-    headers["Set-Cookie"] = set_cookie(request.headers, room, ticket)
+    headers["Set-Cookie"] = set_cookie(request.headers, room, found.ticket)
     return web.Response(status=303, headers=headers)
 
 
-async def _look(request: web.Request, room: Room) -> tuple[str, Ticket | None]:
-    """What there is to say, and the ticket of the link."""
+class _Found(NamedTuple):
+    """What there is to say, the ticket of the link, and for how long a turn is held."""
+
+    view: str
+    ticket: Ticket | None = None
+    left_s: int | None = None
+
+
+async def _look(request: web.Request, room: Room) -> _Found:
     ticket = room.tokens.read_claim(request.query.get("token"))
     if ticket is None:
-        return "unknown", None
+        return _Found("unknown")
     try:
         if room.store.is_away:
             raise StoreUnavailableError("claim: Redis is unavailable")
         found = await room.store.lists.find(ticket.visitor)
     except StoreError as error:
         log.debug("store_away", room=room.name, error=str(error))
-        return "away", ticket
+        return _Found("away", ticket)
     if found.revoked_ms is not None:
-        return "gone", ticket
+        return _Found("gone", ticket)
     if found.position is not None:
-        return "waiting", ticket
+        return _Found("waiting", ticket)
     if found.ends_ms is not None:
         # One that has run out is there until the next script runs.
-        is_over = found.ends_ms <= room.clock.now_ms()
+        left_ms = found.ends_ms - room.clock.now_ms()
+        if left_ms <= 0:
+            return _Found("gone", ticket)
         if found.started_ms is not None:
-            return "gone" if is_over else "begun", ticket
-        return "gone" if is_over else "called", ticket
+            return _Found("begun", ticket)
+        return _Found("called", ticket, left_s=math.ceil(left_ms / 1000))
     # After the store was emptied places come back by their tickets, so this one does too.
     is_recovering = room.snapshot is not None and room.snapshot.recovery_stage > 0
-    return "waiting" if is_recovering else "gone", ticket
+    return _Found("waiting" if is_recovering else "gone", ticket)
 
 
-def _page(request: web.Request, room: Room, view: str) -> web.Response:
-    request.app[METRICS].requests.count(room.name, "claim", view)
+def _page(request: web.Request, room: Room, found: _Found) -> web.Response:
+    request.app[METRICS].requests.count(room.name, "claim", found.view)
     claim_page = request.app[CLAIM_PAGE]
     language = claim_page.languages.choose(request.headers.get("Accept-Language"))
     text = claim_page.render(
-        language=language, view=view, following=_next(request), site=room.settings.site_name
+        language=language,
+        view=found.view,
+        following=_next(request),
+        site=room.settings.site_name,
+        left_s=found.left_s,
     )
     headers = {**_HEADERS, "Content-Language": language}
-    if view == "away":
+    if found.view == "away":
         headers["Retry-After"] = str(STORE_RETRY_S)
     return web.Response(
         text=branded(text, room.settings),
-        status=_STATUS[view],
+        status=_STATUS[found.view],
         content_type="text/html",
         charset="utf-8",
         headers=headers,

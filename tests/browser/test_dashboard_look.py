@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -14,7 +15,8 @@ ROSE = "rgb(225, 29, 72)"
 
 @pytest.fixture(scope="module")
 def site():
-    rooms = {"sale": {"total_active_users": 1, "site_name": "Alpenrock"}}
+    footer = json.dumps([{"text": "Terms", "address": "/terms"}])
+    rooms = {"sale": {"total_active_users": 1, "site_name": "Alpenrock", "footer": footer}}
     with Site(rooms=rooms) as site:
         yield site
 
@@ -58,6 +60,13 @@ def test_what_is_typed_is_previewed_saved_and_undone(site, look):
     expect(output).to_contain_text("Undone.")
     assert site.room("sale")["changed"] == {}
     expect(page.get_by_label("Accent: bar and main button")).to_have_value("")
+
+    expect(page.get_by_label("Footer")).to_have_value("Terms | /terms")
+    page.get_by_label("Footer").fill("")
+    expect(frame.locator("footer a")).to_have_count(0)
+    page.get_by_role("button", name="Save").click()
+    expect(output).to_contain_text("Saved.")
+    assert site.room("sale")["changed"] == {"footer": []}
     assert page.problems == []
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
+from sidecar.kit.clock import StoreClock
+from sidecar.queue.tokens import Tokens
 from tests.support import story
-from tests.support.site import Site, gated
+from tests.support.processes import wait_until
+from tests.support.site import SECRET, Site, gated
 from tests.support.story import ahead, go_in, leave
 
 
@@ -53,6 +56,26 @@ def test_reload_and_second_tab_keep_the_place(site, visitor):
     expect(second.locator("h1")).to_have_text("Inside")
     expect(tab.locator("h1")).to_have_text("Inside")
     assert tab.url == f"{site.url}/page/other"
+
+
+def test_a_claim_link_says_how_long_the_turn_is_held(site, visitor):
+    """It counts down, and when that is over it says so by itself. The page that waited is shut."""
+    first, second = visitor(), visitor()
+    go_in(first, f"{site.url}/page")
+    second.goto(f"{site.url}/page")
+    expect(ahead(second)).to_have_text("0")
+    (cookie,) = (each for each in second.context.cookies() if each["name"] == "waitroom_shop")
+    second.close()
+    tokens = Tokens("shop", [SECRET], StoreClock())
+    link = tokens.write_claim(tokens.read(cookie["value"]))
+    first.goto(f"{site.url}/done")
+    wait_until(lambda: site.room()["provisional"] == 1, "the call")
+    phone = visitor()
+    phone.goto(f"{site.url}/_waitroom/shop/claim?token={link}")
+    expect(phone.locator("h1")).to_have_text("It is your turn")
+    expect(phone.locator("#held")).to_have_text("Time left: 0:01")
+    expect(phone.locator("h1")).to_have_text("This place is gone")
+    assert [text for text in phone.problems if "410 (Gone)" not in text] == []
 
 
 def test_the_back_button_works_after_entering(site, visitor):

@@ -89,6 +89,19 @@ async def test_opening_the_link_changes_nothing(site):
     assert "script-src 'self'" in reply.headers["Content-Security-Policy"]
 
 
+async def test_the_page_says_how_long_the_turn_is_held(site):
+    """To the second; a place that is not called yet has no such time."""
+    text = await (await site.get()).text()
+    assert "held" not in text
+    await site.call()
+    held = re.compile(r'<p id="held" role="timer">Time left: <b data-seconds="(\d+)">(.*?)</b></p>')
+    seconds, digits = held.search(await (await site.get()).text()).groups()
+    assert f"{int(seconds) // 60}:{int(seconds) % 60:02}" == digits
+    site.replica.turn.forward(7)
+    later, _ = held.search(await (await site.get()).text()).groups()
+    assert int(seconds) - int(later) == 7
+
+
 async def test_the_button_takes_a_turn_to_another_browser(site):
     """It is given the ticket, and the verdict about its next request lets it in: once, for both."""
     await site.call()
@@ -310,12 +323,13 @@ async def test_what_was_shown_is_counted(site):
 def test_every_language_has_every_text(language):
     """Its own one, and no place in the template is left open."""
     page = ClaimPage(find_share("static"))
-    shown = [page.render(language=language, view=view, following="/") for view in VIEWS]
+    shown = [page.render(language=language, view=view, following="/", left_s=65) for view in VIEWS]
     assert not [text for text in shown if "$" in text]
     assert all(f'lang="{language}"' in text for text in shown)
     assert ('dir="rtl"' in shown[0]) == (language == "ar")
     headings = {heading_of(text) for text in shown}
     assert len(headings) == len(VIEWS)
+    assert '<b data-seconds="65">1:05</b>' in shown[0]
     if language != "en":
         english = [page.render(language="en", view=view, following="/") for view in VIEWS]
         assert headings.isdisjoint(map(heading_of, english))

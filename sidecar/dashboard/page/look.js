@@ -18,7 +18,7 @@ const choice = name => $(`[data-of=${name}]`).value;
 const shown = (name, value) => name === 'footer' ? value.map(({ text, address }) => `${text} | ${address}`).join('\n') : value ?? '';
 function typed(name) {
 	const text = field(name).value.trim();
-	if (name !== 'footer' || !text) return text;
+	if (name !== 'footer') return text;
 	return text.split('\n').filter(line => line.trim()).map(line => {
 		const at = line.lastIndexOf('|');
 		return { text: line.slice(0, Math.max(0, at)).trim(), address: line.slice(at + 1).trim() };
