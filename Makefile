@@ -44,13 +44,14 @@ run: $(DEMO)
 crowd: $(DEMO)
 	@$(BIN)/python demo/crowd.py --url http://localhost:$(PORT) --visitors $(VISITORS)
 
-# One worker for each core, which keep what they compile: pytest rewrites every assertion.
+# What is compiled is kept: pytest rewrites every assertion, and tests start hundreds of processes.
+# One worker for each core.
 unit: $(DEV)
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n auto --maxprocesses 4 -m "not server and not slow" $(ARGS)
 
 test: $(DEV)
 	@scripts/install-packages nginx redis-server chromium firefox-esr wrk libnginx-mod-http-lua lua-nginx-redis systemd prometheus prometheus-alertmanager caddy haproxy jq mariadb-server postgresql golang-go golang-github-masterminds-sprig-dev
-	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(CI),--reruns 1 -rR) $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(CI),--reruns 1 -rR) $(ARGS)
 
 lint: $(DEV)
 	@$(BIN)/ruff check .

@@ -185,6 +185,8 @@ TARGETS: dict[str, dict[str, Any]] = {
     "spare": {"kinds": ["online"]},
 }  # fmt: skip
 ORDERS = [{"target": "images", "kind": kind} for kind in ("online", *(["offline"] * 4))]
+#: What a change takes a forecast takes, by the same code.
+FORECAST = ("total_active_users", "queue_all", "new_users_per_minute", "classes", "message")
 SOME = ("url", "kinds", "headers", "paused", "rate", "window", "algorithm", "classes")
 #: What schemathesis is told beside the document.
 CONFIG = """
@@ -283,6 +285,15 @@ def aimed(described: dict[str, Any], replica: Replica) -> dict[str, Any]:
         for name, schema in schemas_of_names.items():
             if f"{{{name}}}" in path:
                 own.append(in_path(name, schema))
+    for asked in aimed["paths"]["/check"]["get"]["parameters"]:
+        if asked["name"] == "X-Waitroom-Room":
+            asked["schema"] = {"enum": ["hall", "open"]}
+    narrow(aimed)
+    return aimed
+
+
+def narrow(aimed: dict[str, Any]) -> None:
+    """Leaves out what would be waited for, and what would be asked often for nothing new."""
     # What is tried again would be waited for; to cancel many reads the same.
     del aimed["paths"]["/v1/jobs/bulk/retry"]
     # Every call names the field that the limit's key has.
@@ -297,10 +308,12 @@ def aimed(described: dict[str, Any], replica: Replica) -> dict[str, Any]:
     # One setting of each kind is enough.
     changes = schemas["TargetChanges"]["properties"]
     schemas["TargetChanges"]["properties"] = {name: changes[name] for name in SOME}
-    for asked in aimed["paths"]["/check"]["get"]["parameters"]:
-        if asked["name"] == "X-Waitroom-Room":
-            asked["schema"] = {"enum": ["hall", "open"]}
-    return aimed
+    schemas["FewChanges"] = {**schemas["Changes"], "properties": {
+        name: schemas["Changes"]["properties"][name] for name in FORECAST
+    }}  # fmt: skip
+    forecast = aimed["paths"]["/admin/rooms/{room}/forecast"]["post"]
+    for body in forecast["requestBody"]["content"].values():
+        body["schema"] = {"$ref": "#/components/schemas/FewChanges"}
 
 
 def in_path(name: str, schema: dict[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ export function mayCancel({ state, kind }, { abort }) {
 // Where it stands, where that is known.
 export function place({ position, wait_seconds: seconds, retry_at: again }) {
 	if (again && Date.parse(again) > Date.now()) return `again at ${time(again)}`;
-	return position == null ? '' : `place ${number(position)}, ${duration(seconds)}`;
+	return position == null ? '' : `place ${number(position)}${seconds == null ? '' : `, ${duration(seconds)}`}`;
 }
 
 // Asks, does it, and says what came of it. Null: the answer was no.

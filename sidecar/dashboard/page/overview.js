@@ -38,7 +38,7 @@ const tables = {
 };
 summary.append(...Object.values(tables).map(table => table.root));
 
-const STATES = { away: ['No Redis', 'lost'], zero: ['Cap 0', 'warn'], recovering: ['Recovering', 'warn'], full: ['Full', 'running'] };
+const STATES = { away: ['No Redis', 'lost'], zero: ['Cap 0', 'warn'], recovering: ['Recovering', 'warn'], full: ['At cap', 'running'] };
 const hours = new Map();
 let firing = [];
 

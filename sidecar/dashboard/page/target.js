@@ -85,6 +85,7 @@ export class Target {
 		for (const [name, is] of [['pause', !settings.paused], ['resume', settings.paused], ['back', !isOfFile]]) {
 			this.$(`[data-do=${name}]`).setAttribute('aria-disabled', String(!is));
 		}
+		this.$('[data-do=resume]').classList.toggle('main', settings.paused);
 		for (const name of ['concurrency', 'rate', 'window']) this.follow(name);
 		const counts = STATES.filter(each => state.jobs[each]).map(each => `${number(state.jobs[each])} ${each}`);
 		put(this.$('.counts'), counts.join(', ') || 'None is kept.');
