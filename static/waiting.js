@@ -394,6 +394,7 @@ function enter() {
 }
 
 // The place is given up when the time for "undo" is over, or the page goes.
+const UNDO_MS = 8000;
 let going;
 function leaving(done) {
 	clearTimeout(going);
@@ -413,8 +414,9 @@ $('leave').addEventListener('click', event => {
 	left = true;
 	failures = 0;
 	$('offline').hidden = true;
-	going = setTimeout(leaving, 8000, true);
+	going = setTimeout(leaving, UNDO_MS, true);
 	$('undo').hidden = false;
+	$('undo').style.setProperty('--wr-time', `${UNDO_MS}ms`);
 	$('join').hidden = true;
 	data = { ...data, state: 'not_queued', position: null, ahead: null, position_above: null, message: null, paused: false };
 	render();

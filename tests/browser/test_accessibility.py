@@ -50,6 +50,7 @@ def test_no_rule_is_broken_in_any_state(told, scheme, locale):
         page.clock.resume()
         expect(page.locator("#heading")).not_to_be_empty()
         expect(page.locator("#intro")).not_to_be_empty()
+        expect(page.locator("html.load")).to_have_count(0)  # hidden until it has its texts
         found[name] = findings(page)
     page = site.open(**STATES["waiting"])
     expect(page.locator("#know li")).not_to_have_count(0)

@@ -84,6 +84,7 @@ def test_all_that_match_wait_again(works, page):
     every = page.locator("#jobs .every")
     again, cancel = (every.get_by_role("button", name=name) for name in ("Retry", "Cancel"))
     expect(again).to_have_attribute("aria-disabled", "true")  # all jobs are not meant
+    expect(every).to_contain_text("Search first")
     search(page, status="503")
     expect(rows(page)).to_have_count(FAILED)
     expect(again).to_have_attribute("aria-disabled", "false")

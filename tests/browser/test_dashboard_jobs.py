@@ -103,12 +103,13 @@ def test_pause_stops_and_resume_goes_on(works, desk):
     do(page, card, "Pause", "Pause")
     expect(said(page, "images", "run")).to_contain_text("✓ It is paused.")
     expect(card.locator(".mode")).to_have_text("Paused")
+    expect(card.locator("button.main")).to_have_text(["Resume …"])  # what the state calls for
     runner_knows(works, "images")
     sent = [caller.submit(target="images", path=f"ok/{n}").id for n in range(22)]
 
     listed = jobs(page, "images")
     expect(listed.locator("tbody .id")).to_have_text(sent[:1:-1])
-    expect(row(page, sent[2])).to_contain_text(re.compile(r"GET ok/2\W*pending\W*place 3, .*shop"))
+    expect(row(page, sent[2])).to_contain_text(re.compile(r"GET ok/2\W*pending\W*place 3\b.*shop"))
     press(listed, "Older")
     expect(listed.locator("tbody .id")).to_have_text(sent[1::-1])
     expect(listed.locator(".pages .hint")).to_have_text("Page 2")

@@ -176,6 +176,8 @@ def test_leaving_takes_two_steps_and_is_undone(told):
     leave(page)
     expect(page.locator("h1")).to_have_text("You have left the line")
     expect(page.get_by_role("button", name="Join again")).to_be_hidden()
+    shown = "getComputedStyle(document.getElementById('undo'), '::after').animationDuration"
+    assert page.evaluate(shown) == "8s"  # its bar runs out with it
     site.forward(7)
     with page.expect_response("**/status"):
         page.get_by_role("button", name="Undo").click()

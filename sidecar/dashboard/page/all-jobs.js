@@ -121,6 +121,7 @@ function follow() {
 	for (const [what, isOff] of [['retry', isAny || (filter.state && !isEnded)], ['cancel', isAny || isEnded]]) {
 		root.querySelector(`[data-do=${what}]`).setAttribute('aria-disabled', String(Boolean(isOff)));
 	}
+	root.querySelector('.every .hint').hidden = !isAny;
 }
 
 function search() {
