@@ -16,7 +16,7 @@ from sidecar.queue.model import Outcome, Pass, Phase, Ticket
 from sidecar.queue.verdict_lifetime import OUTAGE_MS, SESSION_GRACE_MS
 from sidecar.rooms.redis_keys import room_keys
 from sidecar.rooms.settings import RoomSettings
-from sidecar.rooms.store.scripts import Claim, Lot, RoomStore
+from sidecar.rooms.store.scripts import LINES_BATCH_LIMIT, Claim, Lot, RoomStore
 from tests.support.machines import SELDOM, Bench, StoreMachine, latest
 from tests.support.room_model import Model, Newcomer, Reply
 from tests.support.room_promises import Promises, Seen, Step, look
@@ -411,7 +411,9 @@ class RoomMachine(StoreMachine):
             if not told:
                 break
             self.now = max(self.now, min(told.values()) + 500)
-            self.beat([latest[v] for v, at in told.items() if at <= self.now])
+            due = [latest[v] for v, at in told.items() if at <= self.now]
+            for first in range(0, len(due), LINES_BATCH_LIMIT):  # as many as one script takes
+                self.beat(due[first : first + LINES_BATCH_LIMIT])
         self.now = max(self.now, end)
 
     def beat(self, batch: list[Ticket]) -> None:
