@@ -34,8 +34,7 @@ def findings(page):
     ]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("locale", ["en-GB", "ar"])
+@pytest.mark.parametrize(("scheme", "locale"), [("light", "en-GB"), ("dark", "ar")])
 def test_no_rule_is_broken_in_any_state(told, scheme, locale):
     """In light and dark, from left and from right, also where the replica is away and where
     somebody leaves."""
