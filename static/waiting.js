@@ -76,8 +76,8 @@ async function loadAbout() {
 			render();
 		}
 		$('know').replaceChildren(...[
-			claim && ['know_turn', claim], session && [renewed ? 'know_visit_renewed' : 'know_visit', session],
-			renewed && most && ['know_visit_max', most], place && ['know_away', place], ['know_reload', 0]
+			place && ['know_away', place], claim && ['know_turn', claim], session && [renewed ? 'know_visit_renewed' : 'know_visit', session],
+			renewed && most && ['know_visit_max', most], ['know_reload', 0]
 		].filter(Boolean).map(([key, seconds]) => {
 			const item = document.createElement('li');
 			item.textContent = texts[key].replace('{t}', length(seconds));
@@ -110,7 +110,7 @@ function between({ updated_at: at, wait_seconds_low: low, wait_seconds_high: hig
 
 // How many places a minute the visitor moves up.
 function pace({ ahead, wait_seconds: wait }) {
-	const n = Math.round((ahead + 1) / wait * 60);
+	const exact = (ahead + 1) / wait * 60, n = exact < 3 ? Math.round(exact * 10) / 10 : Math.round(exact);
 	return !wait || ahead == null ? '' : n < 1 ? texts.pace_slow : texts.pace.replace('{n}', number(n));
 }
 
