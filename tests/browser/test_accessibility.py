@@ -6,9 +6,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
+from tests.support.accessibility import findings
 from tests.support.played_page import NOWHERE, SERVER, closed, prequeue
 
 STATES = {
@@ -22,16 +22,6 @@ STATES = {
     "closed": {"state": "closed", **NOWHERE},
     "full": {"state": "full", **NOWHERE},
 }
-AXE = Axe()
-
-
-def findings(page):
-    """What axe-core finds, a line each."""
-    return [
-        f"{rule['impact']}: {rule['id']}: {node['html'][:120]}"
-        for rule in AXE.run(page, options={"resultTypes": ["violations"]}).response["violations"]
-        for node in rule["nodes"]
-    ]
 
 
 @pytest.mark.parametrize(("scheme", "locale"), [("light", "en-GB"), ("dark", "ar")])

@@ -7,8 +7,10 @@ import re
 import time
 
 import pytest
+import redis
 from playwright.sync_api import expect
 
+from sidecar.rooms.redis_keys import room_key
 from tests.support.dashboard import Dashboard, log_in, view, write_past
 
 HOUR = 60
@@ -21,9 +23,11 @@ def site():
     rooms = {
         "shop": {"total_active_users": 50, "events": json.dumps([SALE])},
         "new": {"total_active_users": 5},
+        "young": {"total_active_users": 50},
     }
     with Dashboard(rooms=rooms) as site:
         write_past(site, "shop", 100)
+        write_past(site, "young", 12)
         yield site
 
 
@@ -127,16 +131,25 @@ def test_a_range_and_a_zoom_are_of_all_charts(charts):
     assert page.problems == []
 
 
-def test_nothing_is_drawn_where_nothing_was_measured(charts):
+def test_nothing_is_drawn_where_nothing_was_measured(site, charts):
     """A gap is a gap; a room that has just begun has no line, and says so."""
     page, shown = charts()
     chart = shown.locator(".chart", has=page.get_by_role("slider", name="Waiting"))
     expect(chart.locator("polyline.area")).to_have_count(2)
+    with redis.Redis(unix_socket_path=str(site.redis_socket)) as store:
+        store.delete(room_key("new", "minutes"))  # on a slow machine it has run for a while
     view(page, "rooms/new")
     fresh = page.locator("#room-new .charts")
     expect(fresh.locator(".readout")).to_contain_text("No data here")
     expect(fresh.locator("polyline")).to_have_count(0)
     assert page.problems == []
+
+
+def test_both_waits_name_their_window(charts):
+    """A room that has run for less than an hour has a shorter one."""
+    page, _ = charts("young")
+    named = page.locator("#room-young [data-f=window]")
+    expect(named).to_have_text([re.compile(r"^last 1\d min$")] * 2)
 
 
 def test_a_change_has_its_mark(site, charts):

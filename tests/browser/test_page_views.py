@@ -217,6 +217,10 @@ def test_the_wait_by_the_clock_and_the_speed(told):
     expect(page.get_by_text("Your turn is held for 30 seconds")).to_be_visible()
     expect(page.get_by_text("open a page every 5 minutes")).to_be_visible()
     expect(page.get_by_text("this browser keeps it for 24 hours")).to_be_visible()
+    site.again(wait_seconds=780, ahead=16)  # slower ones by a tenth: it has to fit the wait
+    expect(page.locator("#pace")).to_have_text("about 1.3 a minute")
+    site.again(state="full", **NOWHERE)
+    expect(page.locator("#know li:visible")).to_have_text([re.compile("^Reloading does not help")])
     site.again(paused=True, wait_seconds=780, wait_seconds_low=660, wait_seconds_high=900)
     expect(page.locator("#paused")).to_be_visible()
     expect(page.locator("#between")).to_be_hidden()

@@ -63,7 +63,7 @@ export class Room {
 	collected(found) {
 		const { waits, line } = found;
 		this.charts.collected(found);
-		put(this.$('[data-f=window]'), `last ${waits.minutes ?? 60} min`);
+		for (const each of this.root.querySelectorAll('[data-f=window]')) put(each, `last ${waits.minutes ?? 60} min`);
 		put(this.$('[data-f=half]'), duration(waits.half));
 		put(this.$('[data-f=most]'), duration(waits.most));
 		this.people.collected(line);
