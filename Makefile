@@ -3,103 +3,122 @@
 PORT ?= 8080
 VISITORS ?= 20
 REPLICAS ?= 10
-WORKERS ?= 3
+WORKERS ?= 6
 QUICK ?=
 PYTHON ?= python3
 BIN := .venv/bin
-# The product alone; with what the demo needs; with all that tests, measurements and docs need.
+# What .venv holds: the product alone; what the demo, the tests, or everything needs beside it.
 INSTALLED := .venv/.installed
 DEMO := .venv/.demo
-DEV := .venv/.dev
+TEST := .venv/.test
+ALL := .venv/.all
+# What is compiled is kept: pytest rewrites every assertion, and tests start hundreds of processes.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest
 
-.PHONY: help install dev run crowd unit test lint types measures docs docs-serve check bench bench-history bench-opening bench-limits bench-jobs loadtest faults clean
+.PHONY: help install dev run crowd unit test test-all lint types measures docs docs-serve check \
+	constraints bench bench-history bench-opening bench-limits bench-jobs loadtest faults clean
 
 help:
-	@echo "make install the waitroom command, in .venv, and nothing else"
-	@echo "make dev     all that tests and measurements need, in .venv"
-	@echo "make run     install what is missing, run the demo on http://localhost:$(PORT) (PORT=)"
-	@echo "make crowd   bring visitors to the demo (VISITORS=)"
-	@echo "make unit    every test that needs no server: nothing is installed but .venv (ARGS=)"
-	@echo "make test    install what is missing, run every test (WORKERS=, ARGS=)"
-	@echo "make bench   measure against plain nginx and a Lua design, and jobs (QUICK=1)"
-	@echo "make bench-history  ten million stays in MariaDB: look-ups, the recorder (QUICK=1)"
-	@echo "make bench-opening  an event opens with 100,000 in the pre-queue (QUICK=1)"
-	@echo "make bench-limits  decisions about rate limits, beside the limits library (QUICK=1)"
-	@echo "make bench-jobs  jobs submitted and executed, beside the arq library (QUICK=1)"
-	@echo "make loadtest  load a room with up to 3,000 users (REPLICAS=, QUICK=1)"
-	@echo "make faults  break everything under load, write docs/reliability.md (QUICK=1)"
-	@echo "             (bench, loadtest: no report while other programs are busy, but with FORCE=1)"
-	@echo "make measures  count what should become less: lines, what stands twice (ARGS=--list)"
-	@echo "make docs    the documentation as a site, in .site; make docs-serve : on a port"
-	@echo "make check   the tests, and ruff and mypy before them"
+	@echo "Use"
+	@echo "  make run            try it: a site with a waiting room on http://localhost:$(PORT) (PORT=)"
+	@echo "  make crowd          bring visitors to it (VISITORS=)"
+	@echo "  make install        install the waitroom command, in .venv, and nothing else"
+	@echo "Test"
+	@echo "  make test           test what Waitroom promises, in eight minutes (WORKERS=, ARGS=)"
+	@echo "  make test-all       run every test: other proxies, databases, Firefox, the docs' commands"
+	@echo "                      (BARE=1: also both commands on a bare Debian and a bare Ubuntu, as root)"
+	@echo "  make unit           run the tests that need no server, in a minute (ARGS=)"
+	@echo "  make lint types     run ruff, run mypy"
+	@echo "  make check          run ruff, mypy and every test, as CI does"
+	@echo "Measure (no report while other programs are busy, but with FORCE=1; QUICK=1 is a short run)"
+	@echo "  make bench          visitors beside plain nginx and a Lua design"
+	@echo "  make bench-history  look-ups and the recorder with ten million stays in MariaDB"
+	@echo "  make bench-opening  an event that opens with 100,000 in the pre-queue"
+	@echo "  make bench-limits   rate limits beside the limits library"
+	@echo "  make bench-jobs     jobs beside the arq library"
+	@echo "  make loadtest       a room with up to 3,000 Locust users (REPLICAS=)"
+	@echo "  make faults         break everything under load, write docs/reliability.md"
+	@echo "  make measures       count what should become less (ARGS=--list)"
+	@echo "Docs and upkeep"
+	@echo "  make docs           build the documentation in .site; make docs-serve serves it"
+	@echo "  make dev            install everything that tests, measurements and docs need, in .venv"
+	@echo "  make constraints    resolve constraints.txt again, with uv (ARGS=--upgrade)"
+	@echo "  make clean          remove .venv and all caches"
 
 install: $(INSTALLED)
 
-dev: $(DEV)
+dev: $(ALL)
 
 run: $(DEMO)
-	@scripts/install-packages nginx redis-server
+	@scripts/install-packages run
 	@$(BIN)/python demo/run.py --port $(PORT)
 
 crowd: $(DEMO)
 	@$(BIN)/python demo/crowd.py --url http://localhost:$(PORT) --visitors $(VISITORS)
 
-# What is compiled is kept: pytest rewrites every assertion, and tests start hundreds of processes.
 # One worker for each core.
-unit: $(DEV)
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n auto --maxprocesses 4 -m "not server and not slow" $(ARGS)
+unit: $(TEST)
+	@$(PYTEST) -n auto --maxprocesses 4 -m "not server and not slow and not full" $(ARGS)
 
-test: $(DEV)
-	@scripts/install-packages nginx redis-server chromium firefox-esr wrk libnginx-mod-http-lua lua-nginx-redis systemd prometheus prometheus-alertmanager caddy haproxy jq mariadb-server postgresql golang-go golang-github-masterminds-sprig-dev
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(CI),--reruns 1 -rR) $(ARGS)
+# More workers than cores: half of the time a test waits.
+test: $(TEST)
+	@scripts/install-packages test
+	@$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not full" $(ARGS)
 
-lint: $(DEV)
+test-all: $(ALL)
+	@scripts/install-packages all
+	@$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+lint: $(ALL)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
-types: $(DEV)
+types: $(ALL)
 	@$(BIN)/mypy
 
 # The theme's makers announce their next program at each build; we read that once.
-docs: $(DEV)
+docs: $(ALL)
 	@$(BIN)/python -m scripts.docs_pages
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "the site is in .site; open .site/index.html"
 
-docs-serve: $(DEV)
+docs-serve: $(ALL)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
-measures: $(DEV)
+measures: $(ALL)
 	@$(BIN)/python scripts/measures $(ARGS)
 
-check: lint types test
+check: lint types test-all
 
-bench: $(DEV)
-	@scripts/install-packages nginx redis-server wrk libnginx-mod-http-lua lua-nginx-redis postgresql
+constraints:
+	@scripts/make-constraints $(ARGS)
+
+bench: $(ALL)
+	@scripts/install-packages bench
 	@$(BIN)/python -m loadtest.bench $(if $(QUICK),--quick)
 
-bench-history: $(DEV)
-	@scripts/install-packages redis-server mariadb-server postgresql
+bench-history: $(ALL)
+	@scripts/install-packages bench
 	@$(BIN)/python -m loadtest.history $(if $(QUICK),--quick)
 
-bench-opening: $(DEV)
-	@scripts/install-packages redis-server
+bench-opening: $(ALL)
+	@scripts/install-packages run
 	@$(BIN)/python -m loadtest.opening $(if $(QUICK),--quick)
 
-bench-limits: $(DEV)
-	@scripts/install-packages redis-server
+bench-limits: $(ALL)
+	@scripts/install-packages run
 	@$(BIN)/python -m loadtest.limits $(if $(QUICK),--quick)
 
-bench-jobs: $(DEV)
-	@scripts/install-packages nginx redis-server postgresql
+bench-jobs: $(ALL)
+	@scripts/install-packages bench
 	@$(BIN)/python -m loadtest.jobs $(if $(QUICK),--quick)
 
-loadtest: $(DEV)
-	@scripts/install-packages nginx redis-server
+loadtest: $(ALL)
+	@scripts/install-packages run
 	@$(BIN)/python -m loadtest.cluster --replicas $(REPLICAS) $(if $(QUICK),--quick)
 
-faults: $(DEV)
-	@scripts/install-packages nginx redis-server
+faults: $(ALL)
+	@scripts/install-packages run
 	@$(BIN)/python -m tests.faults $(if $(QUICK),--quick)
 
 $(INSTALLED): pyproject.toml constraints.txt
@@ -110,9 +129,13 @@ $(DEMO): pyproject.toml constraints.txt
 	@scripts/make-venv $(PYTHON) "[demo]"
 	@touch $@ $(INSTALLED)
 
-$(DEV): pyproject.toml constraints.txt
-	@scripts/make-venv $(PYTHON) "[dev,docs,loadtest]"
+$(TEST): pyproject.toml constraints.txt
+	@scripts/make-venv $(PYTHON) "[demo,memory,postgresql]" test
 	@touch $@ $(DEMO) $(INSTALLED)
+
+$(ALL): pyproject.toml constraints.txt
+	@scripts/make-venv $(PYTHON) "[demo,memory,mysql,postgresql]" test check release docs loadtest
+	@touch $@ $(TEST) $(DEMO) $(INSTALLED)
 
 clean:
 	rm -rf .venv .run .mypy_cache .ruff_cache .pytest_cache .hypothesis

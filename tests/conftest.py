@@ -6,6 +6,7 @@ import gc
 import shutil
 import subprocess
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import hypothesis
@@ -29,22 +30,8 @@ hypothesis.settings.register_profile("unhurried", deadline=None)
 hypothesis.settings.load_profile("unhurried")
 compile_scripts_once()
 
-#: Files that take longest. They are begun first, so that no worker is left alone with one.
-LONGEST = (
-    "queue/test_simulation.py",
-    "rooms/test_model.py",
-    "leases/test_model.py",
-    "browser/test_gate.py",
-    "api/test_openapi.py",
-    "jobs/test_story.py",
-    "jobs/test_faults.py",
-    "history/test_recorder.py",
-    "faults/test_quick.py",
-    "browser/test_dashboard.py",
-    "proxies/test_story.py",
-    "docs/test_blocks.py",
-)
-
+#: Where the seconds of each file in the last run are kept.
+SECONDS = "waitroom/seconds"
 
 __all__ = ["replica", "service"]
 
@@ -63,17 +50,35 @@ def pytest_collection():
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Those that start a server are marked. The longest files first; the order within a file
-    stays."""
+def pytest_collection_modifyitems(config, items):
+    """Mark tests that start a server, and begin with the longest files, so that no worker is left
+    alone with one: by the last run, or by their servers. The order within a file stays."""
     mark_servers(items)
-    here = Path(__file__).parent
+    servers = Counter(item.path for item in items if item.get_closest_marker("server"))
+    seconds = config.cache.get(SECONDS, {})
 
-    def place(item):
-        name = item.path.relative_to(here).as_posix()
-        return LONGEST.index(name) if name in LONGEST else len(LONGEST)
+    def weight(item):
+        return seconds.get(_file(item.nodeid), 0), servers[item.path]
 
-    items.sort(key=place)
+    items.sort(key=weight, reverse=True)
+
+
+_seconds: Counter[str] = Counter()
+
+
+def pytest_runtest_logreport(report):
+    _seconds[_file(report.nodeid)] += report.duration
+
+
+def pytest_sessionfinish(session):
+    """The process that all reports reach writes them down."""
+    if not hasattr(session.config, "workerinput"):
+        known = session.config.cache.get(SECONDS, {})
+        session.config.cache.set(SECONDS, {**known, **_seconds})
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -8,7 +8,7 @@ import os
 import random
 import socket
 import subprocess
-import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -17,7 +17,13 @@ from typing import Any
 
 import pytest
 
-WAITROOM = str(Path(sys.executable).parent / "waitroom")
+from tests.support.fork_server import WAITROOM, Forked, can_fork
+
+__all__ = [
+    "CLEAN", "SHIFTED", "WAITROOM", "Forked", "Process", "forget_settings", "free_port", "listens",
+    "run_command", "wait_until",
+]  # fmt: skip
+
 #: `python SHIFTED SECONDS serve …`: the command with a clock that is off.
 SHIFTED = Path(__file__).parent / "shifted.py"
 #: The environment without any setting of ours.
@@ -25,13 +31,19 @@ CLEAN = {name: value for name, value in os.environ.items() if not name.startswit
 
 
 class Process(AbstractContextManager["Process"]):
-    """A process that lives within a `with` block; its output goes to `log`."""
+    """A process that lives within a `with` block; its output goes to `log`.
 
-    def __init__(self, command: list[str], *, log: Path, **options: Any) -> None:
-        self._command = command
+    The project's own programs come from the fork server. `is_forked` False: as a user starts them.
+    """
+
+    def __init__(
+        self, command: list[str], *, log: Path, is_forked: bool = True, **options: Any
+    ) -> None:
+        self._command = [str(word) for word in command]
         self.log = log
         self._options = options
-        self._process: subprocess.Popen[bytes] | None = None
+        self._start = Forked if is_forked and can_fork(self._command) else subprocess.Popen
+        self._process: subprocess.Popen[bytes] | Forked | None = None
 
     def __enter__(self) -> Process:
         self.start()
@@ -42,10 +54,10 @@ class Process(AbstractContextManager["Process"]):
 
     def start(self) -> None:
         with self.log.open("ab") as out:
-            self._process = subprocess.Popen(
-                self._command, stdout=out, stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL, **self._options,
-            )  # fmt: skip
+            with open(os.devnull) as nothing:  # noqa: PTH123
+                self._process = self._start(
+                    self._command, stdin=nothing, stdout=out, stderr=out, **self._options
+                )
 
     def stop(self, timeout_s: float = 10) -> int | None:
         """SIGTERM, then SIGKILL when it does not end; its exit status."""
@@ -83,11 +95,34 @@ class Process(AbstractContextManager["Process"]):
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
 
+def run_command(
+    *words: object, stdin: str = "", timeout_s: float = 60, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run `waitroom WORDS…` to its end, in a process from the fork server.
+
+    `options`: `env` (CLEAN) and `cwd`, as of subprocess.run.
+    """
+    command = [WAITROOM, *map(str, words)]
+    options = {"env": CLEAN, **options}
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(3)]
+        files[0].write(stdin)
+        files[0].seek(0)
+        process = Forked(command, stdin=files[0], stdout=files[1], stderr=files[2], **options)
+        try:
+            code = process.wait(timeout_s)
+        finally:
+            process.kill()
+        for file in files:
+            file.seek(0)
+        return subprocess.CompletedProcess(command, code, files[1].read(), files[2].read())
+
+
 #: Below those that the system gives to connections that go out, which come and go at any time.
 PORTS = range(12_000, 32_000)
 #: Each worker of the tests has a part of them, and begins somewhere in it.
-_part = len(PORTS) // 4
-_worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 4
+_part = len(PORTS) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _ports = itertools.count(random.randrange(_part))
 
 

@@ -1,0 +1,233 @@
+"""Run the project's own Python programs as processes, without paying for their imports each time.
+
+A server process imports what a replica, a worker and the command need, once. Asked for a program,
+it forks a supervisor, which forks the program: a process of its own, with its own standard streams,
+environment and working directory, that ends as any Python program does. The supervisor reports the
+program's pid and exit status.
+
+`start` is for the tests; `python fork_server.py SOCKET` is the server.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import gc
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+WAITROOM = str(Path(sys.executable).parent / "waitroom")
+_LENGTH = 8
+
+
+def can_fork(command: list[str]) -> bool:
+    """Whether the server can run it: `waitroom …`, `python FILE …` or `python -m MODULE …`."""
+    if command[0] == WAITROOM:
+        return True
+    is_python = command[0] == sys.executable and len(command) > 1
+    return is_python and (command[1].endswith(".py") or command[1] == "-m")
+
+
+class Forked:
+    """A program that the server runs; as much of subprocess.Popen as tests use.
+
+    `stdin`, `stdout`, `stderr` are file descriptors, or files that have one. With `terminal` the
+    program leads a session of its own, whose terminal is its standard input.
+    """
+
+    def __init__(
+        self, command: list[str], *, stdin: Any, stdout: Any, stderr: Any,
+        env: dict[str, str] | None = None, cwd: Any = None, umask: int = -1, terminal: bool = False,
+    ) -> None:  # fmt: skip
+        self.args = command
+        self.returncode: int | None = None
+        request = {
+            "command": command,
+            "environment": dict(os.environ if env is None else env),
+            "folder": str(cwd or Path.cwd()),
+            "umask": umask,
+            "terminal": terminal,
+        }
+        text = json.dumps(request).encode()
+        streams = [one if isinstance(one, int) else one.fileno() for one in (stdin, stdout, stderr)]
+        self._connection = _server().connect()
+        self._connection.sendmsg(
+            [len(text).to_bytes(_LENGTH, "big")],
+            [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", streams))],
+        )
+        self._connection.sendall(text)
+        self.pid = int.from_bytes(_read(self._connection, _LENGTH), "big")
+
+    def poll(self) -> int | None:
+        if self.returncode is None and select.select([self._connection], [], [], 0)[0]:
+            self.wait()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            if not select.select([self._connection], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            status = int.from_bytes(_read(self._connection, _LENGTH), "big")
+            self.returncode = os.waitstatus_to_exitcode(status)
+            self._connection.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class _Server:
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="wr-fork-")
+        self._address = f"{self._folder.name}/socket"
+        # It ends when this process does: its standard input is then at its end.
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, self._address], stdin=subprocess.PIPE, cwd=ROOT
+        )
+        self._pid = os.getpid()
+
+    def connect(self) -> socket.socket:
+        end = time.monotonic() + 60
+        while True:
+            connection = socket.socket(socket.AF_UNIX)
+            try:
+                connection.connect(self._address)
+                return connection
+            except (FileNotFoundError, ConnectionRefusedError):
+                connection.close()
+                if self._process.poll() is not None or time.monotonic() > end:
+                    raise
+                time.sleep(0.02)
+
+
+_started: list[_Server] = []
+
+
+def _server() -> _Server:
+    if not _started:
+        _started.append(_Server())
+    return _started[0]
+
+
+def _read(connection: socket.socket, count: int) -> bytes:
+    found = b""
+    while len(found) < count:
+        more = connection.recv(count - len(found))
+        if not more:
+            raise ConnectionError("the fork server went away")
+        found += more
+    return found
+
+
+# The server ---------------------------------------------------------------------------------------
+
+
+def _import() -> None:
+    import uvloop  # noqa: F401
+
+    import sidecar.app
+    import sidecar.cli
+    import sidecar.jobs.wiring
+    import waitroom  # noqa: F401
+
+
+def _serve(address: str) -> dict[str, Any]:
+    """Fork for each request; return it, in the program's process."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen(64)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        while True:
+            ready, _, _ = select.select([listener, sys.stdin], [], [])
+            if sys.stdin in ready:
+                sys.exit(0)
+            connection, _ = listener.accept()
+            if os.fork() == 0:
+                break
+            connection.close()
+    return _supervise(connection)
+
+
+def _supervise(connection: socket.socket) -> dict[str, Any]:
+    """Return in the program's process; this one reports how that ends."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    head, streams, _, _ = socket.recv_fds(connection, _LENGTH, 3)
+    request: dict[str, Any] = json.loads(_read(connection, int.from_bytes(head, "big")))
+    pid = os.fork()
+    if pid == 0:
+        connection.close()
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        return request
+    for stream in streams:
+        os.close(stream)
+    os.close(0)
+    with contextlib.suppress(BrokenPipeError):
+        connection.sendall(pid.to_bytes(_LENGTH, "big"))
+        _, status = os.waitpid(pid, 0)
+        connection.sendall(status.to_bytes(_LENGTH, "big"))
+    os._exit(0)
+
+
+def _prepare(request: dict[str, Any]) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if request["terminal"]:
+        import fcntl
+        import termios
+
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    time.tzset()
+    if request["umask"] >= 0:
+        os.umask(request["umask"])
+    sys.stdin, sys.stdout = open(0), open(1, "w")  # noqa: SIM115, PTH123
+    sys.stderr = open(2, "w", errors="backslashreplace", buffering=1)  # noqa: SIM115, PTH123
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
+
+
+def _run(command: list[str]) -> None:
+    if command[0] == WAITROOM:
+        sys.argv = command
+        from sidecar.cli import main
+
+        main()
+    elif command[1] == "-m":
+        sys.argv = command[2:]
+        runpy.run_module(command[2], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = command[1:]
+        sys.path[0] = str(Path(command[1]).parent)
+        runpy.run_path(command[1], run_name="__main__")
+
+
+if __name__ == "__main__":
+    sys.path[0] = str(ROOT)
+    _import()
+    gc.freeze()
+    asked = _serve(sys.argv[1])
+    _prepare(asked)
+    _run(asked["command"])
