@@ -111,12 +111,13 @@ class _Server:
             connection = socket.socket(socket.AF_UNIX)
             try:
                 connection.connect(self._address)
-                return connection
             except (FileNotFoundError, ConnectionRefusedError):
                 connection.close()
                 if self._process.poll() is not None or time.monotonic() > end:
                     raise
                 time.sleep(0.02)
+            else:
+                return connection
 
 
 _started: list[_Server] = []
@@ -144,9 +145,6 @@ def _read(connection: socket.socket, count: int) -> bytes:
 def _import() -> None:
     import uvloop  # noqa: F401
 
-    import sidecar.app
-    import sidecar.cli
-    import sidecar.jobs.wiring
     import waitroom  # noqa: F401
 
 
@@ -204,8 +202,8 @@ def _prepare(request: dict[str, Any]) -> None:
     time.tzset()
     if request["umask"] >= 0:
         os.umask(request["umask"])
-    sys.stdin, sys.stdout = open(0), open(1, "w")  # noqa: SIM115, PTH123
-    sys.stderr = open(2, "w", errors="backslashreplace", buffering=1)  # noqa: SIM115, PTH123
+    sys.stdin, sys.stdout = open(0), open(1, "w")  # noqa: SIM115
+    sys.stderr = open(2, "w", errors="backslashreplace", buffering=1)  # noqa: SIM115
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
 
 

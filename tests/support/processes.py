@@ -53,11 +53,10 @@ class Process(AbstractContextManager["Process"]):
         self.stop()
 
     def start(self) -> None:
-        with self.log.open("ab") as out:
-            with open(os.devnull) as nothing:  # noqa: PTH123
-                self._process = self._start(
-                    self._command, stdin=nothing, stdout=out, stderr=out, **self._options
-                )
+        with self.log.open("ab") as out, open(os.devnull) as nothing:  # noqa: PTH123
+            self._process = self._start(
+                self._command, stdin=nothing, stdout=out, stderr=out, **self._options
+            )
 
     def stop(self, timeout_s: float = 10) -> int | None:
         """SIGTERM, then SIGKILL when it does not end; its exit status."""
