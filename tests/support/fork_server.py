@@ -13,6 +13,7 @@ from __future__ import annotations
 import array
 import contextlib
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -142,10 +143,8 @@ def _read(connection: socket.socket, count: int) -> bytes:
 # The server ---------------------------------------------------------------------------------------
 
 
-def _import() -> None:
-    import uvloop  # noqa: F401
-
-    import waitroom  # noqa: F401
+#: What the project's programs import between them.
+_MODULES = ("uvloop", "sidecar.app", "sidecar.cli", "sidecar.jobs.wiring", "waitroom")
 
 
 def _serve(address: str) -> dict[str, Any]:
@@ -224,7 +223,8 @@ def _run(command: list[str]) -> None:
 
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)
-    _import()
+    for module in _MODULES:
+        importlib.import_module(module)
     gc.freeze()
     asked = _serve(sys.argv[1])
     _prepare(asked)
