@@ -18,6 +18,7 @@
     api/         all endpoints on one page (routes.py), who may ask (access.py), health, OpenAPI
     app.py       the only wiring: what starts, in order, and stops, in reverse
     cli/         the command, which has each product's commands
+    __main__.py  the process of a command: `waitroom`, `python -m sidecar`
 
 In a product the same names mean the same: settings.py (what may be configured), model.py (types),
 service.py (rules), store.py and lua/ (Redis), redis_keys.py, endpoints.py and schemas.py (HTTP),
@@ -25,9 +26,9 @@ worker.py (loops), metrics.py, commands.py (CLI), app_keys.py (where handlers fi
 large one has a folder of that name.
 
 Who may import whom: kit <- client, queue <- products <- gate <- dashboard, doctor, setup <- api <-
-app <- cli. Products do not import each other, but for the few that tests/test_layout.py lists with
-their reasons; it holds all of this. settings/ knows the products' settings.py alone, and all
-above queue/ may know it. A product's commands stand beside cli/.
+app <- cli <- __main__. Products do not import each other, but for the few that
+tests/test_layout.py lists with their reasons; it holds all of this. settings/ knows the products'
+settings.py alone, and all above queue/ may know it. A product's commands stand beside cli/.
 """
 
 __version__ = "0.1.0"

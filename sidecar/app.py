@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from sidecar.leases.settings import LeaseSettings
     from sidecar.limits.settings import LimitSettings
     from sidecar.rooms.settings import RoomSettings
-    from sidecar.settings import Settings
+    from sidecar.settings.model import Settings
 
 BACKLOG = 4096
 #: nginx passes addresses of up to 32 KB on as one header.

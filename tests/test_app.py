@@ -10,7 +10,7 @@ from sidecar.app import make_rooms, running, without_secrets
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import close, connect
 from sidecar.kit.tasks import keep_at_work, stop_workers
-from sidecar.settings import Settings
+from sidecar.settings.model import Settings
 
 
 @pytest.mark.parametrize(

@@ -20,14 +20,14 @@ from tests.support.measures import (
 )
 
 BOUNDS = {
-    "product Python, lines": 38_074,
+    "product Python, lines": 38_240,
     "files named for a product, outside its folder": 0,
     "exponential backoff": 0,
     "store scaffold": 1,
     "webhook delivery": 1,
     "queue in Lua": 1,
     "pairs of places with six equal lines": 4,
-    "pairs of places with six lines of the same shape": 253,
+    "pairs of places with six lines of the same shape": 254,
     "fmt: skip": 5,
     "functions of more than 60 lines": 1,
     "functions with more than 6 parameters": 2,

@@ -75,7 +75,7 @@ def test_the_makefile_has_each_target_once():
     """Of two of one name make takes the last one: `make check` would run something else."""
     makefile = (ROOT / "Makefile").read_text()
     targets = re.findall(r"^([a-z-]+):(?!=)", makefile, re.MULTILINE)
-    phony = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[0].split()
+    phony = re.findall(r"^\.PHONY: (.*)$", makefile.replace("\\\n", ""), re.MULTILINE)[0].split()
     assert sorted(targets) == sorted(phony)
-    listed = re.findall(r"make ([a-z-]+) ", makefile)
-    assert set(phony) - {"help", "lint", "types", "clean"} <= set(listed)
+    listed = re.findall(r"make ([a-z -]+?)(?:  |;| serves)", makefile)
+    assert set(phony) - {"help"} <= set(" ".join(listed).split())

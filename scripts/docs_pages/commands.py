@@ -59,5 +59,7 @@ def _commands(
     if len(path) > 1:
         yield path, command
     if isinstance(command, click.Group):
-        for name in sorted(command.commands):
-            yield from _commands(command.commands[name], (*path, name))
+        context = click.Context(command)
+        for name in sorted(command.list_commands(context)):
+            if found := command.get_command(context, name):
+                yield from _commands(found, (*path, name))

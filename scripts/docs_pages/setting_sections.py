@@ -14,7 +14,7 @@ from sidecar.queue.classes import Line, VisitorClass
 from sidecar.rooms.look import Link
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.settings import RoomSettings
-from sidecar.settings import Settings
+from sidecar.settings.model import Settings
 from sidecar.settings.operators import OperatorAccount
 from sidecar.webhooks.settings import Webhook
 

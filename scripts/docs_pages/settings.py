@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from scripts.docs_pages.setting_sections import INTRODUCTION, SECTIONS, Section
 from sidecar.api.openapi.operations import description_of
 from sidecar.limits.settings import MAX_LIMIT, UNLIMITED
-from sidecar.settings import Settings
+from sidecar.settings.model import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from sidecar.jobs.service import Jobs
     from sidecar.kit.metrics import Metrics
     from sidecar.rooms.service import Rooms
-    from sidecar.settings import Settings
+    from sidecar.settings.model import Settings
 
 #: No endpoint reads more than a form with one address in it.
 MAX_BODY = 65_536

@@ -1,54 +1,62 @@
-"""Commands."""
+"""The command `waitroom`.
+
+Each command is imported when it is called, and imports what takes long when it needs it: a command
+starts in the time that its own part takes.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import logging
+import importlib
 import os
-import re
-import shutil
 import sys
-import threading
 from typing import TYPE_CHECKING, Any
 
 import click
-import structlog
-
-from sidecar.cli import version
-from sidecar.cli.check_config import check_config
-from sidecar.cli.common import CONFIG, Unreachable, fail, load_settings
-from sidecar.cli.completion import completion
-from sidecar.cli.connection import ReplicaCommand
-from sidecar.cli.grants import grant
-from sidecar.cli.migrate import migrate
-from sidecar.cli.printing import JSON, coloured, print_json
-from sidecar.dashboard.commands import hash_password, operators
-from sidecar.gate.commands.nginx_key import nginx_key
-from sidecar.gate.commands.page import page
-from sidecar.history.commands import history, report
-from sidecar.jobs.commands.jobs import jobs
-from sidecar.jobs.commands.targets import targets
-from sidecar.kit.errors import ConfigError
-from sidecar.kit.extras import require
-from sidecar.leases.commands import leases
-from sidecar.limits.commands import limits
-from sidecar.lottery.commands import verify_draw
-from sidecar.rooms.commands.rooms import rooms
-from sidecar.setup.commands import init, update_files
-from sidecar.webhooks.commands import webhooks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sidecar.cli.connection import Connection
-    from sidecar.settings import Settings
-
-
 #: As a shell has it: 128, and the signal's number.
 INTERRUPTED = 130
+#: Each command: its module, and its name there.
+_COMMANDS = {
+    "check-config": "sidecar.cli.check_config:check_config",
+    "completion": "sidecar.cli.completion:completion",
+    "doctor": "sidecar.cli.diagnose:doctor",
+    "grant": "sidecar.cli.grants:grant",
+    "hash-password": "sidecar.dashboard.commands:hash_password",
+    "healthcheck": "sidecar.cli.healthcheck:healthcheck",
+    "history": "sidecar.history.commands:history",
+    "init": "sidecar.setup.commands:init",
+    "jobs": "sidecar.jobs.commands.jobs:jobs",
+    "leases": "sidecar.leases.commands:leases",
+    "limits": "sidecar.limits.commands:limits",
+    "migrate": "sidecar.cli.migrate:migrate",
+    "nginx-key": "sidecar.gate.commands.nginx_key:nginx_key",
+    "operators": "sidecar.dashboard.commands:operators",
+    "page": "sidecar.gate.commands.page:page",
+    "report": "sidecar.history.commands:report",
+    "rooms": "sidecar.rooms.commands.rooms:rooms",
+    "run-jobs": "sidecar.cli.serve:run_jobs",
+    "serve": "sidecar.cli.serve:serve",
+    "targets": "sidecar.jobs.commands.targets:targets",
+    "update-files": "sidecar.setup.commands:update_files",
+    "verify-draw": "sidecar.lottery.commands:verify_draw",
+    "webhooks": "sidecar.webhooks.commands:webhooks",
+}
 
 
 class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, name = _COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
     def main(self, args: Sequence[str] | None = None, *others: Any, **kwargs: Any) -> Any:
         """Ends quietly when the reader of the output has gone, as in `report | head`. click does so
         while a command runs, and leaves what is still in the buffer to Python's own end."""
@@ -64,7 +72,16 @@ class _Commands(click.Group):
             except BrokenPipeError:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **kwargs)
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
+
     def invoke(self, ctx: click.Context) -> Any:
+        from sidecar.cli.common import fail  # noqa: PLC0415
+        from sidecar.kit.errors import ConfigError  # noqa: PLC0415
+
         try:
             return super().invoke(ctx)
         except ConfigError as error:
@@ -74,6 +91,14 @@ class _Commands(click.Group):
             if not isinstance(error.__context__ or error, KeyboardInterrupt):
                 raise
             sys.exit(INTERRUPTED)
+
+
+def _show_version(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value and not context.resilient_parsing:
+        from sidecar.cli.version import show  # noqa: PLC0415
+
+        show()
+        context.exit()
 
 
 _EXIT_CODES = (
@@ -90,145 +115,8 @@ _EXIT_CODES = (
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=version.show,
+    callback=_show_version,
     help="Show the versions of this program, Python and Redis.",
 )
 def main() -> None:
     """A virtual waiting room beside the nginx you already run."""
-
-
-for command in (
-    *(rooms, leases, limits, jobs, targets, webhooks, history, operators),
-    *(grant, migrate, nginx_key, page, report, verify_draw),
-    *(check_config, completion, hash_password, init, update_files),
-):
-    main.add_command(command)
-
-
-@main.command()
-@CONFIG
-def serve(path: str | None) -> None:
-    """Run one replica."""
-    import uvloop  # noqa: PLC0415 - the other commands start faster without
-
-    from sidecar.app import serve as run  # noqa: PLC0415
-
-    settings = load_settings(path)
-    _start_logging(settings)
-    uvloop.run(run(settings))
-
-
-def _listen(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    if value and (not re.fullmatch(r"[^\s/]+:[0-9]{1,5}", value) or value.startswith("unix:")):
-        raise click.BadParameter("write HOST:PORT, such as 127.0.0.1:8402")
-    return value
-
-
-@main.command("run-jobs")
-@CONFIG
-@click.option(
-    "--at-a-time",
-    "most",
-    default=100,
-    show_default=True,
-    type=click.IntRange(1, 10_000),
-    help="Calls under way of one target, at most; capped by the target's own limit.",
-)
-@click.option(
-    "--grace",
-    default=30.0,
-    show_default=True,
-    type=click.FloatRange(0, 3600),
-    help="Seconds that calls under way get when the process stops.",
-)
-@click.option(
-    "--listen",
-    default="",
-    metavar="HOST:PORT",
-    callback=_listen,
-    help="Serve /healthz and /metrics here (default: disabled).",
-)
-def run_jobs(path: str | None, most: int, grace: float, listen: str) -> None:
-    """Run one worker, which makes the calls of jobs. As many as you like, on any machines."""
-    import uvloop  # noqa: PLC0415
-
-    settings = load_settings(path)
-    _start_logging(settings)
-    require("sql", setting="jobs")
-    from sidecar.jobs.wiring import run_jobs as run  # noqa: PLC0415
-
-    uvloop.run(run(settings, most=most, grace_s=grace, listen=listen))
-
-
-@main.command(cls=ReplicaCommand)
-@click.option("--timeout", default=3.0, show_default=True, help="Seconds to wait.")
-@JSON
-@click.pass_obj
-def healthcheck(connection: Connection, timeout: float, *, as_json: bool) -> None:
-    """Exit 0 when the replica on this machine is ready, 1 when it is not, 3 when nothing answers.
-    Needs no token."""
-    late = Unreachable(f"no answer within {timeout:g} s")
-    found: list[Any] = [late]
-
-    def ask() -> None:
-        try:
-            with connection.client(timeout_s=timeout, has_token=False) as client:
-                found.append(client.request("GET", "/readyz"))
-        except click.ClickException as error:
-            found.append(error)
-
-    import waitroom  # noqa: F401, PLC0415 - takes long, and is no part of the waiting
-
-    # The client's timeout is for each part of the answer, this one for all of it.
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    asking.join(timeout)
-    ready = found[-1]
-    if isinstance(ready, click.ClickException):
-        fail([f"not ready: {ready.message}"], ready.exit_code)
-    (print_json if as_json else click.echo)(ready if as_json else ready["status"])
-
-
-@main.command()
-@click.argument("url")
-@click.option("--room", metavar="NAME", help="The room's name, if the page does not show it.")
-@click.option("--ops-port", default=8401, show_default=True, help="Must be closed to the world.")
-@click.option("--edge-port", default=8400, show_default=True, help="Must be closed to the world.")
-@click.option("--insecure", is_flag=True, help="Take any https certificate.")
-@click.option("--timeout", "timeout_s", default=10.0, show_default=True, help="Seconds to wait.")
-@JSON
-def doctor(url: str, *, insecure: bool, as_json: bool, **options: Any) -> None:
-    """Visit a page from outside and say what is right and which line is missing.
-
-    Exit 0 when there is no problem. Takes up to two places, and gives them up.
-    """
-    from sidecar.doctor import Options, diagnose, findings  # noqa: PLC0415
-
-    try:
-        found = asyncio.run(diagnose(url, Options(verify=not insecure, **options)))
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
-    if as_json:
-        click.echo(findings.as_json(found))
-    else:
-        columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-        click.echo(findings.as_text(found, columns=columns, coloured=coloured))
-    sys.exit(1 if findings.count(found, findings.Level.PROBLEM) else 0)
-
-
-def _start_logging(settings: Settings) -> None:
-    level = getattr(logging, settings.log_level.upper())
-    last: Any = structlog.processors.JSONRenderer()
-    if settings.log_format != "json":
-        last = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            last,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-    logging.basicConfig(level=max(level, logging.WARNING), stream=sys.stderr)

@@ -15,13 +15,13 @@ from sidecar.cli.printing import JSON, print_json
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.toml_lines import find_lines, locate
 from sidecar.rooms.commands.openings import summary
-from sidecar.settings import find_file
+from sidecar.settings.file import find_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from sidecar.settings import Settings
+    from sidecar.settings.model import Settings
 
 #: Stand for secrets that are not there: long enough, and each of its own.
 _PRETENDED = {

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from sidecar.kit.errors import ConfigError
-from sidecar.settings import DEFAULT_FILE, SYSTEM_FILE, find_file, load
+from sidecar.settings.file import DEFAULT_FILE, SYSTEM_FILE, find_file
 
 if TYPE_CHECKING:
-    from sidecar.settings import Settings
+    from sidecar.settings.model import Settings
 
 CONFIG_HELP = "Settings; waitroom.toml here or in /etc/waitroom. WAITROOM_* variables override it."
 CONFIG = click.option("--config", "-c", "path", metavar="FILE", help=CONFIG_HELP)
@@ -19,6 +19,8 @@ CONFIG = click.option("--config", "-c", "path", metavar="FILE", help=CONFIG_HELP
 
 def load_settings(path: str | None, environ: dict[str, str] | None = None) -> Settings:
     """Raises ConfigError, which ends the command."""
+    from sidecar.settings.load import load  # noqa: PLC0415
+
     try:
         return load(path, environ)
     except ConfigError as error:

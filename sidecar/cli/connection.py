@@ -12,24 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import click
-from pydantic import BaseModel, Field, ValidationError
-from yarl import URL
 
 from sidecar.cli.common import CONFIG_HELP, BadValue, Unreachable
-from sidecar.kit.errors import ConfigError
-from sidecar.kit.setting_types import Listen, problems_in
-from sidecar.settings import (
-    DEFAULT_FILE,
-    DEFAULT_OPS_LISTEN,
-    ENV_PREFIX,
-    SYSTEM_FILE,
-    find_file,
-    read_values,
-)
+from sidecar.settings.file import DEFAULT_FILE, SYSTEM_FILE, find_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from sidecar.cli.replica_settings import ReplicaSettings
     from waitroom import Client, WaitroomError
 
 _UNIX = "unix:"
@@ -37,14 +27,6 @@ _UNIX = "unix:"
 PAGE = 1000
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class _Replica(BaseModel):
-    """What the settings say of the way to a replica."""
-
-    ops_listen: Listen = DEFAULT_OPS_LISTEN
-    admin_token: str = Field(default="", repr=False)
-    service_token: str = Field(default="", repr=False)
 
 
 @dataclass
@@ -100,17 +82,10 @@ class Connection:
             f"{_source(self.config)} has no admin_token either"
         )
 
-    def _replica(self) -> _Replica:
-        try:
-            values, problems = read_values(self.config, _relevant(os.environ))
-            found = _Replica.model_validate(values)
-        except ConfigError as error:
-            problems = error.problems
-        except ValidationError as error:
-            problems += problems_in(error, _Replica)
-        if problems:
-            raise click.ClickException("\n".join(problems))
-        return found
+    def _replica(self) -> ReplicaSettings:
+        from sidecar.cli.replica_settings import read_replica_settings  # noqa: PLC0415
+
+        return read_replica_settings(self.config)
 
 
 def pass_client(command: Callable[Concatenate[Client, P], T]) -> Callable[P, T]:
@@ -165,12 +140,6 @@ def _user() -> str:
         return "somebody"
 
 
-def _relevant(environ: os._Environ[str]) -> dict[str, str]:
-    """The variables of those settings: one of another may name a file that is not for us."""
-    names = {f"{ENV_PREFIX}{name.upper()}" for name in _Replica.model_fields}
-    return {name: text for name, text in environ.items() if name.removesuffix("_FILE") in names}
-
-
 def _source(config: str | None) -> str:
     if file := find_file(config):
         return f"{file} with WAITROOM_* variables"
@@ -180,6 +149,8 @@ def _source(config: str | None) -> str:
 def _checked(name: str, given: str) -> str:
     if given.startswith(_UNIX) and len(given) > len(_UNIX):
         return given
+    from yarl import URL  # noqa: PLC0415
+
     try:
         url = URL(given if "://" in given else f"http://{given}")
         is_right = url.scheme in {"http", "https"} and bool(url.host) and url.path in {"", "/"}

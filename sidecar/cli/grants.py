@@ -11,8 +11,6 @@ import click
 from sidecar.cli.common import CONFIG, load_settings
 from sidecar.cli.printing import JSON, print_json
 from sidecar.kit.clock import iso
-from sidecar.kit.setting_types import parse_duration
-from sidecar.queue.grants import PARAMETER, Grant, Grants, expiry, new_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,12 +18,14 @@ if TYPE_CHECKING:
     from sidecar.jobs.settings import TargetSettings
     from sidecar.queue.grants import Kind
     from sidecar.rooms.settings import RoomSettings
-    from sidecar.settings import Settings
+    from sidecar.settings.model import Settings
 
 MAX_COUNT = 1_000_000
 
 
 def _seconds(_context: click.Context, _option: click.Parameter, text: str) -> float:
+    from sidecar.kit.setting_types import parse_duration  # noqa: PLC0415
+
     try:
         return float(str(parse_duration(text)))  # of text it is a number, which its type hides
     except ValueError as error:
@@ -87,6 +87,8 @@ def grant(room: str, class_name: str, path: str | None, **options: Any) -> None:
         raise click.UsageError("--id and --once: an id is for one visitor already")
     if count > 1 and not is_once:
         raise click.UsageError("--count: all would be the same; say --once too")
+    from sidecar.queue.grants import Grant, Grants, expiry, new_id  # noqa: PLC0415
+
     grants = Grants(room, settings.keys_of_grants, kind)
     expires_s = expiry(options["life_s"], int(time.time() * 1000))
     ids = (new_id() for _ in range(count)) if is_once else [id_ or ""]
@@ -115,6 +117,8 @@ def _find(settings: Settings, name: str, kind: Kind | None) -> tuple[Kind, Itera
 
 def link(url: str, grant: str) -> str:
     """The address with the grant among its parameters."""
+    from sidecar.queue.grants import PARAMETER  # noqa: PLC0415
+
     parts = urlsplit(url)
     query = f"{parts.query}&{PARAMETER}={grant}" if parts.query else f"{PARAMETER}={grant}"
     return parts._replace(path=parts.path or "/", query=query).geturl()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import click
@@ -13,7 +12,7 @@ from sidecar.kit.errors import ConfigError, DatabaseError, DatabaseUnavailableEr
 from sidecar.kit.extras import require
 
 if TYPE_CHECKING:
-    from sidecar.settings import Settings
+    from sidecar.settings.model import Settings
 
 _WHOSE = {"history": "history's", "jobs": "jobs'"}
 
@@ -23,6 +22,8 @@ _WHOSE = {"history": "history's", "jobs": "jobs'"}
 @JSON
 def migrate(path: str | None, *, as_json: bool) -> None:
     """Make the tables of the history and of jobs, or bring them up to date. Idempotent."""
+    import asyncio  # noqa: PLC0415
+
     settings = load_settings(path)
     urls = {"history": settings.history, "jobs": settings.jobs_database}
     if not any(urls.values()):

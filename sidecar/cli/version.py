@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import platform
 
 import click
 
 from sidecar import __version__
-from sidecar.kit.errors import ConfigError, StoreError
-from sidecar.kit.redis.one_server import ask_server
-from sidecar.settings import load
+from sidecar.settings.file import find_file
+
+_VARIABLES = ("WAITROOM_STORE", "WAITROOM_STORE_FILE")
 
 
-def show(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    """Print it and end. Redis is left out where no settings name one that answers in a second."""
-    if not value or context.resilient_parsing:
-        return
+def show() -> None:
+    """Redis is left out where the settings name none, and where they cannot be read."""
     click.echo(f"waitroom {__version__}, Python {platform.python_version()}")
-    if said := _redis():
+    if (find_file(None) or any(name in os.environ for name in _VARIABLES)) and (said := _redis()):
         click.echo(said)
-    context.exit()
 
 
 def _redis() -> str:
+    from sidecar.kit.errors import ConfigError, StoreError  # noqa: PLC0415
+    from sidecar.kit.redis.one_server import ask_server  # noqa: PLC0415
+    from sidecar.settings.load import load  # noqa: PLC0415
+
     try:
         server = ask_server(load(None).store, lambda client: client.info("server"))
     except ConfigError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import time
@@ -13,12 +12,8 @@ import click
 from sidecar.cli.common import CONFIG, Unreachable, fail, load_settings
 from sidecar.cli.connection import SettingsGroup
 from sidecar.cli.printing import JSON, print_json, printed, table
-from sidecar.history import lookups
-from sidecar.history.model import read_period
-from sidecar.history.schemas import Stay, page_of_changes
 from sidecar.kit.errors import ConfigError, DatabaseError, DatabaseUnavailableError
 from sidecar.kit.extras import require
-from sidecar.kit.http.problems import ProblemError
 from sidecar.kit.progress import progress
 from sidecar.queue.tokens import is_visitor
 from sidecar.queue.visitor_number import read_number
@@ -54,6 +49,8 @@ _FORMAT = click.option(
 @JSON
 def report(path: str | None, room: str, *, form: str, as_json: bool, **period_of: Any) -> None:
     """How a room did in a period: waits, giving up, no-shows, time inside, fairness."""
+    from sidecar.history import lookups  # noqa: PLC0415
+
     period = _period(**period_of)
     with progress("reading stays", is_on=not as_json and form != "json") as advance:
         found = _look_up(
@@ -83,14 +80,14 @@ def history() -> None:
 def visitor(connection: Connection, room: str, visitor: str) -> Any:
     """One visitor's stay, place over time and events, as JSON. VISITOR is an id, or the number on
     the waiting page."""
+    from sidecar.history.lookups import find_visitor  # noqa: PLC0415
+
     if not is_visitor(visitor) and read_number(visitor) is None:
         raise click.UsageError(
             f"{visitor}: that is no visitor's id: it has 22 letters, digits, - and _; "
             "nor a visitor number, such as 7K2Q-9XDM"
         )
-    found = _look_up(
-        connection.config, room, lambda history: lookups.find_visitor(history, room, visitor)
-    )
+    found = _look_up(connection.config, room, lambda history: find_visitor(history, room, visitor))
     if found is None:
         fail([f"nothing was recorded of {visitor} in {room}"])
     return found.model_dump(by_alias=True)
@@ -106,6 +103,9 @@ def stays(
     connection: Connection, room: str, start: str | None, end: str | None, as_json: bool
 ) -> None:
     """The stays that began in a period, oldest first: CSV."""
+    from sidecar.history.lookups import as_csv  # noqa: PLC0415
+    from sidecar.history.schemas import Stay  # noqa: PLC0415
+
     period = _period(start, end)
 
     async def write(history: History) -> None:
@@ -115,7 +115,7 @@ def stays(
             if as_json:
                 click.echo(json.dumps(stay))
             else:
-                click.echo(lookups.as_csv([stay], has_header=is_first), nl=False)
+                click.echo(as_csv([stay], has_header=is_first), nl=False)
             is_first = False
             advance()
 
@@ -140,6 +140,8 @@ def changes(
     connection: Connection, room: str, start: str | None, end: str | None, limit: int
 ) -> Any:
     """What operators did in a period, latest first."""
+    from sidecar.history.schemas import page_of_changes  # noqa: PLC0415
+
     period = _period(start, end)
     acts = _look_up(
         connection.config, room, lambda history: history.changes(room, period, limit=limit)
@@ -148,6 +150,8 @@ def changes(
 
 
 def _period(start: str | None, end: str | None) -> Period:
+    from sidecar.history.model import read_period  # noqa: PLC0415
+
     try:
         return read_period(start, end, now_ms=int(time.time() * 1000))
     except ConfigError as error:
@@ -155,6 +159,10 @@ def _period(start: str | None, end: str | None) -> Period:
 
 
 def _look_up(path: str | None, room: str, work: Callable[[History], Awaitable[T]]) -> T:
+    import asyncio  # noqa: PLC0415
+
+    from sidecar.kit.http.problems import ProblemError  # noqa: PLC0415
+
     settings = load_settings(path)
     if room not in settings.rooms:
         fail([f"no room is named {room!r}; there are {', '.join(sorted(settings.rooms))}"])

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from sidecar.jobs.settings import TargetSettings
     from sidecar.kit.redis.connect import Store
-    from sidecar.settings import Settings
+    from sidecar.settings.model import Settings
 
 #: Between two tries to reach the database when it is unavailable at the start, seconds.
 RETRY_S = 1.0

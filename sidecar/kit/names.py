@@ -15,6 +15,8 @@ SEPARATOR = "~"
 
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,47}\Z")
+#: Taken: two are addresses of nginx's own, and waitroom_now is the cookie of stamps.
+RESERVED_NAMES = {"internal", "static", "now"}
 
 
 def is_plain_name(text: str) -> bool:

@@ -221,6 +221,7 @@ Percent = Annotated[float, _no_boolean("write a number from 0 to 100"), Field(al
 Networks = Annotated[tuple[str, ...] | None, BeforeValidator(read_networks)]
 Paths = Annotated[tuple[str, ...] | None, BeforeValidator(read_paths)]
 Listen = Annotated[str, AfterValidator(read_listen)]
+DEFAULT_OPS_LISTEN = "127.0.0.1:8401"
 Store = Annotated[str, AfterValidator(read_store)]
 Database = Annotated[str, AfterValidator(read_database)]
 

@@ -9,7 +9,6 @@ import click
 
 from sidecar.cli.connection import ReplicaGroup, pass_client, read_pages
 from sidecar.cli.printing import printed, table
-from sidecar.leases.settings import RESOURCE
 
 if TYPE_CHECKING:
     from waitroom import Client
@@ -107,6 +106,8 @@ def show(client: Client, template: str, resource: str) -> Any:
 def release(client: Client, template: str, resource: str, holder: str | None) -> None:
     """End one holder's lease, turn or place in the queue; without a holder's name, of all who hold
     the resource. The next in the queue has it at once."""
+    from sidecar.leases.settings import RESOURCE  # noqa: PLC0415
+
     if not RESOURCE.match(resource):
         raise click.UsageError(f"{resource}: that is no resource's name")
     waiting = None

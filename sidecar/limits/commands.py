@@ -9,7 +9,6 @@ import click
 
 from sidecar.cli.connection import ReplicaGroup, pass_client, read_pages
 from sidecar.cli.printing import print_json, printed, table
-from sidecar.limits.settings import UNLIMITED
 
 if TYPE_CHECKING:
     from waitroom import Client
@@ -159,4 +158,6 @@ def _path(name: str) -> str:
 
 
 def _number(limit: int | None) -> str:
+    from sidecar.limits.settings import UNLIMITED  # noqa: PLC0415
+
     return "none" if limit in {None, UNLIMITED} else str(limit)

@@ -3,7 +3,6 @@ word for anything but what it has published."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from dataclasses import asdict
@@ -12,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 import click
-from pydantic import ValidationError
 
 from sidecar.cli.common import Unreachable
 from sidecar.cli.printing import JSON, coloured, print_json
 from sidecar.kit.progress import progress
-from sidecar.kit.setting_types import problems_in
-from sidecar.lottery.commitment import Kept, Published, verify
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
+
+    from sidecar.lottery.commitment import Kept, Published
 
 #: Places in one request; how long a response may take, seconds, and be, bytes.
 _PAGE = 10_000
@@ -50,6 +48,10 @@ def verify_draw(source: str, save: str | None, *, as_json: bool, **noted: str | 
     URL is https://your.site/_waitroom/ROOM/draw, with ?event=NAME for another than the last. FILE
     is what --save wrote. Exit 1 where something is not as it was published, or not published yet.
     """
+    import asyncio  # noqa: PLC0415
+
+    from sidecar.lottery.commitment import verify  # noqa: PLC0415
+
     kept = asyncio.run(_fetch(source)) if _is_address(source) else _read(source)
     draw = kept.draw
     if save:
@@ -105,7 +107,11 @@ def _printable(given: object) -> str:
 
 
 async def _fetch(url: str) -> Kept:
-    import aiohttp  # noqa: PLC0415 - the other commands start faster without
+    import asyncio  # noqa: PLC0415
+
+    import aiohttp  # noqa: PLC0415
+
+    from sidecar.lottery.commitment import Kept  # noqa: PLC0415
 
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
     headers = {"Accept": "application/json"}
@@ -202,6 +208,11 @@ def _read(source: str) -> Kept:
 
 
 def _checked(document: Any, where: str) -> Kept:
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from sidecar.kit.setting_types import problems_in  # noqa: PLC0415
+    from sidecar.lottery.commitment import Kept  # noqa: PLC0415
+
     try:
         return Kept.model_validate(document)
     except ValidationError as error:

@@ -7,10 +7,12 @@ lists as JSON alone, and knows no _FILE beside each of them.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sidecar.kit.did_you_mean import did_you_mean, names_beside
-from sidecar.settings.model import Settings
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 ENV_PREFIX = "WAITROOM_"
 #: Ends the name of a setting, or of a variable, that says which file has the value.
@@ -20,7 +22,9 @@ NOT_SETTINGS = {"WAITROOM_URL", "WAITROOM_TOKEN", "WAITROOM_TOKEN_FILE"}
 _TABLES = {"rooms", "leases", "limits", "targets", "webhooks", "tokens", "operators"}
 
 
-def add_environment(values: dict[str, Any], environ: dict[str, str]) -> list[str]:
+def add_environment(
+    values: dict[str, Any], environ: dict[str, str], model: type[BaseModel]
+) -> list[str]:
     """Lay WAITROOM_* over the values; `__` goes a level down, `_FILE` reads a file."""
     problems = []
     for variable, text in sorted(environ.items()):
@@ -32,7 +36,7 @@ def add_environment(values: dict[str, Any], environ: dict[str, str]) -> list[str
             continue
         suffix = FILE_SUFFIX if path[-1].endswith(FILE_SUFFIX) else ""
         path[-1] = path[-1].removesuffix(FILE_SUFFIX)
-        if unknown := _unknown(path, suffix):
+        if unknown := _unknown(path, suffix, model):
             problems.append(f"{variable}: {unknown}")
             continue
         value: str = text
@@ -54,10 +58,10 @@ def add_environment(values: dict[str, Any], environ: dict[str, str]) -> list[str
     return problems
 
 
-def _unknown(path: list[str], suffix: str) -> str:
+def _unknown(path: list[str], suffix: str, model: type[BaseModel]) -> str:
     """What is wrong with the name of a variable, by its parts; empty: it names a setting."""
     for i, part in enumerate(path):
-        known = names_beside(Settings, path[: i + 1])
+        known = names_beside(model, path[: i + 1])
         if known is None or part in known:
             continue
         if i == 0:

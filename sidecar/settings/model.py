@@ -19,8 +19,9 @@ from sidecar.jobs.settings import DEFAULT_DATABASE, TargetSettings
 from sidecar.kit.http.auth.accounts import Account, Accounts, ProxySignIn
 from sidecar.kit.http.auth.roles import Role  # noqa: TC001 - pydantic reads it
 from sidecar.kit.http.auth.scopes import OWNERS, SCOPES, Scope
-from sidecar.kit.names import is_plain_name
+from sidecar.kit.names import RESERVED_NAMES, is_plain_name
 from sidecar.kit.setting_types import (
+    DEFAULT_OPS_LISTEN,
     Count,
     Database,
     HoldsSecrets,
@@ -44,12 +45,9 @@ from sidecar.webhooks.settings import Webhook  # noqa: TC001 - pydantic reads it
 T = TypeVar("T")
 
 MEMORY = "memory://"
-DEFAULT_OPS_LISTEN = "127.0.0.1:8401"
 DEMO_SECRET = "demo-secret-that-everybody-knows-0000"  # noqa: S105 - refused outside the demo
 MIN_SECRET_LENGTH = 32
 MIN_ADMIN_TOKEN_LENGTH = 16
-#: Two are ways of nginx's own; waitroom_now is the cookie of all rooms' stamps.
-RESERVED_NAMES = {"internal", "static", "now"}
 
 
 def _plain_name(value: str) -> str:

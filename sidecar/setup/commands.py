@@ -12,13 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import redis
 
-from sidecar.kit.errors import StoreError
-from sidecar.kit.names import NAME
-from sidecar.kit.redis.one_server import ask_server
-from sidecar.kit.setting_types import read_store
-from sidecar.settings import RESERVED_NAMES
+from sidecar.kit.names import NAME, RESERVED_NAMES
 from sidecar.setup.plan import NGINX, SECRET_KEYS, TOML, Room, compose_file, first_files, shipped
 from sidecar.setup.systems import SYSTEMS, System, find_system
 from sidecar.setup.write import BESIDE, MANIFEST, write_once, write_shipped
@@ -55,6 +50,8 @@ def _read_site(_context: click.Context, _parameter: click.Parameter, value: str)
 def _read_redis(context: click.Context, _parameter: click.Parameter, value: str) -> str:
     if not value:
         return _REDIS.get(context.params["system"], "redis://127.0.0.1:6379/0")
+    from sidecar.kit.setting_types import read_store  # noqa: PLC0415
+
     try:
         return read_store(value)
     except ValueError as error:
@@ -209,6 +206,11 @@ def _program() -> str:
 
 def _problem_of_redis(store: str) -> str:
     """Why no server answers there; empty: one does, or Sentinel or a Cluster knows where."""
+    import redis  # noqa: PLC0415
+
+    from sidecar.kit.errors import StoreError  # noqa: PLC0415
+    from sidecar.kit.redis.one_server import ask_server  # noqa: PLC0415
+
     try:
         ask_server(store, redis.Redis.ping)
     except StoreError as error:

@@ -17,7 +17,7 @@ from sidecar.cli.printing import JSON, print_json, printed, table
 if TYPE_CHECKING:
     from sidecar.cli.connection import Connection
     from sidecar.kit.outbox import Answer
-    from sidecar.settings import Settings
+    from sidecar.settings.model import Settings
     from waitroom import Client
 
 STYLES = {"taken": "green", "not taken": "red", "delivered": "green", "failed": "red"}

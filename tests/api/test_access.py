@@ -14,7 +14,7 @@ from sidecar.kit.http.auth.owner import FIND_OWNER, owner_of
 from sidecar.kit.http.auth.session import CSRF_HEADER
 from sidecar.kit.http.auth.throttle import MOST_FAILURES
 from sidecar.kit.http.problems import problems
-from sidecar.settings import Settings
+from sidecar.settings.model import Settings
 
 if TYPE_CHECKING:
     from sidecar.limits.settings import LimitSettings

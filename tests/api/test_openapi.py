@@ -25,7 +25,7 @@ from sidecar.leases.settings import RESOURCE
 from sidecar.rooms.schemas.common import VISITOR_ID
 from sidecar.rooms.service import Rooms
 from sidecar.rooms.settings import RoomSettings
-from sidecar.settings import Settings
+from sidecar.settings.model import Settings
 from tests.support.processes import wait_until
 from tests.support.site import ADMIN_TOKEN, Site, answers, make_folder
 

@@ -22,7 +22,7 @@ from sidecar.kit.http.auth.session import CSRF_HEADER
 from sidecar.kit.http.problems import problems
 from sidecar.kit.metrics import Metrics
 from sidecar.rooms.service import Rooms
-from sidecar.settings import Settings
+from sidecar.settings.model import Settings
 from tests.support.replica import ADMIN_TOKEN, KEYS, SERVICE_TOKEN
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text()

@@ -8,12 +8,12 @@ import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
-import click
 import pytest
 from click.testing import CliRunner
 
 from sidecar.cli import main
 from sidecar.queue.visitor_number import visitor_number
+from tests.support.commands import every_command
 from tests.support.processes import CLEAN, WAITROOM, Process, forget_settings, free_port, wait_until
 
 ADMIN, SERVICE = "0123456789abcdef", "a-token-for-programs"
@@ -58,15 +58,7 @@ def run(*words: str, **environment: str):
     return CliRunner().invoke(main, words, env=environment)
 
 
-def commands(group: click.Group = main, *names: str):
-    """Every command and group, by its words."""
-    for name, command in group.commands.items():
-        yield (*names, name)
-        if isinstance(command, click.Group):
-            yield from commands(command, *names, name)
-
-
-@pytest.mark.parametrize("words", list(commands()), ids=" ".join)
+@pytest.mark.parametrize("words", list(every_command()), ids=" ".join)
 def test_help_needs_no_configuration(words):
     """Neither of a command nor of a group."""
     done = run(*words, "--help")

@@ -13,7 +13,7 @@ import urllib.request
 import click
 import pytest
 
-from sidecar.cli import main
+from tests.support.commands import command, every_command
 from tests.support.processes import CLEAN, WAITROOM, Process, free_port, wait_until
 
 TOKEN = "0123456789abcdef"
@@ -59,12 +59,10 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def leaves(command: click.Command, *names: str):
-    if not isinstance(command, click.Group):
-        yield " ".join(names), command
-        return
-    for name, each in command.commands.items():
-        yield from leaves(each, *names, name)
+def leaves(*words: str):
+    for path in every_command(*words):
+        if not isinstance(command(*path), click.Group):
+            yield " ".join(path), command(*path)
 
 
 def options(command: click.Command) -> set[str]:
@@ -77,8 +75,9 @@ def config(tmp_path_factory):
     folder = tmp_path_factory.mktemp("waitroom")
     file = folder / "waitroom.toml"
     file.write_text(CONFIG.format(folder=folder, port=free_port()))
-    command = [WAITROOM, "serve", "--config", str(file)]
-    with Process(command, log=folder / "log", env=CLEAN, cwd=folder) as replica:
+    with Process(
+        [WAITROOM, "serve", "--config", str(file)], log=folder / "log", env=CLEAN, cwd=folder
+    ) as replica:
         wait_until(lambda: run("healthcheck", "-c", file).returncode == 0, "it", of=replica)
         yield file
 
@@ -106,17 +105,17 @@ def ask(config, path: str) -> object:
 
 def test_every_command_that_prints_data_has_it_as_json():
     """But for those that are listed with their reasons; and these have it not."""
-    without = {name for name, command in leaves(main) if "--json" not in options(command)}
+    without = {name for name, each in leaves() if "--json" not in options(each)}
     assert without == set(NO_JSON)
 
 
 def test_every_command_of_a_replica_takes_its_address_and_a_token():
     """Before the command's name and after it."""
     for group in ("rooms", "leases", "limits", "jobs", "targets", "operators", "webhooks"):
-        assert {"--url", "--token-file", "--config"} <= options(main.commands[group])
-        for name, command in leaves(main.commands[group], group):
-            assert {"--url", "--token-file", "--config"} <= options(command), name
-    assert {"--url", "--token-file"} <= options(main.commands["healthcheck"])
+        assert {"--url", "--token-file", "--config"} <= options(command(group))
+        for name, each in leaves(group):
+            assert {"--url", "--token-file", "--config"} <= options(each), name
+    assert {"--url", "--token-file"} <= options(command("healthcheck"))
 
 
 VISITOR = "v" * 22

@@ -19,7 +19,7 @@ from sidecar.kit.http.auth.throttle import MOST_FAILURES
 from sidecar.lottery.service import Draws
 from sidecar.queue.tokens import COOKIE_PREFIX
 from sidecar.rooms.service import Rooms
-from sidecar.settings import Settings
+from sidecar.settings.model import Settings
 from tests.support.operators import log_in
 from tests.support.replica import ADMIN_TOKEN, KEYS, Jar, cookie_of
 

@@ -24,7 +24,7 @@ from unittest.mock import MagicMock
 
 from pydantic import ValidationError
 
-from sidecar.settings import Settings
+from sidecar.settings.model import Settings
 from tests.docs.blocks import Block, blocks_of, plain
 from tests.support.processes import CLEAN, WAITROOM
 from tests.support.service import TOKEN, Service

@@ -19,7 +19,7 @@ from playwright._impl._driver import compute_driver_executable
 
 from sidecar.api.openapi.document import document
 from sidecar.cli import main
-from sidecar.settings import load
+from sidecar.settings.load import load
 from tests.docs import nginx
 from tests.docs.blocks import SHOWN, blocks_of, find_blocks, pages, plain, wrong_mark
 from tests.docs.installation import Installation, as_file, completed

@@ -8,7 +8,7 @@ import pytest
 from sidecar.gate.own_page import POLICY
 from sidecar.kit.errors import ConfigError
 from sidecar.rooms.settings import RoomSettings
-from sidecar.settings import load
+from sidecar.settings.load import load
 from tests.support.replica import ADMIN_TOKEN, HTML
 from tests.support.site import ROOT
 

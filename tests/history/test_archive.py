@@ -12,7 +12,7 @@ from sidecar.history.worker.archivist import close_stuck, tidy
 from sidecar.kit.errors import DatabaseError
 from sidecar.kit.sql import database as sql
 from sidecar.rooms.redis_keys import room_key
-from sidecar.settings import Settings
+from sidecar.settings.model import Settings
 from tests.support.visitors import go_in, queue
 
 

@@ -206,7 +206,7 @@ async def test_the_ops_listener_answers(record, sqlite, turn, aiohttp_client):
     """JSON and CSV, for the token's bearer; what is wrong is named; without a history too."""
     from sidecar.api.routes import ops_app
     from sidecar.rooms.service import Rooms
-    from sidecar.settings import Settings
+    from sidecar.settings.model import Settings
 
     token = {"Authorization": "Bearer admin-token-for-tests"}
     it = await record(sqlite.url, total_active_users=0)

@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from sidecar import __version__
-from sidecar.settings import load
+from sidecar.settings.load import load
 from tests.support.compose import ROOT
 
 CHART = ROOT / "kubernetes" / "chart"

@@ -21,7 +21,9 @@ from sidecar import __version__
 from sidecar.api.endpoints import OPS
 from sidecar.app import DRAIN_S
 from sidecar.gate.nginx_stamps import key_file
-from sidecar.settings import DEFAULT_FILE, ENV_PREFIX, load
+from sidecar.settings.environment import ENV_PREFIX
+from sidecar.settings.file import DEFAULT_FILE
+from sidecar.settings.load import load
 from tests.support.compose import ROOT, SERVICES, image_env, last_stage, nginx_command, port_of
 from tests.support.processes import free_port
 

@@ -108,7 +108,7 @@ def test_it_says_what_it_is(installed):
     data = Parser().parsestr((folder / "METADATA").read_text())
     assert (data["Name"], data["Version"]) == ("waitroom", __version__)
     assert data["Requires-Python"] == ">=3.11"
-    assert "waitroom = sidecar.cli:main" in (folder / "entry_points.txt").read_text()
+    assert "waitroom = sidecar.__main__:main" in (folder / "entry_points.txt").read_text()
 
 
 def test_the_command_runs_from_it(installed):

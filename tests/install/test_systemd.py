@@ -18,9 +18,13 @@ import pytest
 from click.testing import CliRunner
 
 from sidecar.app import DRAIN_S
-from sidecar.cli import main, run_jobs
+from sidecar.cli import main
+from sidecar.cli.serve import run_jobs
 from sidecar.queue.verdict_lifetime import RESPONSE_MS
-from sidecar.settings import ENV_PREFIX, Settings, load, read_values
+from sidecar.settings.environment import ENV_PREFIX
+from sidecar.settings.load import load
+from sidecar.settings.model import Settings
+from sidecar.settings.values import read_values
 from tests.support.compose import BIN, ROOT, port_of
 from tests.support.processes import Process, free_port, wait_until
 from tests.support.site import make_folder
@@ -174,7 +178,7 @@ def test_a_password_of_redis_is_handed_on(units, tmp_path, name):
     text = (folder / "store.conf").read_text()
     (file,) = re.findall(r"^LoadCredential=store:/(.*)$", text, re.MULTILINE)
     (variable,) = re.findall(r"^Environment=(\w+)=%d/store$", text, re.MULTILINE)
-    values, problems = read_values(None, {variable: str(tmp_path / file)})
+    values, problems = read_values(None, {variable: str(tmp_path / file)}, Settings)
     assert (values["store"], problems) == (store, [])
 
 

@@ -181,7 +181,7 @@ async def test_pages_that_do_not_end_are_read_no_further(told, run, monkeypatch)
     assert "300 places are listed, and 250 were published" in out
     monkeypatch.setattr(commands, "_MOST", 500)
     monkeypatch.setattr(commands, "_TRIES", 1)
-    monkeypatch.setattr(commands.asyncio, "sleep", never)
+    monkeypatch.setattr(asyncio, "sleep", never)
     told.draw["count"] = None
     code, out, err = await run(told.url)
     assert (code, out, told.pages) == (1, "", 3 + 6)

@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from sidecar.kit.errors import ConfigError
-from sidecar.settings import load
+from sidecar.settings.load import load
 from tests.support.nginx_client import JSON, Visitor, room_cookies
 from tests.support.processes import wait_until
 from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, SECRET, Site, gated

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from sidecar.kit.errors import ConfigError
 from sidecar.queue import grants
 from sidecar.queue.grants import MAX_LENGTH, Grant, GrantError, Grants, expiry, grant_in, sign
-from sidecar.settings import DEMO_SECRET, load
+from sidecar.settings.load import load
+from sidecar.settings.model import DEMO_SECRET
 
 OLD, KEY = "o" * 32, "key of thirty-two letters or more"
 NOW_MS = 1_800_000_000_000

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sidecar.kit.errors import ConfigError
 from sidecar.queue.classes import MAX_CLASSES, MAX_LINES
 from sidecar.rooms.settings import RoomSettings
-from sidecar.settings import load
+from sidecar.settings.load import load
 from tests.support.settings_problems import GOOD, problems, room_problems
 
 LINES = [{"name": "first", "weight": 1}, {"name": "rest", "weight": 9}]

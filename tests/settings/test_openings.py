@@ -25,7 +25,7 @@ from sidecar.rooms.openings import (
     problems_of_events,
 )
 from sidecar.rooms.settings import RoomSettings
-from sidecar.settings import load
+from sidecar.settings.load import load
 from tests.support.settings_problems import GOOD, problems, room_problems
 
 ZURICH = "Europe/Zurich"

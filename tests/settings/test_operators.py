@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from sidecar.cli import main
 from sidecar.kit.http.auth.accounts import HASHER, is_hash_of
-from sidecar.settings import load
+from sidecar.settings.load import load
 from tests.support.settings_problems import GOOD, problems
 
 HASH = HASHER.hash("correct horse")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sidecar.kit.errors import ConfigError
 from sidecar.limits.settings import MAX_KEY_LENGTH, LimitSettings
-from sidecar.settings import load
+from sidecar.settings.load import load
 from tests.support.settings_problems import SECRET, problems
 
 ONLY_SECRET = {"WAITROOM_SECRET_KEYS": SECRET}

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.setting_types import parse_duration
 from sidecar.rooms.settings import RoomSettings
-from sidecar.settings import Settings, load
+from sidecar.settings.load import load
+from sidecar.settings.model import Settings
 from tests.support.settings_problems import GOOD, SECRET, problems, room_problems
 
 # Values.

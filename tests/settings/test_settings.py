@@ -6,7 +6,9 @@ import pytest
 
 from sidecar.kit.setting_types import read_servers
 from sidecar.rooms.settings import RoomSettings
-from sidecar.settings import DEFAULT_FILE, DEMO_SECRET, load
+from sidecar.settings.file import DEFAULT_FILE
+from sidecar.settings.load import load
+from sidecar.settings.model import DEMO_SECRET
 from tests.support.settings_problems import GOOD, SECRET, problems, room_problems
 
 # Where settings come from.

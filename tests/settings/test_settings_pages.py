@@ -18,7 +18,8 @@ from sidecar.kit.setting_types import MAX_NETWORKS, MAX_PATHS, parse_duration
 from sidecar.kit.signing import MIN_WEBHOOK_SECRET_LENGTH
 from sidecar.queue.classes import MAX_CLASSES, MAX_LINES
 from sidecar.rooms.openings import MAX_EVENTS
-from sidecar.settings import MIN_ADMIN_TOKEN_LENGTH, MIN_SECRET_LENGTH, load
+from sidecar.settings.load import load
+from sidecar.settings.model import MIN_ADMIN_TOKEN_LENGTH, MIN_SECRET_LENGTH
 
 PAGES = {name: (DOCS / name).read_text() for name in ("configuration.md", "settings.md")}
 SETTINGS = [(section, name) for section in SECTIONS for name in section.model.model_fields]

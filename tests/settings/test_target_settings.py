@@ -18,7 +18,7 @@ from sidecar.jobs.settings import (
     read_target,
 )
 from sidecar.kit.errors import ConfigError
-from sidecar.settings import load
+from sidecar.settings.load import load
 from tests.support.settings_problems import GOOD, SECRET, problems
 
 URL_ = 'url = "https://images.example/"\n'

@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.kit.errors import ConfigError
 from sidecar.rooms.settings import RoomSettings
-from sidecar.settings import load
+from sidecar.settings.load import load
 from sidecar.webhooks.settings import EVENTS, Webhook
 from tests.support.settings_problems import GOOD, SECRET, problems
 

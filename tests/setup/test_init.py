@@ -19,7 +19,7 @@ import yaml
 from click.testing import CliRunner
 
 from sidecar.cli import main
-from sidecar.settings import load
+from sidecar.settings.load import load
 from tests.support.processes import Process, free_port, wait_until
 from tests.support.redis_servers import RedisServer
 from tests.support.site import make_folder

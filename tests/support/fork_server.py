@@ -29,6 +29,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 WAITROOM = str(Path(sys.executable).parent / "waitroom")
+#: What `Forked` takes of subprocess.Popen's options.
+FORK_OPTIONS = {"env", "cwd", "umask"}
 _LENGTH = 8
 
 
@@ -209,7 +211,7 @@ def _prepare(request: dict[str, Any]) -> None:
 def _run(command: list[str]) -> None:
     if command[0] == WAITROOM:
         sys.argv = command
-        from sidecar.cli import main
+        from sidecar.__main__ import main
 
         main()
     elif command[1] == "-m":

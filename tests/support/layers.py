@@ -17,6 +17,7 @@ RANKS = (
     ("api",),
     ("app",),
     ("cli",),
+    ("__main__",),
 )
 #: What a folder imports all the same, and why.
 ALLOWED = {
@@ -47,7 +48,7 @@ def may_import(module: str, other: str) -> bool:
         return other == f"sidecar.{its}.settings"
     if its == "settings" and own in PRODUCTS:
         return module != f"sidecar.{own}.settings"
-    if rank_of(module) == rank_of(other) == len(RANKS) - 1:
+    if rank_of(module) == rank_of(other) == rank_of("sidecar.cli"):
         return "cli" in {own, its}
     return rank_of(other) < rank_of(module)
 

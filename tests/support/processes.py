@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.fork_server import WAITROOM, Forked, can_fork
+from tests.support.fork_server import FORK_OPTIONS, WAITROOM, Forked, can_fork
 
 __all__ = [
     "CLEAN", "SHIFTED", "WAITROOM", "Forked", "Process", "forget_settings", "free_port", "listens",
@@ -42,7 +42,8 @@ class Process(AbstractContextManager["Process"]):
         self._command = [str(word) for word in command]
         self.log = log
         self._options = options
-        self._start = Forked if is_forked and can_fork(self._command) else subprocess.Popen
+        is_forked = is_forked and can_fork(self._command) and options.keys() <= FORK_OPTIONS
+        self._start = Forked if is_forked else subprocess.Popen
         self._process: subprocess.Popen[bytes] | Forked | None = None
 
     def __enter__(self) -> Process:

@@ -31,7 +31,7 @@ from sidecar.queue.tokens import Tokens
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
-from sidecar.settings import Settings
+from sidecar.settings.model import Settings
 from tests.support.described import check_answer
 from tests.support.rooms import Time, TurnedClock, attended, new_room_name
 

@@ -6,7 +6,7 @@ import pytest
 
 from sidecar.kit.errors import ConfigError
 from sidecar.rooms.settings import RoomSettings
-from sidecar.settings import load
+from sidecar.settings.load import load
 
 SECRET = "s" * 32
 GOOD = {"WAITROOM_SECRET_KEYS": SECRET, "WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USERS": "5"}

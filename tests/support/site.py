@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sidecar.gate.nginx_stamps import key_file
-from sidecar.settings import Settings
+from sidecar.settings.model import Settings
 from tests.support.processes import Process, free_port, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]

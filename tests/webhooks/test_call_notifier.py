@@ -23,7 +23,7 @@ from sidecar.rooms.redis_keys import called_key, leader_key, room_key
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
-from sidecar.settings import Settings
+from sidecar.settings.model import Settings
 from sidecar.webhooks import call_notices
 from sidecar.webhooks.call_notices import (
     BATCH,

@@ -20,7 +20,7 @@ from sidecar.rooms.redis_keys import leader_key, room_key
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
-from sidecar.settings import Settings
+from sidecar.settings.model import Settings
 from sidecar.webhooks import notifier as notifiers
 from sidecar.webhooks.deliveries import Deliveries
 from sidecar.webhooks.model import Notice

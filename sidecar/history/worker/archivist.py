@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sidecar.history.store.stays import History
     from sidecar.kit.metrics import Metrics
     from sidecar.rooms.service import Room, Rooms
-    from sidecar.settings import Settings
+    from sidecar.settings.model import Settings
 
 #: Rows in one transaction.
 BATCH = 500

@@ -11,10 +11,9 @@ import click
 
 from sidecar.cli.connection import pass_client
 from sidecar.cli.printing import printed
-from sidecar.rooms.openings_preview import preview
 
 if TYPE_CHECKING:
-    from sidecar.settings import Settings
+    from sidecar.settings.model import Settings
     from waitroom import Client
 
 _PHASES = {"closed": "closed", "prequeue": "in the pre-queue", "open": "open"}
@@ -41,6 +40,8 @@ def show_events(client: Client, room: str, at: str | None) -> Any:
 
 def summary(settings: Settings, now_ms: int) -> list[str]:
     """For check-config: a line for each event of each room, and for each warning."""
+    from sidecar.rooms.openings_preview import preview  # noqa: PLC0415
+
     lines = []
     for name, room in sorted(settings.rooms.items()):
         if room.events:

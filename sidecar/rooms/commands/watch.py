@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import signal
 import sys
 import time
 from datetime import UTC, datetime
@@ -15,12 +16,12 @@ import click
 from sidecar.cli.connection import explain
 from sidecar.kit.clock import iso
 from sidecar.rooms.commands.figures import Failure, rows_of
-from sidecar.rooms.commands.trend import Trends, rates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sidecar.cli.connection import Connection
+    from sidecar.rooms.commands.trend import Trends
     from waitroom import Client, Room
 
 _ROW = "{6:<8} {0:<20} {1:<8} {2:>9} {3:>9} {4:>9} {7:>8}  {5}"
@@ -50,8 +51,11 @@ def watch(
     On a terminal the figures stay in place; a file or a pipe gets a line for each room and look.
     Rates and curves are of what this command has seen: a minute, and five.
     """
+    from sidecar.rooms.commands.trend import Trends  # noqa: PLC0415
+
     trends = Trends()
-    # Ctrl-C is how a live view is left.
+    # Ctrl-C is how a live view is left, also where nohup or a script had it ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt), connection.client() as client:
         looks = _looks(client, names, every_s=every, times=times)
         with _opened(client, connection.address(), as_json=as_json) as view:
@@ -108,6 +112,8 @@ class _Lines:
         self._has_head = is_json
 
     def show(self, rooms: list[Room], trends: Trends) -> None:
+        from sidecar.rooms.commands.trend import rates  # noqa: PLC0415
+
         now = datetime.now(UTC)
         if not self._has_head:
             heads = ("room", "mode", "waiting", "inside", "cap", "wait", "time", "in/min")

@@ -1,0 +1,40 @@
+"""waitroom doctor: an installation, as a visitor sees it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import Any
+
+import click
+
+from sidecar.cli.printing import JSON, coloured
+
+
+@click.command()
+@click.argument("url")
+@click.option("--room", metavar="NAME", help="The room's name, if the page does not show it.")
+@click.option("--ops-port", default=8401, show_default=True, help="Must be closed to the world.")
+@click.option("--edge-port", default=8400, show_default=True, help="Must be closed to the world.")
+@click.option("--insecure", is_flag=True, help="Take any https certificate.")
+@click.option("--timeout", "timeout_s", default=10.0, show_default=True, help="Seconds to wait.")
+@JSON
+def doctor(url: str, *, insecure: bool, as_json: bool, **options: Any) -> None:
+    """Visit a page from outside and say what is right and which line is missing.
+
+    Exit 0 when there is no problem. Takes up to two places, and gives them up.
+    """
+    import asyncio  # noqa: PLC0415
+
+    from sidecar.doctor import Options, diagnose, findings  # noqa: PLC0415
+
+    try:
+        found = asyncio.run(diagnose(url, Options(verify=not insecure, **options)))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if as_json:
+        click.echo(findings.as_json(found))
+    else:
+        columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+        click.echo(findings.as_text(found, columns=columns, coloured=coloured))
+    sys.exit(1 if findings.count(found, findings.Level.PROBLEM) else 0)

@@ -1,0 +1,92 @@
+"""waitroom serve and waitroom run-jobs: the processes that run until they are stopped."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sidecar.cli.common import CONFIG, load_settings
+from sidecar.kit.extras import require
+
+if TYPE_CHECKING:
+    from sidecar.settings.model import Settings
+
+
+@click.command()
+@CONFIG
+def serve(path: str | None) -> None:
+    """Run one replica."""
+    import uvloop  # noqa: PLC0415
+
+    from sidecar.app import serve as run  # noqa: PLC0415
+
+    settings = load_settings(path)
+    _start_logging(settings)
+    uvloop.run(run(settings))
+
+
+def _listen(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    if value and (not re.fullmatch(r"[^\s/]+:[0-9]{1,5}", value) or value.startswith("unix:")):
+        raise click.BadParameter("write HOST:PORT, such as 127.0.0.1:8402")
+    return value
+
+
+@click.command("run-jobs")
+@CONFIG
+@click.option(
+    "--at-a-time",
+    "most",
+    default=100,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    help="Calls under way of one target, at most; capped by the target's own limit.",
+)
+@click.option(
+    "--grace",
+    default=30.0,
+    show_default=True,
+    type=click.FloatRange(0, 3600),
+    help="Seconds that calls under way get when the process stops.",
+)
+@click.option(
+    "--listen",
+    default="",
+    metavar="HOST:PORT",
+    callback=_listen,
+    help="Serve /healthz and /metrics here (default: disabled).",
+)
+def run_jobs(path: str | None, most: int, grace: float, listen: str) -> None:
+    """Run one worker, which makes the calls of jobs. As many as you like, on any machines."""
+    import uvloop  # noqa: PLC0415
+
+    settings = load_settings(path)
+    _start_logging(settings)
+    require("sql", setting="jobs")
+    from sidecar.jobs.wiring import run_jobs as run  # noqa: PLC0415
+
+    uvloop.run(run(settings, most=most, grace_s=grace, listen=listen))
+
+
+def _start_logging(settings: Settings) -> None:
+    import logging  # noqa: PLC0415
+
+    import structlog  # noqa: PLC0415
+
+    level = getattr(logging, settings.log_level.upper())
+    last: Any = structlog.processors.JSONRenderer()
+    if settings.log_format != "json":
+        last = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            last,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    logging.basicConfig(level=max(level, logging.WARNING), stream=sys.stderr)
