@@ -23,6 +23,7 @@ from tests.support.memory import compile_scripts_once
 from tests.support.processes import Process, wait_until
 from tests.support.replica import replica, service
 from tests.support.rooms import Time, attended, new_room_name
+from tests.support.tiers import is_full_file, mark_full
 from tests.support.unit import Guard, mark_servers
 
 # Hypothesis looks at answers, not at the time they take on a busy machine.
@@ -49,11 +50,18 @@ def pytest_collection():
         gc.enable()
 
 
+def pytest_ignore_collect(collection_path, config):
+    """What make test leaves out need not be importable there."""
+    is_left_out = "not full" in config.option.markexpr and is_full_file(collection_path)
+    return True if is_left_out else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Mark tests that start a server, and begin with the longest files, so that no worker is left
     alone with one: by the last run, or by their servers. The order within a file stays."""
     mark_servers(items)
+    mark_full(items)
     servers = Counter(item.path for item in items if item.get_closest_marker("server"))
     seconds = config.cache.get(SECONDS, {})
 

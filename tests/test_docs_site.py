@@ -26,6 +26,7 @@ def built(tmp_path_factory):
     return folder
 
 
+@pytest.mark.full
 def test_it_builds_and_loads_nothing_from_elsewhere(built):
     """No warning: each page is in the navigation, each link and anchor leads somewhere. Scripts,
     styles, fonts and pictures are the site's own."""
@@ -36,6 +37,7 @@ def test_it_builds_and_loads_nothing_from_elsewhere(built):
     assert (built / "search" / "search_index.json").exists()
 
 
+@pytest.mark.full
 def test_marks_of_tests_are_not_in_it(built):
     """They are beside the code blocks of the pages' files."""
     assert "<!-- not run: " in (ROOT / "docs" / "docker.md").read_text()

@@ -347,6 +347,7 @@ OPERATORS = [f"--include-tag={tag}" for tag in (
 VISITORS = ["--include-tag=visitor", "--include-tag=proxy"]
 
 
+@pytest.mark.full
 def test_operators_get_what_is_described(replica, described, tmp_path):
     """Whatever is sent to the ops listener: no server error, nothing undescribed, nothing wrong
     let through. (Ten wrong tokens would close the way; test_rights.py asks everywhere with one.)"""
@@ -354,6 +355,7 @@ def test_operators_get_what_is_described(replica, described, tmp_path):
     fuzz(tmp_path, aimed(described, replica), replica.ops[0], *more, *OPERATORS)
 
 
+@pytest.mark.full
 def test_visitors_and_proxies_get_what_is_described(replica, described, tmp_path):
     """Whatever is sent to the edge listener, by somebody new and by somebody in line."""
     document, edge = aimed(described, replica), replica.edges[0]
@@ -362,6 +364,7 @@ def test_visitors_and_proxies_get_what_is_described(replica, described, tmp_path
     fuzz(tmp_path, document, edge, *VISITORS, "-H", cookie, phases="fuzzing")
 
 
+@pytest.mark.full
 def test_what_is_not_as_described_is_found(replica, described, tmp_path):
     """The two tests above can fail: here are documents that are wrong of the same server."""
     wrong = aimed(described, replica)

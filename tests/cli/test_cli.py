@@ -16,15 +16,12 @@ from click.testing import CliRunner
 
 from sidecar.cli import main
 from sidecar.queue.visitor_number import visitor_number
-from tests.support.processes import CLEAN, WAITROOM, Process, wait_until
+from tests.support.processes import CLEAN, WAITROOM, Process, run_command, wait_until
 from tests.support.site import ROOT, Site
 
 
 def run(*arguments, stdin="", **environment) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [WAITROOM, *arguments], capture_output=True, text=True, input=stdin, timeout=30,
-        check=False, env={**CLEAN, **environment},
-    )  # fmt: skip
+    return run_command(*arguments, stdin=stdin, env={**CLEAN, **environment})
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import click
 import pytest
 
 from tests.support.commands import command, every_command
-from tests.support.processes import CLEAN, WAITROOM, Process, free_port, wait_until
+from tests.support.processes import CLEAN, WAITROOM, Process, free_port, run_command, wait_until
 
 TOKEN = "0123456789abcdef"
 CONFIG = """
@@ -83,10 +83,7 @@ def config(tmp_path_factory):
 
 
 def run(*words: object, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [WAITROOM, *map(str, words)], capture_output=True, text=True, check=False, timeout=60,
-        stdin=subprocess.DEVNULL, env={**CLEAN, **environ},
-    )  # fmt: skip
+    return run_command(*words, env={**CLEAN, **environ})
 
 
 def shape(document: object) -> object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from urllib.parse import parse_qs, urlsplit
 
@@ -11,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from sidecar.cli import main
 from sidecar.queue.grants import Grant, Grants, grant_in
-from tests.support.processes import CLEAN, WAITROOM, forget_settings
+from tests.support.processes import CLEAN, forget_settings, run_command
 
 SECRET, GRANT_KEY = "s" * 32, "g" * 32
 GOOD = {
@@ -41,10 +40,7 @@ def read(text: str, *, key: str = SECRET, room: str = "shop") -> Grant:
 def test_a_grant(tmp_path):
     """One line, for a day, for whoever brings it."""
     began = time.time()
-    done = subprocess.run(
-        [WAITROOM, "grant", "shop", "vip"], capture_output=True, text=True, timeout=30,
-        check=False, cwd=tmp_path, env={**CLEAN, **GOOD},
-    )  # fmt: skip
+    done = run_command("grant", "shop", "vip", cwd=tmp_path, env={**CLEAN, **GOOD})
     assert (done.returncode, done.stderr) == (0, "")
     grant = read(done.stdout.removesuffix("\n"))
     assert (grant.class_name, grant.id) == ("vip", "")

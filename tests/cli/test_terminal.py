@@ -10,7 +10,7 @@ import urllib.request
 
 import pytest
 
-from tests.support.processes import CLEAN, WAITROOM, wait_until
+from tests.support.processes import WAITROOM, run_command, wait_until
 from tests.support.site import Site, answers
 from tests.support.terminal import COLOUR, CONTROLS, Terminal
 
@@ -114,9 +114,9 @@ def has_complaint(terminal: Terminal) -> bool:
 
 
 def piped(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=30, check=True, env=CLEAN
-    )
+    done = run_command(*command[1:])
+    assert done.returncode == 0
+    return done
 
 
 def test_watch_into_a_pipe(command):

@@ -108,6 +108,7 @@ def test_nginx_takes_it(block, prefix):
     assert nginx.problem(prefix, block.text, before) == ""
 
 
+@pytest.mark.full
 @of("sh", "python", "text")
 def test_commands_and_programs_run(block, installation_of):
     """One after the other, as on the page; `output` is of the command before."""
@@ -205,6 +206,7 @@ def test_javascript_compiles(block, tmp_path):
     subprocess.run([node, "--check", tmp_path / "block.mjs"], check=True, timeout=20)
 
 
+@pytest.mark.full
 @of("caddyfile")
 def test_caddy_takes_it(block, tmp_path):
     """In a site of its own, with our snippets."""

@@ -10,7 +10,16 @@ from tests.faults.world import QUICK
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", [kill_one, emptied, stopped, all_down, reload_nginx])
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        kill_one,
+        emptied,
+        pytest.param(stopped, marks=pytest.mark.full),
+        pytest.param(all_down, marks=pytest.mark.full),
+        pytest.param(reload_nginx, marks=pytest.mark.full),
+    ],
+)
 async def test_what_must_hold_holds(scenario):
     row = await scenario(QUICK)
     assert row.held, (row.broken, row.notes)

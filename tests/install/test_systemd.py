@@ -108,6 +108,7 @@ def analyze(*words: object) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.full
 def test_systemd_takes_the_units(units):
     """`systemd-analyze verify` has nothing to say of the services and of the target."""
     files = [units / "waitroom@1.service", units / "waitroom.target", units / RUNNER]
@@ -118,6 +119,7 @@ def test_systemd_takes_the_units(units):
     assert "ProtectAll" in analyze("verify", "--man=no", *files).stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["waitroom@1.service", RUNNER])
 def test_a_service_is_exposed_to_little(units, name):
     """`systemd-analyze security` gives at most 2 of 10 points, and nearly 10 to a bare unit."""

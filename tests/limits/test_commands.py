@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 
 import pytest
 from click.testing import CliRunner, Result
@@ -13,7 +12,15 @@ from sidecar.cli import main
 from sidecar.cli.connection import Connection
 from sidecar.leases.commands import LETTERS, _before
 from sidecar.leases.settings import RESOURCE
-from tests.support.processes import CLEAN, WAITROOM, Process, forget_settings, listens, wait_until
+from tests.support.processes import (
+    CLEAN,
+    WAITROOM,
+    Process,
+    forget_settings,
+    listens,
+    run_command,
+    wait_until,
+)
 
 # Without an admin token: the service token opens all that these commands ask.
 CONFIG = """
@@ -86,10 +93,7 @@ def said(done: Result) -> list[str]:
 
 def test_check_config_counts_them(file):
     """Also where there is no room at all."""
-    done = subprocess.run(
-        [WAITROOM, "check-config", "--config", str(file)],
-        capture_output=True, text=True, timeout=30, check=False, env=CLEAN,
-    )  # fmt: skip
+    done = run_command("check-config", "--config", file)
     assert (done.returncode, done.stderr) == (0, "")
     first, warning = done.stdout.splitlines()
     assert first == "The configuration is right: 2 lease(s), desk, seat; 2 limit(s), pay, slots."

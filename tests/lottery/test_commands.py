@@ -15,7 +15,7 @@ from sidecar.cli import main
 from sidecar.lottery import commands
 from sidecar.lottery.commitment import as_lines, by_lot, commitment_to
 from tests.support.draws import ids_of, numbered
-from tests.support.processes import CLEAN, WAITROOM
+from tests.support.processes import run_command
 
 SECRET = "5e" * 32
 PATH = "/_waitroom/shop/draw"
@@ -82,14 +82,10 @@ def run(tmp_path, monkeypatch):
 
 async def test_it_needs_no_settings(told, tmp_path):
     """Run as its user runs it, where there are none; and as the docs say."""
-    process = await asyncio.create_subprocess_exec(
-        WAITROOM, "verify-draw", told.url, "--commitment", told.draw["commitment"], cwd=tmp_path,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        env=CLEAN,
-    )  # fmt: skip
-    out, err = await process.communicate()
-    assert (process.returncode, err) == (0, b"")
-    assert out.count(b"\nright  ") == 7
+    words = ["verify-draw", told.url, "--commitment", told.draw["commitment"]]
+    done = await asyncio.to_thread(run_command, *words, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\nright  ") == 7
 
 
 async def test_a_draw_is_read_from_its_address_and_from_a_file(told, run, tmp_path):

@@ -72,6 +72,7 @@ def test_a_panel_is_explained_and_has_its_unit(panel):
         assert all('job="$job"' in each for each in chosen)
 
 
+@pytest.mark.full
 def test_prometheus_takes_every_question(tmp_path):
     """Of the dashboard and of docs/metrics.md: promtool parses them, as rules."""
     asked = [target["expr"] for panel in SHOWN for target in panel["targets"]]

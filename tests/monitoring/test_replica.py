@@ -41,6 +41,7 @@ def value(site, name: str, **labels: str) -> float | None:
     return site.metrics.registry.get_sample_value(name, {"room": site.room.name, **labels})
 
 
+@pytest.mark.full
 async def test_the_output_is_as_prometheus_wants_it(site):
     """promtool finds no fault with names, types and texts of a replica that has worked."""
     site.metrics.count_store_error(site.room.name, "beat")

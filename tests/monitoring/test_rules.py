@@ -18,12 +18,14 @@ ALARMS = {
 ALERTMANAGER = MONITORING / "alertmanager" / "alertmanager.yml"
 
 
+@pytest.mark.full
 def test_prometheus_takes_the_rules_and_the_example():
     """promtool finds no fault with the scrape configuration, nor with the rules it names."""
     said = run("promtool", "check", "config", MONITORING / "prometheus" / "prometheus.yml")
     assert "1 rule files found" in said
 
 
+@pytest.mark.full
 def test_the_alarms_fire_and_keep_quiet():
     """promtool plays rooms in trouble and rooms close to it."""
     run("promtool", "test", "rules", RULE_TESTS)
@@ -63,11 +65,13 @@ def test_an_alarm_says_where_and_what_to_do(name):
     assert anchor in {re.sub(r"[^\w-]", "", h.lower().replace(" ", "-")) for h in headings}
 
 
+@pytest.mark.full
 def test_alertmanager_takes_the_example():
     """amtool finds no fault with it."""
     assert "SUCCESS" in run("amtool", "check-config", ALERTMANAGER)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("severity", "told"),
     [("critical", "slack,dingtalk,webhook"), ("warning", "dingtalk,webhook"), ("info", "nobody")],

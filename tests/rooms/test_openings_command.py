@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.support.processes import CLEAN, WAITROOM, Process, listens, wait_until
+from tests.support.processes import CLEAN, WAITROOM, Process, listens, run_command, wait_until
 
 CONFIG = """
 edge_listen = "unix:{0}/edge"
@@ -53,9 +53,7 @@ closes_at = "2001-01-02 00:00"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [WAITROOM, *arguments], capture_output=True, text=True, timeout=30, check=False, env=CLEAN,
-    )  # fmt: skip
+    return run_command(*arguments)
 
 
 @pytest.fixture(scope="module")

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 import urllib.request
-from pathlib import Path
 
 import redis
 from playwright.sync_api import expect
 
 from sidecar.queue.visitor_number import visitor_number
 from sidecar.rooms.redis_keys import room_key
-from tests.support.processes import wait_until
+from tests.support.processes import run_command, wait_until
 from tests.support.site import ADMIN_TOKEN, SECRET, Site, answers, make_folder
 
 #: A room that lets one visitor in.
@@ -73,8 +70,8 @@ class WithHistory(Dashboard):
             "WAITROOM_SECRET_KEYS": SECRET,
             "WAITROOM_ROOMS__ACT__TOTAL_ACTIVE_USERS": "1",
         }
-        command = [str(Path(sys.executable).parent / "waitroom"), "migrate"]
-        subprocess.run(command, cwd=self.folder, env=environment, check=True, timeout=60)
+        done = run_command("migrate", cwd=self.folder, env=environment)
+        assert done.returncode == 0, done.stderr
 
     def page(self, room):
         """Where a visitor waits."""

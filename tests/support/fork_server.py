@@ -214,6 +214,9 @@ def _run(command: list[str]) -> None:
         from sidecar.__main__ import main
 
         main()
+    elif command[1] == "-c":
+        sys.argv = command[1:]
+        exec(command[2], {"__name__": "__main__"})
     elif command[1] == "-m":
         sys.argv = command[2:]
         runpy.run_module(command[2], run_name="__main__", alter_sys=True)

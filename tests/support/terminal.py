@@ -8,12 +8,11 @@ import pty
 import re
 import select
 import struct
-import subprocess
 import termios
 import time
 from contextlib import AbstractContextManager
 
-from tests.support.processes import CLEAN
+from tests.support.processes import CLEAN, Forked
 
 #: Colours and whatever else the terminal takes for itself.
 CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -30,13 +29,10 @@ class Terminal(AbstractContextManager["Terminal"]):
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         ends = {"stdin": theirs, "stdout": theirs, "stderr": theirs, **others}
         self.text = ""
-        self._process = subprocess.Popen(
-            command, start_new_session=True, **ends,
-            preexec_fn=_take_terminal,  # noqa: PLW1509 - of no thread's concern
-
-            env={**CLEAN, "TERM": "xterm-256color", "LINES": "", "COLUMNS": "",
-                 **(environment or {})},
-        )  # fmt: skip
+        look = {"TERM": "xterm-256color", "LINES": "", "COLUMNS": ""}
+        self._process = Forked(
+            command, **ends, terminal=True, env={**CLEAN, **look, **(environment or {})}
+        )
         os.close(theirs)
 
     def __exit__(self, *_: object) -> None:
@@ -78,8 +74,3 @@ class Terminal(AbstractContextManager["Terminal"]):
         while time.monotonic() < end and self.read():
             pass
         return self._process.wait(max(1, end - time.monotonic()))
-
-
-def _take_terminal() -> None:
-    """So that a key can interrupt the command."""
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

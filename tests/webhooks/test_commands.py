@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.support.processes import CLEAN, WAITROOM
+from tests.support.processes import CLEAN, run_command
 
 GOOD = {"WAITROOM_SECRET_KEYS": "s" * 32, "WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USERS": "5"}
 
@@ -21,13 +21,10 @@ def run(tmp_path):
             for name, settings in webhooks.items()
             for setting, value in settings.items()
         }
-        process = await asyncio.create_subprocess_exec(
-            WAITROOM, "webhooks", "test", *names, cwd=tmp_path,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            env={**CLEAN, **GOOD, "NO_PROXY": "*", **variables},
-        )  # fmt: skip
-        out, err = await process.communicate()
-        return process.returncode, out.decode(), err.decode()
+        environment = {**CLEAN, **GOOD, "NO_PROXY": "*", **variables}
+        words = ["webhooks", "test", *names]
+        done = await asyncio.to_thread(run_command, *words, cwd=tmp_path, env=environment)
+        return done.returncode, done.stdout, done.stderr
 
     return run
 

@@ -1,0 +1,54 @@
+"""Which tests only `make test-all` runs: those with the mark `full`, and what is listed here.
+
+`make test` runs what guards the promises, on nginx, Redis, SQLite, PostgreSQL and Chromium.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+
+#: Folders and files. `make test` does not even import them: what they need may not be installed.
+FULL = {
+    "browser/test_firefox.py",
+    "install/test_bare.py",
+    "install/test_chart.py",
+    "install/test_release.py",
+    "kit/test_topologies.py",
+    "loadtest",
+    "proxies",
+    "queue/test_simulation.py",
+    "upgrade",
+}
+#: Files whose subject is how an insider passes: `make test` runs both params of `stamps` there.
+BOTH_STAMPS = {
+    "guards/test_nginx_calls.py",
+    "nginx/test_kept_for_others.py",
+    "nginx/test_stamps.py",
+    "nginx/test_verdicts.py",
+}
+
+
+def is_full_file(path: Path) -> bool:
+    if not path.is_relative_to(TESTS):
+        return False
+    name = path.relative_to(TESTS)
+    return any(str(each) in FULL for each in (name, *name.parents))
+
+
+def mark_full(items: list[pytest.Item]) -> None:
+    for item in items:
+        if is_full_file(item.path) or _has_full_param(item):
+            item.add_marker(pytest.mark.full)
+
+
+def _has_full_param(item: pytest.Item) -> bool:
+    """MariaDB in place of PostgreSQL; a stamp in place of a kept verdict."""
+    callspec = getattr(item, "callspec", None)
+    ids = () if callspec is None else callspec._idlist
+    has_stamps = callspec is not None and callspec.params.get("stamps") is True
+    name = str(item.path.relative_to(TESTS))
+    return any("mariadb" in one for one in ids) or (has_stamps and name not in BOTH_STAMPS)
