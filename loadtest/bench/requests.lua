@@ -56,18 +56,19 @@ local function begin_visit()
     for name, value in (headers.Cookie or ''):gmatch('([^=;%s]+)=([^;]*)') do jar[name] = value end
     headers.Cookie = nil
     -- Without the empty line at its end: cookies follow.
-    visitor = { page = wrk.format(method, path, headers):sub(1, -3), jar = jar }
-    visitor.number = 'X-Visitor: ' .. at .. '\r\n'
+    visitor = { page = wrk.format(method, path, headers):sub(1, -3), jar = jar, visits = 0 }
     visitors[at] = visitor
   end
-  visitor.asked, visitor.is_asking = 0, true
+  visitor.asked, visitor.is_asking, visitor.tail = 0, true, nil
+  visitor.visits = visitor.visits + 1
+  visitor.name = at .. '.' .. visitor.visits
   return visitor
 end
 
 local function write_cookies(visitor)
   local pairs_of = {}
   for name, value in pairs(visitor.jar) do pairs_of[#pairs_of + 1] = name .. '=' .. value end
-  visitor.tail = visitor.number .. 'Cookie: ' .. table.concat(pairs_of, '; ') .. '\r\n\r\n'
+  visitor.tail = 'X-Visitor: ' .. visitor.name .. '\r\nCookie: ' .. table.concat(pairs_of, '; ') .. '\r\n\r\n'
 end
 
 local function next_of_visit()
@@ -87,10 +88,12 @@ local function next_in_turn()
   return turns[turn] or next_of_visit()
 end
 
--- The site says who asked, because a connection does not.
+-- The site says who asked, in which visit, because a connection does not. The response to a visit
+-- that was given up is for nobody.
 local function end_of_request(status, headers)
-  local visitor = visitors[tonumber(headers['X-Visitor'])]
-  if not visitor then return end
+  local name = headers['X-Visitor']
+  local visitor = name and visitors[tonumber(name:match('^%d+'))]
+  if not visitor or visitor.name ~= name or not visitor.is_asking then return end
   ok = ok + 1
   local given = headers['Set-Cookie']
   if given then

@@ -20,9 +20,9 @@ import pytest
 from tests.support.replica import HTML, Replica, cookie_of
 
 POLL, JOIN, VERDICT = 490, 545, 185
-#: Blocks that a hundred polls may leave; some are of Python's own free lists.
-LEFT = 100
-TIMES, POLLS, TRIES = 20, 100, 4
+#: Blocks that forty polls may leave; some are of Python's own free lists.
+LEFT = 40
+TIMES, POLLS, TRIES = 20, 40, 10
 
 Headers = Iterator[dict[str, str]]
 

@@ -7,6 +7,7 @@ import json
 import shutil
 import threading
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -182,10 +183,11 @@ class Site(http.server.BaseHTTPRequestHandler):
     asked: defaultdict[str, list[tuple[str, str]]]
 
     def do_GET(self):
-        visitor = self.headers["X-Visitor"]
+        name = self.headers["X-Visitor"]
+        visitor = name.partition(".")[0]
         self.asked[visitor].append((self.path, self.headers["Cookie"]))
         self.send_response(200)
-        self.send_header("X-Visitor", visitor)
+        self.send_header("X-Visitor", name)
         self.send_header("Content-Length", "0")
         if self.path == "/":
             self.send_header("Set-Cookie", f"now={len(self.asked[visitor])}; Path=/; HttpOnly")
@@ -202,19 +204,25 @@ def test_visitors_ask_for_a_page_and_its_pictures_with_their_cookies(tmp_path):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     Site.folder, Site.url = tmp_path, f"http://127.0.0.1:{server.server_port}"
-    pages = [visit("/", "site", cookie=f"pass={n}") for n in range(8)]
+    # So many that whoever waits for a stalled response is not in turn again meanwhile.
+    pages = [visit("/", "site", cookie=f"pass={n}") for n in range(400)]
     load = Load(pages, pictures=pictures("/")[:2], connections=2)
     totals = ask(Site, load, pages, 1)
     server.shutdown()
     server.server_close()
     assert totals.requests > 50
     assert totals.requests - totals.ok <= 4
-    assert set(Site.asked) == {str(number) for number in range(1, 9)}
+    assert set(Site.asked) == {str(number) for number in range(1, 401)}
     for number, asked in Site.asked.items():
         own = f"pass={int(number) - 1}"
-        for at in range(0, len(asked) - 3, 3):
-            assert [path for path, _ in asked[at : at + 3]] == ["/", "/0.webp", "/1.webp"]
-            for _, cookies in asked[at + 1 : at + 3]:
+        pages = [at for at, (path, _) in enumerate(asked) if path == "/"]
+        visits = [asked[begin:end] for begin, end in pairwise([*pages, len(asked)])]
+        paths = [[path for path, _ in one] for one in visits]
+        # The end of warming or of the run cuts a visit off, and wrk asks anew where a connection
+        # ended without a response.
+        assert sum(one != ["/", "/0.webp", "/1.webp"] for one in paths) <= 2
+        for at, one in zip(pages, visits, strict=True):
+            for _, cookies in one[1:]:
                 assert set(cookies.split("; ")) == {own, f"now={at + 1}"}
         assert asked[0][1] == own
 

@@ -76,8 +76,8 @@ def test_arq_has_what_we_have_but_for_redis():
     """Its versions are those of constraints.txt, other than of redis-py and what that needs."""
 
     def pins(path: str) -> dict[str, str]:
-        text = (ROOT / path).read_text()
-        return dict(re.findall(r"^([\w.-]+)(?:\[\w+\])?==(\S+)$", text, re.MULTILINE))
+        text = (ROOT / path).read_text().replace("_", "-")
+        return dict(re.findall(r"^([\w.-]+)(?:\[\w+\])?==([^\s;]+)", text, re.MULTILINE))
 
     ours, theirs = pins("constraints.txt"), pins("loadtest/jobs/arq.txt")
     assert len(theirs) > 10

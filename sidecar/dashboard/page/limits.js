@@ -142,6 +142,10 @@ function fields() {
 	put($('#limits-find'), names.length ? `A key is ${pattern}.` : pattern ? `All calls share one key, ${pattern}.` : 'The whole key, as the caller or nginx gives it. Empty: what calls without a key share.');
 }
 
+function switchOff(isOff) {
+	for (const button of part('key').querySelectorAll('button')) button.setAttribute('aria-disabled', String(isOff));
+}
+
 async function showKey() {
 	const of = key, found = await request('GET', `${path(limit)}?${new URLSearchParams({ key })}`);
 	if (of !== key) return;
@@ -171,6 +175,7 @@ async function showKey() {
 	field.dataset.known = value;
 	put($('[data-control=limit] label > span'), `Limit of this key: calls${algorithm === 'concurrency' ? ' at a time' : ` in ${lasting(rule().window)}`}`);
 	put($('.source'), `${isSet ? 'Set at run time' : key in values.file ? 'From the settings file, for this key' : 'From the settings file, as for all other keys'}. Configured: ${rated(configured(key), rule())}.`);
+	switchOff(false);
 	$('[data-do=back]').setAttribute('aria-disabled', String(!isSet));
 	$('[data-do=none]').setAttribute('aria-disabled', String(none));
 }
@@ -215,6 +220,7 @@ function open(name) {
 	const at = name === null ? -1 : name.indexOf('~');
 	[limit, key] = at < 0 ? [name, null] : [name.slice(0, at), name.slice(at + 1)];
 	state = null;
+	switchOff(true); // until the figures are here that a change would speak of
 	for (const table of Object.values(list)) table.restart();
 	for (const output of section.querySelectorAll('output')) put(output, '');
 	const shown = limit === null ? 'all' : key === null ? 'one' : 'key';
