@@ -400,6 +400,7 @@ def test_by_keyboard_only(site, visitor):
     expect(page.locator("#ask")).to_be_hidden()
     tab_to("Drain")
     page.keyboard.press("Enter")
+    expect(page.locator("#ask button").first).to_be_focused()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(mode).to_have_text("Draining")

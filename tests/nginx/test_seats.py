@@ -125,13 +125,13 @@ def test_a_lease_ends_for_nginx_too(site, visit):
 
 
 def test_a_poll_is_never_answered_from_what_nginx_kept(visit):
-    """Each says its own time."""
+    """They say different times; some fall into one millisecond."""
     holder, waiting = visit(), visit(Accept=JSON)
     assert holder.get("/seat/3").status == 200
     assert waiting.get("/seat/3").status == 503
-    told = [waiting.get("/_waitroom/seat~3/status").json() for _ in range(5)]
+    told = [waiting.get("/_waitroom/seat~3/status").json() for _ in range(20)]
     assert {each["state"] for each in told} == {"waiting"}
-    assert len({each["updated_at"] for each in told}) == 5
+    assert len({each["updated_at"] for each in told}) >= 5
 
 
 def test_the_doors_of_a_seat(site, visit):
