@@ -194,21 +194,11 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
             stamps=Stamps(settings.secret_keys),
         )
         ops = ops_app(services, settings, stopping, operators)
-        for app, kind, address in (
-            (ops, web.AppRunner, settings.ops_listen),
+        await _open_listeners(
+            stack,
             (edge, FastRunner, settings.edge_listen),
-        ):
-            runner = kind(
-                app,
-                access_log=None,
-                shutdown_timeout=DRAIN_S,
-                max_line_size=MAX_FIELD,
-                max_field_size=MAX_FIELD,
-                max_headers=256,
-            )
-            await runner.setup()
-            stack.push_async_callback(runner.cleanup)
-            await _listen(runner, address)
+            (ops, web.AppRunner, settings.ops_listen),
+        )
         yield rooms
 
 
@@ -326,6 +316,30 @@ def make_streams(settings: Settings, redis: Store) -> dict[str, EventStream]:
         name: EventStream(redis, name, owner=owner, timeout_s=settings.store_timeout)
         for name in settings.rooms
     }
+
+
+async def _open_listeners(
+    stack: contextlib.AsyncExitStack,
+    *listeners: tuple[web.Application, type[web.AppRunner], str],
+) -> None:
+    """Open them in order, and close them in order: the ops listener comes last and goes last, so
+    that who finds it ready finds the edge, too."""
+    runners = [
+        kind(
+            app,
+            access_log=None,
+            shutdown_timeout=DRAIN_S,
+            max_line_size=MAX_FIELD,
+            max_field_size=MAX_FIELD,
+            max_headers=256,
+        )
+        for app, kind, _ in listeners
+    ]
+    for runner in reversed(runners):
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+    for runner, (_, _, address) in zip(runners, listeners, strict=True):
+        await _listen(runner, address)
 
 
 async def _listen(runner: web.AppRunner, address: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from aiohttp import web
 
 from sidecar.app import make_rooms, running, without_secrets
 from sidecar.kit.metrics import Metrics
@@ -123,3 +124,29 @@ async def test_a_room_knows_whether_a_target_has_its_name(tmp_path):
     async with running(settings, []) as rooms:
         known = {room.name: room.grants.has_namesake() for room in rooms}
     assert known == {"shop": False, "images": True}
+
+
+async def test_who_finds_it_ready_finds_the_edge(tmp_path, monkeypatch):
+    """The ops listener, which says that it is ready, opens after the edge and closes after it."""
+    settings = Settings.model_validate({
+        "secret_keys": ["k" * 32],
+        "edge_listen": f"unix:{tmp_path}/edge",
+        "ops_listen": f"unix:{tmp_path}/ops",
+        "rooms": {"shop": {"total_active_users": 1}},
+    })  # fmt: skip
+    seen = []
+
+    def note(what):
+        method = getattr(web.UnixSite, what)
+
+        async def noted(self):
+            seen.append(f"{what} {self.name.rpartition('/')[2].rstrip(':')}")
+            await method(self)
+
+        return noted
+
+    for what in ("start", "stop"):
+        monkeypatch.setattr(web.UnixSite, what, note(what))
+    async with running(settings, []):
+        assert seen == ["start edge", "start ops"]
+    assert seen[2:] == ["stop edge", "stop ops"]
