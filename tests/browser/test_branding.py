@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import signal
 
 import pytest
 from playwright.sync_api import expect
@@ -148,12 +147,12 @@ def test_rules_that_spy_reach_nobody(site, visitor):
 def test_the_first_paint_does_not_wait_for_a_replica_that_hangs(site, visitor):
     """nginx has no style of the room, and gives up on it before it gives up on all else."""
     page = visitor()
-    site.replicas[0].signal(signal.SIGSTOP)
+    site.replicas[0].freeze()
     try:
         page.goto(f"{site.url}/late/")
         expect(page.locator("#offline")).to_be_visible()
     finally:
-        site.replicas[0].signal(signal.SIGCONT)
+        site.replicas[0].thaw()
     painted, style, about = page.evaluate(
         """async () => {
             const found = name => performance.getEntriesByType('resource')

@@ -469,13 +469,13 @@ def test_a_lost_connection_is_said_and_comes_back(site, operator):
 def test_a_store_that_is_away_is_said(site, operator):
     """The room says so, and since when, while the page itself is live."""
     page = operator()
-    site.redis.signal(19)  # SIGSTOP
+    site.redis.freeze()
     try:
         expect(room(page, "act").locator(".notices")).to_contain_text("The store does not answer")
         expect(room(page, "act")).to_have_class(re.compile("away"))
         expect(page.locator("#link")).to_have_text("Live")
     finally:
-        site.redis.signal(18)  # SIGCONT
+        site.redis.thaw()
 
 
 def test_a_store_in_memory_is_said(operator, visitor):

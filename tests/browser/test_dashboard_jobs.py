@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import signal
 import sqlite3
 
 import pytest
@@ -153,7 +152,7 @@ def test_a_runner_that_is_missing_is_missed(works, desk):
     page = desk()
     mode, meaning = (target(page, "images").locator(f".{what}") for what in ("mode", "meaning"))
     expect(mode).to_have_text("Running")
-    works.runners[0].signal(signal.SIGSTOP)
+    works.runners[0].freeze()
     try:
         works.redis_cli("hdel", target_key("images", "state"), "runner")
         expect(mode).to_have_text("No runner")
@@ -162,7 +161,7 @@ def test_a_runner_that_is_missing_is_missed(works, desk):
         )
         assert works.caller("shop").target("images")["runner_seen_at"] is None
     finally:
-        works.runners[0].signal(signal.SIGCONT)
+        works.runners[0].thaw()
     expect(mode).to_have_text("Running")
     assert page.problems == []
 

@@ -35,9 +35,9 @@ async def hang_one(scale: Scale) -> Row:
     async with world("one of three replicas hangs", cap=scale.cap) as run:
         await run.fill(scale)
         run.breaks()
-        run.site.replicas[1].signal(signal.SIGSTOP)
+        run.site.replicas[1].freeze()
         await asyncio.sleep(scale.after_s)
-        run.site.replicas[1].signal(signal.SIGCONT)
+        run.site.replicas[1].thaw()
         run.mends()
         await asyncio.sleep(scale.after_s / 2)
         for what in ("status", "page"):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
-import signal
 import socket
 import time
 import urllib.request
@@ -303,7 +301,7 @@ def test_a_room_and_a_limit(site, caller):
 
 def test_the_store_is_away(site, caller):
     """Each rule says what then; nobody waits for it, and nothing is an error."""
-    os.kill(site.redis.pid, signal.SIGSTOP)
+    site.redis.freeze()
     try:
         for _ in range(2):
             reply = caller().get("/many")
@@ -313,7 +311,7 @@ def test_the_store_is_away(site, caller):
             assert "Too many" not in reply.text
         assert caller(Accept=JSON).get("/strict").json()["status"] == 503
     finally:
-        os.kill(site.redis.pid, signal.SIGCONT)
+        site.redis.thaw()
     for edge in site.edges:
         visitor = Visitor(edge, {"X-Waitroom-Limit": "strict"})
         wait_until(lambda v=visitor: v.get("/check-limit").status == 204, "the store's return")

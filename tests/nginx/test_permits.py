@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
 import socket
 import time
 import urllib.error
@@ -489,13 +487,13 @@ def test_the_store_is_away(site):
     """Nobody passes unchecked: 503, and when to come again."""
     job = submit(site, "many")
     permit = permit_of(site, job)
-    os.kill(site.redis.pid, signal.SIGSTOP)
+    site.redis.freeze()
     try:
         for _ in range(2):
             reply = Visitor(site.url, {PERMIT: permit}).get("/many/away")
             assert (reply.status, reply.headers["Retry-After"]) == (503, "5")
     finally:
-        os.kill(site.redis.pid, signal.SIGCONT)
+        site.redis.thaw()
     assert seen(site, "/many/away") == 0
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import socket
 import urllib.request
 from http.client import HTTPResponse
@@ -323,7 +321,7 @@ def test_no_two_hold_a_seat_while_the_store_is_away(visit, site):
     holder, waiting = visit(), visit()
     assert holder.get("/seat/200").status == 200
     assert waiting.get("/seat/200").waits
-    os.kill(site.redis.pid, signal.SIGSTOP)
+    site.redis.freeze()
     try:
         newcomer = visit()
         for visitor, state in ((holder, "waiting"), (waiting, "waiting"), (newcomer, "not_queued")):
@@ -333,7 +331,7 @@ def test_no_two_hold_a_seat_while_the_store_is_away(visit, site):
         assert newcomer.post("/_waitroom/seat~200/join").status == 200  # the page, for a browser
         assert (asked(waiting).status, asked(waiting).headers["Retry-After"]) == (503, "5")
     finally:
-        os.kill(site.redis.pid, signal.SIGCONT)
+        site.redis.thaw()
     for edge in site.edges:
         wait_until(lambda edge=edge: asked(waiting, edge).status == 200, "the replica's return")
     assert holder.get("/seat/200").status == 200

@@ -83,20 +83,18 @@ async def test_the_site_survives_the_store(site):
 
 async def test_a_frozen_store_is_not_waited_for(site):
     """SIGSTOP: an admitted visitor's request takes no longer than nginx's patience."""
-    import os
-    import signal
 
     async with visitor() as inside:
         async with inside.get(f"{site.url}/page") as reply:
             assert reply.status == 200
         await asyncio.sleep(5.5)  # the pass is due: this request would like the store
-        os.kill(site.redis.pid, signal.SIGSTOP)
+        site.redis.freeze()
         try:
             for _ in range(3):
                 async with inside.get(f"{site.url}/page") as reply:
                     assert reply.status == 200
         finally:
-            os.kill(site.redis.pid, signal.SIGCONT)
+            site.redis.thaw()
 
 
 @pytest.mark.parametrize("hours", [1, -1])

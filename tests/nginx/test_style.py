@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -60,7 +59,7 @@ def test_a_replica_that_hangs_is_not_waited_for(site, relay):
     """Those who come together get an empty one, and so do those after them, of whom at most a few
     ask the replica at all. When it is back, so is the style."""
     replica = site.replicas[0]
-    replica.signal(signal.SIGSTOP)
+    replica.freeze()
     try:
         with ThreadPoolExecutor(VISITORS) as pool:
             together = list(pool.map(lambda _: style_of(site, "late"), range(VISITORS)))
@@ -68,7 +67,7 @@ def test_a_replica_that_hangs_is_not_waited_for(site, relay):
         replies = [*together, *(style_of(site, "late") for _ in range(VISITORS))]
         assert len(asked(relay, "late")) < VISITORS
     finally:
-        replica.signal(signal.SIGCONT)
+        replica.thaw()
     for reply in replies:
         assert (reply.status, reply.body) == (200, b"")
         assert reply.headers["Content-Type"].startswith("text/css")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import aiohttp
@@ -190,7 +189,7 @@ def test_a_replica_that_hangs(site, one_free):
     served."""
     visitor = Visitor(site.url)
     assert visitor.get("/").status == 200
-    site.replicas[0].signal(signal.SIGSTOP)
+    site.replicas[0].freeze()
     try:
         with ThreadPoolExecutor() as threads:
             asking = [threads.submit(visitor.post, "/x", b"body") for _ in range(4)]
@@ -198,7 +197,7 @@ def test_a_replica_that_hangs(site, one_free):
                 assert visitor.get("/assets/logo").status == 200
             assert [request.result().json()["received"] for request in asking] == [4] * 4
     finally:
-        site.replicas[0].signal(signal.SIGCONT)
+        site.replicas[0].thaw()
 
 
 def test_no_token_is_logged(site, one_free):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import Process, wait_until
+from tests.support.processes import Process, freeze, wait_until
 
 
 class Sqlite:
@@ -45,15 +45,16 @@ class _Server:
 
     def freeze(self) -> None:
         """With all of its processes: one for each connection, of PostgreSQL."""
-        self._signal(signal.SIGSTOP)
+        freeze(self._pids())
 
     def thaw(self) -> None:
-        self._signal(signal.SIGCONT)
+        for pid in self._pids():
+            os.kill(pid, signal.SIGCONT)
 
-    def _signal(self, number: int) -> None:
-        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
-        for pid in [self._process.pid, *map(int, children.read_text().split())]:
-            os.kill(pid, number)
+    def _pids(self) -> list[int]:
+        pid = self._process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+        return [pid, *map(int, children.split())]
 
 
 class Mariadb(_Server):

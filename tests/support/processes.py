@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import random
+import signal
 import socket
 import subprocess
 import tempfile
@@ -20,8 +21,8 @@ import pytest
 from tests.support.fork_server import FORK_OPTIONS, WAITROOM, Forked, can_fork
 
 __all__ = [
-    "CLEAN", "SHIFTED", "WAITROOM", "Forked", "Process", "forget_settings", "free_port", "listens",
-    "run_command", "wait_until",
+    "CLEAN", "SHIFTED", "WAITROOM", "Forked", "Process", "forget_settings", "free_port", "freeze",
+    "listens", "run_command", "wait_until",
 ]  # fmt: skip
 
 #: `python SHIFTED SECONDS serve …`: the command with a clock that is off.
@@ -81,6 +82,13 @@ class Process(AbstractContextManager["Process"]):
         assert self._process is not None
         self._process.send_signal(number)
 
+    def freeze(self) -> None:
+        """SIGSTOP: the system still takes connections for it, and nobody answers."""
+        freeze([self.pid])
+
+    def thaw(self) -> None:
+        self.signal(signal.SIGCONT)
+
     @property
     def pid(self) -> int:
         assert self._process is not None
@@ -93,6 +101,21 @@ class Process(AbstractContextManager["Process"]):
     @property
     def output(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+
+def freeze(pids: list[int]) -> None:
+    """Stop these processes; it returns once all of their threads stand still."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: all(map(_is_frozen, pids)), "the processes to stand still")
+
+
+def _is_frozen(pid: int) -> bool:
+    try:
+        stats = [file.read_text() for file in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except OSError:  # a thread ended meanwhile
+        return False
+    return all(stat.rpartition(")")[2].split()[0] in "TZX" for stat in stats)
 
 
 def run_command(

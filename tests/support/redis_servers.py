@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import signal
 import socket
 import subprocess
 import tempfile
@@ -117,11 +116,10 @@ class RedisServer(AbstractContextManager["RedisServer"]):
         self.process.kill()
 
     def pause(self) -> None:
-        """SIGSTOP: the system still takes connections for it, and nobody answers."""
-        self.process.signal(signal.SIGSTOP)
+        self.process.freeze()
 
     def resume(self) -> None:
-        self.process.signal(signal.SIGCONT)
+        self.process.thaw()
 
     def config_set(self, name: str, value: object) -> None:
         self.cli("config", "set", name, value)
