@@ -63,10 +63,12 @@ unit: $(TEST)
 # More workers than cores: half of the time a test waits.
 test: $(TEST)
 	@scripts/install-packages test
+	@scripts/install-browser
 	@$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not full" $(ARGS)
 
 test-all: $(ALL)
 	@scripts/install-packages all
+	@scripts/install-browser
 	@$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(ALL)

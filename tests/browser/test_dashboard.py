@@ -377,7 +377,8 @@ def test_by_keyboard_only(site, visitor):
             page.keyboard.press("Tab")
         pytest.fail(f"{name} is not reached")
 
-    page.keyboard.type("Ada")  # the first field has the focus
+    expect(page.get_by_label("Who are you?")).to_be_focused()
+    page.keyboard.type("Ada")
     page.keyboard.press("Tab")
     page.keyboard.type(ADMIN_TOKEN)
     page.keyboard.press("Enter")
@@ -411,6 +412,25 @@ def test_by_keyboard_only(site, visitor):
     page.keyboard.press("Enter")
     expect(page.get_by_label("Admin token")).to_be_visible()
     assert page.problems == []
+
+
+def test_a_question_right_after_another_waits_for_its_own_answer(operator):
+    """The browser tells that a dialog was closed when the next question may be open already."""
+    answers = operator().evaluate(
+        """async () => {
+            const { ask } = await import('/dashboard/static/acts.js');
+            const [no, yes] = document.querySelectorAll('#ask button');
+            const words = { title: 'Sure?', text: 'It asks.', go: 'Yes' };
+            const first = ask(words);
+            no.click();
+            const second = ask(words);
+            await new Promise(resolve => setTimeout(resolve, 200));
+            yes.click();
+            const late = new Promise(resolve => setTimeout(resolve, 2000, 'no answer'));
+            return Promise.all([first, second].map(answer => Promise.race([answer, late])));
+        }"""
+    )
+    assert answers == [None, True]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

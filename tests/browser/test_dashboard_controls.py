@@ -3,6 +3,7 @@ log, the queue a page at a time. Real browser, real replica, real store."""
 
 from __future__ import annotations
 
+import functools
 import re
 
 import pytest
@@ -22,6 +23,7 @@ from tests.support.dashboard import (
     said,
     view,
 )
+from tests.support.processes import wait_until
 
 PEOPLE = 75
 SLOW = {**QUICK, "session_duration": 600, "heartbeat_timeout": 7200, "claim_window": 3600}
@@ -191,6 +193,9 @@ def test_the_log_of_all_rooms(site, operator):
     """By room and by operator; behind the latest of Redis the history has the older ones."""
     for number in range(70):
         site.admin("PATCH", "/rooms/calm", {"total_active_users": 100 + number})
+    first = "total_active_users: 100 → 101"
+    written = functools.partial(site.admin, "GET", "/rooms/calm/changes?limit=100")
+    wait_until(lambda: len(written()["changes"]) >= 70, "the history's rows")
     page = operator("Cleo")
     cap = control(page, "sale", "total_active_users")
     cap.get_by_label("Cap").fill("22")
@@ -203,7 +208,6 @@ def test_the_log_of_all_rooms(site, operator):
     page.get_by_label("Operator").select_option("")
     page.locator("#acts [name=room]").select_option("calm")
     expect(rows).to_have_count(50)
-    first = "total_active_users: 100 → 101"
     expect(log(page)).not_to_contain_text(first)
     older = page.get_by_role("button", name="Older")
     older.click()

@@ -35,7 +35,7 @@ REMEMBER = """(() => {
 def site():
     templates = ROOT / "tests" / "support" / "templates"
     rooms = [gated(f"/{room}/", to="http://origin/page/", room=room) for room in ROOMS]
-    limit = {"algorithm": "fixed_window", "limit": 5, "window": "1m", "key": "{address}"}
+    limit = {"algorithm": "fixed_window", "limit": 5, "window": "24h", "key": "{address}"}
     with Site(
         rooms=ROOMS,
         locations="".join(rooms),

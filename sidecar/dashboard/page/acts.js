@@ -1,6 +1,7 @@
 // What the controls do: calls to the replica, and the questions before them.
 
 import { make, put } from './draw.js';
+import { Question } from './question.js';
 
 export const session = { csrf: '', history: false, jobs: false, role: 'viewer' };
 const ROLES = ['viewer', 'operator', 'admin'];
@@ -98,36 +99,32 @@ const [no, yes] = form.querySelectorAll('button');
 const label = document.getElementById('ask-label');
 const input = label.querySelector('input');
 const wrong = document.getElementById('ask-wrong');
-let question, settle;
+const question = new Question(dialog);
+let shown;
 
 // Asks in a dialog: `go` is the button's text; with `label` something is to be typed, which `check`
 // finds fault with or returns '' for. `better` resolves to a text that is known later. Resolves to what was typed (true without a label), or null.
 export function ask(asked) {
-	question = asked;
+	shown = asked;
 	document.getElementById('ask-title').textContent = asked.title;
 	document.getElementById('ask-text').textContent = asked.text;
-	asked.better?.then(text => { if (question === asked) put(document.getElementById('ask-text'), text); });
+	asked.better?.then(text => { if (shown === asked) put(document.getElementById('ask-text'), text); });
 	yes.textContent = asked.go;
 	yes.classList.toggle('danger', Boolean(asked.danger));
 	label.hidden = !asked.label;
 	label.querySelector('span').textContent = asked.label || '';
 	input.value = '';
 	wrong.textContent = '';
-	dialog.returnValue = '';
-	dialog.showModal();
+	const answer = question.open();
 	(asked.label ? input : no).focus();
-	return new Promise(resolve => { settle = resolve; });
+	return answer;
 }
 
-no.addEventListener('click', () => dialog.close());
+no.addEventListener('click', () => question.answer(null));
 form.addEventListener('submit', event => {
 	event.preventDefault();
 	const typed = input.value.trim();
-	wrong.textContent = question.label ? question.check(typed) : '';
+	wrong.textContent = shown.label ? shown.check(typed) : '';
 	if (wrong.textContent) input.focus();
-	else dialog.close('yes');
-});
-dialog.addEventListener('close', () => {
-	const isYes = dialog.returnValue === 'yes';
-	settle(isYes ? question.label ? input.value.trim() : true : null);
+	else question.answer(shown.label ? typed : true);
 });

@@ -1,13 +1,14 @@
 // The question where to somebody is moved, and why.
 
 import { make } from './draw.js';
+import { Question } from './question.js';
 
 const dialog = document.getElementById('move');
 const form = dialog.querySelector('form');
 const { to, place, class: name, why } = form.elements;
 const wrong = form.querySelector('.note');
 const choices = [...form.querySelectorAll('[name=to]')];
-let settle;
+const question = new Question(dialog);
 
 // Resolves to what is asked of /admin/: {position} or {class}, and why; null: the answer was no.
 export function askMove(short, classes) {
@@ -24,10 +25,9 @@ export function askMove(short, classes) {
 	const byClass = choices.find(choice => choice.value === 'class');
 	name.hidden = byClass.parentElement.hidden = !classes.length;
 	if (classes.length) name.value = classes[0];
-	dialog.returnValue = '';
-	dialog.showModal();
+	const moved = question.open();
 	choices[0].focus();
-	return new Promise(resolve => { settle = resolve; });
+	return moved;
 }
 
 function answer() {
@@ -39,12 +39,11 @@ function answer() {
 const choose = value => { choices.find(choice => choice.value === value).checked = true; };
 place.addEventListener('input', () => choose('place'));
 name.addEventListener('input', () => choose('class'));
-form.querySelector('button[type=button]').addEventListener('click', () => dialog.close());
+form.querySelector('button[type=button]').addEventListener('click', () => question.answer(null));
 form.addEventListener('submit', event => {
 	event.preventDefault();
 	const isPlace = to.value !== 'place' || /^[1-9]\d{0,7}$/.test(place.value.trim());
 	wrong.textContent = isPlace ? '' : 'A place is a whole number from 1 on.';
-	if (isPlace) dialog.close('yes');
+	if (isPlace) question.answer(answer());
 	else place.focus();
 });
-dialog.addEventListener('close', () => settle(dialog.returnValue === 'yes' ? answer() : null));
