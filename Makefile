@@ -5,6 +5,7 @@ VISITORS ?= 20
 REPLICAS ?= 10
 WORKERS ?= 6
 QUICK ?=
+BARE ?=
 PYTHON ?= python3
 BIN := .venv/bin
 # What .venv holds: the product alone; what the demo, the tests, or everything needs beside it.
@@ -51,7 +52,7 @@ dev: $(ALL)
 
 run: $(DEMO)
 	@scripts/install-packages run
-	@$(BIN)/python demo/run.py --port $(PORT)
+	@$(BIN)/python demo/run.py $(if $(filter file,$(origin PORT)),,--port $(PORT))
 
 crowd: $(DEMO)
 	@$(BIN)/python demo/crowd.py --url http://localhost:$(PORT) --visitors $(VISITORS)
@@ -69,7 +70,7 @@ test: $(TEST)
 test-all: $(ALL)
 	@scripts/install-packages all
 	@scripts/install-browser
-	@$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	@BARE=$(BARE) $(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(ALL)
 	@$(BIN)/ruff check .

@@ -23,6 +23,7 @@ from honcho import manager as honcho
 
 ROOT = Path(__file__).resolve().parent.parent
 DEMO = ROOT / "demo"
+PORT = 8080
 OPS_PORTS = (8401, 8402)
 #: The service_token of waitroom.toml.
 TOKEN = "demo-service-token"
@@ -33,10 +34,8 @@ STOP_S = 15
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, default=8080)
-    port = parser.parse_args().port
-    if not is_free(port):
-        sys.exit(f"Port {port} is taken by another program. Choose one: make run PORT=8090")
+    parser.add_argument("--port", type=int, help="8080, or the next one that is free")
+    port = choose_port(parser.parse_args().port)
     # A unix socket's path has 107 bytes at most, so not below the project.
     with tempfile.TemporaryDirectory(prefix="waitroom-demo-") as name:
         folder = Path(name)
@@ -136,7 +135,7 @@ def greet(port: int, ops_port: int) -> None:
     url = f"http://localhost:{port}"
     while not answers(f"{url}/_waitroom/shop/status"):
         time.sleep(0.1)
-    crowd = "make crowd VISITORS=20" + ("" if port == 8080 else f" PORT={port}")
+    crowd = "make crowd VISITORS=20" + ("" if port == PORT else f" PORT={port}")
     print(
         f"\n  The shop is open: {url}   (two fit in; Ctrl-C stops all)\n"
         f"  Bring visitors:   {crowd}\n"
@@ -149,6 +148,19 @@ def greet(port: int, ops_port: int) -> None:
         f"  Metrics:          http://localhost:{ops_port}/metrics\n",
         flush=True,
     )
+
+
+def choose_port(asked: int | None) -> int:
+    if asked is not None:
+        if is_free(asked):
+            return asked
+        sys.exit(
+            f"Port {asked} is in use by another program. Choose another one: make run PORT=8090"
+        )
+    port = next(filter(is_free, range(PORT, PORT + 100)))
+    if port != PORT:
+        print(f"Port {PORT} is in use by another program; the shop takes {port}.", flush=True)
+    return port
 
 
 def is_free(port: int) -> bool:

@@ -1,0 +1,62 @@
+#!/bin/sh
+# The first two commands of the README in a root with Debian's or Ubuntu's packages and nothing else.
+# bare.sh bookworm|noble FOLDER: a folder that is not there yet; as root, in minutes. The
+# environment goes along: a proxy, say.
+set -eu
+suite=$1
+root=$2
+here=$(cd "$(dirname "$0")/../.." && pwd)
+packages=git,make,python3,python3-venv,sudo,ca-certificates
+
+"$here/scripts/install-packages" bare
+# debootstrap's scripts know where a distribution is: gutsy's is that of each Ubuntu since.
+case $suite in
+noble) set -- --components=main,universe --keyring=/usr/share/keyrings/ubuntu-archive-keyring.gpg
+    script=gutsy ;;
+*) set -- && script=$suite ;;
+esac
+if ! debootstrap --variant=minbase --include="$packages" "$@" "$suite" "$root" "" \
+    "/usr/share/debootstrap/scripts/$script" >"$root.log"; then
+    tail -n 20 "$root.log" >&2
+    exit 1
+fi
+git clone --quiet "$here" "$root/waitroom"
+cp /etc/resolv.conf "$root/etc/"
+cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
+
+cat >"$root/steps.sh" <<'STEPS'
+set -eu
+cd /waitroom
+lasted() { echo "$1: $(($(date +%s) - began)) s"; }
+began=$(date +%s)
+setsid make run >/run.log 2>&1 &
+until grep -q "The shop is open" /run.log; do
+    kill -0 $! || { cat /run.log; exit 1; }
+    sleep 1
+done
+lasted "make run, from nothing"
+grep "Port 8080 is in use" /run.log || true
+.venv/bin/python - "$(grep -o 'The shop is open: [^ ]*' /run.log | grep -o 'http.*')" <<'VISITORS'
+import sys
+import urllib.error
+import urllib.request
+
+for number in (1, 2, 3):
+    try:
+        status = urllib.request.urlopen(sys.argv[1], timeout=10).status
+    except urllib.error.HTTPError as error:
+        status = error.code
+    print(f"visitor {number}: {status}", flush=True)
+VISITORS
+kill -TERM -- -$!
+wait $! || true
+began=$(date +%s)
+make test
+lasted "make test, after that"
+STEPS
+unset VIRTUAL_ENV PYTHONPATH PYTHONDONTWRITEBYTECODE
+export HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+exec unshare --mount --pid --fork --kill-child sh -c "
+    mount --make-rprivate / && mount --rbind /dev '$root/dev' &&
+    mount -t proc proc '$root/proc' && mount -t tmpfs tmpfs '$root/tmp' &&
+    exec chroot '$root' sh /steps.sh"
