@@ -11,8 +11,9 @@ packages=git,make,python3,python3-venv,sudo,ca-certificates
 "$here/scripts/install-packages" bare
 # debootstrap's scripts know where a distribution is: gutsy's is that of each Ubuntu since.
 case $suite in
-noble) set -- --components=main,universe --keyring=/usr/share/keyrings/ubuntu-archive-keyring.gpg
-    script=gutsy ;;
+noble) set -- --components=main,universe && script=gutsy
+    # Debian 12 has no package of Ubuntu's keys.
+    [ -e /usr/share/keyrings/ubuntu-archive-keyring.gpg ] || set -- --no-check-gpg "$@" ;;
 *) set -- && script=$suite ;;
 esac
 if ! debootstrap --variant=minbase --include="$packages" "$@" "$suite" "$root" "" \

@@ -79,7 +79,7 @@ def test_a_server_by_the_readme(tmp_path):
     )  # fmt: skip
     (root / "wheel").mkdir()
     subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", root / "wheel", ROOT],
+        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", root / "wheel", ROOT],
         check=True, timeout=300,
     )  # fmt: skip
     for name in ("/etc/resolv.conf", "/etc/ssl/certs/ca-certificates.crt"):
