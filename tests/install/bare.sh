@@ -31,8 +31,9 @@ cd /waitroom
 lasted() { echo "$1: $(($(date +%s) - began)) s"; }
 began=$(date +%s)
 setsid make run >/run.log 2>&1 &
+shop=$!
 until grep -q "The shop is open" /run.log; do
-    kill -0 $! || { cat /run.log; exit 1; }
+    kill -0 $shop || { cat /run.log; exit 1; }
     sleep 1
 done
 lasted "make run, from nothing"
@@ -49,8 +50,8 @@ for number in (1, 2, 3):
         status = error.code
     print(f"visitor {number}: {status}", flush=True)
 VISITORS
-kill -TERM -- -$!
-wait $! || true
+kill -s TERM -- "-$shop"
+wait "$shop" || true
 began=$(date +%s)
 make test
 lasted "make test, after that"
