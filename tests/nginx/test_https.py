@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 
 import pytest
@@ -12,10 +11,6 @@ from tests.support.nginx_client import Visitor, room_cookies
 from tests.support.processes import free_port
 from tests.support.site import Site, gated
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("curl") is None or shutil.which("openssl") is None,
-    reason="curl and openssl speak TLS for these tests",
-)
 BOTH = gated("/", room="open") + gated("/full", "client_max_body_size 100m;", room="full")
 
 
