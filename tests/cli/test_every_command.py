@@ -177,7 +177,7 @@ def test_pages_are_put_together(config):
 
 
 DEAD = "http://127.0.0.1:1"
-SQL = "mysql://a:b@127.0.0.1:1/c"
+SQL = "postgresql://a:b@127.0.0.1:1/c"
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,7 @@ async def test_stays_are_listed_a_page_at_a_time(busy):
     assert set(whole[1:]) == {t.visitor for t in (busy.waits, busy.left, busy.third, busy.fourth)}
 
 
+@pytest.mark.full
 async def test_a_look_up_takes_one_partition(record, servers):
     """On MariaDB: whatever the number of rooms, the others' rows are not looked at."""
     from tests.support.databases import Mariadb

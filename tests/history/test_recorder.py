@@ -245,6 +245,7 @@ async def test_a_database_that_hangs_is_not_waited_for(record, servers, monkeypa
     assert await count(it, events) == await count(it, entries) == 3
 
 
+@pytest.mark.full
 async def test_a_migration_that_was_killed_can_be_repeated(servers):
     """MariaDB keeps the tables that it made, and has no version yet; rows are never dropped."""
     history = History(sql.open_database(servers(Mariadb).url), partitions=2)

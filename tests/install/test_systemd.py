@@ -166,6 +166,7 @@ def test_secrets_are_handed_on():
     assert "install -d -m 700 /etc/waitroom/secrets" in PAGE
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["waitroom@", "waitroom-jobs"])
 def test_a_password_of_redis_is_handed_on(units, tmp_path, name):
     """What init writes beside a unit is a drop-in that systemd takes, and the store it loads."""

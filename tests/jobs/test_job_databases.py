@@ -72,6 +72,7 @@ async def test_a_file_makes_its_tables_and_a_server_asks_for_them(sqlite):
             await store.close()
 
 
+@pytest.mark.full
 async def test_a_migration_that_was_killed_can_be_repeated(servers, open_store):
     """MariaDB keeps the tables that it made, and has no version yet; rows are never dropped."""
     store = await open_store(servers(Mariadb).url)

@@ -219,12 +219,15 @@ def stop(server: Any, works: Works) -> Away:
 
 
 @pytest.fixture(scope="module")
-def told(servers):
-    for kind in KINDS[:-1]:
-        servers(kind)
-    works = [partial(tell, kind, servers) for kind in KINDS]
+def told(request, servers):
+    asked = " ".join(item.name for item in request.session.items)
+    kinds = [kind for kind in KINDS if f"[{kind.kind}]" in asked]
+    for kind in kinds:
+        if kind is not Sqlite:
+            servers(kind)
+    works = [partial(tell, kind, servers) for kind in kinds]
     found = [work() for work in works] if IS_FULL else together(*works)
-    return {kind.kind: pair for kind, pair in zip(KINDS, found, strict=True)}
+    return {kind.kind: pair for kind, pair in zip(kinds, found, strict=True)}
 
 
 @pytest.fixture(params=[kind.kind for kind in KINDS])

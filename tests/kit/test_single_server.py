@@ -6,6 +6,8 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
+import uvloop
+from redis import exceptions
 from redis.exceptions import RedisError, ResponseError
 
 from sidecar.kit.redis.connect import POOL_SIZE, close, connect
@@ -105,3 +107,21 @@ async def test_nothing_is_open_after_the_end(redis_socket):
 
         while await left():  # the server has not heard of it yet
             await asyncio.sleep(0.01)
+
+
+def test_a_connection_that_the_server_has_just_closed(redis_socket):
+    """A write to it is an error of the driver, in every event loop: theirs are a TypeError, a
+    RuntimeError and silence."""
+
+    async def write() -> None:
+        async with client(redis_socket) as redis:
+            connection = await redis.connection_pool.get_connection()
+            connection._writer.transport.abort()
+            with pytest.raises(exceptions.ConnectionError):
+                await connection.send_command("PING")
+            await connection.disconnect(nowait=True)
+            assert await redis.ping()
+
+    for factory in (asyncio.new_event_loop, uvloop.new_event_loop):
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(write())

@@ -69,6 +69,9 @@ class _Packed:
         """At once, where nothing is in its way: the driver would make a task for each command, to
         bound the time. The caller, which waits for the reply, does that."""
         writer = self._writer
+        if writer is not None and writer.transport.is_closing():
+            # A write would be a TypeError of Python 3.12.3, or a RuntimeError of uvloop.
+            raise exceptions.ConnectionError("the server has closed the connection")
         if writer is None or self.health_check_interval or writer.transport.get_write_buffer_size():
             await super().send_packed_command(command, check_health)  # type: ignore[misc] # the driver's connection
         else:
