@@ -23,6 +23,7 @@ if ! debootstrap --variant=minbase --include="$packages" "$@" "$suite" "$root" "
 fi
 git clone --quiet "$here" "$root/waitroom"
 cp /etc/resolv.conf "$root/etc/"
+echo "127.0.0.1 localhost" >"$root/etc/hosts"
 cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 
 cat >"$root/steps.sh" <<'STEPS'
@@ -56,7 +57,7 @@ began=$(date +%s)
 make test
 lasted "make test, after that"
 STEPS
-unset VIRTUAL_ENV PYTHONPATH PYTHONDONTWRITEBYTECODE
+unset PIP_FIND_LINKS VIRTUAL_ENV PYTHONPATH PYTHONDONTWRITEBYTECODE
 export HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 exec unshare --mount --pid --fork --kill-child sh -c "
     mount --make-rprivate / && mount --rbind /dev '$root/dev' &&
