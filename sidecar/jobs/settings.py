@@ -334,9 +334,20 @@ class TargetSettings(BaseModel):
         return any(_is_below(read, URL(prefix)) for prefix in self.callback_urls)
 
     def changed(self, overrides: dict[str, Any]) -> TargetSettings:
-        """These settings with some replaced; a secret that is given as *** stays as it was. Raises
-        ConfigError."""
+        """These settings with some replaced; a secret that is given as *** stays as it was, unless
+        calls go to another server. Raises ConfigError."""
         given = dict(overrides)
+        asked = given.get("headers", dict.fromkeys(self.headers, HIDDEN))
+        hidden = (
+            [name for name, value in asked.items() if value == HIDDEN]
+            if isinstance(asked, dict)
+            else []
+        )
+        if hidden and self.goes_elsewhere(given):
+            names = " and ".join(hidden)
+            raise ConfigError(
+                [f"headers: the url is on another server: give {names} again, or {{}} for none"]
+            )
         if given.get("callback_secret") == HIDDEN:
             given["callback_secret"] = self.callback_secret
         if isinstance(headers := given.get("headers"), dict):
@@ -346,11 +357,22 @@ class TargetSettings(BaseModel):
             }
         return read_target({**self.model_dump(exclude_unset=True), **given})
 
+    def goes_elsewhere(self, overrides: dict[str, Any]) -> bool:
+        """Whether calls would go to another scheme, host or port, where no secret follows."""
+        return overrides.get("url") is not None and _origin(overrides["url"]) != _origin(self.url)
+
     def without_secrets(self) -> TargetSettings:
         """As they may be shown."""
         headers = dict.fromkeys(self.headers, HIDDEN)
         secret = HIDDEN if self.callback_secret else ""
         return self.model_copy(update={"headers": headers, "callback_secret": secret})
+
+
+def _origin(url: object) -> object:
+    try:
+        return URL(str(url)).origin()
+    except ValueError:  # another check says what is wrong
+        return url
 
 
 def _has(statuses: tuple[int | str, ...], status: int) -> bool:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+#: Where calls go and with what secrets: an admin's to change.
+ADMIN_SETTINGS = ("url", "private", "headers", "callback_urls", "callback_secret")
 #: A worker that can take more asks every 10 s at least.
 RUNNER_AWAY_S = 15.0
 
@@ -53,6 +55,18 @@ class Target:
 
     def aborted(self, id_: str, fence: int) -> Ending:
         return self.ending(id_, fence, State.CANCELLED, "cut off by its caller")
+
+
+class AdminNeededError(Exception):
+    """An operator's change of what only an admin changes; says what."""
+
+
+def _for_admins(target: Target | None, after: TargetSettings) -> str:
+    if target is None:
+        return "A new target"
+    before = target.settings
+    names = [name for name in ADMIN_SETTINGS if getattr(before, name) != getattr(after, name)]
+    return f"A change of {' and '.join(names)}" if names else ""
 
 
 class Targets(Named[Target]):
@@ -98,6 +112,8 @@ class Targets(Named[Target]):
         settings = self._of_file.get(name)
         if text is not None:
             changes = json.loads(text)
+            if settings and settings.goes_elsewhere(changes):
+                changes.setdefault("headers", {})  # the file's may have come later
             settings = settings.changed(changes) if settings else read_target(changes)
         if settings is None:
             self._items.pop(name, None)
@@ -108,18 +124,27 @@ class Targets(Named[Target]):
         target.settings, target.is_of_file = settings, text is None
         log.info("target_changed", target=name, source="file" if text is None else "run time")
 
-    async def change(self, name: str, changes: dict[str, Any]) -> Target:
+    async def change(
+        self, name: str, changes: dict[str, Any], *, is_admin: bool = True
+    ) -> tuple[Target, dict[str, tuple[Any, Any]]]:
         """Changes some settings of a target, or makes one. The others follow the configuration,
-        later too. Raises ConfigError, DatabaseError."""
+        later too. Returns what each was and is, secrets as ***. Raises ConfigError,
+        AdminNeededError, DatabaseError."""
         await self.refresh()
         target = self.find(name)
         settings = target.settings.changed(changes) if target else read_target(changes)
+        if not is_admin and (needed := _for_admins(target, settings)):
+            raise AdminNeededError(needed)
+        before = target.settings.without_secrets() if target else None
         at_ms = target.clock.now_ms() if target else 0
         names = json.loads(self._texts.get(name, "{}")).keys() | changes.keys()
         values = settings.model_dump(mode="json", include=set(names))
         await self._store.targets.put(name, json.dumps(values), at_ms)
         await self._was_changed(name)
-        return self.get(name)
+        after = settings.without_secrets()
+        return self.get(name), {
+            each: (getattr(before, each, None), getattr(after, each)) for each in sorted(changes)
+        }
 
     async def restore(self, name: str) -> Target | None:
         """Resets a target to its configured settings; None: it is not configured, and is removed.

@@ -155,7 +155,8 @@ class Bench:
 
     async def make(self, name: str, **settings: Any) -> Target:
         settings = {"url": "http://target.example/", "methods": ["GET"], **settings}
-        return await self.targets.change(name, settings)
+        target, _ = await self.targets.change(name, settings)
+        return target
 
     async def submit(self, target: Target, **order: Any) -> str:
         job, _ = await self.jobs.submit("service", Order(target, **order))

@@ -53,7 +53,8 @@ Result = TypeVar("Result")
 class Works(AbstractContextManager["Works"]):
     """Starts everything on entry. `targets` are settings by name; `target` is the process that
     all of them call unless they have a url of their own. `database`: of a server that somebody
-    else runs; empty: a file. `at_a_time`: calls of a target that a runner makes."""
+    else runs; empty: a file. `at_a_time`: calls of a target that a runner makes. `more`: tables of
+    the settings file besides."""
 
     def __init__(
         self,
@@ -63,9 +64,11 @@ class Works(AbstractContextManager["Works"]):
         replicas: int = 1,
         runners: int = 3,
         at_a_time: int = 100,
+        more: str = "",
     ) -> None:
         self._targets, self.database = targets, database
         self._replicas, self._runners, self._at_a_time = replicas, runners, at_a_time
+        self._more = more
         self._stack = ExitStack()
         self.runners: list[Process] = []
         self.replicas: list[Process] = []
@@ -114,7 +117,7 @@ class Works(AbstractContextManager["Works"]):
             lines.append(f"[targets.{name}]")
             given = {"url": self.target.url, "private": True, **settings}
             lines += [f"{key} = {_toml(value)}" for key, value in given.items()]
-        return "\n".join(lines) + "\n"
+        return "\n".join(lines) + f"\n{self._more}"
 
     def start_runner(self) -> None:
         waitroom = str(Path(sys.executable).parent / "waitroom")

@@ -20,12 +20,13 @@ from sidecar.jobs.schemas import (
     TargetHistory,
     Targets,
 )
-from sidecar.jobs.targets import has_runner, rate_per_s, wait_s
+from sidecar.jobs.targets import AdminNeededError, has_runner, rate_per_s, wait_s
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import ConfigError
-from sidecar.kit.http.auth.session import operator
+from sidecar.kit.http.auth.session import has_role, operator
 from sidecar.kit.http.endpoint import OPERATORS, Endpoints, programs
-from sidecar.kit.http.problem_kinds import DATABASE_UNAVAILABLE
+from sidecar.kit.http.problem_kinds import DATABASE_UNAVAILABLE, ROLE_TOO_LOW
+from sidecar.kit.http.problems import ProblemError
 from sidecar.kit.names import is_plain_name
 
 if TYPE_CHECKING:
@@ -64,14 +65,20 @@ async def look_at_target(request: web.Request, at: TargetAddress) -> Target:
 async def change_target(request: web.Request, at: TargetAddress, body: TargetChanges) -> Target:
     """Change a target, or make one.
 
-    For operators. All replicas and workers follow within two seconds. The changes come before the
-    configuration until DELETE.
+    For operators; for admins where it is a new target, or a change of `url`, `private`, `headers`,
+    `callback_urls` or `callback_secret`. A `url` on another server gets no secret of `headers` that
+    is not given again. All replicas and workers follow within two seconds. The changes come before
+    the configuration until DELETE.
     """
     jobs, changes = request.app[JOBS], body.model_extra or {}
     if not is_plain_name(at.name):
         raise ConfigError(["a name has lower-case letters, digits, - and _, 48 at most"])
-    target = await jobs.targets.change(at.name, changes)
-    log.info("target_set", target=at.name, settings=sorted(changes), by=operator(request))
+    is_admin = has_role(request, "admin")
+    try:
+        target, changed = await jobs.targets.change(at.name, changes, is_admin=is_admin)
+    except AdminNeededError as error:
+        raise ProblemError(ROLE_TOO_LOW, detail=f"{error} needs the role admin.") from None
+    log.info("target_set", target=at.name, settings=changed, by=operator(request))
     return await _target(target, await jobs.counts())
 
 

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from sidecar.kit.http.app_keys import OPERATORS
 from sidecar.kit.http.auth.operators import COOKIE, clean_name
+from sidecar.kit.http.auth.roles import covers
 from sidecar.kit.http.cookies import cookie_value
 from sidecar.kit.http.problem_kinds import CSRF_WRONG, FOREIGN_SITE
 from sidecar.kit.http.problems import problem
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from sidecar.kit.http.auth.operators import Operator
+    from sidecar.kit.http.auth.roles import Role
 
 
 CSRF_HEADER = "X-Waitroom-CSRF"
@@ -57,6 +59,13 @@ def is_same_origin(headers: Mapping[str, str]) -> bool:
         return urlsplit(origin).netloc == headers.get("Host")
     except ValueError:
         return False
+
+
+def has_role(request: web.Request, needed: Role) -> bool:
+    """Whether who asks may do more than the endpoint's own role, which was checked: the
+    admin token may always."""
+    who = None if "Authorization" in request.headers else operator_of(request)
+    return who is None or covers(who.role, needed)
 
 
 def operator(request: web.Request) -> str:
