@@ -11,6 +11,11 @@ from sidecar.rooms.shield import Shelter
 from tests.support.replica import cookie_of
 
 HTML = {"Accept": "text/html"}
+PREFLIGHT = {
+    "X_Forwarded_Method": "OPTIONS",
+    "Access_Control_Request_Method": "PUT",
+    "Origin": "https://app.example",
+}
 
 
 @pytest.fixture
@@ -160,12 +165,14 @@ async def test_an_unknown_room_lets_nobody_in(gate):
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
-        ({"X_Forwarded_Method": "OPTIONS", "Access_Control_Request_Method": "PUT"}, 200),
+        (PREFLIGHT, 200),
         ({"X_Forwarded_Method": "OPTIONS"}, 503),
+        ({name: said for name, said in PREFLIGHT.items() if name != "Origin"}, 503),
+        (PREFLIGHT | {"Cookie": "session=1"}, 503),
     ],
 )
 async def test_a_preflight_passes(gate, headers, status):
-    """It has no cookie by its nature."""
+    """It has an origin, and no cookie by its nature."""
     ask = await gate()
     await ask()
     assert (await ask(**headers)).status == status

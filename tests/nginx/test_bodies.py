@@ -13,6 +13,7 @@ from tests.support.site import Site, gated
 
 MB = 1 << 20
 UPLOAD = b"u" * (50 * MB)
+PREFLIGHT = {"Origin": "https://other.test", "Access-Control-Request-Method": "PUT"}
 
 
 @pytest.fixture(scope="module")
@@ -157,15 +158,27 @@ def test_a_denied_post_gets_the_page(site):
 def test_preflights_pass(site):
     """A CORS preflight carries no cookie by its nature; it takes no place either."""
     before = site.room("full")
-    headers = {"Origin": "https://other.test", "Access-Control-Request-Method": "PUT"}
-    reply = Visitor(site.url, headers).send("OPTIONS", "/full/api")
+    reply = Visitor(site.url, PREFLIGHT).send("OPTIONS", "/full/api")
     assert reply.json()["method"] == "OPTIONS"
     assert site.room("full")["waiting"] == before["waiting"]
 
 
-def test_other_options_requests_are_asked_about(site):
-    """OPTIONS alone is no way round the room."""
-    assert Visitor(site.url).send("OPTIONS", "/full/api").status == 503
+@pytest.mark.parametrize(
+    ("headers", "options"),
+    [
+        ({}, {}),
+        ({"Access-Control-Request-Method": "GET"}, {}),
+        ({"Origin": "https://other.test"}, {}),
+        (PREFLIGHT | {"Cookie": "session=1"}, {}),
+        (PREFLIGHT, {"body": b"a=1"}),
+        (PREFLIGHT, {"body": b"a=1", "chunked": True}),
+    ],
+    ids=["bare", "no origin", "no method", "cookie", "body", "chunks"],
+)
+def test_other_options_requests_are_asked_about(site, headers, options):
+    """They are no way round the room: an application may answer them like GET."""
+    reply = Visitor(site.url, headers).send("OPTIONS", "/full/api", **options)
+    assert reply.status == 503
 
 
 async def test_websocket(site, inside):

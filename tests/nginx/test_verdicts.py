@@ -254,7 +254,8 @@ def test_the_flood_does_not_touch_others(shielded, stub):
     with_cookie = Visitor(shielded.url, cookies={"waitroom_full": signed_ticket("full")})
     assert with_cookie.get("/full").status == 200
     assert Visitor(shielded.url).get("/other").status == 200
-    preflight = Visitor(shielded.url, {"Access-Control-Request-Method": "PUT"})
+    asked = {"Access-Control-Request-Method": "PUT", "Origin": "https://app.example"}
+    preflight = Visitor(shielded.url, asked)
     assert preflight.send("OPTIONS", "/full").status == 200
 
 

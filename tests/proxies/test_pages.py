@@ -15,6 +15,7 @@ BLOCK = re.compile(r"^( *)```yaml\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 ASKED_ABOUT = {
     "cookie", "accept", "accept-language", "user-agent", "purpose", "sec-purpose", "x-moz",
     "sec-fetch-dest", "sec-fetch-mode", "sec-fetch-site", "access-control-request-method",
+    "origin",
 }  # fmt: skip
 
 
@@ -70,4 +71,8 @@ def test_the_sidecar_looks_at_these_headers():
     text = "".join((includes / f"{name}.conf").read_text() for name in ("proxy", "visitor"))
     named = {name.lower() for name in re.findall(r"proxy_set_header ([\w-]+) \$", text)}
     own = {"x-real-ip", "x-forwarded-proto"}
-    assert named - own == ASKED_ABOUT - {"access-control-request-method", "accept-language"}
+    assert named - own == ASKED_ABOUT - {
+        "access-control-request-method",
+        "origin",
+        "accept-language",
+    }

@@ -28,8 +28,9 @@ def original_method(headers: Mapping[str, str]) -> str:
 
 
 def is_preflight(headers: Mapping[str, str], method: str) -> bool:
-    """A CORS preflight carries no cookie by its nature; the request after it is asked about."""
-    return method == "OPTIONS" and "Access-Control-Request-Method" in headers
+    """A CORS preflight has an origin and no cookie; the request after it is asked about."""
+    has_words = "Access-Control-Request-Method" in headers and "Origin" in headers
+    return method == "OPTIONS" and has_words and "Cookie" not in headers
 
 
 def close_if_body(request: web.Request, response: web.Response) -> web.Response:
