@@ -33,7 +33,7 @@ lasted() { echo "$1: $(($(date +%s) - began)) s"; }
 began=$(date +%s)
 setsid make run >/run.log 2>&1 &
 shop=$!
-until grep -q "The shop is open" /run.log; do
+until grep -qs "The shop is open" /run.log; do
     kill -0 $shop || { cat /run.log; exit 1; }
     sleep 1
 done
