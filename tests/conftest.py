@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections import Counter
@@ -30,6 +31,10 @@ from tests.support.unit import Guard, mark_servers
 hypothesis.settings.register_profile("unhurried", deadline=None)
 hypothesis.settings.load_profile("unhurried")
 compile_scripts_once()
+
+# A shell ignores it for what it starts in the background, and so would all that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 #: Where the seconds of each file in the last run are kept.
 SECONDS = "waitroom/seconds"

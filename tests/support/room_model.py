@@ -527,8 +527,8 @@ class Model:
     def _restore(self, pass_: Pass) -> Reply | None:
         """None: the slot was given away, the visitor waits."""
         visitor = pass_.visitor
-        if visitor in self.inside:  # twice in one batch
-            return self._claim(visitor, pass_.order)
+        if visitor in self.inside:  # twice in one batch, perhaps with another pass
+            return self._keep(pass_)
         is_alone = pass_.renewed_ms == 0
         is_over = len(self.inside) >= self.settings.total_active_users
         if is_alone or not (is_over or visitor in self.line):
