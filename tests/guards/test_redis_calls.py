@@ -61,7 +61,12 @@ def store(client, turn):
     def make(slots: int) -> RoomStore:
         settings = attended(RoomSettings(total_active_users=slots))
         return RoomStore(
-            client, new_room_name(), settings=settings, clock=StoreClock(), now_ms=turn
+            client,
+            new_room_name(),
+            settings=settings,
+            clock=StoreClock(),
+            now_ms=turn,
+            timeout_s=5,
         )
 
     return make

@@ -88,7 +88,7 @@ async def replica(redis_socket, aiohttp_client, turn):
         clock = TurnedClock(turn)
         store = RoomStore(
             redis, name, settings=attended(file), clock=clock, now_ms=turn,
-            replica=new_room_name(),
+            replica=new_room_name(), timeout_s=5,
         )  # fmt: skip
         draws = Draws(name, KEYS, DrawsStore(redis, name, timeout_s=5))
         room = Room(name, file, Tokens(name, KEYS, clock), store, clock, draws=draws)
@@ -169,14 +169,16 @@ async def service(redis_socket, aiohttp_client, turn):
             Limit(
                 name,
                 rule,
-                LimitStore(redis, name, settings=rule, now_us=now_us),
+                LimitStore(redis, name, settings=rule, now_us=now_us, timeout_s=5),
                 metrics.of(LimitMetrics),
             )
             for rule in whole.limits.values()
         ]
         leases = [
             Template(
-                name, rules, LeaseStore(redis, name, settings=rules, clock=clock, now_ms=turn),
+                name, rules, LeaseStore(
+                    redis, name, settings=rules, clock=clock, now_ms=turn, timeout_s=5
+                ),
                 clock, metrics.of(LeaseMetrics),
             )
             for rules in whole.leases.values()
