@@ -20,9 +20,9 @@ import pytest
 from tests.support.replica import HTML, Replica, cookie_of
 
 POLL, JOIN, VERDICT = 490, 545, 185
-#: Blocks that forty polls may leave; some are of Python's own free lists.
-LEFT = 40
-TIMES, POLLS, TRIES = 20, 40, 10
+#: Blocks that POLLS may leave, fewer than one each: a connection's and Python's own free lists.
+LEFT = 75
+TIMES, POLLS, TRIES = 20, 80, 5
 
 Headers = Iterator[dict[str, str]]
 
