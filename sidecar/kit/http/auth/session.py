@@ -62,16 +62,20 @@ def is_same_origin(headers: Mapping[str, str]) -> bool:
 
 
 def has_role(request: web.Request, needed: Role) -> bool:
-    """Whether who asks may do more than the endpoint's own role, which was checked: the
-    admin token may always."""
-    who = None if "Authorization" in request.headers else operator_of(request)
+    """Whether the caller, whom the endpoint lets in, has this role: the admin token has each."""
+    who = _by_session(request)
     return who is None or covers(who.role, needed)
 
 
 def operator(request: web.Request) -> str:
     """The operator's name, for the log: of the session, or as a client with the token gives it."""
-    if "Authorization" not in request.headers and (who := operator_of(request)):
+    if who := _by_session(request):
         return who.name
     name = clean_name(request.headers.get("X-Waitroom-Operator", "")) or "api"
     # With the token anyone can give any name, but not that of an account.
     return f"{name} (admin_token)" if request.app[OPERATORS].accounts.is_taken(name) else name
+
+
+def _by_session(request: web.Request) -> Operator | None:
+    """None: by a token, which comes before a session."""
+    return None if "Authorization" in request.headers else operator_of(request)
