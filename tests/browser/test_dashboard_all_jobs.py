@@ -79,6 +79,24 @@ def test_jobs_are_found(works, page):
     press(page.locator("#job"), "Close")
 
 
+def test_a_late_answer_does_not_widen_the_list(works, page):
+    """The names of the targets come after another target was opened, whose jobs alone are shown."""
+    view(page, "")
+    late = []
+    page.route("**/v1/targets", lambda route: route.continue_() if late else late.append(route))
+    view(page, "jobs")
+    wait_until(lambda: page.evaluate("1") and late, "a question for the targets")
+    view(page, "jobs/held")
+    expect(rows(page)).to_have_count(HELD)
+    with page.expect_response("**/v1/jobs?*"):
+        late[0].continue_()
+    page.wait_for_timeout(500)
+    expect(rows(page)).to_have_count(HELD)
+    expect(page.locator("#jobs form [name=target]")).to_have_value("held")
+    view(page, "jobs/nobody")
+    expect(page.locator("#jobs .nothing")).to_have_text("No job matches.")
+
+
 def test_all_that_match_wait_again(works, page):
     """The number is asked, and said; nothing is offered that the state does not allow."""
     every = page.locator("#jobs .every")

@@ -69,7 +69,11 @@ function targetOf({ target }) {
 	return { state: { settings }, refresh: () => watch.soon(), jobs: { state: ofState } };
 }
 
-const watch = new Watch(root, () => table.look());
+const watch = new Watch(root, async () => {
+	({ targets } = await request('GET', '/v1/targets'));
+	options(ofTarget, targets.map(({ name }) => name));
+	await table.look();
+});
 
 const WORDS = {
 	retry: { do: 'Retry', done: 'wait again', text: 'They wait again, at the end of their queues, and their targets are called once more. Answers that are kept are lost.' },
@@ -136,20 +140,20 @@ form.addEventListener('submit', event => { event.preventDefault(); search(); });
 form.addEventListener('reset', () => setTimeout(search));
 for (const select of [ofState, ofTarget]) select.addEventListener('change', search);
 
-function options(select, names, all) {
-	const { value } = select;
-	select.replaceChildren(...['', ...names].map(name => Object.assign(make('option', '', name || all), { value: name })));
-	select.value = names.includes(value) ? value : '';
+// Those to choose from. What is chosen stays, also where it is not there, or not known to be.
+function options(select, names) {
+	const { value } = select, all = new Set(['', ...(value ? [value] : []), ...names]);
+	if ([...select.options].map(each => each.value).join() === [...all].join()) return;
+	select.replaceChildren(...[...all].map(name => Object.assign(make('option', '', name || 'all'), { value: name })));
+	select.value = value;
 }
-options(ofState, Object.keys(KINDS), 'all');
+options(ofState, Object.keys(KINDS));
 
-async function open(target) {
+// The list is of that target from the start: it does not wait for the names of the others.
+function open(target) {
 	form.reset();
-	try {
-		({ targets } = await request('GET', '/v1/targets'));
-	} catch (error) { /* the list says that nobody answers */ }
-	options(ofTarget, targets.map(({ name }) => name), 'all');
-	ofTarget.value = targets.some(({ name }) => name === target) ? target : '';
+	options(ofTarget, target ? [target] : []);
+	ofTarget.value = target ?? '';
 	search();
 	watch.open();
 }
@@ -158,7 +162,7 @@ async function open(target) {
 export function watchJobs() {
 	register({
 		path: 'jobs', title: 'Jobs', root,
-		open: name => { open(name); },
+		open: target => { open(target); },
 		close: () => watch.close()
 	});
 }

@@ -43,6 +43,7 @@ const later = () => {
 // First whether it is allowed: a frame does not say why its page did not come.
 async function preview() {
 	clearTimeout(timer);
+	if (!saved.settings) return;
 	const turn = ++asked, fields = new URLSearchParams();
 	for (const name of NAMES) {
 		const value = typed(name);
@@ -115,21 +116,24 @@ async function change(values, said) {
 	return said;
 }
 
+const act = how => tell(output, async () => {
+	if (!saved.settings) throw new Error('The settings of the room have not come yet.');
+	return how();
+});
 form.addEventListener('submit', event => {
 	event.preventDefault();
-	tell(output, async () => {
-		if (!saved.settings) throw new Error('The settings of the room have not come yet.');
+	act(async () => {
 		const values = Object.fromEntries(NAMES.filter(isChanged).map(name => [name, typed(name) || null]));
 		if (!Object.keys(values).length) return 'Nothing has changed.';
 		return change(values, 'Saved. Visitors who open the page see it within 10 seconds.');
 	});
 });
-undo.addEventListener('click', () => tell(output, async () => {
+undo.addEventListener('click', () => act(async () => {
 	const said = await change(before, 'Undone. Undo again brings it back.');
 	undo.focus();
 	return said;
 }));
-$('[data-do=file]').addEventListener('click', () => tell(output, async () => {
+$('[data-do=file]').addEventListener('click', () => act(async () => {
 	const names = NAMES.filter(name => name in saved.changed);
 	if (!names.length) return 'Nothing differs from the settings file.';
 	return await ask({
@@ -171,6 +175,7 @@ register({
 	path: 'look', title: 'Look', root, isListed: false,
 	open: name => {
 		room = name ?? '';
+		saved = {}; // what is here is another room's
 		put($('h1'), `Look of ${room}`);
 		$('.back-to').href = `#/rooms/${encodeURIComponent(room)}`;
 		document.title = `Look of ${room} – Waitroom`;
