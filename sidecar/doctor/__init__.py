@@ -33,6 +33,7 @@ CHECKS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
     gate.room,
     surroundings.store,
     gate.gate,
+    gate.spellings,
     gate.waiting_page,
     gate.assets,
     gate.policy,

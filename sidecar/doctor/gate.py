@@ -85,6 +85,14 @@ def gate(seen: Visit) -> Iterator[Finding]:
         yield find("no_gate", room=seen.room or "shop", why=why)
 
 
+def spellings(seen: Visit) -> Iterator[Finding]:
+    """No other spelling of the page leads past the room."""
+    for path, reply in seen.odd.items():
+        if reply.status == 200 and not reply.is_of_gate:
+            yield find("odd_path", path=path)
+            return
+
+
 def _how_it_went(first: Reply) -> str:
     if not first.status:
         return f"this visit got no answer: {first.error}"

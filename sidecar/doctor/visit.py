@@ -33,6 +33,10 @@ NO_ROOM = "waitroom-doctor"
 ASSETS = ("waiting.js", "waiting.css", "logo.svg", "i18n/en.json")
 #: Of the ops listener; on the site's own port they are the site's.
 OPS_PATHS = ("/metrics", "/admin/rooms")
+#: Folders that often have no room.
+FOLDERS = ("health", "assets", "static", "webhooks", "api")
+#: Spellings by which some servers take a page for one of such a folder, or the other way round.
+ODD_SPELLINGS = ("/{}/..\\{}", "/{}/..;/{}", "/{}/..%2f{}", "//{}/{}")
 #: From the block that is reserved for documentation: nobody has this address.
 FALSE_ADDRESS = "203.0.113.77"
 #: Heartbeats; nginx asks the replicas in turn.
@@ -91,6 +95,8 @@ class Visit:
     #: Two visitors, neither with a cookie.
     first: Reply = _NOTHING
     second: Reply = _NOTHING
+    #: The page by other spellings, where a server may take it for one of a folder without a room.
+    odd: dict[str, Reply] = field(default_factory=dict)
     #: The waiting page, wherever it is.
     waiting: Reply = _NOTHING
     #: The status endpoint, the same with a made-up address, and again: nginx asks the replicas in
@@ -253,7 +259,9 @@ async def _enter(client: _Client, seen: Visit) -> None:
     seen.first = await client.get(seen.page, _BROWSER)
     if seen.first.cookie:
         seen.second = await client.get(seen.page, _BROWSER)
-    await asyncio.gather(_look_round(client, seen), _look_outside(client, seen))
+    await asyncio.gather(
+        _look_round(client, seen), _look_outside(client, seen), _look_aside(client, seen)
+    )
     has_room = seen.room is not None and seen.poll.is_of_sidecar
     if has_room and seen.poll.document.get("state") == "not_queued" and not seen.cookie:
         seen.joined = await client.ask("POST", seen.at(f"{seen.room}/join"), _JSON)
@@ -291,6 +299,19 @@ async def _look_round(client: _Client, seen: Visit) -> None:
     location = seen.ahead.headers.get("Location", "")
     if _ROOM_OF_ADDRESS.match(location):
         seen.waiting = await client.get(seen.page.join(URL(location)), _BROWSER, _AHEAD)
+
+
+async def _look_aside(client: _Client, seen: Visit) -> None:
+    """The page by odd spellings, but for folders that answer whatever they are asked for."""
+    page = seen.page.raw_path.removeprefix("/")
+    for folder in FOLDERS if seen.ahead.is_of_gate else ():
+        plain = await client.get(seen.page.join(URL(f"/{folder}/{NO_ROOM}")), _BROWSER, _AHEAD)
+        if plain.status == 200:
+            continue
+        for spelling in ODD_SPELLINGS:
+            path = spelling.format(folder, page)
+            url = URL(f"{seen.page.origin()}{path}", encoded=True)
+            seen.odd[path] = await client.get(url, _BROWSER, _AHEAD)
 
 
 async def _look_outside(client: _Client, seen: Visit) -> None:

@@ -25,11 +25,12 @@ def ward():
         ("/full", "its queue is full"),
         ("/closed", "it lets nobody new in"),
         ("/elsewhere", "this visit was asked to wait"),
+        ("strict-path", "room 'shop'; this visit was let in"),
     ],
 )
 async def test_a_right_installation_is_right(ward, path, words):
     """Nothing to complain of, whether the visitor is let in, waits or is refused."""
-    findings = await examine(ward.url + path)
+    findings = await examine(ward.at(path))
     assert {found.level for found in findings} == {Level.OK}, findings
     assert words in said(findings)
 
@@ -72,6 +73,7 @@ async def test_redirects_within_the_site_are_followed(ward):
         ("no-page", "is not the waiting page", "waitroom page > /etc/nginx/waitroom/waiting.conf"),
         ("secure", "has Secure, but the site is on http", "$waitroom_scheme"),
         ("own-401", "instead of the waiting page", "include waitroom/errors.conf;"),
+        ("odd-path", "//health/page leads past the room", "include waitroom/strict-path.conf;"),
         ("policy", "Content-Security-Policy blocks the waiting page (script-src)", "'self'"),
         ("policy", "Content-Security-Policy blocks the waiting page (connect-src)", "'self'"),
         ("ops", "/metrics of the sidecar is open", "allow"),

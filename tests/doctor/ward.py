@@ -64,6 +64,12 @@ SERVERS = {
         add_header Content-Security-Policy "default-src cdn.example; style-src 'self'" always;""",
     "good-policy": f"""listen 127.0.0.1:PORT; {RIGHT}
         add_header Content-Security-Policy "default-src 'self' cdn.example" always;""",
+    "odd-path": f"""listen 127.0.0.1:PORT; {RIGHT} location /health/ {{
+        if ($request_uri ~ ^/health/waitroom-doctor) {{ return 404; }}
+        proxy_pass http://origin; }}""",
+    "strict-path": f"""listen 127.0.0.1:PORT; {RIGHT} location /health/ {{
+        if ($request_uri ~ ^/health/waitroom-doctor) {{ return 404; }}
+        include waitroom/strict-path.conf; proxy_pass http://origin; }}""",
     "no-post": f"listen 127.0.0.1:PORT; if ($request_method = POST) {{ return 405; }} {RIGHT}",
     "trusting": f"""listen 127.0.0.1:PORT; {RIGHT}
         set_real_ip_from 127.0.0.1; real_ip_header X-Forwarded-For;""",

@@ -18,7 +18,9 @@ INCLUDES = sorted(path.name for path in (ROOT / "nginx" / "waitroom").glob("*.co
 LOCATION = "location / { set $waitroom_room shop; include waitroom/location.conf; %s return 204; }"
 
 SERVER = "include waitroom/http.conf; server {{ listen @; {} }}"
-IN_LOCATION = ("errors.conf", "headers.conf", "release.conf", "proxy.conf", "visitor.conf")
+IN_LOCATION = (
+    "errors.conf", "headers.conf", "release.conf", "proxy.conf", "visitor.conf", "strict-path.conf",
+)  # fmt: skip
 
 #: Each include at its level, with no more around it than it needs.
 ALONE = {

@@ -1,14 +1,38 @@
-"""A whole site behind Caddy or HAProxy, by the examples in proxies/ as they stand there, but
+"""A whole site behind nginx, Caddy or HAProxy, by their examples as they stand there, but
 for addresses, and for one timeout, so that tests are quick."""
 
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 from tests.support.processes import Process, free_port
-from tests.support.site import ROOT, Site
+from tests.support.site import ROOT, TEMPORARY, Site, user_line
 
 EXAMPLES = ROOT / "proxies"
+ORIGINS = Path(__file__).parent / "origins"
+
+
+class NginxSite(Site):
+    """`url` is nginx."""
+
+    name = "nginx"
+
+    def _write_nginx(self) -> None:
+        super()._write_nginx()
+        text = adapted(
+            (ROOT / "nginx" / "example.conf").read_text(),
+            {
+                "listen 80;": f"listen 127.0.0.1:{self.port};",
+                "127.0.0.1:9000": f"127.0.0.1:{self.origin_port}",
+                "/var/log/nginx/access.log": f"{self.folder}/access.log",
+            },
+        )
+        (self.folder / "nginx.conf").write_text(
+            f"{user_line()}\ndaemon off;\npid {self.folder}/nginx.pid;\n"
+            f"error_log {self.folder}/nginx.log warn;\nworker_processes 1;\nevents {{}}\n"
+            f"http {{\n{TEMPORARY.format(folder=self.folder)}\n{text}\n}}\n"
+        )
 
 
 class CaddySite(Site):
@@ -63,6 +87,25 @@ class HaproxySite(Site):
         config = self.folder / "haproxy.cfg"
         config.write_text(text)
         return self._run("haproxy", [binary("haproxy"), "-db", "-f", str(config)])
+
+
+class WithNode:
+    """The site behind reads addresses as Node does."""
+
+    origin_port: int
+
+    def _origin_command(self) -> list[str]:
+        return [binary("node"), str(ORIGINS / "node.mjs"), str(self.origin_port)]
+
+
+class WithPhp:
+    """The site behind is written in PHP."""
+
+    origin_port: int
+
+    def _origin_command(self) -> list[str]:
+        address = f"127.0.0.1:{self.origin_port}"
+        return [binary("php"), "-S", address, str(ORIGINS / "site.php")]
 
 
 def adapted(text: str, changes: dict[str, str]) -> str:
