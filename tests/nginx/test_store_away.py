@@ -15,8 +15,7 @@ from tests.support.processes import SHIFTED, Process, wait_until
 from tests.support.site import BY_DEFAULT, Site
 
 
-@pytest.fixture
-def site():
+def started(**settings):
     # session_duration 30 s: a pass is due for renewal after 5 s.
     # Replicas as young as these cannot know what others told: they are given the window.
     room = {
@@ -25,7 +24,12 @@ def site():
         "heartbeat_interval": 1,
         "recovery_window": 5,
     }
-    with Site(rooms={"shop": room}, replicas=2, settings=BY_DEFAULT) as site:
+    return Site(rooms={"shop": room}, replicas=2, settings=settings)
+
+
+@pytest.fixture
+def site():
+    with started() as site:
         yield site
 
 
@@ -81,9 +85,13 @@ async def test_the_site_survives_the_store(site):
         assert (room["active"], room["waiting"]) == (1, 1)
 
 
-async def test_a_frozen_store_is_not_waited_for(site):
+async def test_a_frozen_store_is_not_waited_for():
     """SIGSTOP: an admitted visitor's request takes no longer than nginx's patience."""
+    with started(**BY_DEFAULT) as site:
+        await _ask_while_frozen(site)
 
+
+async def _ask_while_frozen(site):
     async with visitor() as inside:
         async with inside.get(f"{site.url}/page") as reply:
             assert reply.status == 200
@@ -102,7 +110,7 @@ async def test_a_replica_that_starts_with_a_wrong_clock_then(hours):
     """Redis is down and the replica an hour off: who is inside stays, newcomers wait, whatever
     `on_store_failure` says; when Redis is back all is as before."""
     room = {"total_active_users": 2, "session_duration": 300, "on_store_failure": "admit"}
-    with Site(rooms={"shop": room}, settings=BY_DEFAULT) as site:
+    with Site(rooms={"shop": room}) as site:
         async with visitor() as inside, visitor() as newcomer:
             async with inside.get(f"{site.url}/page") as reply:
                 assert reply.status == 200
