@@ -27,6 +27,11 @@ local function asking(txn, room)
     for _, name in ipairs(PASSED_ON) do
         if given[name] then headers[name] = { given[name][0] } end
     end
+    -- A CORS preflight has no cookie and no body.
+    local length = given["content-length"]
+    if given["cookie"] or given["transfer-encoding"] or length and length[0] ~= "0" then
+        headers["origin"] = nil
+    end
     local ticket = txn.f:req_cook("waitroom_" .. room)
     if ticket and ticket ~= "" then headers["cookie"] = { "waitroom_" .. room .. "=" .. ticket } end
     return headers

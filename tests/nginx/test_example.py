@@ -20,6 +20,7 @@ LOCATION = "location / { set $waitroom_room shop; include waitroom/location.conf
 SERVER = "include waitroom/http.conf; server {{ listen @; {} }}"
 IN_LOCATION = (
     "errors.conf", "headers.conf", "release.conf", "proxy.conf", "visitor.conf", "strict-path.conf",
+    "preflight.conf",
 )  # fmt: skip
 
 #: Each include at its level, with no more around it than it needs.
