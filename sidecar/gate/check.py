@@ -251,6 +251,20 @@ def is_from_elsewhere(headers: Mapping[str, str]) -> bool:
     return headers.get("Sec-Fetch-Site") == "cross-site"
 
 
+def is_of_this_site(headers: Mapping[str, str]) -> bool:
+    """Whether this site's own page made the browser ask, or the visitor, or a program."""
+    return headers.get("Sec-Fetch-Site", "none") in {"same-origin", "none"}
+
+
+def opens_page(headers: Mapping[str, str], method: str) -> bool:
+    """Whether somebody gets to see the page: a navigation, a script's call or a program's, and no
+    picture's address, no HEAD and nothing fetched ahead."""
+    if method == "HEAD" or is_fetched_ahead(headers):
+        return False
+    is_navigation = headers.get("Sec-Fetch-Mode", "navigate") == "navigate"
+    return is_navigation or headers.get("Sec-Fetch-Dest") == "empty"
+
+
 def is_posted_from_elsewhere(headers: Mapping[str, str], method: str) -> bool:
     return is_from_elsewhere(headers) and method not in {"GET", "HEAD"}
 

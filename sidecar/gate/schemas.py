@@ -8,12 +8,21 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, WithJsonSchema
 
 from sidecar.kit.http.models import Body, Headers, Reply, Time, optional
+from sidecar.kit.http.problem_kinds import Kind
 from sidecar.kit.names import NAME
 from sidecar.queue.model import Phase, State
 from sidecar.rooms.schemas.common import VISITOR_ID, RoomAddress
 
 #: A room, or a resource that is leased.
 NAMED = "^" + NAME.pattern.removesuffix(r"\Z") + r"(~[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127})?$"
+
+FROM_ELSEWHERE = Kind(
+    "from_elsewhere",
+    403,
+    "Another site asked",
+    "A browser says that a page of another site, or of another host of this one, sent the request.",
+    "Send it from a page of the site itself, with `Sec-Fetch-Site: same-origin` or `none`.",
+)
 
 _Whole = Annotated[int, Field(ge=0)]
 _Positive = Annotated[int, Field(ge=1)]

@@ -18,15 +18,25 @@ from sidecar.gate.check import (
     KEEP_BRIEFLY_S,
     count_answer,
     count_grant,
-    is_fetched_ahead,
     is_from_elsewhere,
+    is_of_this_site,
+    opens_page,
     takes_place,
 )
 from sidecar.gate.contract import Gate, is_resource, label
 from sidecar.gate.cookies import read_bearer, read_given, read_token, set_cookie
-from sidecar.gate.schemas import CookieGiven, Form, Onward, Site, Status, StatusParameters
+from sidecar.gate.schemas import (
+    FROM_ELSEWHERE,
+    CookieGiven,
+    Form,
+    Onward,
+    Site,
+    Status,
+    StatusParameters,
+)
 from sidecar.gate.waiting_page import opening_in_digits
 from sidecar.kit.http.app_keys import METRICS
+from sidecar.kit.http.auth_request import original_method
 from sidecar.kit.http.endpoint import ANYBODY, Endpoints
 from sidecar.kit.http.json_text import to_json
 from sidecar.kit.http.models import NO_BODY
@@ -107,9 +117,9 @@ async def join(request: web.Request, room: Gate | None = None) -> web.Response:
     ANYBODY,
     replies={
         200: (Status, "Where the visitor stands."),
-        204: (NO_BODY, "Fetched ahead (prefetch, prerender): nothing done."),
+        204: (NO_BODY, "Fetched ahead (prefetch, prerender), or for a picture: nothing done."),
     },
-    **_PAGE,
+    **{**_PAGE, "problems": (FROM_ELSEWHERE, *_PAGE["problems"])},
 )
 async def leave(request: web.Request) -> web.Response:
     """Give up the place or the session.
@@ -118,10 +128,15 @@ async def leave(request: web.Request) -> web.Response:
     429: this address gave up too many places. A place also ends by itself without polls.
     """
     room = gate_of(request)
-    if is_fetched_ahead(request.headers):
-        return web.Response(status=204, headers=_NO_STORE)
+    headers = request.headers
     # Only nginx can say so: it passes no header of the visitor's on but those it names.
-    by_site = request.headers.get("X-Waitroom-Release") == "site"
+    released_from = headers.get("X-Waitroom-Release")
+    by_site = released_from in {"site", "anywhere"}
+    is_meant = opens_page(headers, original_method(headers) if by_site else request.method)
+    if not is_meant or (by_site and released_from == "site" and not is_of_this_site(headers)):
+        return web.Response(status=204, headers=_NO_STORE)
+    if not (by_site or is_of_this_site(headers)):
+        return problem(FROM_ELSEWHERE, detail=FROM_ELSEWHERE.remedy)
     why = "released" if by_site else "left"
     token = read_given(request.headers, room) or read_token(request.headers, room)
     # A session that ends had a slot, of which there are so many; a place in the queue had nothing.

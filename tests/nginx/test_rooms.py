@@ -25,6 +25,8 @@ ROOMS = {
     "staff": {"total_active_users": 0},
     "idle": {"total_active_users": 1},
     "released": {"total_active_users": 10},
+    "shown": {"total_active_users": 100},
+    "paid": {"total_active_users": 100},
     **{room: {"total_active_users": 10} for room in AHEAD},
 }
 STAFF = ("satisfy any;", "allow 10.1.0.0/16;", "deny all;")
@@ -33,8 +35,10 @@ STAFF = ("satisfy any;", "allow 10.1.0.0/16;", "deny all;")
 @pytest.fixture(scope="module")
 def site(stamps):
     locations = "".join(gated(f"/{room}/", room=room) for room in ROOMS)
-    for room in ("one", "two", "idle", "released", *AHEAD):
+    for room in ("one", "two", "idle", "released", "shown", *AHEAD):
         locations += gated(f"/{room}/done", "include waitroom/release.conf;", room=room)
+    anywhere = ("set $waitroom_release_from anywhere;", "include waitroom/release.conf;")
+    locations += gated("/paid/done", *anywhere, room="paid")
     locations += gated("/unknown/", room="nosuch")
     locations += gated("/returned", "return 200 in;", room="queued", to="")
     locations += gated("/moved", "return 301 /elsewhere;", room="queued", to="")
@@ -147,15 +151,75 @@ def test_a_page_fetched_ahead_releases_nothing(site, number, name, value):
     wait_until(lambda: "released" in events(site, room), "the release")
 
 
-def until_mirrored(visitor, path, headers):
+def until_mirrored(visitor, path, headers, method="GET"):
     """The response's bytes, once nginx has hung up: then the mirrored request is over too."""
     cookies = "; ".join(f"{name}={value}" for name, value in visitor.cookies.items())
     lines = {"Host": "shop", "Connection": "close", "Cookie": cookies, **headers}
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
     address = urlsplit(visitor.url)
     with socket.create_connection((address.hostname, address.port), timeout=20) as connection:
-        connection.sendall(f"GET {path} HTTP/1.1\r\n{head}\r\n".encode())
+        connection.sendall(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode())
         return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def fetched(mode, dest, site="same-origin"):
+    return {"Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest, "Sec-Fetch-Site": site}
+
+
+NAVIGATION = fetched("navigate", "document")
+LINK_OF_ANOTHER_SITE = fetched("navigate", "document", "cross-site")
+FORM_OF_ANOTHER_HOST = fetched("navigate", "document", "same-site")
+PICTURE_ELSEWHERE = fetched("no-cors", "image", "cross-site")
+#: Room, method, headers, and whether the visit is over.
+ENDS = {
+    "a navigation": ("shown", "GET", NAVIGATION, True),
+    "an address typed in": ("shown", "GET", fetched("navigate", "document", "none"), True),
+    "a form": ("shown", "POST", NAVIGATION, True),
+    "a script": ("shown", "GET", fetched("cors", "empty"), True),
+    "a program": ("shown", "GET", {}, True),
+    "a link of another site": ("shown", "GET", LINK_OF_ANOTHER_SITE, False),
+    "a form of another host": ("shown", "POST", FORM_OF_ANOTHER_HOST, False),
+    "a picture": ("shown", "GET", fetched("no-cors", "image"), False),
+    "a style": ("shown", "GET", fetched("no-cors", "style"), False),
+    "a picture elsewhere": ("shown", "GET", PICTURE_ELSEWHERE, False),
+    "HEAD": ("shown", "HEAD", {}, False),
+    "a payment provider's link": ("paid", "GET", LINK_OF_ANOTHER_SITE, True),
+    "a payment provider's picture": ("paid", "GET", PICTURE_ELSEWHERE, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("room", "method", "headers", "ends"), ENDS.values(), ids=ENDS)
+def test_whose_request_ends_a_visit(site, room, method, headers, ends):
+    """The page is answered whoever asks."""
+    visitor = Visitor(site.url)
+    assert visitor.get(f"/{room}/").status == 200
+    before = events(site, room).count("released")
+    assert until_mirrored(visitor, f"/{room}/done", headers, method).startswith(b"HTTP/1.1 200 ")
+    assert events(site, room).count("released") == before + ends
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        (fetched("cors", "empty"), 200),
+        (fetched("no-cors", "empty"), 200),  # sendBeacon
+        (fetched("navigate", "document", "none"), 200),
+        (fetched("navigate", "document", "same-site"), 403),
+        (fetched("cors", "empty", "same-site"), 403),
+        (fetched("no-cors", "empty", "cross-site"), 403),
+        (fetched("no-cors", "image"), 204),
+    ],
+)
+def test_who_may_leave_for_a_visitor(site, headers, status):
+    visitor = Visitor(site.url)
+    assert visitor.get("/shown/").status == 200
+    before = events(site, "shown").count("left")
+    left = visitor.post("/_waitroom/shown/leave", headers={"Accept": JSON, **headers})
+    assert left.status == status
+    if status == 403:
+        assert left.json()["code"] == "from_elsewhere"
+    assert events(site, "shown").count("left") == before + (status == 200)
 
 
 def test_a_release_is_the_sites_doing(site):
