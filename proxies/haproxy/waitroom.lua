@@ -32,8 +32,15 @@ local function asking(txn, room)
     if given["cookie"] or given["transfer-encoding"] or length and length[0] ~= "0" then
         headers["origin"] = nil
     end
-    local ticket = txn.f:req_cook("waitroom_" .. room)
-    if ticket and ticket ~= "" then headers["cookie"] = { "waitroom_" .. room .. "=" .. ticket } end
+    -- Two, where another path or a parent domain has one of that name; the sidecar takes the better.
+    local tickets, name = {}, "waitroom_" .. room
+    for _, header in pairs(given["cookie"] or {}) do
+        for pair in header:gmatch("[^;]+") do
+            local key, value = pair:match("^%s*(%S-)%s*=%s*(%S+)%s*$")
+            if key == name and #tickets < 2 then tickets[#tickets + 1] = name .. "=" .. value end
+        end
+    end
+    if #tickets > 0 then headers["cookie"] = { table.concat(tickets, "; ") } end
     return headers
 end
 

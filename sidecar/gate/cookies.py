@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from multidict import istr
 
 from sidecar.gate.nginx_stamps import STAMP_COOKIE
-from sidecar.kit.http.cookies import cookie_value, secure
+from sidecar.kit.http.cookies import cookie_value, cookie_values, secure
 from sidecar.queue.grants import GrantError, grant_in
 from sidecar.queue.model import Pass
 from sidecar.rooms.bearer import NOBODY, Bearer
@@ -28,7 +28,20 @@ _STAMP_STAYS_S = 600
 
 
 def read_token(headers: Mapping[str, str], room: Gate) -> Token | None:
-    return room.tokens.read(cookie_value(headers.get(_COOKIE), room.tokens.cookie_name))
+    """The visitor's. Of several that we signed: a pass whose session runs, a ticket, a pass that
+    is over; the first of a kind."""
+    texts = cookie_values(headers.get(_COOKIE), room.tokens.cookie_name)
+    if len(texts) < 2:
+        return room.tokens.read(texts[0]) if texts else None
+    tokens = [token for text in texts if (token := room.tokens.read(text)) is not None]
+    now_ms = room.clock.now_ms()
+    return min(tokens, key=lambda token: _rank(token, now_ms), default=None)
+
+
+def _rank(token: Token, now_ms: int) -> int:
+    if not isinstance(token, Pass):
+        return 1
+    return 0 if token.expires_ms > now_ms else 2
 
 
 def read_given(headers: Mapping[str, str], room: Gate) -> Token | None:

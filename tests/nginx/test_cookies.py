@@ -10,7 +10,7 @@ import pytest
 from tests.support.nginx_client import Visitor, room_cookies
 from tests.support.relay import Relay
 from tests.support.site import Site, gated
-from tests.support.tokens import signed_pass, signed_ticket
+from tests.support.tokens import SESSION_S, signed_pass, signed_ticket
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +98,34 @@ def test_ours_is_found_among_others(site, cookie):
     visitor.get("/")
     reply = visitor.get("/", headers={"Cookie": cookie.format(visitor.cookies["waitroom_open"])})
     assert (reply.status, room_cookies(reply, "open")) == (200, [])
+
+
+#: What a cookie of the same name may have beside a pass.
+TWINS = {
+    "another secret": lambda room: signed_pass(
+        room, secret="another-secret-another-secret-another"
+    ),
+    "a ticket": signed_ticket,
+    "a session that is over": lambda room: signed_pass(room, age_s=2 * SESSION_S),
+    "no token": lambda _: "x",
+    "spaces": lambda _: "a b",
+}
+
+
+@pytest.mark.parametrize("room", ["full", "other"])
+@pytest.mark.parametrize("stale", TWINS)
+@pytest.mark.parametrize(
+    "form", ["waitroom_{0}={1}; a=b; waitroom_{0}={2}", "a=;waitroom_{0}={2};waitroom_{0}={1};b"]
+)
+def test_of_two_cookies_of_one_name_the_better_counts(site, room, stale, form):
+    """One is another path's, or a parent domain's: who is inside stays inside, with no new
+    cookie, whichever of the two the browser sends first."""
+    inside = signed_pass(room)
+    cookie = form.format(room, TWINS[stale](room), inside)
+    reply = Visitor(site.url).get(f"/{room}", headers={"Cookie": cookie})
+    assert (reply.status, room_cookies(reply, room)) == (200, [])
+    poll = Visitor(site.url).get(f"/_waitroom/{room}/status", headers={"Cookie": cookie})
+    assert poll.json()["state"] == "admitted"
 
 
 def test_the_cookie_of_another_room_opens_nothing(site):

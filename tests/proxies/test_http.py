@@ -43,6 +43,15 @@ def test_who_is_admitted(site, one_free):
     assert again.all("Cache-Control") == []
 
 
+def test_a_stale_cookie_of_the_same_name(site, one_free):
+    """From a parent domain, before the visitor's own. Caddy passes on the first alone."""
+    visitor = Visitor(site.url)
+    visitor.get("/x")
+    cookie = f"waitroom_shop=p~stale; a=b; waitroom_shop={visitor.cookies['waitroom_shop']}"
+    reply = Visitor(site.url).get("/x", headers={"Cookie": cookie})
+    assert reply.status == (503 if site.name == "caddy" else 200)
+
+
 def test_who_waits(site, full):
     """The page in place, for this address and method, with a ticket; nobody may keep it."""
     visitor = Visitor(site.url)

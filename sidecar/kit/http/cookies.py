@@ -16,15 +16,22 @@ def secure(headers: Mapping[str, str]) -> str:
 
 
 def cookie_value(header: str | None, name: str) -> str | None:
-    """One cookie's value out of a Cookie header; the first one that has the name.
+    """One cookie's value out of a Cookie header; the first one that has the name."""
+    return next(iter(cookie_values(header, name)), None)
 
-    Reading the one by hand is several times cheaper than parsing all of them, and no
-    other cookie's oddity can spoil it.
+
+def cookie_values(header: str | None, name: str) -> list[str]:
+    """The values of all cookies of one name: a browser sends those of other paths and of parent
+    domains, too.
+
+    Reading them by hand is several times cheaper than parsing all cookies, and no other cookie's
+    oddity can spoil it.
     """
+    found: list[str] = []
     if not header or name not in header:
-        return None
+        return found
     for pair in header.split(";"):
         key, equals, value = pair.partition("=")
         if equals and key.strip() == name:
-            return value.strip().strip('"')
-    return None
+            found.append(value.strip().strip('"'))
+    return found
