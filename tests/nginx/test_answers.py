@@ -122,7 +122,8 @@ def test_an_address_stays_within_its_place(site, sign):
         assert [html.unescape(each) for each in shown] == [address] * 3
         return page.replace(shown[0], "")
 
-    assert show(f"/shut/a{sign}b?c{sign}/{sign}") == show("/shut/plain")
+    in_path = "" if sign == "\\" else sign  # no path has it (server.conf)
+    assert show(f"/shut/a{in_path}b?c{sign}/{sign}") == show("/shut/plain")
 
 
 def test_the_page_in_place_knows_the_position(site):

@@ -166,7 +166,7 @@ def test_what_is_internal_is_not_found_from_outside(site, relay, path):
 def test_no_other_door_opens(site, relay, path):
     """Neither /check nor what is for operators is reachable through nginx."""
     reply = Visitor(site.url, {"Authorization": f"Bearer {ADMIN_TOKEN}"}).get(path)
-    assert reply.status == 404
+    assert reply.status in {400, 404}
     assert relay.requests == []
 
 

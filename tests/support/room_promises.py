@@ -213,15 +213,17 @@ class Promises:
         assert not after.revoked.keys() & after.waiting.keys()
 
     def no_turn_lost(self, step: Step) -> None:
-        """Only who was late lost a place or a call, and nobody because of an outage."""
+        """Only who was late lost a place or a call, and nobody because of an outage. Nothing is
+        promised to who was turned away meanwhile, with another ticket of theirs."""
         patience = step.settings.claim_window, step.settings.heartbeat_timeout
         if patience != self.patience:
             self.patience = patience
             self.excused |= {v for v, score in step.before.due.items() if score % 1 == UNPOLLED}
         for kind, visitor, why in step.after.events:
-            if kind == "expired" and why in _LOST_TURNS and visitor not in self.excused:
-                assert step.now > self.told.get(visitor, 0)
-                if self.told.get(visitor, 0) <= step.back:  # their pages had to try again
+            told = None if visitor in self.excused else self.told.get(visitor)
+            if kind == "expired" and why in _LOST_TURNS and told is not None:
+                assert step.now > told
+                if told <= step.back:  # their pages had to try again
                     assert step.now >= step.back + BACKOFF_MS
                 self.excused.add(visitor)  # nothing is promised before they poll again
             if kind != "joined":
