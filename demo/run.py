@@ -105,7 +105,7 @@ def write_nginx(folder: Path, port: int, studio_port: int) -> None:
     )
     settings = settings.replace("    server 127.0.0.1:8400 max_fails=0;", edges)
     settings = settings.replace("/etc/nginx/waitroom/static", str(ROOT / "static"))
-    settings = settings.replace("/dev/shm/waitroom", str(folder / "verdicts"))
+    settings = settings.replace("/run/waitroom-verdicts", str(folder / "verdicts"))
     (includes / "settings.conf").write_text(settings)
     text = (DEMO / "nginx.conf").read_text()
     user = "user root;" if os.geteuid() == 0 else ""

@@ -39,7 +39,7 @@ THINK_S = 0.25
 STAY = 60
 GENERATORS = 2
 NOFILE = 65536
-#: Where sites lie: nginx keeps verdicts in files, on a server in /var/run, which is memory.
+#: Where sites lie: nginx keeps verdicts in files, on a server in /run, which is memory.
 MEMORY = Path("/dev/shm")
 #: Answers at once, so that what is measured stands before it; logs who was served.
 ORIGIN = "location / { access_log @folder@/hits.log load; return 200 'Welcome.'; }"

@@ -84,7 +84,7 @@ def spread(items: list[_T], number: int) -> list[_T]:
 def in_memory() -> Iterator[bool]:
     """Temporary folders are made in memory; whether they are.
 
-    nginx keeps verdicts in /dev/shm as delivered.
+    nginx keeps verdicts in memory as delivered.
     On a disk a verdict costs nginx many times more.
     """
     memory = Path("/dev/shm")

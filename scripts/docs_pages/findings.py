@@ -22,12 +22,14 @@ _EXAMPLES = {
     "count": 2,
     "directive": "script-src",
     "error": "connection refused",
+    "folder": "/dev/shm/waitroom",  # noqa: S108 - what the finding is about
     "header": "max-age=600",
     "memory": "",
     "more": "",
     "name": "waitroom_shop",
     "names": "waiting.css (404)",
     "option": "tickets",
+    "parent": "/dev/shm",  # noqa: S108 - what the finding is about
     "page": "https://shop.example/tickets",
     "path": "/metrics",
     "policy": "script-src 'none'",

@@ -48,6 +48,7 @@ CHECKS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
     surroundings.edge_port,
     surroundings.ops_through_site,
     surroundings.address,
+    surroundings.verdicts,
     surroundings.clocks,
     cookie.left,
 )

@@ -6,6 +6,7 @@ import contextlib
 import ipaddress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from stat import S_IWGRP, S_IWOTH
 from typing import TYPE_CHECKING
 
 from sidecar.doctor.findings import Finding, find
@@ -44,6 +45,16 @@ def ops_through_site(seen: Visit) -> Iterator[Finding]:
     for path, reply in seen.through_site.items():
         if "\nwaitroom_" in reply.body or reply.document.get("title") in titles:
             yield find("ops_through_site", path=path)
+
+
+def verdicts(seen: Visit) -> Iterator[Finding]:
+    """Nobody but root could have made the folder of nginx's verdicts, or one that it is in."""
+    for folder in seen.verdicts.parents if seen.verdicts else ():
+        with contextlib.suppress(OSError):
+            status = folder.stat()
+            if status.st_uid or status.st_mode & (S_IWGRP | S_IWOTH):
+                yield find("verdicts", folder=seen.verdicts, parent=folder)
+                return
 
 
 def store(seen: Visit) -> Iterator[Finding]:

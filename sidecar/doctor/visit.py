@@ -16,6 +16,7 @@ import socket
 import ssl
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -63,6 +64,7 @@ _FALSE = {"X-Forwarded-For": FALSE_ADDRESS, "X-Real-IP": FALSE_ADDRESS}
 _NAME = r"[a-z0-9_-]+(?:~[\w.:@+-]+)?"
 _ROOM_OF_PAGE = re.compile(rf'data-room="({_NAME})"')
 _ROOM_OF_ADDRESS = re.compile(rf"(?:https?://[^/]+)?/_waitroom/({_NAME})/")
+_CACHE_PATH = re.compile(r"^\s*proxy_cache_path\s+(/\S+)[^;]*keys_zone=waitroom:", re.MULTILINE)
 _UNKNOWN_ROOM = re.compile(r"No waiting room is called '([^']*)'")
 
 _NOTHING = Reply()
@@ -76,6 +78,8 @@ class Options:
     #: False: an https certificate that nobody vouches for will do.
     verify: bool = True
     timeout_s: float = 10.0
+    #: Where nginx's includes are, if the site is on this machine.
+    includes: Path = Path("/etc/nginx/waitroom")
 
 
 @dataclass
@@ -116,6 +120,8 @@ class Visit:
     edge: Reply = _NOTHING
     through_site: dict[str, Reply] = field(default_factory=dict)
     left: list[Reply] = field(default_factory=list)
+    #: Where nginx on this machine keeps verdicts.
+    verdicts: Path | None = None
 
     @property
     def host(self) -> str:
@@ -188,6 +194,7 @@ async def visit(url: URL, options: Options, *, now_s: Callable[[], float] = time
         await _look_ahead(client, seen)
         if not seen.ahead.status:
             return seen
+        seen.verdicts = _verdicts(options.includes)
         seen.addresses, seen.own_address = await _addresses(seen.host, seen.page.port or 80)
         try:
             await _enter(client, seen)
@@ -322,6 +329,13 @@ async def _look_outside(client: _Client, seen: Visit) -> None:
     seen.ops, seen.edge = await asyncio.gather(
         *(client.get(url, timeout_s=_OPS_TIMEOUT_S) for url in (ops, edge))
     )
+
+
+def _verdicts(includes: Path) -> Path | None:
+    with contextlib.suppress(OSError, UnicodeError):
+        found = _CACHE_PATH.search((includes / "settings.conf").read_text("utf-8"))
+        return Path(found[1]) if found else None
+    return None
 
 
 async def _leave(client: _Client, seen: Visit) -> None:

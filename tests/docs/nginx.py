@@ -20,7 +20,7 @@ def make_prefix(folder: Path) -> None:
     shutil.copytree(ROOT / "nginx" / "waitroom", folder / "waitroom")
     settings = folder / "waitroom" / "settings.conf"
     text = settings.read_text().replace("/etc/nginx/waitroom/static", str(ROOT / "static"))
-    settings.write_text(text.replace("/dev/shm/waitroom", f"{folder}/verdicts"))
+    settings.write_text(text.replace("/run/waitroom-verdicts", f"{folder}/verdicts"))
     shutil.copy(ROOT / "nginx" / "waitroom-files.conf", folder)
     (folder / "waitroom-stamp.conf").write_text(key_file([SECRET]))
     (folder / "tmp").mkdir()

@@ -9,6 +9,7 @@ import pytest
 
 from sidecar.doctor.findings import Level
 from tests.doctor.ward import LOCATIONS, ROOMS, Ward, bad, examine, needs_network, read, said
+from tests.support.site import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +88,16 @@ async def test_redirects_within_the_site_are_followed(ward):
 async def test_a_mistake_is_found_and_its_remedy_named(ward, where, what, fix):
     problems = bad(await examine(ward.at(where)))
     assert any(what in problem and fix in problem for problem in problems), problems
+
+
+async def test_a_folder_that_others_may_make_first(ward, tmp_path):
+    """Where nginx on this machine keeps verdicts, by its settings: only root may write above it."""
+    settings = (ROOT / "nginx/waitroom/settings.conf").read_text()
+    for folder, is_open in (("/run/waitroom-verdicts", False), ("/dev/shm/waitroom", True)):
+        text = settings.replace("/run/waitroom-verdicts", folder)
+        (tmp_path / "settings.conf").write_text(text)
+        problems = bad(await examine(f"{ward.url}/page", includes=tmp_path))
+        assert [folder in problem for problem in problems] == [True] * is_open
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -152,7 +153,8 @@ needs_network = pytest.mark.skipif(
 
 
 async def examine(address: str, **options) -> list[Finding]:
-    options = {"ops_port": free_port(), "edge_port": free_port(), **options}
+    here = {"ops_port": free_port(), "edge_port": free_port(), "includes": Path("/nowhere")}
+    options = {**here, **options}
     return await diagnose(address, Options(**options))
 
 

@@ -82,7 +82,7 @@ def check(tmp_path):
         shutil.copytree(ROOT / "nginx" / "waitroom", tmp_path / "waitroom")
         settings = tmp_path / "waitroom" / "settings.conf"
         settings.write_text(
-            settings.read_text().replace("/dev/shm/waitroom", f"{tmp_path}/verdicts")
+            settings.read_text().replace("/run/waitroom-verdicts", f"{tmp_path}/verdicts")
         )
         (tmp_path / "nginx.conf").write_text(
             f"pid {tmp_path}/pid; error_log stderr info; events {{}}\n"

@@ -241,7 +241,7 @@ def test_its_own_words_lead_to_a_room():
         # What stands for the machine's own places and ports.
         settings = etc / "nginx/waitroom/settings.conf"
         text = settings.read_text().replace("/etc/nginx/", f"{etc}/nginx/")
-        text = text.replace("/dev/shm/waitroom", str(root / "cache"))
+        text = text.replace("/run/waitroom-verdicts", str(root / "cache"))
         settings.write_text(text.replace("127.0.0.1:8400", f"127.0.0.1:{edge}"))
         location = re.findall(
             r"^ +(set \$waitroom_room .*?;|include waitroom/l.*?;)", said, re.MULTILINE

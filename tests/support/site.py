@@ -196,7 +196,7 @@ class Site(AbstractContextManager["Site"]):
         servers = "\n".join(f"    server {each} max_fails=0;" for each in self._upstreams)
         settings = re.sub(r"    server 127\.0\.0\.1:8400 max_fails=0;", servers, settings)
         settings = settings.replace("/etc/nginx/waitroom/static", str(ROOT / "static"))
-        settings = settings.replace("/dev/shm/waitroom", str(self.folder / "verdicts"))
+        settings = settings.replace("/run/waitroom-verdicts", str(self.folder / "verdicts"))
         (includes / "settings.conf").write_text(settings)
         shutil.copy(ROOT / "nginx" / "waitroom-files.conf", self.folder)
         if self._stamps:
