@@ -447,5 +447,7 @@ $('join').addEventListener('click', event => {
 document.addEventListener('visibilitychange', () => { if (document.hidden) return; if (lit) light(true); if (Date.now() >= due) call(action); });
 addEventListener('online', () => { if (failures && !going) plan(random(0, 2), action); });
 addEventListener('pageshow', event => { if (event.persisted && !left) call('status'); });
-call('status');
+// A page that the browser made ahead takes no place before somebody looks at it.
+if (document.prerendering) document.addEventListener('prerenderingchange', () => call('status'), { once: true });
+else call('status');
 }

@@ -198,6 +198,9 @@ def answer_headers(room: Gate, answer: Answer, headers: Mapping[str, str]) -> di
     return said
 
 
+_FRAMES = {"iframe", "frame", "embed", "object", "fencedframe"}
+
+
 def is_shared(answer: Answer, headers: Mapping[str, str]) -> bool:
     """Whether nginx may keep the verdict for all requests with the same cookie, or with none.
 
@@ -212,21 +215,20 @@ def is_shared(answer: Answer, headers: Mapping[str, str]) -> bool:
 def takes_place(headers: Mapping[str, str]) -> bool:
     """Whether a request without a cookie comes from somebody who wants to get in.
 
-    Navigations do, and programs. A page's images, scripts and background requests do
-    not, nor does a browser that fetches ahead: nobody would wait in those places.
+    Navigations do, and programs. A page's images, scripts and background requests do not: of six
+    at a time each would take a place. Nor does a browser that fetches ahead, or shows the page in a
+    frame on another site, where it keeps no cookie: nobody would wait in those places.
     """
-    if is_fetched_ahead(headers):
+    if is_fetched_ahead(headers) or is_framed_elsewhere(headers):
         return False
-    accept = headers.get("Accept", "").lower()
-    if "json" in accept:
-        return True
     mode = headers.get("Sec-Fetch-Mode")
     if mode is not None:
         return mode == "navigate"
     dest = headers.get("Sec-Fetch-Dest")
     if dest is not None:
         return dest in {"document", "iframe", "frame"}
-    if "text/html" in accept:
+    accept = headers.get("Accept", "").lower()
+    if "json" in accept or "text/html" in accept:
         return True
     # No browser of the last years: a program says */* or nothing at all, an old browser's
     # script or image says */* or image/*.
@@ -242,6 +244,10 @@ def is_fetched_ahead(headers: Mapping[str, str]) -> bool:
         if purpose and ("prefetch" in purpose.lower() or "prerender" in purpose.lower()):
             return True
     return False
+
+
+def is_framed_elsewhere(headers: Mapping[str, str]) -> bool:
+    return headers.get("Sec-Fetch-Dest") in _FRAMES and is_from_elsewhere(headers)
 
 
 def is_from_elsewhere(headers: Mapping[str, str]) -> bool:
@@ -262,7 +268,7 @@ def opens_page(headers: Mapping[str, str], method: str) -> bool:
     if method == "HEAD" or is_fetched_ahead(headers):
         return False
     is_navigation = headers.get("Sec-Fetch-Mode", "navigate") == "navigate"
-    return is_navigation or headers.get("Sec-Fetch-Dest") == "empty"
+    return is_navigation or headers.get("Sec-Fetch-Dest", "empty") == "empty"
 
 
 def is_posted_from_elsewhere(headers: Mapping[str, str], method: str) -> bool:

@@ -18,6 +18,7 @@ from sidecar.gate.check import (
     count_answer,
     count_grant,
     find_unknown,
+    is_framed_elsewhere,
     is_posted_from_elsewhere,
     takes_place,
 )
@@ -51,6 +52,18 @@ _NOT_FOUND = """<!DOCTYPE html>
 <title>Page not found</title>
 <h1>Page not found</h1>
 <p>There is nothing at this address. <a href="/">Go to the home page.</a></p>
+</html>
+"""
+
+
+_FRAMED = """<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="robots" content="noindex">
+<title>Open this page in its own tab</title>
+<h1>Open this page in its own tab</h1>
+<p>Here, your browser keeps no place in the queue. <a href="{}" target="_top">Open the page</a></p>
 </html>
 """
 
@@ -117,6 +130,10 @@ async def gate(request: web.Request) -> web.Response:
             response = web.Response(text=json_text, content_type="application/json")
             response.set_status(_refusal(said["X-Waitroom-Status"]))
             response.headers["Cache-Control"] = "no-store"
+    elif is_framed_elsewhere(headers):
+        text = _FRAMED.format(html.escape(asked))
+        response = web.Response(status=503, text=text, content_type="text/html")
+        response.headers["Cache-Control"] = "no-store"
     else:
         response = render_page(request, room, answer, asked, method=method)
         response.set_status(_refusal(said["X-Waitroom-Status"]))

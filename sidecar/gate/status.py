@@ -18,6 +18,7 @@ from sidecar.gate.check import (
     KEEP_BRIEFLY_S,
     count_answer,
     count_grant,
+    is_fetched_ahead,
     is_from_elsewhere,
     is_of_this_site,
     opens_page,
@@ -105,7 +106,7 @@ async def join(request: web.Request, room: Gate | None = None) -> web.Response:
     redirected to `next`.
     """
     # `room` is given where the address names it without a pattern.
-    may_join = not is_from_elsewhere(request.headers)
+    may_join = not (is_from_elsewhere(request.headers) or is_fetched_ahead(request.headers))
     room = room or gate_of(request)
     if _wants_page(request):
         return await _shown(request, room, "join", may_join=may_join)

@@ -257,6 +257,7 @@ def test_somebody_is_moved(site, operator, visitor):
     question.get_by_label("Place, from 1 on").fill("3")
     press(question, "Move")
     expect(guest.locator("#ahead")).to_have_text("2")
+    expect(rows.locator("code")).to_have_text(numbers([first, last, moved]))
     move(page, rows.nth(2), "Back, to where they were")
     expect(guest.locator("#ahead")).to_have_text("1")
     expect(log(page)).to_contain_text(f"moved {moved} from 2 to 1: <b>paid</b> twice")

@@ -169,6 +169,9 @@ async def test_a_cookie_of_another_room_is_as_none(replica):
     assert "Set-Cookie" in reply.headers
 
 
+FRAME = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}
+
+
 @pytest.mark.parametrize(
     ("headers", "takes"),
     [
@@ -176,7 +179,11 @@ async def test_a_cookie_of_another_room_is_as_none(replica):
         ({"Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image", "Accept": "image/*"}, False),
         ({"Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script", "Accept": "*/*"}, False),
         ({"Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty", "Accept": "*/*"}, False),
-        ({"Sec-Fetch-Mode": "cors", "Accept": "application/json"}, True),
+        ({"Sec-Fetch-Mode": "cors", "Accept": "application/json"}, False),
+        ({"Accept": "application/json"}, True),
+        ({**FRAME, "Sec-Fetch-Site": "cross-site"}, False),
+        ({**FRAME, "Sec-Fetch-Site": "same-site"}, True),
+        ({**FRAME, "Sec-Fetch-Site": "same-origin"}, True),
         ({"Sec-Fetch-Mode": "navigate", "Sec-Purpose": "prefetch;prerender"}, False),
         ({"Purpose": "prefetch"}, False),
         ({"Accept": "image/avif,image/webp,*/*;q=0.8"}, False),

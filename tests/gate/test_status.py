@@ -85,6 +85,14 @@ async def test_a_browser_that_fetches_ahead_gives_up_nothing(full, headers):
     assert (await (await full.status(full.first)).json())["state"] == "admitted"
 
 
+async def test_a_browser_that_fetches_ahead_takes_nothing(full):
+    """A prerendered page's script runs, and nobody looks at it."""
+    join = f"/_waitroom/{full.room.name}/join"
+    reply = await full.edge.post(join, headers={"Sec-Purpose": "prefetch;prerender"})
+    assert (await reply.json())["state"] == "not_queued"
+    assert "Set-Cookie" not in reply.headers
+
+
 async def test_leaving_gives_up_the_place(full):
     """And leaving again changes nothing; the old ticket is worth nothing."""
     ticket = cookie_of(await full.check())

@@ -109,6 +109,7 @@ BACKGROUND = {
     "style": fetches("text/css,*/*;q=0.1", "no-cors", "style"),
     "font": fetches("*/*", "cors", "font"),
     "fetch": fetches("*/*", "cors", "empty"),
+    "fetch of JSON": fetches(JSON, "cors", "empty"),
     "fetch of HTML": fetches("text/html", "cors", "empty"),
     "service worker": fetches("*/*", "same-origin", "serviceworker"),
     "prefetch": {**fetches(HTML, "navigate", "document"), "Sec-Purpose": "prefetch"},
@@ -129,6 +130,29 @@ def test_what_comes_along_takes_none(site, headers):
         reply = Visitor(site.url, headers).get(path)
         assert (reply.status, room_cookies(reply, room)) == (503, [])
     assert (people(site, "full"), people(site, "open")) == before
+
+
+def test_a_script_is_told_where_to_join(site):
+    """Six calls at a time would be six places: by POST to `join_url` they are one."""
+    before = people(site, "full")
+    headers = fetches(JSON, "cors", "empty")
+    document = Visitor(site.url, headers).get("/full/x").json()
+    assert (document["state"], document["position"]) == ("not_queued", None)
+    assert people(site, "full") == before
+    program = Visitor(site.url, headers)
+    assert program.post(document["join_url"]).json()["state"] == "waiting"
+
+
+@pytest.mark.parametrize("room", ["full", "open"])
+def test_a_frame_on_another_site(site, room):
+    """Each load would be a new visitor: the page opens in a tab of its own."""
+    before = people(site, room)
+    frame = {**fetches(HTML, "navigate", "iframe"), "Sec-Fetch-Site": "cross-site"}
+    reply = Visitor(site.url, frame).get(f"/{room}/x?a=<b&c")
+    assert (reply.status, room_cookies(reply, room), reply.waits) == (503, [], False)
+    assert f'<a href="/{room}/x?a=&lt;b&amp;c" target="_top">' in reply.text
+    assert "frame-ancestors" not in reply.headers["Content-Security-Policy"]
+    assert people(site, room) == before
 
 
 @pytest.mark.parametrize("headers", BACKGROUND.values(), ids=BACKGROUND)
