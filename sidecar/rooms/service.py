@@ -245,7 +245,10 @@ class Room:
         """A store that was emptied has forgotten who was revoked, and what was changed at run
         time; the replicas have not."""
         if self.snapshot is not None and snapshot.born_ms > self.snapshot.born_ms:
-            log.warning("store_emptied", room=self.name, hint="places come back by themselves")
+            hint = "places come back by themselves"
+            if snapshot.counters.get("lost"):
+                hint += "; single keys were lost: set maxmemory-policy of Redis to noeviction"
+            log.warning("store_emptied", room=self.name, hint=hint)
             self._revoked_seen_ms = 0
             known = self.snapshot
             await self.store.remind(self._revoked, known.overrides, epoch=known.epoch)

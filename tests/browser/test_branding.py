@@ -14,6 +14,7 @@ from sidecar.gate.preview import SCRIPT, STATES, Preview
 from sidecar.gate.waiting_page import Page
 from sidecar.kit.colours import contrast, read_colour
 from sidecar.rooms.settings import RoomSettings
+from tests.support.processes import wait_until
 from tests.support.site import ROOT, Site, gated
 
 FOOTER = [
@@ -119,11 +120,7 @@ def test_a_change_is_seen_by_who_comes_ten_seconds_later(site, visitor):
         page.reload()
         return behind(page, "body") == read_colour("#123456")
 
-    for _ in range(30):
-        if is_changed():
-            break
-        page.wait_for_timeout(500)
-    assert is_changed()
+    wait_until(is_changed, "the change", timeout_s=60)
 
 
 def test_rules_that_spy_reach_nobody(site, visitor):

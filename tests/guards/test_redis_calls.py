@@ -15,7 +15,7 @@ from sidecar.rooms.store.scripts import RoomStore
 from tests.support.rooms import attended, new_room_name
 
 #: redis.call's of one script, of the most common kind of room.
-POLL, POLL_IN_BATCH, JOIN, ARRIVAL = 10, 1.2, 20, 19
+POLL, POLL_IN_BATCH, JOIN, ARRIVAL = 11, 1.2, 22, 21
 #: Those who ask at the same moment, whose polls are one script.
 TOGETHER = 64
 

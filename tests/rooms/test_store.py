@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from sidecar.queue.model import TICKET_LIFETIME_MS, Outcome
 from sidecar.queue.tokens import new_visitor
 from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
@@ -316,23 +314,6 @@ async def test_a_reset_survives_the_store(redis, make_room_store):
     await lose(redis, store)
     assert (await store.beat(valid)).outcome is WAITING
     assert (await store.beat(void)).outcome is GONE
-
-
-@pytest.mark.parametrize("name", ["waiting", "due"])
-async def test_a_store_that_evicts_a_key_lets_nobody_slip_in(redis, make_room_store, turn, name):
-    """Those who poll are back in line, at their place, and the cap holds."""
-    store = make_room_store(session_duration=10)
-    await go_in(store)
-    tickets = await queue(store, 3)
-    await beat_all(store, tickets)
-    await lose(redis, store, name)
-    assert {reply.outcome for reply in await beat_all(store, tickets)} == {WAITING}
-    assert [reply.ahead for reply in await beat_all(store, tickets)] == [0, 1, 2]
-    await lose(redis, store, name)
-    turn.forward(10 + GRACE_S)
-    outcomes = [(await store.beat(ticket)).outcome for ticket in reversed(tickets)]
-    assert outcomes.count(ADMITTED) <= 1
-    assert (await store.snapshot()).active == 1
 
 
 async def test_a_sweep_removes_a_bounded_number_and_says_if_there_is_more(make_room_store, turn):

@@ -14,7 +14,7 @@ from hypothesis.stateful import initialize, precondition, rule
 from sidecar.kit.clock import StoreClock
 from sidecar.queue.model import Outcome, Pass, Phase, Ticket
 from sidecar.queue.verdict_lifetime import OUTAGE_MS, SESSION_GRACE_MS
-from sidecar.rooms.redis_keys import room_keys
+from sidecar.rooms.redis_keys import room_key, room_keys
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import LINES_BATCH_LIMIT, Claim, Lot, RoomStore
 from tests.support.machines import SELDOM, Bench, StoreMachine, latest
@@ -95,6 +95,12 @@ STEPS_MS = st.one_of(
 #: Of tickets, passes or visitors, counted back from the newest.
 INDICES = st.lists(st.integers(0, 99), max_size=6)
 SOME = st.lists(st.integers(0, 99), min_size=1, max_size=6)
+#: The script that finds something out.
+FIRST = st.sampled_from(["snapshot", "sweep", "enter", "poll", "renew"])
+#: Keys that are counted (rooms/lua/parts/lost_keys.lua).
+COUNTED = (
+    "waiting", "due", "active", "admitted", "revoked", "spent", "config", "arrivals", "drawn",
+)  # fmt: skip
 #: A replica's clock may be late by this much, so that it takes a pass for valid.
 LATE_MS = SESSION_GRACE_MS + 1000
 
@@ -345,7 +351,7 @@ class RoomMachine(StoreMachine):
     @rule(
         really=SELDOM,
         ms=st.integers(5001, 30_000) | st.sampled_from([45_000, 61_000, 150_000]),
-        first=st.sampled_from(["snapshot", "sweep", "enter", "poll", "renew"]),
+        first=FIRST,
         chosen=SOME,
     )
     def outage(self, really, ms, first, chosen):
@@ -354,17 +360,20 @@ class RoomMachine(StoreMachine):
             return
         self.now += ms
         self.attend(is_there=False)
-        if first == "enter":
+        self.run_first(first, chosen)
+        self.attend(is_there=True)
+
+    def run_first(self, script, chosen) -> None:
+        if script == "enter":
             self.enter(2, [])
-        elif first == "poll" and self.tickets:
+        elif script == "poll" and self.tickets:
             self.poll(chosen)
-        elif first == "renew" and self.valid_passes:
+        elif script == "renew" and self.valid_passes:
             self.renew(chosen)
-        elif first == "sweep":
+        elif script == "sweep":
             self.sweep()
         else:
             self.snapshot()
-        self.attend(is_there=True)
 
     def attend(self, *, is_there: bool) -> None:
         outage_ms = 10**12 if is_there else OUTAGE_MS
@@ -392,6 +401,21 @@ class RoomMachine(StoreMachine):
             self.renew(passes)
         if tickets and self.tickets:
             self.poll(tickets)
+
+    @precondition(lambda self: self.seen.waiting or self.seen.active)
+    @rule(really=SELDOM, which=st.integers(0, 99), first=FIRST, chosen=SOME)
+    def lose_a_key(self, really, which, first, chosen):
+        """Redis evicts one; the next script, whichever it is, finds that out."""
+        if not really:
+            return
+        redis = self.bench.redis
+        there = [n for n in COUNTED if self.run(redis.exists(room_key(self.name, n)))]
+        name = there[which % len(there)]
+        self.delete([room_key(self.name, name)])
+        self.model.lose_key(name)
+        self.promises.store_lost()
+        self.seen = Seen(last_event=self.seen.last_event)
+        self.run_first(first, chosen)
 
     def teardown(self):
         self.delete(room_keys(self.name))

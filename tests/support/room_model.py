@@ -89,6 +89,8 @@ class Model:
     def lose(self) -> None:
         """The store is emptied: of settings changed at run time too."""
         self.configured = self.settings = self.file
+        #: Since when the store itself knows the room, where it lost keys.
+        self.known_here: int | None = None
         self.line: dict[str, Place] = {}
         self.drawn: dict[str, int] = {}
         self.drawn_from: int | None = None
@@ -112,6 +114,16 @@ class Model:
         self.tokens: float | None = None
         self.now = 0
         self.events: list[tuple[str, str, str]] = []
+
+    def lose_key(self, name: str) -> None:
+        """One is gone: places and sessions have to come back."""
+        self.known_here = self.born if self.known_here is None else self.known_here
+        self.born = None
+        self.line, self.inside, self.early, self.early_minute = {}, {}, {}, -1
+        if name == "config":
+            self.configured, self.epoch = self.file, 0
+        elif name in {"revoked", "spent", "drawn"}:
+            setattr(self, name, {})
 
     # What the scripts do -------------------------------------------------------------------
 
@@ -348,12 +360,13 @@ class Model:
         self.events = []
         self.born = now if self.born is None else self.born
         before = self.recovery
-        if self.known is not None and self.known < self.born:
+        known = min((at for at in (self.known, self.known_here) if at is not None), default=now)
+        if known < self.born:
             self.recovery = max(self.recovery, self.born)
         if self.promised > self.recovery:
             self.recovery = now
         self.promised = 0
-        is_older = self.known is not None and self.known < self.born
+        is_older = known < self.born
         is_emptied = is_older and now - self.born < 2 * BACKOFF_MS
         if self.recovery > before:
             self.near = -1 if is_emptied else 0

@@ -29,11 +29,9 @@ local function find_changes(KEYS, ARGV)
 end
 
 local function run(KEYS, ARGV)
+  begin(KEYS, ARGV) -- before a key is made that may have been lost
   local changes, stale = find_changes(KEYS, ARGV)
-  if stale ~= '' then
-    begin(KEYS, ARGV)
-    return {now, revision, stale}
-  end
+  if stale ~= '' then return {now, revision, stale} end
   redis.call('HINCRBY', KEYS[8], 'revision', 1)
   for i = 9, #ARGV, 4 do
     local key, name, value = KEYS[tonumber(ARGV[i])], ARGV[i + 1], ARGV[i + 2]

@@ -2,9 +2,9 @@
 local stats, IS_NUMBER
 local begin_numbers, save, keep_numbers
 do
--- All scripts need the first; of the others, which most scripts do not need,
--- each is read when it is asked for.
-local OFTEN = {'measured_at', 'born', 'ends', 'held_ms', 'drops', 'waited_ms', 'recovery', 'back'}
+-- All scripts need the first; each of the others is read when it is asked for.
+local OFTEN = {'measured_at', 'born', 'ends', 'held_ms', 'drops', 'waited_ms', 'recovery', 'back',
+  'keys', 'keys_at', 'known'}
 local SELDOM = {'last_order', 'tokens', 'tokens_at', 'near', 'address_at', 'drawn_from',
   'shown_lines', 'last_end', 'credit_1', 'credit_2', 'credit_3', 'credit_4'}
 IS_NUMBER = {} -- made without ipairs, which is not to be had while a library is loaded

@@ -29,6 +29,7 @@ end
 -- `near`: the longest near the head that the replica really gave, ms.
 local function begin_recovery(near, known, promised)
   local born, before = stats.born, stats.recovery or 0
+  if stats.known then known = math.min(known or stats.known, stats.known) end
   local recovery, is_emptied = before, false
   if known and known < born then
     is_emptied = now - born < 2 * BACKOFF_MS

@@ -43,6 +43,7 @@ local function begin(KEYS, ARGV)
   begin_settings(ARGV[2])
   begin_events()
   begin_stats()
+  begin_keys()
   begin_outage()
   begin_recovery(tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]))
 end

@@ -42,8 +42,10 @@ local function count_wait(ms)
   count('wait_' .. math.floor(2 * math.log(math.max(1, ms / 1000)) / math.log(2)))
 end
 
+-- @include "rooms/parts/lost_keys"
 local function finish()
   flush()
+  keep_keys()
   save()
   keep_numbers()
   for name, by in pairs(counted) do
