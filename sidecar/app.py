@@ -33,6 +33,7 @@ from sidecar.kit.http.auth.operators import Operators
 from sidecar.kit.http.fast_path import FastRunner
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import Store, close, connect
+from sidecar.kit.redis.eviction import watch_eviction
 from sidecar.kit.share import find_share
 from sidecar.kit.systemd import watched
 from sidecar.kit.tasks import Worker, keep_at_work, stop_workers
@@ -147,6 +148,10 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
             "sweeper": lambda: sweep_forever(rooms, metrics),
             "lease sweeper": lambda: sweep_leases_forever(leases),
         }
+        if not settings.is_in_memory:
+            workers["eviction"] = lambda: watch_eviction(
+                redis, metrics.tell_eviction, timeout_s=settings.store_timeout
+            )
         if operators.is_on:
             workers["sessions"] = lambda: share_forever(operators.share)
         if history is not None:

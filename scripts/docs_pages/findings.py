@@ -21,6 +21,7 @@ _EXAMPLES = {
     "client": "192.0.2.7",
     "count": 2,
     "directive": "script-src",
+    "eviction": "allkeys-lru",
     "error": "connection refused",
     "folder": "/dev/shm/waitroom",  # noqa: S108 - what the finding is about
     "header": "max-age=600",

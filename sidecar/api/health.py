@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from aiohttp import web
 
 from sidecar.jobs.app_keys import JOBS
 from sidecar.kit.errors import StoreError
-from sidecar.kit.http.app_keys import SETTINGS, STOPPING
+from sidecar.kit.http.app_keys import METRICS, SETTINGS, STOPPING
 from sidecar.kit.http.endpoint import ANYBODY, Endpoints
-from sidecar.kit.http.models import Reply
+from sidecar.kit.http.models import Reply, optional
 from sidecar.kit.http.problem_kinds import GENERAL
 from sidecar.kit.http.problems import problem
 from sidecar.leases.app_keys import LEASES
@@ -23,6 +23,9 @@ class Ready(Reply):
     """Always ready."""
     store: Literal["memory", "redis"]
     """`memory`: the store is the memory of this replica."""
+    eviction: Annotated[str | None, optional] = None
+    """Redis' `maxmemory-policy`. All but `noeviction` may cost people their places. `unseen`:
+    `INFO` is not allowed. Without it nobody has looked yet."""
 
 
 ENDPOINTS = Endpoints("operations")
@@ -53,7 +56,10 @@ async def is_ready(request: web.Request) -> web.Response:
     except StoreError as error:
         return problem(503, "The store does not answer", detail=str(error), retry_after=5)
     store = "memory" if request.app[SETTINGS].is_in_memory else "redis"
-    return web.json_response({"status": "ready", "store": store})
+    ready = {"status": "ready", "store": store}
+    if policy := request.app[METRICS].eviction:
+        ready["eviction"] = policy
+    return web.json_response(ready)
 
 
 async def no_jobs(_request: web.Request) -> web.Response:

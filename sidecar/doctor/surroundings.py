@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sidecar.doctor.findings import Finding, find
 from sidecar.doctor.visit import FALSE_ADDRESS
+from sidecar.kit.redis.eviction import SAFE, UNSEEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,6 +67,9 @@ def store(seen: Visit) -> Iterator[Finding]:
         yield find("stores", count=len(stores), memory=memory)
     elif stores:
         yield find("in_memory" if in_memory else "one_store")
+    policy = seen.poll.document.get("eviction")
+    if policy not in {None, SAFE}:
+        yield find("eviction_unseen" if policy == UNSEEN else "evicts", eviction=policy)
 
 
 def address(seen: Visit) -> Iterator[Finding]:

@@ -155,7 +155,7 @@ class Numbers(Reply):
 
 class StatusParameters(RoomAddress):
     client: Annotated[str | None, Field(json_schema_extra={"allowEmptyValue": True})] = None
-    """Adds `client`, `store` and `nginx_key` to the response."""
+    """Adds `client`, `store`, `nginx_key` and `eviction` to the response."""
 
 
 class ClaimParameters(RoomAddress):
@@ -260,3 +260,5 @@ class Status(Reply):
     with `?client`."""
     nginx_key: Annotated[Literal["known", "unknown"] | None, optional] = None
     """Whether the replica knows nginx's last key. null: nginx sent none. Only with `?client`."""
+    eviction: Annotated[str | None, optional] = None
+    """Redis' `maxmemory-policy`; null where nobody has looked yet. Only with `client`."""

@@ -199,6 +199,7 @@ async def answer_status(
         document["client"] = request.headers.get("X-Real-IP")
         document["store"] = status_document.store(room, memory=request.app[MEMORY])
         document["nginx_key"] = request.app[STAMPS].nginx_key
+        document["eviction"] = request.app[METRICS].eviction
     is_kept = not has_query and _is_repeatable(request, room, answer)
     headers = _KEPT_JSON if is_kept else _JSON
     if answer.token is not None:

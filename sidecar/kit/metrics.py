@@ -7,6 +7,7 @@ person and no address is ever a label.
 from __future__ import annotations
 
 import functools
+import math
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from prometheus_client import (
@@ -23,6 +24,7 @@ from prometheus_client.metrics_core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from sidecar import __version__
+from sidecar.kit.redis.eviction import SAFE, UNSEEN
 from sidecar.kit.redis.script_store import Observer
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ PACES_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 
 # Each counter's time of birth would double the output; nobody asks for it.
 disable_created_metrics()  # type: ignore[no-untyped-call] # the library's has no types
+
+_EVICTS = {SAFE: 0, UNSEEN: math.nan}
 
 #: Ends the help of a metric that Redis knows: take the maximum of all replicas. Others add up.
 SHARED = " The same on all replicas."
@@ -136,12 +140,21 @@ class Metrics(MetricSet):
         "script",
     )
 
+    store_evicts = gauge(
+        "waitroom_store_evicts",
+        "1 where Redis may evict keys (maxmemory-policy other than noeviction), 0 where not. NaN "
+        "where this cannot be seen.",
+    )
+
     def __init__(self, *products: type[MetricSet]) -> None:
         """`products`: those whose metrics are exported from the start."""
         self.registry = CollectorRegistry()
         super().__init__(self.registry)
         self.requests = self.collected(Requests())
         self.build.labels(__version__).set(1)
+        #: maxmemory-policy, as last seen; None: not yet.
+        self.eviction: str | None = None
+        self.store_evicts.set(math.nan)
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         self._of_verb = functools.cache(
@@ -156,6 +169,10 @@ class Metrics(MetricSet):
         if found is None:
             found = self._sets[product] = product(self.registry)
         return cast("S", found)
+
+    def tell_eviction(self, policy: str) -> None:
+        self.eviction = policy
+        self.store_evicts.set(_EVICTS.get(policy, 1))
 
     @property
     def observer(self) -> Observer:

@@ -11,7 +11,7 @@ import pytest
 from sidecar.doctor.findings import Level
 from tests.doctor.ward import bad, examine, said
 from tests.support.processes import Process, wait_until
-from tests.support.site import Site, redis_command
+from tests.support.site import Site, make_folder, redis_command
 
 
 def get(url: str) -> dict:
@@ -48,7 +48,9 @@ async def test_replicas_with_a_redis_each_are_found(room):
         findings = await examine(f"{site.url}/page")
         assert {found.level for found in findings} == {Level.OK}, findings
         assert "the replicas that answered share a store" in said(findings)
-        assert get(f"{site.ops[0]}/readyz") == {"status": "ready", "store": "redis"}
+        wait_until(lambda: "eviction" in get(f"{site.ops[0]}/readyz"), "a look at the policy")
+        ready = {"status": "ready", "store": "redis", "eviction": "noeviction"}
+        assert get(f"{site.ops[0]}/readyz") == ready
         assert "settings_warning" not in site.replicas[0].output
 
         other = site.folder / "other.sock"
@@ -61,6 +63,22 @@ async def test_replicas_with_a_redis_each_are_found(room):
         wait_until(lambda: is_ready(site.ops[1]), "the replica", of=site.replicas[1])
         (problem,) = bad(await examine(f"{site.url}/page"))
         assert "replicas do not share a store: 2 of them answered; each has a queue" in problem
+
+
+async def test_a_redis_that_evicts_is_found(tmp_path):
+    """By the doctor, at /readyz and in the log."""
+    with ExitStack() as stack:
+        socket = make_folder(stack) / "redis.sock"
+        command = redis_command(socket, "--maxmemory-policy", "allkeys-lru")
+        stack.enter_context(Process(command, log=tmp_path / "redis.log"))
+        wait_until(socket.exists, "redis-server")
+        site = stack.enter_context(Site(store=f"unix://{socket}"))
+        wait_until(lambda: "eviction" in get(f"{site.ops[0]}/readyz"), "a look at the policy")
+        assert get(f"{site.ops[0]}/readyz")["eviction"] == "allkeys-lru"
+        assert "store_evicts" in site.replicas[0].output
+        (problem,) = bad(await examine(f"{site.url}/page"))
+        assert "maxmemory-policy allkeys-lru" in problem
+        assert "noeviction" in problem
 
 
 def is_ready(ops: str) -> bool:
