@@ -4,8 +4,8 @@ from __future__ import annotations
 
 #: What the scripts may ask of the store: each is in Redis 6.2.
 COMMANDS = {
-    "GET", "HDEL", "HGET", "HGETALL", "HINCRBY", "HMGET", "HSET", "HSETNX", "LINDEX", "LPUSH",
-    "LRANGE", "LREM", "LTRIM", "PEXPIRE", "PTTL", "SET", "TIME", "UNLINK", "XADD", "XLEN",
+    "EXISTS", "GET", "HDEL", "HGET", "HGETALL", "HINCRBY", "HMGET", "HSET", "HSETNX", "LINDEX",
+    "LPUSH", "LRANGE", "LREM", "LTRIM", "PEXPIRE", "PTTL", "SET", "TIME", "UNLINK", "XADD", "XLEN",
     "XRANGE", "ZADD", "ZCARD", "ZCOUNT", "ZMSCORE", "ZPOPMIN", "ZRANGE", "ZRANGEBYLEX",
     "ZRANGEBYSCORE", "ZRANK", "ZREM", "ZREMRANGEBYRANK", "ZREMRANGEBYSCORE", "ZSCORE",
 }  # fmt: skip

@@ -40,7 +40,8 @@ local function run(KEYS, ARGV)
   sample(wait)
   check_arrivals()
   local oldest = redis_call('XRANGE', EVENTS, '-', '+', 'COUNT', 1)
-  return {now, waiting, active, math.max(0, active - redis_call('ZCARD', ADMITTED)), epoch, revision,
+  local provisional = math.max(0, active - redis_call('ZCARD', ADMITTED))
+  return {now, waiting, active, provisional, epoch, revision,
     math.floor(wait), redis_call('HGETALL', CONFIG),
     redis_call('HGETALL', STATS), redis_call('ZRANGEBYSCORE', REVOKED, ARGV[6], '+inf',
       'WITHSCORES', 'LIMIT', 0, tonumber(ARGV[7])),

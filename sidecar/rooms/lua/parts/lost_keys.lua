@@ -1,7 +1,8 @@
 -- A Redis that evicts, or somebody's DEL, takes single keys. How many of these there are is noted
--- by each script that changes something, in `keys`, and beside it its `measured_at`: a replica of an
--- older version changes that alone, and then nobody knows. Fewer than noted: places and sessions come
--- back from cookies, as after the loss of the whole store. `known`: since when it had been there.
+-- by each script that changes something, in `keys`, and beside it its `measured_at`: a replica of
+-- an older version changes that alone, and then nobody knows. Fewer than noted: places and sessions
+-- come back from cookies, as after the loss of the whole store. `known`: since when it had been
+-- there.
 local begin_keys, keep_keys
 do
 local function count_keys()
