@@ -45,6 +45,7 @@ ALL: dict[str, Scenario] = {
     "rolling": scenarios_replicas.rolling_restart,
     "restart": scenarios_store.restarted,
     "flush": scenarios_store.emptied,
+    "evict": scenarios_store.evicted,
     "stop": scenarios_store.stopped,
     "full": scenarios_store.refuses_writes,
     "sentinel": scenarios_clusters.sentinel_failover,
@@ -60,7 +61,7 @@ ALL: dict[str, Scenario] = {
 #: Also one of the outages by itself.
 BY_NAME: dict[str, Scenario] = {**ALL, **scenarios_outages.EACH}
 #: What tests/faults/test_quick.py runs too.
-SUBSET = ["kill", "flush", "stop", "down", "reload", "garbled"]
+SUBSET = ["kill", "flush", "evict", "stop", "down", "reload", "garbled"]
 
 
 def main() -> int:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
+from sidecar.rooms.redis_keys import room_key
 from tests.faults.diary import PASS, TICKET, Diary, Entry
 from tests.faults.verdict import FINE, Row, is_let_in_alone
 from tests.faults.visitors import STAYS
-from tests.faults.world import REPLICAS, Scale, World, world
+from tests.faults.world import REPLICAS, ROOM, Scale, World, world
 from tests.support.redis_servers import RedisServer
 
 #: The claims that were under way when the store went.
@@ -36,14 +38,26 @@ async def restarted(scale: Scale) -> Row:
 
 
 async def emptied(scale: Scale) -> Row:
+    return await _forgets(scale, "Redis emptied (FLUSHALL)", RedisServer.flush)
+
+
+async def evicted(scale: Scale) -> Row:
+    """As with allkeys-lru beside a busy cache: `active` goes seconds before `stats`."""
+
+    def evict(redis: RedisServer) -> None:
+        redis.delete(room_key(ROOM, "active"))
+
+    return await _forgets(scale, "Redis evicts the sessions (DEL)", evict)
+
+
+async def _forgets(scale: Scale, name: str, lose: Callable[[RedisServer], None]) -> Row:
     if scale.quick:
         scale = replace(scale, stay=30, pass_by=20, waiting=200)
         settings = {"recovery_window": 3, "heartbeat_interval": 3}
-        name = f"Redis emptied (FLUSHALL), {scale.waiting} waiting, full room"
     else:
         scale = replace(scale, stay=60, pass_by=40, waiting=1000, before_s=12)
         settings = {}
-        name = "Redis emptied (FLUSHALL), 1,000 waiting, full room"
+    name = f"{name}, {scale.waiting:,} waiting, full room"
     with RedisServer() as redis:
         async with world(name, cap=scale.cap, store=redis.url, settings=settings) as run:
             await run.fill(scale)
@@ -51,7 +65,7 @@ async def emptied(scale: Scale) -> Row:
             before = [d for d in run.crowd.diaries if _kind(d, time.time()) == TICKET]
             run.must("not enough waited", len(before) >= 0.9 * scale.waiting)
             run.breaks()
-            await asyncio.to_thread(redis.flush)
+            await asyncio.to_thread(lose, redis)
             longest = max(_refresh(d, run.broken) for d in before)
             run.note(f"session_duration 30 s; {len(before)} waited, told to ask again within"
                      f" {longest:.0f} s at most")  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.faults.scenarios_replicas import all_down, kill_one, reload_nginx
-from tests.faults.scenarios_store import emptied, stopped
+from tests.faults.scenarios_store import emptied, evicted, stopped
 from tests.faults.world import QUICK
 
 
@@ -15,6 +15,7 @@ from tests.faults.world import QUICK
     [
         kill_one,
         emptied,
+        pytest.param(evicted, marks=pytest.mark.full),
         pytest.param(stopped, marks=pytest.mark.full),
         pytest.param(all_down, marks=pytest.mark.full),
         pytest.param(reload_nginx, marks=pytest.mark.full),

@@ -289,8 +289,11 @@ class LeaseMachine(StoreMachine):
             return
         replies = self.answered(self.stores[one].renew(*item) for item in items)
         self.same(replies, self.model.renew(self.now, self.replicas[one], items))
-        if not self.model.is_recovering:
-            self.check_stale(self.seen, items, replies)
+        if self.model.is_recovering:
+            # Who shows a lease has it back, and may lose it to a later one of the same batch.
+            self.settle(items, released={item[:2] for item in items})
+            return
+        self.check_stale(self.seen, items, replies)
         self.settle(items)
 
     def released(self, items, one):

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from sidecar.kit.redis.connect import close, connect
 from tests.support.rooms import new_room_name, refuse_functions
 
-#: How many stories; WAITROOM_TEST_EXAMPLES=2000 looks longer.
+#: How many stories; WAITROOM_TEST_EXAMPLES=2000 looks longer, at others each time (conftest.py).
 _EXAMPLES = os.environ.get("WAITROOM_TEST_EXAMPLES")
 
 #: For what stops or empties the queue: not often, or there would be little to see.
@@ -93,7 +93,6 @@ def run_stories(
         max_examples=count if by_functions else count // 4,
         stateful_step_count=steps,
         deadline=None,
-        derandomize=os.environ.get("CI") == "true",
         suppress_health_check=list(HealthCheck),
     )
     with closing(Bench(url)) as bench:

@@ -127,6 +127,9 @@ class RedisServer(AbstractContextManager["RedisServer"]):
     def flush(self) -> None:
         self.cli("flushall")
 
+    def delete(self, *keys: str) -> None:
+        self.cli("del", *keys)
+
 
 class SentinelStore(AbstractContextManager["SentinelStore"]):
     """A primary, two replicas, and three sentinels, who need two votes. A password is the
