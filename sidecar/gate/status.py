@@ -131,18 +131,19 @@ async def leave(request: web.Request) -> web.Response:
     room = gate_of(request)
     headers = request.headers
     # Only nginx can say so: it passes no header of the visitor's on but those it names.
-    released_from = headers.get("X-Waitroom-Release")
-    by_site = released_from in {"site", "anywhere"}
+    release = headers.get("X-Waitroom-Release")
+    by_site = release in {"site", "anywhere"}
+    is_ours = release == "anywhere" or is_of_this_site(headers)
     is_meant = opens_page(headers, original_method(headers) if by_site else request.method)
-    if not is_meant or (by_site and released_from == "site" and not is_of_this_site(headers)):
+    if not is_meant or (by_site and not is_ours):
         return web.Response(status=204, headers=_NO_STORE)
-    if not (by_site or is_of_this_site(headers)):
+    if not is_ours:
         return problem(FROM_ELSEWHERE, detail=FROM_ELSEWHERE.remedy)
     why = "released" if by_site else "left"
-    token = read_given(request.headers, room) or read_token(request.headers, room)
+    token = read_given(headers, room) or read_token(headers, room)
     # A session that ends had a slot, of which there are so many; a place in the queue had nothing.
     if isinstance(token, Ticket) and not (by_site or is_resource(room)):
-        address = request.headers.get("X-Real-IP", "")
+        address = headers.get("X-Real-IP", "")
         wait_s = request.app[LEAVE_LIMIT].wait_s(address, time.monotonic())
         if wait_s:
             request.app[METRICS].of(RoomMetrics).refused_leaves.labels(room.name).inc()

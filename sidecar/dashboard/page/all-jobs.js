@@ -69,11 +69,7 @@ function targetOf({ target }) {
 	return { state: { settings }, refresh: () => watch.soon(), jobs: { state: ofState } };
 }
 
-const watch = new Watch(root, async () => {
-	({ targets } = await request('GET', '/v1/targets'));
-	options(ofTarget, targets.map(({ name }) => name));
-	await table.look();
-});
+const watch = new Watch(root, () => table.look());
 
 const WORDS = {
 	retry: { do: 'Retry', done: 'wait again', text: 'They wait again, at the end of their queues, and their targets are called once more. Answers that are kept are lost.' },
@@ -149,11 +145,19 @@ function options(select, names) {
 }
 options(ofState, Object.keys(KINDS));
 
+async function learnTargets() {
+	try {
+		({ targets } = await request('GET', '/v1/targets'));
+	} catch (error) { /* the list says that nobody answers */ }
+	options(ofTarget, targets.map(({ name }) => name));
+}
+
 // The list is of that target from the start: it does not wait for the names of the others.
 function open(target) {
 	form.reset();
 	options(ofTarget, target ? [target] : []);
 	ofTarget.value = target ?? '';
+	learnTargets();
 	search();
 	watch.open();
 }
