@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from tests.support.processes import Process, wait_until
+from tests.support.processes import Process, listens, wait_until
 
 #: What the measured MariaDB is given; all else is its default: each commit is on the disk.
 SETTINGS = (
@@ -143,7 +143,7 @@ class RedisServer(Server):
         ]  # fmt: skip
         process = Process(command, log=self.folder / "log")
         self._stack.enter_context(process)
-        wait_until(self.socket.exists, f"redis-server: {process.output}")
+        wait_until(lambda: listens(self.socket), f"redis-server: {process.output}")
         return self
 
 

@@ -19,7 +19,7 @@ from sidecar.kit.redis.scripts import library
 from sidecar.queue.model import Ticket
 from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.redis_keys import room_key
-from tests.support.processes import Process, wait_until
+from tests.support.processes import Process, listens, wait_until
 
 NOW_MS = 1_800_000_000_000
 _EVENTS_KEPT = 100_000  # rooms/lua/parts/room.lua
@@ -126,7 +126,7 @@ async def redis_server() -> AsyncIterator[Server]:
             "--slowlog-log-slower-than", str(_SLOW_US), "--slowlog-max-len", "100000",
         ]  # fmt: skip
         with Process(command, log=Path(folder) / "redis.log") as process:
-            await asyncio.to_thread(wait_until, socket.exists, "redis-server's socket")
+            await asyncio.to_thread(wait_until, lambda: listens(socket), "redis-server's socket")
             redis = connect(f"unix://{socket}", timeout_s=60)
             assert isinstance(redis, Redis)  # which a socket's always is
             await redis.function_load(library("rooms").text)

@@ -22,7 +22,7 @@ from sidecar.kit.redis.connect import close, connect
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from tests.support.memory import compile_scripts_once
-from tests.support.processes import Process, wait_until
+from tests.support.processes import Process, listens, wait_until
 from tests.support.replica import replica, service
 from tests.support.rooms import Time, attended, new_room_name
 from tests.support.tiers import is_full_file, mark_full
@@ -125,7 +125,7 @@ def redis_socket():
             folder,
         ]
         with Process(command, log=Path(folder) / "redis.log"):
-            wait_until(socket.exists, "redis-server's socket")
+            wait_until(lambda: listens(socket), "redis-server's socket")
             wait_until(lambda: _ping(socket), "redis-server's answer")
             yield socket
 

@@ -11,7 +11,7 @@ import time
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
-from tests.support.processes import Process, free_port, wait_until
+from tests.support.processes import Process, free_port, listens, wait_until
 from tests.support.site import answers, make_folder, redis_command
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Redis(AbstractContextManager["Redis"]):
         self.url = f"unix://{self.socket}"
         process = Process(redis_command(self.socket), log=self.folder / "redis.log")
         self._stack.enter_context(process)
-        wait_until(self.socket.exists, f"redis-server: {process.output}")
+        wait_until(lambda: listens(self.socket), f"redis-server: {process.output}")
         self.pid = process.pid
         return self
 

@@ -10,8 +10,9 @@ import pytest
 
 from sidecar.doctor.findings import Level
 from tests.doctor.ward import bad, examine, said
-from tests.support.processes import Process, wait_until
-from tests.support.site import Site, make_folder, redis_command
+from tests.support.processes import Process, listens, wait_until
+from tests.support.redis_servers import RedisServer
+from tests.support.site import Site, redis_command
 
 
 def get(url: str) -> dict:
@@ -55,7 +56,7 @@ async def test_replicas_with_a_redis_each_are_found(room):
 
         other = site.folder / "other.sock"
         stack.enter_context(Process(redis_command(other), log=site.folder / "other.log"))
-        wait_until(other.exists, "the other redis-server")
+        wait_until(lambda: listens(other), "the other redis-server")
         config = site.folder / "replica-1.toml"
         config.write_text(config.read_text().replace(str(site.redis_socket), str(other)))
         site.replicas[1].stop()
@@ -65,14 +66,9 @@ async def test_replicas_with_a_redis_each_are_found(room):
         assert "replicas do not share a store: 2 of them answered; each has a queue" in problem
 
 
-async def test_a_redis_that_evicts_is_found(tmp_path):
+async def test_a_redis_that_evicts_is_found():
     """By the doctor, at /readyz and in the log."""
-    with ExitStack() as stack:
-        socket = make_folder(stack) / "redis.sock"
-        command = redis_command(socket, "--maxmemory-policy", "allkeys-lru")
-        stack.enter_context(Process(command, log=tmp_path / "redis.log"))
-        wait_until(socket.exists, "redis-server")
-        site = stack.enter_context(Site(store=f"unix://{socket}"))
+    with RedisServer("--maxmemory-policy", "allkeys-lru") as redis, Site(store=redis.url) as site:
         wait_until(lambda: "eviction" in get(f"{site.ops[0]}/readyz"), "a look at the policy")
         assert get(f"{site.ops[0]}/readyz")["eviction"] == "allkeys-lru"
         assert "store_evicts" in site.replicas[0].output

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
 import pytest
 from structlog.testing import capture_logs
@@ -11,25 +10,19 @@ from structlog.testing import capture_logs
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import close, connect
 from sidecar.kit.redis.eviction import SAFE, UNSEEN, eviction_policy, watch_eviction
-from tests.support.processes import Process, wait_until
 from tests.support.receiver import until
-from tests.support.site import make_folder, redis_command
+from tests.support.redis_servers import RedisServer
 
 
 @pytest.fixture
 def server():
-    """The socket of a redis-server of its own."""
-    with contextlib.ExitStack() as stack:
-        folder = make_folder(stack)
-        socket = folder / "redis.sock"
-        stack.enter_context(Process(redis_command(socket), log=folder / "redis.log"))
-        wait_until(socket.exists, "redis-server")
-        yield socket
+    with RedisServer() as server:
+        yield server
 
 
 @pytest.fixture
 async def store(server):
-    redis = connect(f"unix://{server}", timeout_s=5)
+    redis = connect(server.url, timeout_s=5)
     yield redis
     await close(redis)
 
@@ -45,7 +38,7 @@ async def test_where_info_is_not_allowed_it_is_unseen(store, server):
     rights = ["+@all", "-@admin", "-@dangerous"]
     for name, more, seen in (("strict", [], UNSEEN), ("documented", ["+info"], SAFE)):
         await store.execute_command("ACL", "SETUSER", name, "on", ">secret", "~*", *rights, *more)
-        other = connect(f"unix://{name}:secret@{server}", timeout_s=5)
+        other = connect(f"redis://{name}:secret@{server.address}", timeout_s=5)
         assert await eviction_policy(other, timeout_s=5) == seen
         await close(other)
 

@@ -11,7 +11,7 @@ import urllib.request
 import aiohttp
 import pytest
 
-from tests.support.processes import SHIFTED, Process, wait_until
+from tests.support.processes import SHIFTED, Process, listens, wait_until
 from tests.support.site import BY_DEFAULT, Site
 
 
@@ -68,7 +68,7 @@ async def test_the_site_survives_the_store(site):
             assert (reply.status, reply.content_type) == (503, "application/problem+json")
 
         site.redis.start()
-        wait_until(site.redis_socket.exists, "redis-server")
+        wait_until(lambda: listens(site.redis_socket), "redis-server")
         # Who comes first does not matter: nobody is called before both are back.
         told = []
         while time.monotonic() - began < 20 and (not told or told[-1][0] is None):

@@ -22,7 +22,7 @@ from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.rooms.store.transfer import PAGE, READ_ORDER, WRITE_ORDER, stats_rows
 from tests.support.nginx_client import Visitor
-from tests.support.processes import Process, wait_until
+from tests.support.processes import Process, listens, wait_until
 from tests.support.rooms import attended, new_room_name
 from tests.support.site import Site, make_folder, redis_command
 from tests.support.visitors import beat_all, go_in, queue
@@ -37,7 +37,7 @@ def other_socket():
         folder = make_folder(stack)
         socket = folder / "redis.sock"
         stack.enter_context(Process(redis_command(socket), log=folder / "redis.log"))
-        wait_until(socket.exists, "redis-server")
+        wait_until(lambda: listens(socket), "redis-server")
         yield socket
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.support.processes import Process, free_port, wait_until
+from tests.support.processes import Process, free_port, listens, wait_until
 from tests.support.site import ROOT, SECRET, answers, make_folder, redis_command
 
 TOKEN = "test-service-token-0000"
@@ -49,7 +49,7 @@ class Service(AbstractContextManager["Service"]):
         if not self._store:
             socket = self.folder / "redis.sock"
             self.run("redis", redis_command(socket))
-            wait_until(socket.exists, "redis-server")
+            wait_until(lambda: listens(socket), "redis-server")
             self._store = f"unix://{socket}"
         for number in range(self._count):
             edge, ops = free_port(), free_port()

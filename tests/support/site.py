@@ -20,7 +20,7 @@ from typing import Any
 
 from sidecar.gate.nginx_stamps import key_file
 from sidecar.settings.model import Settings
-from tests.support.processes import Process, free_port, wait_until
+from tests.support.processes import Process, free_port, listens, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "test-secret-test-secret-test-secret-00"
@@ -148,7 +148,7 @@ class Site(AbstractContextManager["Site"]):
         self.redis_socket = self.folder / "redis.sock"
         self.store = f"unix://{self.redis_socket}"
         self.redis = self._run("redis", redis_command(self.redis_socket))
-        wait_until(self.redis_socket.exists, "redis-server")
+        wait_until(lambda: listens(self.redis_socket), "redis-server")
 
     def _start_replica(self, number: int) -> None:
         ops = free_port()

@@ -32,7 +32,7 @@ from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.tables import metadata
 from sidecar.kit.sql import database as sql
 from sidecar.queue.grants import Grant, sign
-from tests.support.processes import Process, wait_until
+from tests.support.processes import Process, listens, wait_until
 from tests.support.service import TOKEN, Service
 from tests.support.site import ADMIN_TOKEN, SECRET, make_folder, redis_command
 from tests.support.target import Target, bad_target
@@ -94,7 +94,7 @@ class Works(AbstractContextManager["Works"]):
         asyncio.run(_emptied(self.database))
         self.socket = self.folder / "redis.sock"
         self.redis = self._run("redis", redis_command(self.socket))
-        wait_until(self.socket.exists, "redis-server")
+        wait_until(lambda: listens(self.socket), "redis-server")
         self.target: Target = self._stack.enter_context(bad_target(self.folder))
         rules = self._rules()
         self._config = self.folder / "runner.toml"
@@ -153,7 +153,7 @@ class Works(AbstractContextManager["Works"]):
         self.redis.kill()
         self.socket.unlink(missing_ok=True)
         self.redis.start()
-        wait_until(self.socket.exists, "redis-server")
+        wait_until(lambda: listens(self.socket), "redis-server")
 
     # Jobs -------------------------------------------------------------------------------------
 

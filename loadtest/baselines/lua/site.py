@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import redis
 
-from tests.support.processes import Process, free_port, wait_until
+from tests.support.processes import Process, free_port, listens, wait_until
 from tests.support.site import (
     TEMPORARY,
     answers,
@@ -78,7 +78,7 @@ class LuaSite(AbstractContextManager["LuaSite"]):
         self.redis = self._run(
             "redis", redis_command(self.redis_socket, "--tcp-backlog", str(REDIS_BACKLOG))
         )
-        wait_until(self.redis_socket.exists, "redis-server")
+        wait_until(lambda: listens(self.redis_socket), "redis-server")
         self._client: Any = redis.Redis(unix_socket_path=str(self.redis_socket))
         self._stack.callback(self._client.close)
         self.flush()
