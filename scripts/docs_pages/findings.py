@@ -47,6 +47,7 @@ _EXAMPLES = {
 }
 #: Of findings for which those make no sense.
 _OTHERS = {
+    "odd_path": {"path": "//health/tickets"},
     "untrusted": {"error": "its certificate is not trusted"},
     "sidecar_fails": {"status": 500},
     "no_sidecar": {"status": 502},
