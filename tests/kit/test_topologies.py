@@ -11,7 +11,7 @@ import pytest
 
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
-from sidecar.kit.redis.connect import close, connect
+from sidecar.kit.redis.connect import POOL_SIZE, close, connect
 from sidecar.queue.model import Outcome
 from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.redis_keys import room_key
@@ -176,6 +176,18 @@ async def test_as_many_calls_as_anybody_likes(topology, open_store):
     stores = rooms_of(redis, *(new_room_name() for _ in range(40)), timeout_s=5)
     await asyncio.gather(*(store.enter(new_visitor()) for _ in range(5) for store in stores))
     await asyncio.gather(*(store.snapshot() for _ in range(3) for store in stores))
+
+
+async def test_who_has_time_waits_for_a_connection(topology, open_store):
+    """All are in use for longer than a call of half a second would wait."""
+    redis = open_store(url_of(topology), timeout_s=5)
+    await redis.ping()
+    busy = asyncio.gather(
+        *(redis.execute_command("BLPOP", f"nothing-{n}", 0.5) for n in range(POOL_SIZE))
+    )
+    await asyncio.sleep(0.1)
+    assert await redis.ping()
+    assert await busy == [None] * POOL_SIZE
 
 
 async def test_no_sentinel_is_forgotten(sentinel, open_store):

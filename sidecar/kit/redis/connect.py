@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import ConnectionPool, Redis
 from redis.exceptions import RedisClusterException, RedisError
 
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.extras import require
 from sidecar.kit.redis.topology import (
     POOL_SIZE,
-    POOL_WAIT_S,
+    POOL_WAIT,
     Cluster,
     Single,
     cluster_store,
@@ -56,10 +56,9 @@ def _open(url: str, timeout_s: float) -> Store:
     options = common_options(timeout_s)
     if kind == "unix":
         del options["socket_keepalive"]
-    options.update(max_connections=POOL_SIZE, timeout=POOL_WAIT_S)
-    pool = BlockingConnectionPool.from_url(url, **options)
+    pool = ConnectionPool.from_url(url, max_connections=POOL_SIZE, **options)
     pool.connection_class = packed(pool.connection_class)
-    return Single(pool)
+    return Single(pool, wait_s=POOL_WAIT * timeout_s)
 
 
 async def close(redis: Store) -> None:

@@ -8,12 +8,12 @@ longer, or only when a call ends by an error of its own, it would never find out
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
 import hiredis
 from redis import exceptions
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
 from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.connection import SSLConnection, parse_url
 from redis.asyncio.retry import Retry
@@ -29,12 +29,12 @@ from redis.commands.core import AsyncScript
 from sidecar.kit.setting_types import read_servers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 #: Batches of a few names and verbs at a time; more would only queue up in Redis.
 POOL_SIZE = 64
-#: How long a call may wait for a free connection, seconds.
-POOL_WAIT_S = 0.25
+#: How much of its time a call may wait for a free connection.
+POOL_WAIT = 0.5
 #: The driver's own, and that of most installations.
 SERVICE = "mymaster"
 
@@ -78,6 +78,23 @@ class _Packed:
             writer.writelines(command)
 
 
+class _Turns(asyncio.Semaphore):
+    """As many calls at a time as there are connections; the others wait for their turn."""
+
+    def __init__(self, wait_s: float) -> None:
+        super().__init__(POOL_SIZE)
+        self._wait_s = wait_s
+
+    async def acquire(self) -> Literal[True]:
+        if not self.locked():
+            return await super().acquire()
+        try:
+            async with asyncio.timeout(self._wait_s):
+                return await super().acquire()
+        except TimeoutError:
+            raise exceptions.ConnectionError(f"all {POOL_SIZE} connections are in use") from None
+
+
 class Single(Redis):
     """The driver's client of one server, for a third of the price of a call.
 
@@ -86,11 +103,16 @@ class Single(Redis):
     goes back to the pool, closed.
     """
 
-    def __init__(self, pool: BlockingConnectionPool) -> None:
+    def __init__(self, pool: ConnectionPool, *, wait_s: float) -> None:
         super().__init__(connection_pool=pool)
         self._idle: list[Any] = []
+        self._turns = _Turns(wait_s)
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
+        async with self._turns:
+            return await self._execute(args, options)
+
+    async def _execute(self, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
         pool: Any = self.connection_pool
         connection = self._idle.pop() if self._idle else await pool.get_connection()
         try:
@@ -139,7 +161,7 @@ def sentinel_store(url: str, timeout_s: float) -> Redis:
                 SentinelManagedSSLConnection if tls else SentinelManagedConnection
             ),
             "max_connections": POOL_SIZE,
-            "timeout": POOL_WAIT_S,
+            "timeout": POOL_WAIT * timeout_s,
             "db": int(path[1]) if path[1:] else 0,
             **options,
         },
@@ -179,7 +201,8 @@ def cluster_store(url: str, timeout_s: float) -> Cluster:
     """redis+cluster://[user:password@]host:6379,…: some of its servers; it names the others."""
     servers, _ = read_servers(url)
     nodes = [ClusterNode(host, port) for host, port in servers]
-    return Cluster(startup_nodes=nodes, **{**common_options(timeout_s), **_url_options(url)})
+    options = {**common_options(timeout_s), **_url_options(url)}
+    return Cluster(startup_nodes=nodes, wait_s=POOL_WAIT * timeout_s, **options)
 
 
 class Cluster(RedisCluster):
@@ -191,8 +214,8 @@ class Cluster(RedisCluster):
     find out, and calls to the others must not wait for that.
     """
 
-    def __init__(self, **options: Any) -> None:
-        # Connections that are being replaced count too; the places below are the bound.
+    def __init__(self, *, wait_s: float, **options: Any) -> None:
+        # Connections that are being replaced count too; the turns below are the bound.
         options.setdefault("max_connections", 2 * POOL_SIZE)
         # A slot that moved is noted for itself. The driver would close every connection at
         # each fifth.
@@ -202,17 +225,13 @@ class Cluster(RedisCluster):
         self._named = dict(self.nodes_manager.startup_nodes)
         for node in self._named.values():
             node.connection_class = kind
-        self._places = asyncio.Semaphore(POOL_SIZE)
+        self._turns = _Turns(wait_s)
         self._search: asyncio.Task[None] | None = None
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         try:
-            async with asyncio.timeout(POOL_WAIT_S):
-                await self._places.acquire()
-        except TimeoutError:
-            raise exceptions.ConnectionError("No connection available.") from None
-        try:
-            return await super().execute_command(*args, **options)
+            async with self._turns:
+                return await super().execute_command(*args, **options)
         except exceptions.RedisClusterException as error:  # which is no RedisError
             self._look_again()
             raise exceptions.RedisError(str(error)) from error
@@ -224,8 +243,6 @@ class Cluster(RedisCluster):
         ):
             self._look_again()
             raise
-        finally:
-            self._places.release()
 
     def _look_again(self) -> None:
         if self.nodes_manager.default_node is not None:  # there is a map to go by
