@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from contextlib import asynccontextmanager
 
 import pytest
@@ -15,8 +14,8 @@ from sidecar.kit.redis.connect import POOL_SIZE, close, connect
 
 
 @asynccontextmanager
-async def client(redis_socket, *, timeout_s=5):
-    redis = connect(f"unix://{redis_socket}", timeout_s=timeout_s)
+async def client(redis_socket):
+    redis = connect(f"unix://{redis_socket}", timeout_s=5)
     try:
         yield redis
     finally:
@@ -48,18 +47,26 @@ async def test_each_of_many_at_once_gets_its_own_reply(redis_socket):
         assert len(redis.connection_pool._in_use_connections) <= POOL_SIZE
 
 
-@pytest.mark.parametrize(("timeout_s", "answered"), [(5, True), (0.5, False)])
-async def test_one_more_than_the_pool_has_waits_for_its_turn(redis_socket, timeout_s, answered):
-    """For half of its time, and is refused where none comes."""
-    async with client(redis_socket, timeout_s=timeout_s) as redis:
+@pytest.mark.parametrize("comes_free", [True, False])
+async def test_one_more_than_the_pool_has_waits_for_its_turn(redis_socket, comes_free):
+    """And is refused where none comes."""
+    async with client(redis_socket) as redis, client(redis_socket) as other:
         blocked = [
-            asyncio.create_task(redis.execute_command("BLPOP", f"nothing-{n}", 0.4))
-            for n in range(POOL_SIZE)
+            asyncio.create_task(redis.execute_command("BLPOP", "nothing", 0))
+            for _ in range(POOL_SIZE)
         ]
-        await asyncio.sleep(0.05)
-        with contextlib.nullcontext() if answered else pytest.raises(RedisError):
-            assert await redis.ping()
-        assert await asyncio.gather(*blocked) == [None] * POOL_SIZE
+        while (await other.info("clients"))["blocked_clients"] < POOL_SIZE:
+            await asyncio.sleep(0.01)
+        if comes_free:
+            one_more = asyncio.create_task(redis.ping())
+            await other.rpush("nothing", 0)
+            assert await one_more
+        else:
+            redis._turns._wait_s = 0.05
+            with pytest.raises(RedisError):
+                await redis.ping()
+        await other.rpush("nothing", *range(POOL_SIZE - comes_free))
+        assert all(await asyncio.gather(*blocked))
         assert await redis.ping()
 
 

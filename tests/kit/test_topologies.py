@@ -180,7 +180,7 @@ async def test_as_many_calls_as_anybody_likes(topology, open_store):
 
 async def test_who_has_time_waits_for_a_connection(topology, open_store):
     """All are in use for longer than a call of half a second would wait."""
-    redis = open_store(url_of(topology), timeout_s=5)
+    redis = open_store(url_of(topology), timeout_s=20)
     await redis.ping()
     busy = asyncio.gather(
         *(redis.execute_command("BLPOP", f"nothing-{n}", 0.5) for n in range(POOL_SIZE))
