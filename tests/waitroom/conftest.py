@@ -45,7 +45,7 @@ key = "{n}"
 [limits.export]
 algorithm = "concurrency"
 limit = 1
-lease = "600ms"
+lease = "2s"
 key = "{n}"
 
 [leases.title]
