@@ -20,7 +20,7 @@ from tests.support.layers import (
 )
 
 #: Files of this kind have fewer lines than this.
-LIMITS = {".py": 400, ".lua": 80}
+LIMITS = {".py": 400}
 #: The products' words, which kit/ has none of; and the few that must stay, by file.
 WORDS = re.compile(
     r"(?<![a-z])(rooms?|leases?|lotter(?:y|ies)|jobs?|targets?|pass(?!\s*$)|passes|tickets?|visitors?"
@@ -139,7 +139,7 @@ def test_the_kit_knows_no_product():
 
 
 def test_files_are_short():
-    """A Python file has fewer than 400 lines, a Lua script fewer than 80."""
+    """A Python file has fewer than 400 lines."""
     assert find_long_files(ROOT / "sidecar") == find_long_files(ROOT / "waitroom") == []
 
 
@@ -283,6 +283,5 @@ def test_a_long_file_is_found(package):
     made = package({"kit/clock.py": "x = 1\n" * 399})
     (made / "a.lua").write_text("--\n" * 79)
     assert find_long_files(made) == []
-    (made / "a.lua").write_text("--\n" * 80)
     (made / "kit" / "clock.py").write_text("x = 1\n" * 400)
-    assert find_long_files(made) == ["a.lua has 80 lines", "kit/clock.py has 400 lines"]
+    assert find_long_files(made) == ["kit/clock.py has 400 lines"]

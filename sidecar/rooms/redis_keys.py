@@ -8,7 +8,7 @@ from __future__ import annotations
 #: In the order of KEYS in every room script (see rooms/lua/parts/room.lua).
 ROOM_KEYS = (
     "waiting",   # zset    visitor -> order
-    "due",       # zset    waiting visitor -> when its next heartbeat is due, ms
+    "due",       # zset    waiting, reserved visitor -> when its next heartbeat is due, ms
     "active",    # zset    visitor -> when its session ends, ms; provisional ones too
     "admitted",  # zset    visitor -> when its session began, ms; not the provisional ones
     "revoked",   # zset    visitor -> when it left or was released, ms; for as long as a pass
@@ -19,6 +19,7 @@ ROOM_KEYS = (
     "events",    # stream  joined, called, admitted, expired, left, released, operator
     "arrivals",  # zset    waiting visitor -> what is shown goes by, where that is not the order
     "drawn",     # zset    visitor who joined the last pre-queue -> order
+    "reserved",  # zset    visitor who polls seldom and is next -> order
     "addresses", # zset    address~visitor, all of score 0, while max_places_per_address is set
     "grants",    # zset    id of a grant that was used and gives its class once -> its expiry, ms
     "moved",     # zset    waiting visitor whom an operator moved -> order before

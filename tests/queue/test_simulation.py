@@ -22,21 +22,52 @@ SALES = {
     for seed, (leavers, stay) in enumerate(itertools.product(LEAVERS, STAYS), start=1)
 }
 
+#: Of those who wait as many have a hidden tab, and a tenth more a phone that sleeps.
+HIDDEN = (0.1, 0.3, 0.5)
+HIDDEN_SALES = {share: replace(BASE, hidden=share, sleepers=0.1) for share in HIDDEN}
+
 pytestmark = pytest.mark.slow
+
+
+def play_all(redis_socket, sales):
+    """Every sale, played once."""
+
+    async def played() -> list[Played]:
+        redis = connect(f"unix://{redis_socket}", timeout_s=10)
+        try:
+            return await play(redis, list(sales.values()))
+        finally:
+            await close(redis)
+
+    return dict(zip(sales, asyncio.run(played()), strict=True))
 
 
 @pytest.fixture(scope="module")
 def played(redis_socket) -> dict[tuple[float, str], Played]:
-    """Every sale, played once."""
+    return play_all(redis_socket, SALES)
 
-    async def play_all() -> list[Played]:
-        redis = connect(f"unix://{redis_socket}", timeout_s=10)
-        try:
-            return await play(redis, list(SALES.values()))
-        finally:
-            await close(redis)
 
-    return dict(zip(SALES, asyncio.run(play_all()), strict=True))
+@pytest.fixture(scope="module")
+def hidden(redis_socket) -> dict[float, Played]:
+    return play_all(redis_socket, HIDDEN_SALES)
+
+
+@pytest.mark.parametrize("share", HIDDEN)
+class TestHiddenTabs:
+    """They poll once a minute from their first minute on."""
+
+    def test_they_are_in_within_two_of_their_polls(self, hidden, share):
+        """Of when somebody who joined later and polls as told was in; one in fifty, where half of
+        all tabs are hidden, takes a third."""
+        late = hidden[share].late_polls
+        assert len(late) > 100
+        assert max(late) <= 4
+        assert sum(polls > 2 for polls in late) <= len(late) / 50
+
+    def test_hardly_a_slot_is_idle_for_them(self, hidden, share):
+        """1 %, of which the calls that nobody has answered yet are more than half."""
+        assert hidden[share].idle < 0.013
+        assert hidden[share].no_shows < 60
 
 
 @pytest.mark.parametrize("sale", SALES, ids=lambda sale: f"{sale[0]:.0%} leave, {sale[1]}")

@@ -116,8 +116,11 @@ class RoomMachine(StoreMachine):
         #: Every ticket and pass that was ever given, newest last.
         self.tickets: list[Ticket] = []
         self.passes: list[Pass] = []
-        #: Who stopped polling; the others come back when they are told to.
+        #: Who stopped polling; the others come back when they are told to, or where their tab is
+        #: hidden so many ms after they last did, if that is later.
         self.silent: set[str] = set()
+        self.hidden: dict[str, int] = {}
+        self.polled_at: dict[str, int] = {}
 
     @initialize(
         seed=st.integers(0, 2**32),
@@ -130,6 +133,7 @@ class RoomMachine(StoreMachine):
         self.now += minute_ms
         file = RoomSettings(**{**FILE, "total_active_users": cap, **settled(given, self.now)})
         self.model = Model(file)
+        self.model.held = self.held
         self.store = RoomStore(
             self.bench.redis,
             self.name,
@@ -211,6 +215,23 @@ class RoomMachine(StoreMachine):
     @rule(which=st.integers(0, 99))
     def fall_silent(self, which):
         self.silent.add(sorted(self.promises.told)[which % len(self.promises.told)])
+
+    @precondition(lambda self: self.promises.told)
+    @rule(
+        every=st.integers(1, 3),
+        seconds=st.sampled_from([15, 30, 60, 60]),
+        times=st.integers(1, 4),
+        shows=st.booleans(),
+    )
+    def wait_with_hidden_tabs(self, every, seconds, times, shows):
+        """The timers of every second or third run so seldom, for good or for a while."""
+        told = sorted(self.promises.told)
+        self.hidden |= dict.fromkeys(told[::every], seconds * 1000)
+        for _ in range(times):
+            self.keep_polling(seconds)
+            self.snapshot()
+        if shows:
+            self.hidden.clear()
 
     @precondition(lambda self: self.valid_passes)
     @rule(chosen=SOME)
@@ -428,10 +449,11 @@ class RoomMachine(StoreMachine):
         for _ in range(5):
             latest = {ticket.visitor: ticket for ticket in self.tickets}
             told = {
-                v: at
+                v: max(at, self.polled_at.get(v, 0) + self.hidden.get(v, 0))
                 for v, at in self.promises.told.items()
-                if v in latest and v not in self.silent and at <= end
+                if v in latest and v not in self.silent
             }
+            told = {v: at for v, at in told.items() if at <= end}
             if not told:
                 break
             self.now = max(self.now, min(told.values()) + 500)
@@ -440,7 +462,18 @@ class RoomMachine(StoreMachine):
                 self.beat(due[first : first + LINES_BATCH_LIMIT])
         self.now = max(self.now, end)
 
+    def held(self) -> tuple[float, float]:
+        """As the room has measured it; else by the settings (rooms/lua/parts/measure.lua)."""
+        stats = room_key(self.name, "stats")
+        ends, held_ms = self.run(self.bench.redis.hmget(stats, "ends", "held_ms"))
+        if ends is None:
+            settings = self.model.settings
+            ends = max(1, settings.total_active_users / 3)
+            return ends, ends * round(settings.session_duration * 1000)
+        return float(ends), float(held_ms)
+
     def beat(self, batch: list[Ticket]) -> None:
+        self.polled_at |= {ticket.visitor: self.now for ticket in batch}
         replies = self.ask(self.store.beat, [(ticket,) for ticket in batch])
         expected = self.model.beat(self.now, batch)
         for ticket, reply in zip(batch, replies, strict=True):
@@ -478,7 +511,9 @@ class RoomMachine(StoreMachine):
         if seen.tokens_at == self.now:  # the estimate counts the tokens too: at the rate of now
             model.count_tokens()
         assert seen.waiting == {v: place.order for v, place in model.line.items()}
-        assert seen.due == {v: model.due_score(place) for v, place in model.line.items()}
+        places = model.line | model.away
+        assert seen.due == {v: model.due_score(place) for v, place in places.items()}
+        assert seen.reserved == model.reserved
         assert seen.active == {v: session.ends for v, session in model.inside.items()}
         assert seen.admitted == {
             v: s.started for v, s in model.inside.items() if s.started is not None

@@ -16,6 +16,7 @@ from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from tests.support import room_policy as policy
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from fractions import Fraction
 
     from sidecar.queue.model import Pass, Ticket
@@ -35,6 +36,8 @@ class Place:
     polled: bool
     #: How many seconds they were told to wait for it, 63 at most; 0: nobody knows.
     told_s: int = 0
+    #: `told_s` is how many they take, which is far more than they were told.
+    seldom: bool = False
     #: What is shown goes by, where places are shown by arrival; None: not noted yet.
     arrival: int | None = None
     joined: int = 0
@@ -84,6 +87,8 @@ class Model:
         self.near_known: int | None = None
         #: Without a script for longer, nobody could be heard.
         self.outage_ms = 10**12
+        #: Of those who have held a slot: how many, and for how long in all (ms); an estimate.
+        self.held: Callable[[], tuple[float, float]] = lambda: (1.0, 1.0)
         self.lose()
 
     def lose(self) -> None:
@@ -92,6 +97,11 @@ class Model:
         #: Since when the store itself knows the room, where it lost keys.
         self.known_here: int | None = None
         self.line: dict[str, Place] = {}
+        #: Who polls seldom and was next, by order; and while they have no slot, their places.
+        self.reserved: dict[str, int] = {}
+        self.away: dict[str, Place] = {}
+        #: What those who poll now had before; None: they had lost their place.
+        self.before: dict[str, Place | None] = {}
         self.drawn: dict[str, int] = {}
         self.drawn_from: int | None = None
         self.grants: set[str] = set()
@@ -120,6 +130,7 @@ class Model:
         self.known_here = self.born if self.known_here is None else self.known_here
         self.born = None
         self.line, self.inside, self.early, self.early_minute = {}, {}, {}, -1
+        self.reserved, self.away = {}, {}
         if name == "config":
             self.configured, self.epoch = self.file, 0
         elif name in {"revoked", "spent", "drawn"}:
@@ -135,6 +146,10 @@ class Model:
 
     def beat(self, now: int, tickets: list[Ticket]) -> list[Reply]:
         self._begin(now)
+        places = self.line | self.away
+        self.before = {
+            t.visitor: replace(places[t.visitor]) if t.visitor in places else None for t in tickets
+        }
         self._expire()
         if self.phase is Phase.CLOSED:
             self._call()
@@ -158,6 +173,7 @@ class Model:
 
     def renew(self, now: int, passes: list[Pass]) -> list[Reply]:
         self._begin(now)
+        self.before = {}
         kept = [self._keep(pass_) for pass_ in passes]
         self._expire()
         kept = [reply or self._restore(p) for p, reply in zip(passes, kept, strict=True)]
@@ -177,9 +193,11 @@ class Model:
     def sweep(self, now: int) -> tuple[int, int, int]:
         """How many places and sessions it removes, and how many revoked and spent tokens."""
         self._begin(now)
-        silent = [v for v, place in self.line.items() if self._is_overdue(place)]
+        places = self.line | self.away
+        silent = [v for v, place in places.items() if self._is_overdue(place)]
         for visitor in silent:
-            del self.line[visitor]
+            for known in (self.line, self.away, self.reserved):
+                known.pop(visitor, None)
             self._event("expired", visitor, "swept")
         # A token may be shown for its whole life after its visitor left.
         session = self._ms("session_duration")
@@ -221,8 +239,9 @@ class Model:
 
     def reset(self, now: int) -> int:
         self._begin(now, measures=False)
-        removed = len(self.line)
-        self.line.clear()
+        removed = len(self.line) + len(self.away)
+        for known in (self.line, self.away, self.reserved):
+            known.clear()
         self.early.clear()
         self.moved.clear()
         self.epoch = max(self.epoch + 1, now)
@@ -329,14 +348,33 @@ class Model:
     def told(self, visitor: str, refresh_ms: int) -> None:
         """A poll's reply said when to come back."""
         if visitor in self.line:
-            self.line[visitor].due = self.now + refresh_ms
-            self.line[visitor].told_s = min(63, math.ceil(refresh_ms / 1000))
+            place, seldom_ms = self.line[visitor], self._seldom_ms(visitor, refresh_ms)
+            place.seldom = seldom_ms is not None
+            expected_ms = refresh_ms if seldom_ms is None else seldom_ms
+            place.due = self.now + expected_ms
+            place.told_s = min(63, math.ceil(expected_ms / 1000))
+
+    def _seldom_ms(self, visitor: str, refresh_ms: int) -> int | None:
+        """How long they take between two polls, where it is much longer than they are told."""
+        if visitor not in self.before:
+            return None
+        before = self.before[visitor]
+        if before is None:
+            is_known = self.recovery_stage == 0 and refresh_ms <= 50_000
+            return 60_000 if is_known else None
+        late_ms = self.now - before.due
+        if not before.polled or self.due_score(before) <= self.back:
+            return None
+        took_ms = late_ms + 1000 * before.told_s
+        is_seldom = before.seldom or late_ms >= 10_000
+        return min(60_000, took_ms) if is_seldom and took_ms >= refresh_ms + 10_000 else None
 
     def moments(self) -> list[int]:
         """When a place is given up or a session ends."""
         timeout = self._ms("heartbeat_timeout")
-        ends = [place.due + wait for place in self.line.values() for wait in (0, timeout)]
-        ends += map(self._silent_from, self.line.values())
+        places = [*self.line.values(), *self.away.values()]
+        ends = [place.due + wait for place in places for wait in (0, timeout)]
+        ends += map(self._silent_from, places)
         if self.back > 0:
             ends += [int(self.back) + timeout, int(self._back_until)]
         return ends + [session.ends for session in self.inside.values()]
@@ -344,7 +382,7 @@ class Model:
     def due_score(self, place: Place) -> float:
         """As it is stored: see rooms/lua/parts/heartbeat_due.lua."""
         if place.polled:
-            return place.due + place.told_s / 128
+            return place.due + place.seldom / 2 + place.told_s / 128
         return place.due + self._unpolled_offset + 0.5
 
     # The rules -----------------------------------------------------------------------------
@@ -413,19 +451,70 @@ class Model:
         return len(over)
 
     def _call(self) -> None:
+        if not self._has_slot():
+            return
+        self._call_reserved()
         while self._has_slot() and self._has_token() and self.line:
             visitor, saved = self._next()
             place = self.line.pop(visitor)
             if self._is_silent(place):
                 self._event("expired", visitor, "silent")
                 continue
-            self._spend_token()
             self.weights.saved = saved
-            claim = self._ms("claim_window")
-            least = self.now + (claim if self._patience(place) == claim else 1000)
-            ends = max(int(self._silent_from(place)), least)
-            self.inside[visitor] = Session(ends, started=None)
-            self._event("called", visitor, "head")
+            if place.seldom:
+                self.reserved[visitor] = place.order
+                if not self._needed([place]):
+                    self.away[visitor] = place
+                    continue
+                self.left -= 1
+            self._give_slot(visitor, place)
+
+    def _give_slot(self, visitor: str, place: Place) -> None:
+        self._spend_token()
+        claim = self._ms("claim_window")
+        least = self.now + (claim if self._patience(place) == claim else 1000)
+        ends = max(int(self._silent_from(place)), least)
+        self.inside[visitor] = Session(ends, started=None)
+        self._event("called", visitor, "head")
+
+    def _call_reserved(self) -> None:
+        """Those who poll soon, of those who poll seldom and were next."""
+        self.left = max(1, self.settings.total_active_users // 20)
+        self._has_token()
+        for visitor in sorted(self.reserved, key=lambda v: (self.reserved[v], v)):
+            session, place = self.inside.get(visitor), self.away.get(visitor)
+            if visitor not in self.line and session and session.started is None:
+                self.left -= 1
+            elif visitor in self.line or session or place is None:
+                del self.reserved[visitor]
+                self.away.pop(visitor, None)
+            elif self._is_silent(place):
+                del self.away[visitor], self.reserved[visitor]
+                self._event("expired", visitor, "silent")
+        soonest = sorted(self.away, key=lambda v: (self.due_score(self.away[v]), self.reserved[v]))
+        need = self._needed([self.away[visitor] for visitor in soonest])
+        self.left -= need
+        for visitor in soonest[:need]:
+            if self._has_slot() and self._has_token():
+                self._give_slot(visitor, self.away.pop(visitor))
+
+    def _needed(self, places: list[Place]) -> int:
+        """For how many of these a slot is to be kept until they poll: else it is too late for
+        somebody. A twentieth of the slots at most."""
+        ends, held_ms = self.held()
+        cap, per_minute = self.settings.total_active_users, self.settings.new_users_per_minute
+        each_ms = max(held_ms / ends / cap, 60_000 / per_minute if per_minute else 0)
+        until_ms = (max(0, self.due_score(place) - self.now) for place in places)
+        needs = [n + 3 - ms / each_ms for n, ms in enumerate(until_ms)]
+        return max(0, min(math.ceil(max(needs, default=0)), len(places), self.left))
+
+    def _take_back(self, visitor: str, joined: int) -> None:
+        """Who polls seldom is here, before a slot is: they wait at the head."""
+        if visitor in self.away:
+            self.line[visitor] = self.away.pop(visitor)
+            del self.reserved[visitor]
+            if not policy.is_drawn(self.line[visitor].order):
+                self._show(self.line[visitor], joined * 1000)
 
     def _next(self) -> tuple[str, dict[int, Fraction]]:
         """Whose turn it is; and what the lines have saved when it is taken."""
@@ -444,6 +533,7 @@ class Model:
             return Reply(Outcome.GONE)
         if visitor in self.inside:
             return self._claim(visitor, self.now * 1000)
+        self._take_back(visitor, self.now)
         if self.phase is Phase.CLOSED:
             return Reply(Outcome.REJECTED)
         if visitor not in self.line:
@@ -499,14 +589,15 @@ class Model:
 
     def _arrive(self, ticket: Ticket) -> int | None:
         """How long the visitor polled too often, ms; None: the ticket is worth nothing."""
+        self._take_back(ticket.visitor, ticket.joined_ms)
         place = self.line.get(ticket.visitor)
         if place is not None:
             is_drawn = self.phase is Phase.PREQUEUE and policy.is_drawn(ticket.order)
             if is_drawn and ticket.joined_ms < self._opening.begins_ms:
                 place.order = ticket.joined_ms * 1000
                 self._show(place, ticket.joined_ms * 1000)
-            is_early = place.polled and self.now < place.due
-            place.due, place.polled, place.told_s = self.now, True, 0
+            is_early = place.polled and not place.seldom and self.now < place.due
+            place.due, place.polled, place.told_s, place.seldom = self.now, True, 0, False
             return self._count_early(ticket.visitor) if is_early else 0
         if ticket.visitor in self.revoked:
             return None
@@ -544,6 +635,7 @@ class Model:
             return self._keep(pass_)
         is_alone = pass_.renewed_ms == 0
         is_over = len(self.inside) >= self.settings.total_active_users
+        self._take_back(visitor, self.now)
         if is_alone or not (is_over or visitor in self.line):
             self.line.pop(visitor, None)
             if is_alone and pass_.joined_ms < pass_.started_ms:
@@ -553,7 +645,7 @@ class Model:
             return self._admit(visitor, pass_.order, min(pass_.started_ms, self.now), ends)
         if visitor in self.line:
             place = self.line[visitor]
-            place.due, place.polled, place.told_s = self.now, True, 0
+            place.due, place.polled, place.told_s, place.seldom = self.now, True, 0, False
         else:
             self._rejoin(visitor, pass_.order, "pass", self.now)
             self.spent.pop(visitor, None)
@@ -639,6 +731,9 @@ class Model:
             else:
                 session.ends = min(session.ends, self.now + RELEASE_HOLD_MS)
                 self._event(why, visitor, "session")
+        elif visitor in self.away:
+            del self.away[visitor], self.reserved[visitor]
+            self._event(why, visitor, "waiting")
         else:
             return False
         return True
@@ -668,6 +763,8 @@ class Model:
 
     def _patience(self, place: Place) -> int:
         claim = self._ms("claim_window")
+        if place.seldom:
+            return min(claim, 30_000)
         is_known = place.polled and place.told_s
         return min(claim, max(10_000, 3000 * place.told_s)) if is_known else claim
 

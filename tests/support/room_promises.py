@@ -41,6 +41,7 @@ class Seen:
     drawn: dict[str, int] = field(default_factory=dict)
     grants: dict[str, int] = field(default_factory=dict)
     moved: dict[str, int] = field(default_factory=dict)
+    reserved: dict[str, int] = field(default_factory=dict)
     epoch: int = 0
     tokens: float | None = None
     tokens_at: int | None = None
@@ -55,7 +56,7 @@ async def look(redis: Redis, room: str, *, after: str) -> Seen:
     pipe = redis.pipeline(transaction=False)
     for name in (
         "waiting", "due", "active", "admitted", "revoked", "spent",
-        "arrivals", "drawn", "grants", "moved",
+        "arrivals", "drawn", "grants", "moved", "reserved",
     ):  # fmt: skip
         pipe.zrange(room_key(room, name), 0, -1, withscores=True)
     pipe.hget(room_key(room, "config"), "epoch")
@@ -208,7 +209,9 @@ class Promises:
         """In line or inside, never both; and the sets tell the same story."""
         after = step.after
         assert not after.waiting.keys() & after.active.keys()
-        assert after.waiting.keys() == after.due.keys()
+        reserved = after.reserved.keys() - after.waiting.keys()
+        assert after.waiting.keys() == after.due.keys() - reserved
+        assert not after.due.keys() & after.active.keys()
         assert after.admitted.keys() <= after.active.keys()
         assert not after.revoked.keys() & after.waiting.keys()
 

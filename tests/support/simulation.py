@@ -38,6 +38,8 @@ SWEEP_MS = 120_000
 #: A visitor inside asks for a page about this often once the pass is due for renewal.
 RENEW_MS = (50_000, 80_000)
 NETWORK_MS = (20, 150)
+MINUTE_S = 60
+SLEEP_MS = 300_000
 #: Nothing is expected of an estimate of a few polls.
 SHORT_WAIT_S = 30
 
@@ -63,6 +65,11 @@ class Sale:
     trickle_s: float = 900
     #: The share of visitors who give up, silently, at some moment of their waiting.
     leavers: float = 0.1
+    #: The shares of visitors whose tab is hidden from its first minute on, so that it polls once in
+    #: so many seconds; and whose phone sleeps for five minutes at some moment of their waiting.
+    hidden: float = 0
+    hidden_s: float = 60
+    sleepers: float = 0
     #: The share of stays that end without a word, so that the session has to run out.
     silent_ends: float = 0.15
     session_duration: float = 300
@@ -109,6 +116,9 @@ class Played:
     inversions: int = 0
     died: int = 0
     no_shows: int = 0
+    #: Of those who poll seldom, how many polls each needed, from the first on after a later joiner
+    #: who polls as told was in.
+    late_polls: list[int] = field(default_factory=list)
     polls: int = 0
     lasted_s: float = 0
 
@@ -147,6 +157,10 @@ class _Visitor:
     ends_silently: bool
     #: Who leaves does so when this share of the waiting is over.
     leaves_at: float | None
+    hidden: bool = False
+    phase: float = 0
+    sleeps_at: float | None = None
+    late_polls: int = 0
     ticket: Ticket | None = None
     pass_: Pass | None = None
     dead: bool = False
@@ -174,6 +188,7 @@ class _Player:
         self._visitors: dict[str, _Visitor] = {}
         self._arrivals = 0  # still to come
         self._alive = 0  # of those who wait, called ones included
+        self._front = 0  # the latest order of those who poll as told and are in
         self._staying = 0  # of those who wait, the ones who will not leave
         self._played = Played(visitors=0, told=[])
 
@@ -211,6 +226,11 @@ class _Player:
                 ends_silently=rng.random() < sale.silent_ends,
                 leaves_at=rng.random() if rng.random() < sale.leavers else None,
             )
+            if sale.hidden or sale.sleepers:
+                kind = rng.random()
+                visitor.hidden, visitor.phase = kind < sale.hidden, rng.random()
+                is_sleeper = sale.hidden <= kind < sale.hidden + sale.sleepers
+                visitor.sleeps_at = rng.random() * at_s if is_sleeper else None
             self._visitors[visitor.name] = visitor
             self._arrivals += 1
             self._at(START_MS + round(at_s * 1000), "enter", visitor)
@@ -263,14 +283,33 @@ class _Player:
         if standing.outcome is Outcome.WAITING:
             visitor.told.append(standing)
             lag_ms = self._rng.uniform(*NETWORK_MS)
-            self._at(self._now_ms + standing.refresh_ms + lag_ms, "beat", visitor)
+            self._at(self._now_ms + self._rests_ms(visitor, standing) + lag_ms, "beat", visitor)
             return
         assert standing.outcome is Outcome.ADMITTED, standing
         visitor.admitted_ms = self._now_ms
+        if visitor.hidden:
+            late = visitor.ticket.order < self._front
+            self._played.late_polls.append(visitor.late_polls + late)
+        else:
+            self._front = max(self._front, visitor.ticket.order)
         visitor.ends_ms = self._now_ms + round(visitor.stay_s * 1000)
         self._alive -= 1
         self._staying -= visitor.leaves_at is None
         self._stay_on(visitor, standing)
+
+    def _rests_ms(self, visitor: _Visitor, standing: Standing) -> float:
+        """Until the next poll."""
+        waited_s = (self._now_ms - visitor.ticket.joined_ms) / 1000
+        if visitor.hidden and waited_s > MINUTE_S:
+            visitor.late_polls += visitor.ticket.order < self._front
+            # Timers of a browser run together, by its own clock.
+            grid_ms = self._sale.hidden_s * 1000
+            earliest_ms = self._now_ms + standing.refresh_ms + visitor.phase * grid_ms
+            return standing.refresh_ms + -earliest_ms % grid_ms
+        if visitor.sleeps_at is not None and waited_s > visitor.sleeps_at:
+            visitor.sleeps_at = None
+            return SLEEP_MS
+        return standing.refresh_ms
 
     def _stay_on(self, visitor: _Visitor, standing: Standing) -> None:
         assert standing.outcome is Outcome.ADMITTED, standing

@@ -45,7 +45,8 @@ local function run(KEYS, ARGV)
     elseif limited < 0 then
       replies[n] = refused_reply(REJECTED, 60000)
     else
-      replies[n] = stand(visitors[n], orders[n] or ARGV[i + 1], limited, ARGV[i + 3], ARGV[i + 4])
+      replies[n] = stand(visitors[n], orders[n] or ARGV[i + 1], limited, ARGV[i + 3], ARGV[i + 4],
+        dues[n] and dues[n] + 0)
     end
   end
   return headed(replies)

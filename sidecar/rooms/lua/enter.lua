@@ -18,15 +18,15 @@ local function run(KEYS, ARGV)
   local visitors = batch(ARGV, 8)
   begin_newcomers(#visitors)
   local revoked, sessions = queue.scores_of(REVOKED, visitors), queue.scores_of(ACTIVE, visitors)
-  local places = queue.scores_of(WAITING, visitors)
+  local dues = queue.scores_of(DUE, visitors)
   local met, replies = {}, {}
   for n, visitor in ipairs(visitors) do
     local i = 8 * n - 2 -- where its arguments begin
-    local session, place, draw = sessions[n], places[n], tonumber(ARGV[i + 1])
+    local session, is_here, draw = sessions[n], dues[n], tonumber(ARGV[i + 1])
     if met[visitor] then -- twice in this batch: now there is a session or place
       flush()
       session = redis_call('ZSCORE', ACTIVE, visitor)
-      place = redis_call('ZSCORE', WAITING, visitor)
+      is_here = redis_call('ZSCORE', DUE, visitor)
     end
     met[visitor] = true
     if now > tonumber(ARGV[i + 7]) then
@@ -35,8 +35,10 @@ local function run(KEYS, ARGV)
       replies[n] = refused_reply(GONE, 0)
     elseif session then -- the first reply was lost
       replies[n] = claim(visitor, now * 1000, session)
-    elseif place then
+    elseif is_here then
       flush()
+      reserved.take_back(visitor, now)
+      local place = redis_call('ZSCORE', WAITING, visitor)
       replies[n] = phase == CLOSED and refused_reply(REJECTED, 60000)
         or wait_here(visitor, place, redis_call('ZRANK', WAITING, visitor), draw)
     else

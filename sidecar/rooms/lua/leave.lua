@@ -38,8 +38,11 @@ local function leave(visitor, why, grant)
     event(why, visitor, 'waiting', unpack({'position', ahead + 1}, phase == PREQUEUE and 3 or 1))
   else
     local ends = redis_call('ZSCORE', ACTIVE, visitor)
-    if not ends then return false end
-    if not is_unseen and started then
+    if not ends then
+      if redis_call('ZREM', DUE, visitor) == 0 then return false end
+      redis_call('ZREM', RESERVED, visitor)
+      event(why, visitor, 'waiting')
+    elseif not is_unseen and started then
       -- The slot is free when no replica and no kept verdict honours the pass any more.
       ends = math.min(tonumber(ends), now + room.release_hold_ms)
       redis_call('ZADD', ACTIVE, int(ends), visitor)

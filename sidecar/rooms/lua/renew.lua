@@ -27,6 +27,7 @@ end
 local function restore(visitor, order, started, ends, alone)
   started, ends = math.min(started, now), math.min(ends, now + session_ms)
   local is_over = size(ACTIVE) >= cap
+  reserved.take_back(visitor, now)
   local waits = redis_call('ZSCORE', WAITING, visitor)
   if alone ~= '' or not (waits or is_over) then
     if waits then

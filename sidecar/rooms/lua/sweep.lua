@@ -27,6 +27,7 @@ local function run(KEYS, ARGV)
     end
     redis_call('ZREM', DUE, unpack(silent))
     redis_call('ZREM', WAITING, unpack(silent))
+    redis_call('ZREM', RESERVED, unpack(silent))
     resized(WAITING)
     forget_arrivals(silent)
   end

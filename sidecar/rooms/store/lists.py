@@ -43,6 +43,9 @@ class Lists(PlainCommands):
             await self._score(name, visitor)
             for name in ("waiting", "active", "admitted", "revoked")
         ]
+        if rank is None and scores[1] is None:  # next, and a slot is kept for their next poll
+            scores[0] = await self._score("reserved", visitor)
+            rank = None if scores[0] is None else 0
         return Found(None if rank is None else int(rank) + 1, *scores)
 
     async def before_moves(self, visitors: list[str]) -> list[int | None]:
@@ -56,14 +59,14 @@ class Lists(PlainCommands):
         """The ids of that visitor number that `find` knows. It looks at all visitors, so it is for
         operators alone. A visitor called meanwhile is found: waiting ones are read first."""
         found: set[str] = set()
-        for name in ("waiting", "active", "revoked"):
+        for name in ("due", "active", "revoked"):
             found |= await self._begin_with(id_prefix(number), name)
         return sorted(visitor for visitor in found if visitor_number(visitor) == number)
 
     async def here(self, visitors: list[str]) -> set[str]:
         """The ones that wait or are inside."""
         found: set[str] = set()
-        for name in ("waiting", "active"):
+        for name in ("due", "active"):
             scores = await self._ask("here", self._redis.zmscore(self._key(name), visitors))
             found |= {v for v, score in zip(visitors, scores, strict=True) if score is not None}
         return found

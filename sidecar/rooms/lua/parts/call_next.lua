@@ -3,31 +3,56 @@
 -- @include "rooms/parts/rate"
 -- @include "rooms/parts/measure"
 -- @include "rooms/parts/weighted_queues"
--- Gives the head of the queue its provisional session if its heartbeat (its score in `due`)
--- was in time; else drops it. Whether it was.
-local function call(_, visitor, due, order)
-  if silent_from(due) < now then
-    measure_drops(1)
-    event('expired', visitor, 'silent', 'position', 1)
-    return false
-  end
+-- @include "rooms/parts/reserved"
+-- The call: who is next gets a free slot, for as long as it takes to come.
+local call_next
+do
+local function give_slot(visitor, due, order)
   put(ACTIVE, int(called_until(due)), visitor)
   spend_token()
-  charge_line()
   event('called', visitor, 'head', 'position', 1, 'order', order)
+end
+
+-- Gives the head of the queue its provisional session if its heartbeat (its score in `due`)
+-- was in time; else drops it. Whether it was. One that polls seldom may get it later.
+local function call(_, visitor, due, order)
+  if silent_from(due) < now then return reserved.drop_silent(visitor) end
+  charge_line()
+  if is_seldom(due) then
+    redis_call('ZADD', RESERVED, order, visitor)
+    if not reserved.wants_slot(due) then
+      put(DUE, due, visitor)
+      return false
+    end
+  end
+  give_slot(visitor, due, order)
   return true
+end
+
+-- Gives slots to those with a reservation who poll soon, `free` at most. How many.
+local function call_reserved(free)
+  local rows, need = reserved.find()
+  need = math.min(need, free)
+  for i = 1, need do
+    local visitor, due, order = unpack(rows[i])
+    redis_call('ZREM', DUE, visitor)
+    give_slot(visitor, due, order)
+  end
+  return need
 end
 
 -- Calls the heads of the queue, as many as slots are free and the rate allows. Returns how many
 -- left the queue.
-local function call_next()
+function call_next()
   flush()
   if room.queue_all or phase ~= OPEN or stage == 2 then return 0 end
   local free = cap - size(ACTIVE)
   if free <= 0 then return 0 end
   free = math.min(free, math.floor(rate_tokens()))
+  free = free - call_reserved(free)
   local line = {queue = WAITING, due = DUE, pop = pop_heads}
   local popped = queue.call_heads(line, free, BOUND, call)
   flush()
   return popped
+end
 end

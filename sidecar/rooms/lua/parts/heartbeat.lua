@@ -1,4 +1,5 @@
 -- @include "rooms/parts/standing"
+-- @include "rooms/parts/reserved"
 -- Nobody is silent so soon: it takes claim_window, and that is 5 s at least.
 local function is_skipped(due)
   return due < now - 5000 and silent_from(due) < now
@@ -8,11 +9,17 @@ end
 -- `due` is moved at once only where the call would drop it; else once, by stand().
 -- Returns how long it polled too often (ms).
 local function arrive(visitor, due, order, joined)
+  local seldom = is_seldom(due)
+  if seldom then reserved.take_back(visitor, joined) end
   if phase == PREQUEUE then
     joined = tonumber(joined)
     if joined < event_begins and is_drawn(tonumber(order)) then
       put_in_line(visitor, joined * 1000, joined * 1000) -- drawn for another one: behind this one
     end
+  end
+  if seldom then
+    redis_call('ZADD', DUE, now, visitor)
+    return 0
   end
   if due >= now then return early_poll(visitor, due) end
   if is_skipped(due) then redis_call('ZADD', DUE, now, visitor) end
@@ -50,7 +57,7 @@ local function is_quiet(dues)
   end
   for n = 1, #dues do
     local due = dues[n] and dues[n] + 0
-    if not due or due >= now or is_skipped(due) then return false end
+    if not due or due >= now or is_skipped(due) or is_seldom(due) then return false end
   end
   return (room.queue_all or size(ACTIVE) >= cap)
     and redis_call('ZCOUNT', ACTIVE, '-inf', int(now)) == 0

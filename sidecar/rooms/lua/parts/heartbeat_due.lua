@@ -2,18 +2,42 @@
 -- its fraction, in parts of 128, how many seconds the visitor was advised to wait for that (63 at
 -- most; 0: not known). A place that nobody has polled for yet is marked by half a millisecond, and
 -- its score is set so that the sweep's one rule (due + heartbeat_timeout) drops it after
--- claim_window. One sorted set thus answers all three, and a poll needs no further command.
+-- claim_window. Above a half: of a visitor who polls seldom, how many seconds they take, more than
+-- advised. One sorted set thus answers all, and a poll needs no further command.
 local UNPOLLED = 0.5
-
 local function unpolled_score()
   return now + claim_ms - timeout_ms + UNPOLLED
 end
 
--- Advised in whole ms.
-local function polled_score(refresh_ms)
-  local advised_s = (refresh_ms + -refresh_ms % 1000) / 1000
-  if advised_s > 63 then advised_s = 63 end
-  return now + refresh_ms + advised_s / 128
+local function is_seldom(score)
+  return score % 1 > UNPOLLED
+end
+
+local polled_score
+do
+-- Who polls later than advised by so much polls seldom: a hidden tab's timers run once a minute.
+local LATE_MS, MOST_MS = 10000, 60000
+
+-- How long somebody takes between two polls, ms; nil where that is about as advised (whole ms),
+-- or nobody knows. `score` is what they had until now; false: they had lost their place.
+local function seldom_ms(advised_ms, score)
+  if score == false then
+    return stage == 0 and advised_ms + LATE_MS <= MOST_MS and MOST_MS or nil
+  end
+  if not score or score % 1 == UNPOLLED or score <= back then return nil end
+  local late_ms = now - math.floor(score)
+  if late_ms < LATE_MS and not is_seldom(score) then return nil end
+  local took_ms = late_ms + 128000 * (score % UNPOLLED)
+  return took_ms >= advised_ms + LATE_MS and math.min(took_ms, MOST_MS) or nil
+end
+
+-- Of somebody who was advised so much.
+function polled_score(advised_ms, score)
+  local seldom = seldom_ms(advised_ms, score)
+  local ms = seldom or advised_ms
+  local seconds = math.min(63, (ms + -ms % 1000) / 1000)
+  return now + ms + seconds / 128 + (seldom and UNPOLLED or 0)
+end
 end
 
 -- A score, as a number, for when the heartbeat was due: for an unpolled place when it was
@@ -32,6 +56,7 @@ end
 local function patience_ms(score)
   local advised_s = score % 1 * 128
   if advised_s == 0 or score % 1 == UNPOLLED or room.tells_called then return claim_ms end
+  if is_seldom(score) then return math.min(claim_ms, 30000) end
   return math.min(claim_ms, math.max(10000, 3000 * advised_s))
 end
 
@@ -49,7 +74,7 @@ end
 
 -- Whether a poll (a score as a number) comes before it is due.
 local function is_early(score)
-  return score % 1 ~= UNPOLLED and now < math.floor(score)
+  return score % 1 < UNPOLLED and now < math.floor(score)
 end
 
 -- Whose score is below this is overdue by heartbeat_timeout; above `spared` (as text), nobody was

@@ -13,7 +13,7 @@ end
 function begin_keys()
   local is_noted = stats.keys and stats.keys_at == stats.measured_at
   if not is_noted or count_keys() >= stats.keys then return end
-  redis_call('UNLINK', WAITING, DUE, ACTIVE, ADMITTED, POLLS, ARRIVALS)
+  redis_call('UNLINK', WAITING, DUE, RESERVED, ACTIVE, ADMITTED, POLLS, ARRIVALS)
   stats.known, stats.born = stats.known or stats.born, now
   stats.keys = count_keys()
   save()

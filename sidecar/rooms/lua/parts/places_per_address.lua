@@ -1,7 +1,7 @@
 -- max_places_per_address. A member `address~visitor` says who came from where; whether that
 -- visitor still has a place or a session is looked up.
 local function is_here(visitor)
-  if redis_call('ZSCORE', WAITING, visitor) or redis_call('ZSCORE', ACTIVE, visitor) then
+  if redis_call('ZSCORE', DUE, visitor) or redis_call('ZSCORE', ACTIVE, visitor) then
     return true
   end
   -- A lapsed place of a pre-queue comes back with its lot, so it counts; one given up does not.

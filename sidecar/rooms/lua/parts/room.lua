@@ -2,15 +2,15 @@
 -- @include "queue/pending_writes"
 -- What every room script starts with.
 -- KEYS  1 waiting  2 due  3 active  4 admitted  5 revoked  6 spent  7 polls  8 config  9 stats
---       10 events  11 arrivals  12 drawn; enter has also 13 addresses  14 grants, and all but
---       enter, beat and renew 15 moved  16 replicas  17 log  18 minutes  19 look
+--       10 events  11 arrivals  12 drawn  13 reserved; enter has also 14 addresses  15 grants, and
+--       all but enter, beat and renew 16 moved  17 replicas  18 log  19 minutes  20 look
 --       (names and types: rooms/redis_keys.py)
 -- ARGV  1 now in ms, or '' for the store's own time (tests override it)
 --       2 the room's settings from the file, JSON; the config hash overrides them
 --       3 to 5 what the replica knows, each '' where it knows nothing: near, known_since,
 --         promised_since (rooms/lua/parts/recovery.lua)
 local WAITING, DUE, ACTIVE, ADMITTED, REVOKED, SPENT, ADDRESSES, REPLICAS, POLLS
-local CONFIG, STATS, EVENTS, LOG, MINUTES, ARRIVALS, DRAWN, GRANTS, MOVED, LOOK
+local CONFIG, STATS, EVENTS, LOG, MINUTES, ARRIVALS, DRAWN, RESERVED, GRANTS, MOVED, LOOK
 
 -- The most members that one loop of a script touches; what is left is the next script's.
 local BOUND = 150
@@ -36,7 +36,7 @@ local found
 local function begin(KEYS, ARGV)
   redis_call = redis.call
   WAITING, DUE, ACTIVE, ADMITTED, REVOKED, SPENT, POLLS, CONFIG, STATS, EVENTS, ARRIVALS, DRAWN,
-    ADDRESSES, GRANTS, MOVED, REPLICAS, LOG, MINUTES, LOOK = unpack(KEYS)
+    RESERVED, ADDRESSES, GRANTS, MOVED, REPLICAS, LOG, MINUTES, LOOK = unpack(KEYS)
   now = tonumber(ARGV[1]) or math.floor(queue.time_us() / 1000)
   found = {}
   queue.begin_writes()

@@ -40,8 +40,8 @@ local function waiting_reply(order, ahead, calls, refresh, wait, limited, line, 
 end
 
 -- For somebody just heard of, who is waiting or called: says when to
--- come back, and notes it.
-local function stand(visitor, order, limited, jitter, joined)
+-- come back, and notes it. `score` as seldom_ms() takes it.
+local function stand(visitor, order, limited, jitter, joined, score)
   local rank = redis_call('ZRANK', WAITING, visitor)
   if not rank then
     joined = tonumber(joined)
@@ -51,14 +51,14 @@ local function stand(visitor, order, limited, jitter, joined)
     if ends then return claim(visitor, order, ends, joined) end
     join(visitor, order, 'ticket', joined) -- a store that evicts took `waiting`: nobody slips in
     flush()
-    return stand(visitor, order, limited, jitter, joined)
+    return stand(visitor, order, limited, jitter, joined, score)
   end
   local ahead, calls, line, length = rank, rank, nil, nil
   if not room.is_plain then ahead, calls, line, length = shown(visitor, order, rank, joined) end
   local wait = wait_ms(calls)
   local refresh = refresh_ms(calls, wait, jitter)
   if refresh < limited then refresh = limited end
-  put(DUE, polled_score(refresh), visitor)
+  put(DUE, polled_score(refresh, score), visitor)
   return waiting_reply(order, ahead, calls, refresh, wait, limited, line, length)
 end
 
