@@ -115,7 +115,8 @@ async def test_a_stay_whose_end_was_lost_is_closed(record, database, redis, turn
         turn.forward(3600)
         await it.room.store.beat(waits)
         await it.room.store.renew(inside)
-        await redis.zrem(room_key(it.room.name, "waiting"), lost.visitor)
+        for name in ("waiting", "due"):
+            await redis.zrem(room_key(it.room.name, name), lost.visitor)
     await redis.delete(room_key(it.room.name, "events"))  # the events that would tell
     assert await close_stuck(it.room, it.history, 3600) == 1
     assert (await it.history.entry(it.room.name, lost.visitor)).end_reason == "stuck"

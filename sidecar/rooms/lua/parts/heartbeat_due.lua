@@ -15,7 +15,7 @@ end
 
 local polled_score
 do
--- Who polls later than advised by so much polls seldom: a hidden tab's timers run once a minute.
+-- Who polls later than advised by so much polls seldom.
 local LATE_MS, MOST_MS = 10000, 60000
 
 -- How long somebody takes between two polls, ms; nil where that is about as advised (whole ms),

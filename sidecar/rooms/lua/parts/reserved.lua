@@ -2,10 +2,10 @@
 -- @include "rooms/parts/rate"
 -- @include "rooms/parts/measure"
 -- @include "rooms/parts/position"
--- Slots for those who poll seldom. A hidden tab's timers run once a minute: called at the head, its
--- visitor would be a no-show before the next poll, and so each time. Their call is a reservation: a
--- slot that comes free shortly before that poll is kept for them. `reserved` holds their orders,
--- and `due` when they poll, until they have a slot.
+-- Slots for those who poll seldom. A hidden tab's timers may run once a minute: called at the head,
+-- its visitor would be a no-show before the next poll, and so each time. Their call is a
+-- reservation: a slot that comes free shortly before that poll is kept for them. `reserved` holds
+-- their orders, and `due` when they poll, until they have a slot.
 local reserved = {} -- what the others use of it
 do
 -- Of the slots, at most: how many are kept at a time.
