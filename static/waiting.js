@@ -132,7 +132,7 @@ const views = {
 	closed: ['closed', 'closed_intro'], left: ['left'], not_queued: ['lost', 'lost_intro'],
 	opens: ['opens_on', 'opens_intro'], prequeue: ['prequeue', 'equal']
 };
-let data, left = false, ticker;
+let data, left = false, moved = false, ticker;
 
 function viewed({ state, phase, opens_at: opens }) {
 	if (left) return 'left';
@@ -212,7 +212,7 @@ function render(restored) {
 	const [named, opens] = $('clock').hidden ? [] : date(view);
 	const [heading, intro = ''] = (position === 1 && view === 'waiting' ? ['next', 'intro'] : views[view]).map(key => texts[key === 'opens_on' ? named : key].replace('{t}', opens));
 	put('heading', heading);
-	put('intro', intro);
+	put('intro', moved && view === 'waiting' ? texts.moved : intro);
 	put('line', data.line ? texts.line.replace('{n}', data.line) : '');
 	put('wait', words(data));
 	put('between', between(data));
@@ -248,7 +248,7 @@ function speak(view, heading, restored) {
 const [granted] = /[?&]waitroom_grant=[\w.-]+/.exec(location.search + '&' + next) || [''];
 const grant = granted.replace('&', '?');
 
-let timer, due = Infinity, action, current, failures = 0, tried = false;
+let timer, due = Infinity, action, current, failures = 0, tried = false, heard = 0;
 
 function plan(seconds, what) {
 	const ms = Math.min(seconds, 86400) * 1000;
@@ -307,6 +307,10 @@ function receive(answer, what) {
 		if (data && data.state !== state) ring();
 		enter();
 	} else if (state === 'not_queued') {
+		if (data && data.state === 'waiting' && Date.now() - heard > 3e5) { // it was away too long
+			moved = true;
+			tried = false;
+		}
 		if (!tried) { // no place yet: take one
 			tried = true;
 			return plan(random(0, seconds || 1), 'join');
@@ -318,6 +322,7 @@ function receive(answer, what) {
 		plan((seconds || 5) * (opens ? 1 : random(1, 1.05)), joins ? 'join' : 'status');
 	}
 	data = answer;
+	heard = Date.now();
 	render(restored);
 }
 
@@ -439,7 +444,7 @@ $('join').addEventListener('click', event => {
 	event.preventDefault();
 	const known = going;
 	leaving(false);
-	left = false;
+	left = moved = false;
 	tried = true;
 	$('heading').focus();
 	call(known ? 'status' : 'join');

@@ -12,7 +12,6 @@ from sidecar.gate.branding import style
 from sidecar.gate.contract import is_resource
 from sidecar.kit.http.endpoint import ANYBODY, Endpoints
 from sidecar.kit.http.models import NO_JSON, Reply
-from sidecar.queue.model import TICKET_LIFETIME_MS
 from sidecar.rooms.look import Link  # noqa: TC001 - pydantic reads it
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 
@@ -39,7 +38,7 @@ class About(Reply):
     is_renewed: bool = True
     """Whether each request begins session_seconds anew."""
     place_seconds: _Seconds | None = None
-    """How long a browser's cookie keeps its place after the last poll."""
+    """How long a browser's cookie keeps its place after the last poll (rejoin_window)."""
     site_name: str | None = None
     """The site's name. Null: the one that the page has."""
     logo: str | None = None
@@ -99,7 +98,7 @@ def about(room: str, settings: RoomSettings) -> About:
         session_seconds=settings.session_duration,
         session_max_seconds=settings.session_max_duration,
         is_renewed=not settings.disable_session_renewal,
-        place_seconds=TICKET_LIFETIME_MS / 1000,
+        place_seconds=settings.rejoin_window or None,
         site_name=settings.site_name,
         logo=settings.logo,
         footer=settings.footer,

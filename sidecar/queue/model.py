@@ -20,8 +20,9 @@ class Phase(StrEnum):
 
 #: A ticket expires when its browser sent no heartbeat for this long.
 TICKET_LIFETIME_MS = 24 * 3600 * 1000
-#: A ticket that was signed longer ago is signed anew at a heartbeat.
-RESIGN_MS = 3_600_000
+#: A ticket that was signed longer ago is signed anew at a heartbeat, so it says about when that was
+#: (rooms/lua/parts/heartbeat.lua).
+RESIGN_MS = 300_000
 #: From the orders of one priority, or line, to those of the next (rooms/lua/parts/order.lua).
 ORDER_BAND = 2**51
 #: Orders of one class are so far apart; the rest of a division by it is the class's number.

@@ -128,7 +128,9 @@ class Room:
                 if bearer is not NOBODY:
                     token = await reclassified(token, claim_of(bearer), self.settings, self.store)
                 placed = with_lot(token, self.settings, self.draws)
-                answer = answer_of(self._noted(await self.store.beat(placed)), token)
+                address = bearer.place(self.name, self.settings)
+                standing = await self.store.beat(placed, address=address)
+                answer = answer_of(self._noted(standing), token)
             else:
                 answer = None
             if answer is None:

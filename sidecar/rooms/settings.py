@@ -148,6 +148,10 @@ class RoomSettings(BaseModel):
     `heartbeat_timeout`. A page that polls often has less: the time of three polls, but 10 s at
     least. Then the slot goes to the next visitor, and the late one is next on return. A place
     without any poll is given up after this time too."""
+    rejoin_window: Seconds = Field(default=600, ge=0, le=86_400)
+    """How long a visitor who lost the place, because they did not poll, gets it back: a phone that
+    slept, a tunnel. It is counted from their last poll, and up to five minutes longer. Later they
+    join at the end. After Redis lost its data all places of before come back within this time."""
     poll_limit: Count = Field(default=30, ge=1, le=1_000_000_000)
     """How many polls a minute a visitor may make before they are due. Further ones are answered
     with 429."""
@@ -171,8 +175,9 @@ class RoomSettings(BaseModel):
     alone, so a replica checks a bound pass at every request."""
     max_places_per_address: Count | None = Field(default=None, ge=1, le=100)
     """How many places and sessions one address may have, or one IPv6 network of 64 bits. Beyond
-    it, its newcomers learn that the room is full. None by default, because offices and mobile
-    carriers share one address. Behind a load balancer, set `set_real_ip_from` in nginx first."""
+    it, its newcomers learn that the room is full, and so do visitors who return to a lost place.
+    None by default, because offices and mobile carriers share one address. Behind a
+    load balancer, set `set_real_ip_from` in nginx first."""
     rollout_percent: Percent = Field(default=100, ge=0, le=100)
     """The share of newcomers that the room applies to. The others pass and are not counted. A
     visitor keeps the same lot on all replicas, so a higher percentage only adds visitors."""

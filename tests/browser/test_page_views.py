@@ -13,6 +13,8 @@ from sidecar.queue.visitor_number import visitor_number
 from tests.support.played_page import ABOUT, LANGUAGES, NOWHERE, SERVER, closed, iso, prequeue
 from tests.support.story import leave
 
+GONE = {**NOWHERE, "state": "not_queued", "refresh_after_seconds": 1}
+
 
 def countdown(page):
     """The figures that are shown."""
@@ -377,3 +379,29 @@ def test_every_view_in_every_language(told, language):
         headings.add(heading.inner_text())
     assert len(headings) == 6
     assert page.problems == []
+
+
+def test_a_place_that_was_not_kept(told):
+    """After a long absence the page takes a new place, and says that it is one."""
+    site = told()
+    page = site.open(position=3, ahead=2)
+    expect(page.locator("#ahead")).to_have_text("2")
+    with page.expect_response("**/status") as answer:
+        site.sleep(900, **GONE)
+    answer.value.finished()
+    site.forward_until_asked("join", position=40, ahead=39)
+    expect(page.locator("#ahead")).to_have_text("39")
+    expect(page.locator("#intro")).to_contain_text("Your earlier place could not be kept")
+    assert site.asked.count("join") == 1
+    assert page.problems == []
+
+
+def test_a_place_that_is_gone_at_the_next_poll(told):
+    """As where cookies are refused: it is not taken again and again."""
+    site = told()
+    page = site.open(position=3, ahead=2)
+    expect(page.locator("#ahead")).to_have_text("2")
+    site.sleep(60, **GONE)
+    expect(page.locator("#intro")).to_contain_text("Allow cookies")
+    site.forward(60)
+    assert "join" not in site.asked

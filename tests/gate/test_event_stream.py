@@ -333,7 +333,7 @@ async def test_a_store_that_goes_away_pauses_the_stream(full, open_stream, monke
     stream = await open_stream(full, full.ticket)
     await stream.next()
 
-    async def fail(_ticket):
+    async def fail(_ticket, **_):
         raise StoreUnavailableError("gone")
 
     monkeypatch.setattr(full.room.store, "beat", fail)
@@ -346,7 +346,7 @@ async def test_an_error_in_mid_stream_ends_it(full, open_stream, monkeypatch):
     stream = await open_stream(full, full.ticket)
     await stream.next()
 
-    async def fail(_ticket):
+    async def fail(_ticket, **_):
         raise RuntimeError("not foreseen")
 
     monkeypatch.setattr(full.room.store, "beat", fail)

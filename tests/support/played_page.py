@@ -61,6 +61,12 @@ class Told:
         self.server += timedelta(seconds=seconds)
         self.page.clock.run_for(round(seconds * 1000))
 
+    def sleep(self, seconds, **answer):
+        """As a phone does: what was due meanwhile is done once, at the end."""
+        self.answer = answer or self.answer
+        self.server += timedelta(seconds=seconds)
+        self.page.clock.fast_forward(round(seconds * 1000))
+
     def forward_until_asked(self, what, **answer):
         """By two seconds at a time: what the page was told last may not have come to it yet."""
         while not self.asked:

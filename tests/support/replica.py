@@ -63,9 +63,9 @@ class Replica:
             asked["Cookie"] = cookie
         return await self.edge.get("/check", headers=asked)
 
-    async def status(self, cookie: str):
+    async def status(self, cookie: str, headers: dict[str, str] | None = None):
         path = f"/_waitroom/{self.room.name}/status"
-        return await self.edge.get(path, headers={"Cookie": cookie})
+        return await self.edge.get(path, headers={"Cookie": cookie, **(headers or {})})
 
 
 def cookie_of(response) -> str:

@@ -6,13 +6,14 @@ says, and the promises must hold for what is in the store.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import zip_longest
 
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from sidecar.kit.clock import StoreClock
-from sidecar.queue.model import Outcome, Pass, Phase, Ticket
+from sidecar.queue.model import RESIGN_MS, Outcome, Pass, Phase, Ticket
 from sidecar.queue.verdict_lifetime import OUTAGE_MS, SESSION_GRACE_MS
 from sidecar.rooms.redis_keys import room_key, room_keys
 from sidecar.rooms.settings import RoomSettings
@@ -36,6 +37,8 @@ SETTINGS = {
     "heartbeat_timeout": st.integers(24, 60),
     "claim_window": st.integers(5, 20),
     "poll_limit": st.integers(1, 4),
+    "rejoin_window": st.sampled_from([0, 40, 600]),
+    "max_places_per_address": st.none() | st.integers(1, 3),
     "recovery_window": st.none() | st.sampled_from([0, 3, 20]),
     "display": st.sampled_from(["arrival", "order"]),
     "between_events": st.sampled_from(["open", "open", "closed"]),
@@ -168,12 +171,16 @@ class RoomMachine(StoreMachine):
         lots = [Lot(self.bench.draw(), lot_of) for _ in batch]
         calls = zip(batch, claims, lots, strict=True)
         replies = self.answered(
-            self.store.enter(v, claim=claim, lot=lot) for v, claim, lot in calls
+            self.store.enter(v, claim=claim, lot=lot, address=address_of(v))
+            for v, claim, lot in calls
         )
         asking = zip(batch, lots, claims, strict=True)
         expected = self.model.enter(
             self.now,
-            [Newcomer(v, lot.number, c.class_name, c.grant, lot_of) for v, lot, c in asking],
+            [
+                Newcomer(v, lot.number, c.class_name, c.grant, lot_of, address_of(v))
+                for v, lot, c in asking
+            ],
         )
         step = self.settle()
         for visitor, reply, wanted in zip(batch, replies, expected, strict=True):
@@ -474,8 +481,11 @@ class RoomMachine(StoreMachine):
 
     def beat(self, batch: list[Ticket]) -> None:
         self.polled_at |= {ticket.visitor: self.now for ticket in batch}
-        replies = self.ask(self.store.beat, [(ticket,) for ticket in batch])
-        expected = self.model.beat(self.now, batch)
+        addresses = [address_of(ticket.visitor) for ticket in batch]
+        replies = self.answered(
+            self.store.beat(t, address=a) for t, a in zip(batch, addresses, strict=True)
+        )
+        expected = self.model.beat(self.now, batch, addresses)
         for ticket, reply in zip(batch, replies, strict=True):
             if reply.outcome is not Outcome.REJECTED:
                 self.model.told(ticket.visitor, reply.refresh_ms)
@@ -514,6 +524,7 @@ class RoomMachine(StoreMachine):
         places = model.line | model.away
         assert seen.due == {v: model.due_score(place) for v, place in places.items()}
         assert seen.reserved == model.reserved
+        assert seen.addresses.keys() == {f"{a}~{v}" for v, a in model.addresses.items()}
         assert seen.active == {v: session.ends for v, session in model.inside.items()}
         assert seen.admitted == {
             v: s.started for v, s in model.inside.items() if s.started is not None
@@ -541,8 +552,10 @@ class RoomMachine(StoreMachine):
     def keep_token(self, shown: Ticket | Pass, reply) -> None:
         """As rooms/service.py gives them."""
         fields = shown.visitor, reply.order, shown.joined_ms, reply.epoch
-        if reply.outcome is Outcome.WAITING and Ticket(*fields) not in self.tickets:
-            self.tickets.append(Ticket(*fields))
+        if reply.outcome is Outcome.WAITING:
+            young = [t for t in self.tickets if t.signed_ms > self.now - RESIGN_MS]
+            if Ticket(*fields) not in (replace(ticket, signed_ms=0) for ticket in young):
+                self.tickets.append(Ticket(*fields, signed_ms=self.now))
         elif reply.outcome is Outcome.ADMITTED:
             times = reply.started_ms, reply.now_ms, reply.expires_ms
             self.passes.append(Pass(*fields, *times))
@@ -550,6 +563,11 @@ class RoomMachine(StoreMachine):
     @property
     def valid_passes(self) -> list[Pass]:
         return [pass_ for pass_ in self.passes if self.now - LATE_MS < pass_.expires_ms]
+
+
+def address_of(visitor: str) -> str:
+    """Three of them."""
+    return f"address{sum(visitor.encode()) % 3}"
 
 
 def said(reply):

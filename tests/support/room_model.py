@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from sidecar.rooms.openings import RoomEvent
     from sidecar.rooms.settings import RoomSettings
 
+#: Who polls has a ticket that was signed less long ago.
+RESIGN_MS = 300_000
 #: Within this a page asks again after an outage: 60 s, 5 % late, and the request itself.
 BACKOFF_MS = 65_000
 TELLING_MS = 2000
@@ -74,6 +76,7 @@ class Newcomer:
     grant: str = ""
     #: When the pre-queue begins of which `draw` is the lot.
     lot_of: int = 0
+    address: str = ""
 
 
 class Model:
@@ -102,6 +105,8 @@ class Model:
         self.away: dict[str, Place] = {}
         #: What those who poll now had before; None: they had lost their place.
         self.before: dict[str, Place | None] = {}
+        #: Where those came from who took a place while that was counted.
+        self.addresses: dict[str, str] = {}
         self.drawn: dict[str, int] = {}
         self.drawn_from: int | None = None
         self.grants: set[str] = set()
@@ -144,7 +149,7 @@ class Model:
         self._call()
         return [self._enter(newcomer) for newcomer in newcomers]
 
-    def beat(self, now: int, tickets: list[Ticket]) -> list[Reply]:
+    def beat(self, now: int, tickets: list[Ticket], addresses: list[str]) -> list[Reply]:
         self._begin(now)
         places = self.line | self.away
         self.before = {
@@ -159,7 +164,7 @@ class Model:
                 else Reply(Outcome.REJECTED)
                 for t in tickets
             ]
-        limits = [self._arrive(ticket) for ticket in tickets]
+        limits = [self._arrive(t, a) for t, a in zip(tickets, addresses, strict=True)]
         self._call()
         orders = [
             self.line[t.visitor].order if t.visitor in self.line else t.order for t in tickets
@@ -167,6 +172,8 @@ class Model:
         return [
             Reply(Outcome.GONE)
             if limited is None
+            else Reply(Outcome.FULL)
+            if limited < 0
             else self._stand(t.visitor, order, limited, t.joined_ms)
             for t, order, limited in zip(tickets, orders, limits, strict=True)
         ]
@@ -213,6 +220,7 @@ class Model:
             del self.spent[visitor]
         sessions = self._expire()
         self._call()
+        self.addresses = {v: a for v, a in self.addresses.items() if self._is_here(v)}
         return len(silent), sessions, len(old) + len(worn)
 
     def snapshot(self, now: int) -> tuple[int, int, int]:
@@ -539,10 +547,13 @@ class Model:
         if visitor not in self.line:
             if self.phase is Phase.PREQUEUE and newcomer.lot_of != self._opening.begins_ms:
                 return Reply(Outcome.REJECTED)
+            if self._is_hoarding(newcomer.address):
+                return Reply(Outcome.FULL)
             most = self.settings.max_waiting
             if not self.line and self._has_slot() and self._has_token():
                 order, _ = self._next_order(newcomer.draw, "")
                 self._spend_token()
+                self._note_address(newcomer.address, visitor)
                 self._event("admitted", visitor, "at_once")
                 return self._admit(visitor, order, self.now)
             if self.settings.queueing_method == "reject":
@@ -553,6 +564,7 @@ class Model:
             order, arrival = self._next_order(newcomer.draw, name)
             self.line[visitor] = Place(order, due=self.now, polled=False, joined=self.now)
             self._note(visitor, arrival, is_new=True)
+            self._note_address(newcomer.address, visitor)
             self._event("joined", visitor, "new")
             is_classed = name != ""
         reply = self._stand(visitor, self.line[visitor].order, 0, self.now)
@@ -587,8 +599,9 @@ class Model:
         begun = [event for event in self.configured.events if event.begins_ms <= self.now]
         return max(begun, key=lambda event: event.begins_ms, default=None)
 
-    def _arrive(self, ticket: Ticket) -> int | None:
-        """How long the visitor polled too often, ms; None: the ticket is worth nothing."""
+    def _arrive(self, ticket: Ticket, address: str) -> int | None:
+        """How long the visitor polled too often, ms; None: the ticket is worth nothing; -1: the
+        address has its places."""
         self._take_back(ticket.visitor, ticket.joined_ms)
         place = self.line.get(ticket.visitor)
         if place is not None:
@@ -603,18 +616,56 @@ class Model:
             return None
         if ticket.visitor in self.inside:
             return 0
-        if ticket.visitor in self.spent:
+        if ticket.visitor in self.spent or not self._is_of_now(ticket):
             return None
+        emptied, longest = max(self.born, self.recovery), self._ms("rejoin_window") + RESIGN_MS
+        was_lost = ticket.joined_ms < emptied
+        polled = max(ticket.signed_ms, self.back, emptied if was_lost else 0)
+        if self.now - polled > longest:
+            return None
+        comes_back = was_lost and self.now - emptied <= longest
+        if not comes_back and self._is_hoarding(address):
+            return -1
+        self.epoch = ticket.epoch
+        self._rejoin(ticket.visitor, ticket.order, "ticket", ticket.joined_ms)
+        self._note_address(address, ticket.visitor)
+        return 0
+
+    def _is_of_now(self, ticket: Ticket) -> bool:
+        """Of this queue, and of an event whose places are still worth something."""
         event = self._opening
         if event and ticket.joined_ms < event.begins_ms:
             is_between = self.settings.between_events == "open" and self.phase is Phase.OPEN
             if policy.is_drawn(ticket.order) or not is_between:
-                return None
-        if ticket.epoch < self.epoch:
-            return None
-        self.epoch = ticket.epoch
-        self._rejoin(ticket.visitor, ticket.order, "ticket", ticket.joined_ms)
-        return 0
+                return False
+        return ticket.epoch >= self.epoch
+
+    def _is_hoarding(self, address: str) -> bool:
+        most = self.settings.max_places_per_address
+        if most is None:
+            return False
+        theirs = [v for v, noted in self.addresses.items() if noted == address]
+        for visitor in theirs:
+            if not self._is_here(visitor):
+                del self.addresses[visitor]
+        return sum(visitor in self.addresses for visitor in theirs) >= most
+
+    def _is_here(self, visitor: str) -> bool:
+        """Or comes back with the lot of this pre-queue."""
+        event = self.configured.events and self._opening
+        is_drawn = (
+            self.phase is Phase.PREQUEUE
+            and event
+            and self.drawn_from == event.begins_ms
+            and visitor in self.drawn
+            and visitor not in self.spent
+        )
+        return bool(is_drawn) or any(visitor in at for at in (self.line, self.away, self.inside))
+
+    def _note_address(self, address: str, visitor: str) -> None:
+        if self.settings.max_places_per_address is not None:
+            self._is_hoarding(address)  # forgets those of it who are not here
+            self.addresses[visitor] = address
 
     def _keep(self, pass_: Pass) -> Reply | None:
         """None: the session is not there."""

@@ -42,6 +42,7 @@ class Seen:
     grants: dict[str, int] = field(default_factory=dict)
     moved: dict[str, int] = field(default_factory=dict)
     reserved: dict[str, int] = field(default_factory=dict)
+    addresses: dict[str, int] = field(default_factory=dict)
     epoch: int = 0
     tokens: float | None = None
     tokens_at: int | None = None
@@ -56,7 +57,7 @@ async def look(redis: Redis, room: str, *, after: str) -> Seen:
     pipe = redis.pipeline(transaction=False)
     for name in (
         "waiting", "due", "active", "admitted", "revoked", "spent",
-        "arrivals", "drawn", "grants", "moved", "reserved",
+        "arrivals", "drawn", "grants", "moved", "reserved", "addresses",
     ):  # fmt: skip
         pipe.zrange(room_key(room, name), 0, -1, withscores=True)
     pipe.hget(room_key(room, "config"), "epoch")

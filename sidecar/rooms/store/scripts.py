@@ -40,7 +40,7 @@ REVOCATIONS_LIMIT = 1000
 
 _VERBS = ("enter", "beat", "renew", "leave")
 #: The scripts sent most get no more keys than they need (rooms/lua/parts/room.lua).
-_KEYS_OF = {"enter": 15, "beat": 13, "renew": 13}
+_KEYS_OF = {"enter": 15, "beat": 14, "renew": 13}
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +172,19 @@ class RoomStore(ScriptStore):
             raise StoreError("enter: the reply came when no client waited for it any more")
         return standing
 
-    def beat(self, ticket: Ticket) -> Awaitable[Standing]:
-        """A heartbeat; claims where called, restores a lost place."""
+    def beat(self, ticket: Ticket, *, address: str = "") -> Awaitable[Standing]:
+        """A heartbeat; claims where called, restores a lost place. `address` as in enter()."""
         jitter = round(random.random(), 3)  # noqa: S311 - spreads polls, and decides nothing
         return self._beat.submit(
-            (ticket.visitor, ticket.order, ticket.epoch, jitter, ticket.joined_ms)
+            (
+                ticket.visitor,
+                ticket.order,
+                ticket.epoch,
+                jitter,
+                ticket.joined_ms,
+                ticket.signed_ms,
+                address,
+            )
         )
 
     def renew(self, pass_: Pass) -> Awaitable[Standing]:

@@ -1,4 +1,5 @@
 -- @include "rooms/parts/standing"
+-- @include "rooms/parts/places_per_address"
 -- @include "rooms/parts/reserved"
 -- Nobody is silent so soon: it takes claim_window, and that is 5 s at least.
 local function is_skipped(due)
@@ -26,8 +27,15 @@ local function arrive(visitor, due, order, joined)
   return 0
 end
 
--- The same for somebody who has no place (any more); nil for a ticket that is worth nothing.
-local function come_back(visitor, order, ticket_epoch, joined)
+local come_back
+do
+-- Who polls has a ticket that was signed less long ago (queue/model.py: RESIGN_MS).
+local RESIGN_MS = 300000
+
+-- The same for somebody who has no place (any more); nil for a ticket that is worth nothing, or of
+-- a place that lapsed too long ago; FULL where the address has its places. A store that was emptied
+-- has forgotten who has polled, so for so long it believes all tickets of before.
+function come_back(visitor, order, ticket_epoch, joined, signed, address)
   if redis_call('ZSCORE', REVOKED, visitor) then return nil end
   if redis_call('ZSCORE', ACTIVE, visitor) then return 0 end
   if redis_call('ZSCORE', SPENT, visitor) then return nil end
@@ -37,13 +45,24 @@ local function come_back(visitor, order, ticket_epoch, joined)
     return nil
   end
   if ticket_epoch < epoch then return nil end
+  local emptied = math.max(stats.born, stats.recovery or 0)
+  local was_lost = joined < emptied
+  local polled = math.max(signed == 0 and now or signed, back, was_lost and emptied or 0)
+  local most_ms = room.rejoin_ms + RESIGN_MS
+  if now - polled > most_ms then return nil end
+  if not (was_lost and now - emptied <= most_ms) and is_hoarding(address) then
+    count('refused_address')
+    return FULL
+  end
   if ticket_epoch > epoch then -- the store was emptied; the ticket is signed, believe it
     epoch = ticket_epoch
     redis_call('HSET', CONFIG, 'epoch', int(epoch))
   end
   join(visitor, order, 'ticket', joined)
+  note_address(address, visitor)
   redis_call('ZADD', DUE, now, visitor)
   return 0
+end
 end
 
 -- Whether these polls come as they were advised to, no session has run out, nobody can be called,

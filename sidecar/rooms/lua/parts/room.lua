@@ -2,8 +2,9 @@
 -- @include "queue/pending_writes"
 -- What every room script starts with.
 -- KEYS  1 waiting  2 due  3 active  4 admitted  5 revoked  6 spent  7 polls  8 config  9 stats
---       10 events  11 arrivals  12 drawn  13 reserved; enter has also 14 addresses  15 grants, and
---       all but enter, beat and renew 16 moved  17 replicas  18 log  19 minutes  20 look
+--       10 events  11 arrivals  12 drawn  13 reserved; enter and beat have also
+--       14 addresses, enter 15 grants, and all but enter, beat and renew 16 moved  17 replicas
+--       18 log  19 minutes  20 look
 --       (names and types: rooms/redis_keys.py)
 -- ARGV  1 now in ms, or '' for the store's own time (tests override it)
 --       2 the room's settings from the file, JSON; the config hash overrides them

@@ -16,6 +16,7 @@ local function derive(settings)
   settings.session_ms = whole_ms(settings.session_duration)
   settings.claim_ms = whole_ms(settings.claim_window)
   settings.timeout_ms = whole_ms(settings.heartbeat_timeout)
+  settings.rejoin_ms = whole_ms(settings.rejoin_window or 600)
   -- From when on a recovery is over, whatever was given: nobody polls more seldom than twice within
   -- heartbeat_timeout.
   settings.recovery_over_ms = whole_ms(math.max(600, settings.recovery_window or 0,

@@ -1,0 +1,93 @@
+"""Places that lapsed, and whose visitors come back with their tickets."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.queue.model import RESIGN_MS
+from sidecar.rooms.redis_keys import room_keys
+from tests.support.replica import cookie_of
+
+
+def from_address(number):
+    return {"X-Real-IP": f"198.51.100.{number}"}
+
+
+async def join(site, number):
+    """Somebody new from there, who polls once."""
+    cookie = cookie_of(await site.check(headers=from_address(number)))
+    await poll(site, cookie, number)
+    return cookie
+
+
+async def poll(site, cookie, number=1):
+    answer = await site.status(cookie, headers=from_address(number))
+    return await answer.json()
+
+
+async def lapse(site):
+    site.turn.forward(site.room.settings.heartbeat_timeout + 100)
+    await site.room.store.sweep()
+
+
+async def test_tickets_of_one_address_count(replica):
+    """Four times three places lapse, and all twelve tickets are shown: as many places as the
+    address may have, and those who waited stay in front of the rest."""
+    site = await replica(total_active_users=0, max_places_per_address=3)
+    collected = []
+    for _ in range(4):
+        collected += [await join(site, 1) for _ in range(3)]
+        await lapse(site)
+    waiting = [await join(site, 10 + number) for number in range(10)]
+    shown = [await poll(site, cookie) for cookie in collected]
+    assert [one["state"] for one in shown] == ["waiting"] * 3 + ["full"] * 9
+    places = [(await poll(site, cookie, 10 + n))["position"] for n, cookie in enumerate(waiting)]
+    assert places == [4 + number for number in range(10)]
+
+
+async def test_whoever_has_the_place_still_is_not_counted_twice(replica):
+    """Polls by a ticket whose place is there are polls."""
+    site = await replica(total_active_users=0, max_places_per_address=1)
+    cookie = await join(site, 1)
+    for _ in range(3):
+        site.turn.forward(5)
+        assert (await poll(site, cookie))["position"] == 1
+
+
+@pytest.mark.parametrize(("away_s", "position"), [(500, 1), (2000, None)])
+async def test_an_order_is_kept_for_a_while(replica, away_s, position):
+    """`rejoin_window`, from the last poll on; then the ticket is worth nothing, and its visitor
+    joins at the end."""
+    site = await replica(total_active_users=0, rejoin_window=600)
+    first = await join(site, 1)
+    site.turn.forward(away_s)
+    await site.room.store.sweep()
+    second = await join(site, 2)
+    site.turn.forward(2)
+    assert (await poll(site, first)).get("position") == position
+    if position is None:
+        again = cookie_of(await site.check(first))
+        assert (await poll(site, again))["position"] == 2
+    assert (await poll(site, second))["position"] == (2 if position else 1)
+
+
+async def test_who_keeps_polling_is_never_too_late(replica):
+    """Their ticket is signed anew, so it says about when they polled last."""
+    site = await replica(total_active_users=0, rejoin_window=600)
+    cookie = await join(site, 1)
+    for _ in range(30):
+        site.turn.forward(60)
+        answer = await site.status(cookie, headers=from_address(1))
+        cookie = cookie_of(answer) if "Set-Cookie" in answer.headers else cookie
+        ticket = site.room.tokens.read(cookie.partition("=")[2])
+        assert ticket.signed_ms > site.turn() - RESIGN_MS
+
+
+async def test_a_store_that_was_emptied_believes_them(replica, redis):
+    """All of the address at first, however many; and for as long as a place may lapse."""
+    site = await replica(total_active_users=0, max_places_per_address=1)
+    first = [await join(site, number) for number in (1, 2, 3)]
+    await site.room.refresh()
+    await redis.delete(*room_keys(site.room.name))
+    site.turn.forward(30)
+    assert [(await poll(site, cookie))["state"] for cookie in first] == ["waiting"] * 3
