@@ -74,8 +74,9 @@ class Visitor(FastHttpUser):
         fine = denied or 200 <= reply.status < 400
         return name, None if fine else _complain(reply)
 
-    def call(self, endpoint: str) -> dict[str, Any] | None:
-        """Polls, joins or leaves: the document, if there is one."""
+    def call(self, endpoint: str, at: str | None = None) -> dict[str, Any] | None:
+        """Polls, joins or leaves: the document, if there is one. `at`: the address, where the
+        document before named one."""
         name = "poll" if endpoint == "status" else endpoint
 
         def judge(reply: Reply) -> tuple[str, str | None]:
@@ -83,7 +84,7 @@ class Visitor(FastHttpUser):
 
         method = "GET" if endpoint == "status" else "POST"
         headers = {**self.headers, "Accept": JSON}
-        reply = self.wire.send(method, self.endpoints + endpoint, headers, judge)
+        reply = self.wire.send(method, at or self.endpoints + endpoint, headers, judge)
         self.last = reply
         if reply.status != 200:
             gevent.sleep(float(reply.header("Retry-After") or 5))
@@ -136,12 +137,12 @@ class Shopper(Visitor):
         wanted = self.set
         fate = random.random()
         patience = random.randint(1, 4)
-        endpoint = "status"
+        endpoint, at = "status", None
         stay = None
         due = 0.0
         while True:
-            document = self.call(endpoint)
-            endpoint = "status"
+            document = self.call(endpoint, at)
+            endpoint, at = "status", None
             if document is None:
                 continue
             state = document["state"]
@@ -153,8 +154,8 @@ class Shopper(Visitor):
                 return True
             if state == "not_queued":
                 # Newcomers come back spread out, so that they are no rush again.
-                gevent.sleep(random.uniform(0, pause))
-                endpoint = "join"
+                endpoint, at = "join", document.get("join_url")
+                gevent.sleep(random.uniform(2 if at else 0, pause))
                 continue
             patience -= 1
             if patience == 0 and fate < wanted.waitroom_silent:

@@ -246,7 +246,8 @@ function speak(view, heading, restored) {
 
 // A class that was granted with the address, here or at the end of the way.
 const [granted] = /[?&]waitroom_grant=[\w.-]+/.exec(location.search + '&' + next) || [''];
-const grant = granted.replace('&', '?');
+let joinUrl; // while very many come
+const joining = () => joinUrl ? joinUrl + granted.replace('?', '&') : api + 'join' + granted.replace('&', '?');
 
 let timer, due = Infinity, action, current, failures = 0, tried = false, heard = 0;
 
@@ -267,7 +268,7 @@ async function call(what) {
 	let after = 0;
 	loadTexts();
 	try {
-		const response = await fetch(api + what + (what === 'join' ? grant : ''), {
+		const response = await fetch(what === 'join' ? joining() : api + what, {
 			method: what === 'status' ? 'GET' : 'POST', headers: { Accept: 'application/json' },
 			cache: 'no-store', signal: mine.signal
 		});
@@ -311,9 +312,10 @@ function receive(answer, what) {
 			moved = true;
 			tried = false;
 		}
-		if (!tried) { // no place yet: take one
+		joinUrl = answer.join_url; // while very many come, and worth something after 2 s
+		if (!tried || joinUrl) { // no place yet: take one
 			tried = true;
-			return plan(random(0, seconds || 1), 'join');
+			return plan(random(joinUrl ? 2 : 0, seconds || 1), 'join');
 		}
 	} else {
 		tried = state === 'waiting';

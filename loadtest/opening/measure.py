@@ -209,7 +209,7 @@ async def _ask(
 
 
 async def _join(room: Room, class_name: str = "") -> Answer:
-    bearer = Bearer(class_name=class_name)
+    bearer = Bearer(class_name=class_name, has_waited=True)
     return await room.check(None, may_join=True, from_page=True, bearer=bearer)
 
 

@@ -27,7 +27,6 @@ from sidecar.gate import forward_auth as gate
 from sidecar.gate import status as waiting
 from sidecar.gate.app_keys import GATES, LEAVE_LIMIT, MEMORY, PAGE, REPEATS, STAMPS
 from sidecar.gate.contract import Gates
-from sidecar.gate.leave_limit import LeaveLimit
 from sidecar.gate.nginx_stamps import Stamps
 from sidecar.gate.repeated_polls import Repeats
 from sidecar.gate.waiting_page import Page
@@ -114,7 +113,7 @@ def edge_app(
     app[MEMORY] = memory
     app[STAMPS] = stamps or Stamps([])
     app[PAGE] = Page(static)
-    app[LEAVE_LIMIT] = LeaveLimit()
+    app[LEAVE_LIMIT] = waiting.leave_limit()
     app[REPEATS] = Repeats()
     app[claim.CLAIM_PAGE] = claim.ClaimPage(static)
     app[events.STREAMS] = events.Streams(event_streams)

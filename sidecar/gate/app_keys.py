@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from sidecar.gate.contract import Gates
-from sidecar.gate.leave_limit import LeaveLimit
 from sidecar.gate.nginx_stamps import Stamps
 from sidecar.gate.repeated_polls import Repeats
 from sidecar.gate.waiting_page import Page
 from sidecar.kit.errors import UnknownNameError
+from sidecar.rooms.address_limit import AddressLimit
 
 if TYPE_CHECKING:
     from sidecar.gate.contract import Gate
@@ -22,7 +22,7 @@ MEMORY = web.AppKey("memory", str)
 PAGE = web.AppKey("page", Page)
 REPEATS = web.AppKey("repeats", Repeats)
 STAMPS = web.AppKey("stamps", Stamps)
-LEAVE_LIMIT = web.AppKey("leave_limit", LeaveLimit)
+LEAVE_LIMIT = web.AppKey("leave_limit", AddressLimit)
 
 
 def gate_of(request: web.Request) -> Gate:

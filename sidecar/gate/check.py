@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from sidecar.gate.contract import Gate
     from sidecar.kit.metrics import Metrics
     from sidecar.queue.answer import Answer
+    from sidecar.queue.model import Token
     from sidecar.rooms.bearer import Bearer
 
 _STATUS = {
@@ -107,7 +108,7 @@ async def check(request: web.Request) -> web.Response:
     if not room.clock.is_known:
         _hear_time(room, headers.get("X-Waitroom-Msec", ""))
     given = read_given(headers, room) if "X-Waitroom-Given" in headers else None
-    token = given or read_token(headers, room)
+    token = _unshown(given) or read_token(headers, room)
     # Of no other proxy's: those pass on what a visitor says in headers that they do not know.
     uri, exempt = headers.get("X-Original-URI", ""), headers.get("X-Waitroom-Exempt", "")
     class_name = headers.get("X-Waitroom-Class", "")
@@ -130,6 +131,13 @@ async def check(request: web.Request) -> web.Response:
         if "X-Waitroom-Stamp" in headers:
             _give_stamp(request, room, answer, said)
     return close_if_body(request, QuickResponse(status=_STATUS[answer.state], headers=said))
+
+
+def _unshown(given: Token | None) -> Token | None:
+    """What nginx repeats of our own answer, the browser has not shown."""
+    if isinstance(given, Pass) and given.is_first:
+        return replace(given, renewed_ms=given.renewed_ms + 1)
+    return given
 
 
 def _give_stamp(request: web.Request, room: Gate, answer: Answer, said: dict[str, str]) -> None:

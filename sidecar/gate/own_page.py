@@ -58,7 +58,8 @@ def refresh_of(template: Template, document: Mapping[str, Any], following: str =
     if document["state"] != State.NOT_QUEUED or not following:
         return seconds
     # Newcomers are given places there even while very many come.
-    return f"{seconds}; url=/_waitroom/{document['room']}/?next={quote(following, safe=_SAFE)}"
+    query = f"{status_document.join_query(document)}next={quote(following, safe=_SAFE)}"
+    return f"{seconds}; url=/_waitroom/{document['room']}/?{query}"
 
 
 def respond(

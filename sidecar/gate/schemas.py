@@ -253,6 +253,8 @@ class Status(Reply):
     """Nobody is called at the moment."""
     expires_at: Annotated[Time | None, optional] = None
     """When the visitor's lease ends."""
+    join_url: Annotated[str | None, optional] = None
+    """While the shield is up: where a newcomer joins, 2 to 60 s later."""
     client: Annotated[str | None, optional] = None
     """The visitor's address as the proxy sends it. Only with `?client`."""
     store: Annotated[str | None, optional] = None

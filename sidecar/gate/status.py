@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
@@ -47,6 +48,7 @@ from sidecar.kit.http.quick_response import QuickResponse
 from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY
 from sidecar.queue.model import State, Ticket
 from sidecar.queue.visitor_number import visitor_number
+from sidecar.rooms.address_limit import AddressLimit
 from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 
@@ -54,6 +56,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from sidecar.queue.answer import Answer
+
+#: How many places an address may give up a second, and at once: more than a company's or a mobile
+#: network's visitors do by hand. Each is remembered for as long as its ticket would be valid, which
+#: makes some 60 MB a day of the store's memory.
+LEAVES_PER_S, LEAVES_AT_ONCE = 5, 200
 
 _NO_STORE = {"Cache-Control": "no-store"}
 _JSON = {**_NO_STORE, "Content-Type": "application/json; charset=utf-8"}
@@ -103,7 +110,8 @@ async def join(request: web.Request, room: Gate | None = None) -> web.Response:
     """Join the queue.
 
     A visitor who has a place keeps it. A browser that asks for a page gets the waiting page, or is
-    redirected to `next`.
+    redirected to `next`. While the shield is up, newcomers get `not_queued`, and with it a
+    `join_url`: send the next POST there after `refresh_after_seconds`.
     """
     # `room` is given where the address names it without a pattern.
     may_join = not (is_from_elsewhere(request.headers) or is_fetched_ahead(request.headers))
@@ -161,6 +169,10 @@ async def leave(request: web.Request) -> web.Response:
     return web.json_response(status_document.document(room, None), headers=_NO_STORE)
 
 
+def leave_limit() -> AddressLimit:
+    return AddressLimit(per_s=LEAVES_PER_S, burst=LEAVES_AT_ONCE)
+
+
 async def page(request: web.Request) -> web.Response:
     """The waiting page with its numbers; enters by itself when the turn comes."""
     room = gate_of(request)
@@ -213,9 +225,16 @@ def _ask(request: web.Request, room: Gate, *, may_join: bool, grant_uri: str) ->
     headers = request.headers
     class_name = headers.get(_CLASS, "")  # nginx's word here, as at /check
     bearer = read_bearer(headers, room, grant_uri=grant_uri, class_name=class_name)
+    if may_join and room.tokens.may_join(_join_token(request)):
+        bearer = replace(bearer, has_waited=True, address=headers.get("X-Real-IP", ""))
     count_grant(request.app[METRICS], room, bearer)
     token = read_token(headers, room)
     return room.check(token, may_join=may_join, from_page=True, bearer=bearer)
+
+
+def _join_token(request: web.Request) -> str | None:
+    """Of the address in `join_url`; the first, for the last may be part of `next`."""
+    return request.query.get("token") if "token=" in request.raw_path else None
 
 
 def _is_repeatable(request: web.Request, room: Gate, answer: Answer) -> bool:
@@ -265,10 +284,10 @@ def render_page(
     language = shown.languages.choose(request.headers.get("Accept-Language"))
     document = status_document.document(room, answer)
     view = status_document.view(document) if answer else "left"
-    # Who left, or has no place, is not brought back by the page's own refresh; in place, it is
-    # the way to a place for who has none yet.
+    # Who left, or has no place, is not brought back by the page's own refresh; in place, or while
+    # very many come, it is the way to a place for who has none yet.
     is_without = document["state"] == State.NOT_QUEUED
-    stays = is_without and method is None
+    stays = is_without and method is None and "join_url" not in document
     if not stays and (template := own_page.find_template(request, room)):
         return own_page.respond(request, room, template, document, following)
     if is_without and not stays:
@@ -280,6 +299,7 @@ def render_page(
         "state": document["state"],
         "phase": document["phase"],
         "next": following,
+        "join": status_document.join_query(document),
         "position": status_document.position_in_digits(document),
         "ahead": status_document.ahead_in_digits(document),
         "number": visitor_number(document["visitor"]) if document["visitor"] else "",

@@ -56,6 +56,8 @@ def document(room: Gate, answer: Answer | None) -> dict[str, Any]:
         "phase": moments.phase,
         **of_event(event(moments)),
     }
+    if answer and answer.joins_later:
+        status["join_url"] = f"/_waitroom/{room.name}/join?token={room.tokens.write_join()}"
     if answer and _is_paused(room, answer, moments):
         status["paused"] = True
     if standing and standing.expires_ms and is_resource(room):
@@ -82,6 +84,12 @@ def store(room: Gate, *, memory: str) -> str | None:
     if memory:
         return f"memory {memory}"
     return f"redis {room.snapshot.born_ms}" if room.snapshot else None
+
+
+def join_query(document: Mapping[str, Any]) -> str:
+    """What the address of the page needs before `next`, where the newcomer joins by loading it."""
+    _, _, query = document.get("join_url", "").partition("?")
+    return f"{query}&" if query else ""
 
 
 def view(document: dict[str, Any]) -> str:

@@ -50,7 +50,7 @@ class Entry:
     called_ms: int | None = None
     admitted_ms: int | None = None
     ended_ms: int | None = None
-    #: session, left, released, silent, swept, no_show, unseen, reset, stuck
+    #: session, left, released, silent, swept, no_show, unused, unseen, reset, stuck
     end_reason: str | None = None
     first_position: int | None = None
     last_position: int | None = None

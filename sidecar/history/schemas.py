@@ -71,8 +71,8 @@ class Stay(Reply):
     queue_order: int | None
     """The place's number. A smaller one is called sooner."""
     end_reason: str | None
-    """`session`, `left`, `released`, `silent`, `swept`, `no_show`, `unseen`, `reset` or `stuck`.
-   """
+    """`session`, `left`, `released`, `silent`, `swept`, `no_show`, `unused`, `unseen`, `reset` or
+    `stuck`."""
     first_position: int | None
     """The position when the visitor joined the queue."""
     last_position: int | None

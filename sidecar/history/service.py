@@ -19,9 +19,14 @@ GAVE_UP = frozenset({"left", "silent", "swept"})
 NO_SHOW = "no_show"
 
 
-def fold(entry: Entry | None, event: Event) -> Entry:
+#: The end of a place that nobody polled for, and of a session whose cookie nobody showed.
+UNUSED = "unused"
+
+
+def fold(entry: Entry | None, event: Event) -> Entry | None:
     """The visitor's stay after one more event. A stay that had ended goes on where its visitor
-    came back with the same ticket or pass."""
+    came back with the same ticket or pass. None: a place that nobody polled for, of which nothing
+    is kept, for a flood takes any number of them."""
     entry = Entry(event.visitor) if entry is None else entry
     entry.changed_ms = event.at_ms
     position = event.number("position")
@@ -39,6 +44,8 @@ def fold(entry: Entry | None, event: Event) -> Entry:
             entry.ended_ms = event.at_ms
             ends_by_itself = event.kind == "expired" or event.why == "unseen"
             entry.end_reason = event.why if ends_by_itself else event.kind
+            if entry.end_reason == UNUSED and entry.admitted_ms is None:
+                return None
         case "graded":
             entry.class_name = event.more.get("class", "")
             _move(entry, event)
@@ -110,7 +117,7 @@ class Tally:
                 self.waits.append(entry.admitted_ms - began_ms)
             if entry.ended_ms is None:
                 counts["inside"] += 1
-            else:
+            elif entry.end_reason != UNUSED:
                 self.stays.append(entry.ended_ms - entry.admitted_ms)
         elif entry.end_reason in GAVE_UP:
             counts["abandoned"] += 1

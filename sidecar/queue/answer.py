@@ -31,6 +31,8 @@ class Answer:
     #: nginx, which are the key that nginx keeps it by: the pass verifies, and is not due to be
     #: renewed in that time; the bearer is outside; or all who come without a cookie are refused.
     is_settled: bool = False
+    #: While very many come: they join at an address that the status document names.
+    joins_later: bool = False
     #: Why the visitor passes uncounted: outside, exempt. For metrics only.
     uncounted: str = ""
 

@@ -95,6 +95,12 @@ class Pass:
     #: What its bearer is known by (`bind_pass`); empty: any bearer may use it.
     fingerprint: str = ""
 
+    @property
+    def is_first(self) -> bool:
+        """Given to a newcomer at once, and never renewed: the store does not know yet that its
+        visitor keeps cookies (rooms/lua/parts/admit.lua)."""
+        return self.started_ms <= self.joined_ms == self.renewed_ms
+
 
 @value
 class Outside:

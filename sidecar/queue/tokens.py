@@ -43,6 +43,9 @@ _KIND_BOUND = "m"  # a pass bound to an address or a browser
 _KIND_OUTSIDE = "o"
 _KINDS = (_KIND_TICKET, _KIND_CLASSED, _KIND_PASS, _KIND_BOUND, _KIND_OUTSIDE)
 _KIND_CLAIM = "c"  # a ticket for an address, and for no cookie
+_KIND_JOIN = "j"  # for an address too
+#: How long after the second in which it was signed a join token is worth something, s.
+JOIN_FROM_S, JOIN_UNTIL_S = 2, 60
 
 
 def new_visitor() -> str:
@@ -67,6 +70,7 @@ class Tokens:
         self._clock = clock
         self._signers = {kind: TimeSigner(keys, salt=f"waitroom/{room}/{kind}") for kind in _KINDS}
         self._claims = TimeSigner(keys, salt=f"waitroom/{room}/{_KIND_CLAIM}")
+        self._joins = TimeSigner(keys, salt=f"waitroom/{room}/{_KIND_JOIN}")
         # The same cookie comes again with every request, and verifying is most of a verdict's
         # cost. What does not verify raises, and is not remembered.
         self._verified = lru_cache(REMEMBERED)(self._verify)
@@ -102,6 +106,20 @@ class Tokens:
             return None
         oldest_ms = self._clock.now_ms() - TICKET_LIFETIME_MS
         return ticket if isinstance(ticket, Ticket) and ticket.signed_ms >= oldest_ms else None
+
+    def write_join(self) -> str:
+        """For the address at which a newcomer joins, while very many come."""
+        return self._joins.sign(_KIND_JOIN, self._clock.now_ms() // 1000)
+
+    def may_join(self, text: str | None) -> bool:
+        """Whether we signed it, JOIN_FROM_S to JOIN_UNTIL_S ago."""
+        if not text or len(text) > MAX_TOKEN_LENGTH:
+            return False
+        try:
+            _, signed_s = self._joins.unsign(text)
+        except (BadSignature, ValueError, OverflowError):
+            return False
+        return JOIN_FROM_S <= self._clock.now_ms() // 1000 - signed_s <= JOIN_UNTIL_S
 
     def read(self, text: str | None) -> Token | None:
         """The token in a cookie, or None for whatever we did not sign or is too old.

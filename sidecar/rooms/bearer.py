@@ -28,6 +28,8 @@ class Bearer:
     grant: Grant | None = None
     #: The result of the grant in the request; empty: none came. For metrics only.
     grant_result: str = ""
+    #: Whether they joined with the token that the shield gave.
+    has_waited: bool = False
 
     def fingerprint(self, room: str, settings: RoomSettings) -> str:
         """What a pass is bound to (`bind_pass`); empty where it is bound to nothing."""
@@ -70,6 +72,12 @@ def network_of(address: str) -> str:
     if isinstance(ip, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((ip, 64), strict=False))
     return address if ip is None else str(ip)
+
+
+def is_public(address: str) -> bool:
+    """Whether it is one client's, or one network's. A private address may be a load balancer's."""
+    ip = ip_of(address)
+    return ip is not None and ip.is_global
 
 
 def ip_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -31,9 +31,13 @@ _STORE_COUNTERS: tuple[tuple[str, str, str | None, dict[str, str]], ...] = (
         "waitroom_expired",
         "Stays that expired, since Redis was empty. silent: called, but the page had "
         "stopped polling. swept: stopped polling in the queue. no_show: called, and did "
-        "not come in time. session: the session ran out." + SHARED,
+        "not come in time. unused: a place that was never polled, or a session whose cookie was "
+        "never shown. session: the session ran out." + SHARED,
         "reason",
-        {reason: f"expired_{reason}" for reason in ("silent", "swept", "no_show", "session")},
+        {
+            reason: f"expired_{reason}"
+            for reason in ("silent", "swept", "no_show", "unused", "session")
+        },
     ),
     (
         "waitroom_left",

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 #: How many unanswered newcomers a replica remembers.
 ORPHANS = 1000
+#: Of how many first passes it remembers that the store knows them to be used; of others it asks.
+USED = 10_000
 
 log = structlog.get_logger()
 
@@ -78,6 +80,7 @@ class Room:
     _revoked_seen_ms: int = 0
     #: Newcomers whose `enter` got no reply. Bounded: what is not released ends by itself.
     _orphans: deque[tuple[str, Claim]] = field(default_factory=lambda: deque(maxlen=ORPHANS))
+    _used: dict[str, None] = field(default_factory=dict)
     _shield: Shield = field(default_factory=Shield)
     _fallback: Fallback = field(default_factory=Fallback)
     _refreshes: Refreshes = field(default_factory=Refreshes)
@@ -175,6 +178,8 @@ class Room:
         is_new = False
         if isinstance(token, Pass) and self._honours(token):
             given = self._fallback.longer(token, settings, now_ms) if is_away else None
+            if is_away and self._may_be_unused(token):
+                given = given or replace(token, renewed_ms=0)  # Redis hears of it when it is back
             if given is None:
                 return Answer(State.ADMITTED, is_settled=self._is_settled(token))
         elif isinstance(token, Ticket):
@@ -304,10 +309,24 @@ class Room:
         if not self._honours(pass_):
             return None
         due_ms, now_ms = self._due_ms(pass_, fingerprint), self.clock.now_ms()
-        if now_ms < due_ms:
-            settled = self._is_settled(pass_) and now_ms + VERDICT_TTL_MS < due_ms
-            return Answer(State.ADMITTED, is_settled=settled)
-        return answer_of(self._noted(await self.store.renew(pass_)), pass_)
+        is_due = now_ms >= due_ms
+        if is_due or self._may_be_unused(pass_):
+            standing = await self.store.renew(pass_)
+            if is_due or standing.outcome is not Outcome.ADMITTED:
+                return answer_of(self._noted(standing), pass_)
+            self._note_used(pass_)
+        settled = self._is_settled(pass_) and now_ms + VERDICT_TTL_MS < due_ms
+        return Answer(State.ADMITTED, is_settled=settled)
+
+    def _may_be_unused(self, pass_: Pass) -> bool:
+        """Whether the store may not know that its visitor keeps cookies."""
+        visitor = pass_.visitor
+        return pass_.is_first and visitor not in self._used and visitor not in self._revoked
+
+    def _note_used(self, pass_: Pass) -> None:
+        self._used[pass_.visitor] = None
+        if len(self._used) > USED:
+            del self._used[next(iter(self._used))]
 
     def _noted(self, standing: Standing) -> Standing:
         """Remembers the refresh that visitors near the head were given."""
@@ -327,19 +346,22 @@ class Room:
             # A page's picture, say. nginx gives the shield's kept answer to all without a cookie.
             if outside and not from_page and not self._shield.is_kept_by_nginx(now_ms):
                 return Answer(State.ADMITTED, uncounted="outside")
-            return Answer(State.NOT_QUEUED)
+            return Answer(State.NOT_QUEUED, joins_later=self._shield.is_up(now_ms))
         is_alike = not exempts_some(settings)
         if not outside and settings.moments(now_ms).phase is Phase.CLOSED:
             return Answer(State.CLOSED, is_settled=is_alike and not is_for_part(settings))
-        if not from_page:
-            shelter = self._meet()
+        if not (outside and from_page):
+            shelter = self._meet(bearer)
             if shelter is not Shelter.NONE:
-                return Answer(State.NOT_QUEUED, is_settled=is_alike and shelter is Shelter.UP)
+                is_settled = is_alike and shelter is Shelter.UP and not from_page
+                return Answer(State.NOT_QUEUED, is_settled=is_settled, joins_later=True)
         if outside:
             return Answer(State.ADMITTED, outside, uncounted="outside")
         return await self._enter(bearer.place(self.name, self.settings), claim_of(bearer))
 
-    def _meet(self) -> Shelter:
+    def _meet(self, bearer: Bearer) -> Shelter:
+        if bearer.has_waited:
+            return self._shield.meet_again(bearer.address, self.clock.now_ms())
         known_ms = self._shield.until_ms
         shelter = self._shield.meet(self.settings.shield_above, self.clock.now_ms())
         if self._shield.until_ms != known_ms:

@@ -147,7 +147,9 @@ class RoomSettings(BaseModel):
     """How long a called visitor has to arrive, counted from their next due poll; at most
     `heartbeat_timeout`. A page that polls often has less: the time of three polls, but 10 s at
     least. Then the slot goes to the next visitor, and the late one is next on return. A place
-    without any poll is given up after this time too."""
+    without any poll is given up after this time too, and so is the session of a newcomer who was
+    let in at once and has not sent the cookie: where somebody waits or nine of ten slots are
+    taken."""
     rejoin_window: Seconds = Field(default=600, ge=0, le=86_400)
     """How long a visitor who lost the place, because they did not poll, gets it back: a phone that
     slept, a tunnel. It is counted from their last poll, and up to five minutes longer. Later they
@@ -157,8 +159,8 @@ class RoomSettings(BaseModel):
     with 429."""
     shield_above: Count = Field(default=500, ge=1, le=10_000_000)
     """The shield starts when more newcomers than this arrive in a second, at one replica. The
-    waiting page then asks for a place itself, a random moment later. Clients without cookies and
-    scripts get an answer from nginx alone."""
+    waiting page then asks for a place itself, a random moment later; nobody gets one sooner.
+    Clients without cookies and scripts get an answer from nginx alone."""
     on_store_failure: Literal["bounded", "admit", "wait"] = "bounded"
     """Who is let in while Redis is unavailable. `bounded`: each replica admits its share of the
     free sessions and of `new_users_per_minute`, and nobody where visitors waited. `admit`:

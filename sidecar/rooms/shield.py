@@ -2,16 +2,19 @@
 
 When newcomers come faster than the room's `shield_above`, a replica gives no more places
 itself: it says so in a way that nginx may keep, and each browser takes its place by
-`POST join`, a random moment later. What sends no cookie and runs no page costs nginx an
-answer, and nobody a place.
+`POST join`, a random moment later: with a token that is worth nothing before that, so that no
+program is ahead of browsers that wait. What sends no cookie and runs no page costs nginx an
+answer, and nobody a place. One address joins so often and no more.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from sidecar.queue.verdict_lifetime import BRIEF_TTL_MS
+from sidecar.rooms.address_limit import AddressLimit
+from sidecar.rooms.bearer import is_public
 
 #: The shield stays up for one to two of these, to the same moment on all replicas: while one
 #: of them lets nginx keep its answer, the others get no requests, and would take that for the end
@@ -19,6 +22,9 @@ from sidecar.queue.verdict_lifetime import BRIEF_TTL_MS
 PERIOD_MS = 4_000
 #: Then they look whether the flood is over, for longer than nginx keeps the last answer.
 LOOK_MS = BRIEF_TTL_MS + 500
+#: How many newcomers of one address join a second, and at once: an office, or a mobile carrier's
+#: visitors behind one address, are in within seconds.
+JOINS_PER_S, JOINS_AT_ONCE = 20, 200
 
 
 class Shelter(Enum):
@@ -45,12 +51,25 @@ class Shield:
     until_ms: int = 0
     _level: float = 0.0
     _level_ms: int = 0
+    _joins: AddressLimit = field(
+        default_factory=lambda: AddressLimit(per_s=JOINS_PER_S, burst=JOINS_AT_ONCE)
+    )
+
+    def meet_again(self, address: str, now_ms: int) -> Shelter:
+        """The same of one who has waited, from this address; nobody counts them twice."""
+        is_limited = self.is_up(now_ms) and is_public(address)
+        waits = is_limited and self._joins.wait_s(address, now_ms / 1000) > 0
+        return Shelter.LOOKING if waits else Shelter.NONE
+
+    def is_up(self, now_ms: int) -> bool:
+        """Whether it is, or looks whether the flood is over."""
+        return now_ms < self.until_ms + LOOK_MS
 
     def meet(self, above: int, now_ms: int) -> Shelter:
         """Counts a newcomer. `above` is newcomers a second; the time is the store's."""
         if now_ms < self.until_ms:
             return Shelter.UP
-        looking = now_ms < self.until_ms + LOOK_MS
+        looking = self.is_up(now_ms)
         rate = above / 2 if looking else above
         leaked = max(0, now_ms - self._level_ms) * rate / 1000
         self._level = max(0.0, self._level - leaked) + 1

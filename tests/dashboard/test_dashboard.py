@@ -493,13 +493,13 @@ async def test_curves_rates_and_waits(site):
     """Minutes come from the store's samples; rates are of the last minute that is known; waits of
     those let in."""
     site.turn.now_ms = site.turn.now_ms // 60_000 * 60_000
-    inside = [await site.check() for _ in range(3)]
+    inside = [await site.enters() for _ in range(3)]
     waiting = await site.check()
     await site.room.refresh()
     for _ in range(2):
         site.turn.forward(60)
-        for reply in inside:
-            await site.check(cookie_of(reply))
+        for cookie in inside:
+            await site.check(cookie)
         await site.check(cookie_of(waiting))
         await site.room.refresh()
     await site.ops.patch(path(site), json={"total_active_users": 5}, headers=BEARER)

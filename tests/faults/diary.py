@@ -52,6 +52,8 @@ class Entry:
     refresh_s: float | None = None
     #: The header Retry-After, seconds; 0: none.
     retry_after_s: float = 0
+    #: Where to join, where that is said.
+    join_url: str = ""
     token: Token | None = None
 
     @property

@@ -17,6 +17,7 @@ from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.kit.redis.breaker import TRIES
 from sidecar.queue.model import Pass, State, Ticket
 from sidecar.queue.tokens import Tokens
+from sidecar.rooms.bearer import Bearer
 from sidecar.rooms.redis_keys import room_key, room_keys
 from sidecar.rooms.service import Room
 from sidecar.rooms.settings import RoomSettings
@@ -24,6 +25,8 @@ from sidecar.rooms.store.scripts import RoomStore
 from tests.support.rooms import Time, TurnedClock, new_room_name
 
 CAP, WAITING = 10, 200
+#: However many come at once, they join.
+WAITED = Bearer(has_waited=True)
 #: How long somebody stays inside who came from the queue, seconds.
 STAY_S = 10.0
 
@@ -190,7 +193,9 @@ class Scene:
                 return
             return
         may_join = was_inside or page.token is None
-        answer = await room.check(page.token, may_join=may_join, from_page=not was_inside)
+        answer = await room.check(
+            page.token, may_join=may_join, from_page=not was_inside, bearer=WAITED
+        )
         page.token = answer.token or page.token
         page.failures = 0
         if answer.state is State.ADMITTED:

@@ -48,6 +48,7 @@ class Visitor:
         self._own = f"waitroom_{room}"
         #: Value and end of each cookie, by its name.
         self._jar: dict[str, tuple[str, float]] = {}
+        self._join_url = ""
         self.diary = diary
 
     async def live(self) -> None:
@@ -93,7 +94,9 @@ class Visitor:
                 await asyncio.sleep(0.5)
                 return
             elif entry.state == "not_queued":
-                await self._rest(*((1.0, 2.0) if tried else (0, entry.refresh_s or 1)))
+                self._join_url = entry.join_url
+                least_s = 2.0 if entry.join_url else 0.0
+                await self._rest(*((1.0, 2.0) if tried else (least_s, entry.refresh_s or 1)))
                 what, tried = "join", True
             else:
                 tried = entry.state == "waiting"
@@ -110,7 +113,8 @@ class Visitor:
 
     async def _call(self, what: str) -> Entry:
         method = "GET" if what == "status" else "POST"
-        return await self._send(what, method, f"/_waitroom/{self._room}/{what}", _SCRIPT)
+        path = self._join_url if what == "join" else ""
+        return await self._send(what, method, path or f"/_waitroom/{self._room}/{what}", _SCRIPT)
 
     async def _rest(self, low: float, high: float) -> None:
         await asyncio.sleep(self._random.uniform(low, high))
@@ -165,6 +169,7 @@ class Visitor:
             entry.position = document["position"]
             entry.paused = document.get("paused", False)
             entry.refresh_s = document["refresh_after_seconds"]
+            entry.join_url = document.get("join_url", "")
 
 
 class Crowd:

@@ -57,9 +57,10 @@ async def test_a_newcomer_where_none_is_free(replica):
 
 
 async def test_a_valid_pass_needs_no_store(replica):
-    """204 without a call to the store and without a cookie, until it is due."""
+    """204 without a call to the store and without a cookie, until it is due; but for the first."""
     site = await replica()
     cookie = cookie_of(await site.check())
+    await site.check(cookie)
     calls = []
     site.room.store.renew = calls.append
     site.turn.forward(49)

@@ -78,7 +78,7 @@ def open_stream():
 async def full(replica):
     """A replica with streams whose one slot is taken, and one who waits."""
     site = await replica(event_streams=2, **QUICK)
-    site.first = cookie_of(await site.check())
+    site.first = await site.enters()
     site.ticket = cookie_of(await site.check())
     site.streams = site.edge.app[STREAMS]
     return site

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.gate import leave_limit as leaving
+from sidecar.gate import status
 from sidecar.rooms.service import Room
 from tests.support.replica import cookie_of
 
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch):
-    monkeypatch.setattr(leaving, "BURST", 3)
-    monkeypatch.setattr(leaving, "LEAVES_PER_S", 1e-6)
+    monkeypatch.setattr(status, "LEAVES_AT_ONCE", 3)
+    monkeypatch.setattr(status, "LEAVES_PER_S", 1e-6)
 
 
 async def leave(site, cookie, address="192.0.2.1", **headers):

@@ -123,7 +123,7 @@ async def test_too_many_polls_keep_the_place(replica):
     """429 with Retry-After after poll_limit polls before their time; still a heartbeat."""
     site = await replica(poll_limit=10)
     site.turn.now_ms -= site.turn.now_ms % 60_000
-    await site.check()
+    await site.enters()
     ticket = cookie_of(await site.check())
     statuses = [(await site.status(ticket)).status for _ in range(12)]
     assert statuses == [200] * 11 + [429]  # the first came when it should

@@ -13,7 +13,7 @@ from sidecar.kit.errors import DatabaseError
 from sidecar.kit.sql import database as sql
 from sidecar.rooms.redis_keys import room_key
 from sidecar.settings.model import Settings
-from tests.support.visitors import go_in, queue
+from tests.support.visitors import beat_all, go_in, queue
 
 
 async def count(it, table) -> int:
@@ -44,6 +44,7 @@ async def test_what_is_old_goes(record, database, turn, monkeypatch, archive):
     for ticket in old:
         await it.room.store.leave(ticket.visitor)
     [waits, late] = await queue(it.room.store, 2)
+    await beat_all(it.room.store, [waits, late])
     await it.record()
     assert await count(it, events) == 13
     turn.forward(2 * 3600)

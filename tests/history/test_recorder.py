@@ -43,7 +43,8 @@ async def end_of(recorded, visitor):
 
 
 async def test_stays_are_told_as_they_were(record, database, turn):
-    """Let in at once, waited, left, released, moved, passed over, swept, and reset."""
+    """Let in at once, waited, left, released, moved, passed over, and reset; and of a place that
+    nobody polled for nothing is told."""
     it = await record(database.url, claim_window=7, heartbeat_timeout=20)
     store = it.room.store
     began = turn()
@@ -74,7 +75,8 @@ async def test_stays_are_told_as_they_were(record, database, turn):
     assert (entry.queued_ms, entry.admitted_ms, entry.end_reason) == (None, began, "left")
     assert await end_of(it, left.visitor) == "left"
     assert await end_of(it, released.visitor) == "released"
-    assert await end_of(it, silent.visitor) == "swept"
+    assert await it.history.entry(it.room.name, silent.visitor) is None
+    assert await it.history.events_of(it.room.name, silent.visitor, limit=9) == []
     assert await end_of(it, first.visitor) == await end_of(it, waits.visitor) == "reset"
     acts = await it.history.changes(it.room.name, Period(0, 2 * turn()), limit=9)
     assert [(act.operator, act.action, act.visitor) for act in acts] == [

@@ -23,7 +23,7 @@ GONE_WITH_THE_STORE = {
 async def site(replica):
     """One slot, taken; one visitor waits, and came a minute ago."""
     site = await replica(total_active_users=1, max_waiting=1, session_duration=600)
-    site.inside = cookie_of(await site.check())
+    site.inside = await site.enters()
     site.waits = cookie_of(await site.check())
     site.turn.forward(20)
     await site.status(site.waits)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import time
 
 import pytest
 
 from sidecar.gate.own_page import POLICY
+from sidecar.queue.tokens import JOIN_FROM_S
 from tests.support.events import opening
 from tests.support.nginx_client import JSON, Visitor
 from tests.support.processes import wait_until
@@ -151,7 +153,7 @@ def test_a_paused_room(site):
 
 
 def test_newcomers_of_a_rush_are_led_to_a_place(site):
-    """nginx answers them without a place; the page's own address gives one."""
+    """nginx answers them without a place; the page's own address gives one, to who has waited."""
     wait_until(
         lambda: "url=" in (Visitor(site.url).get("/rush/a").headers["Refresh"] or ""), "a rush"
     )
@@ -159,6 +161,12 @@ def test_newcomers_of_a_rush_are_led_to_a_place(site):
     refresh = visitor.get("/rush/a?b=1").headers["Refresh"]
     seconds, address = refresh.split("; url=")
     assert (int(seconds) >= 1, address) == (True, "/_waitroom/rush/?next=/rush/a?b=1")
+    page = visitor.get(address)
+    assert (page.status, visitor.cookies) == (200, {})
+    seconds, address = page.headers["Refresh"].split("; url=")
+    assert int(seconds) > JOIN_FROM_S
+    assert address.endswith("&next=/rush/a?b=1")
+    time.sleep(JOIN_FROM_S)
     onward = visitor.get(address)
     assert (onward.status, onward.headers["Location"]) == (303, "/rush/a?b=1")
     assert "waitroom_rush" in visitor.cookies

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import html
+import re
 import time
 
 import aiohttp
 import pytest
 import redis
 
+from sidecar.queue.tokens import JOIN_FROM_S
 from sidecar.queue.verdict_lifetime import REFRESH_MS
 from sidecar.rooms.shield import PERIOD_MS
 from tests.support.nginx_client import HTML, JSON, Visitor
@@ -28,6 +31,12 @@ NAVIGATION = {"Accept": HTML, "Sec-Fetch-Mode": "navigate"}
 def site(request):
     with Site(rooms=ROOMS, replicas=request.param, relay=Relay) as site:
         yield site
+
+
+def joins(visitor, join_url):
+    """As soon as it is worth something; the status."""
+    time.sleep(JOIN_FROM_S)
+    return visitor.post(join_url, headers={"Accept": JSON}).json()
 
 
 def contents(site) -> dict[bytes, int]:
@@ -94,9 +103,9 @@ def test_a_person_takes_a_place_by_asking(site):
     told = person.get("/_waitroom/shop/status", headers={"Accept": JSON})
     assert told.json()["state"] == "not_queued"
     assert told.json()["refresh_after_seconds"] > 0
-    joined = person.post("/_waitroom/shop/join", headers={"Accept": JSON})
-    assert joined.json()["state"] == "waiting"
-    assert person.get("/", headers={"Accept": JSON}).json()["position"] == joined.json()["position"]
+    joined = joins(person, told.json()["join_url"])
+    assert joined["state"] == "waiting"
+    assert person.get("/", headers={"Accept": JSON}).json()["position"] == joined["position"]
 
 
 def test_a_program_is_told_where_to_ask_for_a_place(site):
@@ -104,7 +113,10 @@ def test_a_program_is_told_where_to_ask_for_a_place(site):
     program = Visitor(site.url, {"Accept": JSON})
     denied = program.get("/").json()
     assert denied["state"] == "not_queued"
-    assert program.post(denied["join_url"]).json()["state"] == "waiting"
+    told = program.post(denied["join_url"]).json()
+    assert (told["state"], program.cookies) == ("not_queued", {})
+    assert program.post(told["join_url"]).json()["state"] == "not_queued"  # no sooner than others
+    assert joins(program, told["join_url"])["state"] == "waiting"
     # The place is kept by the cookie, shield or not.
     assert program.get("/").json()["state"] == "waiting"
 
@@ -114,7 +126,16 @@ def test_without_scripts_the_pages_own_refresh_takes_a_place(site):
     person = Visitor(site.url, NAVIGATION)
     person.get("/")
     assert not person.cookies
-    assert person.get("/_waitroom/shop/?next=/").waits
+    page = person.get("/_waitroom/shop/?next=/cart?a=1")
+    assert page.waits
+    assert not person.cookies
+    [(seconds, way)] = re.findall(
+        r'http-equiv="refresh" content="([0-9]+); url=([^"]+)"', page.text
+    )
+    assert int(seconds) > JOIN_FROM_S
+    assert way.endswith("&amp;next=/cart?a=1")
+    time.sleep(JOIN_FROM_S)
+    assert person.get(html.unescape(way)).waits
     assert "waitroom_shop" in person.cookies
 
 

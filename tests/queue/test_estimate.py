@@ -11,7 +11,7 @@ import pytest
 from sidecar.queue.estimate import estimate
 from sidecar.queue.model import Outcome, Standing, Ticket
 from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS
-from tests.support.visitors import beat_all, in_batches, queue
+from tests.support.visitors import beat_all, in_batches, pass_of, queue
 
 HOLD_S = RELEASE_HOLD_MS / 1000
 
@@ -68,6 +68,7 @@ async def fill(store, slots: int) -> list[str]:
     names = [f"inside{number:016d}" for number in range(slots)]
     standings = await in_batches(store.enter, names)
     assert {standing.outcome for standing in standings} <= {Outcome.ADMITTED}
+    await in_batches(store.renew, list(map(pass_of, names, standings)))
     return names
 
 

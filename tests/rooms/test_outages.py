@@ -13,7 +13,7 @@ from sidecar.queue.verdict_lifetime import OUTAGE_MS
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from tests.support.rooms import new_room_name
-from tests.support.visitors import beat_all, go_in, queue
+from tests.support.visitors import beat_all, come_in, go_in, queue
 
 WAITING, ADMITTED = Outcome.WAITING, Outcome.ADMITTED
 #: Within this a page asks again that found nobody there: 60 s, 5 % late, and the request.
@@ -55,6 +55,20 @@ async def test_the_head_is_called_after_an_outage_and_nobody_behind_it(make_stor
     assert (await store.beat(third)).ahead == 1
     assert (await store.beat(first)).outcome is ADMITTED
     assert (await store.beat(second)).outcome is WAITING
+
+
+async def test_a_first_cookie_that_could_not_be_shown_is_not_too_late(make_store, turn):
+    """Its slot is not unused: nobody was there to see it."""
+    store = make_store(session_duration=300)
+    first = await come_in(store)
+    [ticket] = await queue(store, 1)
+    turn.forward(40)
+    assert (await store.beat(ticket)).outcome is WAITING
+    turn.forward(4)
+    assert (await store.beat(ticket)).outcome is WAITING
+    assert (await store.renew(first)).outcome is ADMITTED
+    turn.forward(BACKOFF_S)
+    assert (await store.beat(ticket)).outcome is WAITING
 
 
 async def test_who_was_kept_inside_stays_whatever_comes_first(make_store, turn):

@@ -30,7 +30,9 @@ class Insider:
 
 
 async def enters(site) -> Insider:
-    return Insider(site, await site.check())
+    inside = Insider(site, await site.check())
+    assert (await inside.ask(), inside.renewals) == (204, 0)  # the store knows it is used
+    return inside
 
 
 async def changes(site, **settings) -> None:

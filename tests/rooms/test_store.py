@@ -127,7 +127,7 @@ async def test_the_silent_head_is_passed_over(make_room_store, turn):
     assert last.outcome is ADMITTED
     snapshot = await store.snapshot()
     assert snapshot.waiting == 0
-    assert snapshot.counters["expired_silent"] == 1
+    assert snapshot.counters["expired_unused"] == 1
 
 
 async def test_a_call_that_nobody_answers_goes_to_the_next(make_room_store, turn):
@@ -259,7 +259,7 @@ async def test_a_long_row_of_silent_places_is_passed_over_piece_by_piece(make_ro
     [newcomer] = await queue(store, 1)
     standing = await store.beat(newcomer)
     assert standing.outcome is ADMITTED
-    assert (await store.snapshot()).counters["expired_silent"] == 250
+    assert (await store.snapshot()).counters["expired_unused"] == 250
 
 
 # Leaving, resets, sweeps ------------------------------------------------------------------------

@@ -223,7 +223,7 @@ async def test_silent_heads_do_not_use_up_a_lines_call(redis, make_room_store, t
     assert first < 1
     assert window <= 1
     assert set(await called(redis, room.store)) <= {ticket.visitor for ticket in alive}
-    assert (await room.store.snapshot()).counters["expired_silent"] > 20
+    assert (await room.store.snapshot()).counters["expired_unused"] > 20
 
 
 # Strict lines, cap, rate, what is told ------------------------------------------------------------

@@ -16,7 +16,7 @@ from sidecar.rooms.store.scripts import RoomStore
 from sidecar.rooms.worker.sweeper import sweep, sweep_forever
 from tests.support.receiver import until
 from tests.support.rooms import attended, new_room_name
-from tests.support.visitors import beat_all, queue
+from tests.support.visitors import beat_all, go_in, queue
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ async def test_the_silent_are_swept_whatever_their_number(make_room, turn):
     """2,500 overdue places go in batches of a thousand; those who polled stay."""
     room = make_room()
     metrics = Metrics()
-    await room.store.enter(new_visitor())
+    await go_in(room.store)
     tickets = await queue(room.store, 2501)
     await beat_all(room.store, tickets)
     turn.forward(150)

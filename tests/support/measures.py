@@ -41,7 +41,7 @@ WORDS = {word for words in FEATURES.values() for word in words}
 #: Files whose name has a product's word and means something else.
 OTHERWISE = {
     "sidecar/kit/redis/leader_lease.py": "the field's word for work that one replica does",
-    "sidecar/gate/leave_limit.py": "of one endpoint, whatever [limits] say",
+    "sidecar/rooms/address_limit.py": "of one endpoint, whatever [limits] say",
 }
 #: What tells that something is made once more.
 REPEATED = {

@@ -63,6 +63,12 @@ class Replica:
             asked["Cookie"] = cookie
         return await self.edge.get("/check", headers=asked)
 
+    async def enters(self) -> str:
+        """A visitor who is let in and keeps cookies: theirs."""
+        cookie = cookie_of(await self.check())
+        assert (await self.check(cookie)).status == 204
+        return cookie
+
     async def status(self, cookie: str, headers: dict[str, str] | None = None):
         path = f"/_waitroom/{self.room.name}/status"
         return await self.edge.get(path, headers={"Cookie": cookie, **(headers or {})})

@@ -45,11 +45,19 @@ class Place:
     joined: int = 0
 
 
+#: In the fraction of a session's end: no cookie was shown for it yet (rooms/lua/parts/admit.lua).
+UNUSED = 0.5
+
+
 @dataclass
 class Session:
-    ends: int
+    ends: float
     #: None: called, and not here yet.
     started: int | None
+
+    @property
+    def is_unused(self) -> bool:
+        return self.ends % 1 == UNUSED
 
 
 @dataclass(frozen=True)
@@ -205,7 +213,7 @@ class Model:
         for visitor in silent:
             for known in (self.line, self.away, self.reserved):
                 known.pop(visitor, None)
-            self._event("expired", visitor, "swept")
+            self._event("expired", visitor, "swept" if places[visitor].polled else "unused")
         # A token may be shown for its whole life after its visitor left.
         session = self._ms("session_duration")
         life = max(session, TICKET_LIFETIME_MS) + 3_600_000
@@ -385,7 +393,7 @@ class Model:
         ends += map(self._silent_from, places)
         if self.back > 0:
             ends += [int(self.back) + timeout, int(self._back_until)]
-        return ends + [session.ends for session in self.inside.values()]
+        return ends + [int(session.ends) for session in self.inside.values()]
 
     def due_score(self, place: Place) -> float:
         """As it is stored: see rooms/lua/parts/heartbeat_due.lua."""
@@ -447,16 +455,31 @@ class Model:
             was_over = session.ends <= self.back and self.now < self._back_until
             if session.started is None and (was_short or was_over):
                 session.ends = int(self._back_until)
+        self._spare_unused()
         if self.now < self.back + TELLING_MS:
             return 0
         over = [v for v, session in self.inside.items() if session.ends <= self.now]
         for visitor in over:
             session = self.inside.pop(visitor)
-            if session.started is None:
+            if session.is_unused:
+                self._event("expired", visitor, "unused")
+            elif session.started is None:
                 self._event("expired", visitor, "no_show")
             elif visitor not in self.revoked:
                 self._event("expired", visitor, "session")
         return len(over)
+
+    def _spare_unused(self) -> None:
+        """Newcomers who were let in at once and have not come back are inside as long as there is
+        room, and after an outage until they had time to."""
+        cap = self.settings.total_active_users
+        are_wanted = self.line or self.away or 10 * len(self.inside) >= 9 * cap
+        if are_wanted and self.now >= self._back_until:
+            return
+        for session in self.inside.values():
+            is_unused = session.is_unused and session.started is not None
+            if is_unused and session.ends <= self.now < self._latest(session) + SESSION_GRACE_MS:
+                self._admit_unused(session)
 
     def _call(self) -> None:
         if not self._has_slot():
@@ -466,7 +489,7 @@ class Model:
             visitor, saved = self._next()
             place = self.line.pop(visitor)
             if self._is_silent(place):
-                self._event("expired", visitor, "silent")
+                self._event("expired", visitor, "silent" if place.polled else "unused")
                 continue
             self.weights.saved = saved
             if place.seldom:
@@ -482,7 +505,7 @@ class Model:
         claim = self._ms("claim_window")
         least = self.now + (claim if self._patience(place) == claim else 1000)
         ends = max(int(self._silent_from(place)), least)
-        self.inside[visitor] = Session(ends, started=None)
+        self.inside[visitor] = Session(ends + (0 if place.polled else UNUSED), started=None)
         self._event("called", visitor, "head")
 
     def _call_reserved(self) -> None:
@@ -555,7 +578,9 @@ class Model:
                 self._spend_token()
                 self._note_address(newcomer.address, visitor)
                 self._event("admitted", visitor, "at_once")
-                return self._admit(visitor, order, self.now)
+                self.inside[visitor] = session = Session(0, self.now)
+                expires = self._admit_unused(session)
+                return Reply(Outcome.ADMITTED, order, self.now, expires)
             if self.settings.queueing_method == "reject":
                 return Reply(Outcome.REJECTED)
             if most is not None and len(self.line) >= most:
@@ -676,7 +701,7 @@ class Model:
             return None
         if session.started is None:
             return self._claim(pass_.visitor, pass_.order)
-        promised = session.ends - SESSION_GRACE_MS
+        promised = pass_.expires_ms if session.is_unused else int(session.ends) - SESSION_GRACE_MS
         return self._admit(pass_.visitor, pass_.order, pass_.started_ms, promised)
 
     def _restore(self, pass_: Pass) -> Reply | None:
@@ -751,8 +776,25 @@ class Model:
             self._event("admitted", visitor, "claimed")
             self.spent[visitor] = self.now
             return self._admit(visitor, order, self.now)
-        expires = session.ends - SESSION_GRACE_MS
+        expires = int(session.ends) - SESSION_GRACE_MS
+        if session.is_unused:
+            expires = self._admit_unused(session)
         return Reply(Outcome.ADMITTED, order, session.started, expires)
+
+    def _admit_unused(self, session: Session) -> int:
+        """Until claim_window is over, and as long as nobody wants the slot. When its pass ends."""
+        expires = self._latest(session)
+        claim = self._ms("claim_window")
+        session.ends = min(self.now + claim, expires + SESSION_GRACE_MS) + UNUSED
+        self.last_end = max(self.last_end, expires)
+        return expires
+
+    def _latest(self, session: Session) -> int:
+        """When its first pass ends."""
+        terms = [self._ms("session_duration")]
+        if self.settings.session_max_duration is not None:
+            terms.append(self._ms("session_max_duration"))
+        return session.started + min(terms)
 
     def _admit(self, visitor: str, order: int, started: int, promised: int = 0) -> Reply:
         begins = started if self.settings.disable_session_renewal else self.now
@@ -780,7 +822,7 @@ class Model:
                 del self.inside[visitor]
                 self._event(why, visitor, "called")
             else:
-                session.ends = min(session.ends, self.now + RELEASE_HOLD_MS)
+                session.ends = min(int(session.ends), self.now + RELEASE_HOLD_MS)
                 self._event(why, visitor, "session")
         elif visitor in self.away:
             del self.away[visitor], self.reserved[visitor]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sidecar.queue.model import Outcome, Phase
 from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from sidecar.rooms.redis_keys import room_key
-from tests.support.room_model import BACKOFF_MS
+from tests.support.room_model import BACKOFF_MS, UNUSED
 from tests.support.room_policy import is_by_arrival, is_drawn, is_weighted, line_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: In the fraction of a score in `due`: nobody polled for this place
 #: (rooms/lua/parts/heartbeat_due.lua).
 UNPOLLED = 0.5
-_LOST_TURNS = {"silent", "swept", "no_show"}
+_LOST_TURNS = {"silent", "swept", "no_show", "unused"}
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Seen:
 
     waiting: dict[str, int] = field(default_factory=dict)
     due: dict[str, float] = field(default_factory=dict)
-    active: dict[str, int] = field(default_factory=dict)
+    active: dict[str, float] = field(default_factory=dict)
     admitted: dict[str, int] = field(default_factory=dict)
     revoked: dict[str, int] = field(default_factory=dict)
     spent: dict[str, int] = field(default_factory=dict)
@@ -237,7 +237,8 @@ class Promises:
         """While a pass is honoured its visitor has a slot, a released one a little longer."""
         self.honoured = {v: end for v, end in self.honoured.items() if step.now < end}
         for visitor, end in self.honoured.items():
-            assert step.after.active.get(visitor, 0) >= end + SESSION_GRACE_MS
+            score = step.after.active.get(visitor, 0)
+            assert score >= end + (0 if score % 1 == UNUSED else SESSION_GRACE_MS)
         self.held = {v: end for v, end in self.held.items() if step.now < end}
         assert self.held.keys() <= step.after.active.keys()
 
@@ -283,7 +284,11 @@ class Promises:
     def replied(self, visitor: str, reply: Standing, step: Step, *, is_poll: bool) -> None:
         if reply.outcome is Outcome.ADMITTED:
             assert reply.started_ms <= reply.now_ms
-            self.honoured[visitor] = max(self.honoured.get(visitor, 0), reply.expires_ms)
+            # Of a first pass replicas ask the store, for claim_window it has the slot in any case.
+            is_first = not is_poll and step.after.active[visitor] % 1 == UNUSED
+            ends = step.now + round(step.settings.claim_window * 1000)
+            expires = min(ends, reply.expires_ms) if is_first else reply.expires_ms
+            self.honoured[visitor] = max(self.honoured.get(visitor, 0), expires)
             self.told.pop(visitor, None)
             self.shown.pop(visitor, None)
         elif reply.outcome is Outcome.WAITING:

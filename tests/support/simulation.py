@@ -37,6 +37,8 @@ TICK_MS = (250, 750)
 SWEEP_MS = 120_000
 #: A visitor inside asks for a page about this often once the pass is due for renewal.
 RENEW_MS = (50_000, 80_000)
+#: Who was let in at once asks for the next one, or a picture, sooner.
+FIRST_MS = (500, 10_000)
 NETWORK_MS = (20, 150)
 MINUTE_S = 60
 SLEEP_MS = 300_000
@@ -317,7 +319,8 @@ class _Player:
             visitor.name, standing.order, visitor.ticket.joined_ms, standing.epoch,
             standing.started_ms, standing.now_ms, standing.expires_ms,
         )  # fmt: skip
-        renew_ms = self._now_ms + self._rng.uniform(*RENEW_MS)
+        rests_ms = FIRST_MS if visitor.pass_.is_first else RENEW_MS
+        renew_ms = self._now_ms + self._rng.uniform(*rests_ms)
         if renew_ms < visitor.ends_ms:
             self._at(renew_ms, "renew", visitor)
         elif not visitor.ends_silently:

@@ -18,9 +18,11 @@ def leave(page):
 
 
 def go_in(page, url):
-    """There is a free slot. Who met a replica that was not ready yet waits a moment for it."""
+    """There is a free slot. Who met a replica that was not ready yet waits a moment for it. The
+    page has no picture that would show the cookie, so it is loaded again."""
     page.goto(url)
     expect(page.locator("h1")).to_have_text("Inside")
+    page.reload()
 
 
 def in_wait_enter(site, visitor):

@@ -18,9 +18,9 @@ HOST = socket.gethostname().lower()
 
 
 def signed_pass(room: str, *, secret: str = SECRET, age_s: int = 0) -> str:
-    """A pass of five minutes that was given or renewed `age_s` ago."""
+    """A pass of five minutes that was renewed `age_s` ago."""
     tokens, now_ms = _signer(room, secret, age_s)
-    given = Pass(new_visitor(), now_ms * 1000, now_ms, 0, started_ms=now_ms, renewed_ms=now_ms,
+    given = Pass(new_visitor(), now_ms * 1000, now_ms, 0, now_ms, renewed_ms=now_ms + 1,
                  expires_ms=now_ms + SESSION_S * 1000)  # fmt: skip
     return tokens.write(given)
 

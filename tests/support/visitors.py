@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from sidecar.queue.model import Outcome, Pass, Ticket
 from sidecar.queue.tokens import new_visitor
@@ -47,7 +48,13 @@ async def in_batches(call, items):
 
 
 async def go_in(store, visitor=None):
-    """A newcomer who finds a free slot; the pass."""
+    """A newcomer who finds a free slot and keeps cookies; the pass."""
+    first = await come_in(store, visitor)
+    return replace(first, renewed_ms=(await store.renew(first)).now_ms + 1)
+
+
+async def come_in(store, visitor=None):
+    """A newcomer who finds a free slot; the first pass, which was not shown yet."""
     visitor = visitor or new_visitor()
     standing = await store.enter(visitor)
     assert standing.outcome is Outcome.ADMITTED

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from sidecar.history.model import Period
 
-    Fold = Callable[[Entry | None, Event], Entry]
+    Fold = Callable[[Entry | None, Event], Entry | None]
 
 #: Names in one IN (…).
 _AT_ONCE = 500
@@ -85,8 +85,8 @@ class History:
     # Writing ----------------------------------------------------------------------------------
 
     async def write(self, room: str, batch: Sequence[Event], fold: Fold) -> int:
-        """Events of one room in their order, and the stays that they change (`fold`), all or
-        nothing. Known ones are skipped. How many were new."""
+        """Events of one room in their order, and the stays that they change (`fold`; None: nothing
+        is kept of that visitor), all or nothing. Known ones are skipped. How many were new."""
         async with sql.begin(self._engine) as connection:
             new = await _unknown(connection, room, batch)
             if not new:
@@ -104,12 +104,17 @@ class History:
     ) -> None:
         """Events up to a reset of the queue, which ends every stay that waits."""
         known = await _load(connection, room, list({e.visitor for e in run if e.visitor}))
+        stays: dict[str, Entry | None] = {**known}
         for event in run:
             if event.visitor:
-                known[event.visitor] = fold(known.get(event.visitor), event)
-        if known:
-            rows = [{"room": room, **_values(entry, _FIELDS)} for entry in known.values()]
+                stays[event.visitor] = fold(stays.get(event.visitor), event)
+        rows = [{"room": room, **_values(entry, _FIELDS)} for entry in stays.values() if entry]
+        if rows:
             await self._put(connection, self._upsert, rows)
+        if gone := [visitor for visitor, entry in stays.items() if entry is None]:
+            for table in (entries, events):
+                theirs = and_(table.c.room == room, table.c.visitor.in_(gone))
+                await connection.execute(delete(table).where(theirs))
         if _is_reset(run[-1]):
             waits = and_(entries.c.called_ms.is_(None), entries.c.admitted_ms.is_(None))
             await connection.execute(

@@ -37,7 +37,7 @@ local function run(KEYS, ARGV)
       replies[n] = claim(visitor, now * 1000, session)
     elseif is_here then
       flush()
-      reserved.take_back(visitor, now)
+      if reserved.take_back(visitor, now) then waiting = waiting + 1 end
       local place = redis_call('ZSCORE', WAITING, visitor)
       replies[n] = phase == CLOSED and refused_reply(REJECTED, 60000)
         or wait_here(visitor, place, redis_call('ZRANK', WAITING, visitor), draw)

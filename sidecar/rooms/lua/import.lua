@@ -54,14 +54,14 @@ function take.active(visitor, ends, started)
   if ends <= now or (left and left > read_at) then return 0 end
   take_out(visitor)
   if started ~= '' then add(ADMITTED, started, visitor) end
-  return redis_call('ZADD', ACTIVE, 'GT', int(ends), visitor)
+  return redis_call('ZADD', ACTIVE, 'GT', ends, visitor)
 end
 function take.waiting(visitor, order, due)
   if redis_call('ZSCORE', ACTIVE, visitor) or redis_call('ZSCORE', REVOKED, visitor)
     or redis_call('ZSCORE', SPENT, visitor) then return 0 end
   due = tonumber(due)
   local score = int(math.max(due, math.min(now, now - read_at + due))) -- a move is no silence
-  redis_call('ZADD', DUE, 'GT', due % 1 == UNPOLLED and unpolled_score() or score, visitor)
+  redis_call('ZADD', DUE, 'GT', is_unused(due) and unpolled_score() or score, visitor)
   return add(WAITING, order, visitor)
 end
 local function run(KEYS, ARGV)

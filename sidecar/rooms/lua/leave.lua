@@ -44,7 +44,7 @@ local function leave(visitor, why, grant)
       event(why, visitor, 'waiting')
     elseif not is_unseen and started then
       -- The slot is free when no replica and no kept verdict honours the pass any more.
-      ends = math.min(tonumber(ends), now + room.release_hold_ms)
+      ends = math.min(math.floor(ends), now + room.release_hold_ms)
       redis_call('ZADD', ACTIVE, int(ends), visitor)
       event(why, visitor, 'session')
     else

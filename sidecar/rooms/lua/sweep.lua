@@ -19,11 +19,13 @@ local function run(KEYS, ARGV)
   local limit = math.min(100, tonumber(ARGV[6]))
 
   local low, high = overdue_range()
-  local silent = redis_call('ZRANGEBYSCORE', DUE, low, high, 'LIMIT', 0, limit)
+  local silent, dues = queue.split(
+    redis_call('ZRANGEBYSCORE', DUE, low, high, 'WITHSCORES', 'LIMIT', 0, limit))
   if #silent > 0 then
-    for _, visitor in ipairs(silent) do
+    for i, visitor in ipairs(silent) do
       local place = {'position', (redis_call('ZRANK', WAITING, visitor) or 0) + 1}
-      event('expired', visitor, 'swept', unpack(place, phase == PREQUEUE and 3 or 1))
+      local why = is_unused(tonumber(dues[i])) and 'unused' or 'swept'
+      event('expired', visitor, why, unpack(place, phase == PREQUEUE and 3 or 1))
     end
     redis_call('ZREM', DUE, unpack(silent))
     redis_call('ZREM', WAITING, unpack(silent))

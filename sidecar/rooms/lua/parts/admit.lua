@@ -1,19 +1,44 @@
--- When a pass given or renewed now ends. Its session outlives it by session_grace_ms.
-local function pass_ends(started)
-  local ends = (room.disable_session_renewal and started or now) + session_ms
+-- @include "rooms/parts/unused"
+-- Sessions of visitors who may come in now.
+local admit, admit_unused, unused_until
+do
+-- When a pass ends that is given or renewed at a time, ms. Its session outlives it by
+-- session_grace_ms.
+local function pass_ends(started, at)
+  local ends = (room.disable_session_renewal and started or at) + session_ms
   if room.session_max_duration then
     ends = math.min(ends, started + whole_ms(room.session_max_duration))
   end
   return ends
 end
 
+local function keep(visitor, started, ends)
+  put(ACTIVE, ends, visitor)
+  put(ADMITTED, started, visitor)
+end
+
 -- Gives a full session that began at `started`, or prolongs it. An earlier pass that ends at
 -- `promised` is kept to it, whatever the settings say since: it is honoured until then.
 -- Returns when the new pass ends, ms.
-local function admit(visitor, started, promised)
-  local ends = math.max(pass_ends(started), promised or 0)
+function admit(visitor, started, promised)
+  local ends = math.max(pass_ends(started, now), promised or 0)
   stats.last_end = math.max(stats.last_end or 0, ends)
-  put(ACTIVE, ends + room.session_grace_ms, visitor)
-  put(ADMITTED, started, visitor)
+  keep(visitor, started, ends + room.session_grace_ms)
   return ends
+end
+
+-- Until when, at the latest, a newcomer who was let in at once may show the pass.
+function unused_until(started)
+  return pass_ends(started, started) + room.session_grace_ms
+end
+
+-- Their session: it ends after claim_window where slots are wanted (rooms/lua/parts/expire.lua).
+-- Returns when the pass ends, ms: who shows it has the session for so long.
+function admit_unused(visitor, started)
+  local latest = unused_until(started)
+  local ends = latest - room.session_grace_ms
+  stats.last_end = math.max(stats.last_end or 0, ends)
+  keep(visitor, started, math.min(now + claim_ms, latest) + UNUSED)
+  return ends
+end
 end

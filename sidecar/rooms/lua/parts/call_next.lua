@@ -8,7 +8,7 @@
 local call_next
 do
 local function give_slot(visitor, due, order)
-  put(ACTIVE, int(called_until(due)), visitor)
+  put(ACTIVE, called_until(due) + (is_unused(due) and UNUSED or 0), visitor)
   spend_token()
   event('called', visitor, 'head', 'position', 1, 'order', order)
 end
@@ -16,7 +16,7 @@ end
 -- Gives the head of the queue its provisional session if its heartbeat (its score in `due`)
 -- was in time; else drops it. Whether it was. One that polls seldom may get it later.
 local function call(_, visitor, due, order)
-  if silent_from(due) < now then return reserved.drop_silent(visitor) end
+  if silent_from(due) < now then return reserved.drop_silent(visitor, due) end
   charge_line()
   if is_seldom(due) then
     redis_call('ZADD', RESERVED, order, visitor)

@@ -1,4 +1,8 @@
 -- @include "rooms/parts/measure"
+-- @include "rooms/parts/admit"
+-- Sessions that are over.
+local expire
+do
 -- Who was called and could not come, for nobody was there to hear them, has until `back_until`.
 local RETURNING = 1000
 local function keep_called(names)
@@ -14,9 +18,15 @@ local function keep_called(names)
   return kept
 end
 
--- Drops sessions that ran out: full ones, and provisional ones that nobody claimed.
+-- Whether slots are wanted: somebody waits, or nine of ten are taken.
+local function are_wanted()
+  return redis_call('EXISTS', DUE) == 1 or 10 * size(ACTIVE) >= 9 * cap
+end
+
+-- Drops sessions that ran out: full ones, provisional ones that nobody claimed, and unused ones
+-- where slots are wanted; elsewhere these go on. Not before a page had time to ask after an outage.
 -- Returns how many.
-local function expire()
+function expire()
   flush()
   if has_just_returned then -- those whose time is short now; whose time is over, below
     keep_called(redis_call('ZRANGEBYSCORE', ACTIVE, '(' .. int(now), int(back_until),
@@ -26,28 +36,33 @@ local function expire()
   if #ended == 0 then return 0 end
   local over = {}
   for i, visitor in ipairs(ended) do
-    if tonumber(ends[i]) <= back and now < back_until then over[#over + 1] = visitor end
+    ends[i] = tonumber(ends[i])
+    if ends[i] <= back and now < back_until then over[#over + 1] = visitor end
   end
   local kept, overdue_ms, visitors = keep_called(over), 0, {}
+  local admitted = queue.scores_of(ADMITTED, ended)
+  local spares = now < back_until or not are_wanted()
+  local why = {}
   for i, visitor in ipairs(ended) do
-    if not kept[visitor] then
+    local started, unused = admitted[i], is_unused(ends[i])
+    if started and unused and spares and unused_until(started + 0) > now then
+      admit_unused(visitor, started + 0)
+    elseif not kept[visitor] then
       visitors[#visitors + 1] = visitor
-      overdue_ms = overdue_ms + now - tonumber(ends[i])
+      why[#visitors] = unused and 'unused' or started and 'session' or 'no_show'
+      overdue_ms = overdue_ms + now - ends[i]
     end
   end
+  flush()
   if #visitors == 0 or now < back + TELLING_MS then return 0 end
-  local admitted = redis_call('ZMSCORE', ADMITTED, unpack(visitors))
   local revoked = redis_call('ZMSCORE', REVOKED, unpack(visitors))
   redis_call('ZREM', ACTIVE, unpack(visitors))
   resized(ACTIVE)
   redis_call('ZREM', ADMITTED, unpack(visitors))
   for i, visitor in ipairs(visitors) do
-    if not admitted[i] then
-      event('expired', visitor, 'no_show')
-    elseif not revoked[i] then
-      event('expired', visitor, 'session')
-    end
+    if why[i] ~= 'session' or not revoked[i] then event('expired', visitor, why[i]) end
   end
   measure_ends(#visitors, overdue_ms)
   return #visitors
+end
 end

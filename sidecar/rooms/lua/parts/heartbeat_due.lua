@@ -1,16 +1,16 @@
+-- @include "rooms/parts/unused"
 -- A waiting visitor's score in `due` is when its next heartbeat is expected (whole ms), and in
 -- its fraction, in parts of 128, how many seconds the visitor was advised to wait for that (63 at
--- most; 0: not known). A place that nobody has polled for yet is marked by half a millisecond, and
--- its score is set so that the sweep's one rule (due + heartbeat_timeout) drops it after
--- claim_window. Above a half: of a visitor who polls seldom, how many seconds they take, more than
--- advised. One sorted set thus answers all, and a poll needs no further command.
-local UNPOLLED = 0.5
+-- most; 0: not known). Above a half: of who polls seldom, how many seconds they take, more
+-- than advised. One sorted set thus answers all, and a poll needs no further command.
+-- A place that nobody has polled for yet is unused; its score is set so that the sweep's one rule
+-- (due + heartbeat_timeout) drops it after claim_window.
 local function unpolled_score()
-  return now + claim_ms - timeout_ms + UNPOLLED
+  return now + claim_ms - timeout_ms + UNUSED
 end
 
 local function is_seldom(score)
-  return score % 1 > UNPOLLED
+  return score % 1 > UNUSED
 end
 
 local polled_score
@@ -24,10 +24,10 @@ local function seldom_ms(advised_ms, score)
   if score == false then
     return stage == 0 and advised_ms + LATE_MS <= MOST_MS and MOST_MS or nil
   end
-  if not score or score % 1 == UNPOLLED or score <= back then return nil end
+  if not score or is_unused(score) or score <= back then return nil end
   local late_ms = now - math.floor(score)
   if late_ms < LATE_MS and not is_seldom(score) then return nil end
-  local took_ms = late_ms + 128000 * (score % UNPOLLED)
+  local took_ms = late_ms + 128000 * (score % UNUSED)
   return took_ms >= advised_ms + LATE_MS and math.min(took_ms, MOST_MS) or nil
 end
 
@@ -36,15 +36,15 @@ function polled_score(advised_ms, score)
   local seldom = seldom_ms(advised_ms, score)
   local ms = seldom or advised_ms
   local seconds = math.min(63, (ms + -ms % 1000) / 1000)
-  return now + ms + seconds / 128 + (seldom and UNPOLLED or 0)
+  return now + ms + seconds / 128 + (seldom and UNUSED or 0)
 end
 end
 
 -- A score, as a number, for when the heartbeat was due: for an unpolled place when it was
 -- taken, or about then where the two settings have changed since; in no case later than now.
 local function due_at(score)
-  if score % 1 == UNPOLLED then
-    return math.min(now, score - UNPOLLED - claim_ms + timeout_ms)
+  if is_unused(score) then
+    return math.min(now, score - UNUSED - claim_ms + timeout_ms)
   end
   return math.floor(score)
 end
@@ -55,7 +55,7 @@ end
 -- and where nobody knows how often they poll.
 local function patience_ms(score)
   local advised_s = score % 1 * 128
-  if advised_s == 0 or score % 1 == UNPOLLED or room.tells_called then return claim_ms end
+  if advised_s == 0 or is_unused(score) or room.tells_called then return claim_ms end
   if is_seldom(score) then return math.min(claim_ms, 30000) end
   return math.min(claim_ms, math.max(10000, 3000 * advised_s))
 end
@@ -74,7 +74,7 @@ end
 
 -- Whether a poll (a score as a number) comes before it is due.
 local function is_early(score)
-  return score % 1 < UNPOLLED and now < math.floor(score)
+  return score % 1 < UNUSED and now < math.floor(score)
 end
 
 -- Whose score is below this is overdue by heartbeat_timeout; above `spared` (as text), nobody was

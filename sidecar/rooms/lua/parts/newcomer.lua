@@ -56,7 +56,7 @@ local function enter(visitor, draw, lot_of, address, class, grant, expires)
     note_address(address, visitor)
     local order = next_order(draw, '')
     event('admitted', visitor, 'at_once', 'order', int(order))
-    return admitted_reply(order, now, admit(visitor, now))
+    return admitted_reply(order, now, admit_unused(visitor, now))
   end
   if room.queueing_method == 'reject' then
     count('rejected')

@@ -16,9 +16,9 @@ local AHEAD = 3
 local left
 
 -- Somebody whose turn it is and who is not here.
-function reserved.drop_silent(visitor)
+function reserved.drop_silent(visitor, due)
   measure_drops(1)
-  event('expired', visitor, 'silent', 'position', 1)
+  event('expired', visitor, is_unused(due) and 'unused' or 'silent', 'position', 1)
   return false
 end
 
@@ -59,7 +59,7 @@ function reserved.find()
     elseif silent_from(dues[i] + 0) < now then
       redis_call('ZREM', RESERVED, visitor)
       redis_call('ZREM', DUE, visitor)
-      reserved.drop_silent(visitor)
+      reserved.drop_silent(visitor, dues[i] + 0)
     else
       rows[#rows + 1] = {visitor, dues[i] + 0, orders[i]}
     end
@@ -74,12 +74,13 @@ function reserved.find()
   return rows, need
 end
 
--- Somebody with a reservation is here: they wait again, at the head.
+-- Somebody with a reservation is here: they wait again, at the head. Whether there was one.
 function reserved.take_back(visitor, joined)
   local order = redis_call('ZSCORE', RESERVED, visitor)
-  if not order or redis_call('ZSCORE', WAITING, visitor) then return end
+  if not order or redis_call('ZSCORE', WAITING, visitor) then return false end
   redis_call('ZREM', RESERVED, visitor)
   put_in_line(visitor, tonumber(order), joined * 1000)
   flush()
+  return true
 end
 end

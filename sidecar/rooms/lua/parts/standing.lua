@@ -19,7 +19,9 @@ local function refused_reply(outcome, refresh) return {outcome, refresh} end
 local function claim(visitor, order, ends, joined)
   local started = redis_call('ZSCORE', ADMITTED, visitor)
   if started then
-    return admitted_reply(order, tonumber(started), tonumber(ends) - room.session_grace_ms)
+    started, ends = tonumber(started), tonumber(ends)
+    local first = is_unused(ends) and admit_unused(visitor, started)
+    return admitted_reply(order, started, first or ends - room.session_grace_ms)
   end
   if joined then count_wait(now - joined) end
   event('admitted', visitor, 'claimed', 'order', int(order), 'joined', int(joined or now))

@@ -1,17 +1,19 @@
-"""The limit of leaves: for each address alone, and no memory that grows."""
+"""How often one address may: for each alone, and no memory that grows."""
 
 from __future__ import annotations
 
 import pytest
 
-from sidecar.gate import leave_limit as leaving
-from sidecar.gate.leave_limit import BURST, LEAVES_PER_S, LeaveLimit
+from sidecar.rooms import address_limit
+from sidecar.rooms.address_limit import AddressLimit
 from sidecar.rooms.bearer import network_of
+
+PER_S, BURST = 5, 200
 
 
 @pytest.fixture
 def limit():
-    return LeaveLimit()
+    return AddressLimit(per_s=PER_S, burst=BURST)
 
 
 def left(limit, address, now_s, times):
@@ -22,15 +24,15 @@ def left(limit, address, now_s, times):
 def test_a_burst_and_then_so_many_a_second(limit):
     """Who was quiet for long enough has the whole burst again."""
     assert left(limit, "192.0.2.1", 100, BURST + 9) == BURST
-    assert limit.wait_s("192.0.2.1", 100) == pytest.approx(1 / LEAVES_PER_S)
-    assert left(limit, "192.0.2.1", 110, 999) == 10 * LEAVES_PER_S
-    assert left(limit, "192.0.2.1", 110 + BURST / LEAVES_PER_S, 999) == BURST
+    assert limit.wait_s("192.0.2.1", 100) == pytest.approx(1 / PER_S)
+    assert left(limit, "192.0.2.1", 110, 999) == 10 * PER_S
+    assert left(limit, "192.0.2.1", 110 + BURST / PER_S, 999) == BURST
 
 
 def test_what_is_refused_costs_nothing(limit):
     """Who keeps trying is not kept out for longer."""
     left(limit, "192.0.2.1", 0, 5000)
-    assert left(limit, "192.0.2.1", 1, 999) == LEAVES_PER_S
+    assert left(limit, "192.0.2.1", 1, 999) == PER_S
 
 
 def test_others_are_not_affected(limit):
@@ -40,10 +42,10 @@ def test_others_are_not_affected(limit):
 
 def test_so_many_addresses_are_remembered(limit, monkeypatch):
     """The one that was quiet for longest is forgotten."""
-    monkeypatch.setattr(leaving, "MOST_ADDRESSES", 3)
+    monkeypatch.setattr(address_limit, "MOST_ADDRESSES", 3)
     for number in range(9):
         left(limit, f"192.0.2.{number}", number, BURST)
-    assert left(limit, "192.0.2.8", 9, 99) == LEAVES_PER_S
+    assert left(limit, "192.0.2.8", 9, 99) == PER_S
     assert len(limit._full_at) == 3
 
 

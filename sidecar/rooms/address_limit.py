@@ -1,7 +1,4 @@
-"""How often one address may give up places in a queue.
-
-Each is remembered for as long as its ticket would be valid, and costs its visitor nothing.
-"""
+"""How often one address may do something."""
 
 from __future__ import annotations
 
@@ -9,18 +6,16 @@ from collections import OrderedDict
 
 from sidecar.rooms.bearer import network_of
 
-#: A second, and how many at once: more than a company's or a mobile network's visitors do by hand,
-#: and at 127 bytes each some 60 MB a day of the store's memory.
-LEAVES_PER_S = 5
-BURST = 200
 #: Addresses that are remembered. Those that were quiet for longest are forgotten first.
 MOST_ADDRESSES = 10_000
 
 
-class LeaveLimit:
-    """A token bucket for each address, as the time at which it will be full again."""
+class AddressLimit:
+    """A token bucket for each address (of IPv6 the network of 64 bits), as the time at which it
+    will be full again: so many `per_s`, and `burst` at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, per_s: float, burst: int) -> None:
+        self._per_s, self._burst = per_s, burst
         self._full_at: OrderedDict[str, float] = OrderedDict()
 
     def wait_s(self, address: str, now_s: float) -> float:
@@ -28,10 +23,10 @@ class LeaveLimit:
         only goes forward."""
         key = network_of(address)
         full_at = max(self._full_at.get(key, now_s), now_s)
-        wait_s = full_at - now_s - (BURST - 1) / LEAVES_PER_S
+        wait_s = full_at - now_s - (self._burst - 1) / self._per_s
         if wait_s > 0:
             return wait_s
-        self._full_at[key] = full_at + 1 / LEAVES_PER_S
+        self._full_at[key] = full_at + 1 / self._per_s
         self._full_at.move_to_end(key)
         if len(self._full_at) > MOST_ADDRESSES:
             self._full_at.popitem(last=False)
