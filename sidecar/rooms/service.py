@@ -259,6 +259,10 @@ class Room:
             self._revoked_seen_ms = 0
             known = self.snapshot
             await self.store.remind(self._revoked, known.overrides, epoch=known.epoch)
+        elif self.snapshot is not None and snapshot.behind > self.snapshot.behind:
+            hint = "sessions and places of the last seconds come back by themselves"
+            log.warning("store_behind", room=self.name, hint=hint)
+            await self.store.remind(self._revoked, {}, epoch=0)
 
     async def _report_given(self) -> None:
         """Redis hears at once of the passes that this replica gave or prolonged by itself, and not
@@ -314,7 +318,9 @@ class Room:
             standing = await self.store.renew(pass_)
             if is_due or standing.outcome is not Outcome.ADMITTED:
                 return answer_of(self._noted(standing), pass_)
-            self._note_used(pass_)
+            self._used[pass_.visitor] = None
+            if len(self._used) > USED:
+                del self._used[next(iter(self._used))]
         settled = self._is_settled(pass_) and now_ms + VERDICT_TTL_MS < due_ms
         return Answer(State.ADMITTED, is_settled=settled)
 
@@ -322,11 +328,6 @@ class Room:
         """Whether the store may not know that its visitor keeps cookies."""
         visitor = pass_.visitor
         return pass_.is_first and visitor not in self._used and visitor not in self._revoked
-
-    def _note_used(self, pass_: Pass) -> None:
-        self._used[pass_.visitor] = None
-        if len(self._used) > USED:
-            del self._used[next(iter(self._used))]
 
     def _noted(self, standing: Standing) -> Standing:
         """Remembers the refresh that visitors near the head were given."""

@@ -44,6 +44,7 @@ ALL: dict[str, Scenario] = {
     "hang": scenarios_replicas.hang_one,
     "rolling": scenarios_replicas.rolling_restart,
     "restart": scenarios_store.restarted,
+    "older": scenarios_store.older,
     "flush": scenarios_store.emptied,
     "evict": scenarios_store.evicted,
     "stop": scenarios_store.stopped,

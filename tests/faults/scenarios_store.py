@@ -37,6 +37,30 @@ async def restarted(scale: Scale) -> Row:
     return run.row
 
 
+async def older(scale: Scale) -> Row:
+    """As without a journal, or from a backup: who came in since is known by the cookies alone."""
+    seconds = 3 if scale.quick else 20
+    name = f"Redis restarted with data of {seconds} s ago (RDB)"
+    with RedisServer() as redis:
+        async with world(name, cap=scale.cap, store=redis.url) as run:
+            await run.fill(scale)
+            await asyncio.to_thread(redis.cli, "save")
+            await asyncio.sleep(seconds)
+            await run.harvest()
+            run.breaks()
+            await asyncio.to_thread(redis.kill)
+            await asyncio.to_thread(redis.start)
+            run.mends()
+            came = sum(call.at > run.broken - seconds for call in run.calls)
+            run.note(f"{came} visitors were called in the time that was lost")
+            await back_again(run, scale)
+            await must_know_all(run)
+            run.note(f"Redis counted up to {max(run.sessions, default=0)} sessions: of some that"
+                     " had run out meanwhile it knew nothing")  # fmt: skip
+            run.sessions.clear()  # no more were inside by the site's own log
+    return run.row
+
+
 async def emptied(scale: Scale) -> Row:
     return await _forgets(scale, "Redis emptied (FLUSHALL)", RedisServer.flush)
 

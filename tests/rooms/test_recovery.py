@@ -10,7 +10,8 @@ from sidecar.kit.clock import LATE_MS
 from sidecar.kit.errors import StoreError
 from sidecar.queue.model import TICKET_LIFETIME_MS, Outcome
 from sidecar.queue.tokens import new_visitor
-from sidecar.queue.verdict_lifetime import RESPONSE_MS
+from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS, RESPONSE_MS
+from sidecar.rooms.redis_keys import room_key
 from tests.support.visitors import beat_all, go_in, in_batches, lose, pass_of, queue
 
 WAITING, ADMITTED, GONE = Outcome.WAITING, Outcome.ADMITTED, Outcome.GONE
@@ -281,3 +282,81 @@ async def test_a_slot_that_nobody_was_told_of_is_free_at_once(make_room_store):
     assert (await store.beat(ticket)).outcome is ADMITTED
     shot = await store.snapshot()
     assert (shot.active, shot.provisional) == (1, 0)
+
+
+# Older data --------------------------------------------------------------------------------------
+
+
+async def rewind(redis, store, steps):
+    """The store has the data of before the steps again, as after a restart without its journal."""
+    before = {}
+    for name in ("waiting", "due", "active", "admitted", "revoked", "spent"):
+        key = room_key(store._name, name)
+        before[key] = await redis.zrange(key, 0, -1, withscores=True)
+    stats = room_key(store._name, "stats")
+    numbers = await redis.hgetall(stats)
+    await steps()
+    for key, members in before.items():
+        await redis.delete(key)
+        if members:
+            await redis.zadd(key, dict(members))
+    await redis.delete(stats)
+    await redis.hset(stats, mapping=numbers)
+
+
+async def test_whom_a_store_with_older_data_does_not_know_is_inside_again(
+    redis, make_room_store, turn
+):
+    """Their slots look free, and somebody waits who polls first: two insiders were thrown out."""
+    store = make_room_store(total_active_users=2, recovery_window=20)
+    first, second = [await go_in(store) for _ in range(2)]
+    [one, other, last] = await queue(store, 3)
+    await beat_all(store, [one, other, last])
+    await store.snapshot()
+    admitted = []
+
+    async def steps():
+        turn.forward(1)
+        await store.leave(first.visitor)
+        await store.leave(second.visitor)
+        turn.forward(RELEASE_HOLD_MS / 1000)
+        for ticket in (one, other):
+            standing = await store.beat(ticket)
+            assert standing.outcome is ADMITTED
+            admitted.append(pass_of(ticket.visitor, standing))
+        turn.forward(12)
+        await store.beat(last)
+        await store.snapshot()
+
+    await rewind(redis, store, steps)
+    shot = await store.snapshot()
+    assert (shot.recovery_stage, shot.counters["behind"]) == (2, 1)
+    await store.leave(first.visitor)
+    await store.leave(second.visitor)
+    turn.forward(RELEASE_HOLD_MS / 1000)
+    assert (await store.beat(last)).outcome is WAITING
+    for pass_ in admitted:
+        assert (await store.renew(pass_)).outcome is ADMITTED
+    turn.forward(20)
+    assert (await store.beat(last)).outcome is WAITING
+    shot = await store.snapshot()
+    assert (shot.counters["behind"], shot.active) == (1, 2)
+
+
+async def test_who_was_released_before_is_known_to_a_store_with_older_data(redis, replica):
+    site = await replica(total_active_users=2, recovery_window=3)
+    await site.enters()
+    cookie = await site.enters()
+    await site.room.refresh()
+
+    async def steps():
+        site.turn.forward(1)
+        await site.edge.post(f"/_waitroom/{site.room.name}/leave", headers={"Cookie": cookie})
+        await site.room.refresh()
+
+    await rewind(site.room.store._redis, site.room.store, steps)
+    await site.room.refresh()
+    site.turn.forward(RELEASE_HOLD_MS / 1000)
+    assert (await site.check(cookie)).status == 204  # somebody new: the slot is free
+    assert (await site.room.refresh()).active == 2
+    assert await site.room.store._redis.zcard(room_key(site.room.name, "revoked")) == 1

@@ -104,6 +104,9 @@ FIRST = st.sampled_from(["snapshot", "sweep", "enter", "poll", "renew"])
 COUNTED = (
     "waiting", "due", "active", "admitted", "revoked", "spent", "config", "arrivals", "drawn",
 )  # fmt: skip
+#: What an older copy of the store has.
+SETS = (*COUNTED[:6], *COUNTED[7:], "reserved", "addresses", "grants", "moved")
+HASHES = ("config", "stats", "polls")
 #: A replica's clock may be late by this much, so that it takes a pass for valid.
 LATE_MS = SESSION_GRACE_MS + 1000
 
@@ -124,6 +127,10 @@ class RoomMachine(StoreMachine):
         self.silent: set[str] = set()
         self.hidden: dict[str, int] = {}
         self.polled_at: dict[str, int] = {}
+        #: When the latest snapshot was made.
+        self.measured = 0
+        #: The keys that change, and the model, as they were at some time.
+        self.kept: tuple[dict[str, dict], Model] | None = None
 
     @initialize(
         seed=st.integers(0, 2**32),
@@ -331,7 +338,8 @@ class RoomMachine(StoreMachine):
     @rule()
     def snapshot(self):
         shot = self.run(self.store.snapshot())
-        expected = self.model.snapshot(self.now)
+        expected = self.model.snapshot(self.now, self.measured)
+        self.measured = self.now
         assert (shot.waiting, shot.active, shot.provisional) == expected
         assert shot.revoked == self.model.revoked
         assert shot.recovery_stage == self.model.recovery_stage
@@ -421,6 +429,7 @@ class RoomMachine(StoreMachine):
         """Redis is emptied: what is left is what visitors carry."""
         if not really:
             return
+        self.now += 1  # a new store begins later than the latest snapshot of the old one
         self.delete(room_keys(self.name))
         self.model.lose()
         self.promises.store_lost()
@@ -444,6 +453,50 @@ class RoomMachine(StoreMachine):
         self.promises.store_lost()
         self.seen = Seen(last_event=self.seen.last_event)
         self.run_first(first, chosen)
+
+    @precondition(lambda self: self.seen.waiting or self.seen.active)
+    @rule(really=SELDOM)
+    def keep_a_copy(self, really):
+        """Redis writes its data to the disk."""
+        if really:
+            data = {name: self.run(self.read(name)) for name in (*SETS, *HASHES)}
+            self.kept = data, self.model.copied()
+            self.now += 1
+
+    @precondition(lambda self: self.kept)
+    @rule(really=SELDOM, passes=INDICES)
+    def go_back(self, really, passes):
+        """It starts with them again: what happened since is in the visitors' cookies."""
+        if not really:
+            return
+        data, model = self.kept
+        self.run(self.write(data))
+        known = {name: getattr(self.model, name) for name in ("known", "promised", "near_known")}
+        self.model = model.copied()
+        for name, value in known.items():
+            setattr(self.model, name, value)
+        self.promises.store_lost()
+        since = self.model.measured or 0
+        self.promises.alone |= {p.visitor for p in self.passes if p.started_ms > since}
+        self.seen = self.run(look(self.bench.redis, self.name, after=self.seen.last_event))
+        self.snapshot()
+        if passes and self.valid_passes:
+            self.renew(passes)
+
+    async def read(self, name: str) -> dict:
+        key, redis = room_key(self.name, name), self.bench.redis
+        if name in HASHES:
+            return await redis.hgetall(key)
+        return dict(await redis.zrange(key, 0, -1, withscores=True))
+
+    async def write(self, data: dict[str, dict]) -> None:
+        for name, members in data.items():
+            key, redis = room_key(self.name, name), self.bench.redis
+            await redis.delete(key)
+            if members and name in HASHES:
+                await redis.hset(key, mapping=members)
+            elif members:
+                await redis.zadd(key, members)
 
     def teardown(self):
         self.delete(room_keys(self.name))

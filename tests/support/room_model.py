@@ -7,6 +7,7 @@ rather than knows: when each visitor was asked to come back, since that is an es
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -127,6 +128,8 @@ class Model:
         self.born: int | None = None
         self.recovery = 0
         self.near = -1
+        #: From when on an older store, by which it was replaced, knows nothing.
+        self.lost_since: float = math.inf
         #: When the last script ran; when the last outage ended, and whether this step ended it.
         self.measured: int | None = None
         self.back: float = -math.inf
@@ -137,6 +140,9 @@ class Model:
         self.tokens: float | None = None
         self.now = 0
         self.events: list[tuple[str, str, str]] = []
+
+    def copied(self) -> Model:
+        return copy.deepcopy(self, {id(self.held): self.held})
 
     def lose_key(self, name: str) -> None:
         """One is gone: places and sessions have to come back."""
@@ -231,9 +237,15 @@ class Model:
         self.addresses = {v: a for v, a in self.addresses.items() if self._is_here(v)}
         return len(silent), sessions, len(old) + len(worn)
 
-    def snapshot(self, now: int) -> tuple[int, int, int]:
-        """How many wait, are active, and of those were called and are not here yet."""
+    def snapshot(self, now: int, seen: int = 0) -> tuple[int, int, int]:
+        """How many wait, are active, and of those were called and are not here yet. `seen`: when a
+        script had run, as the replica's snapshot before says."""
+        data_of = self.measured
         self._begin(now)
+        if data_of is not None and seen > data_of:
+            if self.now > self.recovery:
+                self.recovery, self.near = self.now, 0
+            self.lost_since = data_of
         self._expire()
         self._call()
         provisional = [s for s in self.inside.values() if s.started is None]
@@ -424,6 +436,7 @@ class Model:
         is_emptied = is_older and now - self.born < 2 * BACKOFF_MS
         if self.recovery > before:
             self.near = -1 if is_emptied else 0
+            self.lost_since = math.inf
         if is_emptied and self.near_known is not None:
             self.near = max(self.near, self.near_known)
 
@@ -712,7 +725,8 @@ class Model:
         is_alone = pass_.renewed_ms == 0
         is_over = len(self.inside) >= self.settings.total_active_users
         self._take_back(visitor, self.now)
-        if is_alone or not (is_over or visitor in self.line):
+        is_newer = self.recovery_stage == 2 and pass_.started_ms > self.lost_since
+        if is_alone or is_newer or not (is_over or visitor in self.line):
             self.line.pop(visitor, None)
             if is_alone and pass_.joined_ms < pass_.started_ms:
                 self.spent[visitor] = self.now

@@ -319,7 +319,7 @@ class Promises:
     def left(self, visitor: str, step: Step) -> None:
         """Its passes are worth nothing from now on; a session is counted a little longer."""
         if self.honoured.pop(visitor, None) is not None and visitor in step.before.admitted:
-            ends = min(step.before.active[visitor], step.now + RELEASE_HOLD_MS)
+            ends = min(int(step.before.active[visitor]), step.now + RELEASE_HOLD_MS)
             self.held.setdefault(visitor, ends)
 
     def store_lost(self) -> None:

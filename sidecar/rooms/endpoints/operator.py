@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _INTERNAL = {
     *("last_order", "tokens", "tokens_at", "measured_at", "ends", "held_ms", "drops", "waited_ms"),
     *("born", "recovery", "back", "near", "address_at", "drawn_from", "shown_lines", "last_end"),
-    *("keys", "keys_at", "known"),
+    *("keys", "keys_at", "known", "lost_since"),
 }
 
 ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))

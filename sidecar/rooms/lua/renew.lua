@@ -23,15 +23,16 @@ local function keep(visitor, order, started, shown)
 end
 
 -- The reply to a pass whose session was lost, if there is a slot; else nil: it waits. Whom a
--- replica let in, or kept in, by itself stays all the same: nobody is called until the room is
--- below its cap. That replica may not have heard our time: what its pass says of the future is not
--- believed.
+-- replica let in, or kept in, by itself stays all the same, and so does who came in since the data
+-- of a store that has older ones: nobody is called until the room is below its cap. A replica may
+-- not have heard our time: what its pass says of the future is not believed.
 local function restore(visitor, order, started, ends, alone)
   started, ends = math.min(started, now), math.min(ends, now + session_ms)
   local is_over = size(ACTIVE) >= cap
   reserved.take_back(visitor, now)
   local waits = redis_call('ZSCORE', WAITING, visitor)
-  if alone ~= '' or not (waits or is_over) then
+  local is_newer = stage == 2 and started > (stats.lost_since or now)
+  if alone ~= '' or is_newer or not (waits or is_over) then
     if waits then
       redis_call('ZREM', WAITING, visitor)
       resized(WAITING)
@@ -39,7 +40,7 @@ local function restore(visitor, order, started, ends, alone)
       forget_arrivals({visitor})
     end
     if alone == 'waited' then put(SPENT, int(now), visitor) end
-    if is_over then count('over_cap') end
+    if is_over and not is_newer then count('over_cap') end
     event('admitted', visitor, 'restored', 'order', int(order), 'joined', int(started))
     return admitted_reply(order, started, admit(visitor, started, ends))
   end

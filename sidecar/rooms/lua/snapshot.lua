@@ -2,6 +2,7 @@
 -- ARGV    6 revocations from this time on, ms
 --         7 how many revocations at most
 --         8 the replica that asks, or ''
+--         9 `measured_at` of its snapshot before, or ''
 -- RETURNS {now, waiting, active, provisional, epoch, revision, wait of a newcomer or -1,
 --          config hash as a flat list, stats hash as a flat list, {visitor, revoked at, …},
 --          stage of the recovery, when it ends or 0, replicas, events in the stream, the id of
@@ -18,8 +19,19 @@
 -- Replicas ask every second.
 local REPLICA_MS = 5000
 
+-- A store that is back with older data, or another one that had not heard the latest: who came
+-- in since is known by the pass alone.
+local function begin_behind(seen, near, known)
+  local data_of = stats.measured_at
+  if not data_of or not seen or seen <= data_of then return end
+  count('behind')
+  begin_recovery(near, known, now)
+  stats.lost_since = data_of
+end
+
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
+  begin_behind(tonumber(ARGV[9]), tonumber(ARGV[3]), tonumber(ARGV[4]))
   measure_start()
   expire()
   call_next()

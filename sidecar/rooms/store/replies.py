@@ -61,6 +61,11 @@ class Snapshot:
     #: Revoked passes and spent tickets: what is kept of visitors who are gone.
     remembered: int = 0
 
+    @property
+    def behind(self) -> float:
+        """How often the store was found to have older data than before."""
+        return self.counters.get("behind", 0)
+
     def still_of_use(self, revoked: dict[str, int], pass_ms: int) -> dict[str, int]:
         """Without those whose passes have ended since. While a pass is valid that was given when
         session_duration was longer, all are of use."""

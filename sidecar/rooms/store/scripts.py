@@ -16,7 +16,7 @@ from sidecar.kit.errors import StoreError
 from sidecar.kit.redis.driver_errors import driver_errors
 from sidecar.kit.redis.driver_errors import text as text_of
 from sidecar.kit.redis.script_store import ScriptStore
-from sidecar.queue.verdict_lifetime import RESPONSE_MS
+from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS, RESPONSE_MS
 from sidecar.rooms import redis_keys as keys
 from sidecar.rooms.look import LOOK, in_short
 from sidecar.rooms.store.lists import Lists
@@ -118,6 +118,7 @@ class RoomStore(ScriptStore):
         self._known_since_ms: int | None = None
         self._promised_since_ms: int | None = None
         self._near_ms: int | None = None
+        self._measured_at = ""
         self._clock = clock
         self._now_ms = now_ms
         #: The room's people and what was done to it, to be looked at.
@@ -211,9 +212,10 @@ class RoomStore(ScriptStore):
 
     async def snapshot(self, *, revoked_since_ms: int = 0) -> Snapshot:
         """Sent also while Redis counts as unavailable: it shows when Redis is back."""
-        args = [revoked_since_ms, REVOCATIONS_LIMIT, self._replica]
+        args = [revoked_since_ms, REVOCATIONS_LIMIT, self._replica, self._measured_at]
         snapshot = read_snapshot(await self._run("snapshot", args, is_probe=True))
         self.knows(snapshot.born_ms)
+        self._measured_at = repr(snapshot.counters["measured_at"])
         return snapshot
 
     async def configure(
@@ -273,8 +275,8 @@ class RoomStore(ScriptStore):
     async def remind(
         self, revoked: dict[str, int], overrides: dict[str, Any], *, epoch: int
     ) -> None:
-        """Tells a store that was emptied who was revoked (visitor -> when, ms), and the config.
-        What it has learnt meanwhile stays."""
+        """Tells a store that was emptied, or has older data, who was revoked (visitor -> when, ms),
+        and the config. What it has learnt meanwhile stays."""
         config = {name: json.dumps(value) for name, value in overrides.items()}
         if epoch:
             config["epoch"] = str(epoch)
@@ -288,6 +290,9 @@ class RoomStore(ScriptStore):
             for name in ("revoked", "spent"):
                 async with driver_errors("remind", self._timeout_s):
                     await self._redis.zadd(keys.room_key(self._name, name), part, nx=True)
+            ends = {visitor: at + RELEASE_HOLD_MS for visitor, at in part.items()}
+            async with driver_errors("remind", self._timeout_s):
+                await self._redis.zadd(keys.room_key(self._name, "active"), ends, xx=True, lt=True)
 
     async def acquire_leader_lease(self, work: str, *, seconds: float) -> bool:
         """Whether this replica does the work in this interval. It is given up by itself, so the

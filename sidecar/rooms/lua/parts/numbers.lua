@@ -6,7 +6,7 @@ do
 local OFTEN = {'measured_at', 'born', 'ends', 'held_ms', 'drops', 'waited_ms', 'recovery', 'back',
   'keys', 'keys_at', 'known'}
 local SELDOM = {'last_order', 'tokens', 'tokens_at', 'near', 'address_at', 'drawn_from',
-  'shown_lines', 'last_end', 'credit_1', 'credit_2', 'credit_3', 'credit_4'}
+  'shown_lines', 'last_end', 'lost_since', 'credit_1', 'credit_2', 'credit_3', 'credit_4'}
 IS_NUMBER = {} -- made without ipairs, which is not to be had while a library is loaded
 for i = 1, #OFTEN do IS_NUMBER[OFTEN[i]] = true end
 for i = 1, #SELDOM do IS_NUMBER[SELDOM[i]] = true end

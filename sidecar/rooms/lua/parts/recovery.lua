@@ -39,7 +39,10 @@ local function begin_recovery(near, known, promised)
   stage, recovers_until = 0, -math.huge
   local is_over = recovery == before and now - recovery > room.recovery_over_ms
   if recovery == 0 or is_over then return end
-  if recovery > before then stats.near = is_emptied and -1 or 0 end
+  if recovery > before then
+    stats.near = is_emptied and -1 or 0
+    if stats.lost_since then stats.lost_since = now end -- what an earlier one had lost is over
+  end
   recovery = math.min(recovery, now)
   if recovery ~= before then stats.recovery = recovery end
 
