@@ -714,7 +714,9 @@ class Model:
             return None
         if session.started is None:
             return self._claim(pass_.visitor, pass_.order)
-        promised = pass_.expires_ms if session.is_unused else int(session.ends) - SESSION_GRACE_MS
+        promised = int(session.ends) - SESSION_GRACE_MS
+        if session.is_unused:
+            promised = max(pass_.expires_ms, self._latest(session))
         return self._admit(pass_.visitor, pass_.order, pass_.started_ms, promised)
 
     def _restore(self, pass_: Pass) -> Reply | None:

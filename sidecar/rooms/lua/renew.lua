@@ -9,16 +9,19 @@
 -- @include "rooms/parts/call_next"
 -- @include "rooms/parts/standing"
 
--- The reply to a revoked pass, and to one whose session is there; else nil. `shown`: when the pass
--- ends that is shown.
+-- The reply to a revoked pass, and to one whose session is there; else nil.
 local function keep(visitor, order, started, shown)
   flush()
   if redis_call('ZSCORE', REVOKED, visitor) then return refused_reply(GONE, 0) end
   local ends = redis_call('ZSCORE', ACTIVE, visitor)
   if not ends then return nil end
-  if not redis_call('ZSCORE', ADMITTED, visitor) then return claim(visitor, order, ends) end
-  ends = tonumber(ends)
-  local promised = is_unused(ends) and shown or ends - room.session_grace_ms
+  local began = redis_call('ZSCORE', ADMITTED, visitor)
+  if not began then return claim(visitor, order, ends) end
+  -- Until when the passes are honoured that were given: of an unused session `ends` says less.
+  local promised = ends - room.session_grace_ms
+  if is_unused(ends) then
+    promised = math.max(shown, unused_until(tonumber(began)) - room.session_grace_ms)
+  end
   return admitted_reply(order, started, admit(visitor, started, promised))
 end
 
