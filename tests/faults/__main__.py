@@ -21,6 +21,7 @@ from tests.faults import (
     report,
     scenarios_clusters,
     scenarios_garbled,
+    scenarios_hidden,
     scenarios_model,
     scenarios_outages,
     scenarios_replicas,
@@ -57,6 +58,7 @@ ALL: dict[str, Scenario] = {
     "clock": scenarios_replicas.wrong_clock,
     "garbled": scenarios_garbled.garbled,
     "model": scenarios_model.churn,
+    "hidden": scenarios_hidden.hidden_tabs,
     "outages": scenarios_outages.all_outages,
 }
 #: Also one of the outages by itself.

@@ -19,7 +19,7 @@ decide how many replicas and which Redis you need. What to do about a failure is
 
 `make faults` wrote this page from a test run. It starts nginx, three replicas and a real Redis on
 one machine. Simulated visitors behave as browsers do. Then it breaks one thing at a time and checks
-what each visitor saw.
+what each visitor saw. The sales with hidden tabs run on a simulated clock, without nginx.
 
 Three settings differ from the defaults. `session_duration` is 30 s, so that sessions end within a
 run. `queueing_status_code` is 202, so that every 5xx is a failure. `shutdown_delay` is 0.5 s.

@@ -10,11 +10,17 @@ from dataclasses import replace
 import pytest
 
 from sidecar.kit.redis.connect import close, connect
-from tests.support.simulation import Played, Sale, exponential, lognormal, play
+from tests.support.simulation import (
+    BASE,
+    HIDDEN,
+    STAY_S,
+    Played,
+    exponential,
+    hidden_sale,
+    lognormal,
+    play,
+)
 
-STAY_S = 180
-#: The settings say that a session lasts 300 s, so the first estimates are wrong by design.
-BASE = Sale(stay=exponential(STAY_S), stay_mean_s=STAY_S, cap=200, session_duration=300, burst=1500)
 STAYS = {"exponential": exponential(STAY_S), "lognormal": lognormal(STAY_S)}
 LEAVERS = (0.1, 0.3)
 SALES = {
@@ -22,9 +28,7 @@ SALES = {
     for seed, (leavers, stay) in enumerate(itertools.product(LEAVERS, STAYS), start=1)
 }
 
-#: Of those who wait as many have a hidden tab, and a tenth more a phone that sleeps.
-HIDDEN = (0.1, 0.3, 0.5)
-HIDDEN_SALES = {share: replace(BASE, hidden=share, sleepers=0.1) for share in HIDDEN}
+HIDDEN_SALES = {share: hidden_sale(share) for share in HIDDEN}
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ import random
 import statistics
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from unittest.mock import patch
 
 from redis.asyncio import Redis
@@ -368,6 +368,18 @@ class _Player:
 
 #: Each sale draws its own numbers, also where several are played side by side.
 _drawing: ContextVar[random.Random] = ContextVar("drawing")
+
+
+STAY_S = 180
+#: The settings say that a session lasts 300 s, so the first estimates are wrong by design.
+BASE = Sale(stay=exponential(STAY_S), stay_mean_s=STAY_S, cap=200, session_duration=300, burst=1500)
+#: How many of those who wait have a hidden tab.
+HIDDEN = (0.1, 0.3, 0.5)
+
+
+def hidden_sale(share: float) -> Sale:
+    """So many tabs are hidden, and a tenth of the visitors have a phone that sleeps."""
+    return replace(BASE, hidden=share, sleepers=0.1)
 
 
 async def play(redis: Redis, sales: Sequence[Sale]) -> list[Played]:

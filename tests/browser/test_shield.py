@@ -1,0 +1,48 @@
+"""The waiting page while very many newcomers come: it takes its place by itself, a moment later."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.nginx_client import JSON, Visitor
+from tests.support.processes import wait_until
+from tests.support.site import Site
+from tests.support.story import ahead
+
+ROOMS = {"shop": {"total_active_users": 0, "shield_above": 1, "heartbeat_interval": 1}}
+
+
+@pytest.fixture(scope="module")
+def site():
+    with Site(rooms=ROOMS) as site:
+        yield site
+
+
+def raise_shield(site) -> None:
+    def is_up() -> bool:
+        joined = Visitor(site.url).post("/_waitroom/shop/join", headers={"Accept": JSON})
+        return joined.json()["state"] == "not_queued"
+
+    wait_until(is_up, "the shield")
+
+
+def test_its_script_joins_by_the_address_that_it_is_told(site, visitor):
+    raise_shield(site)
+    page, asked = visitor(), []
+    page.on("request", lambda request: asked.append(request.url.partition("/shop/")[2]))
+    page.goto(f"{site.url}/page")
+    expect(page.locator("h1")).to_have_text("Joining…")
+    expect(ahead(page)).to_be_visible(timeout=20_000)
+    polls = [path for path in asked if path.startswith(("status", "join"))]
+    assert polls[0] == "status"
+    assert polls[1].startswith("join?token=")
+    assert page.url == f"{site.url}/page"
+
+
+def test_without_scripts_its_own_refresh_joins(site, visitor):
+    raise_shield(site)
+    page = visitor(java_script_enabled=False)
+    page.goto(f"{site.url}/page")
+    expect(ahead(page)).to_be_visible(timeout=30_000)
+    assert page.url.endswith("next=/page")
