@@ -79,7 +79,7 @@ def status_of(site: Replica) -> str:
 @pytest.fixture
 async def tickets(site):
     """The headers of others who wait, one after the other; each has been told to ask by now."""
-    await site.check()
+    await site.enters()
     cookies = [cookie_of(await site.check()) for _ in range(POLLS)]
     for cookie in cookies:
         await site.status(cookie)  # so that the ticket is known

@@ -216,7 +216,7 @@ async def test_those_that_hang_are_passed_over(topology, number, open_store):
 
 async def test_calls_that_are_cut_off_anywhere_do_no_harm(topology, open_store):
     """At every moment of a call, and of the search for the servers before it."""
-    redis = open_store(url_of(topology))
+    redis = open_store(url_of(topology), timeout_s=20 * TIMEOUT_S)  # of each call, it is below
     (store,) = rooms_of(redis, new_room_name())
     for number in range(300):
         store._timeout_s = number % 100 / 10_000

@@ -48,7 +48,7 @@ def run(site: Site, *arguments: str, **options: object) -> tuple[int, str, dict]
 
 def test_every_journey_keeps_the_promises(site):
     mix = "shopper=6,api=3,flood=1,storm=2"
-    status, output, report = run(site, "-u", "12", "-r", "20", "-t", "4s", mix=mix)
+    status, output, report = run(site, "-u", "12", "-r", "20", "-t", "7s", mix=mix)
     assert status == 0, output
     assert report["kept"]
     assert report["peak_sessions"] == CAP

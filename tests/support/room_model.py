@@ -508,6 +508,7 @@ class Model:
             if place.seldom:
                 self.reserved[visitor] = place.order
                 if not self._needed([place]):
+                    place.arrival = None  # noted anew when they are back
                     self.away[visitor] = place
                     continue
                 self.left -= 1
