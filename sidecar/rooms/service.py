@@ -178,8 +178,8 @@ class Room:
         is_new = False
         if isinstance(token, Pass) and self._honours(token):
             given = self._fallback.longer(token, settings, now_ms) if is_away else None
-            if is_away and self._may_be_unused(token):
-                given = given or replace(token, renewed_ms=0)  # Redis hears of it when it is back
+            if given is None and is_away and self._may_be_unused(token):
+                self._fallback.keep(replace(token, renewed_ms=0))  # Redis hears that it is used
             if given is None:
                 return Answer(State.ADMITTED, is_settled=self._is_settled(token))
         elif isinstance(token, Ticket):
