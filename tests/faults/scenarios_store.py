@@ -223,7 +223,7 @@ def _kind(diary: Diary, moment: float) -> str:
 
 
 def _refresh(diary: Diary, moment: float) -> float:
-    told = [e.refresh_s for e in diary.entries if e.refresh_s and e.received <= moment]
+    told = [e.refresh_s for e in diary.entries if e.refresh_s and e.sent <= moment]
     return told[-1] if told else 5.0
 
 
