@@ -802,7 +802,8 @@ class Model:
         """Until claim_window is over, and as long as nobody wants the slot. When its pass ends."""
         expires = self._latest(session)
         claim = self._ms("claim_window")
-        session.ends = min(self.now + claim, expires + SESSION_GRACE_MS) + UNUSED
+        until = min(self.now + claim, expires + SESSION_GRACE_MS) + UNUSED
+        session.ends = max(session.ends, until)
         self.last_end = max(self.last_end, expires)
         return expires
 

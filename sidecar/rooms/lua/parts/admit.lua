@@ -32,13 +32,14 @@ function unused_until(started)
   return pass_ends(started, started) + room.session_grace_ms
 end
 
--- Their session: it ends after claim_window where slots are wanted (rooms/lua/parts/expire.lua).
--- Returns when the pass ends, ms: who shows it has the session for so long.
-function admit_unused(visitor, started)
+-- Their session: it ends after claim_window where slots are wanted (rooms/lua/parts/expire.lua),
+-- and not before `least`, where it was theirs until then. Returns when the pass ends, ms: who shows
+-- it has the session for so long.
+function admit_unused(visitor, started, least)
   local latest = unused_until(started)
   local ends = latest - room.session_grace_ms
   stats.last_end = math.max(stats.last_end or 0, ends)
-  keep(visitor, started, math.min(now + claim_ms, latest) + UNUSED)
+  keep(visitor, started, math.max(math.min(now + claim_ms, latest) + UNUSED, least or 0))
   return ends
 end
 end

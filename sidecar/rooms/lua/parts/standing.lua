@@ -20,7 +20,7 @@ local function claim(visitor, order, ends, joined)
   local started = redis_call('ZSCORE', ADMITTED, visitor)
   if started then
     started, ends = tonumber(started), tonumber(ends)
-    local first = is_unused(ends) and admit_unused(visitor, started)
+    local first = is_unused(ends) and admit_unused(visitor, started, ends)
     return admitted_reply(order, started, first or ends - room.session_grace_ms)
   end
   if joined then count_wait(now - joined) end
