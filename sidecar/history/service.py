@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 #: The ends of visitors who gave up waiting, and of those who were called and did not come.
 GAVE_UP = frozenset({"left", "silent", "swept"})
 NO_SHOW = "no_show"
-
-
-#: The end of a place that nobody polled for, and of a session whose cookie nobody showed.
+#: The end of a place that nobody polled for, and of a session whose cookie nobody sent.
 UNUSED = "unused"
 
 

@@ -31,7 +31,7 @@ class Answer:
     #: nginx, which are the key that nginx keeps it by: the pass verifies, and is not due to be
     #: renewed in that time; the bearer is outside; or all who come without a cookie are refused.
     is_settled: bool = False
-    #: While very many come: they join at an address that the status document names.
+    #: The shield is up: a newcomer joins later, at the `join_url` of the status document.
     joins_later: bool = False
     #: Why the visitor passes uncounted: outside, exempt. For metrics only.
     uncounted: str = ""

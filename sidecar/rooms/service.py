@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 #: How many unanswered newcomers a replica remembers.
 ORPHANS = 1000
-#: Of how many first passes it remembers that the store knows them to be used; of others it asks.
+#: How many first passes a replica remembers to be used. It tells the store of others again.
 USED = 10_000
 
 log = structlog.get_logger()

@@ -2,9 +2,9 @@
 
 When newcomers come faster than the room's `shield_above`, a replica gives no more places
 itself: it says so in a way that nginx may keep, and each browser takes its place by
-`POST join`, a random moment later: with a token that is worth nothing before that, so that no
-program is ahead of browsers that wait. What sends no cookie and runs no page costs nginx an
-answer, and nobody a place. One address joins so often and no more.
+`POST join`, a random moment later. That needs a token that is worth nothing for two seconds, so
+that no program is ahead of browsers that wait. A client that sends no cookie and runs no page costs
+nginx an answer, and nobody a place. One address may join 20 times a second.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from sidecar.kit.redis.connect import close, connect
 from tests.faults.verdict import Row
 from tests.faults.world import Scale
 from tests.support.redis_servers import RedisServer
-from tests.support.simulation import HIDDEN, Played, hidden_sale, play
+from tests.support.simulation import HIDDEN, MOST_IDLE, MOST_LATE, Played, hidden_sale, play
 
 
 async def hidden_tabs(scale: Scale) -> list[Row]:
@@ -40,8 +40,8 @@ def _row(share: float, sale: Played, seconds: float) -> Row:
     )
     row.notes.append(f"idle while somebody waited: {sale.idle:.2%} of the slots' time")
     row.notes.append(f"{sale.no_shows} calls found nobody")
-    if third > len(late) / 50:
+    if third > len(late) * MOST_LATE:
         row.broken.append(f"{third} of {len(late)} were in after more than two polls")
-    if sale.idle > 0.013:
+    if sale.idle >= MOST_IDLE:
         row.broken.append(f"{sale.idle:.2%} of the slots were idle")
     return row

@@ -13,6 +13,8 @@ from sidecar.kit.redis.connect import close, connect
 from tests.support.simulation import (
     BASE,
     HIDDEN,
+    MOST_IDLE,
+    MOST_LATE,
     STAY_S,
     Played,
     exponential,
@@ -66,11 +68,11 @@ class TestHiddenTabs:
         late = hidden[share].late_polls
         assert len(late) > 100
         assert max(late) <= 4
-        assert sum(polls > 2 for polls in late) <= len(late) / 50
+        assert sum(polls > 2 for polls in late) <= len(late) * MOST_LATE
 
     def test_hardly_a_slot_is_idle_for_them(self, hidden, share):
         """1 %, of which the calls that nobody has answered yet are more than half."""
-        assert hidden[share].idle < 0.013
+        assert hidden[share].idle < MOST_IDLE
         assert hidden[share].no_shows < 60
 
 

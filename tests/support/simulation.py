@@ -375,6 +375,8 @@ STAY_S = 180
 BASE = Sale(stay=exponential(STAY_S), stay_mean_s=STAY_S, cap=200, session_duration=300, burst=1500)
 #: How many of those who wait have a hidden tab.
 HIDDEN = (0.1, 0.3, 0.5)
+#: The share of hidden tabs that may need a third poll, and of the slots' time that may be idle.
+MOST_LATE, MOST_IDLE = 1 / 50, 0.013
 
 
 def hidden_sale(share: float) -> Sale:
