@@ -8,7 +8,7 @@ local TIMEOUT_MS = 10000
 local PASSED_ON = {
     "accept", "accept-language", "user-agent", "purpose", "sec-purpose", "x-moz",
     "sec-fetch-dest", "sec-fetch-mode", "sec-fetch-site", "access-control-request-method",
-    "origin",
+    "origin", "referer",
 }
 -- Of a refusal's headers only these reach the visitor.
 local PASSED_BACK = {

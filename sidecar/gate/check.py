@@ -116,7 +116,7 @@ async def check(request: web.Request) -> web.Response:
         headers, room, uri=uri, exempt=exempt, grant_uri=uri, class_name=class_name
     )
     count_grant(metrics, room, bearer)
-    may_join = takes_place(headers) and not is_posted_from_elsewhere(headers, method)
+    may_join = may_take_place(room, headers, method)
     answer = await room.check(token, may_join=may_join, bearer=bearer)
     if given is not None and answer.token is None:
         answer = replace(answer, token=given)  # what nginx forgets unless it is said again
@@ -206,6 +206,7 @@ def answer_headers(room: Gate, answer: Answer, headers: Mapping[str, str]) -> di
     return said
 
 
+_BROWSERS_SAY = (istr("Sec-Fetch-Mode"), istr("Sec-Fetch-Dest"), istr("Referer"))
 _FRAMES = {"iframe", "frame", "embed", "object", "fencedframe"}
 
 
@@ -218,6 +219,31 @@ def is_shared(answer: Answer, headers: Mapping[str, str]) -> bool:
     if not answer.is_settled or answer.token is not None:
         return False
     return answer.state is State.ADMITTED or "Cookie" not in headers
+
+
+def may_take_place(room: Gate, headers: Mapping[str, str], method: str) -> bool:
+    """Whether a request without a cookie takes a slot or a place.
+
+    Also that of a crawler or a feed reader, which names itself as a browser and never waits, while
+    the room is free.
+    """
+    if is_posted_from_elsewhere(headers, method):
+        return False
+    return takes_place(headers) or (_may_be_program(headers) and _is_free(room))
+
+
+def _is_free(room: Gate) -> bool:
+    """Whether nobody waited in the last second, and a slot was free."""
+    seen = room.snapshot
+    return bool(seen and not seen.waiting and seen.active < room.settings.total_active_users)
+
+
+def _may_be_program(headers: Mapping[str, str]) -> bool:
+    """Whether no browser says so: those name the page that a script or a picture is for, in
+    Referer where they are too old for Sec-Fetch-Mode."""
+    if is_fetched_ahead(headers) or any(name in headers for name in _BROWSERS_SAY):
+        return False
+    return not headers.get("Accept", "").startswith(("image/", "text/css"))
 
 
 def takes_place(headers: Mapping[str, str]) -> bool:

@@ -19,8 +19,7 @@ from sidecar.gate.check import (
     count_grant,
     find_unknown,
     is_framed_elsewhere,
-    is_posted_from_elsewhere,
-    takes_place,
+    may_take_place,
 )
 from sidecar.gate.cookies import read_bearer, read_token
 from sidecar.gate.schemas import Numbers, Original, Passed, Refused
@@ -115,7 +114,7 @@ async def gate(request: web.Request) -> web.Response:
     count_grant(metrics, room, bearer)
     answer = await room.check(
         read_token(headers, room),
-        may_join=takes_place(headers) and not is_posted_from_elsewhere(headers, method),
+        may_join=may_take_place(room, headers, method),
         bearer=bearer,
     )
     count_answer(metrics, room, "gate", answer)

@@ -171,6 +171,12 @@ async def test_a_cookie_of_another_room_is_as_none(replica):
 
 
 FRAME = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}
+OLD_SCRIPT = {"Accept": "*/*", "User-Agent": "Mozilla/5.0 (old browser's script)"}
+CRAWLERS = [
+    {"Accept": "*/*", "User-Agent": "Mozilla/5.0 (compatible; bingbot/2.0)"},
+    {"Accept": "application/rss+xml, text/xml", "User-Agent": "Mozilla/5.0 (a feed reader)"},
+    {"Accept": "text/calendar", "User-Agent": "Mozilla/5.0 (a calendar)"},
+]
 
 
 @pytest.mark.parametrize(
@@ -189,7 +195,7 @@ FRAME = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}
         ({"Purpose": "prefetch"}, False),
         ({"Accept": "image/avif,image/webp,*/*;q=0.8"}, False),
         ({"Accept": "text/css,*/*;q=0.1"}, False),
-        ({"Accept": "*/*", "User-Agent": "Mozilla/5.0 (old browser's script)"}, False),
+        ({**OLD_SCRIPT, "Referer": "/"}, False),
         ({"Accept": "*/*", "User-Agent": "curl/8"}, True),
         ({"Accept": "application/vnd.api+json"}, True),
     ],
@@ -197,10 +203,32 @@ FRAME = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}
 async def test_who_takes_a_place(replica, headers, takes):
     """Navigations and programs do; images, scripts, fetches and prefetches do not."""
     site = await replica()
+    await site.room.refresh()
     reply = await site.check(headers=headers)
     assert (reply.status, "Set-Cookie" in reply.headers) == ((204, True) if takes else (401, False))
     snapshot = await site.room.refresh()
     assert snapshot.active == (1 if takes else 0)
+
+
+@pytest.mark.parametrize("headers", CRAWLERS)
+async def test_a_crawler_enters_a_free_room(replica, headers):
+    """It says that it is a browser, and not what it wants: it takes a slot, and never a place."""
+    site = await replica(total_active_users=1)
+    await site.room.refresh()
+    assert (await site.check(headers=headers)).status == 204
+    await site.room.refresh()
+    assert (await site.check(headers=headers)).status == 401
+    snapshot = await site.room.refresh()
+    assert (snapshot.active, snapshot.waiting) == (1, 0)
+
+
+async def test_a_crawler_is_ahead_of_nobody(replica):
+    """Where somebody waits, the free slot is theirs."""
+    site = await replica(total_active_users=1, queue_all=True)
+    assert (await site.check()).status == 401
+    await site.room.store.configure({"queue_all": False})
+    await site.room.refresh()
+    assert (await site.check(headers=CRAWLERS[0])).status == 401
 
 
 async def test_a_suspended_room_lets_everybody_pass_uncounted(replica):

@@ -117,7 +117,11 @@ BACKGROUND = {
     "older prefetch": {"Accept": HTML, "Purpose": "prefetch"},
     "oldest prefetch": {"Accept": HTML, "X-Moz": "prefetch"},
     "image of an old browser": {"Accept": "image/*", "User-Agent": "Mozilla/5.0"},
-    "script of an old browser": {"Accept": "*/*", "User-Agent": "Mozilla/5.0"},
+    "script of an old browser": {
+        "Accept": "*/*",
+        "User-Agent": "Mozilla/5.0",
+        "Referer": "http://site/",
+    },
 }
 
 
@@ -130,6 +134,14 @@ def test_what_comes_along_takes_none(site, headers):
         reply = Visitor(site.url, headers).get(path)
         assert (reply.status, room_cookies(reply, room)) == (503, [])
     assert (people(site, "full"), people(site, "open")) == before
+
+
+def test_a_crawler_enters_a_free_room(site):
+    """It says that it is a browser, and neither what it wants nor that a page sent it."""
+    crawler = Visitor(site.url, {"Accept": "*/*", "User-Agent": "Mozilla/5.0 (compatible; bot)"})
+    before = people(site, "full")
+    assert (crawler.get("/full/").status, people(site, "full")) == (503, before)
+    assert crawler.get("/open/").status == 200
 
 
 def test_a_script_is_told_where_to_join(site):

@@ -15,7 +15,7 @@ BLOCK = re.compile(r"^( *)```yaml\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 ASKED_ABOUT = {
     "cookie", "accept", "accept-language", "user-agent", "purpose", "sec-purpose", "x-moz",
     "sec-fetch-dest", "sec-fetch-mode", "sec-fetch-site", "access-control-request-method",
-    "origin",
+    "origin", "referer",
 }  # fmt: skip
 
 
