@@ -390,7 +390,7 @@ function enter() {
 	setTimeout(() => {
 		keep('enter', { count, at: Date.now() });
 		if (location.pathname.startsWith('/_waitroom/')) {
-			const safe = /^\/(?![/\\])[^\0-\x1f\x7f]*$/.test(next);
+			const safe = /^\/(?!\/)[^?\\\0- \x7f]*(\?[^\0- \x7f]*)?$/.test(next);
 			location.replace((safe ? next : '/') + location.hash);
 		} else if (/^(GET|HEAD)?$/.test(method)) {
 			location.reload();

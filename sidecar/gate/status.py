@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -66,6 +67,11 @@ _NO_STORE = {"Cache-Control": "no-store"}
 _JSON = {**_NO_STORE, "Content-Type": "application/json; charset=utf-8"}
 _KEPT_JSON = {**_JSON, "X-Accel-Expires": KEEP_BRIEFLY_S}
 _CLASS = istr("X-Waitroom-Class")
+#: Of this site, as a browser reads it: to one, a backslash in the path is a slash. No spaces, no
+#: control characters, and no bytes of a header that are no UTF-8, which could not be said again.
+_PATH_AND_QUERY = re.compile(
+    r"/(?!/)[^?\\\x00-\x20\x7f\ud800-\udfff]*(?:\?[^\x00-\x20\x7f\ud800-\udfff]*)?"
+)
 
 
 _STANDS = (Status, "Where the visitor stands.", CookieGiven)
@@ -180,13 +186,8 @@ async def page(request: web.Request) -> web.Response:
 
 
 def safe_next(value: str) -> str:
-    """A path on this site, or "/" for whatever could lead elsewhere."""
-    if not value.startswith("/") or value[1:2] in {"/", "\\"}:
-        return "/"
-    if any(ord(c) <= 32 or ord(c) == 127 or c == "\\" for c in value):
-        return "/"
-    # A header's bytes that are no UTF-8 could not be said again.
-    return "/" if any("\ud800" <= c <= "\udfff" for c in value) else value
+    """A path on this site, or "/" for whatever could lead elsewhere. As in static/waiting.js."""
+    return value if _PATH_AND_QUERY.fullmatch(value) else "/"
 
 
 async def answer_status(

@@ -216,11 +216,17 @@ async def test_the_page_takes_a_place_and_later_enters(full):
 @pytest.mark.parametrize(
     "value",
     ["", "x", "//evil", "/\\evil", "https://evil", "/\t/evil", "/a\r\nSet-Cookie: x", "\\\\evil",
-     "/a\\b", "javascript:alert(1)", "/\x00"],
+     "/a\\b", "/a\\b?c", "/a b", "/a?b c", "/a?\udcff", "javascript:alert(1)", "/\x00"],
 )  # fmt: skip
 def test_next_never_leads_elsewhere(value):
     """Whatever is not plainly a path of this site becomes "/"."""
     assert safe_next(value) == "/"
+
+
+@pytest.mark.parametrize("value", ["/a?b=\\c", "/ü?q=ü", "/a?b?c", "/a?//b", "/?"])
+def test_next_leads_back(value):
+    """In a query a backslash is a character as any."""
+    assert safe_next(value) == value
 
 
 @pytest.mark.parametrize("language", Languages(find_share("static")).tags)

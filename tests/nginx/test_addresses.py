@@ -81,11 +81,15 @@ def test_an_odd_address_passes_with_a_pass(site, path):
 
 @pytest.mark.parametrize("path", ODD.values(), ids=ODD)
 def test_an_odd_address_survives_the_redirect(site, path):
-    """The page at its own address takes it for `next`, or the start page where it cannot be
-    part of an address again, and shows it safely."""
+    """The page at its own address takes it for `next`, and shows it safely. Where it cannot be
+    part of an address again, the page is in its place."""
     visitor = Visitor(site.url, {"X-Test-Room": "sent"})
     reply = visitor.get(path)
     if reply.status == 400:
+        return
+    if reply.status == 503:
+        assert reply.waits
+        assert len(path) >= 4096 or any(c > 126 for c in path)
         return
     assert reply.status == 302
     location = reply.headers["Location"].encode("latin-1")

@@ -10,6 +10,7 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 
 from tests.support.nginx_client import JSON, Visitor
+from tests.support.processes import wait_until
 from tests.support.site import Site, gated
 
 CODES = (200, 202, 429, 503)
@@ -169,6 +170,31 @@ def test_the_redirect_variant(site):
     assert no_store(page)
     inside = visitor.get(page.headers["Location"])
     assert inside.json()["path"] == "/r-moves/deep?a=1&b=%26&next=//x"
+
+
+@pytest.mark.parametrize("query", ["q=a\\b", "q=%5c&r=\\"])
+def test_the_redirect_keeps_what_no_browser_encodes(site, query):
+    """A browser sends a backslash in a query as it is."""
+    site.admin("PATCH", "/rooms/moves", {"queue_all": True, "total_active_users": 0})
+    visitor, asked = Visitor(site.url), f"/r-moves/deep?{query}"
+    location = visitor.get(asked).headers["Location"]
+    assert location == f"/_waitroom/moves/?next={asked}"
+    assert visitor.get(location).data("next") == html.escape(asked)
+    site.admin("PATCH", "/rooms/moves", {"queue_all": False, "total_active_users": 100})
+    wait_until(lambda: visitor.get(location).status == 303, "the turn")
+    assert visitor.get(location).headers["Location"] == asked
+
+
+@pytest.mark.parametrize("asked", ["/r-moves/?q=caf\u00e9", f"/r-moves/?q={'x' * 5000}"])
+def test_what_fits_into_no_address_keeps_its_own(site, asked):
+    """What a program did not encode, and what is too long: the page in place."""
+    site.admin("PATCH", "/rooms/moves", {"queue_all": True, "total_active_users": 0})
+    visitor = Visitor(site.url)
+    reply = visitor.get(asked.encode())
+    assert (reply.status, reply.waits) == (503, True)
+    assert "Location" not in reply.headers
+    site.admin("PATCH", "/rooms/moves", {"queue_all": False, "total_active_users": 100})
+    wait_until(lambda: not visitor.get(asked.encode()).waits, "the turn")
 
 
 def test_programs_are_not_redirected(site):
