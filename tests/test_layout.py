@@ -19,8 +19,6 @@ from tests.support.layers import (
     may_import,
 )
 
-#: Files of this kind have fewer lines than this.
-LIMITS = {".py": 400}
 #: The products' words, which kit/ has none of; and the few that must stay, by file.
 WORDS = re.compile(
     r"(?<![a-z])(rooms?|leases?|lotter(?:y|ies)|jobs?|targets?|pass(?!\s*$)|passes|tickets?|visitors?"
@@ -75,15 +73,6 @@ def find_words(package: Path) -> dict[str, str]:
     return {file: " ".join(sorted(set(words))) for file, words in found.items() if words}
 
 
-def find_long_files(package: Path) -> list[str]:
-    problems = []
-    for file in sorted(package.rglob("*")):
-        lines = len(file.read_bytes().splitlines()) if file.suffix in LIMITS else 0
-        if lines and lines >= LIMITS[file.suffix]:
-            problems.append(f"{file.relative_to(package)} has {lines} lines")
-    return problems
-
-
 # What it says of the sidecar.
 
 
@@ -136,11 +125,6 @@ def test_the_kit_knows_no_product():
     assert find_words(ROOT / "sidecar") == {
         file: words for file, (words, _) in WORDS_IN_KIT.items()
     }
-
-
-def test_files_are_short():
-    """A Python file has fewer than 400 lines."""
-    assert find_long_files(ROOT / "sidecar") == find_long_files(ROOT / "waitroom") == []
 
 
 def test_no_test_imports_another():
@@ -276,12 +260,3 @@ def test_a_products_word_in_the_kit_is_found(package):
     """In a name, too, and in capitals; not in a longer word, nor as a statement."""
     text = "def passed():\n    pass\n\nROOM_NAME = 'roomy'  # of a visitor\n"
     assert find_words(package({"kit/clock.py": text})) == {"clock.py": "room visitor"}
-
-
-def test_a_long_file_is_found(package):
-    """A file at the limit is too long, one line less is not."""
-    made = package({"kit/clock.py": "x = 1\n" * 399})
-    (made / "a.lua").write_text("--\n" * 79)
-    assert find_long_files(made) == []
-    (made / "kit" / "clock.py").write_text("x = 1\n" * 400)
-    assert find_long_files(made) == ["kit/clock.py has 400 lines"]

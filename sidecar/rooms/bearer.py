@@ -32,12 +32,15 @@ class Bearer:
     has_waited: bool = False
 
     def fingerprint(self, room: str, settings: RoomSettings) -> str:
-        """What a pass is bound to (`bind_pass`); empty where it is bound to nothing."""
+        """What a pass is bound to (`bind_pass`); empty where it is bound to nothing.
+
+        Of IPv6 the network of 64 bits: privacy addresses change within it.
+        """
         match settings.bind_pass:
             case "user_agent":
                 return "u" + _digest(room, "user_agent", self.user_agent)
             case "ip":
-                return "i" + _digest(room, "ip", self.address)
+                return "i" + _digest(room, "ip", network_of(self.address))
             case _:
                 return ""
 

@@ -108,11 +108,7 @@ class Room:
         from_page: bool = False,
         bearer: Bearer = NOBODY,
     ) -> Answer:
-        """The verdict about one request.
-
-        `may_join`: whether a newcomer takes a place; otherwise they get NOT_QUEUED, and
-        also while the shield is up, unless the waiting page asks for it (`from_page`).
-        """
+        """As Gate says. While the shield is up, only the waiting page's newcomers join."""
         if self.is_open:
             return Answer(State.ADMITTED)
         drawn, fingerprint = None, ""
@@ -123,7 +119,7 @@ class Room:
             fingerprint = bearer.fingerprint(self.name, self.settings)
             if isinstance(token, Outside):
                 drawn, token = token.draw, None
-        token = self._accepted(token, fingerprint)
+        shown, token = token, self._accepted(token, fingerprint)
         try:
             if isinstance(token, Pass):
                 answer = await self._by_pass(token, fingerprint)
@@ -137,6 +133,8 @@ class Room:
             else:
                 answer = None
             if answer is None:
+                if may_join and token is None:
+                    await self._end_elsewhere(shown)
                 answer = await self._newcomer(may_join, from_page, bearer, drawn)
         except StoreError as error:
             # Counted, and logged once a second by the refresher; here it would flood the log.
@@ -166,6 +164,11 @@ class Room:
             self.store.knows(token.joined_ms)
             return token
         return None if token.visitor in self._revoked else token
+
+    async def _end_elsewhere(self, shown: Token | None) -> None:
+        """Of a pass that another address brings: IPv4 and IPv6 in turn would fill two slots."""
+        if isinstance(shown, Pass) and shown.fingerprint[:1] == "i" and self._honours(shown):
+            await self.leave(shown)
 
     def _fail_open(self, token: Ticket | Pass | None, *, may_join: bool) -> Answer:
         """The verdict without the store. The replica gives passes by itself only while Redis is

@@ -173,8 +173,10 @@ class RoomSettings(BaseModel):
     verdicts for three seconds."""
     bind_pass: Literal["none", "user_agent", "ip"] = "none"  # noqa: S105 - not a password
     """Who may use a pass. `none`: any client that has it. `user_agent`: only the browser that it
-    was given to. `ip`: only the address that it was given to. nginx keeps verdicts by cookie
-    alone, so a replica checks a bound pass at every request."""
+    was given to. `ip`: only the address that it was given to, or its IPv6 network of 64 bits;
+    shown elsewhere, the session ends, so a visitor who changes between IPv4 and IPv6 starts anew
+    each time. nginx keeps verdicts by cookie alone, so a replica checks a bound pass at every
+    request."""
     max_places_per_address: Count | None = Field(default=None, ge=1, le=100)
     """How many places and sessions one address may have, or one IPv6 network of 64 bits. Beyond
     it, its newcomers learn that the room is full, and so do visitors who return to a lost place.

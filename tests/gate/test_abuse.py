@@ -263,6 +263,18 @@ async def test_binding_costs_the_store_nothing(replica):
     assert calls == []
 
 
+async def test_one_visitor_at_two_addresses_has_one_slot(replica):
+    """A connection that changes between IPv4 and IPv6 starts anew, and leaves no slot behind."""
+    site = await replica(bind_pass="ip", total_active_users=5)
+    cookie = ""
+    for address in ("192.0.2.1", "2001:db8::1", "2001:db8::2", "192.0.2.1", "2001:db8::1"):
+        reply = await site.check(cookie, {"X-Real-IP": address})
+        assert reply.status == 204
+        cookie = cookie_of(reply) if "Set-Cookie" in reply.headers else cookie
+        site.turn.forward(RELEASE_HOLD_MS / 1000 + 1)
+    assert (await site.room.refresh()).active == 1
+
+
 @pytest.mark.parametrize("before", ["none", "user_agent", "ip"])
 @pytest.mark.parametrize("after", ["none", "user_agent", "ip"])
 async def test_binding_is_changed_while_people_are_inside(replica, before, after):

@@ -86,6 +86,8 @@ def test_a_room_that_counts_no_addresses_keeps_none():
 def test_one_place_in_two_spellings(one, other):
     """A network of 64 bits is one household's, and an address has many spellings."""
     assert place(one) == place(other)
+    marks = {Bearer(address).fingerprint("shop", bound("ip")) for address in (one, other)}
+    assert len(marks) == 1
 
 
 @pytest.mark.parametrize(
