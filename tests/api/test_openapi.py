@@ -348,6 +348,7 @@ VISITORS = ["--include-tag=visitor", "--include-tag=proxy"]
 
 
 @pytest.mark.full
+@pytest.mark.timeout(660)  # as long as it may take beside others
 def test_operators_get_what_is_described(replica, described, tmp_path):
     """Whatever is sent to the ops listener: no server error, nothing undescribed, nothing wrong
     let through. (Ten wrong tokens would close the way; test_rights.py asks everywhere with one.)"""
@@ -356,6 +357,7 @@ def test_operators_get_what_is_described(replica, described, tmp_path):
 
 
 @pytest.mark.full
+@pytest.mark.timeout(660)
 def test_visitors_and_proxies_get_what_is_described(replica, described, tmp_path):
     """Whatever is sent to the edge listener, by somebody new and by somebody in line."""
     document, edge = aimed(described, replica), replica.edges[0]

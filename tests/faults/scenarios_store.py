@@ -77,7 +77,7 @@ async def evicted(scale: Scale) -> Row:
 async def _forgets(scale: Scale, name: str, lose: Callable[[RedisServer], None]) -> Row:
     if scale.quick:
         scale = replace(scale, stay=30, pass_by=20, waiting=200)
-        settings = {"recovery_window": 3, "heartbeat_interval": 3}
+        settings = {"recovery_window": 6, "heartbeat_interval": 3}
     else:
         scale = replace(scale, stay=60, pass_by=40, waiting=1000, before_s=12)
         settings = {}

@@ -62,7 +62,8 @@ def site(request, origin):
     kind = type("Spelt", (origin, request.param), {})
     with kind(**PARTS) as site:
         site.insider = Visitor(site.url)
-        assert site.insider.get("/cart").text == "the cart"
+        for _ in range(2):  # who never shows the cookie has the slot for claim_window
+            assert site.insider.get("/cart").text == "the cart"
         yield site
 
 
