@@ -34,13 +34,14 @@ class Bearer:
     def fingerprint(self, room: str, settings: RoomSettings) -> str:
         """What a pass is bound to (`bind_pass`); empty where it is bound to nothing.
 
-        Of IPv6 the network of 64 bits: privacy addresses change within it.
+        Of IPv6 the network of 64 bits: privacy addresses change within it. Another letter than that
+        of whole addresses (i), which earlier versions wrote: those passes are their bearers'.
         """
         match settings.bind_pass:
             case "user_agent":
                 return "u" + _digest(room, "user_agent", self.user_agent)
             case "ip":
-                return "i" + _digest(room, "ip", network_of(self.address))
+                return "n" + _digest(room, "ip", network_of(self.address))
             case _:
                 return ""
 

@@ -167,7 +167,7 @@ class Room:
 
     async def _end_elsewhere(self, shown: Token | None) -> None:
         """Of a pass that another address brings: IPv4 and IPv6 in turn would fill two slots."""
-        if isinstance(shown, Pass) and shown.fingerprint[:1] == "i" and self._honours(shown):
+        if isinstance(shown, Pass) and shown.fingerprint[:1] == "n" and self._honours(shown):
             await self.leave(shown)
 
     def _fail_open(self, token: Ticket | Pass | None, *, may_join: bool) -> Answer:
