@@ -22,6 +22,7 @@ def make_prefix(folder: Path) -> None:
     text = settings.read_text().replace("/etc/nginx/waitroom/static", str(ROOT / "static"))
     settings.write_text(text.replace("/run/waitroom-verdicts", f"{folder}/verdicts"))
     shutil.copy(ROOT / "nginx" / "waitroom-files.conf", folder)
+    shutil.copy("/etc/nginx/fastcgi.conf", folder)
     (folder / "waitroom-stamp.conf").write_text(key_file([SECRET]))
     (folder / "tmp").mkdir()
     subprocess.run(

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from tests.support.processes import Process, free_port
-from tests.support.site import ROOT, TEMPORARY, Site, user_line
+from tests.support.site import ROOT, TEMPORARY, Site, adapted, user_line
 
 EXAMPLES = ROOT / "proxies"
 ORIGINS = Path(__file__).parent / "origins"
@@ -106,14 +106,6 @@ class WithPhp:
     def _origin_command(self) -> list[str]:
         address = f"127.0.0.1:{self.origin_port}"
         return [binary("php"), "-S", address, str(ORIGINS / "site.php")]
-
-
-def adapted(text: str, changes: dict[str, str]) -> str:
-    """`text` with each key replaced; the example must have it."""
-    for there, here in changes.items():
-        assert there in text, there
-        text = text.replace(there, here)
-    return text
 
 
 def binary(name: str) -> str:

@@ -268,6 +268,14 @@ def fill(text: str, **values: object) -> str:
     return text
 
 
+def adapted(text: str, changes: dict[str, str]) -> str:
+    """`text` with each key replaced; the example must have it."""
+    for there, here in changes.items():
+        assert there in text, there
+        text = text.replace(there, here)
+    return text
+
+
 def nginx_binary() -> str:
     return shutil.which("nginx") or "/usr/sbin/nginx"
 

@@ -21,6 +21,7 @@ FULL = {
     "loadtest",
     "proxies",
     "queue/test_simulation.py",
+    "sites",
     "upgrade",
 }
 #: Files whose subject is how an insider passes: `make test` runs both params of `stamps` there.

@@ -1,0 +1,90 @@
+"""A WordPress on PHP-FPM, by docs/recipes/wordpress.md."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.sites.php import WordPress
+from tests.support.nginx_client import Visitor
+from tests.support.story import ahead
+
+
+@pytest.fixture(scope="module")
+def site():
+    room = {
+        "total_active_users": 2,
+        "heartbeat_interval": 1,
+        "exempt_header": True,
+        "exempt_paths": ["/feed", "/robots.txt"],
+    }
+    with WordPress(rooms={"shop": room}) as site:
+        yield site
+
+
+@pytest.fixture
+def full(site):
+    """Two visitors inside, and no slot for more: WordPress itself, which asked for a page when it
+    was installed, may have one."""
+    site.admin("POST", "/rooms/shop/reset")
+    site.admin("PATCH", "/rooms/shop", {"total_active_users": site.room()["active"] + 2})
+    inside = [Visitor(site.url, {"Accept": "text/html"}) for _ in range(2)]
+    for visitor in inside:
+        for _ in range(2):
+            assert visitor.get("/robots.html").status == 404
+    yield inside
+    for visitor in inside:
+        visitor.post("/_waitroom/shop/leave")
+
+
+def post(site) -> str:
+    """The first post's permalink."""
+    return f"/{datetime.now(UTC):%Y/%m/%d}/hello-world/"
+
+
+def test_all_of_a_page_comes(site, full):
+    """The start page, a permalink, its styles and pictures, the feed; the 404 is WordPress's."""
+    inside = full[0]
+    for path, words in (
+        ("/", "Hello world!"), (post(site), "Welcome to WordPress"),
+        ("/index.php?s=hello", "Hello world!"), ("/sample-page/", "Sample Page"),
+        ("/wp-includes/css/dist/block-library/style.min.css", "wp-block"),
+        ("/wp-json/wp/v2/posts", "Hello world!"),
+    ):  # fmt: skip
+        reply = inside.get(path)
+        assert (path, reply.status) == (path, 200)
+        assert words in reply.text
+    assert inside.get("/nothing-here/").status == 404
+
+
+def test_a_full_room_leaves_no_php_open(site, full):
+    """By a permalink, by the front controller, by any other file."""
+    for path in ("/", post(site), "/index.php?s=hello", "/index.php/hello-world/",
+                 "/wp-json/wp/v2/posts", "/wp-comments-post.php", "/xmlrpc.php",
+                 "/?wc-ajax=get_refreshed_fragments"):  # fmt: skip
+        reply = Visitor(site.url, {"Accept": "text/html"}).get(path)
+        assert (path, reply.status, reply.waits) == (path, 503, True)
+
+
+def test_what_needs_no_room(site, full):
+    """Styles, the log-in, the cron, the feed, robots.txt."""
+    for path in ("/wp-includes/css/dist/block-library/style.min.css", "/wp-login.php",
+                 "/wp-cron.php", "/feed/", "/robots.txt"):  # fmt: skip
+        assert (path, Visitor(site.url).get(path).status) == (path, 200)
+    assert Visitor(site.url).get("/wp-admin/").status == 302  # to the log-in
+
+
+def test_two_in_the_third_waits_and_enters(site, full, visitor):
+    """By itself, at the post it had asked for, and comments."""
+    third = visitor()
+    third.goto(site.url + post(site))
+    expect(ahead(third)).to_have_text("0")
+    full[0].post("/_waitroom/shop/leave")
+    expect(third.locator("h1.wp-block-post-title")).to_have_text("Hello world!")
+    third.fill("#comment", "I was let in")
+    third.fill("#author", "A visitor")
+    third.fill("#email", "visitor@shop.example")
+    third.click("#submit")
+    expect(third.locator("body")).to_contain_text("I was let in")
