@@ -79,13 +79,15 @@ def test_doors_keep_the_connection_too(site, relay):
 
 
 def test_only_what_is_named_reaches_the_sidecar(site, relay):
-    """The visitor's other headers are none of its business."""
+    """The visitor's other headers are none of its business; nor is the page that they come from,
+    but for that there is one."""
     Visitor(site.url, {"X-Own": "1", "Referer": "http://x.test/"}).get("/open")
     (check,) = relay.checks()
     assert set(check) - {""} == {
         "host", "accept", "x-real-ip", "x-forwarded-proto", "x-waitroom-room",
-        "x-original-uri", "x-original-method", "x-waitroom-msec",
+        "x-original-uri", "x-original-method", "x-waitroom-msec", "referer",
     }  # fmt: skip
+    assert check["referer"] == "/"
 
 
 def test_the_sidecar_hears_about_the_visitors_request(site, relay):
