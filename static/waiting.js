@@ -3,6 +3,7 @@
 const root = document.documentElement;
 const { room, next, method, refresh, position: known } = root.dataset;
 const api = `/_waitroom/${room}/`;
+const plain = `${api}?next=${next}`; // the page that works without this script
 // What a page lacks that an older version made, or you did, is not shown.
 const $ = id => document.getElementById(id) || document.createElement('i');
 const random = (low, high) => low + Math.random() * (high - low);
@@ -20,9 +21,19 @@ try {
 	locale = String(new Intl.Locale(navigator.languages.find(tag => base(tag) === base(lang)) || lang, { numberingSystem: 'latn' }));
 } catch (e) { /* no tag that it knows */ }
 const number = n => n == null ? '' : n.toLocaleString(locale);
+const parts = [['day', 86400, 'd'], ['hour', 3600, 'h'], ['minute', 60, 'min'], ['second', 1, 's']];
+// The amount and the word beside it, by its symbol where the browser has no words for units.
+const measure = (amount, [unit, , symbol], unitDisplay) => {
+	try {
+		const said = new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay }).formatToParts(amount);
+		return [said.map(each => each.value).join(''), said.find(each => each.type === 'unit').value];
+	} catch (e) {
+		return [`${number(amount)} ${symbol}`, symbol];
+	}
+};
 const length = seconds => {
-	const [unit, one] = [['day', 86400], ['hour', 3600], ['minute', 60], ['second', 1]].find(([, one]) => seconds % one === 0 && (seconds > one || one < 3600)) || ['second', 1];
-	return new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay: 'long' }).format(seconds / one);
+	const part = parts.find(([, one]) => seconds % one === 0 && (seconds > one || one < 3600)) || parts[3];
+	return measure(seconds / part[1], part, 'long')[0];
 };
 let site = $('site').textContent.trim();
 let texts, about;
@@ -145,11 +156,9 @@ let clock = -Infinity;
 const now = () => clock + performance.now();
 
 // Days, hours, minutes, seconds until the opening.
-const parts = [['day', 86400], ['hour', 3600], ['minute', 60], ['second', 1]];
-for (const [unit] of parts) {
+for (const each of parts) {
 	const part = $('left').appendChild(document.createElement('span'));
-	const named = new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay: 'short' }).formatToParts(11);
-	part.append(document.createElement('b'), named.find(each => each.type === 'unit').value);
+	part.append(document.createElement('b'), measure(11, each, 'short')[1]);
 }
 function tick() {
 	clearTimeout(ticker);
@@ -265,7 +274,7 @@ async function call(what) {
 	if (current) current.abort();
 	const mine = current = new AbortController();
 	const limit = setTimeout(() => mine.abort(), 20000);
-	let after = 0;
+	let after = 0, answer;
 	loadTexts();
 	try {
 		const response = await fetch(what === 'join' ? joining() : api + what, {
@@ -273,7 +282,7 @@ async function call(what) {
 			cache: 'no-store', signal: mine.signal
 		});
 		after = Number(response.headers.get('Retry-After')) || 0;
-		const answer = response.ok && await response.json();
+		answer = response.ok && await response.json();
 		if (current !== mine) return;
 		if (answer) receive(answer, what);
 		else if (response.status === 429) {
@@ -286,6 +295,7 @@ async function call(what) {
 		else throw response;
 	} catch (e) {
 		if (current !== mine) return;
+		if (answer) return setTimeout(() => location.replace(plain), 5000); // this browser lacks something
 		// The numbers stay; try again later and later, each browser at its own moment.
 		$('offline').hidden = false;
 		if (!failures++) put('live', $('offline').textContent);
@@ -385,7 +395,8 @@ function enter() {
 	let { count = 0, at = 0 } = recall('enter');
 	count = Date.now() - at < 15000 ? count + 1 : 1;
 	let delay = count > 3 ? random(.5, 1) * Math.min(60, 2 ** (count - 1)) : .5;
-	if (!lasting && performance.getEntriesByType('navigation')[0].type === 'reload') delay = random(4, 8);
+	const [{ type } = {}] = performance.getEntriesByType('navigation');
+	if (!lasting && type === 'reload') delay = random(4, 8);
 	if (sound) delay = Math.max(delay, 1); // to its end
 	setTimeout(() => {
 		keep('enter', { count, at: Date.now() });
@@ -454,7 +465,21 @@ $('join').addEventListener('click', event => {
 document.addEventListener('visibilitychange', () => { if (document.hidden) return; if (lit) light(true); if (Date.now() >= due) call(action); });
 addEventListener('online', () => { if (failures && !going) plan(random(0, 2), action); });
 addEventListener('pageshow', event => { if (event.persisted && !left) call('status'); });
-// A page that the browser made ahead takes no place before somebody looks at it.
-if (document.prerendering) document.addEventListener('prerenderingchange', () => call('status'), { once: true });
-else call('status');
+// The page loads itself again until this runs. To stop that stops all that loads, so the last picture
+// comes first, for three seconds at most.
+function begin() {
+	if (begun) return;
+	begun = true;
+	stop();
+	// A page that the browser made ahead takes no place before somebody looks at it.
+	if (document.prerendering) document.addEventListener('prerenderingchange', () => call('status'), { once: true });
+	else call('status');
+}
+let begun = false;
+if (!room) location.reload(); // a script of the site put this page into its own
+else if (document.readyState === 'complete') begin();
+else {
+	addEventListener('load', begin);
+	setTimeout(begin, 3000);
+}
 }

@@ -67,7 +67,7 @@ STATES: dict[str, list[Any]] = {
     "error": [_BEFORE, {**_WAITING, "refresh_after_seconds": 0.02}, "nobody answers"],
     "no-script": [],
 }
-_NOSCRIPT = re.compile(r"<noscript>.*?</noscript>\n?", re.DOTALL)
+_RELOADS = re.compile(r'<noscript>.*?</noscript>\n?|<meta http-equiv="refresh"[^>]*>\n?', re.DOTALL)
 _ITS_SCRIPT = re.compile(r'<script src="/_waitroom/static/waiting\.js[^>]*></script>')
 _OTHER_FILE = re.compile(r"(?<=url\()([\"']?)(?=/(?!/|_waitroom/static/))")
 
@@ -102,7 +102,7 @@ class Preview:
                 **({} if is_script else self._values()),
             },
         )
-        text = _NOSCRIPT.sub("", branded(text, settings))
+        text = _RELOADS.sub("", branded(text, settings))
         own = f'<link rel="stylesheet" href="/_waitroom/{self.room}/style.css">'
         sheet = _OTHER_FILE.sub(rf"\g<1>{self.site}", style(settings))
         text = text.replace(own, f'<style nonce="{self.nonce}">\n{sheet}\n</style>')
