@@ -471,6 +471,7 @@ function begin() {
 	if (begun) return;
 	begun = true;
 	stop();
+	document.querySelectorAll('meta[http-equiv=refresh]').forEach(each => each.remove());
 	// A page that the browser made ahead takes no place before somebody looks at it.
 	if (document.prerendering) document.addEventListener('prerenderingchange', () => call('status'), { once: true });
 	else call('status');

@@ -224,8 +224,7 @@ def is_shared(answer: Answer, headers: Mapping[str, str]) -> bool:
 def may_take_place(room: Gate, headers: Mapping[str, str], method: str) -> bool:
     """Whether a request without a cookie takes a slot or a place.
 
-    Also that of a crawler or a feed reader, which names itself as a browser and never waits, while
-    the room is free.
+    While the room is free, a crawler's does too: it calls itself a browser, and never waits.
     """
     if is_posted_from_elsewhere(headers, method):
         return False
@@ -239,8 +238,8 @@ def _is_free(room: Gate) -> bool:
 
 
 def _may_be_program(headers: Mapping[str, str]) -> bool:
-    """Whether no browser says so: those name the page that a script or a picture is for, in
-    Referer where they are too old for Sec-Fetch-Mode."""
+    """Whether nothing shows that a browser asks for a part of a page. A browser without
+    Sec-Fetch-Mode names the page in Referer."""
     if is_fetched_ahead(headers) or any(name in headers for name in _BROWSERS_SAY):
         return False
     return not headers.get("Accept", "").startswith(("image/", "text/css"))

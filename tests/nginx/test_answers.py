@@ -113,14 +113,14 @@ def test_a_deep_link_is_kept(site):
 
 @pytest.mark.parametrize("sign", [*(chr(n) for n in range(0x21, 0x7F) if chr(n) != "%"), "%3C"])
 def test_an_address_stays_within_its_place(site, sign):
-    """Whichever sign is in it: the page holds the address that was asked for three times, and is
+    """Whichever sign is in it: the page holds the address that was asked for four times, and is
     else as for any other. Some signs are escaped, and most addresses have none of them."""
 
     def show(address):
         page = Visitor(site.url).get(address).text
         places = re.findall(r'data-next="([^"]*)"|\?next=([^"]*)"|"next" value="([^"]*)"', page)
         shown = ["".join(place) for place in places]
-        assert [html.unescape(each) for each in shown] == [address] * 3
+        assert [html.unescape(each) for each in shown] == [address] * 4
         return page.replace(shown[0], "")
 
     in_path = "" if sign == "\\" else sign  # no path has it (server.conf)
