@@ -197,7 +197,7 @@ def is_busy(note: dict[str, Any]) -> bool:
 def stop(server: Any, works: Works) -> Away:
     """The database, while calls are under way and others wait."""
     caller, before = works.caller(), works.ended_calls()
-    orders = [{"target": "away", "path": "slow", "query": f"seconds=1&n={n}"} for n in range(4)]
+    orders = [{"target": "away", "path": "slow", "query": f"seconds=3&n={n}"} for n in range(4)]
     orders += [{"target": "away", "path": f"ok/{n}"} for n in range(30)]
     sent = works.submit_all(orders)
     another = {"target": "away", "path": "ok/another", "grant": grant("away", "gold", id_="one")}

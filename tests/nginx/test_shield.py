@@ -130,7 +130,7 @@ def test_without_scripts_the_pages_own_refresh_takes_a_place(site):
     assert page.waits
     assert not person.cookies
     [(seconds, way)] = re.findall(
-        r'http-equiv="refresh" content="([0-9]+); url=([^"]+)"', page.text
+        r'<noscript><meta http-equiv="refresh" content="([0-9]+); url=([^"]+)"', page.text
     )
     assert int(seconds) > JOIN_FROM_S
     assert way.endswith("&amp;next=/cart?a=1")
