@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 from tests.sites.php import WordPress
 from tests.support.nginx_client import Visitor
+from tests.support.processes import wait_until
 from tests.support.story import ahead
 
 
@@ -26,17 +27,17 @@ def site():
 
 @pytest.fixture
 def full(site):
-    """Two visitors inside, and no slot for more: WordPress itself, which asked for a page when it
-    was installed, may have one."""
+    """Two visitors inside, and no slot for more. Those before are gone, and so is WordPress itself,
+    which asked for a page when it was installed."""
     site.admin("POST", "/rooms/shop/reset")
-    site.admin("PATCH", "/rooms/shop", {"total_active_users": site.room()["active"] + 2})
+    for session in site.admin("GET", "/rooms/shop/sessions")["sessions"]:
+        site.admin("POST", f"/rooms/shop/visitors/{session['visitor']}/release")
+    wait_until(lambda: site.room()["active"] == 0, "nobody inside")
     inside = [Visitor(site.url, {"Accept": "text/html"}) for _ in range(2)]
     for visitor in inside:
         for _ in range(2):
             assert visitor.get("/robots.html").status == 404
-    yield inside
-    for visitor in inside:
-        visitor.post("/_waitroom/shop/leave")
+    return inside
 
 
 def post(site) -> str:

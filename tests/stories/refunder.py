@@ -1,7 +1,8 @@
 """Refunds go one at a time: each is asked for at once, and answered at its moment.
 
 `refunder.py URL RULE WINDOW_MS REFUNDS`. Two more are asked for behind them, and their
-callers go away; two that come later take their moments. Tells each answer.
+callers go away; two that come later take their moments. Tells that all are asked for, and then each
+answer.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def main(url: str, rule: str, window_ms: int, refunds: int) -> None:
     told = [first.answer()[1]]
     behind_ms = ms(told[0]["at"]) + refunds * window_ms
     wait_until(lambda: free_ms() == behind_ms, "a moment for each refund")
+    tell({"state": "asked"})
     gone = [ask() for _ in range(GONE)]
     last_ms = behind_ms + GONE * window_ms
     wait_until(lambda: free_ms() == last_ms, "moments for those who go away")

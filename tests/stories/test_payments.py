@@ -24,7 +24,6 @@ WORKERS = 4
 #: By rule: payments in all, payments a window, the window's length, and refunds, one a window.
 CALLS = 2000 if IS_FULL else 500
 LIMIT, WINDOW_MS = (20, 1000) if IS_FULL else (40, 400)
-#: (Of a busy machine: they are asked for before the first are over.)
 REFUNDS = 60 if IS_FULL else 20
 WINDOW_US = 1000 * WINDOW_MS
 #: Of each rule that a worker makes at the same time; together they are more than the limit.
@@ -63,6 +62,7 @@ def run():
         service.program("target", port)
         wait_until(lambda: answers(f"{target}/v1/"), "the target")
         refunder = service.program("refunder", service.urls[0], "slidi-pace", WINDOW_MS, REFUNDS)
+        refunder.told()  # beside payments they might be asked for more than a window apart
         workers = [
             service.program("payer", service.urls[number % 2], target, number, WORKERS,
                             CALLS, AT_ONCE, *RULES)
