@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from tests.support.processes import Process, free_port
-from tests.support.site import ROOT, TEMPORARY, Site, adapted, user_line
+from tests.support.site import ROOT, Site, adapted, around
 
 EXAMPLES = ROOT / "proxies"
 ORIGINS = Path(__file__).parent / "origins"
@@ -28,11 +28,7 @@ class NginxSite(Site):
                 "/var/log/nginx/access.log": f"{self.folder}/access.log",
             },
         )
-        (self.folder / "nginx.conf").write_text(
-            f"{user_line()}\ndaemon off;\npid {self.folder}/nginx.pid;\n"
-            f"error_log {self.folder}/nginx.log warn;\nworker_processes 1;\nevents {{}}\n"
-            f"http {{\n{TEMPORARY.format(folder=self.folder)}\n{text}\n}}\n"
-        )
+        (self.folder / "nginx.conf").write_text(around(self.folder, text))
 
 
 class CaddySite(Site):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support.databases import Mariadb
 from tests.support.processes import Process, listens, wait_until
-from tests.support.site import ROOT, TEMPORARY, Site, adapted, user_line
+from tests.support.site import ROOT, Site, adapted, around
 
 WORDPRESS = Path("/usr/share/wordpress")
 PASSWORD = "a-password-of-the-shop"
@@ -79,12 +79,8 @@ class WithFpm(Site):
                 "unix:/run/php/php-fpm.sock": f"unix:{self.fpm_socket}",
             },
         )
-        (self.folder / "nginx.conf").write_text(
-            f"{user_line()}\ndaemon off;\npid {self.folder}/nginx.pid;\n"
-            f"error_log {self.folder}/nginx.log warn;\nworker_processes 1;\nevents {{}}\n"
-            f"http {{\n{TEMPORARY.format(folder=self.folder)}\ninclude /etc/nginx/mime.types;\n"
-            f"include waitroom/http.conf;\n{text}\n}}\n"
-        )
+        includes = "include /etc/nginx/mime.types;\ninclude waitroom/http.conf;\n"
+        (self.folder / "nginx.conf").write_text(around(self.folder, includes + text))
 
 
 def recipe(page: str) -> str:

@@ -276,6 +276,15 @@ def adapted(text: str, changes: dict[str, str]) -> str:
     return text
 
 
+def around(folder: Path, text: str) -> str:
+    """A whole nginx configuration around lines of the http level."""
+    return (
+        f"{user_line()}\ndaemon off;\npid {folder}/nginx.pid;\n"
+        f"error_log {folder}/nginx.log warn;\nworker_processes 1;\nevents {{}}\n"
+        f"http {{\n{TEMPORARY.format(folder=folder)}\n{text}\n}}\n"
+    )
+
+
 def nginx_binary() -> str:
     return shutil.which("nginx") or "/usr/sbin/nginx"
 
