@@ -25,6 +25,9 @@ from tests.support.visitors import beat_all, go_in, queue
 
 #: As in a replica by default.
 TIMEOUT_S = 0.5
+#: Where every server is well, and how long a call takes is no matter: the first call of a client
+#: finds the servers, connects and sends the scripts.
+PATIENT_S = 5
 #: A server counts as gone after one second; choosing another takes some more.
 AWAY_S = 10
 
@@ -70,7 +73,12 @@ async def open_store():
 @pytest.fixture
 def open_room(open_store):
     """Opens a room by a client of its own."""
-    return lambda url, name=None: rooms_of(open_store(url), name or new_room_name())[0]
+
+    def open_(url, name=None, *, timeout_s=TIMEOUT_S):
+        redis = open_store(url, timeout_s=timeout_s)
+        return rooms_of(redis, name or new_room_name(), timeout_s=timeout_s)[0]
+
+    return open_
 
 
 def rooms_of(redis, *names, timeout_s=TIMEOUT_S):
@@ -135,7 +143,7 @@ async def all_calls(store):
 
 async def test_every_call_works(topology, open_room):
     """Scripts, and the commands that are not scripts; of the other products too."""
-    store = open_room(url_of(topology))
+    store = open_room(url_of(topology), timeout_s=PATIENT_S)
     await all_calls(store)
     await use_products(*open_products(store._redis, store._name))
 
@@ -143,8 +151,8 @@ async def test_every_call_works(topology, open_room):
 async def test_rooms_of_a_cluster_are_on_different_servers(cluster, open_store):
     """Many at once, by one client; the servers do not hear of each other's functions. Where they
     are, the client knows without asking."""
-    redis = open_store(cluster.url)
-    stores = rooms_of(redis, *names_apart(cluster))
+    redis = open_store(cluster.url, timeout_s=PATIENT_S)
+    stores = rooms_of(redis, *names_apart(cluster), timeout_s=PATIENT_S)
     await asyncio.gather(*(all_calls(store) for store in stores))
     others = [open_products(redis, store._name) for store in stores]
     await asyncio.gather(*(use_products(*products) for products in others))
@@ -161,9 +169,9 @@ async def test_rooms_of_a_cluster_are_on_different_servers(cluster, open_store):
 
 async def test_rooms_of_a_cluster_without_functions(cluster, open_store):
     """By EVALSHA; the servers do not hear of each other's scripts."""
-    redis = open_store(cluster.url)
+    redis = open_store(cluster.url, timeout_s=PATIENT_S)
     refuse_functions(redis)
-    stores = rooms_of(redis, *names_apart(cluster))
+    stores = rooms_of(redis, *names_apart(cluster), timeout_s=PATIENT_S)
     await asyncio.gather(*(all_calls(store) for store in stores))
     for server in cluster.servers:
         server.cli("script", "flush")
@@ -172,8 +180,8 @@ async def test_rooms_of_a_cluster_without_functions(cluster, open_store):
 
 async def test_as_many_calls_as_anybody_likes(topology, open_store):
     """More than there are connections wait for one, and all are answered."""
-    redis = open_store(url_of(topology), timeout_s=5)
-    stores = rooms_of(redis, *(new_room_name() for _ in range(40)), timeout_s=5)
+    redis = open_store(url_of(topology), timeout_s=PATIENT_S)
+    stores = rooms_of(redis, *(new_room_name() for _ in range(40)), timeout_s=PATIENT_S)
     await asyncio.gather(*(store.enter(new_visitor()) for _ in range(5) for store in stores))
     await asyncio.gather(*(store.snapshot() for _ in range(3) for store in stores))
 
@@ -192,7 +200,7 @@ async def test_who_has_time_waits_for_a_connection(topology, open_store):
 
 async def test_no_sentinel_is_forgotten(sentinel, open_store):
     """However many look for the primary at a time while the first sentinel is away."""
-    redis = open_store(url_of(sentinel), timeout_s=5)
+    redis = open_store(url_of(sentinel), timeout_s=PATIENT_S)
     manager = redis.connection_pool.sentinel_manager
     known = {id(one) for one in manager.sentinels}
     sentinel.sentinels[0].pause()
@@ -234,6 +242,7 @@ async def test_a_slot_that_moves(cluster, open_room):
     the cluster says "try again". Its line moves with it."""
     name = new_room_name()
     store, key = open_room(cluster.url, name), room_key(name, "stats")
+    await live_through(store, time.monotonic())
     await go_in(store)
     tickets = await queue(store, 3)
     stop = asyncio.Event()
