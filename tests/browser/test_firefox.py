@@ -60,7 +60,7 @@ def holder(site):
 
     def make(room):
         visitor = Visitor(site.url)
-        assert visitor.get(f"/{room}/").status == 200
+        visitor.hold(f"/{room}/")
         holders.append((visitor, room))
         return lambda: visitor.post(f"/_waitroom/{room}/leave")
 

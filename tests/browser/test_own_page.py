@@ -34,7 +34,7 @@ def test_waits_keeps_the_place_and_enters(site, visitor, room):
     """With and without JavaScript. Nothing on the page is clicked, and the address that was asked
     for is kept."""
     holder, address = Visitor(site.url), f"{site.url}/{room}/a?b=1"
-    assert holder.get(f"/{room}/").status == 200
+    holder.hold(f"/{room}/")
     page = visitor(java_script_enabled=room == "turns")
     page.goto(address)
     expect(page.locator("h1")).to_have_text("Hang on, Alpenrock is busy")

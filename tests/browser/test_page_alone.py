@@ -40,8 +40,7 @@ def full(site):
     """The name of a room whose slot is taken."""
     room = next(site.names)
     insider = Visitor(site.url)
-    for _ in range(2):
-        assert insider.get(f"/{room}/").status == 200
+    insider.hold(f"/{room}/")
     return room
 
 
