@@ -3,7 +3,8 @@
 const root = document.documentElement;
 const { room, next, method, refresh, position: known } = root.dataset;
 const api = `/_waitroom/${room}/`;
-const plain = `${api}?next=${next}`; // the page that works without this script
+const unsent = !/^(GET|HEAD)?$/.test(method || ''); // what was sent here has not arrived
+const plain = `${api}?${unsent ? 'unsent=1&' : ''}next=${next}`; // the page that works without this script
 // What a page lacks that an older version made, or you did, is not shown.
 const $ = id => document.getElementById(id) || document.createElement('i');
 const random = (low, high) => low + Math.random() * (high - low);
@@ -56,6 +57,7 @@ async function loadTexts() {
 		texts = new Proxy(all, { get: (_, key) => typeof all[key] === 'string' ? all[key] : '' });
 		root.dir = texts.dir || 'ltr';
 		document.querySelectorAll('[data-t]').forEach(e => { e.textContent = texts[e.dataset.t] || e.textContent; });
+		if (unsent) put('unsent', texts.unsent);
 		if (root.dataset.state === 'joining') {
 			put('heading', texts.joining);
 			put('intro', texts.intro);
@@ -400,14 +402,13 @@ function enter() {
 	if (sound) delay = Math.max(delay, 1); // to its end
 	setTimeout(() => {
 		keep('enter', { count, at: Date.now() });
-		if (location.pathname.startsWith('/_waitroom/')) {
-			const safe = /^\/(?!\/)[^?\\\0- \x7f]*(\?[^\0- \x7f]*)?$/.test(next);
-			location.replace((safe ? next : '/') + location.hash);
-		} else if (/^(GET|HEAD)?$/.test(method)) {
-			location.reload();
-		} else {
-			location.replace(location.href.split('#')[0]); // with the fragment nothing would load
-		}
+		const safe = /^\/(?!\/)[^?\\\0- \x7f]*(\?[^\0- \x7f]*)?$/.test(next) ? next : '/';
+		const own = location.pathname.startsWith('/_waitroom/');
+		if (!own && !unsent) return location.reload();
+		const go = () => location.replace(safe + (own ? location.hash : ''));
+		if (own || history.length < 2 || !document.referrer.startsWith(location.origin + '/')) return go();
+		history.back(); // the form, with what was typed into it
+		setTimeout(go, 3000);
 	}, delay * 1000);
 }
 

@@ -23,6 +23,7 @@ local function asking(txn, room)
         ["x-forwarded-proto"] = { txn.f:ssl_fc() == 1 and "https" or "http" },
         ["x-forwarded-method"] = { txn.f:method() },
         ["x-forwarded-uri"] = { txn.f:pathq() },
+        ["x-forwarded-host"] = { given["host"] and given["host"][0] or "" },
     }
     for _, name in ipairs(PASSED_ON) do
         if given[name] then headers[name] = { given[name][0] } end
@@ -30,7 +31,7 @@ local function asking(txn, room)
     -- A CORS preflight has no cookie and no body.
     local length = given["content-length"]
     if given["cookie"] or given["transfer-encoding"] or length and length[0] ~= "0" then
-        headers["origin"] = nil
+        headers["access-control-request-method"] = nil
     end
     -- Two, where another path or a parent domain has one of that name; the sidecar takes the better.
     local tickets, name = {}, "waitroom_" .. room

@@ -123,6 +123,7 @@ session_duration = "10m"
 total_active_users = 300
 new_users_per_minute = 600
 session_max_duration = "2h"
+keepalive_max_duration = "1h"
 max_waiting = 50000
 rank_limit = 2000
 lines = [{ name = "members", weight = 3 }, { name = "ordinary", weight = 7 }]

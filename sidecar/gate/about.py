@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from aiohttp import web
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 #: For nginx and for browsers: an operator's change is seen within this time, seconds.
 _KEPT_S = 10
 _HEADERS = {"Cache-Control": f"max-age={_KEPT_S}", "X-Accel-Expires": str(_KEPT_S)}
+
+_KEEP = Path(__file__).with_name("keep.js").read_text(encoding="utf-8")
 
 _Seconds = Annotated[float, Field(gt=0)]
 
@@ -89,6 +93,40 @@ async def get_style(request: web.Request) -> web.Response:
     text = "" if is_resource(room) else style(room.settings)
     headers = {**_HEADERS, "X-Content-Type-Options": "nosniff"}
     return web.Response(text=text, content_type="text/css", charset="utf-8", headers=headers)
+
+
+@ENDPOINTS.get(
+    "/_waitroom/{room}/keep.js",
+    ANYBODY,
+    parameters=RoomAddress,
+    replies={200: (NO_JSON, "The script; without effect for a leased resource.")},
+    other_media={"text/javascript": "A script."},
+    problems=(UNKNOWN_ROOM,),
+    is_cacheable=True,
+    is_hand_made=True,
+)
+async def get_keep(request: web.Request) -> web.Response:
+    """A script that renews the session while its visitor types or scrolls.
+
+    For pages with long forms. Its bound is the room's `keepalive_max_duration`. The same for all
+    visitors; nginx keeps it for 10 seconds.
+    """
+    room = gate_of(request)
+    text = "" if is_resource(room) else keep_script(room.name, room.settings)
+    headers = {**_HEADERS, "X-Content-Type-Options": "nosniff"}
+    return web.Response(text=text, content_type="text/javascript", charset="utf-8", headers=headers)
+
+
+def keep_script(room: str, settings: RoomSettings) -> str:
+    """keep.js with the room's numbers. It asks often enough for a session that its visitor then
+    leaves alone for most of `session_duration`."""
+    numbers = {
+        "address": f"/_waitroom/{room}/status",
+        "every": int(max(settings.session_duration / 4, 5) * 1000),
+        "most": int(settings.keepalive_max_duration * 1000),
+    }
+    beginning = f"const {{ address, every, most }} = {json.dumps(numbers)};"
+    return f"'use strict';\n{{\n{beginning}\n{_KEEP}}}\n"
 
 
 def about(room: str, settings: RoomSettings) -> About:

@@ -19,6 +19,7 @@ from sidecar.gate import cloudflare
 from sidecar.gate.app_keys import GATES, STAMPS
 from sidecar.gate.contract import is_resource, label
 from sidecar.gate.cookies import read_bearer, read_given, read_token, set_cookie, stamp_cookie
+from sidecar.gate.onward import own_host
 from sidecar.gate.own_page import as_header, find_template, refresh_of
 from sidecar.gate.schemas import CheckPassed, CheckRefused, CheckRequest
 from sidecar.gate.status_document import document, refresh_s, shown_position
@@ -287,12 +288,24 @@ def is_from_elsewhere(headers: Mapping[str, str]) -> bool:
     """Whether another site made the browser ask. Of such a POST the browser leaves our cookie
     out (SameSite=Lax): its sender may well be inside, and a new cookie would take that
     from them."""
-    return headers.get("Sec-Fetch-Site") == "cross-site"
+    return _site_of_sender(headers) == "cross-site"
 
 
 def is_of_this_site(headers: Mapping[str, str]) -> bool:
     """Whether this site's own page made the browser ask, or the visitor, or a program."""
-    return headers.get("Sec-Fetch-Site", "none") in {"same-origin", "none"}
+    return _site_of_sender(headers) in {"same-origin", "none"}
+
+
+def _site_of_sender(headers: Mapping[str, str]) -> str:
+    """As browsers say it, on https; else by Origin, which names any other host, or is `null`."""
+    site = headers.get("Sec-Fetch-Site")
+    if site is not None:
+        return site
+    origin = headers.get("Origin")
+    if not origin:
+        return "none"
+    is_own = origin.partition("://")[2] == own_host(headers)
+    return "same-origin" if is_own else "cross-site"
 
 
 def opens_page(headers: Mapping[str, str], method: str) -> bool:

@@ -22,8 +22,8 @@ from sidecar.gate.branding import branded
 from sidecar.gate.check import is_from_elsewhere
 from sidecar.gate.cookies import set_cookie
 from sidecar.gate.languages import Languages
+from sidecar.gate.onward import safe_next
 from sidecar.gate.schemas import ClaimParameters, Onward, RetryLater, Site
-from sidecar.gate.status import safe_next
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.http.endpoint import ANYBODY, Endpoints

@@ -22,8 +22,9 @@ from sidecar.gate.check import (
     may_take_place,
 )
 from sidecar.gate.cookies import read_bearer, read_token
+from sidecar.gate.onward import is_unsent, safe_next, sent_from
 from sidecar.gate.schemas import Numbers, Original, Passed, Refused
-from sidecar.gate.status import render_page, safe_next
+from sidecar.gate.status import render_page
 from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.http.auth_request import close_if_body, is_preflight, original_method
 from sidecar.kit.http.endpoint import ANYBODY, Endpoints
@@ -134,7 +135,8 @@ async def gate(request: web.Request) -> web.Response:
         response = web.Response(status=503, text=text, content_type="text/html")
         response.headers["Cache-Control"] = "no-store"
     else:
-        response = render_page(request, room, answer, asked, method=method)
+        way = _short(sent_from(headers)) if is_unsent(method) else asked
+        response = render_page(request, room, answer, way, method=method)
         response.set_status(_refusal(said["X-Waitroom-Status"]))
     response.headers.update(said)
     return close_if_body(request, response)
@@ -171,8 +173,11 @@ def _original(request: web.Request, room: Gate) -> tuple[str, str]:
     else:
         asked = headers.get("X-Original-URI") or headers.get("X-Forwarded-Uri") or "/"
         method = original_method(headers)
-    asked = safe_next(asked if len(html.escape(asked)) <= _MAX_NEXT else "/")
-    return asked, method.encode("ascii", "replace").decode()
+    return _short(safe_next(asked)), method.encode("ascii", "replace").decode()
+
+
+def _short(way: str) -> str:
+    return way if len(html.escape(way)) <= _MAX_NEXT else "/"
 
 
 def _refusal(status: str) -> int:

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from sidecar.gate import cloudflare, status_document
 from sidecar.gate.app_keys import PAGE
+from sidecar.gate.onward import UNSENT
 from sidecar.gate.waiting_page import opening_in_digits
 from sidecar.kit.http.app_keys import TEMPLATES
 from sidecar.queue.model import State
@@ -50,43 +51,55 @@ def find_template(request: web.Request, room: Gate) -> Template | None:
     return request.app[TEMPLATES].find(name) if name else None
 
 
-def refresh_of(template: Template, document: Mapping[str, Any], following: str = "") -> str:
+def refresh_of(
+    template: Template, document: Mapping[str, Any], following: str = "", *, unsent: bool = False
+) -> str:
     """When the browser loads the page again, and from where; "": its script polls."""
     if document["visitor"] and _OUR_SCRIPT in template.text:
         return ""
     seconds = str(max(1, math.ceil(document["refresh_after_seconds"])))
-    if document["state"] != State.NOT_QUEUED or not following:
+    if not following or (document["state"] != State.NOT_QUEUED and not unsent):
         return seconds
-    # Newcomers are given places there even while very many come.
-    query = f"{status_document.join_query(document)}next={quote(following, safe=_SAFE)}"
+    # Newcomers are given places there even while very many come; and what was sent to this address
+    # is not asked for by GET.
+    query = status_document.join_query(document) + UNSENT * unsent
+    query += f"next={quote(following, safe=_SAFE)}"
     return f"{seconds}; url=/_waitroom/{document['room']}/?{query}"
 
 
-def respond(
+def respond(  # noqa: PLR0913 - as the page needs them
     request: web.Request,
     room: Gate,
     template: Template,
     document: dict[str, Any],
     following: str,
+    *,
+    unsent: bool = False,
 ) -> web.Response:
-    """The page. `following` is where the visitor wanted to go; empty: it may be kept for others."""
+    """The page. `following` is where the visitor wanted to go; empty: it may be kept for others.
+    `unsent`: what they sent has not arrived."""
     page = request.app[PAGE]
     language = page.languages.choose(request.headers.get("Accept-Language"))
-    shown = values(document, room.settings, page, language)
+    shown = values(document, room.settings, page, language, unsent=unsent)
     headers = {
         "Cache-Control": "no-store",
         "Content-Language": language,
         "Content-Security-Policy": POLICY,
         "Referrer-Policy": "same-origin",
     }
-    if refresh := refresh_of(template, document, following):
+    if refresh := refresh_of(template, document, following, unsent=unsent):
         headers["Refresh"] = refresh
     text = template.render({**shown, "next": quote(following, safe=_SAFE)})
     return web.Response(text=text, content_type="text/html", charset="utf-8", headers=headers)
 
 
 def values(
-    document: dict[str, Any], settings: RoomSettings, page: Page, language: str
+    document: dict[str, Any],
+    settings: RoomSettings,
+    page: Page,
+    language: str,
+    *,
+    unsent: bool = False,
 ) -> dict[str, Any]:
     """What a template may show: ours and Cloudflare's."""
     is_without = document["state"] == State.NOT_QUEUED
@@ -109,6 +122,8 @@ def values(
         "site_name": settings.site_name,
         "logo": settings.logo,
         "message": status_document.message_of(document, settings),
+        "method": "POST" if unsent else "",
+        "unsent": page.languages.texts(language)["unsent"] if unsent else "",
         "opens": opens,
         "heading": heading,
         "intro": intro,

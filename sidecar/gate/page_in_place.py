@@ -7,9 +7,10 @@ import json
 from aiohttp import web
 
 from sidecar.gate.app_keys import GATES
+from sidecar.gate.onward import is_unsent, safe_next
 from sidecar.gate.own_page import find_template, respond
 from sidecar.gate.schemas import PageRequest, PageShown
-from sidecar.gate.status import safe_next
+from sidecar.kit.http.auth_request import original_method
 from sidecar.kit.http.endpoint import ANYBODY, Endpoints
 from sidecar.kit.http.models import NO_JSON
 from sidecar.kit.http.problem_kinds import GENERAL
@@ -45,7 +46,8 @@ async def get_page(request: web.Request) -> web.Response:
         # The same for all who bring no cookie, so that nginx can answer the many.
         is_kept = document["visitor"] is None
         following = "" if is_kept else safe_next(request.headers.get("X-Original-URI", ""))
-        page = respond(request, room, template, document, following)
+        unsent = is_unsent(original_method(request.headers))
+        page = respond(request, room, template, document, following, unsent=unsent)
     except (ValueError, KeyError, TypeError):
         return problem(400, "Not a status document", detail="Send X-Waitroom-Document of /check.")
     if is_kept:

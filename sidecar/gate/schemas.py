@@ -44,6 +44,9 @@ class Original(Headers):
     """The address that the visitor asked for. X-Forwarded-Uri works too."""
     x_original_method: str | None = None
     """The method of the visitor's request. Default: GET. X-Forwarded-Method works too."""
+    origin: str | None = None
+    """The visitor's. Browsers from before 2023 name another site by it alone: a POST from there
+    takes no place, because they leave the cookie out."""
     address: str | None = Field(None, alias="X-Real-IP")
     """The visitor's address. Needed for rooms that use it."""
     x_forwarded_proto: str | None = None
@@ -119,7 +122,10 @@ class PageRequest(Headers):
     x_waitroom_document: str
     """As `/check` gave it."""
     uri: str | None = Field(None, alias="X-Original-URI")
-    """The address that the visitor asked for."""
+    """The address that the visitor asked for, or the page that they sent something from."""
+    x_original_method: str | None = None
+    """The method of the visitor's request. Default: GET. With another one than GET and HEAD, the
+    page may say that what they sent has not arrived."""
     accept_language: str | None = None
     """The visitor's."""
 
@@ -258,8 +264,8 @@ class Status(Reply):
     client: Annotated[str | None, optional] = None
     """The visitor's address as the proxy sends it. Only with `?client`."""
     store: Annotated[str | None, optional] = None
-    """`memory` or `redis`, and an id of the store. The same for all replicas that share it. Only
-    with `?client`."""
+    """`memory` or `redis`, and an id of the store. The same for all replicas that share it. null:
+    Redis does not answer. Only with `?client`."""
     nginx_key: Annotated[Literal["known", "unknown"] | None, optional] = None
     """Whether the replica knows nginx's last key. null: nginx sent none. Only with `?client`."""
     eviction: Annotated[str | None, optional] = None

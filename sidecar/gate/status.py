@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -28,6 +27,7 @@ from sidecar.gate.check import (
 )
 from sidecar.gate.contract import Gate, is_resource, label
 from sidecar.gate.cookies import read_bearer, read_given, read_token, set_cookie
+from sidecar.gate.onward import UNSENT, is_unsent, safe_next
 from sidecar.gate.schemas import (
     FROM_ELSEWHERE,
     CookieGiven,
@@ -67,11 +67,6 @@ _NO_STORE = {"Cache-Control": "no-store"}
 _JSON = {**_NO_STORE, "Content-Type": "application/json; charset=utf-8"}
 _KEPT_JSON = {**_JSON, "X-Accel-Expires": KEEP_BRIEFLY_S}
 _CLASS = istr("X-Waitroom-Class")
-#: Of this site, as a browser reads it: to one, a backslash in the path is a slash. No spaces, no
-#: control characters, and no bytes of a header that are no UTF-8, which could not be said again.
-_PATH_AND_QUERY = re.compile(
-    r"/(?!/)[^?\\\x00-\x20\x7f\ud800-\udfff]*(?:\?[^\x00-\x20\x7f\ud800-\udfff]*)?"
-)
 
 
 _STANDS = (Status, "Where the visitor stands.", CookieGiven)
@@ -185,11 +180,6 @@ async def page(request: web.Request) -> web.Response:
     return await _shown(request, room, "page", may_join=takes_place(request.headers))
 
 
-def safe_next(value: str) -> str:
-    """A path on this site, or "/" for whatever could lead elsewhere. As in static/waiting.js."""
-    return value if _PATH_AND_QUERY.fullmatch(value) else "/"
-
-
 async def answer_status(
     request: web.Request, room: Gate, endpoint: str = "status", *, may_join: bool = False
 ) -> web.Response:
@@ -281,6 +271,8 @@ def render_page(
 ) -> web.Response:
     """The page for somebody who waits, or has just left (`answer` is None), with the way to
     `following`. `method` is theirs, where the page stands in place of what they asked for."""
+    before, _, _ = request.query_string.partition("next=")
+    unsent = is_unsent(method) if method else UNSENT in before
     shown = request.app[PAGE]
     language = shown.languages.choose(request.headers.get("Accept-Language"))
     document = status_document.document(room, answer)
@@ -290,17 +282,17 @@ def render_page(
     is_without = document["state"] == State.NOT_QUEUED
     stays = is_without and method is None and "join_url" not in document
     if not stays and (template := own_page.find_template(request, room)):
-        return own_page.respond(request, room, template, document, following)
+        return own_page.respond(request, room, template, document, following, unsent=unsent)
     if is_without and not stays:
         view = State.WAITING.value
     refresh = "" if stays else str(max(1, math.ceil(document["refresh_after_seconds"])))
     values = {
         "room": room.name,
-        "method": method or "",
+        "method": method or ("POST" if unsent else ""),
         "state": document["state"],
         "phase": document["phase"],
         "next": following,
-        "join": status_document.join_query(document),
+        "join": status_document.join_query(document) + UNSENT * unsent,
         "position": status_document.position_in_digits(document),
         "ahead": status_document.ahead_in_digits(document),
         "number": visitor_number(document["visitor"]) if document["visitor"] else "",
@@ -308,6 +300,7 @@ def render_page(
         "waiting": str(document["waiting"] if document["waiting"] is not None else ""),
         "wait": shown.wait_in_words(language, answer.wait if answer else None),
         "message": document["message"] or "",
+        "unsent": shown.languages.texts(language)["unsent"] if unsent else "",
         "updated": datetime.now(UTC).strftime("%H:%M:%S UTC"),
         "refresh": refresh,
     }

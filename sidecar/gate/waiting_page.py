@@ -31,6 +31,8 @@ _OF_NGINX = {
     "waitroom_state": "$waitroom_state",
     "waitroom_position": "$waitroom_position",
     "waitroom_next": "$waitroom_next_shown",
+    "waitroom_join": "${waitroom_join}",
+    "waitroom_unsent": "$waitroom_unsent",
 }
 #: nginx takes no parameter above 4,096 bytes.
 _MAX_PARAMETER = 3_000

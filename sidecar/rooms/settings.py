@@ -48,6 +48,7 @@ _NOT_FOR_SCRIPTS = {
     "json_format",
     "shield_above",
     "on_store_failure",
+    "keepalive_max_duration",
     "bind_pass",
     "rollout_percent",
     "exempt_addresses",
@@ -98,6 +99,9 @@ class RoomSettings(BaseModel):
     change it, active visitors stay, and no session ends earlier than it was promised to."""
     session_max_duration: Seconds | None = Field(default=None, ge=5, le=86_400 * 30)
     """A session ends this long after it began, even while its visitor is active."""
+    keepalive_max_duration: Seconds = Field(default=1800, ge=0, le=86_400)
+    """For how long the script `/_waitroom/ROOM/keep.js` renews the session of a visitor who types
+    or scrolls in one page. Counted from when the page opened. 0: not at all."""
     disable_session_renewal: bool = False
     """No request renews a session: `session_duration` counts from its beginning, and its cookie is
     set once."""

@@ -152,6 +152,30 @@ async def test_a_post_from_another_site_takes_nobodys_cookie(replica, method, si
     assert ("Set-Cookie" in reply.headers) == (status == 204)
 
 
+OWN = "https://shop.example:8443"
+
+
+@pytest.mark.parametrize(
+    ("headers", "gives"),
+    [
+        ({"Origin": "https://bank.example"}, False),
+        ({"Origin": "null"}, False),
+        ({"Origin": "https://shop.example"}, False),  # another port
+        ({"Origin": OWN}, True),
+        ({"Origin": "http://shop.example:8443"}, True),
+        ({}, True),
+        ({"Origin": "null", "Sec-Fetch-Site": "same-origin"}, True),
+        ({"Origin": "https://bank.example", "X-Original-Method": "GET"}, True),
+    ],
+)
+async def test_an_old_browser_names_the_other_site_in_origin(replica, headers, gives):
+    """As it comes back from a bank: without Sec-Fetch-Site, and on plain http."""
+    site = await replica()
+    asked = {"X-Original-Method": "POST", "X-Forwarded-Host": "shop.example:8443", **headers}
+    reply = await site.check(headers=asked)
+    assert (reply.status, "Set-Cookie" in reply.headers) == (204 if gives else 401, gives)
+
+
 async def test_a_form_of_another_site_joins_nobody(replica):
     site = await replica()
     url = f"/_waitroom/{site.room.name}/join"

@@ -58,7 +58,7 @@ async def test_who_waits_gets_the_page(gate):
     """The page for this address and method, the place, a ticket; nobody may keep it."""
     ask = await gate()
     await ask()
-    reply = await ask(X_Forwarded_Uri="/page?a=1&b=2", X_Forwarded_Method="POST")
+    reply = await ask(X_Forwarded_Uri="/page?a=1&b=2", X_Forwarded_Method="GET")
     assert (reply.status, reply.content_type) == (503, "text/html")
     assert reply.headers["Cache-Control"] == "no-store"
     assert "script-src 'self'" in reply.headers["Content-Security-Policy"]
@@ -68,7 +68,7 @@ async def test_who_waits_gets_the_page(gate):
     text = await reply.text()
     assert data(text, "state") == "waiting"
     assert data(text, "next") == "/page?a=1&amp;b=2"
-    assert data(text, "method") == "POST"
+    assert data(text, "method") == "GET"
     assert '<dd id="ahead">0</dd>' in text
 
 
@@ -127,11 +127,11 @@ async def test_envoy_asks_with_the_address_itself(gate):
     """What stands behind the room's name is the visitor's address, and the method is theirs."""
     ask = await gate()
     await ask(asked="/")
-    reply = await ask(asked="/a%20b//c?x=/gate/", method="POST", data=b"")
-    assert reply.status == 503
-    text = await reply.text()
-    assert data(text, "next") == "/a%20b//c?x=/gate/"
-    assert data(text, "method") == "POST"
+    for method, following in (("GET", "/a%20b//c?x=/gate/"), ("POST", "/")):
+        reply = await ask(asked="/a%20b//c?x=/gate/", method=method, data=b"")
+        assert reply.status == 503
+        text = await reply.text()
+        assert (data(text, "next"), data(text, "method")) == (following, method)
 
 
 @pytest.mark.parametrize(
@@ -193,6 +193,34 @@ async def test_what_takes_no_place(gate):
         assert reply.status == 503
         assert "Set-Cookie" not in reply.headers
     assert (await ask.site.room.refresh()).waiting == 0
+
+
+@pytest.mark.parametrize(
+    ("referer", "leads_to"),
+    [
+        ("https://shop.example/form?a=1", "/form?a=1"),
+        ("https://elsewhere.example/form", "/"),
+        ("https://shop.example//elsewhere.example/", "/"),
+        ("https://shop.example", "/"),
+        ("nonsense", "/"),
+        (f"https://shop.example/{'a' * 3000}", "/"),
+    ],
+)
+async def test_what_was_sent_is_never_asked_for_by_get(gate, referer, leads_to):
+    """The page says that it has not arrived, and leads back to where it was sent from."""
+    ask = await gate()
+    await ask()
+    reply = await ask(
+        X_Forwarded_Method="POST",
+        X_Forwarded_Uri="/sent",
+        X_Forwarded_Host="shop.example",
+        Referer=referer,
+    )
+    text = await reply.text()
+    assert (reply.status, data(text, "next")) == (503, leads_to)
+    assert "What you sent has not arrived" in text
+    assert "unsent=1" in text
+    assert "/sent" not in text
 
 
 async def test_behind_the_shield_the_page_takes_the_place(gate, monkeypatch):

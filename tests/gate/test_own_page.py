@@ -45,6 +45,14 @@ async def test_the_verdict_brings_what_the_page_shows(shop):
     assert "X-Accel-Expires" not in page.headers
 
 
+@pytest.mark.parametrize(("method", "unsent"), [("GET", False), ("HEAD", False), ("POST", True)])
+async def test_what_was_sent_has_not_arrived(shop, method, unsent):
+    said = (await shop.check()).headers["X-Waitroom-Document"]
+    page = await page_of(shop, said, **{"X-Original-URI": "/form", "X-Original-Method": method})
+    assert ("What you sent has not arrived" in await page.text()) == unsent
+    assert ("unsent=1&next=/form" in page.headers["Refresh"]) == unsent
+
+
 async def test_a_page_that_is_kept_says_nothing_of_anybody(shop):
     said = (await shop.check(headers={"Sec-Fetch-Mode": "no-cors"})).headers["X-Waitroom-Document"]
     assert json.loads(said)["visitor"] is None

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from sidecar.gate.languages import Languages
-from sidecar.gate.status import safe_next
+from sidecar.gate.onward import safe_next
 from sidecar.gate.status_document import until_begins_s
 from sidecar.gate.waiting_page import Page
 from sidecar.kit.clock import iso

@@ -48,6 +48,25 @@ def test_the_page_has_the_rooms_status(site, code):
     assert "frame-ancestors 'none'" in policy
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        {"If-Match": "*"},
+        {"If-Match": '"a"'},
+        {"If-None-Match": "*"},
+        {"If-None-Match": '"a"'},
+        {"If-Unmodified-Since": "Wed, 25 Nov 2026 08:00:00 GMT"},
+        {"If-Modified-Since": "Wed, 25 Nov 2026 08:00:00 GMT"},
+    ],
+)
+@pytest.mark.parametrize("code", CODES)
+def test_a_request_with_a_condition_gets_the_page(site, code, condition):
+    """Where nginx would make a bare 304 or 412 of a 200, it is a 503."""
+    reply = Visitor(site.url).get(f"/s{code}/", headers=condition)
+    assert reply.waits
+    assert reply.status in {code, 503}
+
+
 @pytest.mark.parametrize("code", CODES)
 def test_programs_get_a_problem_document(site, code):
     """RFC 9457 with position, estimate and where to ask again; never with a status of success,

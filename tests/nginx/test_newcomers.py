@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 
 import aiohttp
 import pytest
@@ -165,6 +166,47 @@ def test_a_frame_on_another_site(site, room):
     assert f'<a href="/{room}/x?a=&lt;b&amp;c" target="_top">' in reply.text
     assert "frame-ancestors" not in reply.headers["Content-Security-Policy"]
     assert people(site, room) == before
+
+
+@pytest.mark.parametrize(
+    ("origin", "gives"),
+    [("https://bank.example", False), ("null", False), ("", True), ("own", True)],
+)
+def test_an_old_browser_sends_a_banks_form(site, origin, gives):
+    """It leaves the pass out, and a new one would take the visit from its visitor. The page takes
+    a place, if there is nothing but this form."""
+    visitor = Visitor(site.url, {"Accept": HTML})
+    headers = {"Origin": site.url if origin == "own" else origin} if origin else {}
+    reply = visitor.post("/open/x", headers=headers)
+    assert (reply.status, bool(room_cookies(reply, "open"))) == (200 if gives else 503, gives)
+    assert reply.waits != gives
+
+
+SENT = {"Accept": HTML, "Content-Type": "application/x-www-form-urlencoded"}
+
+
+@pytest.mark.parametrize(
+    ("referer", "leads_to"),
+    [
+        ("{own}/full/form?a=1", "/full/form?a=1"),
+        ("{own}//elsewhere.example/", "/"),
+        ("{own}.elsewhere.example/full/form", "/"),
+        ("https://elsewhere.example/full/form", "/"),
+        ("https://elsewhere.example/?{own}/full/form", "/"),
+        ("{own}/_waitroom/full/?next=/full/form", "/full/form"),
+        ("", "/"),
+    ],
+)
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+def test_what_was_sent_is_never_asked_for_by_get(site, referer, leads_to, method):
+    """The way in leads to the page that it was sent from, if that is of this site."""
+    headers = {**SENT, "Referer": referer.format(own=site.url)} if referer else SENT
+    reply = Visitor(site.url).send(method, "/full/sent", headers=headers)
+    assert (reply.status, reply.waits) == (503, True)
+    assert f'data-next="{leads_to}"' in reply.text
+    assert f'url=/_waitroom/full/?unsent=1&next={leads_to}"' in html.unescape(reply.text)
+    assert "What you sent has not arrived" in reply.text
+    assert "/full/sent" not in reply.text
 
 
 @pytest.mark.parametrize("headers", BACKGROUND.values(), ids=BACKGROUND)

@@ -78,6 +78,20 @@ def test_the_page_has_the_rooms_status(site, code):
     assert site.room(f"s{code}")["waiting"] == 1
 
 
+def test_what_was_sent_is_never_asked_for_by_get(site):
+    """The page says that it has not arrived, and refreshes itself from its own address, which leads
+    to where it was sent from."""
+    visitor = Visitor(site.url)
+    reply = visitor.post("/own/sent", b"x=1", headers={"Referer": f"{site.url}/own/form?a=1"})
+    assert shown(reply, "unsent").startswith("What you sent has not arrived")
+    seconds, _, address = reply.headers["Refresh"].partition("; url=")
+    assert (seconds.isdigit(), address) == (True, "/_waitroom/own/?unsent=1&next=/own/form?a=1")
+    again = visitor.get(address)
+    assert shown(again, "unsent") == shown(reply, "unsent")
+    assert 'href="/own/form?a=1"' in again.text
+    assert shown(visitor.get("/own/form"), "unsent") == ""
+
+
 def test_refreshing_keeps_the_place_and_lets_in(site):
     holder, first, later = (Visitor(site.url) for _ in range(3))
     assert holder.get("/turns/").json()["path"] == "/turns/"

@@ -209,6 +209,8 @@ def test_whose_request_ends_a_visit(site, room, method, headers, ends):
         (fetched("cors", "empty", "same-site"), 403),
         (fetched("no-cors", "empty", "cross-site"), 403),
         (fetched("no-cors", "image"), 204),
+        ({"Origin": "https://elsewhere.example"}, 403),
+        ({"Origin": "null"}, 403),
     ],
 )
 def test_who_may_leave_for_a_visitor(site, headers, status):

@@ -38,6 +38,7 @@ LOCATIONS = "".join(
     (
         *(gated(f"/{room}", room=room) for room in ROOMS),
         gated("/lead", "try_files /none /full/led;", room="open", to=""),
+        gated("/front", "try_files /none /open/front;", room="open", to=""),
         gated("/link", LINK, 'if ($secure_link = "") { return 410; }', room="full"),
         gated("/bare", "proxy_set_header Cookie $waitroom_site_cookie;", room="open"),
         gated("/seat", room="seat~7"),
@@ -87,6 +88,16 @@ def test_a_page_brings_a_stamp_and_its_pictures_ask_nobody(site, inside, relay):
         assert picture.status == 200
         assert (stamps_of(picture), picture.all("Cache-Control")) == ([], [])
     assert len(relay.checks()) == 1
+
+
+def test_behind_an_internal_redirect(site, relay):
+    """As of a front controller: nginx asks a second time for the same request, and the stamp is
+    good for both."""
+    visitor = Visitor(
+        site.url, cookies={"waitroom_open": signed_pass("open"), "waitroom_now": stamp("open")}
+    )
+    reply = visitor.get("/front", headers=PAGE)
+    assert (reply.status, stamps_of(reply), relay.checks()) == (200, [], [])
 
 
 def test_what_is_no_page_brings_no_stamp(inside):

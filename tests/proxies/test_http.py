@@ -52,12 +52,29 @@ def test_a_stale_cookie_of_the_same_name(site, one_free):
     assert reply.status == (503 if site.name == "caddy" else 200)
 
 
+def test_what_was_sent_is_never_asked_for_by_get(site, full):
+    """The page leads back to where it was sent from, if that is of this site."""
+    for referer, following in ((f"{site.url}/form?a=1", "/form?a=1"), ("http://b.test/", "/")):
+        reply = Visitor(site.url).post("/sent", b"lost", headers={"Referer": referer})
+        assert (reply.status, reply.waits, reply.data("method")) == (503, True, "POST")
+        assert (reply.data("next"), "/sent" in reply.text) == (following, False)
+
+
+def test_an_old_browser_names_the_other_site_in_origin(site, one_free):
+    """As it comes back from a bank, without Sec-Fetch-Site: it takes no slot and no cookie."""
+    visitor = Visitor(site.url)
+    for origin in ("http://bank.example", "null"):
+        reply = visitor.post("/x", b"paid", headers={"Origin": origin})
+        assert (reply.status, room_cookies(reply, "shop")) == (503, [])
+    assert visitor.post("/x", b"", headers={"Origin": site.url}).status == 200
+
+
 def test_who_waits(site, full):
     """The page in place, for this address and method, with a ticket; nobody may keep it."""
     visitor = Visitor(site.url)
-    reply = visitor.post("/x?y=1&z", b"lost")
+    reply = visitor.get("/x?y=1&z")
     assert (reply.status, reply.waits) == (503, True)
-    assert (reply.data("next"), reply.data("method")) == ("/x?y=1&amp;z", "POST")
+    assert (reply.data("next"), reply.data("method")) == ("/x?y=1&amp;z", "GET")
     assert reply.all("Cache-Control") == ["no-store"]
     assert int(reply.headers["Retry-After"]) >= 1
     assert "script-src 'self'" in reply.headers["Content-Security-Policy"]

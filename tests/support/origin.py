@@ -34,6 +34,25 @@ async def page(request: web.Request) -> web.Response:
     return web.Response(text=body, content_type="text/html")
 
 
+FORM = """<!doctype html><title>Form</title><h1>Form</h1>
+<form method=post action="sent"><input name=text><button>Send</button></form>
+<div style="height: 3000px"></div>"""
+
+
+async def form(request: web.Request) -> web.Response:
+    """A page with a form, by any way that it wants its script and its policy from."""
+    scripts = "".join(f'<script src="{each}"></script>' for each in request.query.getall("js", []))
+    headers = {"Referrer-Policy": request.query.get("referrer", "same-origin")}
+    return web.Response(text=FORM + scripts, content_type="text/html", headers=headers)
+
+
+async def sent(request: web.Request) -> web.Response:
+    """Where the form goes; as a site's own, it answers nothing but POST."""
+    said = (await request.post())["text"]
+    return web.Response(text=f"<!doctype html><title>Sent</title><h1>Arrived: {said}</h1>",
+                        content_type="text/html")  # fmt: skip
+
+
 async def done(_request: web.Request) -> web.Response:
     return web.Response(text="<!doctype html><title>Done</title><h1>Thank you</h1>",
                         content_type="text/html")  # fmt: skip
@@ -60,6 +79,8 @@ def main() -> None:
         web.get("/done", done),
         web.get("/page", page),
         web.get("/page/{rest:.*}", page),
+        web.get("/forms/form", form),
+        web.post("/forms/sent", sent),
         web.route("*", "/{rest:.*}", anything),
     ])  # fmt: skip
     web.run_app(app, host="127.0.0.1", port=int(sys.argv[1]), print=None, access_log=None)

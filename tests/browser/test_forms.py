@@ -1,0 +1,182 @@
+"""A form that is sent after its sender's session has ended."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.nginx_client import Visitor
+from tests.support.processes import wait_until
+from tests.support.site import ROOT, Site, gated
+from tests.support.story import ahead
+
+UNSENT = "What you sent has not arrived. Go back and send it again once you are in."
+
+
+@pytest.fixture(scope="module")
+def site():
+    """A room for each test, in `redirect` mode below /redirect-…"""
+    names = [f"room-{number}" for number in range(12)]
+    rooms = {
+        name: {"total_active_users": 1, "heartbeat_interval": 1, "claim_window": 60}
+        for name in names
+    }
+    rooms["short"] = {"total_active_users": 9, "session_duration": 6}
+    rooms["pays"] = {"total_active_users": 1, "claim_window": 60}
+    rooms["never"] = {**rooms["short"], "keepalive_max_duration": 0}
+    to = "http://origin/forms/"
+    locations = "".join(gated(f"/{name}/", room=name, to=to) for name in rooms)
+    locations += "".join(
+        f"location /redirect-{name}/ {{ set $waitroom_mode redirect; set $waitroom_room {name};"
+        f" include waitroom/location.conf; proxy_pass {to}; }}\n"
+        for name in rooms
+    )
+    docs = (ROOT / "docs" / "nginx.md").read_text()
+    (back,) = re.findall(r"location = /payment/back \{.*?\n  \}\n", docs, re.DOTALL)
+    locations += back + gated("/payment/", room="pays", to=to)
+    with Site(rooms=rooms, locations=locations) as site:
+        site.names = iter(names)
+        yield site
+
+
+@pytest.fixture
+def room(site):
+    return next(site.names)
+
+
+def end_visit(site, room):
+    """The visit of the one who is inside; another visitor takes the slot."""
+    (session,) = site.admin("GET", f"/rooms/{room}/sessions")["sessions"]
+    site.admin("POST", f"/rooms/{room}/visitors/{session['visitor']}/release")
+    wait_until(lambda: site.room(room)["active"] == 0, "the end of the visit")
+    another = Visitor(site.url)
+    another.hold(f"/{room}/form")
+    return another
+
+
+def fill_in(page, url):
+    page.goto(url)
+    page.reload()  # shows the cookie
+    page.fill("[name=text]", "A long letter")
+
+
+@pytest.mark.parametrize("prefix", ["", "redirect-"])
+def test_the_page_says_so_and_leads_back_to_the_form(site, room, visitor, prefix):
+    """With what was typed; it is sent when it is sent again, and the address that it was sent to is
+    never asked for by GET."""
+    page = visitor()
+    asked = []
+    page.on("request", lambda request: asked.append((request.method, request.url)))
+    form = f"{site.url}/{prefix}{room}/form"
+    fill_in(page, form)
+    another = end_visit(site, room)
+    page.get_by_text("Send").click()
+    expect(page.locator("#unsent")).to_have_text(UNSENT)
+    expect(ahead(page)).to_have_text("0")
+    another.post(f"/_waitroom/{room}/leave")
+    expect(page.locator("h1")).to_have_text("Form")
+    assert page.url == form
+    expect(page.locator("[name=text]")).to_have_value("A long letter")
+    page.get_by_text("Send").click()
+    expect(page.locator("h1")).to_have_text("Arrived: A long letter")
+    assert ("GET", f"{site.url}/{prefix}{room}/sent") not in asked
+
+
+def test_in_the_visitors_language(site, room, visitor):
+    page = visitor(locale="de-DE")
+    fill_in(page, f"{site.url}/{room}/form")
+    end_visit(site, room)
+    page.get_by_text("Send").click()
+    expect(page.locator("#unsent")).to_contain_text("ist nicht angekommen")
+
+
+def test_who_asked_for_a_page_is_not_told(site, room, visitor):
+    Visitor(site.url).hold(f"/{room}/form")
+    page = visitor()
+    page.goto(f"{site.url}/{room}/form")
+    expect(ahead(page)).to_have_text("0")
+    expect(page.locator("#unsent")).to_be_hidden()
+
+
+def test_without_scripts(site, room, visitor):
+    """The page's own refresh goes on saying it, and leads to the form."""
+    page = visitor(java_script_enabled=False)
+    fill_in(page, f"{site.url}/{room}/form")
+    another = end_visit(site, room)
+    page.get_by_text("Send").click()
+    page.wait_for_url(f"**/_waitroom/{room}/?unsent=1&next=/{room}/form")
+    expect(page.locator("#unsent")).to_have_text(UNSENT)
+    expect(ahead(page)).to_have_text("0")
+    another.post(f"/_waitroom/{room}/leave")
+    expect(page.locator("h1")).to_have_text("Form")
+
+
+def test_a_form_that_does_not_say_where_it_is(site, room, visitor):
+    """Nobody knows then where to lead back to: to the start page."""
+    page = visitor()
+    fill_in(page, f"{site.url}/{room}/form?referrer=no-referrer")
+    another = end_visit(site, room)
+    page.get_by_text("Send").click()
+    expect(page.locator("#unsent")).to_have_text(UNSENT)
+    expect(ahead(page)).to_have_text("0")
+    another.post(f"/_waitroom/{room}/leave")
+    page.wait_for_url(site.url + "/")
+
+
+def test_a_form_of_another_site(site, room, visitor):
+    """A bank's, as payment pages come back: not to the bank."""
+    page = visitor()
+    fill_in(page, f"{site.url}/{room}/form")
+    another = end_visit(site, room)
+    bank = "http://bank.example/"
+    action = f"{site.url}/{room}/sent"
+    form = f'<form method=post action="{action}"><input name=text><button>Pay</button></form>'
+    page.route(bank, lambda route: route.fulfill(content_type="text/html", body=form))
+    page.goto(bank)
+    page.get_by_text("Pay").click()
+    expect(page.locator("#unsent")).to_have_text(UNSENT)
+    another.post(f"/_waitroom/{room}/leave")
+    page.wait_for_url(site.url + "/")
+
+
+def test_who_comes_back_by_get_is_inside(site, visitor):
+    """By the lines of docs/nginx.md: the browser repeats the POST by GET, with its cookies."""
+    page = visitor()
+    fill_in(page, f"{site.url}/payment/form")
+    bank = "http://bank.example/"
+    form = f'<form method=post action="{site.url}/payment/back?order=7"><button>Pay</button></form>'
+    page.route(bank, lambda route: route.fulfill(content_type="text/html", body=form))
+    page.goto(bank)
+    page.get_by_text("Pay").click()
+    page.wait_for_url(f"{site.url}/payment/done?order=7")
+    expect(page.locator("#unsent")).to_have_count(0)
+    assert site.room("pays")["waiting"] == 0
+
+
+@pytest.mark.parametrize(("room", "stays"), [("short", True), ("never", False)])
+def test_who_types_stays_inside(site, visitor, room, stays):
+    """By keep.js, for as long as the room says; a session of six seconds ends else."""
+    page = visitor()
+    page.goto(f"{site.url}/{room}/form?js=/_waitroom/{room}/keep.js")
+    page.reload()
+    before = site.admin("GET", f"/rooms/{room}/sessions")["sessions"]
+    for _ in range(24):
+        page.type("[name=text]", "x")
+        page.wait_for_timeout(500)
+    now = site.admin("GET", f"/rooms/{room}/sessions")["sessions"]
+    assert [each["visitor"] for each in now] == [each["visitor"] for each in before] * stays
+    assert len(before) == 1
+    assert page.problems == []
+
+
+def test_who_scrolls_stays_inside(site, visitor):
+    page = visitor()
+    page.goto(f"{site.url}/short/form?js=/_waitroom/short/keep.js")
+    page.reload()
+    with page.expect_response(re.compile("/_waitroom/short/status$")) as asked:
+        for _ in range(16):
+            page.evaluate("scrollBy(0, 50)")
+            page.wait_for_timeout(500)
+    assert asked.value.json()["state"] == "admitted"
