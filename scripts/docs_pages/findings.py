@@ -17,6 +17,7 @@ The doctor checks in this order. The texts below are those that it prints. The a
 and the numbers are examples."""
 _GROUP = re.compile(r"(?<=\n\n)# (.+)\.\n\n|^\[(\w+)\]$", re.MULTILINE)
 _EXAMPLES = {
+    "address": "unix:/run/waitroom/edge-2.sock",
     "by": "45 s ahead of",
     "client": "192.0.2.7",
     "count": 2,
@@ -48,6 +49,7 @@ _EXAMPLES = {
 #: Of findings for which those make no sense.
 _OTHERS = {
     "odd_path": {"path": "//health/tickets"},
+    "bare_error_page": {"path": "/assets/waitroom-doctor"},
     "untrusted": {"error": "its certificate is not trusted"},
     "sidecar_fails": {"status": 500},
     "no_sidecar": {"status": 502},
@@ -63,7 +65,8 @@ _OTHERS = {
     "balancer": {"client": "10.0.0.4"},
     "cached": {"name": "the waiting page"},
     "clock": {"name": "nginx"},
-    "not_left": {"error": 403},
+    "no_post": {"error": 405},
+    "not_left": {"error": "no answer in time"},
 }
 
 

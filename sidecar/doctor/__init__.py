@@ -29,11 +29,16 @@ __all__ = ["CHECKS", "Options", "diagnose"]
 #: In the order of the report: what comes first explains what follows.
 CHECKS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
     gate.site,
+    gate.limited,
     gate.sidecar,
+    gate.replicas,
     gate.room,
     surroundings.store,
     gate.gate,
     gate.spellings,
+    gate.front_controller,
+    gate.error_page,
+    gate.other_origins,
     gate.waiting_page,
     gate.assets,
     gate.policy,
@@ -63,4 +68,6 @@ async def diagnose(
         raise ValueError(f"{address} is no address of a page; write http://shop.example/")
     seen = await visit(url, options or Options(), now_s=now_s)
     checks = CHECKS if seen.ahead.status else (gate.site,)
+    if seen.is_limited:  # what else was seen may be nginx's refusal
+        checks = (gate.site, gate.limited)
     return [found for check in checks for found in check(seen)]

@@ -23,13 +23,18 @@ def given(seen: Visit) -> Iterator[Finding]:
         return
     if not first.is_of_gate:
         if first.status and first.status not in {401, 403}:
-            yield find("no_cookie")
+            yield find("hidden_cookie" if _is_hidden(seen) else "no_cookie")
     elif first.position is not None:
-        yield find("no_cookie_to_wait")
+        yield find("hidden_cookie" if _is_hidden(seen) else "no_cookie_to_wait")
     elif first.state == "not_queued" and joined.cookie is not None:
         yield find("joins")
     elif first.state == "not_queued" and joined.status >= 400 and not joined.is_of_sidecar:
         yield find("cannot_join", status=joined.status)
+
+
+def _is_hidden(seen: Visit) -> bool:
+    """Whether even the sidecar's own endpoint gives none."""
+    return seen.joined.is_of_sidecar and seen.joined.status == 200 and seen.joined.cookie is None
 
 
 def attributes(seen: Visit) -> Iterator[Finding]:
@@ -69,6 +74,8 @@ def cached(seen: Visit) -> Iterator[Finding]:
         yield find("cached", name="the waiting page")
     if seen.poll.is_of_sidecar and seen.poll.is_cache_hit:
         yield find("cached", name="the status under /_waitroom/")
+    if seen.ahead.is_of_gate and seen.late.status == 200 and not seen.late.is_of_gate:
+        yield find("kept_page")
     if first is None:
         return
     header = ", ".join(seen.first.headers.getall("Cache-Control", [])).lower()
@@ -120,6 +127,8 @@ def left(seen: Visit) -> Iterator[Finding]:
     """The doctor holds no place."""
     failed = [reply for reply in seen.left if reply.status != 200 or not reply.is_of_sidecar]
     if failed:
-        yield find("not_left", error=failed[0].status or failed[0].error)
+        is_refused = failed[0].status and not failed[0].is_of_sidecar
+        name = "no_post" if is_refused else "not_left"
+        yield find(name, error=failed[0].status or failed[0].error)
     elif seen.left:
         yield find("left")

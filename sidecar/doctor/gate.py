@@ -47,6 +47,18 @@ def sidecar(seen: Visit) -> Iterator[Finding]:
         yield find("wrong_upstream" if is_other else "no_server_conf", status=poll.status)
 
 
+def limited(seen: Visit) -> Iterator[Finding]:
+    """nginx counts the waiting page's requests."""
+    if seen.is_limited:
+        yield find("limited")
+
+
+def replicas(seen: Visit) -> Iterator[Finding]:
+    """Each replica that nginx asks is there: nginx asks another, and nobody notices."""
+    for address, error in seen.dead.items():
+        yield find("dead_replica", address=address, error=error)
+
+
 def room(seen: Visit) -> Iterator[Finding]:
     """Both nginx and the sidecar mean the same room."""
     option = seen.options.room
@@ -93,15 +105,39 @@ def spellings(seen: Visit) -> Iterator[Finding]:
             return
 
 
+def front_controller(seen: Visit) -> Iterator[Finding]:
+    """PHP has the room too: by its front controller any page can be had."""
+    if 200 <= seen.front.status < 400 and not seen.front.is_of_gate:
+        yield find("front_controller", room=seen.room or "shop")
+
+
+def error_page(seen: Visit) -> Iterator[Finding]:
+    """nginx follows one error_page only: one that leads to a room ends at its 401."""
+    for path, reply in seen.missing.items():
+        if reply.status == 401 and reply.is_nginx_error and "WWW-Authenticate" not in reply.headers:
+            yield find("bare_error_page", path=path)
+            return
+
+
+def other_origins(seen: Visit) -> Iterator[Finding]:
+    """Pages on other hosts may read what the site answers; so they must what the room answers."""
+    header = "Access-Control-Allow-Origin"
+    is_inside = seen.back.status and not seen.back.is_of_gate
+    if is_inside and header in seen.back.headers and header not in seen.ahead_json.headers:
+        yield find("no_cors")
+
+
 def _how_it_went(first: Reply) -> str:
     if not first.status:
         return f"this visit got no answer: {first.error}"
     if not first.is_of_gate:
         return "this visit was let in"
     if first.position is not None:
-        return f"this visit waited as number {first.position}"
-    known = {"full": "its queue is full", "closed": "it lets nobody new in"}
-    return known.get(first.state, "this visit was asked to wait")
+        how = f"this visit waited as number {first.position}"
+    else:
+        known = {"full": "its queue is full", "closed": "it lets nobody new in"}
+        how = known.get(first.state, "this visit was asked to wait")
+    return f"{how}, so it has not seen the site behind"
 
 
 def waiting_page(seen: Visit) -> Iterator[Finding]:

@@ -38,6 +38,8 @@ OPS_PATHS = ("/metrics", "/admin/rooms")
 FOLDERS = ("health", "assets", "static", "webhooks", "api")
 #: Spellings by which some servers take a page for one of such a folder, or the other way round.
 ODD_SPELLINGS = ("/{}/..\\{}", "/{}/..;/{}", "/{}/..%2f{}", "//{}/{}")
+#: The front controller of most sites in PHP, which makes every page.
+FRONT_CONTROLLER = "/index.php?waitroom-doctor"
 #: From the block that is reserved for documentation: nobody has this address.
 FALSE_ADDRESS = "203.0.113.77"
 #: Heartbeats; nginx asks the replicas in turn.
@@ -65,6 +67,8 @@ _NAME = r"[a-z0-9_-]+(?:~[\w.:@+-]+)?"
 _ROOM_OF_PAGE = re.compile(rf'data-room="({_NAME})"')
 _ROOM_OF_ADDRESS = re.compile(rf"(?:https?://[^/]+)?/_waitroom/({_NAME})/")
 _CACHE_PATH = re.compile(r"^\s*proxy_cache_path\s+(/\S+)[^;]*keys_zone=waitroom:", re.MULTILINE)
+_UPSTREAM = re.compile(r"^\s*upstream\s+waitroom\s*\{([^}]*)\}", re.MULTILINE)
+_REPLICA = re.compile(r"^\s*server\s+(?:unix:(/[^\s;]+)|(\S+):(\d+))(?=[\s;])", re.MULTILINE)
 _UNKNOWN_ROOM = re.compile(r"No waiting room is called '([^']*)'")
 
 _NOTHING = Reply()
@@ -101,6 +105,10 @@ class Visit:
     second: Reply = _NOTHING
     #: The page by other spellings, where a server may take it for one of a folder without a room.
     odd: dict[str, Reply] = field(default_factory=dict)
+    #: Files that are not there, in folders that often have no room.
+    missing: dict[str, Reply] = field(default_factory=dict)
+    #: A site's front controller, if it has one.
+    front: Reply = _NOTHING
     #: The waiting page, wherever it is.
     waiting: Reply = _NOTHING
     #: The status endpoint, the same with a made-up address, and again: nginx asks the replicas in
@@ -120,6 +128,11 @@ class Visit:
     edge: Reply = _NOTHING
     through_site: dict[str, Reply] = field(default_factory=dict)
     left: list[Reply] = field(default_factory=list)
+    #: Once more who fetches ahead, and the status, at the end: what was kept meanwhile shows.
+    late: Reply = _NOTHING
+    late_poll: Reply = _NOTHING
+    #: Replicas of the nginx on this machine that do not answer, and why.
+    dead: dict[str, str] = field(default_factory=dict)
     #: Where nginx on this machine keeps verdicts.
     verdicts: Path | None = None
 
@@ -158,7 +171,20 @@ class Visit:
 
     @property
     def is_without_redis(self) -> bool:
-        return any(_is_without_redis(one.document) for one in (self.poll, self.joined, *self.beats))
+        asked = (self.poll, self.late_poll, self.joined, *self.beats)
+        if any(_is_without_redis(one.document) for one in asked):
+            return True
+        if SEPARATOR in (self.room or ""):  # of a resource no store is named
+            return False
+        polls = (self.poll.document, self.late_poll.document)
+        return any(poll.get("store", "unsaid") is None for poll in polls)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether nginx refuses some of the requests to /_waitroom/ by itself."""
+        asked = [self.poll, self.late_poll, self.joined, *self.again, *self.beats, *self.left]
+        asked += self.assets.values()
+        return any(one.status in {429, 503} and one.is_nginx_error for one in asked)
 
     @property
     def stores(self) -> set[str]:
@@ -194,10 +220,15 @@ async def visit(url: URL, options: Options, *, now_s: Callable[[], float] = time
         await _look_ahead(client, seen)
         if not seen.ahead.status:
             return seen
-        seen.verdicts = _verdicts(options.includes)
+        settings = _settings(options.includes)
+        found = _CACHE_PATH.search(settings)
+        seen.verdicts = Path(found[1]) if found else None
+        seen.dead = await _dead(settings)
         seen.addresses, seen.own_address = await _addresses(seen.host, seen.page.port or 80)
         try:
             await _enter(client, seen)
+            seen.late = await client.get(seen.page, _BROWSER, _AHEAD)
+            seen.late_poll = await client.get(seen.status.with_query(client="1"), _JSON)
         finally:
             await _leave(client, seen)
     return seen
@@ -276,7 +307,8 @@ async def _enter(client: _Client, seen: Visit) -> None:
         return
     for _ in range(BEATS if has_room else 0):
         seen.beats.append(await client.get(seen.status, _JSON, cookie=seen.cookie))
-    seen.back = await client.get(seen.page, _BROWSER, cookie=seen.cookie)
+    origin = {"Origin": str(seen.page.origin())}
+    seen.back = await client.get(seen.page, _BROWSER, origin, cookie=seen.cookie)
     await _look_at_stamps(client, seen)
     for path in OPS_PATHS:
         address = seen.page.join(URL(path))
@@ -311,8 +343,11 @@ async def _look_round(client: _Client, seen: Visit) -> None:
 async def _look_aside(client: _Client, seen: Visit) -> None:
     """The page by odd spellings, but for folders that answer whatever they are asked for."""
     page = seen.page.raw_path.removeprefix("/")
+    if seen.ahead.is_of_gate:
+        seen.front = await client.get(seen.page.join(URL(FRONT_CONTROLLER)), _BROWSER, _AHEAD)
     for folder in FOLDERS if seen.ahead.is_of_gate else ():
-        plain = await client.get(seen.page.join(URL(f"/{folder}/{NO_ROOM}")), _BROWSER, _AHEAD)
+        path = f"/{folder}/{NO_ROOM}"
+        plain = seen.missing[path] = await client.get(seen.page.join(URL(path)), _BROWSER, _AHEAD)
         if plain.status == 200:
             continue
         for spelling in ODD_SPELLINGS:
@@ -331,11 +366,30 @@ async def _look_outside(client: _Client, seen: Visit) -> None:
     )
 
 
-def _verdicts(includes: Path) -> Path | None:
+def _settings(includes: Path) -> str:
+    """settings.conf of the nginx on this machine; "" where there is none, or none to be read."""
     with contextlib.suppress(OSError, UnicodeError):
-        found = _CACHE_PATH.search((includes / "settings.conf").read_text("utf-8"))
-        return Path(found[1]) if found else None
-    return None
+        return (includes / "settings.conf").read_text("utf-8")
+    return ""
+
+
+async def _dead(settings: str) -> dict[str, str]:
+    """The replicas that settings.conf names and nobody listens for."""
+    dead = {}
+    upstream = _UPSTREAM.search(settings)
+    for path, host, port in _REPLICA.findall(upstream[1] if upstream else ""):
+        opening = (
+            asyncio.open_unix_connection(path) if path else asyncio.open_connection(host, port)
+        )
+        try:
+            _, writer = await asyncio.wait_for(opening, _OPS_TIMEOUT_S)
+        except PermissionError:
+            continue  # for nginx and root only
+        except (OSError, TimeoutError) as error:
+            dead[f"unix:{path}" if path else f"{host}:{port}"] = _why(error)
+        else:
+            writer.close()
+    return dead
 
 
 async def _leave(client: _Client, seen: Visit) -> None:
@@ -391,4 +445,6 @@ def _why(error: Exception) -> str:
         return os.strerror(cause.errno).lower() if cause.errno else str(cause)
     if isinstance(error, TimeoutError):
         return "no answer in time"
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno).lower()
     return str(error) or type(error).__name__

@@ -10,6 +10,7 @@ from sidecar.gate.contract import is_resource
 from sidecar.kit.clock import iso
 from sidecar.queue.estimate import Wait
 from sidecar.queue.model import DEFAULT_REFRESH_MS, Outcome, Phase, State
+from sidecar.queue.verdict_lifetime import REFRESH_MS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from sidecar.rooms.openings import Moments, RoomEvent
     from sidecar.rooms.settings import RoomSettings
 
+#: A store that was not heard for so long does not answer, ms.
+_LATE_MS = 3 * REFRESH_MS
 #: How long a closed room's page may rest, seconds: what is coming may be changed.
 CLOSED_REFRESH_S = 60.0
 #: Over how long visitors who wait for a beginning are spread, ms: at most so long, and a tenth of
@@ -80,10 +83,13 @@ def of_event(about: RoomEvent | None) -> dict[str, str | None]:
 
 
 def store(room: Gate, *, memory: str) -> str | None:
-    """Which store the room is kept in: the same for all replicas that share one. None: unknown."""
+    """Which store the room is kept in: the same for all replicas that share one. None: it does not
+    answer, or the gate is a resource."""
     if memory:
         return f"memory {memory}"
-    return f"redis {room.snapshot.born_ms}" if room.snapshot else None
+    seen = room.snapshot
+    is_late = seen is None or room.clock.now_ms() > seen.now_ms + _LATE_MS
+    return None if seen is None or is_late else f"redis {seen.born_ms}"
 
 
 def join_query(document: Mapping[str, Any]) -> str:

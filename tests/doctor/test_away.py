@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import urllib.request
 
 from tests.doctor.ward import bad, examine, read, said
@@ -38,6 +39,10 @@ async def test_servers_that_are_away_are_told_apart():
         assert "secret_keys" in bad(await examine(page))[0]
 
         site.redis.stop()
+        # At once nobody can see it; three seconds later who asks for no room by its name does.
+        wait_until(lambda: store_of(site) is None, "the replicas' silence")
+        problems = bad(await examine(page))
+        assert "its store does not answer" in problems[0]
         problems = bad(await examine(page, room="shop"))
         assert "its store does not answer" in problems[0]
         assert "Redis" in problems[0]
@@ -61,6 +66,14 @@ async def test_servers_that_are_away_are_told_apart():
         problems = bad(await examine(page))
         assert "nginx proxies to something that is not the sidecar (404" in problems[0]
         assert "ops_listen" in problems[0]
+
+
+def store_of(site) -> str | None:
+    """As all replicas name it, or one of them does not."""
+    names = {
+        json.loads(read(f"{site.url}/_waitroom/shop/status?client"))["store"] for _ in range(4)
+    }
+    return None if None in names else names.pop()
 
 
 def answers(address: str) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 import urllib.request
 
 import pytest
 
 from sidecar.doctor.findings import Level
 from tests.doctor.ward import LOCATIONS, ROOMS, Ward, bad, examine, needs_network, read, said
+from tests.support.processes import free_port
 from tests.support.site import ROOT
 
 
@@ -26,6 +28,10 @@ def ward():
         ("/full", "its queue is full"),
         ("/closed", "it lets nobody new in"),
         ("/elsewhere", "this visit was asked to wait"),
+        ("/waits", "so it has not seen the site behind"),
+        ("limited-inside", "this visit was let in"),
+        ("right-error-page", "this visit was let in"),
+        ("cors", "this visit was let in"),
         ("strict-path", "room 'shop'; this visit was let in"),
     ],
 )
@@ -79,8 +85,14 @@ async def test_redirects_within_the_site_are_followed(ward):
         ("policy", "Content-Security-Policy blocks the waiting page (connect-src)", "'self'"),
         ("ops", "/metrics of the sidecar is open", "allow"),
         ("ops", "/admin/rooms of the sidecar is open", "allow"),
-        ("no-cookie", "its cookie does not arrive", "include waitroom/headers.conf;"),
-        ("no-cookie/waits", "nobody keeps a place", "include waitroom/headers.conf;"),
+        ("no-cookie", "no cookie arrives, not even from /_waitroom/", "proxy_hide_header"),
+        ("no-cookie/waits", "no cookie arrives, not even from /_waitroom/", "proxy_hide_header"),
+        ("no-post", "does not reach the sidecar (405)", "if ($request_method"),
+        ("front", "/index.php leads past the room", "location ~ \\.php$"),
+        ("error-page", "/assets/waitroom-doctor gets nginx's bare 401", "recursive_error_pages"),
+        ("cold-cache", "gives the page to everybody, past the room", "Cache-Control: private"),
+        ("limited", "nginx itself refuses requests under /_waitroom/", "limit_req"),
+        ("limited-429", "nginx itself refuses requests under /_waitroom/", "limit_req"),
         ("cookie-drop-doors", "the heartbeat does not know the cookie", "secret_keys"),
         ("cookie-drop", "does not know its visitor again", "drops cookies"),
     ],
@@ -90,9 +102,34 @@ async def test_a_mistake_is_found_and_its_remedy_named(ward, where, what, fix):
     assert any(what in problem and fix in problem for problem in problems), problems
 
 
+async def test_a_limit_at_server_level_is_the_one_cause_that_is_named(ward):
+    (problem,) = bad(await examine(ward.at("limited")))
+    assert "nginx itself refuses" in problem
+
+
+async def test_a_replica_that_is_gone(ward, tmp_path):
+    """nginx on this machine asks another, and nobody notices."""
+    with socket.create_server(("127.0.0.1", 0)) as alive:
+        port, dead = alive.getsockname()[1], free_port()
+        (tmp_path / "settings.conf").write_text(
+            "upstream waitroom {\n"
+            "    hash $waitroom_waiting consistent;\n"
+            f"    server 127.0.0.1:{port} max_fails=0;\n"
+            f"    server 127.0.0.1:{dead};\n"
+            f"    server unix:{tmp_path}/edge-2.sock max_fails=0;\n"
+            "    keepalive 512;\n}\n"
+            "upstream other { server 127.0.0.1:1; }\n"
+        )
+        problems = bad(await examine(f"{ward.url}/page", includes=tmp_path))
+    assert len(problems) == 2
+    assert f"a replica at 127.0.0.1:{dead}, and none is there: connection refused" in problems[0]
+    assert f"unix:{tmp_path}/edge-2.sock, and none is there: no such file" in problems[1]
+
+
 async def test_a_folder_that_others_may_make_first(ward, tmp_path):
     """Where nginx on this machine keeps verdicts, by its settings: only root may write above it."""
     settings = (ROOT / "nginx/waitroom/settings.conf").read_text()
+    settings = settings.replace("127.0.0.1:8400", ward.edges[0].removeprefix("http://"))
     for folder, is_open in (("/run/waitroom-verdicts", False), ("/dev/shm/waitroom", True)):
         text = settings.replace("/run/waitroom-verdicts", folder)
         (tmp_path / "settings.conf").write_text(text)
@@ -106,7 +143,7 @@ async def test_a_folder_that_others_may_make_first(ward, tmp_path):
         ("/open", "room 'open' lets everybody through", "suspended"),
         ("/status/404", "the site itself answers 404", "a page that exists"),
         ("no-retry", "without Retry-After", "include waitroom/headers.conf;"),
-        ("no-post", "could not give up its place (405)", "limit_except"),
+        ("/cors", "pages on other hosts", "proxy_hide_header"),
         ("trusting", "nginx believes X-Forwarded-For", "set_real_ip_from"),
         ("tls-balancer", "the cookie lacks Secure", "$http_x_forwarded_proto"),
         ("public", "may be kept by caches (Cache-Control: public, max-age=60)", "private"),

@@ -46,6 +46,8 @@ location /unknown {{ {GATED.replace("shop", "shpo")} }}
 location /nameless {{ include waitroom/location.conf; proxy_pass http://origin; }}
 location /no-headers {{ {GATED} add_header X-Frame-Options DENY; }}
 location /no-errors {{ {GATED} error_page 404 /404.html; }}
+location /cors {{ {GATED} include waitroom/headers.conf;
+    add_header Access-Control-Allow-Origin https://app.example always; }}
 location /password {{ auth_basic staging; auth_basic_user_file htpasswd; {GATED} }}
 """
 
@@ -72,6 +74,18 @@ SERVERS = {
         if ($request_uri ~ ^/health/waitroom-doctor) {{ return 404; }}
         include waitroom/strict-path.conf; proxy_pass http://origin; }}""",
     "no-post": f"listen 127.0.0.1:PORT; if ($request_method = POST) {{ return 405; }} {RIGHT}",
+    "front": f"listen 127.0.0.1:PORT; {RIGHT} location ~ \\.php$ {{ proxy_pass http://origin; }}",
+    "error-page": f"""listen 127.0.0.1:PORT; {RIGHT}
+        location /assets/ {{ root /nowhere; error_page 404 /missing; }}""",
+    "right-error-page": f"""listen 127.0.0.1:PORT; recursive_error_pages on; {RIGHT}
+        location /assets/ {{ root /nowhere; error_page 404 /missing; }}""",
+    "limited": f"listen 127.0.0.1:PORT; limit_req zone=doctor burst=4 nodelay; {RIGHT}",
+    "limited-429": f"""listen 127.0.0.1:PORT; limit_req zone=doctor burst=4 nodelay;
+        limit_req_status 429; {RIGHT}""",
+    "limited-inside": f"""listen 127.0.0.1:PORT; include waitroom/server.conf;
+        location / {{ limit_req zone=page burst=100 nodelay; {GATED} }}""",
+    "cors": f"""listen 127.0.0.1:PORT; {RIGHT}
+        add_header Access-Control-Allow-Origin https://app.example always;""",
     "trusting": f"""listen 127.0.0.1:PORT; {RIGHT}
         set_real_ip_from 127.0.0.1; real_ip_header X-Forwarded-For;""",
     "ops": f"""listen 127.0.0.1:PORT; {RIGHT}
@@ -93,6 +107,11 @@ SERVERS = {
         location /_waitroom/ { proxy_pass <right>; proxy_set_header Cookie ""; }""",
     "no-retry": """listen 127.0.0.1:PORT; location / { proxy_pass <main>;
         proxy_hide_header Retry-After; }""",
+    # It keeps a page without the cookie that came with it.
+    "cold-cache": """listen 127.0.0.1:PORT; location /_waitroom/ { proxy_pass <right>; }
+        location / { proxy_pass <right>; proxy_cache pages; proxy_cache_valid 200 1m;
+        proxy_ignore_headers Set-Cookie Cache-Control; proxy_hide_header Set-Cookie;
+        add_header Set-Cookie $cookie_of_miss always; }""",
     "no-cookie": """listen 127.0.0.1:PORT; location / { proxy_pass <main>;
         proxy_hide_header Set-Cookie; }""",
     # The sidecar's own ports, where everybody reaches them.
@@ -117,6 +136,10 @@ class Ward(Site):
         blocks = [
             f"ssl_certificate {certificate}; ssl_certificate_key {key};",
             f"proxy_cache_path {self.folder}/pages keys_zone=pages:1m;",
+            "map $upstream_cache_status $cookie_of_miss {",
+            '    default $upstream_http_set_cookie; HIT ""; }',
+            "limit_req_zone $server_port zone=doctor:1m rate=1r/s;",
+            "limit_req_zone $server_port zone=page:1m rate=100r/s;",
         ]
         for name, text in SERVERS.items():
             block = text.replace("PORT", str(self.ports[name])).replace("ADDRESS", own_address())
