@@ -137,7 +137,7 @@ $(TEST): pyproject.toml constraints.txt
 	@touch $@ $(DEMO) $(INSTALLED)
 
 $(ALL): pyproject.toml constraints.txt
-	@scripts/make-venv $(PYTHON) "[demo,memory,mysql,postgresql]" test check release docs loadtest
+	@scripts/make-venv $(PYTHON) "[demo,memory,mysql,postgresql]" test check release sites docs loadtest
 	@touch $@ $(TEST) $(DEMO) $(INSTALLED)
 
 clean:

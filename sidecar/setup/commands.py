@@ -138,8 +138,22 @@ def at_a_place(command: Callable[..., None]) -> Callable[..., None]:
     callback=_read_room,
     help="The room's name.",
 )
+@click.option(
+    "--site-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The site's file in nginx's folder. It is read, and the lines that it needs are printed.",
+)
 @at_a_place
-def init(place: Place, *, site: re.Match[str], users: int, store: str, room: str) -> None:
+def init(  # noqa: PLR0913 - one for each option
+    place: Place,
+    *,
+    site: re.Match[str],
+    users: int,
+    store: str,
+    room: str,
+    site_file: Path | None,
+) -> None:
     """Write what a first waiting room needs, and say what is left to do.
 
     That is: settings with comments, secrets that root alone can read, nginx's includes and the
@@ -147,6 +161,7 @@ def init(place: Place, *, site: re.Match[str], users: int, store: str, room: str
     """
     chosen, root, dry_run = SYSTEMS[place.system], place.root, place.dry_run
     name = room or _room_of(site["host"])
+    edit = _edit_of(site_file, name) if site_file else _usual_edit(chosen.site_file, name)
 
     def write() -> list[tuple[str, Outcome]]:
         keys = _keys_in(root / SECRET_KEYS)
@@ -166,7 +181,7 @@ def init(place: Place, *, site: re.Match[str], users: int, store: str, room: str
     _report(root, _written(write, root), dry_run=dry_run)
     if not dry_run:
         url = f"{site['scheme'] or 'http'}://{site['host']}{site['port'] or ''}/"
-        click.echo("\n".join(_what_is_left(chosen, root, name, url)))
+        click.echo("\n".join(_what_is_left(chosen, root, edit, url)))
         if place.system != "docker" and (problem := _problem_of_redis(store)):
             click.echo(f"\nWarning: Redis does not answer: {problem}. {_INSTALL_REDIS}", err=True)
 
@@ -255,17 +270,38 @@ def _report(root: Path, done: list[tuple[str, Outcome]], *, dry_run: bool) -> No
         click.echo("\nNothing was written: this was a dry run.")
 
 
-def _what_is_left(system: System, root: Path, room: str, url: str) -> list[str]:
-    """The steps, numbered: each is a sentence, and its lines."""
-    copy = ("Copy the files to the server:", f"sudo cp -rn {root}/etc {root}/usr /")
-    edit = (
-        f"Add three lines to {system.site_file}:",
+def _usual_edit(file: str, room: str) -> tuple[str, ...]:
+    return (
+        f"Add three lines to {file}:",
         "server {",
         "    include waitroom/server.conf;        # add this, first in the server",
         "    location / {",
         f"        set $waitroom_room {room};",
         "        include waitroom/location.conf;  # add these two to each location with a room",
     )
+
+
+def _edit_of(file: Path, room: str) -> tuple[str, ...]:
+    """What this very file needs, block by block."""
+    from sidecar.setup.site_file import steps_for  # noqa: PLC0415
+
+    try:
+        steps = steps_for(file, room)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--site-file") from None
+    if not steps:
+        return (f"{file} has all the lines that it needs.",)
+    said: list[str] = []
+    for step in steps:
+        why = f": {step.why}" if step.why else ""
+        said += [f"line {step.line}, {step.block}{why}"]
+        said += [f"    {line}" for line in step.lines] or ["    (no line to add)"]
+    return (f"Add these lines to {file}, each at the beginning of its block:", *said)
+
+
+def _what_is_left(system: System, root: Path, edit: tuple[str, ...], url: str) -> list[str]:
+    """The steps, numbered: each is a sentence, and its lines."""
+    copy = ("Copy the files to the server:", f"sudo cp -rn {root}/etc {root}/usr /")
     steps = [
         *([copy] if system.has_units and root != _ROOT else []),
         edit,
