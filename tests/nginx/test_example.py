@@ -78,7 +78,7 @@ server {
 def check(tmp_path):
     """Asks nginx whether it would start with these lines at http level; what it says."""
 
-    def ask(lines: str) -> str:
+    def ask(lines: str, *, is_right: bool = True) -> str:
         shutil.copytree(ROOT / "nginx" / "waitroom", tmp_path / "waitroom")
         settings = tmp_path / "waitroom" / "settings.conf"
         settings.write_text(
@@ -92,7 +92,7 @@ def check(tmp_path):
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
         # The compiled-in error log is opened before ours is known.
         said = re.sub(r"nginx: \[alert\] could not open error log file.*\n", "", done.stderr)
-        assert done.returncode == 0, said
+        assert (done.returncode == 0) == is_right, said
         return said
 
     return ask
@@ -116,6 +116,30 @@ def test_nginx_takes_each_include(check, name):
 def test_nginx_takes_them_in_a_crowded_file(check):
     """Several servers, nested and named locations, and a room for a whole server."""
     assert silent(check(CROWDED.replace("listen @", f"listen 127.0.0.1:{free_port()}")))
+
+
+WITHOUT_HTTP = (
+    "server { listen @; location / { set $waitroom_room shop; include waitroom/location.conf; } }"
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("include waitroom/http.conf; include waitroom/http.conf;",
+         'duplicate upstream "waitroom"'),
+        (SERVER.format("include waitroom/server.conf; include waitroom/server.conf;"),
+         'duplicate location "/_waitroom/"'),
+        ("server { listen @; include waitroom/server.conf; }",
+         'host not found in upstream "waitroom"'),
+        (WITHOUT_HTTP, 'unknown "waitroom_stamped" variable'),
+        ("variables_hash_max_size 4096; include waitroom/http.conf;",
+         '"variables_hash_max_size" directive is duplicate'),
+    ],
+)  # fmt: skip
+def test_what_nginx_says_of_a_mistake_stands_in_the_docs(check, lines, words):
+    assert words in check(lines.replace("@", f"127.0.0.1:{free_port()}"), is_right=False)
+    assert f"`{words}`" in (ROOT / "docs" / "nginx.md").read_text()
 
 
 #: Variables that nginx has since 1.22.
@@ -197,8 +221,28 @@ def test_the_application_of_the_example_does_not_see_our_cookie(visitor):
 def test_the_api_of_the_example(site, visitor):
     """Its own headers and ours, and numbers for those who wait."""
     reply = visitor.get("/api/x", headers={"Accept": JSON})
-    assert reply.headers["Access-Control-Allow-Origin"] == "https://app.shop.example"
+    assert reply.headers["X-Robots-Tag"] == "noindex"
     assert len(room_cookies(reply, "shop")) == 1
+
+
+def test_the_api_for_pages_on_another_host(site):
+    """They may read what the room answers as well as what the API does: each header once."""
+    app = "https://app.shop.example"
+    of_app = {"Host": "api.shop.example", "Origin": app, "Accept": JSON}
+    preflight = Visitor(site.url, {**of_app, "Access-Control-Request-Method": "POST"})
+    replies = [Visitor(site.url, of_app).get("/x"), preflight.send("OPTIONS", "/x")]
+    site.admin("PATCH", "/rooms/shop", {"total_active_users": 0})
+    try:
+        caller = Visitor(site.url, of_app)
+        replies.append(waiting := caller.get("/x"))
+        replies.append(caller.post(waiting.json()["join_url"]))
+        replies.append(caller.get(waiting.json()["status_url"]))
+    finally:
+        site.admin("PATCH", "/rooms/shop", {"total_active_users": None})
+    assert [reply.status for reply in replies] == [200, 204, 503, 200, 200]
+    for reply in replies:
+        assert reply.all("Access-Control-Allow-Origin") == [app]
+        assert reply.all("Access-Control-Allow-Credentials") == ["true"]
 
 
 def test_the_other_room_of_the_example(visitor):

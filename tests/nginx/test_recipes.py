@@ -11,21 +11,22 @@ from tests.support.site import ROOT, Site
 
 FOLDER = ROOT / "docs" / "recipes"
 #: Those that a real site in tests/sites/ is configured by.
-REAL = {"wordpress"}
+REAL = {"django", "php", "wordpress"}
 #: Of each other page: host name, paths that have a room, and paths that have none.
 SITES = {
     "staff": ("shop.example", ["/", "/a"], []),
     "machines": ("shop.example", ["/"], ["/health", "/webhooks/pay", "/.well-known/x"]),
     "crawlers": ("shop.example", ["/", "/a"], ["/robots.txt", "/sitemap.xml"]),
     "single-page-application": ("app.example", ["/", "/api/x"], ["/assets/app.js"]),
+    "api-on-another-host": ("api.example", ["/", "/v1/x"], []),
     "two-host-names": ("tickets.example", ["/"], []),
     "mobile-app": ("api.example", ["/", "/v1/x"], []),
 }  # fmt: skip
 
 
 def lines_of(name: str) -> str:
-    """The page's nginx lines, with this test's ports and addresses."""
-    (found,) = re.findall(r"```nginx\n(.*?)```", (FOLDER / f"{name}.md").read_text(), re.DOTALL)
+    """The page's first nginx lines, with this test's ports and addresses."""
+    found, *_ = re.findall(r"```nginx\n(.*?)```", (FOLDER / f"{name}.md").read_text(), re.DOTALL)
     found = re.sub(r"listen 80;", "listen 127.0.0.1:@port@;", found)
     return found.replace("127.0.0.1:9000", "127.0.0.1:@origin@")
 

@@ -8,10 +8,14 @@ import shutil
 import urllib.parse
 import urllib.request
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tests.support.databases import Mariadb
 from tests.support.processes import Process, listens, wait_until
 from tests.support.site import ROOT, Site, adapted, around
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 WORDPRESS = Path("/usr/share/wordpress")
 PASSWORD = "a-password-of-the-shop"
@@ -44,11 +48,21 @@ require_once ABSPATH . 'wp-settings.php';
 """
 
 
+#: The tests say by a header which address they come from.
+BALANCED = "set_real_ip_from 127.0.0.1; real_ip_header X-Forwarded-For;"
+
+
 class WithFpm(Site):
     """The site is nginx itself, by a recipe's configuration, with files in `root` and PHP-FPM."""
 
+    #: The page of docs/recipes.
     recipe: str
     root: Path
+
+    @property
+    def block(self) -> str:
+        """The server block, with the addresses of a usual installation."""
+        return recipe(self.recipe)
 
     def _start_gate(self) -> Process:
         self.fpm = self._start_fpm()
@@ -72,15 +86,67 @@ class WithFpm(Site):
         super()._write_nginx()
         shutil.copy("/etc/nginx/fastcgi.conf", self.folder)
         text = adapted(
-            recipe(self.recipe),
+            self.block,
             {
                 "listen 80;": f"listen 127.0.0.1:{self.port};",
                 "/var/www/html": str(self.root),
                 "unix:/run/php/php-fpm.sock": f"unix:{self.fpm_socket}",
+                "include waitroom/server.conf;": f"include waitroom/server.conf; {BALANCED}",
             },
         )
         includes = "include /etc/nginx/mime.types;\ninclude waitroom/http.conf;\n"
         (self.folder / "nginx.conf").write_text(around(self.folder, includes + text))
+
+
+class FrontController(WithFpm):
+    """An application of one file, as frameworks have it, and one style sheet."""
+
+    recipe = "php.md"
+
+    def _start_gate(self) -> Process:
+        self.root = self.folder / "public"
+        self.root.mkdir()
+        (self.root / "index.php").write_text(
+            "<?php header('Content-Type: text/plain');"
+            " echo 'made by PHP: ', $_SERVER['REQUEST_URI'], ' ', $_SERVER['PATH_INFO'] ?? '';"
+        )
+        (self.root / "site.css").write_text("body { color: black }")
+        return super()._start_gate()
+
+
+class AsGuidesHaveIt(FrontController):
+    """By the configuration that most guides have, with the lines in it that `edit` adds."""
+
+    GUIDE = """server {
+    listen 80;
+    server_name shop.example;
+    root /var/www/html;
+    index index.php;
+
+    location / {
+        try_files $uri $uri/ /index.php?$query_string;
+    }
+    location ~ \\.php$ {
+        fastcgi_pass unix:/run/php/php-fpm.sock;
+        include fastcgi.conf;
+    }
+    location ~* \\.(?:css|js|png)$ {
+        expires 30d;
+        add_header X-Kept yes;
+    }
+    location ~ /\\. {
+        deny all;
+    }
+}
+"""
+
+    def __init__(self, edit: Callable[[str], str], **options: Any) -> None:
+        super().__init__(**options)
+        self._edit = edit
+
+    @property
+    def block(self) -> str:
+        return self._edit(self.GUIDE)
 
 
 def recipe(page: str) -> str:
@@ -97,6 +163,9 @@ class WordPress(WithFpm):
     def _start_gate(self) -> Process:
         self.root = self.folder / "wordpress"
         shutil.copytree(WORDPRESS, self.root, ignore=lambda *_: ["wp-config.php"])
+        uploads = self.root / "wp-content" / "uploads"
+        uploads.mkdir(exist_ok=True)
+        uploads.chmod(0o777)  # for php-fpm's user
         database = self.folder / "database"
         database.mkdir()
         self._mariadb = Mariadb(database)

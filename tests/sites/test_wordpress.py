@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 import pytest
 from playwright.sync_api import expect
 
-from tests.sites.php import WordPress
+from tests.sites.php import PASSWORD, WordPress
 from tests.support.nginx_client import Visitor
 from tests.support.processes import wait_until
+from tests.support.site import ROOT
 from tests.support.story import ahead
 
 
@@ -35,8 +36,7 @@ def full(site):
     wait_until(lambda: site.room()["active"] == 0, "nobody inside")
     inside = [Visitor(site.url, {"Accept": "text/html"}) for _ in range(2)]
     for visitor in inside:
-        for _ in range(2):
-            assert visitor.get("/robots.html").status == 404
+        visitor.hold("/sample-page/")
     return inside
 
 
@@ -89,3 +89,51 @@ def test_two_in_the_third_waits_and_enters(site, full, visitor):
     third.fill("#email", "visitor@shop.example")
     third.click("#submit")
     expect(third.locator("body")).to_contain_text("I was let in")
+
+
+#: Of the recipe's `geo`.
+STAFF = {"X-Forwarded-For": "192.0.2.7"}
+SAVE = "([path, data]) => wp.apiFetch({ path: `/wp/v2/${path}`, method: 'POST', data })"
+
+
+@pytest.fixture
+def staff(site, full, visitor):
+    """An administrator in the block editor, by an address that needs no slot."""
+    page = visitor(extra_http_headers=STAFF)
+    page.goto(f"{site.url}/wp-login.php")
+    page.fill("#user_login", "admin")
+    page.fill("#user_pass", PASSWORD)
+    page.click("#wp-submit")
+    expect(page.locator("#wpadminbar")).to_be_visible()
+    page.goto(f"{site.url}/wp-admin/post-new.php")
+    page.wait_for_function("Boolean(window.wp && wp.apiFetch)")
+    return page
+
+
+def test_staff_publish_and_upload_while_the_room_is_full(site, full, staff, tmp_path):
+    """The editor calls /wp-json/, which has the room; the file is nginx's own afterwards."""
+    made = staff.evaluate(SAVE, ["posts", {"title": "A sale", "status": "publish"}])
+    assert "A sale" in full[0].get(made["link"].removeprefix(site.url)).text
+    picture = tmp_path / "ticket.png"
+    picture.write_bytes((ROOT / "docs" / "seat.png").read_bytes())
+    staff.goto(f"{site.url}/wp-admin/media-new.php?browser-uploader")
+    staff.set_input_files("#async-upload", picture)
+    staff.click("#html-upload")
+    staff.wait_for_url("**/upload.php*")
+    (kept,) = full[0].get("/wp-json/wp/v2/media").json()
+    path = kept["source_url"].removeprefix(site.url)
+    assert path.startswith("/wp-content/uploads/")
+    reply = Visitor(site.url).get(path)
+    assert (reply.status, reply.body[:4]) == (200, b"\x89PNG")
+    assert site.room()["active"] == 2
+
+
+def test_the_received_order_frees_the_slot(site, full, staff):
+    """At its own address, and at no other."""
+    parent = staff.evaluate(SAVE, ["pages", {"title": "Checkout", "status": "publish"}])
+    order = {"title": "Order received", "parent": parent["id"], "status": "publish"}
+    staff.evaluate(SAVE, ["pages", order])
+    assert "Checkout" in full[0].get("/checkout/").text
+    assert site.room()["active"] == 2
+    assert "Order received" in full[0].get("/checkout/order-received/").text
+    wait_until(lambda: site.room()["active"] == 1, "the slot of the received order")

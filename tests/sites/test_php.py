@@ -1,0 +1,90 @@
+"""Sites in PHP: by docs/recipes/php.md, by README's lines alone, and by those of init."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sidecar.doctor import Options, diagnose
+from sidecar.doctor.findings import Level
+from sidecar.setup.site_file import steps_for
+from tests.sites.php import AsGuidesHaveIt, FrontController
+from tests.support.nginx_client import Visitor
+from tests.support.processes import free_port
+
+FULL = {"shop": {"total_active_users": 1}}
+#: Addresses that the front controller answers.
+PAGES = ("/", "/cart", "/cart?a=b", "/index.php", "/index.php?page=cart", "/index.php/cart")
+
+
+def fill(site) -> Visitor:
+    inside = Visitor(site.url)
+    inside.hold("/")
+    return inside
+
+
+def by_readme(guide: str) -> str:
+    """Its three lines, where it says: first in the server, and in `location /`."""
+    guide = guide.replace("server {\n", "server {\n    include waitroom/server.conf;\n", 1)
+    return guide.replace(
+        "location / {\n",
+        "location / {\n set $waitroom_room shop;\n include waitroom/location.conf;\n",
+    )
+
+
+def by_init(tmp_path):
+    """The lines that `init --site-file` prints, each at the beginning of its block."""
+
+    def edit(guide: str) -> str:
+        (tmp_path / "site").write_text(guide)
+        lines = guide.splitlines()
+        for step in reversed(steps_for(tmp_path / "site", "shop")):
+            assert lines[step.line - 1].strip().startswith(step.block.partition(" (")[0])
+            lines[step.line : step.line] = step.lines
+        return "\n".join(lines) + "\n"
+
+    return edit
+
+
+async def problems_of(site) -> list[str]:
+    nowhere = Options(ops_port=free_port(), edge_port=free_port(), includes=Path("/nowhere"))
+    findings = await diagnose(f"{site.url}/", nowhere)
+    return [f"{found.what} -> {found.fix}" for found in findings if found.level is Level.PROBLEM]
+
+
+async def test_the_recipe():
+    """Every address of the front controller waits, and works for who is inside."""
+    with FrontController(rooms=FULL) as site:
+        inside = fill(site)
+        for path in PAGES:
+            assert Visitor(site.url).get(path).waits, path
+            assert f"made by PHP: {path}" in inside.get(path).text
+        assert inside.get("/index.php/cart").text.endswith(" /cart")
+        assert inside.get("/nothing.php").status == 404
+        assert Visitor(site.url).get("/site.css").text.startswith("body")
+        assert await problems_of(site) == []
+
+
+async def test_with_the_three_lines_of_the_readme_the_doctor_names_the_fourth():
+    with AsGuidesHaveIt(by_readme, rooms=FULL) as site:
+        fill(site)
+        assert "made by PHP" in Visitor(site.url).get("/index.php?page=cart").text
+        (problem,) = await problems_of(site)
+        assert "/index.php leads past the room" in problem
+        assert "set $waitroom_room shop;" in problem
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_with_the_lines_of_init_all_is_right(guided, path):
+    inside, site = guided
+    if path != "/index.php/cart":  # which this guide's location does not know
+        assert f"made by PHP: {path}" in inside.get(path).text
+    assert Visitor(site.url).get(path).waits
+    assert await problems_of(site) == []
+
+
+@pytest.fixture(scope="module")
+def guided(tmp_path_factory):
+    with AsGuidesHaveIt(by_init(tmp_path_factory.mktemp("guide")), rooms=FULL) as site:
+        yield fill(site), site
