@@ -29,7 +29,6 @@ __all__ = ["CHECKS", "Options", "diagnose"]
 #: In the order of the report: what comes first explains what follows.
 CHECKS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
     gate.site,
-    gate.limited,
     gate.sidecar,
     gate.replicas,
     gate.room,
@@ -67,7 +66,9 @@ async def diagnose(
     if url.scheme not in {"http", "https"} or not url.host:
         raise ValueError(f"{address} is no address of a page; write http://shop.example/")
     seen = await visit(url, options or Options(), now_s=now_s)
-    checks = CHECKS if seen.ahead.status else (gate.site,)
-    if seen.is_limited:  # what else was seen may be nginx's refusal
+    checks = CHECKS
+    if not seen.ahead.status:
+        checks = (gate.site,)
+    elif seen.is_limited:  # any other reply may be nginx's refusal
         checks = (gate.site, gate.limited)
     return [found for check in checks for found in check(seen)]

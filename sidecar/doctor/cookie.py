@@ -33,7 +33,7 @@ def given(seen: Visit) -> Iterator[Finding]:
 
 
 def _is_hidden(seen: Visit) -> bool:
-    """Whether even the sidecar's own endpoint gives none."""
+    """Return whether not even the sidecar's own endpoint gives a cookie."""
     return seen.joined.is_of_sidecar and seen.joined.status == 200 and seen.joined.cookie is None
 
 

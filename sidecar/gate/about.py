@@ -90,9 +90,7 @@ async def get_style(request: web.Request) -> web.Response:
     The same for all visitors; nginx keeps it for 10 seconds.
     """
     room = gate_of(request)
-    text = "" if is_resource(room) else style(room.settings)
-    headers = {**_HEADERS, "X-Content-Type-Options": "nosniff"}
-    return web.Response(text=text, content_type="text/css", charset="utf-8", headers=headers)
+    return _file("" if is_resource(room) else style(room.settings), "text/css")
 
 
 @ENDPOINTS.get(
@@ -113,13 +111,19 @@ async def get_keep(request: web.Request) -> web.Response:
     """
     room = gate_of(request)
     text = "" if is_resource(room) else keep_script(room.name, room.settings)
+    return _file(text, "text/javascript")
+
+
+def _file(text: str, content_type: str) -> web.Response:
+    """Answer with a file that is the same for all visitors, and that browsers take for no other
+    type."""
     headers = {**_HEADERS, "X-Content-Type-Options": "nosniff"}
-    return web.Response(text=text, content_type="text/javascript", charset="utf-8", headers=headers)
+    return web.Response(text=text, content_type=content_type, charset="utf-8", headers=headers)
 
 
 def keep_script(room: str, settings: RoomSettings) -> str:
-    """keep.js with the room's numbers. It asks often enough for a session that its visitor then
-    leaves alone for most of `session_duration`."""
+    """Return keep.js with the room's numbers. The script asks once in a quarter of
+    `session_duration`, so a visitor may pause for the other three."""
     numbers = {
         "address": f"/_waitroom/{room}/status",
         "every": int(max(settings.session_duration / 4, 5) * 1000),

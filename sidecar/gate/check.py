@@ -297,7 +297,8 @@ def is_of_this_site(headers: Mapping[str, str]) -> bool:
 
 
 def _site_of_sender(headers: Mapping[str, str]) -> str:
-    """As browsers say it, on https; else by Origin, which names any other host, or is `null`."""
+    """Return the value of Sec-Fetch-Site. Where the browser sends none, find it by Origin: another
+    host, or `null`, is cross-site."""
     site = headers.get("Sec-Fetch-Site")
     if site is not None:
         return site

@@ -26,17 +26,18 @@ def safe_next(value: str) -> str:
 
 
 def is_unsent(method: str) -> bool:
-    """Whether the visitor sent something, which has not arrived: such an address is not asked for
-    by GET. As `$waitroom_unsent` in nginx."""
+    """Return whether the visitor sent something, which has not arrived. The page never requests
+    the address of such a request by GET. As `$waitroom_unsent` in nginx."""
     return method not in {"", "GET", "HEAD"}
 
 
 def sent_from(headers: Mapping[str, str]) -> str:
-    """The page of this site that it was sent from, with its form. As `$waitroom_sent_from`."""
+    """Return the path of the page with the form, by Referer, or "/" if the page is not of this
+    site. As `$waitroom_sent_from` in nginx."""
     host, _, path = headers.get("Referer", "").partition("://")[2].partition("/")
     return safe_next(f"/{path}") if host and host == own_host(headers) else "/"
 
 
 def own_host(headers: Mapping[str, str]) -> str:
-    """The name and port that the visitor asked for, as a proxy passes them on."""
+    """Return the host name and port that the visitor requested, as the proxy passes them on."""
     return headers.get("X-Forwarded-Host") or headers.get("Host", "")

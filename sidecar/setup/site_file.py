@@ -1,4 +1,4 @@
-"""What a site's own nginx file lacks: reads it and names the lines to add. Nothing is written."""
+"""Reads a site's own nginx file and names the lines that it lacks. Writes nothing."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 _PASSES = {"proxy_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "grpc_pass"}
 _SERVER = "include waitroom/server.conf;"
 _LOCATION = "waitroom/location.conf"
-#: A directive that replaces those of the server, ours too, and what says them again.
-_SAID_AGAIN = {"add_header": "waitroom/headers.conf", "error_page": "waitroom/errors.conf"}
-#: What machines ask for, and files.
+#: By directive: one in a location replaces those of the server, ours too. The include repeats ours.
+_REPEATS = {"add_header": "waitroom/headers.conf", "error_page": "waitroom/errors.conf"}
+#: Paths of machines' requests and of files.
 _OPEN = {
     *("/webhooks/", "/webhook/", "/health", "/healthz", "/metrics", "/.well-known/"),
     *("/static/", "/media/", "/assets/"),
@@ -34,9 +34,9 @@ class Step:
 
 
 def steps_for(file: Path, room: str) -> list[Step]:
-    """What to add, from top to bottom; empty: nothing is missing.
+    """Return the lines to add, from top to bottom of the file. Empty: nothing is missing.
 
-    Raises ValueError for what is no nginx file with a server.
+    Raises ValueError if the file cannot be parsed or has no server block.
     """
     import crossplane  # noqa: PLC0415
 
@@ -53,11 +53,11 @@ def steps_for(file: Path, room: str) -> list[Step]:
 
 
 def _find(name: str, block: list[Directive]) -> Iterator[Directive]:
-    """At any depth, as `http { server { … } }` has them."""
+    """Yield the blocks of that name at any depth, an outer one before those within it."""
     for each in block:
-        if each["directive"] == name and "block" in each:
-            yield each
-        elif "block" in each:
+        if "block" in each:
+            if each["directive"] == name:
+                yield each
             yield from _find(name, each["block"])
 
 
@@ -65,9 +65,8 @@ def _steps_of_server(server: Directive, room: str) -> Iterator[Step]:
     block = server["block"]
     names = " ".join(arg for each in _all("server_name", block) for arg in each["args"])
     title = f"server ({names})" if names else "server"
-    locations = list(_locations(block))
-    guarded = [each for each in locations if _wants_room(each)]
-    if not guarded:
+    locations = list(_find("location", block))
+    if not any(map(_wants_room, locations)):
         yield Step(server["line"], title, why="it has no page: no room")
         return
     if not _includes("waitroom/server.conf", block):
@@ -77,13 +76,13 @@ def _steps_of_server(server: Directive, room: str) -> Iterator[Step]:
             why = f"its error_page {code} must stand above server.conf"
             yield Step(server["line"], title, why=why)
     for location in locations:
-        yield from _steps_of_location(location, room, is_guarded=location in guarded)
+        yield from _steps_of_location(location, room)
 
 
-def _steps_of_location(location: Directive, room: str, *, is_guarded: bool) -> Iterator[Step]:
+def _steps_of_location(location: Directive, room: str) -> Iterator[Step]:
     block, title = location["block"], f"location {' '.join(location['args'])}"
     has_room = _includes(_LOCATION, block)
-    if not (is_guarded or has_room):
+    if not (has_room or _wants_room(location)):
         if _has(_PASSES, block) and not _includes("waitroom/strict-path.conf", block):
             lines = ["include waitroom/strict-path.conf;"]
             yield Step(location["line"], title, lines, "it has no room, and passes requests on")
@@ -93,7 +92,7 @@ def _steps_of_location(location: Directive, room: str, *, is_guarded: bool) -> I
         yield Step(location["line"], title, why=why)
     lines = [] if has_room else [f"set $waitroom_room {room};", f"include {_LOCATION};"]
     reasons = ["PHP makes any page here"] if _all("fastcgi_pass", block) and lines else []
-    for directive, include in _SAID_AGAIN.items():
+    for directive, include in _REPEATS.items():
         if _all(directive, block) and not _includes(include, block):
             lines.append(f"include {include};")
             reasons.append(f"it has an {directive} of its own")
@@ -102,8 +101,8 @@ def _steps_of_location(location: Directive, room: str, *, is_guarded: bool) -> I
 
 
 def _wants_room(location: Directive) -> bool:
-    """Whether visitors get pages there: what an application makes, and what leads on to it. Exact
-    addresses are health checks and the like, but for PHP's; files are cheap."""
+    """Return whether visitors get pages there: an application makes them, or nginx leads on to
+    one. Exact addresses are health checks and the like, except /index.php. Files need no room."""
     block, args = location["block"], location["args"]
     if _has({"return", "internal"}, block) or args[-1] in _OPEN:
         return False
@@ -113,13 +112,6 @@ def _wants_room(location: Directive) -> bool:
         return True
     leads_to = (each["args"][-1] for each in _all("try_files", block))
     return any(to.startswith(("/", "@")) for to in leads_to)
-
-
-def _locations(block: list[Directive]) -> Iterator[Directive]:
-    """Of one server, nested ones too."""
-    for each in _all("location", block):
-        yield each
-        yield from _locations(each["block"])
 
 
 def _all(name: str, block: list[Directive]) -> list[Directive]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 from aiohttp import web
 
-counts = {"page": 0, "api": 0}
+counts = {"api": 0}
 
 
 def main() -> None:
@@ -16,7 +15,6 @@ def main() -> None:
     port, folder = int(sys.argv[1]), Path(sys.argv[2])
 
     async def page(_request: web.Request) -> web.Response:
-        counts["page"] += 1
         text = (
             "<!doctype html><title>App</title><h1>App</h1><p id=value></p>"
             "<button>Load</button><script src=/assets/app.js></script>"
@@ -43,7 +41,6 @@ def main() -> None:
         web.get("/api/value", api),
         web.get("/{rest:.*}", page),
     ])  # fmt: skip
-    print(json.dumps({"port": port}), flush=True)
     web.run_app(app, host="127.0.0.1", port=port, print=None, access_log=None)
 
 
