@@ -16,7 +16,7 @@ ALL := .venv/.all
 # What is compiled is kept: pytest rewrites every assertion, and tests start hundreds of processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest
 
-.PHONY: help install dev run crowd unit test test-all lint types measures docs docs-serve check \
+.PHONY: help install dev run crowd unit test test-all lint types docs docs-serve check \
 	constraints bench bench-history bench-opening bench-limits bench-jobs loadtest faults clean
 
 help:
@@ -29,7 +29,7 @@ help:
 	@echo "  make test-all       run every test: other proxies, databases, Firefox, the docs' commands"
 	@echo "                      (BARE=1: also both commands on a bare Debian and a bare Ubuntu, as root)"
 	@echo "  make unit           run the tests that need no server, in a minute (ARGS=)"
-	@echo "  make lint types     run ruff, run mypy"
+	@echo "  make lint types     run ruff and import-linter, run mypy"
 	@echo "  make check          run ruff, mypy and every test, as CI does"
 	@echo "Measure (no report while other programs are busy, but with FORCE=1; QUICK=1 is a short run)"
 	@echo "  make bench          visitors beside plain nginx and a Lua design"
@@ -39,7 +39,6 @@ help:
 	@echo "  make bench-jobs     jobs beside the arq library"
 	@echo "  make loadtest       a room with up to 3,000 Locust users (REPLICAS=)"
 	@echo "  make faults         break everything under load, write docs/reliability.md"
-	@echo "  make measures       count what should become less (ARGS=--list)"
 	@echo "Docs and upkeep"
 	@echo "  make docs           build the documentation in .site; make docs-serve serves it"
 	@echo "  make dev            install everything that tests, measurements and docs need, in .venv"
@@ -75,6 +74,7 @@ test-all: $(ALL)
 lint: $(ALL)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports --no-logo
 
 types: $(ALL)
 	@$(BIN)/mypy
@@ -87,9 +87,6 @@ docs: $(ALL)
 
 docs-serve: $(ALL)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
-
-measures: $(ALL)
-	@$(BIN)/python scripts/measures $(ARGS)
 
 check: lint types test-all
 

@@ -25,10 +25,7 @@ service.py (rules), store.py and lua/ (Redis), redis_keys.py, endpoints.py and s
 worker.py (loops), metrics.py, commands.py (CLI), app_keys.py (where handlers find it). A
 large one has a folder of that name.
 
-Who may import whom: kit <- client, queue <- products <- gate <- dashboard, doctor, setup <- api <-
-app <- cli <- __main__. Products do not import each other, but for the few that
-tests/test_layout.py lists with their reasons; it holds all of this. settings/ knows the products'
-settings.py alone, and all above queue/ may know it. A product's commands stand beside cli/.
+pyproject.toml says who may import whom, and why where it is an exception; import-linter holds it.
 """
 
 __version__ = "0.1.0"

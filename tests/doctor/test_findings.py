@@ -1,7 +1,5 @@
 """What no real server here can show: clocks that are off, and addresses of the world."""
 
-from __future__ import annotations
-
 import ast
 import re
 from datetime import UTC, datetime
@@ -14,7 +12,7 @@ from sidecar.doctor.findings import TEXTS, Level
 from sidecar.doctor.reply import Given
 from sidecar.doctor.visit import FALSE_ADDRESS
 from tests.doctor.ward import NOW_S, PAGE, only, reply, visit
-from tests.support.imports import ROOT
+from tests.support.site import ROOT
 
 
 @pytest.mark.parametrize(

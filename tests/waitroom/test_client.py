@@ -1,7 +1,5 @@
 """The client against a real replica, with what goes wrong on the way in between."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import datetime as dt
@@ -17,9 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from tests.support.imports import ROOT
 from tests.support.processes import free_port, wait_until
 from tests.support.service import TOKEN
+from tests.support.site import ROOT
 from tests.waitroom.relay import Faulty
 from waitroom import (
     AsyncClient,
