@@ -1,8 +1,6 @@
 """Starts a command in its own place when all that it needs is there:
 after.py HTTP-ADDRESS-OR-SOCKET… -- COMMAND…"""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

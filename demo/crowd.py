@@ -3,8 +3,6 @@
 Sends to this machine only, and ends by itself.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import random

@@ -1,8 +1,6 @@
 """Pictures for the shop's visitors. The studio draws slowly, and one at a time: the page submits
 jobs, and shows how they stand. Its visitors know nothing of jobs and have no token."""
 
-from __future__ import annotations
-
 import asyncio
 import html
 import random

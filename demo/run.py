@@ -4,8 +4,6 @@ labelled logs.
 Everything but nginx's port is in a temporary folder that goes when the demo ends.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -1,8 +1,6 @@
 """A small shop to put a waiting room in front of. It knows nothing of the room; its page of
 pictures (pictures.py) submits jobs."""
 
-from __future__ import annotations
-
 import argparse
 import html
 

@@ -1,17 +1,14 @@
 """The look of all charts: SVG, the same bytes for the same figures, legible on any background."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib as mpl
 
 mpl.use("svg")
 
-from matplotlib.figure import Figure
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from matplotlib.figure import Figure
 
 #: What is measured, and what it is measured against.
 OURS, PLAIN, OLD = "#0b7285", "#868e96", "#e8590c"

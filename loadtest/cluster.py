@@ -4,8 +4,6 @@ Everything runs on this machine, on loopback: replicas, Redis, nginx, the site b
 and the users. Each step has a site of its own, fresh.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -15,17 +13,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from loadtest import quiet
 from loadtest.figures import TARGETS, Plan, Step, write_reports
 from loadtest.machine import cpu_seconds, describe
 from tests.support.processes import free_port
 from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, ROOT, TO_ORIGIN, Site, gated
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 FULL = Plan(users=(500, 1000, 1500, 2000, 2500, 3000), cap=1500, warm_up_s=4, measured_s=12)
 QUICK = Plan(users=(500, 1000), cap=800, warm_up_s=4, measured_s=6)

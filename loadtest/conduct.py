@@ -1,24 +1,20 @@
 """The suite's part in Locust's run: options, mix, shape, merging, watching, the verdict."""
 
-from __future__ import annotations
-
 import json
 import time
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gevent
 from locust import events
+from locust.env import Environment
 from locust.runners import MasterRunner, WorkerRunner
+from locust.stats import StatsEntry
 
 from loadtest.ledger import LEDGER
 from loadtest.options import add_options, options_of, read_mix
 from loadtest.verdict import Evidence, Finding, judge, peak_inside
-
-if TYPE_CHECKING:
-    from locust.env import Environment
-    from locust.stats import StatsEntry
 
 PERCENTILES = (0.5, 0.95, 0.99)
 #: A worker's last words, after Locust's own last report.

@@ -1,8 +1,6 @@
 """SQL servers of the measurement's own: temporary folders on a disk, unix sockets alone, removed at
 the end. They are as durable as they are by default, other than those of the tests."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import re

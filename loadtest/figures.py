@@ -1,19 +1,14 @@
 """The cluster's figures as a report, a table and a chart, next to those they answer to."""
 
-from __future__ import annotations
-
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from loadtest.charts import OLD, OURS, PLAIN, new_figure, save
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from loadtest.machine import Machine
+from loadtest.machine import Machine
 
 #: The system that this one answers to: users, requests/s, mean in ms.
 OLD_ONE = (833.3, 348)

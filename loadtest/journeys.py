@@ -3,21 +3,17 @@
 A user of Locust's is one visitor after another: each begins without cookies.
 """
 
-from __future__ import annotations
-
 import json
 import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gevent
 from locust import FastHttpUser, task
+from locust.env import Environment
 
 from loadtest.ledger import LEDGER
 from loadtest.options import options_of
 from loadtest.wire import FastWire, LeanWire, Reply, Wire
-
-if TYPE_CHECKING:
-    from locust.env import Environment
 
 PAGE = "text/html,application/xhtml+xml"
 JSON = "application/json"

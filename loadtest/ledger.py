@@ -1,17 +1,13 @@
 """What a run's processes note, and how it comes together on the master."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from loadtest.verdict import Stay
-
-if TYPE_CHECKING:
-    from loadtest.wire import Reply
+from loadtest.wire import Reply
 
 
 class Ledger:

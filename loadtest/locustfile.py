@@ -1,7 +1,5 @@
 """Load for a waiting room: locust -f loadtest/locustfile.py --host https://… (docs/loadtest.md)."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

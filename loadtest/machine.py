@@ -1,16 +1,11 @@
 """The machine that a measurement ran on, CPU time that processes took on it, a report's tables."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 

@@ -1,12 +1,9 @@
 """The suite's own parameters: options of locust, each with a variable."""
 
-from __future__ import annotations
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from locust.argument_parser import LocustArgumentParser
-    from locust.env import Environment
+from locust.argument_parser import LocustArgumentParser
+from locust.env import Environment
 
 DEFAULT_MIX = "shopper=80,api=15,flood=2,storm=3"
 

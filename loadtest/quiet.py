@@ -4,8 +4,6 @@
 asked to (FORCE=1).
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

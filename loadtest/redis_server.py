@@ -1,7 +1,5 @@
 """A redis-server of a measurement's own, what scripts cost it, and rooms that are full already."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import shutil
@@ -62,7 +60,7 @@ class Server:
         return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[0])
 
     @asynccontextmanager
-    async def cost(self, name: str) -> AsyncIterator[Meter]:
+    async def cost(self, name: str) -> "AsyncIterator[Meter]":
         """The scripts that run within are put down under this name."""
         meter = Meter(self)
         await self.redis.slowlog_reset()

@@ -1,7 +1,5 @@
 """Shapes are data, in shapes.toml: this reads them."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 
@@ -10,7 +8,7 @@ from locust import LoadTestShape
 FILE = Path(__file__).with_name("shapes.toml")
 
 
-def read_shape(name: str, file: Path = FILE) -> TomlShape:
+def read_shape(name: str, file: Path = FILE) -> "TomlShape":
     with file.open("rb") as opened:
         shapes = tomllib.load(opened)
     if name not in shapes:

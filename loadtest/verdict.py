@@ -3,16 +3,11 @@
 Pure functions over what was seen, so that a verdict can be tried without a run.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 #: Who joined this much earlier joined earlier, ms.
 MARGIN_MS = 50

@@ -6,21 +6,17 @@ HTTP/1.1, a length or chunks, no TLS, no compression; a request is one write, an
 waited for before it is read, by gevent's loop and not by its sockets.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
 import gevent
-
-if TYPE_CHECKING:
-    from locust import FastHttpUser
+from locust import FastHttpUser
 
 TIMEOUT_S = 30.0
 

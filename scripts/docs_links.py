@@ -1,12 +1,9 @@
 """A hook of mkdocs: links that lead out of docs/, and marks that are for tests alone."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.config.defaults import MkDocsConfig
 
 #: A link to a file of the repository that is no page: ../nginx/example.conf.
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./([^)#]+)(?:#[^)]*)?\)")

@@ -1,7 +1,5 @@
 """The only wiring: what starts, in order, and stops, in reverse."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc
@@ -9,9 +7,9 @@ import os
 import secrets
 import signal
 import stat
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import structlog
 from aiohttp import web
@@ -22,9 +20,12 @@ from sidecar.gate.metrics import GateMetrics
 from sidecar.gate.nginx_stamps import Stamps
 from sidecar.history.metrics import HistoryMetrics
 from sidecar.history.store.event_stream import EventStream
+from sidecar.history.store.stays import History
 from sidecar.history.worker.archivist import tidy_forever
 from sidecar.history.worker.recorder import record_forever
 from sidecar.jobs.metrics import JobMetrics
+from sidecar.jobs.service import Jobs
+from sidecar.jobs.wiring import JobServices
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.extras import require
@@ -41,10 +42,12 @@ from sidecar.kit.templates import Templates
 from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.resource import Resources
 from sidecar.leases.service import Leases, Template
+from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import LeaseStore
 from sidecar.leases.worker import sweep_leases_forever
 from sidecar.limits.metrics import LimitMetrics
 from sidecar.limits.service import Limit, Limits
+from sidecar.limits.settings import LimitSettings
 from sidecar.limits.store import LimitStore
 from sidecar.lottery.service import Draws
 from sidecar.lottery.store import DrawsStore
@@ -52,27 +55,17 @@ from sidecar.queue.grants import Grants
 from sidecar.queue.tokens import Tokens
 from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.service import Room, Rooms
-from sidecar.rooms.settings import EVENTS_KEPT
+from sidecar.rooms.settings import EVENTS_KEPT, RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.rooms.worker.refresher import refresh_forever, refresh_once
 from sidecar.rooms.worker.sweeper import sweep_forever
+from sidecar.settings.model import Settings
 from sidecar.webhooks.call_notices import CallNotifier
 from sidecar.webhooks.deliveries import Deliveries
 from sidecar.webhooks.metrics import WebhookMetrics
 from sidecar.webhooks.resends import Resender
 from sidecar.webhooks.room_notices import RoomNotifier
 from sidecar.webhooks.service import Receiver, Webhooks
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from sidecar.history.store.stays import History
-    from sidecar.jobs.service import Jobs
-    from sidecar.jobs.wiring import JobServices
-    from sidecar.leases.settings import LeaseSettings
-    from sidecar.limits.settings import LimitSettings
-    from sidecar.rooms.settings import RoomSettings
-    from sidecar.settings.model import Settings
 
 BACKLOG = 4096
 #: nginx passes addresses of up to 32 KB on as one header.

@@ -1,7 +1,5 @@
 """Fixtures that every test may use: a redis-server of the session, replicas, a clock to turn."""
 
-from __future__ import annotations
-
 import gc
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What a replica says of itself."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Every page of the documentation: its tables are tables, its links lead somewhere."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.markdown import problems

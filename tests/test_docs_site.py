@@ -1,7 +1,5 @@
 """The documentation as a site: it builds strictly, and needs nothing from elsewhere."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """`make unit` runs what starts no process: how that is found, and what holds it."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from pathlib import Path

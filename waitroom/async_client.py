@@ -1,12 +1,11 @@
 """The client for tasks. Calls of one limit that come together go together."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 import httpx
 
@@ -27,9 +26,6 @@ from waitroom.limits import (
 from waitroom.model import Permit
 from waitroom.rooms import AsyncRooms
 from waitroom.wire import Ask, Call, Document, Replica, Wire
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 
 #: Calls of one limit in one request, at most, and requests at a time.
 BATCH = 100

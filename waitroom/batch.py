@@ -1,14 +1,10 @@
 """Collects the calls that come while others are on their way."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
 
 from waitroom.errors import UnavailableError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
 
 Item = TypeVar("Item")
 Reply = TypeVar("Reply")

@@ -1,14 +1,9 @@
 """The methods of Client, out of those of AsyncClient: the same coroutines, run to their end."""
 
-from __future__ import annotations
-
 import functools
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
-    from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 A = TypeVar("A")
 P = ParamSpec("P")

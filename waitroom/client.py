@@ -1,14 +1,13 @@
 """The client for threads."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import os
 import threading
 import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 import httpx
 
@@ -19,9 +18,6 @@ from waitroom.leases import Lease, holding
 from waitroom.limits import Calls, Field, asking, call_of, fields_of_call, pass_one
 from waitroom.rooms import AsyncRooms, Rooms
 from waitroom.wire import Ask, Call, Document, Replica, Wire
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 
 P = ParamSpec("P")
 R = TypeVar("R")

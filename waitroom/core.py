@@ -6,24 +6,18 @@ CancelledError or KeyboardInterrupt, may still send what is left to do, such as 
 moment.
 """
 
-from __future__ import annotations
-
 import logging
 import random
 import secrets
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 from waitroom.errors import UnavailableError, WaitroomError
-from waitroom.wire import Answer, Ask, Call
+from waitroom.wire import Answer, Ask, Call, Document, Replica, Wire
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine
-    from contextlib import AbstractAsyncContextManager
-
-    from waitroom.wire import Document, Replica, Wire
-
-    Undo = Callable[[], Coroutine[Any, Any, None]]
+Undo = Callable[[], Coroutine[Any, Any, None]]
 
 log = logging.getLogger("waitroom")
 

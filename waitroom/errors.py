@@ -9,8 +9,6 @@ WaitroomError
 └── UnavailableError  no replica answers, or Redis or the database does not answer them
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +34,7 @@ class Problem:
     errors: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, status: int, document: Any) -> Problem:
+    def read(cls, status: int, document: Any) -> "Problem":
         found = document if isinstance(document, dict) else {}
         title, detail, code = (str(found.get(name) or "") for name in ("title", "detail", "code"))
         errors = found.get("errors")

@@ -1,26 +1,20 @@
 """Jobs: calls that wait for their turn at a target."""
 
-from __future__ import annotations
-
 import base64
 import math
 import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import httpx
 
 from waitroom.blocking import Shell, blocking, entering, iterating
-from waitroom.core import log, make_id
+from waitroom.core import Core, log, make_id
 from waitroom.errors import Queued, Refused, WaitroomError, retry_s
+from waitroom.model import Cancelled, Job, JobPage
 from waitroom.wire import Answer, Call, Opened, path
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
-
-    from waitroom.core import Core
-    from waitroom.model import Cancelled, Job, JobPage
 
 ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
 #: How long one request waits for a job, and one for the first of several, seconds.

@@ -1,15 +1,14 @@
 """Leases: one holder of a resource at a time, for a term."""
 
-from __future__ import annotations
-
 import math
 import time
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from waitroom.blocking import run
-from waitroom.core import log, make_id
+from waitroom.core import Core, log, make_id
 from waitroom.errors import (
     LeaseLost,
     Problem,
@@ -21,11 +20,6 @@ from waitroom.errors import (
 )
 from waitroom.model import LEASE
 from waitroom.wire import Answer, Call, Document, path
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from waitroom.core import Core
 
 #: Where a response says nothing of when to ask again.
 DEFAULT_REFRESH_S = 1.0

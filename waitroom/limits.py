@@ -1,20 +1,14 @@
 """Limits: what may be called, and when."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from waitroom.core import Core, backoff_s, log, make_id
 from waitroom.errors import Refused, RejectedError, WaitroomError, retry_s
 from waitroom.model import DECISION, Permit
-from waitroom.wire import Ask, Call, path
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-
-    from waitroom.wire import Document
+from waitroom.wire import Ask, Call, Document, path
 
 Field = str | int
 

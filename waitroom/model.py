@@ -1,7 +1,5 @@
 """What a replica answers, as a caller reads it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NotRequired, TypedDict
@@ -32,7 +30,7 @@ class Permit:
     permit: str
 
     @classmethod
-    def read(cls, rule: str, document: dict[str, Any]) -> Permit:
+    def read(cls, rule: str, document: dict[str, Any]) -> "Permit":
         found = {name: document[name] for name in DECISION}
         found["wait_seconds"] = found["wait_seconds"] or 0.0
         found["permit"] = found["permit"] or ""

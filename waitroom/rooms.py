@@ -1,15 +1,11 @@
 """Rooms, for operators: with the admin_token."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from waitroom.blocking import Shell, blocking
+from waitroom.core import Core
 from waitroom.model import LogEntry, Room, Visitor
 from waitroom.wire import Call, path
-
-if TYPE_CHECKING:
-    from waitroom.core import Core
 
 #: Names for types, in a class that has a method `list`.
 _AllRooms = list[Room]

@@ -1,20 +1,16 @@
 """Requests and responses: where to send them, and what a response means."""
 
-from __future__ import annotations
-
 import json
 import re
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import httpx
 
 from waitroom.errors import ConfigError, Problem, RejectedError, UnavailableError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _ADDRESS = re.compile(r"https?://[^\s/?#@]+/?\Z")
 #: The replica, or a proxy before it, has no response just now.
@@ -93,7 +89,7 @@ class Answer(NamedTuple):
 class Opened(NamedTuple):
     """A response whose body is still to be read."""
 
-    replica: Replica
+    replica: "Replica"
     response: Any
 
 

@@ -3,8 +3,6 @@
 Ends with status 1 where a run served something else than its workload claims.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import signal
@@ -15,7 +13,7 @@ from contextlib import ExitStack
 from http.client import HTTPException
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import uvloop
 
@@ -23,7 +21,7 @@ from loadtest import machine, quiet
 from loadtest.bench import long_line, report, scale
 from loadtest.bench.bare import Bare
 from loadtest.bench.figures import Figures
-from loadtest.bench.runs import MeasurementError, measure
+from loadtest.bench.runs import MeasurementError, Run, System, measure
 from loadtest.bench.systems import Plain, in_memory
 from loadtest.bench.targets import targets
 from loadtest.bench.waitroom import Waitroom
@@ -31,9 +29,6 @@ from loadtest.bench.workloads import WORKLOADS, Workload
 from loadtest.jobs import measure as jobs
 from loadtest.jobs import report as jobs_report
 from sidecar.kit.errors import StoreError
-
-if TYPE_CHECKING:
-    from loadtest.bench.runs import Run, System
 
 ROOT = Path(__file__).resolve().parents[2]
 _FAILURES = (

@@ -1,19 +1,15 @@
 """A handler that only answers, where a replica would be: what aiohttp costs by itself."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import AbstractContextManager, ExitStack
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
 
 from loadtest.bench.runs import Load, Reply, Room
 from loadtest.bench.systems import ORIGIN, WAITING, poll
 from loadtest.bench.waitroom import REPLICAS
 from tests.support.processes import Process, wait_until
 from tests.support.site import ROOT, Site, make_folder
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Bare(AbstractContextManager["Bare"]):

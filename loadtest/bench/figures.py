@@ -4,17 +4,12 @@ A ratio is taken within a round, where the two runs were neighbours, and the med
 of the rounds' ratios: what the machine did besides hits both alike.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable
 from statistics import median
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+from loadtest.bench.runs import Run
 
-    from loadtest.bench.runs import Run
-
-    Value = Callable[[Run], float]
+Value = Callable[[Run], float]
 
 KINDS = ("nginx", "replicas", "redis", "origin")
 

@@ -3,8 +3,6 @@
 What a poll costs in a replica is compared with it: the same server, a document of the same size.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -1,7 +1,5 @@
 """What a long queue costs: the report's chapter and its chart (loadtest/bench/scale.py)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

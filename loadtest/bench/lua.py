@@ -4,12 +4,11 @@ Its visitors poll every ten seconds. Who is denied is redirected to the waiting 
 fetches it; a flood does not.
 """
 
-from __future__ import annotations
-
 import secrets
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import redis
 
@@ -31,9 +30,6 @@ from loadtest.bench.systems import (
     spread,
     visit,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 POLLS_PER_MINUTE = 6.0
 _PAGE = "/queue/waiting.html"

@@ -1,25 +1,19 @@
 """Writes what was measured: bench.md, its charts, bench.json with every run."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from matplotlib.patches import Patch
 
 from loadtest.bench.figures import KINDS, Figures, per_second
+from loadtest.bench.runs import Run
 from loadtest.bench.targets import Target, targets
 from loadtest.bench.workloads import WORKLOADS
 from loadtest.charts import OLD, OURS, PLAIN, new_figure, save
-from loadtest.machine import table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from loadtest.bench.runs import Run
-    from loadtest.machine import Machine
+from loadtest.machine import Machine, table
 
 NAMES = {
     "plain": "plain nginx", "bare": "bare handlers", "waitroom": "Waitroom", "lua": "Lua design",

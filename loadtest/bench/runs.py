@@ -5,21 +5,17 @@ none should. What was served is looked at in a sample before and after, and by t
 counters: a run whose answers are not what the workload claims says so in `problems`.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import subprocess
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from email.message import Message
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from loadtest.machine import cpu_seconds, peak_memory_mb
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from email.message import Message
 
 SCRIPT = Path(__file__).with_name("requests.lua")
 CONNECTIONS = 64

@@ -8,14 +8,14 @@ the last reply said, 64 in a batch or 32 at a time in a script each. Sent one by
 at work in between, a script finds the processor's caches cold, and a short one takes twice as long.
 """
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import random
 from collections.abc import Sequence
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from redis.asyncio import Redis
 
 from loadtest.redis_server import (
     NOW_MS,
@@ -26,15 +26,11 @@ from loadtest.redis_server import (
     redis_server,
 )
 from sidecar.kit.clock import StoreClock
+from sidecar.queue.model import Standing, Ticket
 from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
-
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
-
-    from sidecar.queue.model import Standing, Ticket
 
 BATCH = 64
 CAP = 1_000

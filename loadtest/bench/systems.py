@@ -4,22 +4,18 @@ All stand before the same origin lines with one nginx worker, the same backlog a
 keepalive connections to the origin.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import shutil
 import tempfile
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import Self, TypeVar
 
 from loadtest.bench.runs import Load, Reply, Request, Room
 from tests.support.processes import Process, free_port, wait_until
 from tests.support.site import TEMPORARY, TO_ORIGIN, nginx_binary
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 _T = TypeVar("_T")
 

@@ -3,22 +3,16 @@
 Rows of other measurements are read from what those wrote beside this report.
 """
 
-from __future__ import annotations
-
 import csv
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from loadtest import figures as figures_of_load
-from loadtest.bench.figures import per_second
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from loadtest.bench.figures import Figures, Value
+from loadtest.bench.figures import Figures, Value, per_second
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,14 @@ error from a waiting page; the shield is out of reach but in `flood`; `poll_limi
 reach, since wrk polls as fast as it can; nothing recovers.
 """
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import json
 import statistics
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import redis
 import redis.asyncio
@@ -42,9 +41,6 @@ from sidecar.rooms.redis_keys import room_key, room_keys
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from tests.support.site import BY_DEFAULT, SECRET, TO_ORIGIN, Site, gated
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 REPLICAS = 2
 #: Newcomers a second and replica, more than which raise the shield of the flooded room.

@@ -1,7 +1,5 @@
 """What is asked of each system, in the order of the report."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -3,8 +3,6 @@
 Ends with status 1 where a look-up does not take exactly one partition of its table.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """What `waitroom report` takes over a room's last day and over all of it: time and memory."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """How long the live answer takes: where somebody is now, as the store knows it."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

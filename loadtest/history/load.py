@@ -1,24 +1,18 @@
 """Brings the made-up stays into MariaDB: a file of rows is written while the one before is read."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from loadtest.databases import Mariadb
 from loadtest.history.stays import Size, events_of, make_stays
+from sidecar.history.model import Entry
 from sidecar.history.store.tables import entries, events
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from loadtest.databases import Mariadb
-    from sidecar.history.model import Entry
 
 #: Stays in one file: some 20 MB, one transaction.
 CHUNK = 100_000

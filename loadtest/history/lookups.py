@@ -1,12 +1,11 @@
 """How long look-ups take, through Waitroom's own code, and how the database goes about them."""
 
-from __future__ import annotations
-
 import math
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import event
 
@@ -15,12 +14,9 @@ from sidecar.history.service import places
 from sidecar.history.store.stays import History
 from sidecar.kit.sql import database as sql
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-
-    Ask = Callable[[History, str, str], Awaitable[Any]]
-    #: ms of every look-up, by kind and room.
-    Taken = dict[str, dict[str, list[float]]]
+Ask = Callable[[History, str, str], Awaitable[Any]]
+#: ms of every look-up, by kind and room.
+Taken = dict[str, dict[str, list[float]]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,12 @@
 """The measurement, part by part: fills a MariaDB, asks it, writes into it, and two others."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import uvloop
 
@@ -15,18 +14,20 @@ from loadtest.databases import Mariadb, Postgresql, RedisServer, Server, Sqlite
 from loadtest.history.command import make_report
 from loadtest.history.live import measure_live
 from loadtest.history.load import load
-from loadtest.history.lookups import Sample, add, explain, look_up, open_history, read_all, times
+from loadtest.history.lookups import (
+    Sample,
+    Taken,
+    add,
+    explain,
+    look_up,
+    open_history,
+    read_all,
+    times,
+)
 from loadtest.history.recording import STARTED, bytes_per_event, run
-from loadtest.history.result import Result
+from loadtest.history.result import Amount, Result
 from loadtest.history.stays import sizes
 from tests.support.processes import Process, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from loadtest.history.lookups import Taken
-    from loadtest.history.result import Amount
 
 
 def measure_all(amount: Amount, home: Path) -> Result:

@@ -8,8 +8,6 @@ It writes so many events and prints its figures; or, where no number is given, w
 replica does until it is asked to end, and prints when it begins and how many it wrote.
 """
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import json
@@ -18,13 +16,14 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import uvloop
 from sqlalchemy import func, select
 
 from loadtest.history.lookups import Times, open_history, times
 from sidecar.history.store.event_stream import EventStream
+from sidecar.history.store.stays import History
 from sidecar.history.store.tables import entries
 from sidecar.history.worker.recorder import BATCH, REST_S, Recorder
 from sidecar.kit.clock import StoreClock
@@ -36,9 +35,6 @@ from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.service import Room
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
-
-if TYPE_CHECKING:
-    from sidecar.history.store.stays import History
 
 #: Events of one stay, as a room's scripts write them.
 _STEPS = (("joined", "new"), ("called", "head"), ("admitted", "claimed"), ("expired", "session"))

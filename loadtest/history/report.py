@@ -1,23 +1,15 @@
 """Writes what was measured: history.md, and history.json with every value."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
+from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 from loadtest.databases import SETTINGS, versions
-from loadtest.history.lookups import times
+from loadtest.history.lookups import Plan, Times, times
+from loadtest.history.result import Result
 from loadtest.history.stays import DAYS
-from loadtest.machine import table
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from loadtest.history.lookups import Plan, Times
-    from loadtest.history.result import Result
-    from loadtest.machine import Machine
+from loadtest.machine import Machine, table
 
 _NAMES = {"sqlite": "SQLite", "mariadb": "MariaDB", "postgresql": "PostgreSQL"}
 _SHARED = (

@@ -1,17 +1,12 @@
 """How much is measured, and all that was."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from loadtest.history.command import Made
+from loadtest.history.load import Loaded
+from loadtest.history.lookups import Plan, Sample, Taken, Times
+from loadtest.history.recording import Recording
 from loadtest.history.stays import DAYS
-
-if TYPE_CHECKING:
-    from loadtest.history.command import Made
-    from loadtest.history.load import Loaded
-    from loadtest.history.lookups import Plan, Sample, Taken, Times
-    from loadtest.history.recording import Recording
 
 
 @dataclass(frozen=True, slots=True)

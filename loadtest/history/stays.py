@@ -6,20 +6,15 @@ wait in order, and some give up, or do not come when they are called. The last r
 up to a day ago: in the largest room it ends now.
 """
 
-from __future__ import annotations
-
 import base64
 import heapq
 import json
 import random
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sidecar.history.model import Entry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 DAYS = 90
 DAY_MS, HOUR_MS, MINUTE_MS = 86_400_000, 3_600_000, 60_000

@@ -3,8 +3,6 @@
 Ends with status 1 where a job was not done, or one too many.
 """
 
-from __future__ import annotations
-
 import argparse
 import signal
 import sys

@@ -9,8 +9,6 @@ A caller reads a JSON list a line (what to do, and its arguments) and answers ea
 document a line. Moments are seconds of the machine's monotonic clock.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

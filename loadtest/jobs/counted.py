@@ -1,8 +1,6 @@
 """`python -m loadtest.jobs.counted FILE COMMAND…`: the waitroom command, which keeps the number of
 statements that it sends to SQL in a file."""
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import Any

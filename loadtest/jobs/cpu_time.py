@@ -1,7 +1,5 @@
 """The CPU time of processes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

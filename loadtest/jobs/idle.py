@@ -2,8 +2,6 @@
 SQL. Each has a redis-server of its own, and all are idle at the same time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

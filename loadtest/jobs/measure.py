@@ -1,25 +1,19 @@
 """Runs both systems in turn, on one redis-server."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from loadtest import databases
 from loadtest.jobs import idle
 from loadtest.jobs.cpu_time import cpu_ns
+from loadtest.jobs.idle import Idle
 from loadtest.jobs.systems import Arq, System, Waitroom, environment_of_arq
-from loadtest.jobs.target import Bell, Redis, Target
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from loadtest.jobs.idle import Idle
-    from loadtest.jobs.target import Counter
+from loadtest.jobs.target import Bell, Counter, Redis, Target
 
 #: As many callers submit at the same time.
 CALLERS = (16, 64)

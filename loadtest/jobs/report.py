@@ -1,23 +1,16 @@
 """Writes what was measured: jobs.md, and jobs.json with the figures of each round."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from loadtest.jobs.measure import CALLERS, OWN_DELAY
+from loadtest.jobs.idle import Idle
+from loadtest.jobs.measure import CALLERS, OWN_DELAY, Figures, Rate, Single
 from loadtest.jobs.systems import CONCURRENCY
-from loadtest.machine import table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from loadtest.jobs.idle import Idle
-    from loadtest.jobs.measure import Figures, Rate, Single
-    from loadtest.machine import Machine
+from loadtest.machine import Machine, table
 
 _HOW = (
     "One redis-server for all, one replica and one runner of each of ours, one worker of arq's; a "

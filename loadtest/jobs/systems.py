@@ -1,7 +1,5 @@
 """Both systems, as the measurement asks them: to take jobs, to work, to do a single job."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -11,14 +9,12 @@ import sys
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
 
+from loadtest.databases import Server
 from tests.support.processes import Process
 from tests.support.service import TOKEN, Service
-
-if TYPE_CHECKING:
-    from loadtest.databases import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 WAITROOM = str(Path(sys.executable).parent / "waitroom")
@@ -161,7 +157,7 @@ class Connection:
         self._reader, self._writer = reader, writer
 
     @classmethod
-    async def open(cls, url: str) -> Connection:
+    async def open(cls, url: str) -> "Connection":
         host, _, port = urlsplit(url).netloc.partition(":")
         return cls(*await asyncio.open_connection(host, int(port)))
 

@@ -1,21 +1,17 @@
 """What both systems use: a redis-server; and what is called: an nginx that says 200 and counts, and
 a bell that says when it was rung."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re
 import shutil
 import time
+from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from tests.support.processes import Process, free_port, listens, wait_until
 from tests.support.site import answers, make_folder, redis_command
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 _CONFIG = """
 daemon off; pid {folder}/nginx.pid; error_log {folder}/error.log; worker_processes 1; {user}
@@ -83,7 +79,7 @@ class Target(AbstractContextManager["Target"]):
         wait_until(lambda: answers(self.url), f"nginx: {self._process.output}")
 
     @asynccontextmanager
-    async def counter(self) -> AsyncIterator[Counter]:
+    async def counter(self) -> "AsyncIterator[Counter]":
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         try:
             yield Counter(reader, writer)

@@ -3,8 +3,6 @@
 Ends with status 1 where calls got another answer than they should.
 """
 
-from __future__ import annotations
-
 import argparse
 import signal
 import sys

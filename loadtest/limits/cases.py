@@ -4,14 +4,13 @@
 * `refused`: one key far over its limit.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import cycle
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from limits import RateLimitItemPerSecond
 from limits.aio.storage import RedisStorage as AsyncStorage
@@ -21,6 +20,7 @@ from limits.aio.strategies import (
 from limits.aio.strategies import (
     MovingWindowRateLimiter as AsyncMoving,
 )
+from limits.aio.strategies import RateLimiter as AsyncLimiter
 from limits.aio.strategies import (
     SlidingWindowCounterRateLimiter as AsyncCounter,
 )
@@ -28,19 +28,14 @@ from limits.storage import RedisStorage
 from limits.strategies import (
     FixedWindowRateLimiter,
     MovingWindowRateLimiter,
+    RateLimiter,
     SlidingWindowCounterRateLimiter,
 )
+from redis.asyncio import Redis
 
 from sidecar.limits.model import Ask
 from sidecar.limits.settings import LimitSettings
 from sidecar.limits.store import LimitStore
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from limits.aio.strategies import RateLimiter as AsyncLimiter
-    from limits.strategies import RateLimiter
-    from redis.asyncio import Redis
 
 Calls: TypeAlias = Literal["granted", "refused"]
 #: How many decisions, and how many of them let a call through.

@@ -1,23 +1,17 @@
 """A replica that is asked by HTTP: with the client of the package, and with next to none, which
 shows what the replica itself can do."""
 
-from __future__ import annotations
-
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
-from loadtest.limits.cases import KEYS, LIST, LISTS, TASKS, Case, Counts, keep_asking
+from loadtest.limits.cases import KEYS, LIST, LISTS, TASKS, Asking, Case, Counts, keep_asking
 from tests.support.service import TOKEN, Service
 from waitroom import AsyncClient
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from loadtest.limits.cases import Asking
 
 RULES = """
 [limits.bench]
@@ -38,7 +32,7 @@ class Connection:
         self._reader, self._writer = reader, writer
 
     @classmethod
-    async def open(cls, url: str) -> Connection:
+    async def open(cls, url: str) -> "Connection":
         host, _, port = urlsplit(url).netloc.partition(":")
         return cls(*await asyncio.open_connection(host, int(port), limit=2**20))
 

@@ -1,30 +1,24 @@
 """Runs the cases in turn, on one redis-server."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from limits import RateLimitItemPerSecond
 
 from loadtest import machine
 from loadtest.limits import cases, race
+from loadtest.limits.cases import Case
 from loadtest.limits.http import of_replica, single
-from loadtest.redis_server import redis_server
+from loadtest.limits.race import Race
+from loadtest.redis_server import Server, redis_server
 from sidecar.limits.model import Ask
 from sidecar.limits.store import LimitStore
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from loadtest.limits.cases import Case
-    from loadtest.limits.race import Race
-    from loadtest.redis_server import Server
 
 #: Of the library, by how many it may be asked at the same time.
 TASKS, THREADS = (1, 8, 32, 128, 256), (1, 2, 4, 8, 16)

@@ -5,16 +5,14 @@ A moment is counted when the caller has its leave. What is looked at is a little
 second, so that the way of the answers counts for nobody.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time
 from bisect import bisect_left
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 from limits import RateLimitItemPerSecond
 from limits.aio.storage.redis import redispy
@@ -25,11 +23,8 @@ from sidecar.limits.model import Ask
 from sidecar.limits.settings import LimitSettings
 from sidecar.limits.store import LimitStore
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    #: Whether it was let through, and when by the store's clock (µs; 0: not given).
-    Leave = tuple[bool, int]
+#: Whether it was let through, and when by the store's clock (µs; 0: not given).
+Leave = tuple[bool, int]
 
 RACERS, LIMIT, CALLERS = 100, 20, 4
 #: When the racers come, seconds after a full second.

@@ -1,25 +1,18 @@
 """Writes what was measured: limits.md, limits.json with the figures of each round, limits.svg."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from importlib.metadata import version
+from pathlib import Path
 from statistics import median, quantiles
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from loadtest.charts import OURS, PLAIN, new_figure, save
 from loadtest.limits import cases, race
-from loadtest.limits.measure import TASKS, THREADS
-from loadtest.machine import table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from loadtest.limits.cases import Calls, Case
-    from loadtest.limits.measure import Figures, Run, Single
-    from loadtest.machine import Machine
+from loadtest.limits.cases import Calls, Case
+from loadtest.limits.measure import TASKS, THREADS, Figures, Run, Single
+from loadtest.machine import Machine, table
 
 _HOW = (
     "One redis-server (unix socket) for all; {rounds}, {amount.seconds:g} s a case "

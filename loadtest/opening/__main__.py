@@ -4,8 +4,6 @@ Ends with status 1 where somebody does not stand where the lot says, or a script
 long.
 """
 
-from __future__ import annotations
-
 import argparse
 import signal
 import sys

@@ -1,13 +1,10 @@
 """For how long single scripts and commands held Redis, by its own slow log."""
 
-from __future__ import annotations
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
+from redis.asyncio import Redis
 
 from sidecar.kit.redis.scripts import library
-
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
 
 #: What is quicker is not noted: to note each command of a script takes longer than to run it.
 NOTED_US = 100

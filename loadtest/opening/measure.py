@@ -4,15 +4,16 @@ The room's code is the product's, from rooms/service.py on; HTTP is left out. Th
 turned by hand until the opening, and from then on runs.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random
 import time
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+from redis.asyncio import Redis
 
 from loadtest.opening import held
 from loadtest.redis_server import redis_server
@@ -21,6 +22,7 @@ from sidecar.kit.redis.driver_errors import text
 from sidecar.lottery.commitment import by_lot
 from sidecar.lottery.service import Draws
 from sidecar.lottery.store import DrawsStore
+from sidecar.queue.answer import Answer
 from sidecar.queue.model import State, Ticket
 from sidecar.queue.tokens import Tokens
 from sidecar.queue.verdict_lifetime import REFRESH_MS
@@ -29,13 +31,6 @@ from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.service import Room
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-
-    from redis.asyncio import Redis
-
-    from sidecar.queue.answer import Answer
 
 NAME = "sale"
 OPENS_MS = 1_800_000_000_000

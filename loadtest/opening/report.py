@@ -1,20 +1,14 @@
 """Writes what was measured: opening.md, and opening.json with the figures of each round."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from loadtest.machine import table
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from loadtest.machine import Machine
-    from loadtest.opening.measure import Amount, Opening
+from loadtest.machine import Machine, table
+from loadtest.opening.measure import Amount, Opening
 
 #: The longest that a script may hold Redis, ms.
 GOAL_MS = 10

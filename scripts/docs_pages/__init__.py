@@ -6,8 +6,6 @@ One module per page, with a function `page` that returns its text. A page that i
 keeps its text, and links to the table that is made here.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from scripts.docs_pages import (

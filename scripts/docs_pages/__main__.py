@@ -1,7 +1,5 @@
 """Write the pages anew: make docs does it before it builds the site."""
 
-from __future__ import annotations
-
 from scripts.docs_pages import DOCS, PAGES
 
 for name, page in PAGES.items():

@@ -1,7 +1,5 @@
 """sidecar/dashboard/page/alerts.json: thresholds and texts of the rules, for the dashboard."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,15 +1,11 @@
 """docs/alerts.md: every alert, from the rules that are shipped."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 RULES = Path(__file__).resolve().parents[2] / "monitoring" / "prometheus" / "waitroom.rules.yml"
 

@@ -1,17 +1,12 @@
 """docs/commands.md: every command, from click."""
 
-from __future__ import annotations
-
 import inspect
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import click
 
 from scripts.docs_pages.markdown import cell
 from sidecar.cli import main
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _INTRODUCTION = """\
 `waitroom COMMAND --help` shows the same at a terminal. Commands that speak with a replica find it

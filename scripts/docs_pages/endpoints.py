@@ -1,19 +1,13 @@
 """docs/endpoints.md: every endpoint, from the OpenAPI document that a replica serves."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from scripts.docs_pages.fields import Documents
 from scripts.docs_pages.markdown import bullet, indented, one_line
 from sidecar.api.openapi.document import document
+from sidecar.api.openapi.operations import Json
 from sidecar.kit.http import problem_kinds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sidecar.api.openapi.operations import Json
 
 _INTRODUCTION = """\
 # Endpoints

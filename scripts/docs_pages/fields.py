@@ -1,18 +1,12 @@
 """Fields of documents, from their JSON Schema, as lists: a table is too wide for a phone."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from scripts.docs_pages.markdown import bullet, indented, one_line
+from sidecar.api.openapi.operations import Json
 from sidecar.kit.http.models import MAX_NUMBER
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sidecar.api.openapi.operations import Json
 
 #: What is described on another page.
 _ELSEWHERE = {

@@ -1,7 +1,5 @@
 """docs/doctor.md: the list at its end, from the texts that the doctor prints."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

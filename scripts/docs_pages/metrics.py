@@ -1,20 +1,15 @@
 """docs/metrics-reference.md: every metric, from where it is declared."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.metrics_core import Metric as Family
 
 from scripts.docs_pages.markdown import bullet
 from sidecar.app import PRODUCT_METRICS
 from sidecar.kit.metrics import SHARED, Metrics, MetricSet
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from prometheus_client.metrics_core import Metric as Family
 
 _INTRODUCTION = f"""\
 # All metrics

@@ -1,7 +1,5 @@
 """docs/problems.md: every code of a problem document, from where it is declared."""
 
-from __future__ import annotations
-
 from http import HTTPStatus
 from itertools import groupby
 

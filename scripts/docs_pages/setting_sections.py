@@ -1,10 +1,9 @@
 """What docs/settings.md has beside the settings: the text of each section, examples, links."""
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
 
 from sidecar.history.settings import HistorySection
 from sidecar.jobs.settings import TargetSettings
@@ -17,9 +16,6 @@ from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.model import Settings
 from sidecar.settings.operators import OperatorAccount
 from sidecar.webhooks.settings import Webhook
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 INTRODUCTION = """\
 # Settings

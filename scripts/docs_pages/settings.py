@@ -4,25 +4,20 @@ What a setting does is the string below its field. Type, range and default are t
 examples and links to guides are here: scripts/docs_pages/setting_sections.py.
 """
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import annotated_types as bounds
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from scripts.docs_pages.setting_sections import INTRODUCTION, SECTIONS, Section
 from sidecar.api.openapi.operations import description_of
 from sidecar.limits.settings import MAX_LIMIT, UNLIMITED
 from sidecar.settings.model import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pydantic.fields import FieldInfo
 
 #: By the name of the function that reads the value.
 _READ_BY = {

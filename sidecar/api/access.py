@@ -1,13 +1,11 @@
 """Authorisation: operators at /admin/, programs at /v1/. By bearer token, or for operators by the
 dashboard's session. And which token owns the jobs that a request submits or reads."""
 
-from __future__ import annotations
-
 import hmac
-from typing import TYPE_CHECKING
 
 import structlog
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from sidecar.api.endpoints import JOBS, OPS
 from sidecar.dashboard.live import LIVE
@@ -17,14 +15,9 @@ from sidecar.kit.http.auth.owner import OPERATOR, Owner
 from sidecar.kit.http.auth.roles import covers
 from sidecar.kit.http.auth.scopes import OWNERS, SCOPES
 from sidecar.kit.http.auth.session import operator_of, refusal
-from sidecar.kit.http.endpoint import ADMINS
+from sidecar.kit.http.auth.throttle import Throttle
+from sidecar.kit.http.endpoint import ADMINS, Access
 from sidecar.kit.http.problems import problem
-
-if TYPE_CHECKING:
-    from aiohttp.typedefs import Handler
-
-    from sidecar.kit.http.auth.throttle import Throttle
-    from sidecar.kit.http.endpoint import Access
 
 #: Who may, by method and path. What is not here is an admin's.
 RIGHTS: dict[tuple[str, str], Access] = {

@@ -1,7 +1,5 @@
 """All declared endpoints."""
 
-from __future__ import annotations
-
 from sidecar.api.health import ENDPOINTS as _READY
 from sidecar.dashboard.operators import ENDPOINTS as _OPERATORS
 from sidecar.gate.about import ENDPOINTS as _ABOUT

@@ -1,7 +1,5 @@
 """Whether a replica is ready."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from aiohttp import web

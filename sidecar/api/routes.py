@@ -3,14 +3,12 @@
 The edge listener is for nginx, and through it for visitors. The ops listener is private.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from sidecar.api import endpoints
 from sidecar.api import health as ops
@@ -31,15 +29,18 @@ from sidecar.gate.nginx_stamps import Stamps
 from sidecar.gate.repeated_polls import Repeats
 from sidecar.gate.waiting_page import Page
 from sidecar.history.app_keys import HISTORY
+from sidecar.history.store.stays import History
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints import check_permit
 from sidecar.jobs.endpoints.long_poll import JOB_POLLS, JobPolls
+from sidecar.jobs.service import Jobs
 from sidecar.kit.http import app_keys as keys
 from sidecar.kit.http import long_poll
 from sidecar.kit.http.auth.operators import Operators
 from sidecar.kit.http.auth.owner import FIND_OWNER
 from sidecar.kit.http.fast_path import FAST
 from sidecar.kit.http.problems import problems
+from sidecar.kit.metrics import Metrics
 from sidecar.kit.templates import Templates
 from sidecar.leases.app_keys import LEASES
 from sidecar.leases.resource import Resources
@@ -49,17 +50,10 @@ from sidecar.limits.app_keys import LIMITS
 from sidecar.limits.service import Limits
 from sidecar.lottery import endpoints as draw
 from sidecar.rooms.app_keys import ROOMS
+from sidecar.rooms.service import Rooms
+from sidecar.settings.model import Settings
 from sidecar.webhooks.app_keys import WEBHOOKS
 from sidecar.webhooks.service import Webhooks
-
-if TYPE_CHECKING:
-    from aiohttp.typedefs import Handler
-
-    from sidecar.history.store.stays import History
-    from sidecar.jobs.service import Jobs
-    from sidecar.kit.metrics import Metrics
-    from sidecar.rooms.service import Rooms
-    from sidecar.settings.model import Settings
 
 #: No endpoint reads more than a form with one address in it.
 MAX_BODY = 65_536

@@ -4,36 +4,30 @@ page/alerts.json is made from the rules (python -m scripts.docs_pages): threshol
 alert has to hold, its texts. Here is only what each alert asks of a replica.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
 import time
 from collections import deque
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import structlog
+from aiohttp import web
+from prometheus_client import Counter, Gauge
 
 from sidecar.dashboard import pages
 from sidecar.history.metrics import HistoryMetrics
 from sidecar.jobs.metrics import JobMetrics
+from sidecar.jobs.service import Jobs
 from sidecar.kit.errors import StoreError
+from sidecar.kit.metrics import Metrics
 from sidecar.limits.metrics import LimitMetrics
 from sidecar.queue.model import Phase
+from sidecar.rooms.service import Room, Rooms
 from sidecar.webhooks.metrics import WebhookMetrics
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
-
-    from aiohttp import web
-    from prometheus_client import Counter, Gauge
-
-    from sidecar.jobs.service import Jobs
-    from sidecar.kit.metrics import Metrics
-    from sidecar.rooms.service import Room, Rooms
 
 LOOK_S = 5.0
 #: What Prometheus waits for so long at most keeps an alert from flapping. Who looks at the

@@ -1,7 +1,5 @@
 """The operators' page, live, and how operators log in to it."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Literal
 from urllib.parse import parse_qs

@@ -1,21 +1,24 @@
 """What the dashboard shows, made once a second for all who watch, while anybody does."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import structlog
 from aiohttp import web
 
+from sidecar.dashboard.alerts import Alerts
+from sidecar.dashboard.others import Others
 from sidecar.kit.errors import StoreError
 from sidecar.kit.http.json_text import event_text
 from sidecar.kit.http.long_poll import LongPolls, is_set
 from sidecar.queue.model import Phase
 from sidecar.rooms.look import in_short
+from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.people import waiting_in
+from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.statistics import (
     ABANDONED,
     ENDED,
@@ -26,14 +29,6 @@ from sidecar.rooms.statistics import (
     steps,
     wait_percentiles,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sidecar.dashboard.alerts import Alerts
-    from sidecar.dashboard.others import Others
-    from sidecar.rooms.openings import RoomEvent
-    from sidecar.rooms.service import Room, Rooms
 
 TICK_S = 1.0
 #: Between two looks at what costs the store more than a number: curves, log, head of the queue.

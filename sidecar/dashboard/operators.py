@@ -1,12 +1,10 @@
 """The operators that the settings name: who there is, and the end of all sessions of one."""
 
-from __future__ import annotations
-
 import structlog
 from aiohttp import web
 
 from sidecar.kit.http.app_keys import OPERATORS
-from sidecar.kit.http.auth.roles import Role  # noqa: TC001 - pydantic reads it
+from sidecar.kit.http.auth.roles import Role
 from sidecar.kit.http.auth.session import operator
 from sidecar.kit.http.endpoint import ADMINS, Endpoints
 from sidecar.kit.http.models import Parameters, Reply

@@ -4,28 +4,22 @@ Read every few seconds while somebody watches. Redis is asked about leases alone
 knows from its own counters, and from looking after the targets.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from sidecar.dashboard.alerts import Increases, totals
 from sidecar.jobs.metrics import JobMetrics
-from sidecar.jobs.targets import has_runner, wait_s
+from sidecar.jobs.service import Jobs
+from sidecar.jobs.store.target_replies import QueueState
+from sidecar.jobs.targets import Target, has_runner, wait_s
 from sidecar.kit.errors import StoreError
+from sidecar.kit.metrics import Metrics
+from sidecar.leases.service import Leases, Template
 from sidecar.limits.metrics import LimitMetrics
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from sidecar.jobs.service import Jobs
-    from sidecar.jobs.store.target_replies import QueueState
-    from sidecar.jobs.targets import Target
-    from sidecar.kit.metrics import Metrics
-    from sidecar.leases.service import Leases, Template
-    from sidecar.limits.service import Limits
-    from sidecar.webhooks.settings import Webhook
+from sidecar.limits.service import Limits
+from sidecar.webhooks.settings import Webhook
 
 #: Rows of a kind; and of a template, resources that are looked at for their queues.
 MOST = 200

@@ -4,8 +4,6 @@ They are not below static/: what is there, nginx shows to visitors. index.html h
 share, and view-*.html each what one view has.
 """
 
-from __future__ import annotations
-
 import html
 from functools import cache
 from pathlib import Path

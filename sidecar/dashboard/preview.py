@@ -3,8 +3,6 @@
 It is shown in a frame that has no origin: whatever the page holds, it cannot act as the operator.
 """
 
-from __future__ import annotations
-
 import secrets
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A room on a wall: big figures, no controls, by a link that lets nobody do anything."""
 
-from __future__ import annotations
-
 import contextlib
 
 from aiohttp import web

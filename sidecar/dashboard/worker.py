@@ -1,17 +1,12 @@
 """Shares with the other replicas, every second, which of the dashboard's sessions have ended."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 import structlog
 
 from sidecar.kit.errors import StoreError
 from sidecar.queue.verdict_lifetime import REFRESH_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 log = structlog.get_logger()
 

@@ -9,20 +9,14 @@
 It knows nothing that a visitor could not see.
 """
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from yarl import URL
 
 from sidecar.doctor import cookie, gate, surroundings
+from sidecar.doctor.findings import Finding
 from sidecar.doctor.visit import Options, Visit, visit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from sidecar.doctor.findings import Finding
 
 __all__ = ["CHECKS", "Options", "diagnose"]
 

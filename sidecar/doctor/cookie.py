@@ -1,16 +1,10 @@
 """Checks of the visitor's cookie: given, right, one's own, understood; and of nginx's stamps."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from sidecar.doctor.findings import Finding, find
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sidecar.doctor.reply import Given
-    from sidecar.doctor.visit import Visit
+from sidecar.doctor.reply import Given
+from sidecar.doctor.visit import Visit
 
 #: A stamp lives for two seconds at least. What comes later says nothing of it.
 FRESH_S = 1.5

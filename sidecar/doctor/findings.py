@@ -1,17 +1,12 @@
 """What the doctor finds: the texts of findings.ini, filled in, as text and as JSON."""
 
-from __future__ import annotations
-
 import json
 import textwrap
+from collections.abc import Callable, Sequence
 from configparser import ConfigParser
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 class Level(StrEnum):

@@ -1,18 +1,12 @@
 """Checks of the gate: is it there, does it answer, what do visitors see who must wait."""
 
-from __future__ import annotations
+from collections.abc import Iterator
 
-from typing import TYPE_CHECKING
+from yarl import URL
 
 from sidecar.doctor.findings import Finding, find
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from yarl import URL
-
-    from sidecar.doctor.reply import Reply
-    from sidecar.doctor.visit import Visit
+from sidecar.doctor.reply import Reply
+from sidecar.doctor.visit import Visit
 
 _SCRIPT = "waiting.js"
 _UNREACHED = {502, 503, 504}  # nginx's own, or what it says in the sidecar's place

@@ -1,20 +1,16 @@
 """One answer of the site, as the doctor keeps it."""
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from sidecar.gate.nginx_stamps import STAMP_COOKIE
 from sidecar.queue.tokens import COOKIE_PREFIX
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _STATE = re.compile(r'data-state="(\w*)"')
 _POSITION = re.compile(r'data-position="(\d+)"')
@@ -42,7 +38,7 @@ class Given:
         return f"{self.name}={self.value}"
 
     @classmethod
-    def read(cls, header: str) -> Given:
+    def read(cls, header: str) -> "Given":
         first, *rest = (part.strip() for part in header.split(";"))
         name, _, value = first.partition("=")
         pairs = (part.partition("=") for part in rest if part)

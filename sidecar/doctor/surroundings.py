@@ -1,22 +1,15 @@
 """Checks of what is around the gate: ports, addresses, clocks, encryption."""
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from stat import S_IWGRP, S_IWOTH
-from typing import TYPE_CHECKING
 
 from sidecar.doctor.findings import Finding, find
-from sidecar.doctor.visit import FALSE_ADDRESS
+from sidecar.doctor.visit import FALSE_ADDRESS, Visit
 from sidecar.kit.redis.eviction import SAFE, UNSEEN
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sidecar.doctor.visit import Visit
 
 #: Clocks may differ by this much, seconds.
 CLOCK_TOLERANCE_S = 30

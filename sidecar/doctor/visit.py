@@ -5,8 +5,6 @@ place, so it shows itself even where the room has space. Two visits are real one
 their places are given up at the end.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ipaddress
@@ -15,9 +13,10 @@ import re
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 from yarl import URL
@@ -25,9 +24,6 @@ from yarl import URL
 from sidecar.doctor.reply import Reply
 from sidecar.kit.names import SEPARATOR
 from sidecar.queue.tokens import COOKIE_PREFIX
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 #: The room under /_waitroom/ where none is known; the sidecar answers that it knows none.
 NO_ROOM = "waitroom-doctor"

@@ -1,10 +1,8 @@
 """What a room promises and what its pages look like, the same for all visitors."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from aiohttp import web
 from pydantic import Field
@@ -14,11 +12,9 @@ from sidecar.gate.branding import style
 from sidecar.gate.contract import is_resource
 from sidecar.kit.http.endpoint import ANYBODY, Endpoints
 from sidecar.kit.http.models import NO_JSON, Reply
-from sidecar.rooms.look import Link  # noqa: TC001 - pydantic reads it
+from sidecar.rooms.look import Link
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
-
-if TYPE_CHECKING:
-    from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.settings import RoomSettings
 
 #: For nginx and for browsers: an operator's change is seen within this time, seconds.
 _KEPT_S = 10

@@ -1,20 +1,13 @@
 """What the gate's handlers find in their application."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from aiohttp import web
 
-from sidecar.gate.contract import Gates
+from sidecar.gate.contract import Gate, Gates
 from sidecar.gate.nginx_stamps import Stamps
 from sidecar.gate.repeated_polls import Repeats
 from sidecar.gate.waiting_page import Page
 from sidecar.kit.errors import UnknownNameError
 from sidecar.rooms.address_limit import AddressLimit
-
-if TYPE_CHECKING:
-    from sidecar.gate.contract import Gate
 
 GATES = web.AppKey("gates", Gates)
 #: A name for the store of an edge listener's process, where it is in memory; empty: it is not.

@@ -4,21 +4,13 @@ The style sheet stands beside the page, because the page that nginx answers is t
 rooms, and may have no style within it.
 """
 
-from __future__ import annotations
-
 import html
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from sidecar.kit.colours import BLACK, WHITE, mix, read_colour, seen_on, text_on, to_hex
-from sidecar.rooms.look import families
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from sidecar.kit.colours import Colour
-    from sidecar.rooms.look import Link
-    from sidecar.rooms.settings import RoomSettings
+from sidecar.kit.colours import BLACK, WHITE, Colour, mix, read_colour, seen_on, text_on, to_hex
+from sidecar.rooms.look import Link, families
+from sidecar.rooms.settings import RoomSettings
 
 _SITE = re.compile(r'(?<=<span id="site">)[^<]*')
 _LOGO = re.compile(r'(?<=<img src=")/_waitroom/static/logo\.svg(?=")')

@@ -4,12 +4,10 @@ Never another status (auth_request makes a 500 of it), never a body (it costs th
 keepalive connection), at most one Set-Cookie (nginx before 1.23 keeps only the first).
 """
 
-from __future__ import annotations
-
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import structlog
 from aiohttp import web
@@ -17,7 +15,7 @@ from multidict import istr
 
 from sidecar.gate import cloudflare
 from sidecar.gate.app_keys import GATES, STAMPS
-from sidecar.gate.contract import is_resource, label
+from sidecar.gate.contract import Gate, is_resource, label
 from sidecar.gate.cookies import read_bearer, read_given, read_token, set_cookie, stamp_cookie
 from sidecar.gate.onward import own_host
 from sidecar.gate.own_page import as_header, find_template, refresh_of
@@ -35,19 +33,13 @@ from sidecar.kit.http.auth_request import (
 from sidecar.kit.http.endpoint import ANYBODY, Endpoints
 from sidecar.kit.http.models import NO_BODY
 from sidecar.kit.http.quick_response import QuickResponse
-from sidecar.queue.model import Pass, State
+from sidecar.kit.metrics import Metrics
+from sidecar.queue.answer import Answer
+from sidecar.queue.model import Pass, State, Token
 from sidecar.queue.verdict_lifetime import BRIEF_TTL_MS, VERDICT_TTL_MS
+from sidecar.rooms.bearer import Bearer
 from sidecar.rooms.exemptions import may_stamp
 from sidecar.rooms.metrics import RoomMetrics
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sidecar.gate.contract import Gate
-    from sidecar.kit.metrics import Metrics
-    from sidecar.queue.answer import Answer
-    from sidecar.queue.model import Token
-    from sidecar.rooms.bearer import Bearer
 
 _STATUS = {
     State.ADMITTED: 204,

@@ -6,13 +6,12 @@ Opening it changes nothing and sets no cookie, because programs open links in ma
 do. The page's button takes the ticket; the verdict about the next request claims the turn.
 """
 
-from __future__ import annotations
-
 import html
 import math
 import re
+from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 import structlog
@@ -31,14 +30,10 @@ from sidecar.kit.http.models import NO_BODY, NO_JSON
 from sidecar.kit.http.problems import STORE_RETRY_S
 from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY
 from sidecar.kit.share import find_share
+from sidecar.queue.model import Ticket
 from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sidecar.queue.model import Ticket
-    from sidecar.rooms.service import Room
+from sidecar.rooms.service import Room
 
 #: What the page says, and its status.
 _STATUS = {"called": 200, "waiting": 200, "begun": 410, "gone": 410, "unknown": 400, "away": 503}

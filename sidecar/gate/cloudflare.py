@@ -3,20 +3,15 @@
 Programs and templates made for Cloudflare's go on with it (docs/coming-from-cloudflare.md).
 """
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from sidecar.gate.status_document import at_ms
 from sidecar.kit.http.json_text import to_json
 from sidecar.queue.estimate import Z_80
 from sidecar.queue.model import Phase, State
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.settings import RoomSettings
 
 _METHODS = {
     "isFIFOQueue": "fifo",

@@ -1,24 +1,19 @@
 """What proxies and browsers query: a room or a leased resource. Both implement Gate."""
 
-from __future__ import annotations
+from collections.abc import Iterable
+from typing import Protocol
 
-from typing import TYPE_CHECKING, Protocol
-
+from sidecar.kit.clock import StoreClock
 from sidecar.kit.names import SEPARATOR
 from sidecar.leases.resource import Resources
+from sidecar.queue.answer import Answer
+from sidecar.queue.grants import Grants
+from sidecar.queue.model import Token
+from sidecar.queue.tokens import Tokens
 from sidecar.rooms.bearer import NOBODY, Bearer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from sidecar.kit.clock import StoreClock
-    from sidecar.queue.answer import Answer
-    from sidecar.queue.grants import Grants
-    from sidecar.queue.model import Token
-    from sidecar.queue.tokens import Tokens
-    from sidecar.rooms.service import Room
-    from sidecar.rooms.settings import RoomSettings
-    from sidecar.rooms.store.replies import Snapshot
+from sidecar.rooms.service import Room
+from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.store.replies import Snapshot
 
 
 class Gate(Protocol):

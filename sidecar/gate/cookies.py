@@ -1,25 +1,16 @@
 """Reading and writing the one cookie of a room, or of a template of leases."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from multidict import istr
 
+from sidecar.gate.contract import Gate
 from sidecar.gate.nginx_stamps import STAMP_COOKIE
 from sidecar.kit.http.cookies import cookie_value, cookie_values, secure
-from sidecar.queue.grants import GrantError, grant_in
-from sidecar.queue.model import Pass
+from sidecar.queue.grants import Grant, GrantError, grant_in
+from sidecar.queue.model import Pass, Token
 from sidecar.rooms.bearer import NOBODY, Bearer
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sidecar.gate.contract import Gate
-    from sidecar.queue.grants import Grant
-    from sidecar.queue.model import Token
-
 
 #: Looked up by itself, and not spelt anew for each request.
 _COOKIE = istr("Cookie")

@@ -5,13 +5,11 @@ claimed by it. A cookie cannot be given in mid-stream, so the browser gets the p
 request, which has the ticket still.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import math
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import structlog
 from aiohttp import web
@@ -19,7 +17,7 @@ from aiohttp import web
 from sidecar.gate import status_document
 from sidecar.gate.app_keys import gate_of
 from sidecar.gate.check import count_answer
-from sidecar.gate.contract import label
+from sidecar.gate.contract import Gate, label
 from sidecar.gate.cookies import read_bearer, read_token, set_cookie
 from sidecar.gate.metrics import GateMetrics
 from sidecar.gate.schemas import CookieGiven
@@ -30,15 +28,9 @@ from sidecar.kit.http.long_poll import LongPolls, is_gone, is_set
 from sidecar.kit.http.models import NO_JSON
 from sidecar.kit.http.problem_kinds import GENERAL
 from sidecar.kit.http.problems import STORE_RETRY_S, problem
-from sidecar.queue.model import State, Ticket
+from sidecar.queue.answer import Answer
+from sidecar.queue.model import State, Ticket, Token
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sidecar.gate.contract import Gate
-    from sidecar.queue.answer import Answer
-    from sidecar.queue.model import Token
 
 #: A comment is sent after so long a silence, so that nobody between takes it for a dead line.
 KEEP_ALIVE_S = 15.0

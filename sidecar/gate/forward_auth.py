@@ -4,10 +4,8 @@ The room is named in the address, so that no header can name another. What is ad
 200 (Envoy takes no other), and what is refused never a 2xx.
 """
 
-from __future__ import annotations
-
 import html
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from aiohttp import web
 
@@ -21,6 +19,7 @@ from sidecar.gate.check import (
     is_framed_elsewhere,
     may_take_place,
 )
+from sidecar.gate.contract import Gate
 from sidecar.gate.cookies import read_bearer, read_token
 from sidecar.gate.onward import is_unsent, safe_next, sent_from
 from sidecar.gate.schemas import Numbers, Original, Passed, Refused
@@ -31,14 +30,9 @@ from sidecar.kit.http.endpoint import ANYBODY, Endpoints
 from sidecar.kit.http.models import NO_BODY, NO_JSON
 from sidecar.kit.http.problem_kinds import GENERAL
 from sidecar.kit.http.problems import problem
+from sidecar.queue.answer import Answer
 from sidecar.queue.model import State
 from sidecar.rooms.schemas.common import RoomAddress
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sidecar.gate.contract import Gate
-    from sidecar.queue.answer import Answer
 
 #: As HTML. The page says it three times, and a proxy may have to hold all of it in a buffer.
 _MAX_NEXT = 2_048

@@ -1,16 +1,11 @@
 """The languages of the visitors' pages: a file of texts for each, static/i18n/<tag>.json."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.share import find_share
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _QUALITY = re.compile(r"\s*;\s*q\s*=\s*([01](?:\.\d{0,3})?)\s*\Z")
 _TRADITIONAL = re.compile(r"zh\b.*-(?:hant|tw|hk|mo)\b")

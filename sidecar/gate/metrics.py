@@ -1,7 +1,5 @@
 """The metrics of the gate; requests are counted by kit/metrics.py."""
 
-from __future__ import annotations
-
 from sidecar.kit.metrics import MetricSet, gauge
 
 

@@ -9,19 +9,14 @@ nginx's keys are derived from `secret_keys` for this purpose alone. nginx shows 
 one it has, so that nobody else can ask for a stamp, and none is given that it could not verify.
 """
 
-from __future__ import annotations
-
 import hmac
 import re
 from base64 import urlsafe_b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import md5
-from typing import TYPE_CHECKING
 
 from sidecar.queue.verdict_lifetime import VERDICT_TTL_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 STAMP_COOKIE = "waitroom_now"
 #: It ends with the second after the second in which it was asked for, and the next: no later than
@@ -43,7 +38,7 @@ class NginxKey:
     secret: str
 
     @classmethod
-    def of(cls, secret_key: str) -> NginxKey:
+    def of(cls, secret_key: str) -> "NginxKey":
         return cls(
             _derived(secret_key, "id")[:4],
             _derived(secret_key, "proof")[:22],

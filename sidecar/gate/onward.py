@@ -1,12 +1,7 @@
 """Where the waiting page leads on entry."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
 
 #: Of this site, as a browser reads it: to one, a backslash in the path is a slash. No spaces, no
 #: control characters, and no bytes of a header that are no UTF-8, which could not be said again.

@@ -4,30 +4,24 @@ nginx passes the status document that came with its verdict on to /page, so that
 a second time. A page of the site's own has no script of ours: the browser loads it again and again.
 """
 
-from __future__ import annotations
-
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import quote
 
 from aiohttp import web
 
 from sidecar.gate import cloudflare, status_document
 from sidecar.gate.app_keys import PAGE
+from sidecar.gate.contract import Gate
 from sidecar.gate.onward import UNSENT
-from sidecar.gate.waiting_page import opening_in_digits
+from sidecar.gate.waiting_page import Page, opening_in_digits
 from sidecar.kit.http.app_keys import TEMPLATES
+from sidecar.kit.templates import Template
 from sidecar.queue.model import State
 from sidecar.queue.visitor_number import visitor_number
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sidecar.gate.contract import Gate
-    from sidecar.gate.waiting_page import Page
-    from sidecar.kit.templates import Template
-    from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.settings import RoomSettings
 
 #: The file is the site's: it may load and run what the site's other pages may.
 POLICY = (

@@ -1,7 +1,5 @@
 """What nginx shows in place of a page, where the room has a template of its own."""
 
-from __future__ import annotations
-
 import json
 
 from aiohttp import web

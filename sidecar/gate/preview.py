@@ -3,29 +3,24 @@
 It is the page itself, with its own script; preview.js answers what that script asks.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sidecar.gate import own_page, status_document
 from sidecar.gate.about import about
 from sidecar.gate.branding import branded, style
+from sidecar.gate.waiting_page import Page
 from sidecar.kit.clock import iso
+from sidecar.kit.templates import Template
 from sidecar.queue.estimate import Wait
 from sidecar.queue.visitor_number import visitor_number
 from sidecar.rooms.openings import RoomEvent
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from sidecar.gate.waiting_page import Page
-    from sidecar.kit.templates import Template
-    from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.settings import RoomSettings
 
 SCRIPT = Path(__file__).with_name("preview.js")
 _STATIC = "/_waitroom/static/"

@@ -1,7 +1,5 @@
 """Who asks again within a moment: only then is the response worth keeping."""
 
-from __future__ import annotations
-
 from sidecar.queue.verdict_lifetime import BRIEF_TTL_MS
 
 #: nginx keeps such an answer for no longer than this.

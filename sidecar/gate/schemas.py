@@ -1,8 +1,6 @@
 """Requests and responses of the gate's endpoints. Handlers write them by hand, for speed: here they
 are described."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, WithJsonSchema

@@ -1,12 +1,11 @@
 """The waiting side: status (a heartbeat), join, leave, and the page itself."""
 
-from __future__ import annotations
-
 import math
 import time
+from collections.abc import Awaitable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs
 
 from aiohttp import web
@@ -47,16 +46,12 @@ from sidecar.kit.http.problem_kinds import GENERAL, STORE_UNAVAILABLE, TOO_LARGE
 from sidecar.kit.http.problems import STORE_RETRY_S, problem
 from sidecar.kit.http.quick_response import QuickResponse
 from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY
+from sidecar.queue.answer import Answer
 from sidecar.queue.model import State, Ticket
 from sidecar.queue.visitor_number import visitor_number
 from sidecar.rooms.address_limit import AddressLimit
 from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
-    from sidecar.queue.answer import Answer
 
 #: How many places an address may give up a second, and at once: more than a company's or a mobile
 #: network's visitors do by hand. Each is remembered for as long as its ticket would be valid, which

@@ -1,25 +1,18 @@
 """The status document that visitors poll, and the numbers in it."""
 
-from __future__ import annotations
-
 import random
+from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sidecar.gate.contract import is_resource
+from sidecar.gate.contract import Gate, is_resource
 from sidecar.kit.clock import iso
+from sidecar.queue.answer import Answer
 from sidecar.queue.estimate import Wait
-from sidecar.queue.model import DEFAULT_REFRESH_MS, Outcome, Phase, State
+from sidecar.queue.model import DEFAULT_REFRESH_MS, Outcome, Phase, Standing, State
 from sidecar.queue.verdict_lifetime import REFRESH_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sidecar.gate.contract import Gate
-    from sidecar.queue.answer import Answer
-    from sidecar.queue.model import Standing
-    from sidecar.rooms.openings import Moments, RoomEvent
-    from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.openings import Moments, RoomEvent
+from sidecar.rooms.settings import RoomSettings
 
 #: A store that was not heard for so long does not answer, ms.
 _LATE_MS = 3 * REFRESH_MS

@@ -5,23 +5,17 @@ The page's one source is static/waiting.html. This module fills its `<!--# echo 
 in the visitor's language, and makes of it what nginx answers by itself.
 """
 
-from __future__ import annotations
-
 import html
 import math
 import re
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from sidecar.gate.languages import Languages
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    from sidecar.queue.estimate import Wait
-    from sidecar.rooms.openings import RoomEvent
+from sidecar.queue.estimate import Wait
+from sidecar.rooms.openings import RoomEvent
 
 _ECHO = re.compile(r'<!--# echo var="(\w+)"(?: encoding="\w+")? default="([^"]*)" -->')
 #: What nginx fills in, by a variable of its own that cannot break out of the page.

@@ -1,14 +1,8 @@
 """Where handlers find the history in their application."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from aiohttp import web
 
-if TYPE_CHECKING:
-    from sidecar.history.store.stays import History
-
+from sidecar.history.store.stays import History
 
 #: Missing where no history is kept.
 HISTORY: web.AppKey[History] = web.AppKey("history", object)  # type: ignore[arg-type] # to import it costs a third of the start

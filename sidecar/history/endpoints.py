@@ -1,15 +1,15 @@
 """Look-ups in the history, for operators: a visitor, a period, a report. JSON, or CSV."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from aiohttp import web
 
 from sidecar.history import lookups, schemas
 from sidecar.history.app_keys import HISTORY
-from sidecar.history.model import read_period
+from sidecar.history.model import Period, read_period
+from sidecar.history.store.stays import History
 from sidecar.kit.http.endpoint import VIEWERS, Endpoints
+from sidecar.kit.http.models import Reply
 from sidecar.kit.http.problem_kinds import DATABASE_UNAVAILABLE
 from sidecar.kit.http.problems import ProblemError
 from sidecar.rooms.app_keys import room_of
@@ -19,14 +19,7 @@ from sidecar.rooms.schemas.common import (
     UNKNOWN_VISITOR,
     VisitorAddress,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sidecar.history.model import Period
-    from sidecar.history.store.stays import History
-    from sidecar.kit.http.models import Reply
-    from sidecar.rooms.service import Room
+from sidecar.rooms.service import Room
 
 #: Stays of one report made within a replica, whose visitors wait meanwhile.
 REPORT_LIMIT = 100_000

@@ -1,25 +1,19 @@
 """Look-ups in the history: a visitor's stay, a report on a period; and CSV."""
 
-from __future__ import annotations
-
 import csv
 import io
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sidecar.history import schemas
+from sidecar.history.model import Event, Period
 from sidecar.history.schemas import PlaceAt, RoomReport, Stay, VisitorHistory
 from sidecar.history.service import Tally, places
+from sidecar.history.store.stays import History
 from sidecar.kit.clock import iso
-from sidecar.kit.progress import uncounted
+from sidecar.kit.progress import Advance, uncounted
 from sidecar.rooms.schemas.common import resolve
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from sidecar.history.model import Event, Period
-    from sidecar.history.store.stays import History
-    from sidecar.kit.progress import Advance
 
 #: Events and places of one visitor that are returned, at most.
 EVENTS_LIMIT = 1000

@@ -1,7 +1,5 @@
 """The metrics of the history's recorder and archivist."""
 
-from __future__ import annotations
-
 from sidecar.kit.metrics import SHARED, MetricSet, counter, gauge
 
 

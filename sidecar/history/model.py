@@ -1,7 +1,5 @@
 """What happened in a room, the stays that it makes up, and the periods that you ask about."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Literal
 

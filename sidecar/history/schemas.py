@@ -1,20 +1,15 @@
 """Requests and responses of the history."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Literal
 
 from pydantic import AliasGenerator, ConfigDict, Field
 
+from sidecar.history import model
 from sidecar.kit.http.models import At, OffsetPage, PageParameters, PageReply, Reply, Time, matching
 from sidecar.kit.http.problem_kinds import Kind
 from sidecar.kit.moments import Past
 from sidecar.rooms.schemas.common import RoomAddress
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sidecar.history import model
 
 NO_HISTORY = Kind(
     "history_off",

@@ -1,18 +1,14 @@
 """How events make up stays, and what stays say of a room: pure rules."""
 
-from __future__ import annotations
-
 import math
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from sidecar.history.model import Entry, Event
 from sidecar.queue.model import ORDER_BAND
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 #: The ends of visitors who gave up waiting, and of those who were called and did not come.
 GAVE_UP = frozenset({"left", "silent", "swept"})

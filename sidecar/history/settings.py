@@ -1,12 +1,10 @@
 """What a configuration file says of the history, at its top level."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from sidecar.kit.setting_types import Count, Database, Seconds  # noqa: TC001 - pydantic reads it
+from sidecar.kit.setting_types import Count, Database, Seconds
 
 
 class HistorySection(BaseModel):

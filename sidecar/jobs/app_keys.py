@@ -1,7 +1,5 @@
 """Where handlers find the jobs in their application."""
 
-from __future__ import annotations
-
 from aiohttp import web
 
 from sidecar.jobs.service import Jobs

@@ -1,21 +1,14 @@
 """The metrics of jobs and their targets."""
 
-from __future__ import annotations
+from collections.abc import Callable, Iterator
 
-from typing import TYPE_CHECKING
-
+from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from sidecar.jobs.settings import TargetSettings
+from sidecar.jobs.store.target_replies import QueueState
 from sidecar.kit.metrics import PACES_S, SHARED, MetricSet, counter, histogram
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from prometheus_client import CollectorRegistry
-
-    from sidecar.jobs.settings import TargetSettings
-    from sidecar.jobs.store.target_replies import QueueState
 
 _BREAKER = {"closed": 0, "trial": 1, "open": 2}
 #: Gauges of a target: the name's end, its help, and its value; None: there is no sample.

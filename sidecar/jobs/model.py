@@ -8,8 +8,6 @@ Redis; None: it has not happened.
 Only online jobs are `called`: the permit is there and was not used yet.
 """
 
-from __future__ import annotations
-
 import secrets
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -9,20 +9,16 @@ changes. Redis sees to it that it is used once.
 Keys are listed oldest to newest: the last signs, all verify.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from itsdangerous import BadSignature
 
+from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import ConfigError, WaitroomError
 from sidecar.kit.signing import StrictSigner
-
-if TYPE_CHECKING:
-    from sidecar.kit.clock import StoreClock
 
 #: A longer text was not signed by us, and is not read.
 MAX_LENGTH = 512

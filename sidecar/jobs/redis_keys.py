@@ -1,7 +1,5 @@
 """The names of a target's keys. All share a hash tag: one slot of a Redis Cluster."""
 
-from __future__ import annotations
-
 #: Wake-ups (jobs/wake_ups.py): a target's name, if a job may be called; "abort NAME", if a
 #: worker is to cut a call off; "settings NAME", if these were changed.
 JOBS_CHANNEL = "waitroom:jobs"

@@ -1,25 +1,20 @@
 """The request that a job makes: checked when it is submitted, and again when it is called, since
 its target may have changed meanwhile."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 from unicodedata import category
 from urllib.parse import quote, unquote_to_bytes
 
 from pydantic import FiniteFloat
 from yarl import URL
 
-from sidecar.jobs.settings import problems_of_headers
+from sidecar.jobs.model import Job
+from sidecar.jobs.settings import TargetSettings, problems_of_headers
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.setting_types import clean_path
-
-if TYPE_CHECKING:
-    from sidecar.jobs.model import Job
-    from sidecar.jobs.settings import TargetSettings
 
 #: Characters. Both together and the target's own path fit the request line of 8 KB that servers
 #: commonly read.

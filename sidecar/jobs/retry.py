@@ -1,20 +1,14 @@
 """What follows from how a call went: pure rules."""
 
-from __future__ import annotations
-
 import random
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from sidecar.jobs.model import Ending, Job, Outcome, State, ms
-from sidecar.jobs.store.target_replies import Release
+from sidecar.jobs.settings import TargetSettings
+from sidecar.jobs.store.target_replies import Claim, How, Release
 from sidecar.kit.retry import Backoff
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sidecar.jobs.settings import TargetSettings
-    from sidecar.jobs.store.target_replies import Claim, How
 
 MAX_DELAY_S = 300.0
 #: What Redis notes of a call without a result.

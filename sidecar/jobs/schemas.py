@@ -1,7 +1,5 @@
 """Requests and responses of jobs and targets."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import (

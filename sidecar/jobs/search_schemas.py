@@ -1,7 +1,5 @@
 """Which jobs are asked about, or changed at once."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from typing import Annotated, Any, Literal

@@ -1,34 +1,24 @@
 """Jobs: what clients may do with them. Workers make the calls (worker/target_worker.py)."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
 
 from sidecar.jobs.metrics import JobMetrics
-from sidecar.jobs.model import READ_GRACE_MS, WAITS, Job, State, ms, new_job_id
+from sidecar.jobs.model import READ_GRACE_MS, WAITS, Job, Kind, State, ms, new_job_id
 from sidecar.jobs.request import Call
 from sidecar.jobs.schemas import GRANT_NEEDED, IDEMPOTENCY_KEY_USED, WRONG_STATE
-from sidecar.jobs.store.target_replies import Release, Waiting
-from sidecar.jobs.targets import wait_s
+from sidecar.jobs.store.job_store import JobStore
+from sidecar.jobs.store.target_replies import Claim, Place, QueueState, Release, Waiting
+from sidecar.jobs.targets import Target, Targets, wait_s
 from sidecar.kit.errors import StoreError, UnknownNameError
 from sidecar.kit.http.problem_kinds import QUEUE_FULL
 from sidecar.kit.http.problems import ProblemError
-from sidecar.queue.grants import GrantError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sidecar.jobs.model import Kind
-    from sidecar.jobs.store.job_store import JobStore
-    from sidecar.jobs.store.target_replies import Claim, Place, QueueState
-    from sidecar.jobs.targets import Target, Targets
-    from sidecar.kit.metrics import Metrics
-    from sidecar.queue.grants import Grant
+from sidecar.kit.metrics import Metrics
+from sidecar.queue.grants import Grant, GrantError
 
 #: `Retry-After` of a full queue, seconds.
 FULL_RETRY_S = 60

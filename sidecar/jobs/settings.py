@@ -1,7 +1,5 @@
 """The settings of targets: what jobs may call, and how many calls a target allows."""
 
-from __future__ import annotations
-
 import re
 from ipaddress import ip_address
 from typing import Annotated, Any, Literal
@@ -19,7 +17,7 @@ from pydantic import (
 )
 from yarl import URL
 
-from sidecar.jobs.model import Kind  # noqa: TC001 - pydantic reads it
+from sidecar.jobs.model import Kind
 from sidecar.kit.addresses import is_public
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.setting_types import Count, Seconds, listed, problems_in
@@ -333,7 +331,7 @@ class TargetSettings(BaseModel):
             return False
         return any(_is_below(read, URL(prefix)) for prefix in self.callback_urls)
 
-    def changed(self, overrides: dict[str, Any]) -> TargetSettings:
+    def changed(self, overrides: dict[str, Any]) -> "TargetSettings":
         """These settings with some replaced; a secret that is given as *** stays as it was, unless
         calls go to another server. Raises ConfigError."""
         given = dict(overrides)
@@ -361,7 +359,7 @@ class TargetSettings(BaseModel):
         """Whether calls would go to another scheme, host or port, where no secret follows."""
         return overrides.get("url") is not None and _origin(overrides["url"]) != _origin(self.url)
 
-    def without_secrets(self) -> TargetSettings:
+    def without_secrets(self) -> "TargetSettings":
         """As they may be shown."""
         headers = dict.fromkeys(self.headers, HIDDEN)
         secret = HIDDEN if self.callback_secret else ""

@@ -1,28 +1,23 @@
 """The targets of jobs in one process: as they are configured, and over that what was changed at run
 time, which every replica and worker reads from the database each second."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
 from sidecar.jobs.model import ENDED, Ending, State, ms
+from sidecar.jobs.permits import Permits
 from sidecar.jobs.settings import TargetSettings, read_target
+from sidecar.jobs.store.job_store import JobStore
+from sidecar.jobs.store.target_queue import TargetStore
+from sidecar.jobs.store.target_replies import QueueState
+from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.names import Named
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
-
-    from sidecar.jobs.permits import Permits
-    from sidecar.jobs.store.job_store import JobStore
-    from sidecar.jobs.store.target_queue import TargetStore
-    from sidecar.jobs.store.target_replies import QueueState
-    from sidecar.kit.clock import StoreClock
-    from sidecar.queue.grants import Grants
+from sidecar.queue.grants import Grants
 
 log = structlog.get_logger()
 

@@ -1,12 +1,11 @@
 """Wakes workers and reconcilers: a queue has a job, a call is to be cut off, or the settings of a
 target were changed. By pub/sub; and by a look at all targets, since a message may be lost."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
 from weakref import WeakSet
 
 import structlog
@@ -15,14 +14,10 @@ from redis.exceptions import RedisError
 
 from sidecar.jobs.redis_keys import JOBS_CHANNEL, target_key
 from sidecar.kit.errors import StoreError
+from sidecar.kit.redis.connect import Store
 from sidecar.kit.redis.driver_errors import driver_errors, text
 from sidecar.kit.redis.functions import Scripts
 from sidecar.kit.redis.topology import Cluster
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-
-    from sidecar.kit.redis.connect import Store
 
 #: Between two looks at all targets, seconds. An idle worker or reconciler waits for these; if even
 #: they find nothing, it looks by itself after `IDLE_S`.

@@ -1,15 +1,13 @@
 """The wiring of jobs: what a replica and a worker process (`waitroom run-jobs`) have of them."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc
 import secrets
 import signal
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import aiohttp
 import structlog
@@ -18,6 +16,7 @@ from aiohttp import web
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.permits import Permits
 from sidecar.jobs.service import Jobs
+from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.target_queue import TargetStore
 from sidecar.jobs.targets import Target, Targets
@@ -31,18 +30,12 @@ from sidecar.kit.errors import ConfigError, DatabaseError
 from sidecar.kit.http import health as ops
 from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.metrics import Metrics
-from sidecar.kit.redis.connect import close, connect
+from sidecar.kit.redis.connect import Store, close, connect
 from sidecar.kit.redis.leader_lease import LeaderLease
 from sidecar.kit.sql.database import open_database
 from sidecar.kit.tasks import keep_at_work, stop_workers
 from sidecar.queue.grants import Grants
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from sidecar.jobs.settings import TargetSettings
-    from sidecar.kit.redis.connect import Store
-    from sidecar.settings.model import Settings
+from sidecar.settings.model import Settings
 
 #: Between two tries to reach the database when it is unavailable at the start, seconds.
 RETRY_S = 1.0

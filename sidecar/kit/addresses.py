@@ -1,7 +1,5 @@
 """Which network addresses are anybody's, and which are of this machine, its network, or nobody."""
 
-from __future__ import annotations
-
 import ipaddress
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 

@@ -1,7 +1,5 @@
 """Collects the calls that arrive while the previous batch is in flight."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar

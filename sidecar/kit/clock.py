@@ -5,8 +5,6 @@ clocks that are hours off. Every reply of a script carries the store's time; bet
 two replies the replica's monotonic clock carries it on.
 """
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime
 from functools import lru_cache

@@ -1,14 +1,9 @@
 """Colours as style sheets write them: read, mixed, and held to a contrast (WCAG 2)."""
 
-from __future__ import annotations
-
 import colorsys
 import math
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
 
 #: Red, green and blue of sRGB, each from 0 to 1.
 Colour = tuple[float, float, float]

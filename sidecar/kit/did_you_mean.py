@@ -1,15 +1,11 @@
 """What somebody may have meant who named a setting that there is not."""
 
-from __future__ import annotations
-
 import types
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
 
 #: How much alike two names are that may be meant for each other, 0 to 1.
 _ALIKE = 0.7

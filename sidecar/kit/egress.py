@@ -5,19 +5,14 @@ that hands on public addresses alone, and each socket is checked once more befor
 Nothing is sent twice, no cookie kept, no proxy asked, nothing unpacked.
 """
 
-from __future__ import annotations
-
 import socket
-from typing import TYPE_CHECKING
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.connector import AddrInfoType, Connection
+from aiohttp.tracing import Trace
 
 from sidecar.kit.addresses import is_public
-
-if TYPE_CHECKING:
-    from aiohttp.connector import AddrInfoType, Connection
-    from aiohttp.tracing import Trace
 
 #: How long addresses that were looked up hold, and unused connections are kept, seconds. Servers
 #: close theirs after two seconds or more; one that is used just then fails a call for nothing.

@@ -7,12 +7,7 @@ WaitroomError
 └── DatabaseError      the SQL database did not, or its tables are of another version
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
 
 
 class WaitroomError(Exception):

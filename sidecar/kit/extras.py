@@ -1,7 +1,5 @@
 """What an installation may lack: `pip install "waitroom[EXTRA]"`."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 from sidecar.kit.errors import ConfigError

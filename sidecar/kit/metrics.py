@@ -4,11 +4,10 @@ A product declares its own in a MetricSet (its metrics.py) and finds them by `Me
 person and no address is ever a label.
 """
 
-from __future__ import annotations
-
 import functools
 import math
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar, cast
 
 from prometheus_client import (
     CollectorRegistry,
@@ -26,9 +25,6 @@ from prometheus_client.registry import Collector
 from sidecar import __version__
 from sidecar.kit.redis.eviction import SAFE, UNSEEN
 from sidecar.kit.redis.script_store import Observer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)

@@ -1,21 +1,15 @@
 """Times as settings have them: text with or without an offset, in a time zone. And times as
 questions about the past have them."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from zoneinfo import ZoneInfo
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, ValidationInfo
 
 from sidecar.kit.setting_types import parse_duration
-
-if TYPE_CHECKING:
-    from pydantic import ValidationInfo
-
 
 #: Of a time, in ms: until the year 2200.
 LATEST_MS = 7_258_118_400_000

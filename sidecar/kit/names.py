@@ -1,14 +1,10 @@
 """What may be a name in the configuration, and what is found by one."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from sidecar.kit.errors import UnknownNameError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 #: Between a name and what it contains, where one word names both: seat~17.
 SEPARATOR = "~"

@@ -6,31 +6,23 @@ id, what the store had not heard of yet. `Sender` delivers in order, one message
 retries by itself; `InFlight` counts deliveries that go side by side and are retried by the store.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeAlias, TypeVar
+from typing import ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 import aiohttp
 import structlog
+from yarl import URL
 
 from sidecar import __version__
-from sidecar.kit.retry import seconds_in
+from sidecar.kit.retry import Backoff, seconds_in
 from sidecar.kit.signing import signature
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine
-
-    from yarl import URL
-
-    from sidecar.kit.retry import Backoff
 
 Result = Literal["delivered", "failed", "dropped"]
 #: A message's id, and its receiver's name.

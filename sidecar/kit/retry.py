@@ -1,15 +1,10 @@
 """How long to wait before the next try: by ourselves, or by a Retry-After."""
 
-from __future__ import annotations
-
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 #: Failures beyond it change no delay, and a float holds what comes of them.
 _MOST = 64

@@ -1,7 +1,5 @@
 """The kinds of value that settings have: durations, counts, addresses to listen on, stores."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from typing import Annotated

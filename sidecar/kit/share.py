@@ -1,7 +1,5 @@
 """The files beside the code: of the checkout, or those installed with the package."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parents[1]

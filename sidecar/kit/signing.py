@@ -5,8 +5,6 @@ is not of the alphabet. Each spelling would be a cache key of its own, for nginx
 the replicas' memory.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from binascii import a2b_base64, b2a_base64

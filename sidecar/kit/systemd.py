@@ -4,18 +4,13 @@ The protocol is datagrams of `NAME=value` lines to the socket that NOTIFY_SOCKET
 `Type=notify` and `WatchdogSec=` of a unit ask for. Without NOTIFY_SOCKET nothing is sent.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import structlog
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
 
 log = structlog.get_logger()
 

@@ -1,7 +1,5 @@
 """Workers as tasks: kept at work, and stopped for good."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine

@@ -1,18 +1,14 @@
 """Pages that a site has written itself: Mustache files in a folder."""
 
-from __future__ import annotations
-
 import html
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import structlog
 from pystache import Renderer
 from pystache.parser import ParsingError, parse
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 #: Of a file's name: it leads to no other folder.
 TEMPLATE_NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,99}\.(?:html|mustache)\Z", re.ASCII)

@@ -1,7 +1,5 @@
 """In which line of a TOML file each setting stands, which tomllib does not say."""
 
-from __future__ import annotations
-
 import re
 
 _TABLE = re.compile(r"\s*\[\[?\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")

@@ -1,7 +1,5 @@
 """Values: made many times for each request, and changed by nobody."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TypeVar, dataclass_transform
 

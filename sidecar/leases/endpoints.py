@@ -1,9 +1,7 @@
 """Leases for programs: take or queue, look, renew, release, list."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
 
@@ -16,13 +14,10 @@ from sidecar.kit.http.problem_kinds import QUEUE_FULL
 from sidecar.kit.http.problems import ProblemError
 from sidecar.leases import schemas
 from sidecar.leases.app_keys import LEASES
-from sidecar.leases.model import LeaseOutcome
+from sidecar.leases.model import Hold, LeaseOutcome
+from sidecar.leases.service import Template
 from sidecar.leases.settings import holder_and_owner, name_in_store
-
-if TYPE_CHECKING:
-    from sidecar.leases.model import Hold
-    from sidecar.leases.service import Template
-    from sidecar.leases.store import Holder, Place, Resource
+from sidecar.leases.store import Holder, Place, Resource
 
 
 def _template_of(request: web.Request) -> Template:

@@ -1,7 +1,5 @@
 """The metrics of leases."""
 
-from __future__ import annotations
-
 from sidecar.kit.metrics import SHARED, MetricSet, counter, gauge
 
 

@@ -1,7 +1,5 @@
 """Where one holder of a lease stands."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import IntEnum
 

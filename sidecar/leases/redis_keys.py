@@ -1,7 +1,5 @@
 """The names of a template's keys. All share a hash tag: one slot of a Redis Cluster."""
 
-from __future__ import annotations
-
 
 def lease_key(template: str, name: str) -> str:
     """A template's own; `name` is one of:

@@ -4,32 +4,25 @@ A visitor has one cookie for all resources of a template. It says who they are a
 hold: the store is asked about every request, because a lease ends exactly.
 """
 
-from __future__ import annotations
-
 import contextlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from zlib import crc32
 
 import structlog
 
+from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
 from sidecar.kit.names import SEPARATOR
-from sidecar.leases.model import LeaseOutcome
+from sidecar.leases.model import Hold, LeaseOutcome
+from sidecar.leases.service import Template
 from sidecar.queue.answer import Answer
 from sidecar.queue.grants import Grants
-from sidecar.queue.model import RESIGN_MS, Outcome, Standing, State, Ticket
+from sidecar.queue.model import RESIGN_MS, Outcome, Standing, State, Ticket, Token
 from sidecar.queue.tokens import COOKIE_PREFIX, Tokens, new_visitor
 from sidecar.rooms.bearer import NOBODY, Bearer
 from sidecar.rooms.settings import RoomSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from sidecar.kit.clock import StoreClock
-    from sidecar.leases.model import Hold
-    from sidecar.leases.service import Template
-    from sidecar.queue.model import Token
 
 #: In a template's message: the resource's name.
 _NAME = "{resource}"

@@ -1,7 +1,5 @@
 """Requests and responses of leases."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field

@@ -3,24 +3,17 @@
 The scripts do all that must be exact (leases/lua).
 """
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.names import Named
+from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.model import Hold, LeaseOutcome
-from sidecar.leases.settings import name_in_store
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sidecar.kit.clock import StoreClock
-    from sidecar.leases.metrics import LeaseMetrics
-    from sidecar.leases.settings import LeaseSettings
-    from sidecar.leases.store import LeaseStore
+from sidecar.leases.settings import LeaseSettings, name_in_store
+from sidecar.leases.store import LeaseStore
 
 #: Of several releases, the one that says most.
 _TELLING = (LeaseOutcome.GRANTED, LeaseOutcome.STALE, LeaseOutcome.GONE)

@@ -1,7 +1,5 @@
 """The settings of leases, and the names of resources and holders."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from typing import Annotated, Literal

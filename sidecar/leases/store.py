@@ -1,26 +1,20 @@
 """A template's leases in the store: runs the scripts of leases/lua, reads their replies."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from sidecar.kit.batch import Batcher
-from sidecar.kit.clock import LATE_MS
+from sidecar.kit.clock import LATE_MS, StoreClock
+from sidecar.kit.redis.connect import Store
 from sidecar.kit.redis.driver_errors import text
-from sidecar.kit.redis.script_store import ScriptStore
+from sidecar.kit.redis.script_store import Observer, ScriptStore
 from sidecar.leases import redis_keys as keys
 from sidecar.leases.model import Hold, LeaseOutcome
+from sidecar.leases.settings import LeaseSettings
 from sidecar.queue.verdict_lifetime import RESPONSE_MS
-
-if TYPE_CHECKING:
-    from sidecar.kit.clock import StoreClock
-    from sidecar.kit.redis.connect import Store
-    from sidecar.kit.redis.script_store import Observer
-    from sidecar.leases.settings import LeaseSettings
 
 #: Calls in one script, each perhaps for another resource. More would hold Redis too long.
 BATCH_LIMIT = 64

@@ -1,17 +1,12 @@
 """Sweeps the leases, each replica each second: what ran out ends, and who is next is called."""
 
-from __future__ import annotations
-
 import asyncio
 import random
-from typing import TYPE_CHECKING
 
 import structlog
 
 from sidecar.kit.errors import StoreError
-
-if TYPE_CHECKING:
-    from sidecar.leases.service import Leases, Template
+from sidecar.leases.service import Leases, Template
 
 #: Rest between two batches, so that visitors' scripts get their turn.
 REST_S = 0.01

@@ -1,7 +1,5 @@
 """Where handlers find the rate limits in their application."""
 
-from __future__ import annotations
-
 from aiohttp import web
 
 from sidecar.limits.service import Limits

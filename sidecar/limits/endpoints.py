@@ -1,10 +1,8 @@
 """Rate limits for programs: acquire, look, give back, change a key's limit."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from aiohttp import web
@@ -20,11 +18,8 @@ from sidecar.kit.http.problems import problem
 from sidecar.limits import schemas
 from sidecar.limits.app_keys import LIMITS
 from sidecar.limits.model import Ask, Decision
-from sidecar.limits.service import check, headers, retry_after_s
+from sidecar.limits.service import Limit, check, headers, retry_after_s
 from sidecar.limits.settings import MAX_COST, UNLIMITED
-
-if TYPE_CHECKING:
-    from sidecar.limits.service import Limit
 
 
 def _limit_of(request: web.Request) -> Limit:

@@ -1,14 +1,10 @@
 """The metrics of rate limits."""
 
-from __future__ import annotations
-
 import functools
-from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry
 
 from sidecar.kit.metrics import PACES_S, MetricSet, counter, histogram
-
-if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
 
 
 class LimitMetrics(MetricSet):

@@ -1,7 +1,5 @@
 """A call that asks a rate limit, and the decision on it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -3,12 +3,10 @@
 As /check: never another status, never a body.
 """
 
-from __future__ import annotations
-
 import hashlib
 import string
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from aiohttp import web
@@ -21,17 +19,11 @@ from sidecar.kit.http.models import NO_BODY
 from sidecar.kit.http.problems import STORE_RETRY_S
 from sidecar.limits.app_keys import LIMITS
 from sidecar.limits.endpoints import hold
-from sidecar.limits.model import Ask, Outcome
+from sidecar.limits.model import Ask, Decision, Outcome
 from sidecar.limits.schemas import CheckLimit, LimitPassed, LimitRefused
+from sidecar.limits.service import Limit, retry_after_s
 from sidecar.limits.service import headers as rate_headers
-from sidecar.limits.service import retry_after_s
 from sidecar.limits.settings import MAX_KEY_LENGTH
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sidecar.limits.model import Decision
-    from sidecar.limits.service import Limit
 
 #: The longest that a request is held, seconds: nginx waits somewhat longer for the answer.
 MAX_HOLD_S = 25.0

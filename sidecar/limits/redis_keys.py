@@ -1,7 +1,5 @@
 """The names of a rate limit's keys. All share a hash tag: one slot of a Redis Cluster."""
 
-from __future__ import annotations
-
 
 def limit_key(limit: str, key: str, name: str) -> str:
     """A part of what is counted for one key of a rate limit; `name` is one of:

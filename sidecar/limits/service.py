@@ -1,28 +1,27 @@
 """Rate limits: the decision on a call, also while Redis is unavailable."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import structlog
 
 from sidecar.kit.errors import ConfigError, StoreError
 from sidecar.kit.names import Named
 from sidecar.kit.tasks import Background
-from sidecar.limits.model import Decision, Outcome
-from sidecar.limits.settings import MAX_COST, MAX_KEY_LENGTH, PERMIT_ID, UNLIMITED, is_key
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sidecar.limits.metrics import LimitMetrics
-    from sidecar.limits.model import Ask
-    from sidecar.limits.settings import LimitSettings
-    from sidecar.limits.store import LimitStore
+from sidecar.limits.metrics import LimitMetrics
+from sidecar.limits.model import Ask, Decision, Outcome
+from sidecar.limits.settings import (
+    MAX_COST,
+    MAX_KEY_LENGTH,
+    PERMIT_ID,
+    UNLIMITED,
+    LimitSettings,
+    is_key,
+)
+from sidecar.limits.store import LimitStore
 
 #: For a key whose limit is 0, seconds.
 NEVER_RETRY_S = 60

@@ -1,21 +1,15 @@
 """The settings of rate limits, and the key of a call."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 from urllib.parse import quote
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.setting_types import Count, Seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pydantic import ValidationInfo
 
 #: As a limit: as many as you like.
 UNLIMITED = -1

@@ -1,7 +1,5 @@
 """One rate limit's state in the store: runs the scripts of limits/lua, reads their replies."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import secrets
@@ -9,19 +7,16 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sidecar.kit.batch import Batcher
 from sidecar.kit.errors import StoreError, StoreUnavailableError
+from sidecar.kit.redis.connect import Store
 from sidecar.kit.redis.driver_errors import text
-from sidecar.kit.redis.script_store import ScriptStore
+from sidecar.kit.redis.script_store import Observer, ScriptStore
 from sidecar.limits import redis_keys as keys
 from sidecar.limits.model import Ask, Decision, Outcome
 from sidecar.limits.settings import MAX_COST, UNLIMITED, LimitSettings
-
-if TYPE_CHECKING:
-    from sidecar.kit.redis.connect import Store
-    from sidecar.kit.redis.script_store import Observer
 
 #: Calls in one script call. More would hold Redis too long for the others.
 BATCH_LIMIT = 128

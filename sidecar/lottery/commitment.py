@@ -5,22 +5,17 @@ visitor is the HMAC-SHA256 (RFC 2104) of its id with that secret. When the event
 secret is published too, and anybody can compute every place again: `verify` does.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from sidecar.queue.model import LOT_BITS
 from sidecar.queue.tokens import is_visitor
-from sidecar.rooms.openings import draws_of, moments
-
-if TYPE_CHECKING:
-    from sidecar.rooms.openings import RoomEvent
+from sidecar.rooms.openings import RoomEvent, draws_of, moments
 
 #: After the opening, until the secret is published: nobody may know it while somebody, by a
 #: clock that is late, could still take a place. ms.

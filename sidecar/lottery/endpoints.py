@@ -1,8 +1,7 @@
 """The draw of a pre-queue, for all to check: the commitment, then the secret and the places."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 
@@ -25,14 +24,9 @@ from sidecar.lottery.schemas import (
 )
 from sidecar.lottery.service import Draws
 from sidecar.rooms.app_keys import room_of
-from sidecar.rooms.openings import draws_of
+from sidecar.rooms.openings import RoomEvent, draws_of
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sidecar.rooms.openings import RoomEvent
-    from sidecar.rooms.service import Room
+from sidecar.rooms.service import Room
 
 #: For as long as that an answer waits for the list's digest.
 _DIGEST_S = 1.0

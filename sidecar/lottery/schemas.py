@@ -1,7 +1,5 @@
 """Requests and responses of the draw of a pre-queue."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

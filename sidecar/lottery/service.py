@@ -1,21 +1,14 @@
 """The secret of a room's draws, and the commitment on which all replicas agree."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import structlog
 
 from sidecar.lottery import commitment as draw
 from sidecar.lottery.commitment import is_revealed
-from sidecar.rooms.openings import draws_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from sidecar.lottery.store import DrawsStore
-    from sidecar.rooms.openings import RoomEvent
-    from sidecar.rooms.store.replies import Snapshot
+from sidecar.lottery.store import DrawsStore
+from sidecar.rooms.openings import RoomEvent, draws_of
+from sidecar.rooms.store.replies import Snapshot
 
 log = structlog.get_logger()
 

@@ -6,22 +6,17 @@ waitroom:{room}:draws  hash  draw -> commitment; draw:places -> "count SHA-256".
                              rooms/openings.py's draw_key. What is there is never written again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sidecar.kit.errors import StoreError
+from sidecar.kit.redis.connect import Store
 from sidecar.kit.redis.driver_errors import text
 from sidecar.lottery.commitment import as_lines
 from sidecar.rooms.redis_keys import draws_key
 from sidecar.rooms.store.plain_commands import PlainCommands
-
-if TYPE_CHECKING:
-    from sidecar.kit.redis.connect import Store
 
 #: Places that one command reads.
 PAGE = 1000

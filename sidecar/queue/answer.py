@@ -1,16 +1,8 @@
 """The verdict about one visitor, as a room gives it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from sidecar.kit.values import value
-from sidecar.queue.estimate import estimate
-from sidecar.queue.model import RESIGN_MS, Outcome, Pass, Phase, State, Ticket
-
-if TYPE_CHECKING:
-    from sidecar.queue.estimate import Wait
-    from sidecar.queue.model import Standing, Token
+from sidecar.queue.estimate import Wait, estimate
+from sidecar.queue.model import RESIGN_MS, Outcome, Pass, Phase, Standing, State, Ticket, Token
 
 
 @value

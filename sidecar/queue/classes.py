@@ -1,18 +1,14 @@
 """The settings that decide who is next: classes of visitors, and sub-queues."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from sidecar.kit.setting_types import Count, Seconds, parse_duration
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 #: An order's last three bits say whose class it is, so that no two are ever the same.
 MAX_CLASSES = 7

@@ -4,15 +4,10 @@ The point estimate is made by the scripts, which need it to say when to poll nex
 (rooms/lua/parts/estimate_wait.lua); this module makes a range of it.
 """
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
 from sidecar.kit.values import value
-
-if TYPE_CHECKING:
-    from sidecar.queue.model import Standing
+from sidecar.queue.model import Standing
 
 #: The quantile of the normal distribution that leaves a tenth on either side.
 Z_80 = 1.2816

@@ -10,20 +10,16 @@ target has its name, a target does not.
 Keys are listed oldest to newest: the last signs, all verify.
 """
 
-from __future__ import annotations
-
 import hmac
 import math
 import re
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from sidecar.kit.errors import ConfigError, WaitroomError
 from sidecar.queue.classes import is_class_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 #: An address's parameter that holds a grant.
 PARAMETER = "waitroom_grant"

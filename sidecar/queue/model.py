@@ -1,7 +1,5 @@
 """The words of the engine, as types. No I/O."""
 
-from __future__ import annotations
-
 from enum import IntEnum, StrEnum
 from typing import TypeAlias
 

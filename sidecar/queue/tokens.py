@@ -10,22 +10,16 @@ spelling that is valid (kit/signing.py).
 Keys are listed oldest to newest: the last signs, all verify.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from binascii import b2a_base64
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from itsdangerous import BadSignature
 
+from sidecar.kit.clock import StoreClock
 from sidecar.kit.signing import SAFE, TimeSigner
-from sidecar.queue.model import TICKET_LIFETIME_MS, Outside, Pass, Ticket
-
-if TYPE_CHECKING:
-    from sidecar.kit.clock import StoreClock
-    from sidecar.queue.model import Token
+from sidecar.queue.model import TICKET_LIFETIME_MS, Outside, Pass, Ticket, Token
 
 COOKIE_PREFIX = "waitroom_"
 #: Nothing that we signed is longer; what is longer is not looked at.

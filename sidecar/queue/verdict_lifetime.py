@@ -1,7 +1,5 @@
 """How long nginx keeps a verdict and waits for one, and what has to outlast that."""
 
-from __future__ import annotations
-
 #: How long nginx may keep a verdict about a pass, at most.
 VERDICT_TTL_MS = 3_000
 #: How long it may keep what changes sooner, at most: a visitor's numbers, a raised shield.

@@ -1,7 +1,5 @@
 """A visitor's id in short: what somebody can read out on the telephone."""
 
-from __future__ import annotations
-
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 

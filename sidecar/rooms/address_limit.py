@@ -1,7 +1,5 @@
 """How often one address may do something."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 
 from sidecar.rooms.bearer import network_of

@@ -1,7 +1,5 @@
 """Where handlers find the rooms in their application, and the one that a request names."""
 
-from __future__ import annotations
-
 from aiohttp import web
 
 from sidecar.rooms.service import Room, Rooms

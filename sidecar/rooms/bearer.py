@@ -1,16 +1,12 @@
 """The client that sends a cookie: its address, and the fingerprint that a pass is bound to."""
 
-from __future__ import annotations
-
 import hashlib
 import ipaddress
 from base64 import urlsafe_b64encode
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from sidecar.queue.grants import Grant
-    from sidecar.rooms.settings import RoomSettings
+from sidecar.queue.grants import Grant
+from sidecar.rooms.settings import RoomSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,25 +5,18 @@ visitor: a lot is drawn from address and browser at the first request, and then 
 so that it survives a change of address.
 """
 
-from __future__ import annotations
-
 import hashlib
 import ipaddress
 from collections import defaultdict
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from sidecar.kit.setting_types import clean_path
 from sidecar.queue.model import Outside
-from sidecar.rooms.bearer import ip_of
+from sidecar.rooms.bearer import Bearer, ip_of
+from sidecar.rooms.settings import RoomSettings
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sidecar.rooms.bearer import Bearer
-    from sidecar.rooms.settings import RoomSettings
-
-    Networks = Mapping[tuple[int, int], frozenset[int]]
+Networks = Mapping[tuple[int, int], frozenset[int]]
 
 #: A draw is one of so many: a percentage may have four decimals.
 DRAWS = 1_000_000

@@ -1,16 +1,11 @@
 """Fail-open admissions: how many while Redis is unavailable, and for how long."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from sidecar.queue.model import Pass, Ticket
 from sidecar.queue.tokens import new_visitor
-
-if TYPE_CHECKING:
-    from sidecar.rooms.settings import RoomSettings
-    from sidecar.rooms.store.replies import Snapshot
+from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.store.replies import Snapshot
 
 #: Passes that a replica gave or prolonged by itself and remembers, at most.
 GIVEN = 20_000

@@ -1,7 +1,5 @@
 """The longest refresh that visitors near the head were given and may still wait for."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass, field
 

@@ -3,19 +3,15 @@
 None of it may load anything from another site, or hide another language in a text.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from sidecar.kit.colours import read_colour
 from sidecar.queue.classes import a_list, a_table, checked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: Kept apart from the settings that the scripts read with each request: they may be long.
 LOOK = frozenset({"accent", "background", "font", "footer", "custom_css"})

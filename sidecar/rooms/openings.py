@@ -1,21 +1,17 @@
 """Events: when a room opens, which settings apply then, and what it is before and after."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from sidecar.kit.moments import Moment  # noqa: TC001 - pydantic reads it
-from sidecar.kit.setting_types import Count  # noqa: TC001 - pydantic reads it
+from sidecar.kit.moments import Moment
+from sidecar.kit.setting_types import Count
 from sidecar.kit.values import value
 from sidecar.queue.classes import Name, a_list, a_table, checked, repeated
 from sidecar.queue.model import Phase
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 #: A room's events. The scripts are given all of them.
 MAX_EVENTS = 20

@@ -1,21 +1,16 @@
 """A preview of a room's events for operators: what begins when, what holds then, and what looks
 like a mistake."""
 
-from __future__ import annotations
-
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.moments import LATEST_MS, read_moment
 from sidecar.queue.model import Phase
-from sidecar.rooms.openings import Moments, draws_of, during
-
-if TYPE_CHECKING:
-    from sidecar.rooms.openings import RoomEvent
-    from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.openings import Moments, RoomEvent, draws_of, during
+from sidecar.rooms.settings import RoomSettings
 
 #: A pre-queue that is shorter is hardly one.
 SHORT_PREQUEUE_MS = 60_000

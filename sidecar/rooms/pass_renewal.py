@@ -1,14 +1,7 @@
 """When a pass is due for renewal: by its own life, and only where a renewal changes something."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from sidecar.queue.model import RENEW_MIN_MS
-
-if TYPE_CHECKING:
-    from sidecar.queue.model import Pass
-    from sidecar.rooms.settings import RoomSettings
+from sidecar.queue.model import RENEW_MIN_MS, Pass
+from sidecar.rooms.settings import RoomSettings
 
 
 def renewal_due_ms(pass_: Pass, settings: RoomSettings) -> int:

@@ -1,15 +1,9 @@
 """A page of a room's queue, as operators see it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from sidecar.queue.visitor_number import visitor_number
 from sidecar.rooms.places import line_of, origin_of
 from sidecar.rooms.schemas.visitors import Waiting
-
-if TYPE_CHECKING:
-    from sidecar.rooms.service import Room
+from sidecar.rooms.service import Room
 
 
 async def waiting_in(room: Room, *, start: int, limit: int) -> list[Waiting]:

@@ -1,23 +1,16 @@
 """The class that a newcomer claims, and the order of a place that is drawn."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from sidecar.queue.model import LOT_BITS, ORDER_BAND, ORDER_STEP, Ticket
-from sidecar.rooms.store.scripts import NO_CLAIM, Claim, Lot
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sidecar.queue.classes import Line
-    from sidecar.queue.model import Standing
-    from sidecar.rooms.bearer import Bearer
-    from sidecar.rooms.openings import RoomEvent
-    from sidecar.rooms.settings import RoomSettings
-    from sidecar.rooms.store.replies import Snapshot
-    from sidecar.rooms.store.scripts import RoomStore
+from sidecar.queue.classes import Line
+from sidecar.queue.model import LOT_BITS, ORDER_BAND, ORDER_STEP, Standing, Ticket
+from sidecar.rooms.bearer import Bearer
+from sidecar.rooms.openings import RoomEvent
+from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.store.replies import Snapshot
+from sidecar.rooms.store.scripts import NO_CLAIM, Claim, Lot, RoomStore
 
 #: The lowest order of a drawn place (rooms/lua/parts/order.lua: the front band).
 FIRST_DRAWN = -4 * ORDER_BAND

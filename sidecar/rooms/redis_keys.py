@@ -3,8 +3,6 @@
 All keys of a room share the hash tag `{room}`: one slot of a Redis Cluster.
 """
 
-from __future__ import annotations
-
 #: In the order of KEYS in every room script (see rooms/lua/parts/room.lua).
 ROOM_KEYS = (
     "waiting",   # zset    visitor -> order

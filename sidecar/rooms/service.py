@@ -4,16 +4,14 @@ Most verdicts about passes are made here from the signature alone; only joins,
 heartbeats and renewals reach the store.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections import deque
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import structlog
 
+from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.kit.names import Named
 from sidecar.queue.answer import Answer, answer_of
@@ -25,8 +23,10 @@ from sidecar.queue.model import (
     Outside,
     Pass,
     Phase,
+    Standing,
     State,
     Ticket,
+    Token,
 )
 from sidecar.queue.tokens import Tokens, new_visitor
 from sidecar.queue.verdict_lifetime import RELEASE_GRACE_MS, VERDICT_TTL_MS
@@ -36,17 +36,11 @@ from sidecar.rooms.fail_open import Fallback
 from sidecar.rooms.longest_refresh import Refreshes
 from sidecar.rooms.openings import during
 from sidecar.rooms.pass_renewal import renewal_due_ms
-from sidecar.rooms.places import claim_of, lot_of_newcomer, reclassified, ticket_of, with_lot
+from sidecar.rooms.places import Draws, claim_of, lot_of_newcomer, reclassified, ticket_of, with_lot
+from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.shield import Shelter, Shield
-from sidecar.rooms.store.scripts import REVOCATIONS_LIMIT
-
-if TYPE_CHECKING:
-    from sidecar.kit.clock import StoreClock
-    from sidecar.queue.model import Standing, Token
-    from sidecar.rooms.places import Draws
-    from sidecar.rooms.settings import RoomSettings
-    from sidecar.rooms.store.replies import Snapshot
-    from sidecar.rooms.store.scripts import Claim, RoomStore
+from sidecar.rooms.store.replies import Snapshot
+from sidecar.rooms.store.scripts import REVOCATIONS_LIMIT, Claim, RoomStore
 
 #: How many unanswered newcomers a replica remembers.
 ORPHANS = 1000

@@ -1,7 +1,5 @@
 """The settings of one room. Each can be changed at run time too, by the same rules."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re
@@ -313,7 +311,7 @@ class RoomSettings(BaseModel):
         values["release_hold_ms"] = RELEASE_HOLD_MS
         return json.dumps(values)
 
-    def changed(self, overrides: dict[str, Any]) -> RoomSettings:
+    def changed(self, overrides: dict[str, Any]) -> "RoomSettings":
         """These settings with some replaced.
 
         Raises ConfigError naming each field that is unknown or not allowed.
@@ -323,7 +321,7 @@ class RoomSettings(BaseModel):
         except ValidationError as error:
             raise ConfigError(problems_in(error, RoomSettings)) from None
 
-    def overridden(self, overrides: dict[str, Any]) -> tuple[RoomSettings, list[str]]:
+    def overridden(self, overrides: dict[str, Any]) -> "tuple[RoomSettings, list[str]]":
         """These settings with those changed at run time laid over them, and what is wrong with
         them. One that is not allowed here, or that only a later version knows, takes no other
         along: the scripts go by all of them."""

@@ -7,8 +7,6 @@ that no program is ahead of browsers that wait. A client that sends no cookie an
 nginx an answer, and nobody a place. One address may join 20 times a second.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import Enum, auto
 

@@ -1,17 +1,12 @@
 """What an operator sees of a room: its sub-queues, its figures in steps of time, and the waits."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sidecar.rooms.schemas.series import SeriesStep
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from sidecar.rooms.settings import RoomSettings
-    from sidecar.rooms.store.replies import Snapshot
+from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.store.replies import Snapshot
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS

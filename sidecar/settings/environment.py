@@ -4,15 +4,12 @@ They are read here and not by pydantic-settings, which ignores one that names no
 lists as JSON alone, and knows no _FILE beside each of them.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pydantic import BaseModel
 
 from sidecar.kit.did_you_mean import did_you_mean, names_beside
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 ENV_PREFIX = "WAITROOM_"
 #: Ends the name of a setting, or of a variable, that says which file has the value.

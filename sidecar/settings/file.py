@@ -1,7 +1,5 @@
 """Find the settings file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 DEFAULT_FILE = "waitroom.toml"

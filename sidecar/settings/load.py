@@ -3,8 +3,6 @@
 `load` reports every problem at once, by the names of settings and variables.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

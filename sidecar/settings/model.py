@@ -1,7 +1,5 @@
 """Everything that may be set; each product brings its own section."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -17,7 +15,7 @@ from pydantic import (
 from sidecar.history.settings import HistorySection
 from sidecar.jobs.settings import DEFAULT_DATABASE, TargetSettings
 from sidecar.kit.http.auth.accounts import Account, Accounts, ProxySignIn
-from sidecar.kit.http.auth.roles import Role  # noqa: TC001 - pydantic reads it
+from sidecar.kit.http.auth.roles import Role
 from sidecar.kit.http.auth.scopes import OWNERS, SCOPES, Scope
 from sidecar.kit.names import RESERVED_NAMES, is_plain_name
 from sidecar.kit.setting_types import (
@@ -31,16 +29,16 @@ from sidecar.kit.setting_types import (
     listed,
     read_listen,
 )
-from sidecar.leases.settings import LeaseSettings  # noqa: TC001 - pydantic reads it
-from sidecar.limits.settings import LimitSettings  # noqa: TC001 - pydantic reads it
-from sidecar.rooms.settings import RoomSettings  # noqa: TC001 - pydantic reads it
+from sidecar.leases.settings import LeaseSettings
+from sidecar.limits.settings import LimitSettings
+from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.operators import (  # pydantic reads them
-    Header,  # noqa: TC001
-    OperatorAccount,  # noqa: TC001
-    OperatorName,  # noqa: TC001
-    Sources,  # noqa: TC001
+    Header,
+    OperatorAccount,
+    OperatorName,
+    Sources,
 )
-from sidecar.webhooks.settings import Webhook  # noqa: TC001 - pydantic reads it
+from sidecar.webhooks.settings import Webhook
 
 T = TypeVar("T")
 

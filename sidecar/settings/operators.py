@@ -1,7 +1,5 @@
 """Operators in the settings."""
 
-from __future__ import annotations
-
 import re
 from ipaddress import ip_network
 from typing import Annotated
@@ -12,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from sidecar.kit.http.auth.accounts import UNIX, Network
 from sidecar.kit.http.auth.operators import NAME_LENGTH
-from sidecar.kit.http.auth.roles import Role  # noqa: TC001 - pydantic reads it
+from sidecar.kit.http.auth.roles import Role
 from sidecar.kit.setting_types import listed
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")

@@ -4,19 +4,15 @@ Apart from `load`, because a command that asks a replica needs three of the sett
 models of all.
 """
 
-from __future__ import annotations
-
 import tomllib
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
 
 from sidecar.kit.errors import ConfigError
 from sidecar.settings.environment import FILE_SUFFIX, add_environment
 from sidecar.settings.file import find_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pydantic import BaseModel
 
 
 def read_values(

@@ -1,7 +1,5 @@
 """Which files an installation has, where they belong, and whose they are."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

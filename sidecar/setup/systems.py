@@ -1,7 +1,5 @@
 """What differs from one system to another: places, users, and what is left to do."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

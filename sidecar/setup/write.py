@@ -1,16 +1,12 @@
 """Write files and never lose what a user has edited."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
 
 from sidecar.setup.plan import ETC, SECRET, File
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 Outcome = Literal["new", "same", "updated", "kept"]
 #: The SHA-256 of each shipped file as we wrote it, by its path: with another one, it was edited.

@@ -6,29 +6,23 @@ from there. Meanwhile `called` says how far the recorder may trim the stream. Vi
 before a message was made are not in it, and neither are those whose time to come is over.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import structlog
 
+from sidecar.kit.outbox import Result
+from sidecar.kit.redis.connect import Store
 from sidecar.kit.redis.driver_errors import driver_errors, text
 from sidecar.queue.model import Ticket
+from sidecar.queue.tokens import Tokens
 from sidecar.rooms.redis_keys import called_key, room_key
-from sidecar.webhooks.model import CallNotice, Document, Invitation
-from sidecar.webhooks.notifier import Notifier
-
-if TYPE_CHECKING:
-    from sidecar.kit.outbox import Result
-    from sidecar.kit.redis.connect import Store
-    from sidecar.queue.tokens import Tokens
-    from sidecar.rooms.service import Room
-    from sidecar.rooms.settings import RoomSettings
-    from sidecar.rooms.store.replies import Snapshot
-    from sidecar.webhooks.model import AnyNotice
-    from sidecar.webhooks.notifier import Outbox, WebhookSender
+from sidecar.rooms.service import Room
+from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.store.replies import Snapshot
+from sidecar.webhooks.model import AnyNotice, CallNotice, Document, Invitation
+from sidecar.webhooks.notifier import Notifier, Outbox, WebhookSender
 
 #: Calls in one notice.
 BATCH = 100
@@ -112,7 +106,7 @@ class Cursor(Document):
     until: str = START
     ever: int = 0
 
-    def after(self, page: Page) -> tuple[Cursor, int]:
+    def after(self, page: Page) -> "tuple[Cursor, int]":
         """How far it is read with this page, and how many calls were lost: trimmed before
         anybody had read them. That is known at the stream's end."""
         ever = self.ever + len(page.calls)

@@ -6,25 +6,18 @@ An operator's request to send one again is kept until the answer is saved. There
 the script that takes it looks at what became of the last one.
 """
 
-from __future__ import annotations
-
 import secrets
 import time
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from sidecar.kit.errors import StoreError
-from sidecar.kit.outbox import FRESH_S
+from sidecar.kit.outbox import FRESH_S, Result
+from sidecar.kit.redis.connect import Store
 from sidecar.kit.redis.driver_errors import driver_errors, text
-from sidecar.webhooks.model import CallNotice, Document, Notice
+from sidecar.webhooks.model import AnyNotice, CallNotice, Document, Notice
 from sidecar.webhooks.redis_keys import webhook_key
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from sidecar.kit.outbox import Result
-    from sidecar.kit.redis.connect import Store
-    from sidecar.webhooks.model import AnyNotice
 
 State = Literal["waiting", "delivered", "failed"]
 STATES: tuple[State, ...] = get_args(State)
@@ -171,7 +164,7 @@ class Journal:
             change.ends = asked
             change.outcome["resent_by"] = asked.partition(" ")[2]
 
-    async def save(self, store: Deliveries) -> None:
+    async def save(self, store: "Deliveries") -> None:
         """Raises StoreError; then it is saved the next time."""
         changes, self._changes = self._changes, {}
         if not changes:

@@ -1,8 +1,6 @@
 """Webhooks for operators: look at what was sent, send it again, send a test."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import structlog
 from aiohttp import web
@@ -15,14 +13,9 @@ from sidecar.rooms.app_keys import ROOMS
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM
 from sidecar.webhooks import schemas
 from sidecar.webhooks.app_keys import WEBHOOKS, receiver_of
-from sidecar.webhooks.deliveries import STATES
+from sidecar.webhooks.deliveries import STATES, Delivery, State
 from sidecar.webhooks.model import CallNotice, new_test
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sidecar.webhooks.deliveries import Delivery, State
-    from sidecar.webhooks.service import Receiver
+from sidecar.webhooks.service import Receiver
 
 ENDPOINTS = Endpoints("webhooks", find=receiver_of)
 

@@ -1,22 +1,18 @@
 """How a notice is written for each kind of webhook, and what DingTalk answers."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac
 import html
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yarl import URL
 
 from sidecar.kit.clock import iso
 from sidecar.kit.outbox import Answer, Message, headers_of
-
-if TYPE_CHECKING:
-    from sidecar.webhooks.model import CallNotice, Invitation, Notice
-    from sidecar.webhooks.settings import Event, Webhook
+from sidecar.webhooks.model import CallNotice, Invitation, Notice
+from sidecar.webhooks.settings import Event, Webhook
 
 _SAYS: dict[Event, str] = {
     "queue_started": "a queue has begun",

@@ -1,7 +1,5 @@
 """The metrics of webhooks."""
 
-from __future__ import annotations
-
 from sidecar.kit.metrics import MetricSet, counter
 
 

@@ -1,19 +1,14 @@
 """What webhooks are sent, and how Redis keeps what is on its way."""
 
-from __future__ import annotations
-
 import secrets
 import time
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
-from sidecar.webhooks.settings import Event  # noqa: TC001 - pydantic reads it
-
-if TYPE_CHECKING:
-    from typing import Self
+from sidecar.webhooks.settings import Event
 
 
 @dataclass(frozen=True, slots=True)

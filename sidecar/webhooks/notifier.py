@@ -6,37 +6,31 @@ goes on from there. (One that was held up may take its lease back just as anothe
 then, once, and from the same state, so with the same ids.)
 """
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import aiohttp
 import structlog
 
 from sidecar.kit.errors import StoreError
-from sidecar.kit.outbox import FRESH_S, Answer, Ledger, Schedule, Sender, post
+from sidecar.kit.metrics import Metrics
+from sidecar.kit.outbox import FRESH_S, Answer, Delivery, Ledger, Result, Schedule, Sender, post
+from sidecar.kit.redis.connect import Store
 from sidecar.kit.redis.leader_lease import LeaderLease
 from sidecar.kit.retry import Backoff
 from sidecar.rooms.redis_keys import leader_key
+from sidecar.rooms.service import Room, Rooms
+from sidecar.rooms.store.replies import Snapshot
 from sidecar.webhooks.deliveries import Deliveries, Journal
 from sidecar.webhooks.messages import compose, legible, read_dingtalk
 from sidecar.webhooks.metrics import WebhookMetrics
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping
-
-    from sidecar.kit.metrics import Metrics
-    from sidecar.kit.outbox import Delivery, Result
-    from sidecar.kit.redis.connect import Store
-    from sidecar.rooms.service import Room, Rooms
-    from sidecar.rooms.store.replies import Snapshot
-    from sidecar.webhooks.model import AnyNotice
-    from sidecar.webhooks.settings import Wanted, Webhook
+from sidecar.webhooks.model import AnyNotice
+from sidecar.webhooks.settings import Wanted, Webhook
 
 LOOK_S = 1.0
 LEASE_MS = 5_000

@@ -1,7 +1,5 @@
 """The names of a webhook's keys. All share a hash tag: one slot of a Redis Cluster."""
 
-from __future__ import annotations
-
 
 def webhook_key(webhook: str, name: str) -> str:
     """`name` is one of:

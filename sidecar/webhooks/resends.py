@@ -4,21 +4,23 @@ A replica that holds the webhook's leader lease takes the requests from Redis, w
 until its answer is saved: after a crash in between the next one sends it, with the same id.
 """
 
-from __future__ import annotations
-
 import secrets
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
 from sidecar.kit.errors import StoreError
-from sidecar.kit.outbox import Answer, Schedule
+from sidecar.kit.metrics import Metrics
+from sidecar.kit.outbox import Answer, Result, Schedule
+from sidecar.kit.redis.connect import Store
 from sidecar.kit.redis.leader_lease import LeaderLease
+from sidecar.rooms.service import Rooms
 from sidecar.webhooks.call_notices import Call, Calls, invite
 from sidecar.webhooks.deliveries import Deliveries
 from sidecar.webhooks.metrics import WebhookMetrics
-from sidecar.webhooks.model import CallNotice
+from sidecar.webhooks.model import AnyNotice, CallNotice
 from sidecar.webhooks.notifier import (
     LEASE_MS,
     SCHEDULE,
@@ -27,16 +29,7 @@ from sidecar.webhooks.notifier import (
     new_session,
 )
 from sidecar.webhooks.redis_keys import webhook_key
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    from sidecar.kit.metrics import Metrics
-    from sidecar.kit.outbox import Result
-    from sidecar.kit.redis.connect import Store
-    from sidecar.rooms.service import Rooms
-    from sidecar.webhooks.model import AnyNotice
-    from sidecar.webhooks.settings import Webhook
+from sidecar.webhooks.settings import Webhook
 
 #: That one sender has at a time: what it has, another replica that takes over sends too.
 IN_HAND = 5

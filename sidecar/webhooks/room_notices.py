@@ -14,26 +14,19 @@ there. It holds the notices that are still on their way too. A notice's id is ma
 memory's, so two replicas that send the same from the same memory give it the same id.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
+from sidecar.kit.redis.connect import Store
 from sidecar.kit.redis.driver_errors import driver_errors, text
 from sidecar.rooms.redis_keys import room_key
+from sidecar.rooms.store.replies import Snapshot
 from sidecar.webhooks.model import Document, Notice
-from sidecar.webhooks.notifier import Notifier
-from sidecar.webhooks.settings import EVENTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sidecar.kit.redis.connect import Store
-    from sidecar.rooms.store.replies import Snapshot
-    from sidecar.webhooks.notifier import Outbox
-    from sidecar.webhooks.settings import Event
+from sidecar.webhooks.notifier import Notifier, Outbox
+from sidecar.webhooks.settings import EVENTS, Event
 
 EMPTY_MS = 10_000
 FREE_MS = 60_000
@@ -60,7 +53,7 @@ class Latch:
     #: Since when its opposite has held, while it is on.
     resting_ms: int | None = None
 
-    def step(self, now_ms: int, *, rises: bool, rests: bool, rest_ms: int = 0) -> Latch:
+    def step(self, now_ms: int, *, rises: bool, rests: bool, rest_ms: int = 0) -> "Latch":
         if not self.is_on:
             may = now_ms - self.on_ms >= APART_MS
             return Latch(is_on=True, on_ms=now_ms) if rises and may else self

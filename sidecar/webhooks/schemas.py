@@ -1,7 +1,5 @@
 """Requests and responses about webhooks. None has an address or a secret."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

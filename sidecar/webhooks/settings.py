@@ -1,7 +1,5 @@
 """A webhook: the receiver of which events of which rooms, and in what form."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo

@@ -1,8 +1,6 @@
 """Who may ask at /v1/, and as whom: named tokens, and the dashboard's session."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
@@ -14,10 +12,8 @@ from sidecar.kit.http.auth.owner import FIND_OWNER, owner_of
 from sidecar.kit.http.auth.session import CSRF_HEADER
 from sidecar.kit.http.auth.throttle import MOST_FAILURES
 from sidecar.kit.http.problems import problems
+from sidecar.limits.settings import LimitSettings
 from sidecar.settings.model import Settings
-
-if TYPE_CHECKING:
-    from sidecar.limits.settings import LimitSettings
 
 KEYS = ["k" * 32]
 ADMIN, SERVICE, SHOP, PRESS = (

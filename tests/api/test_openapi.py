@@ -1,7 +1,5 @@
 """The API's description: valid, whole, and true of a running replica."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -9,7 +7,7 @@ import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
@@ -18,6 +16,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from sidecar.api.openapi.document import document
 from sidecar.api.routes import Services, edge_app, ops_app
 from sidecar.jobs.model import State, new_job_id
+from sidecar.jobs.service import Jobs
 from sidecar.jobs.settings import TargetSettings
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.share import find_share
@@ -28,9 +27,6 @@ from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.model import Settings
 from tests.support.processes import wait_until
 from tests.support.site import ADMIN_TOKEN, Site, answers, make_folder
-
-if TYPE_CHECKING:
-    from sidecar.jobs.service import Jobs
 
 #: For people with browsers, so not of the API.
 PAGES = re.compile(r"/dashboard.*|/_waitroom/static|/_waitroom/\{room\}/")

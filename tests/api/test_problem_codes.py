@@ -1,7 +1,5 @@
 """The codes of problem documents: each is one kind, and says what to do about it."""
 
-from __future__ import annotations
-
 import pytest
 
 from scripts.docs_pages.problems import find_kinds

@@ -1,8 +1,6 @@
 """Who may do what on the ops listener: docs/security.md has the table, and it is true of every
 route and of every kind of token."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, cast

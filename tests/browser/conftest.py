@@ -1,7 +1,5 @@
 """Visitors with a real browser."""
 
-from __future__ import annotations
-
 from tests.support.browser import browser, visitor
 from tests.support.played_page import told
 

@@ -1,8 +1,6 @@
 """What keeps the waiting page open to all: axe-core's rules in every state, the keyboard alone, a
 zoom of 400 %, and colours that the system forces."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

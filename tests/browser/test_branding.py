@@ -1,8 +1,6 @@
 """A room's own look in a real browser: in light and in dark, in Arabic, without JavaScript, and
 with rules that want to send out what they see."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

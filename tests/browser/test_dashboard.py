@@ -1,7 +1,5 @@
 """The dashboard as an operator uses it: real browser, real replica, real store; no nginx."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,8 +1,6 @@
 """axe-core's rules on every view of the dashboard, in light and dark, on a phone and a laptop, and
 in colours that the system forces."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import expect
 

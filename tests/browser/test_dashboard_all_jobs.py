@@ -1,8 +1,6 @@
 """Jobs searched, retried and cancelled in bulk, in a real browser, with a real runner, store and
 database."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import expect
 

@@ -1,7 +1,5 @@
 """A room's charts as an operator reads them: real browser, real replica, real store."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

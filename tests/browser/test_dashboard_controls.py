@@ -1,8 +1,6 @@
 """The controls of a room as an operator uses them at night: what a change will do, its undo, the
 log, the queue a page at a time. Real browser, real replica, real store."""
 
-from __future__ import annotations
-
 import functools
 import re
 

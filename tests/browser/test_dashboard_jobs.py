@@ -1,8 +1,6 @@
 """Targets and jobs on the dashboard: real browser, replica, runner, store and database, and a
 target that answers as it is told."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import sqlite3

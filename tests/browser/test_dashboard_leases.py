@@ -1,7 +1,5 @@
 """Leases on the dashboard: who holds what and who waits, in a real browser."""
 
-from __future__ import annotations
-
 import re
 import urllib.error
 

@@ -1,7 +1,5 @@
 """Rate limits on the dashboard: what a key has used, and its limit, in a real browser."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

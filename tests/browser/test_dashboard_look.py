@@ -1,7 +1,5 @@
 """An operator changes what a room's page looks like: sees it before visitors do, saves, undoes."""
 
-from __future__ import annotations
-
 import json
 import re
 

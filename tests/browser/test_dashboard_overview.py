@@ -1,7 +1,5 @@
 """The dashboard's first view: twenty rooms at a glance, alerts, and the way to a room."""
 
-from __future__ import annotations
-
 import urllib.request
 
 import pytest

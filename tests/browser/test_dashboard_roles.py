@@ -1,7 +1,5 @@
 """Roles in a real browser: what a viewer sees and cannot do, and logging out everywhere."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import expect
 

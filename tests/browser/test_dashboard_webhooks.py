@@ -1,7 +1,5 @@
 """Webhooks on the dashboard, in a real browser: what a real receiver answered, and resending."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -1,7 +1,5 @@
 """A draw, as somebody follows it who wants to see for themselves."""
 
-from __future__ import annotations
-
 import json
 import random
 import time

@@ -1,8 +1,6 @@
 """What may differ by browser, in Debian's Firefox: the waiting page behind real nginx, with and
 without JavaScript, and the operators' dashboard."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.dashboard import TOKEN, write_past

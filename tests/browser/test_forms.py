@@ -1,7 +1,5 @@
 """A form that is sent after its sender's session has ended."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The story as a visitor lives it: real browser, real nginx, real store."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import expect
 

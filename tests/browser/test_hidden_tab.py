@@ -1,8 +1,6 @@
 """The waiting page in a hidden tab. Chromium runs a timer there once a minute, unless it was set
 by what came from the network: as the page does, after each answer."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,8 +1,6 @@
 """A template such as a site has that comes from Cloudflare, in a real browser: loaded again and
 again by its Refresh header, until it is the site's own page."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

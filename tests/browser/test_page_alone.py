@@ -1,7 +1,5 @@
 """The waiting page where its script does not arrive, fails, or lacks what a browser has today."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import expect
 

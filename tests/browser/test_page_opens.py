@@ -1,7 +1,5 @@
 """Who is next, as visitors see it: real browsers, real nginx, real store."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

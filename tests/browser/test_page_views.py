@@ -1,8 +1,6 @@
 """What the waiting page makes of what it is told: a real browser; the answers, and the time, are
 made up here."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, timedelta
 

@@ -1,7 +1,5 @@
 """A seat as visitors live it: one holds it, the next has it when they are done."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import expect
 

@@ -1,7 +1,5 @@
 """The waiting page while very many newcomers come: it takes its place by itself, a moment later."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import expect
 

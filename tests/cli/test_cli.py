@@ -1,7 +1,5 @@
 """The commands, run as their user runs them, against a running site."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -1,7 +1,5 @@
 """What holds for every command: help, completion, versions, and where mistakes are."""
 
-from __future__ import annotations
-
 import json
 import platform
 import subprocess

@@ -1,7 +1,5 @@
 """Commands that ask a replica need its address and a token, and no configuration."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What every command that has to do with a replica or with data takes, and how each ends."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

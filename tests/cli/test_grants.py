@@ -1,7 +1,5 @@
 """`waitroom grant`, run as its user runs it."""
 
-from __future__ import annotations
-
 import time
 from urllib.parse import parse_qs, urlsplit
 

@@ -1,7 +1,5 @@
 """Tables: at a terminal for people, elsewhere for programs."""
 
-from __future__ import annotations
-
 import io
 import sys
 

@@ -1,7 +1,5 @@
 """A command starts quickly, and Ctrl-C ends it at any moment."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

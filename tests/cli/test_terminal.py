@@ -1,7 +1,5 @@
 """What commands show at a terminal and nowhere else: the live view of rooms, and progress bars."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

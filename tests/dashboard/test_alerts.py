@@ -1,7 +1,5 @@
 """The alerts that the dashboard judges: as the rules of Prometheus have them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The dashboard's doors: who gets in, what a session may do, what is streamed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

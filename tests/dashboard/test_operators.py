@@ -1,8 +1,6 @@
 """Operators with a name and a role: how they log in, what ends their sessions, and a proxy that
 signs them in."""
 
-from __future__ import annotations
-
 import asyncio
 from ipaddress import ip_network
 

@@ -1,7 +1,5 @@
 """The preview of a room's page in the dashboard."""
 
-from __future__ import annotations
-
 import json
 import re
 

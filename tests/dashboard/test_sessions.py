@@ -1,7 +1,5 @@
 """Logging out of the dashboard holds at all replicas, and outlives what may fail in between."""
 
-from __future__ import annotations
-
 import secrets
 import urllib.error
 import urllib.parse

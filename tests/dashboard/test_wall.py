@@ -1,7 +1,5 @@
 """The wall display: a link that shows one room's figures, and lets nobody do anything."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -9,8 +9,6 @@ A comment before a block says what its text does not; readers do not see it:
     <!-- run: by tests/… -->          by that test, which reads the page
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 What they reach elsewhere is one target on this machine, and no setting waits for a date.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

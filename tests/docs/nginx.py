@@ -1,7 +1,5 @@
 """Puts nginx lines of a page where they belong, and asks nginx whether it takes them."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Start, Guides and the README: every block of code is right, tried here or where its mark says."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

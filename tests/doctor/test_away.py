@@ -1,7 +1,5 @@
 """The doctor, sent to a site of which some servers are away."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 

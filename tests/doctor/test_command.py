@@ -1,7 +1,5 @@
 """The command: its lines, its exit status, and who does not answer."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The doctor, sent to installations of which each lacks something else."""
 
-from __future__ import annotations
-
 import json
 import socket
 import urllib.request

@@ -1,7 +1,5 @@
 """The doctor says whether nginx knows visitors inside by itself, and that the key is the same."""
 
-from __future__ import annotations
-
 import pytest
 
 from sidecar.doctor import cookie

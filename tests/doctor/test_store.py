@@ -1,7 +1,5 @@
 """The doctor finds replicas that do not share a store; what a replica says of its own memory."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from contextlib import ExitStack

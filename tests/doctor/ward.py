@@ -1,7 +1,5 @@
 """A site with every mistake: one nginx, a location or a server block for each."""
 
-from __future__ import annotations
-
 import ipaddress
 import json
 import socket

@@ -4,8 +4,6 @@ Ends with status 1 where something that must hold did not. Whatever was started 
 also when this is.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import signal

@@ -1,7 +1,5 @@
 """What one visitor wrote down: every answer, and the cookie held after it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import NamedTuple
 

@@ -1,8 +1,6 @@
 """Requests that nobody should send: a fixed corpus and what hypothesis makes up, mixed by a
 seeded random generator. The same seed gives the same requests."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -120,7 +118,7 @@ class _Parts:
     headers: list[bytes]
     made_up: dict[str, list[bytes]]
 
-    def mild(self) -> _Parts:
+    def mild(self) -> "_Parts":
         """Only what parsers let through, so that it gets beyond them."""
         return _Parts(
             [b"GET"] * 4 + [b"POST"] * 3 + [b"HEAD", b"PATCH"],

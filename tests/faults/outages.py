@@ -3,8 +3,6 @@
 Minutes pass in seconds, and everybody's moments are drawn from a seed, so a run can be repeated.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

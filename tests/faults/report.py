@@ -1,7 +1,5 @@
 """Writes docs/reliability.md."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path

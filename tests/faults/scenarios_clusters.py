@@ -1,7 +1,5 @@
 """Stores of several servers: the one that has the room dies, or the room moves to another."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

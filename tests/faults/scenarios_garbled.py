@@ -1,7 +1,5 @@
 """100,000 requests that nobody should send, over connections that are kept."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time
@@ -88,7 +86,7 @@ async def _work(source: Iterator[Garbled], site: Site, number: int, tally: Tally
             line.close()
 
 
-async def _one(line: _Line, request: Garbled, tally: Tally) -> None:
+async def _one(line: "_Line", request: Garbled, tally: Tally) -> None:
     try:
         reply = await line.send(request)
     except TimeoutError:

@@ -1,7 +1,5 @@
 """Sales whose visitors look elsewhere: their browser lets the page poll once a minute."""
 
-from __future__ import annotations
-
 import time
 
 from sidecar.kit.redis.connect import close, connect

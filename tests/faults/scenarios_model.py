@@ -1,7 +1,5 @@
 """Hours of churn within seconds: the model's state machine, by reproducible seeds."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Outages in real time: those of outages.py, each with servers, a room and a crowd of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """What happens to nginx and the replicas, and is nothing to the visitors."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import sys

@@ -1,7 +1,5 @@
 """What happens to one Redis: restarted, emptied, stopped, full."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Outages on a turned clock: nobody is overtaken because nobody could be heard."""
 
-from __future__ import annotations
-
 import pytest
 
 from sidecar.kit.redis.connect import close, connect

@@ -1,7 +1,5 @@
 """The suite's quick subset: real processes are broken, and the same verdicts decide."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.faults.scenarios_replicas import all_down, kill_one, reload_nginx

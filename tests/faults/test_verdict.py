@@ -1,7 +1,5 @@
 """The verdict must be able to fail: diaries made up to hold each thing that must not be."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

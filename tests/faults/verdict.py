@@ -19,8 +19,6 @@ The words, as docs/reliability.md says them:
   inside at one moment.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """Visitors without a screen: they do what a browser and the waiting page's script do."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

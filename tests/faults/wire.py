@@ -1,7 +1,5 @@
 """One browser's connection: HTTP/1.1 on a socket of its own, cheap enough for a thousand."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass

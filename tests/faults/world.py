@@ -1,7 +1,5 @@
 """A whole site with three replicas and a crowd before it; what breaks is the scenario's."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -3,8 +3,6 @@
 What is tried with HTTP itself is in tests/nginx/test_abuse.py.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import re

@@ -1,7 +1,5 @@
 """The doors while the store is away, and while it recovers."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

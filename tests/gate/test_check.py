@@ -1,7 +1,5 @@
 """What nginx is told about each kind of visitor."""
 
-from __future__ import annotations
-
 import pytest
 
 from sidecar.kit.errors import StoreError

@@ -1,7 +1,5 @@
 """The link that takes a place, or a turn, to another browser."""
 
-from __future__ import annotations
-
 import re
 from urllib.parse import quote
 

@@ -1,7 +1,5 @@
 """waitroom nginx-key."""
 
-from __future__ import annotations
-
 import pytest
 from click.testing import CliRunner
 

@@ -1,7 +1,5 @@
 """Server-sent events: heartbeats without requests, and the turn."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """/gate: what proxies are told that hand a refusal on as it is."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

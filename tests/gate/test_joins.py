@@ -1,7 +1,5 @@
 """Joins while very many newcomers come: not before a moment, and so many of one address."""
 
-from __future__ import annotations
-
 import pytest
 
 from sidecar.queue.tokens import JOIN_FROM_S, JOIN_UNTIL_S, Tokens

@@ -1,7 +1,5 @@
 """The languages of the visitors' pages: which one is chosen, and that each is whole."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Giving up places, over and over, and what is remembered of it."""
 
-from __future__ import annotations
-
 import pytest
 
 from sidecar.gate import status

@@ -1,7 +1,5 @@
 """Stamps as nginx verifies them, and nginx's keys."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 

@@ -1,7 +1,5 @@
 """waitroom page: the page for nginx, and its preview for people who design it."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Who asks again within a moment."""
 
-from __future__ import annotations
-
 import pytest
 
 from sidecar.gate.repeated_polls import MOMENT_S, Repeats

@@ -1,7 +1,5 @@
 """What the gate's handlers write by hand is what their models say, and no member is in vain."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

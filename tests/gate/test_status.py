@@ -1,7 +1,5 @@
 """Status, join, leave and the page."""
 
-from __future__ import annotations
-
 import gzip
 import re
 

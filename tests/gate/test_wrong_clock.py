@@ -1,7 +1,5 @@
 """A replica that starts with a wrong clock while Redis is unavailable: nginx's time counts."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """System calls of nginx for the request of a visitor inside, as strace counts them."""
 
-from __future__ import annotations
-
 import http.client
 import re
 import shutil

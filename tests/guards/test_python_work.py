@@ -5,8 +5,6 @@ with what is done, not with how busy the machine is. Blocks are what the allocat
 got back (sys.getallocatedblocks): what a request leaves for good.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import http.client

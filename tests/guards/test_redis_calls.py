@@ -1,7 +1,5 @@
 """How often a script asks Redis for something, and how many scripts a crowd takes."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Rooms on a real redis-server whose history goes to each kind of database in turn."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 

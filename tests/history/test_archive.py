@@ -1,7 +1,5 @@
 """The history stays small: what is old goes or moves, and stays without an end are closed."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy import func, select
 

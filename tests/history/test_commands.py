@@ -1,7 +1,5 @@
 """waitroom migrate, report and history, as an operator runs them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

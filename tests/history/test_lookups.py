@@ -1,7 +1,5 @@
 """What happened to whom, and how a room did: from real stays in each kind of database."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -2,8 +2,6 @@
 
 HISTORY_FULL=1 in the environment records 100,000 of them at once, not 16,000."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

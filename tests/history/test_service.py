@@ -1,7 +1,5 @@
 """How events make up stays, and what stays say of a room."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -4,8 +4,6 @@ A root of the distribution's packages and nothing else. It takes minutes, and ro
 BARE is set: make test-all BARE=1.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -4,8 +4,6 @@ No helm is there: tests/install/chart/render.go renders with the engine and the 
 helm has.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

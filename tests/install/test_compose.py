@@ -4,8 +4,6 @@ No container is started. What can run without one does: the services' own comman
 nginx's own configuration, with this machine's addresses in place of the containers'.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """make run's demo, started as its user starts it."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import socket

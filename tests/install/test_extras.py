@@ -1,7 +1,5 @@
 """What is not installed: the command and a replica do without, and say what a setting needs."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

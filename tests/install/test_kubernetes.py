@@ -3,8 +3,6 @@
 No cluster is there; the schemas come with a package, and nginx reads its own configuration.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

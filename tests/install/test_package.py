@@ -1,7 +1,5 @@
 """The wheel: what is installed is all that a replica needs."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,8 +1,6 @@
 """Every pinned version installs on every Python that Waitroom supports, as a wheel: the Python that
 Debian 12, Ubuntu 24.04 and Debian 13 bring, and the newest one."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib import metadata

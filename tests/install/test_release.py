@@ -4,8 +4,6 @@ In an empty environment of its own, with the lowest versions that its metadata a
 newest.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -3,8 +3,6 @@
 No systemd runs here: systemd-analyze reads the files, and what they start is started by hand.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,8 +1,6 @@
 """Jobs in one process, without runners and replicas of their own: a line in the test session's
 redis-server, jobs in SQLite, and what can be made to fail or to dawdle at a given moment."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

@@ -1,7 +1,5 @@
 """The jobs in each kind of database in turn."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy import delete
 

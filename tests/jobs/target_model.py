@@ -1,7 +1,5 @@
 """The line of a target in plain Python. Times and numbers in µs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from math import inf
 
@@ -53,7 +51,7 @@ class Target:
     rates: dict[str, Key] = field(default_factory=dict)
     now: int = 0
 
-    def at(self, now, *, changes=True) -> Target:
+    def at(self, now, *, changes=True) -> "Target":
         """Each call begins with it. What is put off, is not for longer than that."""
         self.now = now
         if changes:

@@ -1,7 +1,5 @@
 """Callbacks of jobs: one slow receiver holds up no other."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Iterator
@@ -30,10 +28,10 @@ class Hooks:
             url="https://images.example/", callback_urls=urls, callback_secret="s" * 16
         )
 
-    def find(self, _: str) -> Hooks:
+    def find(self, _: str) -> "Hooks":
         return self
 
-    def __iter__(self) -> Iterator[Hooks]:
+    def __iter__(self) -> "Iterator[Hooks]":
         yield self
 
     async def ended(self, receiver: Receiver, count: int) -> None:

@@ -1,7 +1,5 @@
 """`waitroom jobs`, `waitroom targets`, and `waitroom migrate` of both families of tables."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

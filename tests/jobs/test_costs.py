@@ -1,8 +1,6 @@
 """What a job costs, counted and not timed: commands to Redis and statements to SQL, with bounds a
 little above what they are now."""
 
-from __future__ import annotations
-
 import asyncio
 
 from tests.jobs.bench import running, until

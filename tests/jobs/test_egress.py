@@ -1,7 +1,5 @@
 """One call of a job, to a target that misbehaves, and to places where it must not go."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno
@@ -171,7 +169,7 @@ class Place:
         self._server = TestServer(app, host=host, port=port)
         self._host = host
 
-    async def __aenter__(self) -> Place:
+    async def __aenter__(self) -> "Place":
         await self._server.start_server()
         return self
 

@@ -1,7 +1,5 @@
 """The endpoints of jobs when something fails at the worst moment, within one process."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from types import SimpleNamespace

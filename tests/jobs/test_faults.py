@@ -5,8 +5,6 @@ JOBS_FULL=1 in the environment lets the target be down for a minute; otherwise a
 seconds.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

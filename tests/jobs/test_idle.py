@@ -1,8 +1,6 @@
 """Runners and keepers that have nothing to do: what they send to Redis, and how they hear of what
 there is to do although the news of it was lost."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,8 +1,6 @@
 """What happens between two steps of a job: the line is lost, a runner goes, a target is made again.
 Each at its exact moment, within one process."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

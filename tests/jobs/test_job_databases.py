@@ -1,8 +1,6 @@
 """What the jobs ask of their databases: tables, transactions that stand in each other's way, files
 that several processes write, and what is said when there is no answer."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 

@@ -1,8 +1,6 @@
 """Jobs in SQL, as their keepers see them: the line, what is over, callbacks, targets, history; on
 SQLite, MariaDB and PostgreSQL."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 

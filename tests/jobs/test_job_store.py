@@ -1,7 +1,5 @@
 """Jobs in SQL, as callers and runners write them, on SQLite, MariaDB and PostgreSQL."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import fields, replace
 

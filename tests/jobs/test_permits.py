@@ -1,7 +1,5 @@
 """Permits: what is signed, and what is believed."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import re

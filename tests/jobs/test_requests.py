@@ -1,7 +1,5 @@
 """What a job may ask of its target, and where that goes."""
 
-from __future__ import annotations
-
 import string
 
 import pytest

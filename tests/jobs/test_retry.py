@@ -1,7 +1,5 @@
 """What follows from how a call went, and how long a job is told to wait."""
 
-from __future__ import annotations
-
 import pytest
 
 from sidecar.jobs.model import Job, Outcome, State

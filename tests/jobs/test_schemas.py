@@ -1,7 +1,5 @@
 """What the check of a permit writes by hand is what its models say, and no header is in vain."""
 
-from __future__ import annotations
-
 from aiohttp import web
 
 from sidecar.jobs.app_keys import JOBS

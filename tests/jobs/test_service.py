@@ -1,8 +1,6 @@
 """Jobs and targets as programs and operators see them: the doors of two replicas, with a runner
 and a target behind them."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac
@@ -51,7 +49,7 @@ class Receiver:
         return [came for came in self.came if came.path == f"/hooks/{path}"]
 
     @contextmanager
-    def running(self) -> Iterator[Receiver]:
+    def running(self) -> "Iterator[Receiver]":
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):

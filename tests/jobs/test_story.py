@@ -6,8 +6,6 @@ JOBS_FULL=1 in the environment runs 2,000 of them at 50 a second, and stops the 
 minute: that takes two minutes with each; otherwise all of it takes seconds.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter, defaultdict

@@ -4,8 +4,6 @@ After every step the store's keys must be as the model has them, each reply must
 says, and the promises must hold for what is in the store.
 """
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule

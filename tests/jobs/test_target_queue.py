@@ -1,7 +1,5 @@
 """A target's line in the store, case by case: who is called, when, and who is told."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import re

@@ -1,7 +1,5 @@
 """Where a target's calls go, and with what secrets, is an admin's to say."""
 
-from __future__ import annotations
-
 import http.cookiejar
 import json
 import urllib.error

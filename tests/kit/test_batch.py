@@ -1,7 +1,5 @@
 """The batcher, with a store that answers when the test says so."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """A store that does not answer is left alone, but for one who looks whether it is back."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """The store's clock, carried on by the replica's own between two replies."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

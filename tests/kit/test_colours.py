@@ -1,7 +1,5 @@
 """Colours: read as browsers read them, and held to a contrast."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Every kind of store that a URL can name."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 

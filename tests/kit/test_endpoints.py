@@ -1,7 +1,5 @@
 """An endpoint's declaration: what its handler's annotations say need not be said again."""
 
-from __future__ import annotations
-
 import pytest
 from aiohttp import web
 

@@ -1,7 +1,5 @@
 """Whether Redis evicts, as a replica sees and says it: real servers of each policy."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

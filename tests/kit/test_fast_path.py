@@ -1,8 +1,6 @@
 """On the fast path a request is answered as aiohttp would have answered it, byte by byte, and a
 connection lives and ends as aiohttp's own."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

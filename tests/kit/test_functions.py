@@ -1,7 +1,5 @@
 """Rooms' scripts as one library of Redis Functions, and by EVALSHA where there are none."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Metrics: each says what it means; rules, dashboard and docs/metrics.md use no other."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """The bases of requests and replies: what they take, and that they can always be written."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Any
 

@@ -2,8 +2,6 @@
 last character with other spare bits, and characters that a lenient decoder skips. A cache that goes
 by the text would keep each of them."""
 
-from __future__ import annotations
-
 import string
 
 import pytest

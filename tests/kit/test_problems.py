@@ -1,7 +1,5 @@
 """What a problem document says of what was changed and what is kept: only what is so."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A quick response is, byte by byte, what aiohttp would have sent, but for the order of headers."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import re

@@ -1,7 +1,5 @@
 """Exponential backoff."""
 
-from __future__ import annotations
-
 from sidecar.kit.retry import Backoff
 
 

@@ -1,7 +1,5 @@
 """The loader of the Lua scripts, and the rules that every script keeps."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 

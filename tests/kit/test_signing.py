@@ -1,8 +1,6 @@
 """Our signer writes what itsdangerous would, and reads what itsdangerous wrote, so that cookies of
 earlier versions verify; and it takes nothing else."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import string

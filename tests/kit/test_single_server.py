@@ -1,7 +1,5 @@
 """The client of one server: it keeps its connections, and no call ever reads another's reply."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import asynccontextmanager
 

@@ -1,7 +1,5 @@
 """What a replica tells systemd, read from a real socket."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """How often an address may guess a token: by address, for a minute, in bounded memory."""
 
-from __future__ import annotations
-
 import pytest
 
 from sidecar.kit.http.auth.throttle import FAILURES_S, MOST_ADDRESSES, MOST_FAILURES, Throttle

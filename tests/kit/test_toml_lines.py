@@ -1,7 +1,5 @@
 """The line of each setting in a TOML file."""
 
-from __future__ import annotations
-
 import pytest
 
 from sidecar.kit.toml_lines import find_lines, locate

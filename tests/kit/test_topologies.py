@@ -1,7 +1,5 @@
 """Stores of several servers: what a room does on each, and what it takes to break them."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

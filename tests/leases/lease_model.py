@@ -4,8 +4,6 @@ Each call settles the resources that it names, then answers one item after the o
 random (when to ask again) is told to the model by `told`, within the bounds that `bounds` gives.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field, replace
 

@@ -1,7 +1,5 @@
 """The service API's doors to leases."""
 
-from __future__ import annotations
-
 import random
 from urllib.parse import urlencode
 

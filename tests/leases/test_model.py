@@ -4,8 +4,6 @@ After every step the store's keys must be as the model has them, each reply must
 model says, and the promises must hold for what is in the store.
 """
 
-from __future__ import annotations
-
 import random
 
 import pytest

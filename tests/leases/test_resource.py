@@ -1,7 +1,5 @@
 """A resource's doors, with a clock to turn."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

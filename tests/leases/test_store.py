@@ -1,7 +1,5 @@
 """Leases in the store, case by case: who holds, who waits, who is refused, what is left."""
 
-from __future__ import annotations
-
 import asyncio
 from itertools import pairwise
 

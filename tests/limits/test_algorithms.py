@@ -1,7 +1,5 @@
 """What every algorithm of a rate limit keeps, on both kinds of store, with time that is turned."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from functools import partial

@@ -1,7 +1,5 @@
 """`waitroom limits` and `waitroom leases`, and what check-config says of both."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,8 +1,6 @@
 """What a decision costs, counted and not timed: script calls, and the commands within them, with
 bounds a little above what they are now."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

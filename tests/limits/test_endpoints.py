@@ -1,7 +1,5 @@
 """The service API's doors: who may, and rate limits."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

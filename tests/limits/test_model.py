@@ -1,7 +1,5 @@
 """The scripts of rate limits against plain Python that remembers every promise."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Where nginx asks about a rate limit, with a clock to turn where none has to pass."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Limits that pace: moments that are booked, kept and given back."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from functools import partial

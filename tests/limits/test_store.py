@@ -1,7 +1,5 @@
 """What rate limits leave in the store, and what they do without it."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from functools import partial

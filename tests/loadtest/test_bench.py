@@ -1,7 +1,5 @@
 """The benchmark: its arithmetic, its report, and one real run of a second."""
 
-from __future__ import annotations
-
 import http.server
 import json
 import shutil

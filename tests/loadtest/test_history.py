@@ -1,7 +1,5 @@
 """The measurement of the history, at a small size: what it makes up, asks and says."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """The benchmark of jobs: its report, its arithmetic, and a few real jobs."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

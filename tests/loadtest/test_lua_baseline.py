@@ -1,7 +1,5 @@
 """The Lua design that the benchmark measures against, for real."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

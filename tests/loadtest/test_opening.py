@@ -1,8 +1,6 @@
 """The measurement of an opening, at a small size: everybody stands where the lot says, and the
 report says what was found."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Reports come from quiet minutes only."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

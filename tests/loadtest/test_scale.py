@@ -1,7 +1,5 @@
 """The measurement of the scripts, at a small size: what it fills, counts and says."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """The Locust suite against a small site; Locust patches the world, so it runs by itself."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The verdict itself: that it finds what it is there to find."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

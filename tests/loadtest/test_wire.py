@@ -1,7 +1,5 @@
 """The load generator's own way to send."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from types import SimpleNamespace

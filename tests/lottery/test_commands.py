@@ -1,7 +1,5 @@
 """`waitroom verify-draw`, run as its user runs it, against what a room publishes."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import random

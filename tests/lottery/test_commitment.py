@@ -1,7 +1,5 @@
 """The draw: fair by any measure, and whoever changes it afterwards is found out."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import math

@@ -1,7 +1,5 @@
 """A draw at the doors: the commitment before, the secret and the places after."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import hashlib

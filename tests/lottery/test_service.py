@@ -1,7 +1,5 @@
 """One secret for all replicas, whatever keys they have; and the list, published once."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import random

@@ -3,8 +3,6 @@
 That its metrics exist is tests/kit/test_metrics_documented.py's.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -1,7 +1,5 @@
 """What a replica says at /metrics."""
 
-from __future__ import annotations
-
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 

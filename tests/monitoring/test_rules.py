@@ -1,7 +1,5 @@
 """The alarms: well-formed, each fires and keeps quiet when it should, and says what to do."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

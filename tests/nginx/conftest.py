@@ -1,7 +1,5 @@
 """What tests of a site with nginx do with it; each module has a `site` of its own."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.nginx_client import Visitor

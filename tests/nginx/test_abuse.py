@@ -3,8 +3,6 @@
 What is tried with the cookie alone, and takes time to pass, is in tests/gate/test_abuse.py.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import random

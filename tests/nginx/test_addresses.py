@@ -1,7 +1,5 @@
 """Long and odd addresses, old clients: never a 500, never a way in."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """What a denied visitor gets: the page in place, at its own address, or a problem document."""
 
-from __future__ import annotations
-
 import html
 import re
 import time

@@ -1,7 +1,5 @@
 """Requests that are more than a GET: bodies, uploads, methods, WebSocket."""
 
-from __future__ import annotations
-
 import json
 import socket
 

@@ -1,7 +1,5 @@
 """Classes before a real nginx: who may say one, what is kept for whom, and the way of a grant."""
 
-from __future__ import annotations
-
 import html
 import time
 

@@ -1,7 +1,5 @@
 """Programs that were made for Cloudflare's waiting room, with nginx."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.nginx_client import JSON, Visitor

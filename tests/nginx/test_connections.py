@@ -1,7 +1,5 @@
 """nginx and its sidecar: connections that are kept, and headers that visitors cannot send."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

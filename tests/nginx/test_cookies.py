@@ -1,7 +1,5 @@
 """Cookies: ours among theirs, forged and garbled ones, and what reaches the application."""
 
-from __future__ import annotations
-
 import random
 import re
 

@@ -1,7 +1,5 @@
 """Server-sent events, and the link to another browser, through a real nginx."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,7 +1,5 @@
 """The example and the includes: nginx takes them without a word, and they do what they say."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Exemptions and the roll-out, before a real nginx: who passes, and whose verdict is kept."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.nginx_client import Visitor, room_cookies

@@ -1,7 +1,5 @@
 """Replicas that are stopped, killed, hung or odd: what the visitor gets, and for how long."""
 
-from __future__ import annotations
-
 import re
 import time
 

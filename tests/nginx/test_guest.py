@@ -4,8 +4,6 @@ Here headers, error pages and rewrites; test_guest_access.py has who may come in
 test_guest_proxy.py what happens on the way to the application.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.nginx_client import HTML, JSON, room_cookies

@@ -1,7 +1,5 @@
 """A guest in somebody's configuration: who may come in is still the site's decision."""
 
-from __future__ import annotations
-
 import base64
 
 import pytest

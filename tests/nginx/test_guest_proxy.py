@@ -1,7 +1,5 @@
 """A guest in somebody's configuration: the way to the application is as it was."""
 
-from __future__ import annotations
-
 import gzip
 import time
 

@@ -1,7 +1,5 @@
 """TLS and HTTP/2 in front: the cookie's Secure, split cookies, uploads."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 

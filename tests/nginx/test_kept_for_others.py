@@ -1,7 +1,5 @@
 """What nginx keeps of one visitor's verdict reaches nobody for whom the verdict is another one."""
 
-from __future__ import annotations
-
 import time
 from itertools import count
 

@@ -1,7 +1,5 @@
 """Rate limits through nginx: so many calls and no more, now or at their moment."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

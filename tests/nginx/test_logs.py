@@ -1,7 +1,5 @@
 """Logs without query strings: the tokens of claim links and grants are in them."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Requests without our cookie: who takes a place, and how often."""
 
-from __future__ import annotations
-
 import asyncio
 import html
 

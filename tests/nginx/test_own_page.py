@@ -1,7 +1,5 @@
 """A room's own template, with nginx: in place, at the page's address, and where nobody answers."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

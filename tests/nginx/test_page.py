@@ -1,7 +1,5 @@
 """The page without JavaScript: it asks again, lets in, lets leave, in the visitor's language."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Calls with a permit through nginx: who passes, once; and when the call is over."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

@@ -1,7 +1,5 @@
 """docs/recipes: the nginx lines of each, as they stand, on a full site."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Which of several replicas nginx asks: that of a waiting visitor, or the next in turn."""
 
-from __future__ import annotations
-
 import http.client
 
 import pytest

@@ -1,7 +1,5 @@
 """Rooms of every kind through nginx: open, shut, unknown; releases, and staff who pass by."""
 
-from __future__ import annotations
-
 import socket
 import time
 from urllib.parse import urlsplit

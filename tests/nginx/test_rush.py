@@ -1,7 +1,5 @@
 """500 at once: the cap is exact, and places are in the order of arrival."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

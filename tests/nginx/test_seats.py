@@ -1,7 +1,5 @@
 """Leases through nginx: who holds a seat passes, others wait for that seat, and none is kept."""
 
-from __future__ import annotations
-
 import json
 import socket
 import urllib.request

@@ -1,7 +1,5 @@
 """A flood of newcomers, and the visitors who come with it, through nginx and real replicas."""
 
-from __future__ import annotations
-
 import asyncio
 import html
 import re

@@ -1,8 +1,6 @@
 """Stamps: nginx knows by itself, for seconds, who is inside. The guests' tests and those of
 verdicts run with and without them (conftest.py)."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """Redis stops and comes back empty, behind real nginx and two replicas."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import sys

@@ -1,7 +1,5 @@
 """The story, through real nginx: in, wait, called, in; over and free for the next."""
 
-from __future__ import annotations
-
 import aiohttp
 import pytest
 

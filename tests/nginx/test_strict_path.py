@@ -3,8 +3,6 @@
 tests/proxies/test_spellings.py has all spellings, before sites that read them so.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.nginx_client import Visitor

@@ -1,7 +1,5 @@
 """A room's own style sheet: one question in ten seconds, and no page waits for it."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

@@ -1,7 +1,5 @@
 """Where nginx keeps verdicts: how large it gets, and what a disk costs that has no more space."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Verdicts that nginx keeps for a moment: whose, which, and for how long."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

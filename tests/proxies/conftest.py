@@ -1,7 +1,5 @@
 """One site for each proxy; every test sets the room up as it needs it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.proxies.site import CaddySite, HaproxySite

@@ -1,8 +1,6 @@
 """A whole site behind nginx, Caddy or HAProxy, by their examples as they stand there, but
 for addresses, and for one timeout, so that tests are quick."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What passes through Caddy and HAProxy, what does not, and what happens without replicas."""
 
-from __future__ import annotations
-
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 

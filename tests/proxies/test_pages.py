@@ -1,7 +1,5 @@
 """The pages about proxies that cannot be run here: what they show can at least be read."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """OPTIONS before a site in PHP, which answers it with its page as it answers GET."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.proxies.site import CaddySite, HaproxySite, NginxSite, WithPhp

@@ -1,7 +1,5 @@
 """A path that two servers may read in two ways is no way past a room that is full."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

@@ -3,8 +3,6 @@
 A slot that was given back is held for some seconds: no test may count slots after these.
 """
 
-from __future__ import annotations
-
 from tests.support import story
 from tests.support.nginx_client import Visitor
 

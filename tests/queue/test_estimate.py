@@ -1,7 +1,5 @@
 """The range of an estimate, and the scripts' estimate in rooms of known history."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import random

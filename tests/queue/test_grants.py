@@ -1,7 +1,5 @@
 """Grants: what is signed, what is believed, and where one is found."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json

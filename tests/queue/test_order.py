@@ -1,7 +1,5 @@
 """The number that decides who is next: exact, and never the same twice."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from itertools import pairwise

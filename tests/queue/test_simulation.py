@@ -1,7 +1,5 @@
 """The sale of core/simulation, and what the estimate and the line promise in it."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import statistics

@@ -1,7 +1,5 @@
 """The cookie: what we signed is read as it was, anything else as nothing."""
 
-from __future__ import annotations
-
 import string
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The visitor number: what somebody reads out on the telephone, and what it finds."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """How often one address may: for each alone, and no memory that grows."""
 
-from __future__ import annotations
-
 import pytest
 
 from sidecar.rooms import address_limit

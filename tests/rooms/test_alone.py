@@ -1,7 +1,5 @@
 """Whom a replica let in, or kept in, while it could not ask: they stay when the store knows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Who brings a cookie: the marks that passes are bound to, and the addresses that are counted."""
 
-from __future__ import annotations
-
 import string
 
 import pytest

@@ -1,7 +1,5 @@
 """Classes of visitors: head starts and priorities, what is shown, grants, an operator's hand."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Whom a room is not for: paths, addresses, nginx's word, and a stable share of visitors."""
 
-from __future__ import annotations
-
 import functools
 
 import pytest

@@ -1,7 +1,5 @@
 """What a replica does by itself: never more than its share of what was free."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

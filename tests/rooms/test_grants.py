@@ -1,7 +1,5 @@
 """A visitor's class: what nginx says, what a grant says, and the call that makes grants."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

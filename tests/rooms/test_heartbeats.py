@@ -1,7 +1,5 @@
 """Heartbeats: when they are due, who misses them, and who polls too often."""
 
-from __future__ import annotations
-
 from sidecar.queue.model import Outcome
 from sidecar.queue.tokens import new_visitor
 from tests.support.visitors import go_in, queue

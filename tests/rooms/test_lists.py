@@ -1,7 +1,5 @@
 """What the store keeps for operators: samples, acts, and where somebody is."""
 
-from __future__ import annotations
-
 import asyncio
 
 from sidecar.queue.visitor_number import visitor_number

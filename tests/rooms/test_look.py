@@ -1,7 +1,5 @@
 """What a room's page may look like, and that none of it loads anything from elsewhere."""
 
-from __future__ import annotations
-
 import json
 import re
 

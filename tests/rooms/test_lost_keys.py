@@ -3,8 +3,6 @@
 The model-based test deletes any at any step.
 """
 
-from __future__ import annotations
-
 import pytest
 import redis
 from structlog.testing import capture_logs

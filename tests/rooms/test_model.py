@@ -1,7 +1,5 @@
 """A room beside its model, on redis-server and in memory."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.machines import run_stories

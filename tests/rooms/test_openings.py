@@ -1,7 +1,5 @@
 """Events through the store: closed, the pre-queue and its draw, the opening, the close."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """`waitroom rooms events` and what check-config says of events, run as their user runs them."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 

@@ -1,7 +1,5 @@
 """The preview of a room's events, and the settings that operators send for them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

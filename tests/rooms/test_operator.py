@@ -1,7 +1,5 @@
 """The operator's calls."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Nobody is silent while nobody can be heard; who is called and gone is passed over soon."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

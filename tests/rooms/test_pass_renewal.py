@@ -1,7 +1,5 @@
 """When a pass is renewed: in time for its own life, and never for nothing."""
 
-from __future__ import annotations
-
 import pytest
 
 from sidecar.queue.verdict_lifetime import RELEASE_GRACE_MS

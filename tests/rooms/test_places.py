@@ -1,7 +1,5 @@
 """Which class a newcomer asks for, which lot is theirs, what a ticket of a pre-queue is worth."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """What a pre-queue must not do besides: tell lots, let an address draw often, spoil a measure."""
 
-from __future__ import annotations
-
 import pytest
 
 from sidecar.queue.model import Outcome

@@ -1,7 +1,5 @@
 """After the store was emptied: nobody is called until who was there has had time to be back."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

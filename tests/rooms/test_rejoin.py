@@ -1,7 +1,5 @@
 """Places that lapsed, and whose visitors come back with their tickets."""
 
-from __future__ import annotations
-
 import pytest
 
 from sidecar.queue.model import RESIGN_MS

@@ -1,7 +1,5 @@
 """A room that is for a share of the newcomers, and for some requests not at all."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

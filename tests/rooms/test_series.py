@@ -1,7 +1,5 @@
 """A room's figures over time, as charts ask for them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

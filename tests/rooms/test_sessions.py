@@ -1,7 +1,5 @@
 """Passes and the sessions behind them, one story each."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """The shield before a room: up under a flood, down by itself, and nobody let past meanwhile."""
 
-from __future__ import annotations
-
 import pytest
 
 from sidecar.queue.verdict_lifetime import BRIEF_TTL_MS

@@ -1,7 +1,5 @@
 """What an operator sees: steps of time, and percentiles of waits."""
 
-from __future__ import annotations
-
 import pytest
 
 from sidecar.rooms.statistics import HOUR_MS, MINUTE_MS, difference, steps, wait_percentiles

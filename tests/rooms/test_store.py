@@ -4,8 +4,6 @@ Those of heartbeats and passes are in test_heartbeats.py and test_sessions.py;
 test_model.py drives all scripts at random.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 from sidecar.queue.model import TICKET_LIFETIME_MS, Outcome

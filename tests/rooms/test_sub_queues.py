@@ -1,7 +1,5 @@
 """Several lines that feed one room: their shares of the calls, and that nobody starves."""
 
-from __future__ import annotations
-
 import asyncio
 from fractions import Fraction
 from random import Random

@@ -1,7 +1,5 @@
 """The sweep: what it removes, and who does it."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

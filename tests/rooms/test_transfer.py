@@ -1,7 +1,5 @@
 """A room from one store to another, and back: nobody loses a place, nobody is called twice."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

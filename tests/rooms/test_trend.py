@@ -1,7 +1,5 @@
 """Rates and curves of what a live view has seen."""
 
-from __future__ import annotations
-
 import pytest
 
 from sidecar.rooms.commands.trend import RATE_S, SPAN_S, Trends, curve, rates

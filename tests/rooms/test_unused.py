@@ -1,7 +1,5 @@
 """Places and slots that nobody uses: of clients that keep no cookie."""
 
-from __future__ import annotations
-
 import pytest
 
 from sidecar.queue.model import Outcome

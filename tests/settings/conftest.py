@@ -1,7 +1,5 @@
 """A folder to stand in."""
 
-from __future__ import annotations
-
 import pytest
 
 

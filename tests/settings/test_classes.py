@@ -1,7 +1,5 @@
 """Settings of classes and lines: read from a file, from variables and at run time, and kept."""
 
-from __future__ import annotations
-
 import json
 import math
 

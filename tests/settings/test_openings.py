@@ -1,7 +1,5 @@
 """Settings of events, and what a room does when."""
 
-from __future__ import annotations
-
 import json
 import zoneinfo
 from datetime import UTC, datetime, timedelta, timezone

@@ -1,8 +1,6 @@
 """Operators in the settings: what is right is read, what is wrong is named without repeating a
 secret; and the hash of a password."""
 
-from __future__ import annotations
-
 from ipaddress import ip_network
 
 import pytest

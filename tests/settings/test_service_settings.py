@@ -1,7 +1,5 @@
 """Settings of leases and limits: rules between them, names, and the keys of calls."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """What a setting may be: durations, counts, addresses, names, and rules between them."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

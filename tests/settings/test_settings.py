@@ -1,7 +1,5 @@
 """Settings: what is right is read, and what is wrong is named, all of it at once."""
 
-from __future__ import annotations
-
 import pytest
 
 from sidecar.kit.setting_types import read_servers

@@ -1,7 +1,5 @@
 """docs/settings.md and docs/configuration.md: what is written by hand there is right."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from typing import Annotated

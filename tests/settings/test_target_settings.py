@@ -1,7 +1,5 @@
 """The settings of targets: what a job may call, and where it may call back."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

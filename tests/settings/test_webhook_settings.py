@@ -1,7 +1,5 @@
 """The settings of webhooks: read from a file and from variables, and never repeated."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """waitroom init: what it writes, and that its own words lead to a room."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

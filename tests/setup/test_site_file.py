@@ -1,7 +1,5 @@
 """waitroom init --site-file: what a site's own nginx file lacks."""
 
-from __future__ import annotations
-
 import pytest
 
 from sidecar.setup.site_file import steps_for

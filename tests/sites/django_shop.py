@@ -1,7 +1,5 @@
 """A shop in Django as its tutorial makes one: sign-in, a form with its CSRF token, an upload."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,21 +1,17 @@
 """PHP-FPM, and a WordPress of Debian's package on MariaDB."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil
 import urllib.parse
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.support.databases import Mariadb
 from tests.support.processes import Process, listens, wait_until
 from tests.support.site import ROOT, Site, adapted, around
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 WORDPRESS = Path("/usr/share/wordpress")
 PASSWORD = "a-password-of-the-shop"

@@ -1,7 +1,5 @@
 """A single-page application: one page for all addresses, a service worker, an API."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

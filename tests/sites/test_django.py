@@ -1,7 +1,5 @@
 """A shop in Django behind Gunicorn, by docs/recipes/django.md."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

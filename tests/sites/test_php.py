@@ -1,7 +1,5 @@
 """Sites in PHP: by docs/recipes/php.md, by README's lines alone, and by those of init."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """A single-page application with a service worker, by docs/recipes/single-page-application.md: its
 nginx lines, its `call`, and its worker."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import socket

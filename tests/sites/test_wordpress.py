@@ -1,7 +1,5 @@
 """A WordPress on PHP-FPM, by docs/recipes/wordpress.md."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """A store that checks fencing numbers, so that a holder whose lease is over changes nothing."""
 
-from __future__ import annotations
-
 import sqlite3
 
 

@@ -4,8 +4,6 @@
 with the numbers FIRST, FIRST + STEP, …; so many of a rule AT_ONCE. In the end it tells all of them.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

@@ -4,8 +4,6 @@
 every answer.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

@@ -5,8 +5,6 @@ callers go away; two that come later take their moments. Tells that all are aske
 answer.
 """
 
-from __future__ import annotations
-
 import select
 import sys
 

@@ -4,8 +4,6 @@
 [path, when (ms since 1970)].
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -5,8 +5,6 @@ PAYMENTS_FULL=1 in the environment runs them at the pace of a bank, 20 payments 
 second; otherwise all of it takes seconds.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from itertools import pairwise

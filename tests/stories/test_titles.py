@@ -1,7 +1,5 @@
 """Titles that one holds at a time, for a term: users are processes, all times are the store's."""
 
-from __future__ import annotations
-
 import sqlite3
 from itertools import pairwise
 

@@ -4,8 +4,6 @@
 line "release" gives it up, and "renew" renews it.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 

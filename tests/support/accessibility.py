@@ -1,7 +1,5 @@
 """What axe-core finds on a page."""
 
-from __future__ import annotations
-
 from axe_playwright_python.sync_playwright import Axe
 
 AXE = Axe()

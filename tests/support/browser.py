@@ -1,7 +1,5 @@
 """A real browser: Chromium, best without a window (a third of the CPU); scripts/install-browser."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

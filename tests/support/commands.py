@@ -1,7 +1,5 @@
 """The commands of `waitroom`, as click finds them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import click

@@ -3,8 +3,6 @@
 Where a test runs what they say, this machine's addresses stand for the containers'.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import os
 import re

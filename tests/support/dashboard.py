@@ -1,7 +1,5 @@
 """The dashboard in a real browser: a site with a history, and what operators do on the page."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """SQL servers of Debian's packages, in temporary folders, on unix sockets alone."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil

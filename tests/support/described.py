@@ -1,7 +1,5 @@
 """Holds answers of the ops listener against the API's description."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import cache

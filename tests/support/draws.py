@@ -1,7 +1,5 @@
 """Events, ids and lists for the tests of draws."""
 
-from __future__ import annotations
-
 import base64
 import random
 

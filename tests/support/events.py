@@ -1,7 +1,5 @@
 """Events of rooms, by how far off they are."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Debian's Firefox, driven by WebDriver BiDi: what differs from Chromium is looked at in it."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import contextlib
@@ -55,7 +53,7 @@ class Firefox(contextlib.AbstractContextManager["Firefox"]):
         self._count = 0
         self.tabs: dict[str, Tab] = {}
 
-    def __enter__(self) -> Firefox:
+    def __enter__(self) -> "Firefox":
         binary = shutil.which("firefox-esr") or shutil.which("firefox")
         if binary is None:
             lacking = "firefox-esr is not installed; run make test"
@@ -132,7 +130,7 @@ class Firefox(contextlib.AbstractContextManager["Firefox"]):
         if tab is not None and event["level"] == "error":
             tab.problems.append(event["text"])
 
-    def visitor(self, *, locale: str = "en-GB") -> Tab:
+    def visitor(self, *, locale: str = "en-GB") -> "Tab":
         """A tab with cookies of its own."""
         user = self.call("browser.createUserContext")["userContext"]
         self.call("emulation.setLocaleOverride", locale=locale, userContexts=[user])
@@ -160,7 +158,7 @@ class Tab:
         self._firefox, self._context = firefox, context
         self.problems: list[str] = []
 
-    def goto(self, url: str) -> Tab:
+    def goto(self, url: str) -> "Tab":
         self._call("browsingContext.navigate", url=url, wait="complete")
         return self
 

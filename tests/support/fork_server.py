@@ -8,8 +8,6 @@ program's pid and exit status.
 `start` is for the tests; `python fork_server.py SOCKET` is the server.
 """
 
-from __future__ import annotations
-
 import array
 import contextlib
 import gc

@@ -1,7 +1,5 @@
 """Jobs in SQL: one to insert, and what a store asks its database."""
 
-from __future__ import annotations
-
 from sqlalchemy import event, func, select
 
 from sidecar.jobs.model import Job, new_job_id

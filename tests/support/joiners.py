@@ -1,7 +1,5 @@
 """Newcomers of a class or with a lot, and who was called: for the tests of who is next."""
 
-from __future__ import annotations
-
 from sidecar.queue.model import Outcome
 from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.redis_keys import room_key

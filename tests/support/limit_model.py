@@ -1,7 +1,5 @@
 """A rate limit in plain Python."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from math import ceil, floor
 

@@ -1,7 +1,5 @@
 """Rules of rate limits, and the time that tests turn for them."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from sidecar.limits.settings import LimitSettings

@@ -1,7 +1,5 @@
 """What tests know of Lua scripts."""
 
-from __future__ import annotations
-
 #: What the scripts may ask of the store: each is in Redis 6.2.
 COMMANDS = {
     "EXISTS", "GET", "HDEL", "HGET", "HGETALL", "HINCRBY", "HMGET", "HSET", "HSETNX", "LINDEX",

@@ -1,7 +1,5 @@
 """State machines of rooms, leases and targets: what they share, and their run against a store."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence

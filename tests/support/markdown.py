@@ -1,7 +1,5 @@
 """Reads a page of the documentation as GitHub renders it, and says what is broken in it."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

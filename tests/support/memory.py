@@ -4,8 +4,6 @@ fakeredis compiles a script each time it runs and then collects Lua's garbage. R
 script once, and so does this runtime; Lua collects by itself.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from fakeredis.commands_mixins import scripting_mixin

@@ -1,7 +1,5 @@
 """What the code declares of metrics, and the questions of docs/metrics.md."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

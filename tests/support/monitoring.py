@@ -1,7 +1,5 @@
 """Prometheus's and Alertmanager's own checkers, and what they check."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A browser without a page: sends any bytes, one connection a request, keeps its cookies."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

@@ -1,7 +1,5 @@
 """Operators of the dashboard."""
 
-from __future__ import annotations
-
 from tests.support.replica import ADMIN_TOKEN
 
 

@@ -1,7 +1,5 @@
 """The site behind: says what reached it, keeps counts, echoes WebSocket messages."""
 
-from __future__ import annotations
-
 import sys
 
 from aiohttp import WSMsgType, web

@@ -1,7 +1,5 @@
 """The waiting page in a real browser, where the answers, and the time, are made up."""
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import UTC, datetime, timedelta

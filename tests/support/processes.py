@@ -1,7 +1,5 @@
 """Servers that tests start: on free ports and sockets, stopped by their own pid."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os
@@ -47,7 +45,7 @@ class Process(AbstractContextManager["Process"]):
         self._start = Forked if is_forked else subprocess.Popen
         self._process: subprocess.Popen[bytes] | Forked | None = None
 
-    def __enter__(self) -> Process:
+    def __enter__(self) -> "Process":
         self.start()
         return self
 

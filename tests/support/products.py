@@ -1,7 +1,5 @@
 """A rate limit, a lease and a job's target on one store, and what is done with them."""
 
-from __future__ import annotations
-
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import TargetStore
 from sidecar.jobs.store.target_replies import Waiting

@@ -1,7 +1,5 @@
 """Stands for whoever receives webhooks: a real HTTP server on loopback."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable
@@ -23,7 +21,7 @@ class Receiver:
         app.router.add_post("/{path:.*}", self._take)
         self._server = TestServer(app, host="127.0.0.1")
 
-    async def start(self) -> Receiver:
+    async def start(self) -> "Receiver":
         await self._server.start_server()
         return self
 

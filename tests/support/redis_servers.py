@@ -4,8 +4,6 @@ Each lives within a `with` block, on loopback and in a folder of its own, and is
 it, whatever became of it meanwhile. No file of the machine's own Redis is read.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 import socket
@@ -52,7 +50,7 @@ class RedisServer(AbstractContextManager["RedisServer"]):
         if password:
             self._options += ["--requirepass", password, "--masterauth", password]
 
-    def __enter__(self) -> RedisServer:
+    def __enter__(self) -> "RedisServer":
         with contextlib.ExitStack() as stack:
             name = f"waitroom-store-{self.port}-"
             self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=name)))
@@ -138,7 +136,7 @@ class SentinelStore(AbstractContextManager["SentinelStore"]):
     def __init__(self, *, password: str = "") -> None:
         self.password = password
 
-    def __enter__(self) -> SentinelStore:
+    def __enter__(self) -> "SentinelStore":
         with contextlib.ExitStack() as stack:
             start = stack.enter_context
             first = start(RedisServer(*_REPLICATION, password=self.password))
@@ -214,7 +212,7 @@ class _SentinelServer(RedisServer):
 class ClusterStore(AbstractContextManager["ClusterStore"]):
     """Six servers: three primaries with a replica each."""
 
-    def __enter__(self) -> ClusterStore:
+    def __enter__(self) -> "ClusterStore":
         options = [*_REPLICATION, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]
         with contextlib.ExitStack() as stack:
             self.servers = [stack.enter_context(RedisServer(*options)) for _ in range(6)]

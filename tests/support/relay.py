@@ -1,7 +1,5 @@
 """Stands between nginx and a replica: counts connections, writes down the requests."""
 
-from __future__ import annotations
-
 import contextlib
 import select
 import socket
@@ -23,7 +21,7 @@ class Relay(AbstractContextManager["Relay"]):
         self.connections = 0
         self._sent = bytearray()
 
-    def __enter__(self) -> Relay:
+    def __enter__(self) -> "Relay":
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 

@@ -1,7 +1,5 @@
 """The edge and the ops listener over a real redis-server, with a clock to turn."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any

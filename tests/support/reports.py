@@ -1,7 +1,5 @@
 """A machine that reports are of."""
 
-from __future__ import annotations
-
 from loadtest.machine import Machine
 
 MACHINE = Machine("a CPU", 2, 4.0, "Linux 6", "3.11", "1.22", "7.0")

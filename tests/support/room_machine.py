@@ -4,8 +4,6 @@ After every step the store's sets must equal the model's, each reply must say wh
 says, and the promises must hold for what is in the store.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import zip_longest
 

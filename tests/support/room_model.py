@@ -5,24 +5,17 @@ line, one set of sessions, and it looks at everybody each time. Only one thing i
 rather than knows: when each visitor was asked to come back, since that is an estimate.
 """
 
-from __future__ import annotations
-
 import copy
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from fractions import Fraction
 
-from sidecar.queue.model import TICKET_LIFETIME_MS, Outcome, Phase
+from sidecar.queue.model import TICKET_LIFETIME_MS, Outcome, Pass, Phase, Ticket
 from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
+from sidecar.rooms.openings import RoomEvent
+from sidecar.rooms.settings import RoomSettings
 from tests.support import room_policy as policy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from fractions import Fraction
-
-    from sidecar.queue.model import Pass, Ticket
-    from sidecar.rooms.openings import RoomEvent
-    from sidecar.rooms.settings import RoomSettings
 
 #: Who polls has a ticket that was signed less long ago.
 RESIGN_MS = 300_000
@@ -141,7 +134,7 @@ class Model:
         self.now = 0
         self.events: list[tuple[str, str, str]] = []
 
-    def copied(self) -> Model:
+    def copied(self) -> "Model":
         return copy.deepcopy(self, {id(self.held): self.held})
 
     def lose_key(self, name: str) -> None:

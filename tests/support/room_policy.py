@@ -1,14 +1,9 @@
 """Who is next by a room's rules, said once more as simply as can be: orders, lines, weights."""
 
-from __future__ import annotations
-
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from sidecar.queue.model import Phase
-
-if TYPE_CHECKING:
-    from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.settings import RoomSettings
 
 BAND = 2**51
 DRAWS = 2**50

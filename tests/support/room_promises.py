@@ -3,23 +3,17 @@
 A step is one script. `before` and `after` are the sets as they were read around it.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from sidecar.queue.model import Outcome, Phase
+from redis.asyncio import Redis
+
+from sidecar.queue.model import Outcome, Phase, Standing
 from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from sidecar.rooms.redis_keys import room_key
+from sidecar.rooms.settings import RoomSettings
 from tests.support.room_model import BACKOFF_MS, UNUSED
 from tests.support.room_policy import is_by_arrival, is_drawn, is_weighted, line_of
-
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
-
-    from sidecar.queue.model import Standing
-    from sidecar.rooms.settings import RoomSettings
 
 #: In the fraction of a score in `due`: nobody polled for this place
 #: (rooms/lua/parts/heartbeat_due.lua).

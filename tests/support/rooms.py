@@ -1,7 +1,5 @@
 """Rooms of a test's own: their names, their settings, and a clock that the test turns."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import time

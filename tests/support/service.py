@@ -4,8 +4,6 @@ Each user of it is a process of its own (user.py, preparer.py, payer.py), which 
 was told, a JSON document a line.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import subprocess
@@ -33,7 +31,7 @@ class Service(AbstractContextManager["Service"]):
         self.replicas: list[Process] = []
         self.urls: list[str] = []
 
-    def __enter__(self) -> Service:
+    def __enter__(self) -> "Service":
         try:
             self._start()
         except BaseException:
@@ -70,7 +68,7 @@ class Service(AbstractContextManager["Service"]):
         process = Process(command, log=self.folder / f"{name}.log")
         return self._stack.enter_context(process)
 
-    def program(self, name: str, *arguments: object) -> Program:
+    def program(self, name: str, *arguments: object) -> "Program":
         """A program of this folder that is running; it ends with this."""
         return self._stack.enter_context(Program(name, *arguments))
 

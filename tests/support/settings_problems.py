@@ -1,7 +1,5 @@
 """Asking settings for what is wrong with them."""
 
-from __future__ import annotations
-
 import pytest
 
 from sidecar.kit.errors import ConfigError

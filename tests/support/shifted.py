@@ -1,7 +1,5 @@
 """`python shifted.py SECONDS serve …`: the waitroom command with a clock that is off."""
 
-from __future__ import annotations
-
 import sys
 import time
 

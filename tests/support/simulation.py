@@ -5,8 +5,6 @@ stay for a random time and go; some of those who wait close their browser withou
 What each of them was told is kept beside what then happened.
 """
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import itertools

@@ -3,8 +3,6 @@
 Every server listens on a free port or a socket of its own and is stopped by its pid.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -109,7 +107,7 @@ class Site(AbstractContextManager["Site"]):
         self._upstreams = list(edges)
         self.ops: list[str] = []
 
-    def __enter__(self) -> Site:
+    def __enter__(self) -> "Site":
         try:
             self._start()
         except BaseException:

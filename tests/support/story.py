@@ -1,7 +1,5 @@
 """The story that every proxy tells: nginx here, the others in tests/proxies/."""
 
-from __future__ import annotations
-
 import re
 
 from playwright.sync_api import expect

@@ -1,7 +1,5 @@
 """A stand-in for a replica that answers whatever a test wants, and counts."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading
@@ -27,7 +25,7 @@ class Stub(AbstractContextManager["Stub"]):
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
 
-    def __enter__(self) -> Stub:
+    def __enter__(self) -> "Stub":
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 

@@ -40,8 +40,6 @@ A note is a line of the log, written when the call is over, however it ends:
 `bad_target` starts one for a test.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib
@@ -56,12 +54,11 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
 
-if TYPE_CHECKING:
-    from tests.support.processes import Process
+from tests.support.processes import Process
 
 PART = bytes(range(256)) * 256
 

@@ -1,7 +1,5 @@
 """A command in a pseudo-terminal, as somebody sits before it."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

@@ -3,8 +3,6 @@
 `make test` runs what guards the promises, on nginx, Redis, SQLite, PostgreSQL and Chromium.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

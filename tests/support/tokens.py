@@ -1,7 +1,5 @@
 """Tokens that a test signs itself, with an age and a secret of its choice."""
 
-from __future__ import annotations
-
 import socket
 import time
 

@@ -4,8 +4,6 @@ Nobody keeps a list. A test is marked `server` when it, a fixture of its own, or
 that these name may start a process; and a test that starts one without the mark fails.
 """
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import sys

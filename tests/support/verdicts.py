@@ -1,7 +1,5 @@
 """Whether the headers of verdicts are those of their models."""
 
-from __future__ import annotations
-
 #: What aiohttp sends with any response.
 _OF_HTTP = {"Date", "Server", "Content-Length", "Content-Type", "Connection"}
 

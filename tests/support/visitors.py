@@ -1,7 +1,5 @@
 """What a visitor carries, as rooms/service.py would give it; and what a fault takes away."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ target that misbehaves when it is told to. And what is read from the traces that
 Moments are µs since 1970; the redis-server's clock is this machine's, and so is the target's.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hmac
@@ -73,7 +71,7 @@ class Works(AbstractContextManager["Works"]):
         self.runners: list[Process] = []
         self.replicas: list[Process] = []
 
-    def __enter__(self) -> Works:
+    def __enter__(self) -> "Works":
         try:
             with _STARTING:
                 self._start()
@@ -161,11 +159,11 @@ class Works(AbstractContextManager["Works"]):
         """How many the target has noted."""
         return self.target.log.read_bytes().count(b"\n")
 
-    def caller(self, who: str = "service", *, replica: int = 0) -> Caller:
+    def caller(self, who: str = "service", *, replica: int = 0) -> "Caller":
         token = {"service": TOKEN, "operator": ADMIN_TOKEN, **TOKENS}[who]
         return self._stack.enter_context(Caller(self.urls[replica], token))
 
-    def submit_all(self, orders: Sequence[dict[str, Any]]) -> list[Sent]:
+    def submit_all(self, orders: Sequence[dict[str, Any]]) -> "list[Sent]":
         """By several at the same time, over all replicas in turn; in the order of the orders."""
 
         def work(part: int) -> list[tuple[int, Sent]]:

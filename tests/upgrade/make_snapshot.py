@@ -9,8 +9,6 @@ It uses the waitroom command, HTTP, redis-py and sqlite3, and nothing else of th
 it writes is text: the test moves its times to the present.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.server
 import json

@@ -5,8 +5,6 @@ make_snapshot.py made the snapshot. Its times are moved to the present, as if th
 stopped a second ago.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """A replica over a real store, and clients of it."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

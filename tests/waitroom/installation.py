@@ -1,7 +1,5 @@
 """Two replicas, a job worker and a target, for what a client does with jobs and rooms."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 

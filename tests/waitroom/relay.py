@@ -1,7 +1,5 @@
 """Stands between a client and a replica, and does wrong what a test asks for."""
 
-from __future__ import annotations
-
 import contextlib
 import select
 import socket

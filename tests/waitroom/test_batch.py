@@ -1,7 +1,5 @@
 """The client's batcher, with a replica that answers when the test says so."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

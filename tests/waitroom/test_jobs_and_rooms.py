@@ -1,7 +1,5 @@
 """Jobs and rooms by the client, against a real replica; and that its types are the replica's."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import typing

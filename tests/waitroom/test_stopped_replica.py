@@ -1,7 +1,5 @@
 """One of two replicas is killed midway, and every call goes on with the other one."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.waitroom.installation import ADMIN, installation

@@ -1,7 +1,5 @@
 """Somebody to tell."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.receiver import Receiver

@@ -1,7 +1,5 @@
 """Webhooks about visitors who were called: to a real receiver, from a real store's stream."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """`waitroom webhooks test`, run as its user runs it."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

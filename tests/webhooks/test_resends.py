@@ -1,8 +1,6 @@
 """What is kept of deliveries, and what an operator sends again: to a real receiver, from a real
 store, by replicas that are moved by hand and killed at the worst moments."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What webhooks are told: over sequences of snapshots, in words, signed."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

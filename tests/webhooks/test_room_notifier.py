@@ -1,7 +1,5 @@
 """Webhooks as they are sent: to a real receiver, from what a real store holds."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Every server listens on a free port or a socket of its own and is stopped by its pid.
 """
 
-from __future__ import annotations
-
 import subprocess
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The OpenAPI 3.1 document: all endpoints that programs use, of both listeners."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from typing import Annotated, Any

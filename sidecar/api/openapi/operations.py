@@ -1,28 +1,21 @@
 """The paths of the OpenAPI document, from declared endpoints."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import core_schema
 
+from sidecar.kit.http.endpoint import Endpoint
 from sidecar.kit.http.models import NO_BODY, NO_JSON, Schema
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from pydantic import BaseModel
-    from pydantic.json_schema import JsonSchemaValue
-    from pydantic_core import core_schema
-
-    from sidecar.kit.http.endpoint import Endpoint
-    from sidecar.kit.http.problem_kinds import Kind
+from sidecar.kit.http.problem_kinds import Kind
 
 Json: TypeAlias = dict[str, Any]
 #: By a model's id and its mode.

@@ -1,17 +1,12 @@
 """Changes of settings as JSON Schema, made of the models that read them."""
 
-from __future__ import annotations
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
+from pydantic import BaseModel
 
-from sidecar.api.openapi.operations import description_of
+from sidecar.api.openapi.operations import Json, description_of
 from sidecar.kit.moments import parse_moment
 from sidecar.kit.setting_types import DURATION, parse_duration
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-    from sidecar.api.openapi.operations import Json
 
 _BOUNDS = {"ge": "minimum", "le": "maximum"}
 #: The text of a setting whose value is no text, as a variable has it; by the value's type.

@@ -4,21 +4,17 @@ Every replica records as the same consumer, so what another one had read and not
 read again. The stream is trimmed when the events were written, and not before.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from redis.exceptions import ResponseError
 
 from sidecar.history.model import Event
 from sidecar.kit.errors import StoreError
+from sidecar.kit.redis.connect import Store
 from sidecar.kit.redis.driver_errors import driver_errors, text
 from sidecar.kit.redis.leader_lease import LeaderLease
 from sidecar.rooms.redis_keys import called_key, recorder_leader_key, room_key
-
-if TYPE_CHECKING:
-    from sidecar.kit.redis.connect import Store
 
 _GROUP = _CONSUMER = "recorder"
 #: KEYS  events, how far the calls were read  ARGV  the group, the last event that may go, events to

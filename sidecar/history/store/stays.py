@@ -3,15 +3,15 @@
 Every method raises DatabaseError when the database does not answer, or refuses.
 """
 
-from __future__ import annotations
-
 import json
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import and_, delete, func, insert, or_, select, text, update
+from sqlalchemy import Table, and_, delete, func, insert, or_, select, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from sidecar.history.model import Change, Entry, Event
+from sidecar.history.model import Change, Entry, Event, Period
 from sidecar.history.store.tables import (
     HISTORY,
     changes,
@@ -24,15 +24,7 @@ from sidecar.kit.sql import database as sql
 from sidecar.kit.sql.transactions import Transactions
 from sidecar.queue.visitor_number import id_prefix, visitor_number
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-
-    from sqlalchemy import Table
-    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
-
-    from sidecar.history.model import Period
-
-    Fold = Callable[[Entry | None, Event], Entry | None]
+Fold = Callable[[Entry | None, Event], Entry | None]
 
 #: Names in one IN (…).
 _AT_ONCE = 500

@@ -4,8 +4,6 @@ MariaDB and MySQL compare text without regard to case by default, and a visitor'
 has both cases: ids and names there are of a binary collation.
 """
 
-from __future__ import annotations
-
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, PrimaryKeyConstraint, Table
 
 from sidecar.kit.sql.columns import long_text, word

@@ -4,23 +4,18 @@ One replica a room and hour, in small batches, each a transaction of its own: wh
 the next one goes on.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import random
-from typing import TYPE_CHECKING
 
 import structlog
 
 from sidecar.history.metrics import HistoryMetrics
+from sidecar.history.store.stays import History
 from sidecar.kit.errors import DatabaseError, StoreError
-
-if TYPE_CHECKING:
-    from sidecar.history.store.stays import History
-    from sidecar.kit.metrics import Metrics
-    from sidecar.rooms.service import Room, Rooms
-    from sidecar.settings.model import Settings
+from sidecar.kit.metrics import Metrics
+from sidecar.rooms.service import Room, Rooms
+from sidecar.settings.model import Settings
 
 #: Rows in one transaction.
 BATCH = 500

@@ -5,26 +5,21 @@ next replica reads it again, and the database knows what it has: nothing is lost
 double. While the database is unavailable the events wait in the store.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import math
 import random
-from typing import TYPE_CHECKING
 
 import structlog
 
 from sidecar.history.metrics import HistoryMetrics
 from sidecar.history.service import fold
+from sidecar.history.store.event_stream import EventStream
+from sidecar.history.store.stays import History
 from sidecar.kit.errors import DatabaseError, StoreError
+from sidecar.kit.metrics import Metrics
 from sidecar.kit.retry import Backoff
-
-if TYPE_CHECKING:
-    from sidecar.history.store.event_stream import EventStream
-    from sidecar.history.store.stays import History
-    from sidecar.kit.metrics import Metrics
-    from sidecar.rooms.service import Room, Rooms
+from sidecar.rooms.service import Room, Rooms
 
 #: Events in one transaction. It keeps the event loop from visitors for some 5 ms; 500 would for 10.
 BATCH = 250

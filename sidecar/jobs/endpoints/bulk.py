@@ -1,16 +1,14 @@
 """Many jobs at once: retried or cancelled, by their ids or by what they have in common."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 import structlog
 from aiohttp import web
 
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints.jobs import seen_by
-from sidecar.jobs.model import ENDED
+from sidecar.jobs.model import ENDED, State
 from sidecar.jobs.search_schemas import (
     NOT_ENDED,
     WENT_WRONG,
@@ -24,11 +22,6 @@ from sidecar.kit.http.auth.session import operator
 from sidecar.kit.http.endpoint import Endpoints, programs
 from sidecar.kit.http.problem_kinds import DATABASE_UNAVAILABLE
 from sidecar.kit.http.problems import ProblemError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from sidecar.jobs.model import State
 
 #: After so long the rest is left to the next request, seconds.
 ENOUGH_S = 4.0

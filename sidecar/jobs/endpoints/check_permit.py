@@ -3,16 +3,16 @@
 As /check: never another status, never a body. A permit that cannot be checked does not pass.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import structlog
 from aiohttp import web
 
 from sidecar.jobs.app_keys import JOBS
-from sidecar.jobs.permits import PermitError
+from sidecar.jobs.permits import Permit, PermitError
 from sidecar.jobs.schemas import CheckPermit, PermitPassed, PermitRefused
+from sidecar.jobs.service import Jobs
+from sidecar.jobs.targets import Target
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.http.auth_request import close_if_body, log_unknown
@@ -20,13 +20,6 @@ from sidecar.kit.http.endpoint import ANYBODY, Endpoints
 from sidecar.kit.http.models import NO_BODY
 from sidecar.kit.http.problems import STORE_RETRY_S
 from sidecar.kit.tasks import Background
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from sidecar.jobs.permits import Permit
-    from sidecar.jobs.service import Jobs
-    from sidecar.jobs.targets import Target
 
 #: Of a permit that is ours: why it does not pass.
 _REASONS = {"used": "used", "gone": "over"}

@@ -1,16 +1,13 @@
 """Jobs for programs: submit, look up, wait, cancel, retry, report that a call is over."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re
-from typing import TYPE_CHECKING
 
 import structlog
 from aiohttp import web
 
-from sidecar.jobs import schemas
+from sidecar.jobs import model, schemas
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints.long_poll import JOB_POLLS, OVER
 from sidecar.jobs.model import State
@@ -33,17 +30,13 @@ from sidecar.jobs.schemas import (
     SubmitJob,
 )
 from sidecar.jobs.search_schemas import JobsPage, read_after, write_after
-from sidecar.jobs.service import Order, Seen
+from sidecar.jobs.service import Jobs, Order, Seen
 from sidecar.kit.errors import ConfigError, DatabaseError, StoreError
 from sidecar.kit.http.auth.owner import owner_of
 from sidecar.kit.http.auth.session import operator
 from sidecar.kit.http.endpoint import Endpoints, programs
 from sidecar.kit.http.long_poll import is_gone
 from sidecar.kit.http.problem_kinds import DATABASE_UNAVAILABLE, QUEUE_FULL
-
-if TYPE_CHECKING:
-    from sidecar.jobs import model
-    from sidecar.jobs.service import Jobs
 
 log = structlog.get_logger()
 

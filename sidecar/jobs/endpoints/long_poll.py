@@ -1,17 +1,12 @@
 """Clients that wait for their jobs: all of these are looked up together, a few times a second."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from sidecar.jobs.model import ENDED, State
+from sidecar.jobs.service import Jobs, Seen
 from sidecar.kit.http.long_poll import LongPolls, is_set
-
-if TYPE_CHECKING:
-    from sidecar.jobs.service import Jobs, Seen
 
 #: How often to look, seconds.
 LOOK_S = 0.25

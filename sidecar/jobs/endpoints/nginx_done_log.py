@@ -7,28 +7,22 @@ Anyone who can reach the socket may send anything. Only a permit that we signed 
 only its own. A datagram that is lost costs nothing but time: the call ends by its term.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import re
 import socket
 import stat
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import structlog
 
-from sidecar.jobs.permits import PermitError, target_of
+from sidecar.jobs.permits import Permit, PermitError, target_of
+from sidecar.jobs.service import Jobs
+from sidecar.jobs.targets import Target
 from sidecar.kit.errors import ConfigError, DatabaseError, StoreError
 from sidecar.kit.tasks import Background
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from sidecar.jobs.permits import Permit
-    from sidecar.jobs.service import Jobs
-    from sidecar.jobs.targets import Target
 
 #: Ends that wait to be written; beyond it they are lost.
 MOST = 10_000

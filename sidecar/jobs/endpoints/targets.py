@@ -1,13 +1,12 @@
 """Targets for operators and programs: how they stand; and their settings, changed at run time."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import structlog
 from aiohttp import web
 
+from sidecar.jobs import targets
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.schemas import (
     UNKNOWN_TARGET,
@@ -28,11 +27,6 @@ from sidecar.kit.http.endpoint import OPERATORS, Endpoints, programs
 from sidecar.kit.http.problem_kinds import DATABASE_UNAVAILABLE, ROLE_TOO_LOW
 from sidecar.kit.http.problems import ProblemError
 from sidecar.kit.names import is_plain_name
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sidecar.jobs import targets
 
 #: Steps of a history, about.
 STEPS = 60

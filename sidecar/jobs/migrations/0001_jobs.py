@@ -3,8 +3,6 @@
 The columns stand here as they were at this revision, whatever job_tables.py says later.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import sqlalchemy as sa

@@ -2,26 +2,19 @@
 and the attempts. Only the latest `fence` of a job writes: an attempt with an older one was slow,
 and another worker has the job by now."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import and_, bindparam, delete, func, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sidecar.jobs.model import ENDED, RUNS, WAITS, Ending, Job, State
 from sidecar.jobs.store.tables import FIND, FIND_WHOLE, chunks, job_of, jobs, lock_jobs
 from sidecar.jobs.store.target_replies import Waiting
 from sidecar.kit.batch import Batcher
-from sidecar.kit.sql.transactions import separately
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from sqlalchemy.ext.asyncio import AsyncConnection
-
-    from sidecar.kit.sql.transactions import Transactions
+from sidecar.kit.sql.transactions import Transactions, separately
 
 #: Jobs in one transaction.
 BATCH_LIMIT = 200

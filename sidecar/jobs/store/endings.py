@@ -2,22 +2,16 @@
 what was kept long enough is removed. What a method finds is locked and checked again, so that of
 two processes one does the work."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, delete, func, not_, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sidecar.jobs.model import ENDED, WAITS, Job, State, receiver_of
 from sidecar.jobs.store.tables import chunks, ended_values, jobs, lock_jobs
-
-if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncConnection
-
-    from sidecar.kit.sql.transactions import Transactions
+from sidecar.kit.sql.transactions import Transactions
 
 #: The longest claim_window, ms.
 PERMIT_MS = 3_600_000

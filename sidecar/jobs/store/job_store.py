@@ -1,11 +1,8 @@
 """The jobs' database, by subject. Every method raises DatabaseError when the database does not
 answer, or refuses."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from sqlalchemy import delete, select
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sidecar.jobs.store.attempts import AttemptRepository
 from sidecar.jobs.store.endings import EndingRepository
@@ -14,9 +11,6 @@ from sidecar.jobs.store.search import JobSearch
 from sidecar.jobs.store.tables import JOBS, targets
 from sidecar.kit.sql import database as sql
 from sidecar.kit.sql.transactions import Transactions
-
-if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncEngine
 
 
 class JobStore:

@@ -1,12 +1,11 @@
 """Jobs in SQL, for their clients: submitted, looked up, counted, cancelled, retried."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from sqlalchemy import (
     BigInteger,
@@ -21,19 +20,13 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sidecar.jobs.model import ENDED, WAITS, Job, State
 from sidecar.jobs.store.tables import FIND, WORD, chunks, ended_values, job_of, jobs, row_of
 from sidecar.kit.batch import Batcher
 from sidecar.kit.errors import DatabaseError
-from sidecar.kit.sql.transactions import separately
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Sequence
-
-    from sqlalchemy.ext.asyncio import AsyncConnection
-
-    from sidecar.kit.sql.transactions import Transactions
+from sidecar.kit.sql.transactions import Transactions, separately
 
 #: Jobs in one transaction.
 BATCH_LIMIT = 200

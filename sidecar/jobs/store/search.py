@@ -4,17 +4,13 @@ Owner, target and time are in indexes. What is not, the last answer's status and
 id, is looked for among so many jobs at a time: no question reads all of a large table.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import ColumnElement, false, func, or_, select
 
 from sidecar.jobs.model import ID_LENGTH, JobPage, JobQuery
 from sidecar.jobs.store.tables import FIND, WORD, job_of, jobs
-
-if TYPE_CHECKING:
-    from sidecar.kit.sql.transactions import Transactions
+from sidecar.kit.sql.transactions import Transactions
 
 #: Jobs that are looked through for one page of a narrow query.
 WINDOW = 5000

@@ -4,22 +4,22 @@ They are of a family of their own (kit/sql/database.py), in the database of the 
 another.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Column,
+    Dialect,
     Enum,
     Index,
     Integer,
     LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
+    Row,
     Table,
     TypeDecorator,
     case,
@@ -27,14 +27,11 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.dialects import mysql
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sidecar.jobs.model import Job, State
 from sidecar.kit.sql.columns import long_text, word
 from sidecar.kit.sql.database import Tables
-
-if TYPE_CHECKING:
-    from sqlalchemy import Dialect, Row
-    from sqlalchemy.ext.asyncio import AsyncConnection
 
 JOBS = Tables("jobs", "0001", "waitroom_jobs_version")
 

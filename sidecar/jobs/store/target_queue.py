@@ -1,16 +1,15 @@
 """The queue of a target: who is called next, locks, permits, rate, breaker. Runs the scripts of
 jobs/lua, and reads their replies."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from sidecar.jobs import redis_keys as keys
+from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_replies import (
     Claimed,
     Ended,
@@ -27,15 +26,11 @@ from sidecar.jobs.store.target_replies import (
     read_look,
 )
 from sidecar.kit.batch import Batcher
+from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
+from sidecar.kit.redis.connect import Store
 from sidecar.kit.redis.driver_errors import text
-from sidecar.kit.redis.script_store import ScriptStore
-
-if TYPE_CHECKING:
-    from sidecar.jobs.settings import TargetSettings
-    from sidecar.kit.clock import StoreClock
-    from sidecar.kit.redis.connect import Store
-    from sidecar.kit.redis.script_store import Observer
+from sidecar.kit.redis.script_store import Observer, ScriptStore
 
 #: How long a worker's lock lasts from its last renewal on, and how long a place is kept for a job
 #: that is being submitted.

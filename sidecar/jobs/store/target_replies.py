@@ -1,17 +1,12 @@
 """Arguments and replies of the scripts of jobs/lua, as types. Times in ms are of the store's
 clock; None: not so, or unknown."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+from sidecar.jobs.settings import TargetSettings
 from sidecar.kit.redis.driver_errors import text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from sidecar.jobs.settings import TargetSettings
 
 _COUNTERS = ("called", "completed", "failed", "retried", "lost", "expired")
 

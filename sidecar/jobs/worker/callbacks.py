@@ -1,30 +1,23 @@
 """Callbacks of jobs that have ended: a signed POST to the callback_url, retried until it is taken.
 Those that are due are in the database, so that none is lost when a worker stops."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
 import time
-from typing import TYPE_CHECKING
 
+import aiohttp
 import structlog
 
 from sidecar.jobs.metrics import JobMetrics
-from sidecar.jobs.model import receiver_of
+from sidecar.jobs.model import Job, receiver_of
+from sidecar.jobs.service import Jobs
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import DatabaseError
+from sidecar.kit.metrics import Metrics
 from sidecar.kit.outbox import Answer, InFlight, Message, Schedule, headers_of, post
 from sidecar.kit.retry import Backoff
 from sidecar.kit.tasks import stop_workers
-
-if TYPE_CHECKING:
-    import aiohttp
-
-    from sidecar.jobs.model import Job
-    from sidecar.jobs.service import Jobs
-    from sidecar.kit.metrics import Metrics
 
 #: Between two looks, and while no target allows callbacks; and for how long a callback is this
 #: worker's, seconds.

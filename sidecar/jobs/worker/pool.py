@@ -1,19 +1,15 @@
 """The target workers of one process."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import structlog
 
+from sidecar.jobs.service import Jobs
+from sidecar.jobs.wake_ups import WakeUps
+from sidecar.jobs.worker.target_call import Egress
 from sidecar.jobs.worker.target_worker import TargetWorker
 from sidecar.kit.tasks import stop_workers, wait_for
-
-if TYPE_CHECKING:
-    from sidecar.jobs.service import Jobs
-    from sidecar.jobs.wake_ups import WakeUps
-    from sidecar.jobs.worker.target_call import Egress
 
 Running: TypeAlias = tuple[TargetWorker, asyncio.Task[None]]
 

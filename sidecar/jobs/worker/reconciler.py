@@ -3,31 +3,24 @@ only one of the two has, ends jobs that waited too long, and removes old ones. E
 worker process has a reconciler; where it matters, a leader lease picks one of them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import structlog
 
 from sidecar.jobs.model import Ending, Job, State, ms
 from sidecar.jobs.redis_keys import target_key
+from sidecar.jobs.service import Jobs
 from sidecar.jobs.store.target_queue import LOCK_S
 from sidecar.jobs.store.target_replies import Held, Release
-from sidecar.jobs.wake_ups import IDLE_S
+from sidecar.jobs.targets import Target
+from sidecar.jobs.wake_ups import IDLE_S, WakeUps
 from sidecar.kit.errors import DatabaseError, StoreError
+from sidecar.kit.redis.leader_lease import LeaderLease
 from sidecar.kit.tasks import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
-
-    from sidecar.jobs.service import Jobs
-    from sidecar.jobs.targets import Target
-    from sidecar.jobs.wake_ups import WakeUps
-    from sidecar.kit.redis.leader_lease import LeaderLease
 
 #: Between two looks, seconds: at the settings, without a wake-up; at a queue where something
 #: happens by itself; and at one where only the metrics change.

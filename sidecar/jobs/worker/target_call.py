@@ -1,7 +1,5 @@
 """Makes one call of a job, and returns its outcome. Which addresses it reaches: kit/egress.py."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
@@ -9,24 +7,18 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import aiohttp
+from aiohttp.abc import AbstractResolver
 from aiohttp.http import HttpProcessingError
 
 from sidecar import __version__
-from sidecar.jobs.model import CHUNK, Outcome
+from sidecar.jobs.model import CHUNK, Job, Outcome, OutcomeKind
 from sidecar.jobs.request import MAX_HEADERS, MAX_HEADERS_BYTES, Call, check_request
-from sidecar.jobs.settings import same_header
+from sidecar.jobs.settings import TargetSettings, same_header
 from sidecar.kit.egress import PrivateAddressError, open_session
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.retry import seconds_in
-
-if TYPE_CHECKING:
-    from aiohttp.abc import AbstractResolver
-
-    from sidecar.jobs.model import Job, OutcomeKind
-    from sidecar.jobs.settings import TargetSettings
 
 #: Takes the parts of a large body, numbered from 0.
 Sink = Callable[[int, bytes], Awaitable[None]]

@@ -5,35 +5,26 @@ A job takes these steps, and each may be the last: claimed (Redis), started (SQL
 another one takes the job up.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 import structlog
 
-from sidecar.jobs.model import Outcome, State
+from sidecar.jobs.model import Ending, Job, Outcome, State
 from sidecar.jobs.retry import judge
+from sidecar.jobs.service import Jobs
 from sidecar.jobs.store.target_queue import LOCK_S
-from sidecar.jobs.store.target_replies import Release
-from sidecar.jobs.wake_ups import IDLE_S
+from sidecar.jobs.store.target_replies import Claim, Release
+from sidecar.jobs.targets import Target
+from sidecar.jobs.wake_ups import IDLE_S, WakeUps
+from sidecar.jobs.worker.target_call import Egress
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.retry import Backoff
 from sidecar.kit.tasks import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sidecar.jobs.model import Ending, Job
-    from sidecar.jobs.service import Jobs
-    from sidecar.jobs.store.target_replies import Claim
-    from sidecar.jobs.targets import Target
-    from sidecar.jobs.wake_ups import WakeUps
-    from sidecar.jobs.worker.target_call import Egress
 
 #: Jobs that are claimed at a time.
 CLAIMS = 50

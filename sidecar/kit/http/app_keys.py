@@ -1,20 +1,15 @@
 """What the handlers find in their application."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
 
 from aiohttp import web
 
 from sidecar.kit.http.auth.operators import Operators
+from sidecar.kit.http.auth.scopes import Scope
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.templates import Templates
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from sidecar.kit.http.auth.scopes import Scope
 
 
 class SiteSettings(Protocol):

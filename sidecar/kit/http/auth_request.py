@@ -1,18 +1,11 @@
 """What all requests that nginx's auth_request makes have in common."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import structlog
+from aiohttp import web
 
 from sidecar.kit.names import SEPARATOR
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from aiohttp import web
-
 
 log = structlog.get_logger()
 

@@ -1,11 +1,6 @@
 """One cookie's value out of a header, and whether one is for https alone."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
 
 
 def secure(headers: Mapping[str, str]) -> str:

@@ -18,25 +18,20 @@ A handler is called with the request and the models that its annotations name, a
 or a response where status or headers are its own. Its name is the operationId.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from inspect import get_annotations, getdoc
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from aiohttp import web
 
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.http import problem_kinds as kinds
-from sidecar.kit.http.models import Body, Parameters, Reply, object_of, read
-
-if TYPE_CHECKING:
-    from sidecar.kit.http.auth.roles import Role
-    from sidecar.kit.http.auth.scopes import Scope
-    from sidecar.kit.http.models import Headers
-    from sidecar.kit.http.problem_kinds import Kind
+from sidecar.kit.http.auth.roles import Role
+from sidecar.kit.http.auth.scopes import Scope
+from sidecar.kit.http.models import Body, Headers, Parameters, Reply, object_of, read
+from sidecar.kit.http.problem_kinds import Kind
 
 Handler: TypeAlias = Callable[..., Awaitable[web.StreamResponse | Reply]]
 H = TypeVar("H", bound=Handler)

@@ -5,10 +5,9 @@ connection where nothing else is under way, goes to its handler at once. All oth
 odd, go on through aiohttp: tasks, routes, middlewares, a response with all it can do.
 """
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 from aiohttp import HttpVersion11, web
 from aiohttp.http import RawRequestMessage, StreamWriter
@@ -18,9 +17,6 @@ from multidict import istr
 
 from sidecar.kit.http.problems import problems
 from sidecar.kit.http.quick_response import QuickResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 #: Handlers by method and target, such as ("GET", "/check"): exact, without a query.
 FAST = web.AppKey("fast", dict[tuple[str, str], Handler])
@@ -56,7 +52,7 @@ class FastRequest:
     can_read_body = False
 
     def __init__(
-        self, message: RawRequestMessage, app: Mapping[Any, Any], protocol: Connection
+        self, message: RawRequestMessage, app: Mapping[Any, Any], protocol: "Connection"
     ) -> None:
         self.app = app
         self.headers = message.headers

@@ -1,7 +1,5 @@
 """Health and metrics of any process."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from aiohttp import web

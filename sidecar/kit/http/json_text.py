@@ -1,7 +1,5 @@
 """Documents as JSON."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

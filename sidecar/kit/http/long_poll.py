@@ -1,18 +1,14 @@
 """Requests that are held open for as long as their clients are there: long polls and streams."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 from aiohttp import web
 
 from sidecar.kit.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
 
 #: The longest `wait`, seconds.
 MAX_WAIT_S = 60

@@ -3,12 +3,10 @@
 A string below a field is its description.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from aiohttp import web
 from pydantic import (
@@ -18,6 +16,7 @@ from pydantic import (
     Field,
     ValidationError,
     ValidationInfo,
+    ValidatorFunctionWrapHandler,
     WrapValidator,
     field_validator,
 )
@@ -28,9 +27,6 @@ from sidecar.kit.clock import iso
 from sidecar.kit.did_you_mean import did_you_mean, types_in
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.names import NAME
-
-if TYPE_CHECKING:
-    from pydantic import ValidatorFunctionWrapHandler
 
 #: Names of JSON that are shown in an error are cut to this.
 _SHOWN = 40

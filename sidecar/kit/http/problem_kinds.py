@@ -3,8 +3,6 @@
 Here are the kinds of any endpoint; a product's own are in its schemas.py.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

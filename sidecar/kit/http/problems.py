@@ -1,14 +1,13 @@
 """Errors as RFC 9457 problem documents; the one place that turns errors into responses."""
 
-from __future__ import annotations
-
 import json
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.typedefs import Handler
 
 from sidecar.kit.did_you_mean import did_you_mean
 from sidecar.kit.errors import (
@@ -16,14 +15,10 @@ from sidecar.kit.errors import (
     DatabaseError,
     StoreError,
     UnknownNameError,
+    WaitroomError,
 )
 from sidecar.kit.http import problem_kinds as kinds
 from sidecar.kit.http.problem_kinds import Kind
-
-if TYPE_CHECKING:
-    from aiohttp.typedefs import Handler
-
-    from sidecar.kit.errors import WaitroomError
 
 #: The Retry-After while Redis is unavailable.
 STORE_RETRY_S = 5

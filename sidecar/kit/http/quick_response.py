@@ -4,22 +4,17 @@ aiohttp takes a seventh of what a poll costs to prepare, write and end a respons
 That of a poll or a verdict is a head and a few hundred bytes, to nginx, on a connection that stays.
 """
 
-from __future__ import annotations
-
 import re
 import time
+from collections.abc import Mapping
 from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import HttpVersion11, web
+from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import SERVER_SOFTWARE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from aiohttp.abc import AbstractStreamWriter
 
 _FIRST_LINES = {each.value: f"HTTP/1.1 {each.value} {each.phrase}\r\n" for each in HTTPStatus}
 #: Those that have no body, and say no length.

@@ -1,7 +1,5 @@
 """Stops asking a store that does not answer."""
 
-from __future__ import annotations
-
 import time
 
 #: Failures in a row after which the store counts as away.

@@ -1,7 +1,5 @@
 """Opens the store that a URL names."""
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 from redis.asyncio import ConnectionPool, Redis

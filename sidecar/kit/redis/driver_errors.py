@@ -1,16 +1,11 @@
 """What the driver raises, in our words."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
+from types import TracebackType
 
 from redis.exceptions import RedisError
 
 from sidecar.kit.errors import StoreError
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 
 class driver_errors:  # noqa: N801 - reads as a statement

@@ -1,20 +1,15 @@
 """Whether Redis evicts keys: then it forgets people, counts and settings without an error."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import structlog
 from redis.exceptions import ResponseError
 
 from sidecar.kit.errors import StoreError
+from sidecar.kit.redis.connect import Store
 from sidecar.kit.redis.driver_errors import driver_errors
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sidecar.kit.redis.connect import Store
 
 #: Seconds between two looks.
 LOOK_S = 60.0

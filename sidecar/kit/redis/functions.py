@@ -6,28 +6,22 @@ a failover to one that had not copied it, each primary of a cluster. Where it ta
 an ACL, FUNCTION renamed), scripts go by EVALSHA, and it is asked again after RETRY_S.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import structlog
+from redis.commands.core import AsyncScript
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
 
+from sidecar.kit.redis.connect import Store
 from sidecar.kit.redis.scripts import library, source
 from sidecar.kit.redis.topology import Cluster
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from redis.commands.core import AsyncScript
-
-    from sidecar.kit.redis.connect import Store
 
 #: How often a store that refused functions is asked again.
 RETRY_S = 60.0

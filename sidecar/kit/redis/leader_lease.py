@@ -1,13 +1,9 @@
 """The leader lease: work that one replica does at a time, for as long as it renews the lease."""
 
-from __future__ import annotations
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
+from sidecar.kit.redis.connect import Store
 from sidecar.kit.redis.driver_errors import driver_errors, text
-
-if TYPE_CHECKING:
-    from sidecar.kit.redis.connect import Store
 
 
 class LeaderLease:

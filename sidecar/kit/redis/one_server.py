@@ -1,15 +1,11 @@
 """One Redis server, for a person who waits at a terminal for what it says."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import redis
 
 from sidecar.kit.errors import StoreError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _SCHEMES = ("redis://", "rediss://", "unix://")
 _TIMEOUT_S = 1

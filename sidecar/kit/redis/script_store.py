@@ -1,21 +1,16 @@
 """What all script stores share: a breaker, a bound on the time, an
 observer, and the scripts of their product."""
 
-from __future__ import annotations
-
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.kit.redis.breaker import Breaker
+from sidecar.kit.redis.connect import Store
 from sidecar.kit.redis.driver_errors import driver_errors
 from sidecar.kit.redis.functions import Scripts
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from sidecar.kit.redis.connect import Store
 
 
 @dataclass(frozen=True, slots=True)

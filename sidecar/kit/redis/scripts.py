@@ -9,8 +9,6 @@ call of that. With all scripts of its folder it makes a library of Redis Functio
 fragments are loaded once.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterator

@@ -5,9 +5,8 @@ cut off from outside after `store_timeout`, so whatever the driver finds out by 
 longer, or only when a call ends by an error of its own, it would never find out.
 """
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
@@ -27,9 +26,6 @@ from redis.backoff import NoBackoff
 from redis.commands.core import AsyncScript
 
 from sidecar.kit.setting_types import read_servers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 #: Batches of a few names and verbs at a time; more would only queue up in Redis.
 POOL_SIZE = 64
@@ -197,7 +193,7 @@ class _SentinelPool(SentinelConnectionPool, BlockingConnectionPool):
         await self.sentinel_manager.aclose()
 
 
-def cluster_store(url: str, timeout_s: float) -> Cluster:
+def cluster_store(url: str, timeout_s: float) -> "Cluster":
     """redis+cluster://[user:password@]host:6379,…: some of its servers; it names the others."""
     servers, _ = read_servers(url)
     nodes = [ClusterNode(host, port) for host, port in servers]
@@ -249,7 +245,7 @@ class Cluster(RedisCluster):
             self._initialize = False
             self._look()
 
-    async def initialize(self, *_: Any, **__: Any) -> Cluster:
+    async def initialize(self, *_: Any, **__: Any) -> "Cluster":
         """The first map. A caller that gives up waiting for it leaves the search to the others."""
         if self._initialize:
             await asyncio.shield(self._look())

@@ -1,7 +1,5 @@
 """Types of columns that mean the same in every database."""
 
-from __future__ import annotations
-
 from sqlalchemy import String, Text
 from sqlalchemy.dialects import mysql
 

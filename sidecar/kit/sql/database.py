@@ -1,28 +1,22 @@
 """Opens the database that a URL names, and brings its tables up to date."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
 import sqlite3
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import event, make_url, select, text
+from sqlalchemy.engine import URL, Connection
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from sidecar.kit.errors import ConfigError, DatabaseError, DatabaseUnavailableError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-
-    from sqlalchemy.engine import URL, Connection
-    from sqlalchemy.ext.asyncio import AsyncConnection
 
 #: The package: migrations of the history lie in history/migrations/.
 PACKAGE = Path(__file__).resolve().parents[2]

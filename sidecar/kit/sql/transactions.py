@@ -1,22 +1,17 @@
 """Transactions on one database, and what each kind of database does in a way of its own."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from sqlalchemy import Table
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from sidecar.kit.errors import DatabaseError
 from sidecar.kit.sql import database as sql
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-
-    from sqlalchemy import Table
-    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 Item = TypeVar("Item")
 Reply = TypeVar("Reply")

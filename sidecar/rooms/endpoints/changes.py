@@ -1,10 +1,9 @@
 """How operators change settings while a room runs: what a change would do, the change, its undo,
 and the log of all that they did."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import structlog
 from aiohttp import web
@@ -32,12 +31,7 @@ from sidecar.rooms.schemas.changes import (
     Undo,
 )
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
-from sidecar.rooms.store.scripts import ChangedSinceError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sidecar.rooms.store.scripts import Pace
+from sidecar.rooms.store.scripts import ChangedSinceError, Pace
 
 #: The settings that an operator's word stands for; None is the file's value.
 _ACTS: dict[str, dict[str, Any]] = {

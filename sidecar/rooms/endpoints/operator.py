@@ -1,9 +1,5 @@
 """What operators do with a room: look, reset, make grants, preview its events."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import structlog
 from aiohttp import web
 
@@ -23,11 +19,9 @@ from sidecar.rooms.schemas.rooms import (
     RoomState,
     RoomStates,
 )
+from sidecar.rooms.service import Room
 from sidecar.rooms.statistics import lines_of
-
-if TYPE_CHECKING:
-    from sidecar.rooms.service import Room
-    from sidecar.rooms.store.replies import Snapshot
+from sidecar.rooms.store.replies import Snapshot
 
 #: What the scripts remember for themselves, beside the counters.
 _INTERNAL = {

@@ -1,7 +1,5 @@
 """A room's figures over time: what charts are drawn from."""
 
-from __future__ import annotations
-
 from aiohttp import web
 
 from sidecar.kit.http.endpoint import VIEWERS, Endpoints

@@ -1,12 +1,11 @@
 """A room from one store to another: the operator's calls that `waitroom rooms export` and
 `import` are made of. A line of the file is a page of the one and a call of the other."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import structlog
 from aiohttp import web
@@ -27,12 +26,8 @@ from sidecar.rooms.schemas.transfer import (
     Imported,
     ImportStep,
 )
+from sidecar.rooms.service import Room
 from sidecar.rooms.store.transfer import READ_ORDER, stats_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from sidecar.rooms.service import Room
 
 ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))
 

@@ -1,8 +1,6 @@
 """What operators do with visitors: list, find, release, move."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import structlog
 from aiohttp import web
@@ -39,12 +37,10 @@ from sidecar.rooms.schemas.visitors import (
     VisitorReleased,
     WaitingVisitors,
 )
+from sidecar.rooms.service import Room
 from sidecar.rooms.statistics import place_in_sub_queue
+from sidecar.rooms.store.lists import Found
 from sidecar.rooms.store.scripts import Claim
-
-if TYPE_CHECKING:
-    from sidecar.rooms.service import Room
-    from sidecar.rooms.store.lists import Found
 
 ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))
 

@@ -1,7 +1,5 @@
 """Requests and responses about changes of a room's settings, and its log."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Any, Literal
 
@@ -108,7 +106,7 @@ class Act(Reply):
     """The same, by setting."""
 
     @classmethod
-    def of(cls, act: dict[str, Any]) -> Act:
+    def of(cls, act: dict[str, Any]) -> "Act":
         """Of an entry of the log (rooms/store/lists.py)."""
         changes = act.get("changes") and {
             name: SettingChange(

@@ -1,8 +1,7 @@
 """What requests and responses of rooms have in common."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Awaitable, Callable
+from typing import Annotated
 
 from pydantic import Field
 
@@ -10,11 +9,7 @@ from sidecar.kit.http.models import Name, Parameters, Reply, matching
 from sidecar.kit.http.problem_kinds import Kind, unknown
 from sidecar.kit.http.problems import ProblemError
 from sidecar.queue.visitor_number import NUMBER, read_number
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from sidecar.rooms.service import Room
+from sidecar.rooms.service import Room
 
 UNKNOWN_ROOM = unknown("room")
 UNKNOWN_VISITOR = Kind(

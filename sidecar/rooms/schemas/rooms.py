@@ -1,7 +1,5 @@
 """Requests and responses about a room: its settings, events, grants and log."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
@@ -9,9 +7,9 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from sidecar.kit.http.models import Body, Reply, Time, Whole, wanted
 from sidecar.kit.setting_types import DURATION, parse_duration
 from sidecar.queue.grants import MAX_LIFE_S
-from sidecar.queue.model import Phase  # noqa: TC001 - pydantic reads it
+from sidecar.queue.model import Phase
 from sidecar.rooms.schemas.common import Count, OfRoom, Position, RoomAddress
-from sidecar.rooms.settings import RoomSettings  # noqa: TC001 - pydantic reads it
+from sidecar.rooms.settings import RoomSettings
 
 MAX_GRANTS = 1000
 DEFAULT_LIFE_S = 86_400
@@ -58,7 +56,7 @@ class GrantRequest(Body):
     """How many to make. More than one only with `once`."""
 
     @model_validator(mode="after")
-    def _are_not_the_same(self) -> GrantRequest:
+    def _are_not_the_same(self) -> "GrantRequest":
         if self.count > 1 and not self.once:
             raise ValueError("count: all would be the same; say once too")
         return self

@@ -1,7 +1,5 @@
 """Requests and responses about a room's figures over time."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import ConfigDict, Field

@@ -1,7 +1,5 @@
 """Requests and responses that take a room from one store to another."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
@@ -125,7 +123,7 @@ class ImportStep(Body):
     """From the head, with rows."""
 
     @model_validator(mode="after")
-    def _is_whole(self) -> ImportStep:
+    def _is_whole(self) -> "ImportStep":
         if self.kind not in _KINDS:
             raise ValueError(f"kind: one of {', '.join(_KINDS)}")
         if self.kind not in WRITE_ORDER:

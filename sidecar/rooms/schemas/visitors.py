@@ -1,7 +1,5 @@
 """Requests and responses about a room's visitors."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator

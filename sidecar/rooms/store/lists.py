@@ -1,7 +1,5 @@
 """A room's visitors and its log, read a page at a time."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any

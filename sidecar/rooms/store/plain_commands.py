@@ -1,16 +1,11 @@
 """Redis commands on one room's keys, where no script is needed (scripts.py)."""
 
-from __future__ import annotations
+from collections.abc import Awaitable
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
+from sidecar.kit.redis.connect import Store
 from sidecar.kit.redis.driver_errors import driver_errors
 from sidecar.rooms.redis_keys import room_key
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
-    from sidecar.kit.redis.connect import Store
 
 
 class PlainCommands:

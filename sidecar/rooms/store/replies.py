@@ -1,7 +1,5 @@
 """What the scripts of rooms/lua reply, as types."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any

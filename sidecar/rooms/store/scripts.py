@@ -1,35 +1,28 @@
 """One room's state in the store: runs the scripts of rooms/lua, reads their replies."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
 import random
 import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sidecar.kit.batch import Batcher
-from sidecar.kit.clock import LATE_MS
+from sidecar.kit.clock import LATE_MS, StoreClock
 from sidecar.kit.errors import StoreError
+from sidecar.kit.redis.connect import Store
 from sidecar.kit.redis.driver_errors import driver_errors
 from sidecar.kit.redis.driver_errors import text as text_of
-from sidecar.kit.redis.script_store import ScriptStore
+from sidecar.kit.redis.script_store import Observer, ScriptStore
+from sidecar.queue.model import Pass, Standing, Ticket
 from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS, RESPONSE_MS
 from sidecar.rooms import redis_keys as keys
 from sidecar.rooms.look import LOOK, in_short
 from sidecar.rooms.store.lists import Lists
 from sidecar.rooms.store.replies import SHIELD, Snapshot, Swept, read_snapshot, read_standings
 from sidecar.rooms.store.transfer import Transfer
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from sidecar.kit.clock import StoreClock
-    from sidecar.kit.redis.connect import Store
-    from sidecar.kit.redis.script_store import Observer
-    from sidecar.queue.model import Pass, Standing, Ticket
 
 #: Visitors in one script call. More would hold Redis too long for the others.
 BATCH_LIMIT = 128

@@ -1,18 +1,13 @@
 """A room's people as pages, read from one store and written to another."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
+from sidecar.kit.redis.connect import Store
 from sidecar.kit.redis.driver_errors import text
 from sidecar.queue.tokens import is_visitor
 from sidecar.rooms.store.plain_commands import PlainCommands
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from sidecar.kit.redis.connect import Store
 
 #: The format of an export. Other versions may have other fields.
 FORMAT = "waitroom-room/1"

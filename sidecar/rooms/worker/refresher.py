@@ -4,22 +4,17 @@ The script also removes what expired and calls the next visitors: a queue moves 
 polls.
 """
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
 
 import structlog
 
 from sidecar.kit.errors import StoreError
+from sidecar.kit.metrics import Metrics
 from sidecar.queue.model import Phase
 from sidecar.queue.verdict_lifetime import REFRESH_MS
 from sidecar.rooms.metrics import RoomMetrics, absent
-
-if TYPE_CHECKING:
-    from sidecar.kit.metrics import Metrics
-    from sidecar.rooms.service import Room, Rooms
-    from sidecar.rooms.store.replies import Snapshot
+from sidecar.rooms.service import Room, Rooms
+from sidecar.rooms.store.replies import Snapshot
 
 #: As the gauge numbers them.
 _PHASES = (Phase.OPEN, Phase.PREQUEUE, Phase.CLOSED)

@@ -5,20 +5,15 @@ dies, another one sweeps in the next interval. The queue moves without sweeps to
 (the call passes over the silent); they keep its length honest.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
-from typing import TYPE_CHECKING
 
 import structlog
 
 from sidecar.kit.errors import StoreError
+from sidecar.kit.metrics import Metrics
 from sidecar.rooms.metrics import RoomMetrics
-
-if TYPE_CHECKING:
-    from sidecar.kit.metrics import Metrics
-    from sidecar.rooms.service import Room, Rooms
+from sidecar.rooms.service import Room, Rooms
 
 #: Replicas look for a free leader lease this often at least.
 LOOK_S = 5.0

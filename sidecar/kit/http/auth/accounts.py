@@ -1,23 +1,18 @@
 """Operators with a name of their own: by a password, or as a proxy in front says who they are."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import unicodedata
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
+from multidict import CIMultiDictProxy
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from multidict import CIMultiDictProxy
-
-    from sidecar.kit.http.auth.roles import Role
+from sidecar.kit.http.auth.roles import Role
 
 Network: TypeAlias = IPv4Network | IPv6Network
 #: Stands for all who come through a unix socket.

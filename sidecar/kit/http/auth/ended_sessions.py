@@ -1,16 +1,11 @@
 """The dashboard's sessions that were logged out of, so that all replicas know of each."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from sidecar.kit.redis.connect import Store
 from sidecar.kit.redis.driver_errors import driver_errors, text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from sidecar.kit.redis.connect import Store
 
 #: The dashboard's sessions that were logged out of (zset, session -> when it would have ended, unix
 #: seconds; `name:ann`: all of hers that end by then; kit/http/auth/ended_sessions.py). It runs out

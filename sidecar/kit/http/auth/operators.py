@@ -6,28 +6,22 @@ one. An operator's with an account holds a digest of that: a new role or passwor
 rotate as in queue/tokens.py: listed oldest to newest, the last signs, all verify.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from itsdangerous import BadData, URLSafeSerializer
+from multidict import CIMultiDictProxy
 
 from sidecar.kit.http.auth.accounts import Accounts
+from sidecar.kit.http.auth.ended_sessions import EndedSessions
+from sidecar.kit.http.auth.roles import Role
 from sidecar.kit.http.auth.throttle import Throttle
 from sidecar.kit.signing import StrictSigner
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from multidict import CIMultiDictProxy
-
-    from sidecar.kit.http.auth.ended_sessions import EndedSessions
-    from sidecar.kit.http.auth.roles import Role
 
 #: Other cookies of ours have an underscore here, and any name may follow theirs.
 COOKIE = "waitroom-desk"

@@ -1,22 +1,14 @@
 """The owner of what a request is about: the name of its token."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from sidecar.kit.http.auth.scopes import OWNERS, SCOPES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sidecar.kit.http.auth.scopes import Scope
-
+from sidecar.kit.http.auth.scopes import OWNERS, SCOPES, Scope
 
 #: Whose token a request brings; None: nobody's.
-FIND_OWNER: web.AppKey[Callable[[web.Request], Owner | None]] = web.AppKey("find_owner")
+FIND_OWNER: "web.AppKey[Callable[[web.Request], Owner | None]]" = web.AppKey("find_owner")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,5 @@
 """What an operator may do."""
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias, get_args
 
 #: Each may do what those before it may. A viewer changes nothing.

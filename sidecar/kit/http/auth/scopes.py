@@ -1,12 +1,6 @@
 """What a program's token may be for."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Literal, get_args
-
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
+from typing import Literal, TypeAlias, get_args
 
 #: The owners' names behind service_token and admin_token.
 OWNERS = ("service", "operator")

@@ -1,25 +1,16 @@
 """Which operator's session a request comes with, and whether it may."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from aiohttp import web
+
 from sidecar.kit.http.app_keys import OPERATORS
-from sidecar.kit.http.auth.operators import COOKIE, clean_name
-from sidecar.kit.http.auth.roles import covers
+from sidecar.kit.http.auth.operators import COOKIE, Operator, clean_name
+from sidecar.kit.http.auth.roles import Role, covers
 from sidecar.kit.http.cookies import cookie_value
 from sidecar.kit.http.problem_kinds import CSRF_WRONG, FOREIGN_SITE
 from sidecar.kit.http.problems import problem
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from aiohttp import web
-
-    from sidecar.kit.http.auth.operators import Operator
-    from sidecar.kit.http.auth.roles import Role
-
 
 CSRF_HEADER = "X-Waitroom-CSRF"
 _SAFE = {"GET", "HEAD", "OPTIONS"}

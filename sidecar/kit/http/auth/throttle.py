@@ -1,17 +1,12 @@
 """Bounds how often one address may guess a token: after some wrong ones it is refused for the rest
 of the minute, whatever it sends, before that is looked at."""
 
-from __future__ import annotations
-
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sidecar.kit.addresses import network_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MOST_FAILURES = 10
 FAILURES_S = 60

@@ -1,7 +1,5 @@
 """How alembic runs the migrations: always on the connection that kit/sql/database.py hands over."""
 
-from __future__ import annotations
-
 from alembic import context
 
 context.configure(
