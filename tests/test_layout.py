@@ -1,4 +1,4 @@
-"""The layout: the map names each folder, no cycles, no growth unsaid. import-linter holds layers."""
+"""The layout: the map names each folder; no cycles; no growth unsaid. import-linter holds layers."""
 
 import ast
 import graphlib
@@ -82,7 +82,7 @@ def test_a_script_includes_what_is_its_own():
 
 
 def test_the_product_grows_only_for_a_feature():
-    """CHANGELOG says how many lines of Python the product has, and what any more of them pay for."""
+    """CHANGELOG says how many lines of Python the product has, and what more of them pay for."""
     said = re.search(r"Product Python has ([\d,]+) lines", (ROOT / "CHANGELOG.md").read_text())
     assert said
     files = [file for folder in ("sidecar", "waitroom") for file in (ROOT / folder).rglob("*.py")]
