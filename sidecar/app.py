@@ -10,6 +10,7 @@ import stat
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 from aiohttp import web
@@ -20,12 +21,10 @@ from sidecar.gate.metrics import GateMetrics
 from sidecar.gate.nginx_stamps import Stamps
 from sidecar.history.metrics import HistoryMetrics
 from sidecar.history.store.event_stream import EventStream
-from sidecar.history.store.stays import History
 from sidecar.history.worker.archivist import tidy_forever
 from sidecar.history.worker.recorder import record_forever
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.service import Jobs
-from sidecar.jobs.wiring import JobServices
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.extras import require
@@ -66,6 +65,10 @@ from sidecar.webhooks.metrics import WebhookMetrics
 from sidecar.webhooks.resends import Resender
 from sidecar.webhooks.room_notices import RoomNotifier
 from sidecar.webhooks.service import Receiver, Webhooks
+
+if TYPE_CHECKING:  # SQL is an extra
+    from sidecar.history.store.stays import History
+    from sidecar.jobs.wiring import JobServices
 
 BACKLOG = 4096
 #: nginx passes addresses of up to 32 KB on as one header.
@@ -206,7 +209,7 @@ async def _open_jobs(
     metrics: Metrics,
     rooms: Rooms,
     stack: contextlib.AsyncExitStack,
-) -> JobServices | None:
+) -> "JobServices | None":
     """What jobs need, where there are targets."""
     if not settings.jobs_database:
         return None
@@ -226,7 +229,7 @@ def _is_target(jobs: Jobs, name: str) -> bool:
     return jobs.targets.find(name) is not None
 
 
-def _open_history(settings: Settings) -> History:
+def _open_history(settings: Settings) -> "History":
     require("sql", setting="history")
     # Without one a replica starts in two thirds of the time.
     from sidecar.history.store.stays import History  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""The layout: the map names each folder; no cycles; no growth unsaid. import-linter holds layers."""
+"""The layout: the map names each folder; no cycles; no growth unsaid. Layers: import-linter."""
 
 import ast
 import graphlib

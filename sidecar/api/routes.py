@@ -6,6 +6,7 @@ The edge listener is for nginx, and through it for visitors. The ops listener is
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -29,7 +30,6 @@ from sidecar.gate.nginx_stamps import Stamps
 from sidecar.gate.repeated_polls import Repeats
 from sidecar.gate.waiting_page import Page
 from sidecar.history.app_keys import HISTORY
-from sidecar.history.store.stays import History
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints import check_permit
 from sidecar.jobs.endpoints.long_poll import JOB_POLLS, JobPolls
@@ -55,6 +55,9 @@ from sidecar.settings.model import Settings
 from sidecar.webhooks.app_keys import WEBHOOKS
 from sidecar.webhooks.service import Webhooks
 
+if TYPE_CHECKING:  # SQL is an extra
+    from sidecar.history.store.stays import History
+
 #: No endpoint reads more than a form with one address in it.
 MAX_BODY = 65_536
 #: Nor a service's more than a list of calls.
@@ -73,7 +76,7 @@ class Services:
     limits: Limits = field(default_factory=Limits)
     webhooks: Webhooks = field(default_factory=Webhooks)
     jobs: Jobs | None = None
-    history: History | None = None
+    history: "History | None" = None
     templates: Templates = field(default_factory=lambda: Templates(Path("templates")))
 
 

@@ -1,13 +1,13 @@
 """Look-ups in the history, for operators: a visitor, a period, a report. JSON, or CSV."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from sidecar.history import lookups, schemas
 from sidecar.history.app_keys import HISTORY
 from sidecar.history.model import Period, read_period
-from sidecar.history.store.stays import History
 from sidecar.kit.http.endpoint import VIEWERS, Endpoints
 from sidecar.kit.http.models import Reply
 from sidecar.kit.http.problem_kinds import DATABASE_UNAVAILABLE
@@ -21,6 +21,9 @@ from sidecar.rooms.schemas.common import (
 )
 from sidecar.rooms.service import Room
 
+if TYPE_CHECKING:  # SQL is an extra
+    from sidecar.history.store.stays import History
+
 #: Stays of one report made within a replica, whose visitors wait meanwhile.
 REPORT_LIMIT = 100_000
 
@@ -28,7 +31,7 @@ _ROOM = "/admin/rooms/{room}"
 _CSV = {"text/csv": "A header and a line for each; nothing where there is none."}
 
 
-def _find(request: web.Request) -> tuple[Room, History]:
+def _find(request: web.Request) -> "tuple[Room, History]":
     room, history = room_of(request), request.app.get(HISTORY)
     if history is None:
         raise ProblemError(schemas.NO_HISTORY)
@@ -111,7 +114,7 @@ async def list_changes(
 
 def _find_period(
     request: web.Request, at: schemas.PeriodParameters
-) -> tuple[Room, History, Period]:
+) -> "tuple[Room, History, Period]":
     room, history = _find(request)
     return room, history, read_period(at.from_, at.to, now_ms=room.clock.now_ms())
 

@@ -4,16 +4,18 @@ import csv
 import io
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sidecar.history import schemas
 from sidecar.history.model import Event, Period
 from sidecar.history.schemas import PlaceAt, RoomReport, Stay, VisitorHistory
 from sidecar.history.service import Tally, places
-from sidecar.history.store.stays import History
 from sidecar.kit.clock import iso
 from sidecar.kit.progress import Advance, uncounted
 from sidecar.rooms.schemas.common import resolve
+
+if TYPE_CHECKING:  # SQL is an extra
+    from sidecar.history.store.stays import History
 
 #: Events and places of one visitor that are returned, at most.
 EVENTS_LIMIT = 1000
@@ -22,7 +24,7 @@ EVENTS_LIMIT = 1000
 AHEAD_LIMIT = 50_000
 
 
-async def find_visitor(history: History, room: str, visitor: str) -> VisitorHistory | None:
+async def find_visitor(history: "History", room: str, visitor: str) -> VisitorHistory | None:
     """One visitor's stay, its place over time, and what happened; None where nothing is known.
     `visitor`: an id or a number; ProblemError where nobody or several have that number."""
     visitor = await resolve(visitor, partial(history.numbered, room))
@@ -49,7 +51,7 @@ def _event(event: Event) -> schemas.Event:
 
 
 async def find_report(
-    history: History,
+    history: "History",
     room: str,
     period: Period,
     *,

@@ -6,12 +6,12 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
 
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.model import READ_GRACE_MS, WAITS, Job, Kind, State, ms, new_job_id
 from sidecar.jobs.request import Call
 from sidecar.jobs.schemas import GRANT_NEEDED, IDEMPOTENCY_KEY_USED, WRONG_STATE
-from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.target_replies import Claim, Place, QueueState, Release, Waiting
 from sidecar.jobs.targets import Target, Targets, wait_s
 from sidecar.kit.errors import StoreError, UnknownNameError
@@ -19,6 +19,9 @@ from sidecar.kit.http.problem_kinds import QUEUE_FULL
 from sidecar.kit.http.problems import ProblemError
 from sidecar.kit.metrics import Metrics
 from sidecar.queue.grants import Grant, GrantError
+
+if TYPE_CHECKING:  # SQL is an extra
+    from sidecar.jobs.store.job_store import JobStore
 
 #: `Retry-After` of a full queue, seconds.
 FULL_RETRY_S = 60
@@ -65,7 +68,7 @@ class Jobs:
     """Every method raises DatabaseError and StoreError where SQL or Redis is unavailable, and
     UnknownNameError for a job of another `owner`; None is the operator, who has all."""
 
-    def __init__(self, targets: Targets, store: JobStore, metrics: Metrics) -> None:
+    def __init__(self, targets: Targets, store: "JobStore", metrics: Metrics) -> None:
         self.targets = targets
         self.store = store
         self.metrics = metrics.of(JobMetrics)

@@ -4,20 +4,22 @@ time, which every replica and worker reads from the database each second."""
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from sidecar.jobs.model import ENDED, Ending, State, ms
 from sidecar.jobs.permits import Permits
 from sidecar.jobs.settings import TargetSettings, read_target
-from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.target_queue import TargetStore
 from sidecar.jobs.store.target_replies import QueueState
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.names import Named
 from sidecar.queue.grants import Grants
+
+if TYPE_CHECKING:  # SQL is an extra
+    from sidecar.jobs.store.job_store import JobStore
 
 log = structlog.get_logger()
 
@@ -73,7 +75,7 @@ class Targets(Named[Target]):
     def __init__(
         self,
         of_file: Mapping[str, TargetSettings],
-        store: JobStore,
+        store: "JobStore",
         make: Callable[[str, TargetSettings], Target],
         announce: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:

@@ -7,15 +7,18 @@ the next one goes on.
 import asyncio
 import contextlib
 import random
+from typing import TYPE_CHECKING
 
 import structlog
 
 from sidecar.history.metrics import HistoryMetrics
-from sidecar.history.store.stays import History
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.metrics import Metrics
 from sidecar.rooms.service import Room, Rooms
 from sidecar.settings.model import Settings
+
+if TYPE_CHECKING:  # SQL is an extra
+    from sidecar.history.store.stays import History
 
 #: Rows in one transaction.
 BATCH = 500
@@ -28,7 +31,7 @@ log = structlog.get_logger()
 
 
 async def tidy_forever(
-    rooms: Rooms, history: History, settings: Settings, metrics: Metrics
+    rooms: Rooms, history: "History", settings: Settings, metrics: Metrics
 ) -> None:
     """Runs until cancelled."""
     while True:
@@ -43,7 +46,7 @@ async def tidy_forever(
                     await room.store.release_leader_lease("tidying")
 
 
-async def tidy(room: Room, history: History, settings: Settings, metrics: Metrics) -> None:
+async def tidy(room: Room, history: "History", settings: Settings, metrics: Metrics) -> None:
     """Raises StoreError and DatabaseError; what was done until then stays done."""
     await history.check()
     stuck = await close_stuck(room, history, settings.history_stuck_after)
@@ -62,7 +65,7 @@ async def tidy(room: Room, history: History, settings: Settings, metrics: Metric
         log.info("retired", room=room.name, rows=retired, to=settings.history_archive)
 
 
-async def close_stuck(room: Room, history: History, after_s: float) -> int:
+async def close_stuck(room: Room, history: "History", after_s: float) -> int:
     """Closes stays of which nothing was heard for so long, and which the store does not know."""
     before_ms = room.clock.now_ms() - int(after_s * 1000)
     closed = 0

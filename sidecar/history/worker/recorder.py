@@ -9,17 +9,20 @@ import asyncio
 import contextlib
 import math
 import random
+from typing import TYPE_CHECKING
 
 import structlog
 
 from sidecar.history.metrics import HistoryMetrics
 from sidecar.history.service import fold
 from sidecar.history.store.event_stream import EventStream
-from sidecar.history.store.stays import History
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.retry import Backoff
 from sidecar.rooms.service import Room, Rooms
+
+if TYPE_CHECKING:  # SQL is an extra
+    from sidecar.history.store.stays import History
 
 #: Events in one transaction. It keeps the event loop from visitors for some 5 ms; 500 would for 10.
 BATCH = 250
@@ -38,7 +41,7 @@ log = structlog.get_logger()
 async def record_forever(
     rooms: Rooms,
     streams: dict[str, EventStream],
-    history: History,
+    history: "History",
     metrics: Metrics,
     *,
     backlog: int,
@@ -56,7 +59,7 @@ async def record_forever(
 class Recorder:
     """Records rooms; shares between them what it knows of the database."""
 
-    def __init__(self, history: History, metrics: Metrics, *, backlog: float = math.inf) -> None:
+    def __init__(self, history: "History", metrics: Metrics, *, backlog: float = math.inf) -> None:
         self._history = history
         self._backlog = backlog
         self._full: set[str] = set()
