@@ -7,7 +7,7 @@ WORKDIR /build
 COPY constraints.txt pyproject.toml README.md ./
 COPY nginx/waitroom nginx/waitroom
 COPY static static
-COPY systemd systemd
+COPY deploy/systemd deploy/systemd
 COPY sidecar sidecar
 COPY waitroom waitroom
 # Into an environment of its own, so that one folder is all the next stage takes.

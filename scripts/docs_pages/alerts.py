@@ -7,13 +7,19 @@ from typing import Any
 
 import yaml
 
-RULES = Path(__file__).resolve().parents[2] / "monitoring" / "prometheus" / "waitroom.rules.yml"
+RULES = (
+    Path(__file__).resolve().parents[2]
+    / "deploy"
+    / "monitoring"
+    / "prometheus"
+    / "waitroom.rules.yml"
+)
 
 _INTRODUCTION = """\
 # Alerts
 
-Every alert of `monitoring/prometheus/waitroom.rules.yml`: when it fires, what it means, and what to
-do. How to use the file, and who is notified: [metrics](metrics.md#alerts).
+Every alert of `deploy/monitoring/prometheus/waitroom.rules.yml`: when it fires, what it means, and
+what to do. How to use the file, and who is notified: [metrics](metrics.md#alerts).
 
 | severity | means |
 |---|---|

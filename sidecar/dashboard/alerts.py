@@ -1,4 +1,4 @@
-"""The alerts of monitoring/ that one replica can judge by itself, from what it knows anyway.
+"""The alerts of deploy/monitoring/ that one replica can judge by itself, from what it knows anyway.
 
 page/alerts.json is made from the rules (python -m scripts.docs_pages): thresholds, how long each
 alert has to hold, its texts. Here is only what each alert asks of a replica.

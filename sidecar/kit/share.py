@@ -4,7 +4,7 @@ from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 #: Where a checkout has what the wheel has in `sidecar/share`.
-_IN_CHECKOUT = {"static": "static", "nginx": "nginx/waitroom", "systemd": "systemd"}
+_IN_CHECKOUT = {"static": "static", "nginx": "nginx/waitroom", "systemd": "deploy/systemd"}
 
 
 def find_share(name: str) -> Path:

@@ -25,7 +25,7 @@ SHOWN = {"text", "html", "mermaid"}
 REASONS = {
     "needs root": r"^\[sh\](?:.*\bsudo (?!waitroom)|.*/etc/)",
     "needs a container engine": r"^\[sh\].*\b(?:docker|podman)\b",
-    "needs a cluster": r"^\[sh\].*\b(?:kubectl|helm|kubernetes/)",
+    "needs a cluster": r"^\[sh\].*\b(?:kubectl|helm|deploy/kubernetes/)",
     "needs your site": r"^\[sh\].*\bwaitroom doctor\b",
     "needs a second installation": r"^\[sh\].*\bnew\.toml\b",
     "needs a clone": r"^\[sh\].*\b(?:make|git) \w",

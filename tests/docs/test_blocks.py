@@ -208,7 +208,7 @@ def test_javascript_compiles(block, tmp_path):
 @of("caddyfile")
 def test_caddy_takes_it(block, tmp_path):
     """In a site of its own, with our snippets."""
-    ours = (ROOT / "proxies" / "caddy" / "Caddyfile").read_text()
+    ours = (ROOT / "deploy" / "caddy" / "Caddyfile").read_text()
     snippets = ours[: ours.index("\nshop.example {")]
     text = f"{snippets}\nhttp://other.example {{\n{block.text}\n}}\n"
     (tmp_path / "Caddyfile").write_text(text)

@@ -22,7 +22,7 @@ from sidecar import __version__
 from sidecar.settings.load import load
 from tests.support.compose import ROOT
 
-CHART = ROOT / "kubernetes" / "chart"
+CHART = ROOT / "deploy" / "kubernetes" / "chart"
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 #: The oldest that Chart.yaml names; the newest is what the package knows.
@@ -135,8 +135,10 @@ def test_the_settings_load(render, tmp_path):
 
 
 def test_the_replica_is_the_manifests(render):
-    """The chart's container is the one of kubernetes/deployment.yaml, but for its image."""
-    (manifest,) = yaml.safe_load_all((ROOT / "kubernetes" / "deployment.yaml").read_text())
+    """The chart's container is the one of deploy/kubernetes/deployment.yaml, but for its image."""
+    (manifest,) = yaml.safe_load_all(
+        (ROOT / "deploy" / "kubernetes" / "deployment.yaml").read_text()
+    )
     ours, theirs = (
         document["spec"]["template"]["spec"]
         for document in (find(render({}), "Deployment"), manifest)

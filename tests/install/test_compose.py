@@ -106,7 +106,7 @@ def test_only_nginx_is_published():
     """One port of the host leads in, to the port that nginx listens on."""
     published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
     assert published == {"nginx": ["8080:8080"]}
-    assert re.findall(r"listen (\d+)", (ROOT / "docker/nginx.conf").read_text()) == ["8080"]
+    assert re.findall(r"listen (\d+)", (ROOT / "deploy/docker/nginx.conf").read_text()) == ["8080"]
     assert not any("network_mode" in service for service in SERVICES.values())
 
 
@@ -170,7 +170,7 @@ def test_every_variable_is_a_setting():
 
 
 def test_the_mounted_rooms_are_right(tmp_path):
-    """docker/waitroom.toml and the service's environment are a configuration."""
+    """deploy/docker/waitroom.toml and the service's environment are a configuration."""
     ((source, target, _),) = mounts("sidecar")
     settings = load(str(ROOT / source), environment(tmp_path))
     # It is where the commands look without being told.
@@ -178,13 +178,15 @@ def test_the_mounted_rooms_are_right(tmp_path):
     assert not settings.demo
     assert settings.admin_token
     # nginx asks for a room that is there.
-    asked = set(re.findall(r"set \$waitroom_room (\w+);", (ROOT / "docker/nginx.conf").read_text()))
+    asked = set(
+        re.findall(r"set \$waitroom_room (\w+);", (ROOT / "deploy/docker/nginx.conf").read_text())
+    )
     assert asked == set(settings.rooms) == {"shop"}
 
 
 def test_ports_agree(tmp_path):
     """Image, nginx and Redis name the ports that the code listens on by default."""
-    settings = load(str(ROOT / "docker/waitroom.toml"), environment(tmp_path))
+    settings = load(str(ROOT / "deploy/docker/waitroom.toml"), environment(tmp_path))
     edge, ops = (Settings.model_fields[name].default for name in ("edge_listen", "ops_listen"))
     assert port_of(settings.edge_listen) == port_of(edge)
     assert port_of(settings.ops_listen) == port_of(ops)
@@ -323,7 +325,9 @@ def test_nginx_takes_its_configuration(tmp_path):
 def test_names_are_asked_again():
     """Each server is a service's name that is looked up again, with what that takes."""
     assert {host for host, _ in upstreams().values()} <= set(SERVICES)
-    text = (ROOT / "docker/nginx.conf").read_text() + (ROOT / "docker/settings.conf").read_text()
+    text = (ROOT / "deploy/docker/nginx.conf").read_text() + (
+        ROOT / "deploy/docker/settings.conf"
+    ).read_text()
     blocks = re.findall(r"upstream \w+ \{(.*?)\n *\}", text, re.DOTALL)
     assert len(blocks) == len(upstreams()) == 2
     assert all(re.search(r"zone \w+ \d+k;", block) for block in blocks)
@@ -335,7 +339,7 @@ def test_names_are_asked_again():
 
 
 def test_the_settings_stand_in_for_all_of_the_usual_ones():
-    """docker/settings.conf defines whatever nginx/waitroom/settings.conf does."""
+    """deploy/docker/settings.conf defines whatever nginx/waitroom/settings.conf does."""
     defines = r"^(upstream \w+|map .* \$\w+|proxy_cache_path .*?keys_zone=\w+|variables_\w+ \d+)"
 
     def names(file: Path) -> list[str]:
@@ -344,15 +348,17 @@ def test_the_settings_stand_in_for_all_of_the_usual_ones():
 
     usual = names(ROOT / "nginx/waitroom/settings.conf")
     assert len(usual) >= 4
-    assert names(ROOT / "docker/settings.conf") == usual
-    assert (f"{INCLUDES}/settings.conf", "./docker/settings.conf") in [
+    assert names(ROOT / "deploy/docker/settings.conf") == usual
+    assert (f"{INCLUDES}/settings.conf", "./deploy/docker/settings.conf") in [
         (target, source) for source, target, _ in mounts("nginx")
     ]
 
 
 def test_nginx_writes_where_it_may(tmp_path):
     """Every path that nginx writes is in /tmp, which is a tmpfs, or an open stream."""
-    text = (ROOT / "docker/nginx.conf").read_text() + (ROOT / "docker/settings.conf").read_text()
+    text = (ROOT / "deploy/docker/nginx.conf").read_text() + (
+        ROOT / "deploy/docker/settings.conf"
+    ).read_text()
     written = re.findall(
         r"^\s*(?:pid|\w+_temp_path|proxy_cache_path) ([^\s;]+)", text, re.MULTILINE
     )
@@ -377,7 +383,7 @@ def test_the_site_works_as_composed(tmp_path):
         for e, o in zip(edges, ops, strict=True)
     ]
     # The commands find waitroom.toml where they are started, as in the image.
-    shutil.copy(ROOT / "docker/waitroom.toml", tmp_path)
+    shutil.copy(ROOT / "deploy/docker/waitroom.toml", tmp_path)
     addresses = {"sidecar": edges, "origin": [ports["origin"]]}
     folder = nginx_folder(tmp_path / "site", addresses, ports["nginx"])
     redis = [*SERVICES["redis"]["command"], "--port", str(ports["redis"]), "--dir", str(tmp_path)]

@@ -25,7 +25,7 @@ from sidecar.settings.load import load
 from tests.support.compose import ROOT, SERVICES, image_env, last_stage, nginx_command, port_of
 from tests.support.processes import free_port
 
-FOLDER = ROOT / "kubernetes"
+FOLDER = ROOT / "deploy" / "kubernetes"
 PAGE = (ROOT / "docs" / "kubernetes.md").read_text()
 #: The oldest that the page names; the newest is what the package knows.
 VERSIONS = ("1.29", kubernetes_validate.latest_version())

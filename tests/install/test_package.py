@@ -77,7 +77,8 @@ def test_every_module_and_script_is_in_it(installed):
 
 
 @pytest.mark.parametrize(
-    ("source", "place"), [("static", "static"), ("nginx/waitroom", "nginx"), ("systemd", "systemd")]
+    ("source", "place"),
+    [("static", "static"), ("nginx/waitroom", "nginx"), ("deploy/systemd", "systemd")],
 )
 def test_the_page_and_the_includes_are_in_it(installed, source, place):
     """static/ and nginx/waitroom/ are in the wheel as they are, and nothing beside them."""

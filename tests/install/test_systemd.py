@@ -27,7 +27,7 @@ from tests.support.compose import BIN, ROOT, port_of
 from tests.support.processes import Process, free_port, wait_until
 from tests.support.site import make_folder
 
-UNITS = ROOT / "systemd"
+UNITS = ROOT / "deploy" / "systemd"
 PAGE = (ROOT / "docs" / "install.md").read_text()
 PROGRAM = "/opt/waitroom/venv/bin/waitroom"
 RUNNER = "waitroom-jobs.service"
@@ -222,7 +222,7 @@ def test_a_runner_agrees_with_the_replicas(tmp_path):
 
 
 def test_the_command_finds_settings_and_secrets(tmp_path):
-    """systemd/waitroom runs the command with what the page has put below /etc."""
+    """deploy/systemd/waitroom runs the command with what the page has put below /etc."""
     etc = tmp_path / "etc"
     (etc / "secrets").mkdir(parents=True)
     for name in ("secret_keys", "admin_token"):
@@ -245,8 +245,8 @@ def test_the_command_finds_settings_and_secrets(tmp_path):
 
 def test_the_page_installs_what_is_there():
     """Every file that docs/install.md copies is in the repository, under the names it uses."""
-    copied = re.findall(r"(?<!/)\b(systemd/[\w@.-]+)", PAGE)
-    assert {f"systemd/{file.name}" for file in UNITS.iterdir()} == set(copied)
+    copied = re.findall(r"(?<![/\w])(deploy/systemd/[\w@.-]+)", PAGE)
+    assert {f"deploy/systemd/{file.name}" for file in UNITS.iterdir()} == set(copied)
     folders = {f"/etc/{name}" for name in ("waitroom", "nginx/waitroom")}
     folders |= {f"/run/{value('RuntimeDirectory')}", f"/var/lib/{value('StateDirectory')}"}
     for folder in (*folders, PROGRAM.removesuffix("/bin/waitroom")):

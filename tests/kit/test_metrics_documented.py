@@ -9,7 +9,7 @@ import yaml
 from scripts.docs_pages.metrics import FOUND
 from tests.support.metrics import DECLARED, PAGE, QUESTIONS, ROOT
 
-MONITORING = ROOT / "monitoring"
+MONITORING = ROOT / "deploy" / "monitoring"
 RULES = yaml.safe_load((MONITORING / "prometheus" / "waitroom.rules.yml").read_text())
 RULE_TESTS = yaml.safe_load((MONITORING / "prometheus" / "waitroom.rules.test.yml").read_text())
 DASHBOARD = json.loads((MONITORING / "grafana" / "waitroom.json").read_text())

@@ -12,9 +12,9 @@ CONFIGURATIONS = {
     str(path.relative_to(ROOT)): path.read_text()
     for path in [
         *(ROOT / "nginx").rglob("*.conf"),
-        ROOT / "docker/nginx.conf",
+        ROOT / "deploy/docker/nginx.conf",
         ROOT / "demo/nginx.conf",
-        ROOT / "kubernetes/nginx/nginx.conf",
+        ROOT / "deploy/kubernetes/nginx/nginx.conf",
         *(ROOT / "docs").rglob("*.md"),
     ]
 }

@@ -9,7 +9,7 @@ import pytest
 from tests.support.nginx_client import Visitor
 from tests.support.site import ROOT, Site, gated
 
-SETTINGS = ("nginx/waitroom", "docker", "kubernetes/nginx")
+SETTINGS = ("nginx/waitroom", "deploy/docker", "deploy/kubernetes/nginx")
 #: An entry of keys_zone, and a verdict's file.
 KEY_BYTES, FILE_BYTES = 128, 4096
 MIB = 1 << 20

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.support.processes import Process, free_port
 from tests.support.site import ROOT, Site, adapted, around
 
-EXAMPLES = ROOT / "proxies"
+EXAMPLES = ROOT / "deploy"
 ORIGINS = Path(__file__).parent / "origins"
 
 

@@ -106,7 +106,9 @@ def fits(path: str, pattern: str) -> bool:
 
 def upstreams() -> dict[str, tuple[str, int]]:
     """Each upstream's one server, by name: host and port."""
-    text = (ROOT / "docker/nginx.conf").read_text() + (ROOT / "docker/settings.conf").read_text()
+    text = (ROOT / "deploy/docker/nginx.conf").read_text() + (
+        ROOT / "deploy/docker/settings.conf"
+    ).read_text()
     found = re.findall(r"upstream (\w+) \{[^}]*?server (\w+):(\d+) resolve", text)
     return {name: (host, int(port)) for name, host, port in found}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-MONITORING = ROOT / "monitoring"
+MONITORING = ROOT / "deploy" / "monitoring"
 RULES = MONITORING / "prometheus" / "waitroom.rules.yml"
 RULE_TESTS = MONITORING / "prometheus" / "waitroom.rules.test.yml"
 
