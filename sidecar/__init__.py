@@ -15,8 +15,8 @@
     dashboard/   the operators' page, and the way in to it
     doctor/      looks at an installation from outside
     setup/       writes the files of an installation: waitroom init, waitroom update-files
-    api/         all endpoints on one page (routes.py), who may ask (access.py), health, OpenAPI
-    app.py       the only wiring: what starts, in order, and stops, in reverse
+    app/         a replica (replica.py) and a worker (jobs.py): what starts, in order, and stops, in
+                 reverse; all endpoints on one page (routes.py), access, health, OpenAPI
     cli/         the command, which has each product's commands
     __main__.py  the process of a command: `waitroom`, `python -m sidecar`
 

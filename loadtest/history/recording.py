@@ -172,7 +172,7 @@ async def write_until_sigterm(socket: str, url: str, room: str) -> int:
 
 
 def main() -> None:
-    importlib.import_module("sidecar.app")
+    importlib.import_module("sidecar.app.replica")
     socket, url, room, *events = sys.argv[1:]
     if events:
         print(json.dumps(asdict(uvloop.run(record(socket, url, room, int(events[0]))))))

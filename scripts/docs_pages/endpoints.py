@@ -5,8 +5,8 @@ from itertools import groupby
 
 from scripts.docs_pages.fields import Documents
 from scripts.docs_pages.markdown import bullet, indented, one_line
-from sidecar.api.openapi.document import document
-from sidecar.api.openapi.operations import Json
+from sidecar.app.openapi.document import document
+from sidecar.app.openapi.operations import Json
 from sidecar.kit.http import problem_kinds
 
 _INTRODUCTION = """\

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from scripts.docs_pages.markdown import bullet, indented, one_line
-from sidecar.api.openapi.operations import Json
+from sidecar.app.openapi.operations import Json
 from sidecar.kit.http.models import MAX_NUMBER
 
 #: What is described on another page.

@@ -3,7 +3,7 @@
 from http import HTTPStatus
 from itertools import groupby
 
-from sidecar.api.endpoints import JOBS, OPS, PROXY, VISITOR
+from sidecar.app.endpoints import JOBS, OPS, PROXY, VISITOR
 from sidecar.kit.http import problem_kinds
 from sidecar.kit.http.problem_kinds import GENERAL, Kind
 

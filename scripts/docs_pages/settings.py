@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from scripts.docs_pages.setting_sections import INTRODUCTION, SECTIONS, Section
-from sidecar.api.openapi.operations import description_of
+from sidecar.app.openapi.operations import description_of
 from sidecar.limits.settings import MAX_LIMIT, UNLIMITED
 from sidecar.settings.model import Settings
 

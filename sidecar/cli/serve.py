@@ -21,7 +21,7 @@ def serve(path: str | None) -> None:
     """Run one replica."""
     import uvloop  # noqa: PLC0415
 
-    from sidecar.app import serve as run  # noqa: PLC0415
+    from sidecar.app.replica import serve as run  # noqa: PLC0415
 
     settings = load_settings(path)
     _start_logging(settings)
@@ -65,7 +65,7 @@ def run_jobs(path: str | None, most: int, grace: float, listen: str) -> None:
     settings = load_settings(path)
     _start_logging(settings)
     require("sql", setting="jobs")
-    from sidecar.jobs.wiring import run_jobs as run  # noqa: PLC0415
+    from sidecar.app.jobs import run_jobs as run  # noqa: PLC0415
 
     uvloop.run(run(settings, most=most, grace_s=grace, listen=listen))
 

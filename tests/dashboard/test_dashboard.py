@@ -8,7 +8,7 @@ import time
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from sidecar.api.routes import Services, ops_app
+from sidecar.app.routes import Services, ops_app
 from sidecar.dashboard.live import LIVE, Live
 from sidecar.dashboard.pages import FOLDER
 from sidecar.kit.http import app_keys as keys

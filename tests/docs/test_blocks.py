@@ -15,7 +15,7 @@ import pytest
 import yaml
 from playwright._impl._driver import compute_driver_executable
 
-from sidecar.api.openapi.document import document
+from sidecar.app.openapi.document import document
 from sidecar.cli import main
 from sidecar.settings.load import load
 from tests.docs import nginx

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import ClientSession, web
 
-from sidecar.api.routes import Services, edge_app
+from sidecar.app.routes import Services, edge_app
 from sidecar.gate import event_stream as events
 from sidecar.gate.event_stream import MAX_PER_VISITOR, STREAMS
 from sidecar.kit.errors import StoreUnavailableError

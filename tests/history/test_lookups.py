@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import event, text
 
-from sidecar.api.routes import Services
+from sidecar.app.routes import Services
 from sidecar.history import lookups
 from sidecar.history.model import Period, read_period
 from sidecar.kit.errors import ConfigError
@@ -203,7 +203,7 @@ def test_csv_has_a_header_and_no_formulas():
 
 async def test_the_ops_listener_answers(record, sqlite, turn, aiohttp_client):
     """JSON and CSV, for the token's bearer; what is wrong is named; without a history too."""
-    from sidecar.api.routes import ops_app
+    from sidecar.app.routes import ops_app
     from sidecar.rooms.service import Rooms
     from sidecar.settings.model import Settings
 

@@ -22,7 +22,7 @@ def run(tmp_path):
         (tmp_path / "waitroom.toml").write_text(KEYS + settings)
         code = (
             f"import sys; sys.modules.update(dict.fromkeys({EXTRAS}))\n"
-            "import sidecar.app, waitroom\n"
+            "import sidecar.app.replica, waitroom\n"
             "from sidecar.cli import main; main()"
         )
         return subprocess.run(

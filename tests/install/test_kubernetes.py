@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from sidecar import __version__
-from sidecar.api.endpoints import OPS
-from sidecar.app import DRAIN_S
+from sidecar.app.endpoints import OPS
+from sidecar.app.replica import DRAIN_S
 from sidecar.gate.nginx_stamps import key_file
 from sidecar.settings.environment import ENV_PREFIX
 from sidecar.settings.file import DEFAULT_FILE

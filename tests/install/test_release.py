@@ -69,7 +69,7 @@ def test_both_are_whole(released):
     assert {
         "LICENSE",
         "README.md",
-        "sidecar/app.py",
+        "sidecar/app/replica.py",
         "waitroom/py.typed",
         "static/waiting.html",
     } <= (names | {"LICENSE"})

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sidecar.app import DRAIN_S
+from sidecar.app.replica import DRAIN_S
 from sidecar.cli import main
 from sidecar.cli.serve import run_jobs
 from sidecar.queue.verdict_lifetime import RESPONSE_MS

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 from aiohttp import web
 
-from sidecar.api.access import find_owner
-from sidecar.api.routes import add_jobs
+from sidecar.app.access import find_owner
+from sidecar.app.routes import add_jobs
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints import long_poll as job_polls
 from sidecar.jobs.model import CHUNK, Ending, State

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient
 
-from sidecar.api.routes import Services, edge_app
+from sidecar.app.routes import Services, edge_app
 from sidecar.kit.clock import iso
 from sidecar.kit.http.app_keys import METRICS
 from sidecar.kit.metrics import Metrics

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientTimeout
 
-from sidecar.api.routes import Services, edge_app
+from sidecar.app.routes import Services, edge_app
 from sidecar.kit.http.long_poll import LONG_POLLS
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import close, connect

@@ -5,7 +5,7 @@ import json
 import pytest
 from jsonschema import Draft202012Validator
 
-from sidecar.api.openapi.document import document
+from sidecar.app.openapi.document import document
 from sidecar.gate.cookies import read_bearer
 from sidecar.queue.grants import Grant, Grants, sign
 from sidecar.rooms.bearer import NOBODY

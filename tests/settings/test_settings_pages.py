@@ -11,7 +11,7 @@ from scripts.docs_pages import DOCS
 from scripts.docs_pages.setting_sections import CLASS, EVENT, REPLICA, ROOM, SECTIONS, WEBHOOK
 from scripts.docs_pages.setting_sections import TARGET as A_TARGET
 from scripts.docs_pages.settings import example, written_duration
-from sidecar.api.openapi.operations import description_of
+from sidecar.app.openapi.operations import description_of
 from sidecar.kit.setting_types import MAX_NETWORKS, MAX_PATHS, parse_duration
 from sidecar.kit.signing import MIN_WEBHOOK_SECRET_LENGTH
 from sidecar.queue.classes import MAX_CLASSES, MAX_LINES

@@ -7,7 +7,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from sidecar.api.openapi.document import document
+from sidecar.app.openapi.document import document
 
 
 @cache

@@ -144,7 +144,7 @@ def _read(connection: socket.socket, count: int) -> bytes:
 
 
 #: What the project's programs import between them.
-_MODULES = ("uvloop", "sidecar.app", "sidecar.cli", "sidecar.jobs.wiring", "waitroom")
+_MODULES = ("uvloop", "sidecar.app.replica", "sidecar.cli", "sidecar.app.jobs", "waitroom")
 
 
 def _serve(address: str) -> dict[str, Any]:

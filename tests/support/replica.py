@@ -8,7 +8,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
-from sidecar.api.routes import Services, edge_app, ops_app
+from sidecar.app.routes import Services, edge_app, ops_app
 from sidecar.kit.errors import StoreError
 from sidecar.kit.http.fast_path import FastRunner
 from sidecar.kit.metrics import Metrics

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from sidecar.app import running
+from sidecar.app.replica import running
 from sidecar.history.store.event_stream import EventStream
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from structlog.testing import capture_logs
 
-from sidecar.app import running
+from sidecar.app.replica import running
 from sidecar.kit import outbox
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.metrics import Metrics

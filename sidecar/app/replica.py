@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import structlog
 from aiohttp import web
 
-from sidecar.api.routes import Services, edge_app, ops_app
+from sidecar.app.routes import Services, edge_app, ops_app
 from sidecar.dashboard.worker import share_forever, share_once
 from sidecar.gate.metrics import GateMetrics
 from sidecar.gate.nginx_stamps import Stamps
@@ -67,8 +67,8 @@ from sidecar.webhooks.room_notices import RoomNotifier
 from sidecar.webhooks.service import Receiver, Webhooks
 
 if TYPE_CHECKING:  # SQL is an extra
+    from sidecar.app.jobs import JobServices
     from sidecar.history.store.stays import History
-    from sidecar.jobs.wiring import JobServices
 
 BACKLOG = 4096
 #: nginx passes addresses of up to 32 KB on as one header.
@@ -214,8 +214,8 @@ async def _open_jobs(
     if not settings.jobs_database:
         return None
     require("sql", setting="jobs")
+    from sidecar.app.jobs import job_services  # noqa: PLC0415 - as with the history
     from sidecar.jobs.endpoints import nginx_done_log as done_log  # noqa: PLC0415
-    from sidecar.jobs.wiring import job_services  # noqa: PLC0415 - as with the history
 
     within = await stack.enter_async_context(job_services(settings, redis, metrics))
     for room in rooms:

@@ -13,8 +13,8 @@ import pytest
 from aiohttp import web
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from sidecar.api.openapi.document import document
-from sidecar.api.routes import Services, edge_app, ops_app
+from sidecar.app.openapi.document import document
+from sidecar.app.routes import Services, edge_app, ops_app
 from sidecar.jobs.model import State, new_job_id
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.settings import TargetSettings

@@ -1,6 +1,6 @@
 """All declared endpoints."""
 
-from sidecar.api.health import ENDPOINTS as _READY
+from sidecar.app.health import ENDPOINTS as _READY
 from sidecar.dashboard.operators import ENDPOINTS as _OPERATORS
 from sidecar.gate.about import ENDPOINTS as _ABOUT
 from sidecar.gate.check import ENDPOINTS as _CHECK

@@ -8,9 +8,9 @@ from aiohttp import web
 from pydantic import Field
 
 from sidecar import __version__
-from sidecar.api.endpoints import JOBS, OPS, PROXY, VISITOR
-from sidecar.api.openapi import settings
-from sidecar.api.openapi.operations import DescribedSchema, Json, describe
+from sidecar.app.endpoints import JOBS, OPS, PROXY, VISITOR
+from sidecar.app.openapi import settings
+from sidecar.app.openapi.operations import DescribedSchema, Json, describe
 from sidecar.jobs.settings import TargetSettings
 from sidecar.kit.http.auth.operators import COOKIE
 from sidecar.kit.http.auth.session import CSRF_HEADER

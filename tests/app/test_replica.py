@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from sidecar.app import make_rooms, running, without_secrets
+from sidecar.app.replica import make_rooms, running, without_secrets
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import close, connect
 from sidecar.kit.tasks import keep_at_work, stop_workers

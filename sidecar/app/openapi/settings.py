@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from sidecar.api.openapi.operations import Json, description_of
+from sidecar.app.openapi.operations import Json, description_of
 from sidecar.kit.moments import parse_moment
 from sidecar.kit.setting_types import DURATION, parse_duration
 

@@ -7,7 +7,7 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from sidecar.api.endpoints import JOBS, OPS
+from sidecar.app.endpoints import JOBS, OPS
 from sidecar.dashboard.live import LIVE
 from sidecar.kit.http import problem_kinds as kinds
 from sidecar.kit.http.app_keys import OPERATORS, SETTINGS, SiteSettings

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from sidecar.api.access import NO_JOBS, RIGHTS, authorised
-from sidecar.api.routes import Services, ops_app
+from sidecar.app.access import NO_JOBS, RIGHTS, authorised
+from sidecar.app.routes import Services, ops_app
 from sidecar.dashboard.live import LIVE
 from sidecar.kit.http.app_keys import OPERATORS, SETTINGS
 from sidecar.kit.http.auth.accounts import Account, Accounts

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from sidecar.api.access import RIGHTS, authorised, find_owner
+from sidecar.app.access import RIGHTS, authorised, find_owner
 from sidecar.kit.http.app_keys import OPERATORS, SETTINGS
 from sidecar.kit.http.auth.operators import COOKIE, Operators
 from sidecar.kit.http.auth.owner import FIND_OWNER, owner_of

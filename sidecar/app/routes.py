@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from sidecar.api import endpoints
-from sidecar.api import health as ops
-from sidecar.api.access import authorised, find_owner
-from sidecar.api.openapi import document as openapi
+from sidecar.app import endpoints
+from sidecar.app import health as ops
+from sidecar.app.access import authorised, find_owner
+from sidecar.app.openapi import document as openapi
 from sidecar.dashboard import endpoints as dashboard
 from sidecar.dashboard.alerts import Alerts
 from sidecar.dashboard.live import LIVE, Live
