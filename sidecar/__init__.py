@@ -13,16 +13,15 @@
     webhooks/    notifications about rooms and calls
     gate/        what proxies ask and visitors see: check, status, page, cookies, nginx's stamps
     dashboard/   the operators' page, and the way in to it
-    doctor/      looks at an installation from outside
-    setup/       writes the files of an installation: waitroom init, waitroom update-files
     app/         a replica (replica.py) and a worker (jobs.py): what starts, in order, and stops, in
                  reverse; all endpoints on one page (routes.py), access, health, OpenAPI
-    cli/         the command, which has each product's commands
+    cli/         the command: a file or folder for each product; doctor/ looks at an installation
+                 from outside, setup/ writes its files (waitroom init, waitroom update-files)
     __main__.py  the process of a command: `waitroom`, `python -m sidecar`
 
 In a product the same names mean the same: settings.py (what may be configured), model.py (types),
 service.py (rules), store.py and lua/ (Redis), redis_keys.py, endpoints.py and schemas.py (HTTP),
-worker.py (loops), metrics.py, commands.py (CLI), app_keys.py (where handlers find it). A
+worker.py (loops), metrics.py, app_keys.py (where handlers find it). A
 large one has a folder of that name.
 
 pyproject.toml says who may import whom, and why where it is an exception; import-linter holds it.

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from sidecar.doctor import findings
-from sidecar.doctor.findings import Level, find
+from sidecar.cli.doctor import findings
+from sidecar.cli.doctor.findings import Level, find
 
 _PAGE = Path(__file__).resolve().parents[2] / "docs" / "doctor.md"
 _HEADING = "## What it finds"

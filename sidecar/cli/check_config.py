@@ -12,9 +12,9 @@ import click
 
 from sidecar.cli.common import CONFIG, load_settings
 from sidecar.cli.printing import JSON, print_json
+from sidecar.cli.rooms.openings import summary
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.toml_lines import find_lines, locate
-from sidecar.rooms.commands.openings import summary
 from sidecar.settings.file import find_file
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 
 from sidecar.cli import main
 from sidecar.cli.connection import Connection
+from sidecar.cli.jobs import progress
 from sidecar.history.store.tables import HISTORY
-from sidecar.jobs.commands import progress
 from sidecar.jobs.store.tables import JOBS
 from tests.support.processes import CLEAN, WAITROOM, Process, forget_settings, wait_until
 from tests.support.site import SECRET, make_folder, redis_command

@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from sidecar.cli import main
 from sidecar.cli.connection import Connection
-from sidecar.leases.commands import LETTERS, _before
+from sidecar.cli.leases import LETTERS, _before
 from sidecar.leases.settings import RESOURCE
 from tests.support.processes import (
     CLEAN,

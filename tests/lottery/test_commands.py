@@ -9,8 +9,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from click.testing import CliRunner
 
+from sidecar.cli import lottery as commands
 from sidecar.cli import main
-from sidecar.lottery import commands
 from sidecar.lottery.commitment import as_lines, by_lot, commitment_to
 from tests.support.draws import ids_of, numbered
 from tests.support.processes import run_command

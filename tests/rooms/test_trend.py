@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.rooms.commands.trend import RATE_S, SPAN_S, Trends, curve, rates
+from sidecar.cli.rooms.trend import RATE_S, SPAN_S, Trends, curve, rates
 
 
 def room(waiting: int = 0, **counters: int):

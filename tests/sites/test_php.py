@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.doctor import Options, diagnose
-from sidecar.doctor.findings import Level
-from sidecar.setup.site_file import steps_for
+from sidecar.cli.doctor.checks import diagnose
+from sidecar.cli.doctor.findings import Level
+from sidecar.cli.doctor.visit import Options
+from sidecar.cli.setup.site_file import steps_for
 from tests.sites.php import AsGuidesHaveIt, FrontController
 from tests.support.nginx_client import Visitor
 from tests.support.processes import free_port

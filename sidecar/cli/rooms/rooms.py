@@ -11,12 +11,12 @@ import click
 
 from sidecar.cli.connection import ReplicaGroup, pass_client
 from sidecar.cli.printing import print_json, printed, table
+from sidecar.cli.rooms.figures import rows_of
+from sidecar.cli.rooms.openings import show_events
+from sidecar.cli.rooms.transfer import export_room, import_room
+from sidecar.cli.rooms.watch import watch
 from sidecar.kit.clock import iso
 from sidecar.queue.visitor_number import visitor_number
-from sidecar.rooms.commands.figures import rows_of
-from sidecar.rooms.commands.openings import show_events
-from sidecar.rooms.commands.transfer import export_room, import_room
-from sidecar.rooms.commands.watch import watch
 
 if TYPE_CHECKING:
     from waitroom import Client, Room, Visitor

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from sidecar.doctor.findings import Finding, find
-from sidecar.doctor.reply import Given
-from sidecar.doctor.visit import Visit
+from sidecar.cli.doctor.findings import Finding, find
+from sidecar.cli.doctor.reply import Given
+from sidecar.cli.doctor.visit import Visit
 
 #: A stamp lives for two seconds at least. What comes later says nothing of it.
 FRESH_S = 1.5

@@ -26,7 +26,9 @@ def doctor(url: str, *, insecure: bool, as_json: bool, **options: Any) -> None:
     """
     import asyncio  # noqa: PLC0415
 
-    from sidecar.doctor import Options, diagnose, findings  # noqa: PLC0415
+    from sidecar.cli.doctor import findings  # noqa: PLC0415
+    from sidecar.cli.doctor.checks import diagnose  # noqa: PLC0415
+    from sidecar.cli.doctor.visit import Options  # noqa: PLC0415
 
     try:
         found = asyncio.run(diagnose(url, Options(verify=not insecure, **options)))

@@ -7,11 +7,11 @@ from email.utils import format_datetime
 
 import pytest
 
-from sidecar.doctor import cookie, gate, surroundings
-from sidecar.doctor.findings import TEXTS, Level
-from sidecar.doctor.reply import Given
-from sidecar.doctor.visit import FALSE_ADDRESS
-from tests.doctor.ward import NOW_S, PAGE, only, reply, visit
+from sidecar.cli.doctor import cookie, gate, surroundings
+from sidecar.cli.doctor.findings import TEXTS, Level
+from sidecar.cli.doctor.reply import Given
+from sidecar.cli.doctor.visit import FALSE_ADDRESS
+from tests.cli.doctor.ward import NOW_S, PAGE, only, reply, visit
 from tests.support.site import ROOT
 
 
@@ -108,7 +108,7 @@ def test_each_text_is_used_and_has_its_values():
     """Each finding of the code is in findings.ini and each of those in the code, with all values
     that its texts name."""
     used, calls = set(), []
-    for file in (ROOT / "sidecar/doctor").glob("*.py"):
+    for file in (ROOT / "sidecar/cli/doctor").glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Constant) and node.value in TEXTS.sections():
                 used.add(node.value)

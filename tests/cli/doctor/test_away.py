@@ -3,7 +3,7 @@
 import json
 import urllib.request
 
-from tests.doctor.ward import bad, examine, read, said
+from tests.cli.doctor.ward import bad, examine, read, said
 from tests.support.processes import wait_until
 from tests.support.site import PLAIN_LOCATION, SECRET, Site
 

@@ -21,7 +21,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from sidecar.doctor.reply import Reply
+from sidecar.cli.doctor.reply import Reply
 from sidecar.kit.names import SEPARATOR
 from sidecar.queue.tokens import COOKIE_PREFIX
 

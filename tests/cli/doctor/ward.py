@@ -12,10 +12,10 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from sidecar.doctor import Options, diagnose
-from sidecar.doctor.findings import Finding, Level
-from sidecar.doctor.reply import Reply
-from sidecar.doctor.visit import Visit
+from sidecar.cli.doctor.checks import diagnose
+from sidecar.cli.doctor.findings import Finding, Level
+from sidecar.cli.doctor.reply import Reply
+from sidecar.cli.doctor.visit import Options, Visit
 from tests.support.processes import free_port
 from tests.support.site import Site
 

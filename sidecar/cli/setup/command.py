@@ -13,15 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sidecar.cli.setup.plan import (
+    NGINX,
+    SECRET_KEYS,
+    TOML,
+    Room,
+    compose_file,
+    first_files,
+    shipped,
+)
+from sidecar.cli.setup.systems import SYSTEMS, System, find_system
+from sidecar.cli.setup.write import BESIDE, MANIFEST, write_once, write_shipped
 from sidecar.kit.names import NAME, RESERVED_NAMES
-from sidecar.setup.plan import NGINX, SECRET_KEYS, TOML, Room, compose_file, first_files, shipped
-from sidecar.setup.systems import SYSTEMS, System, find_system
-from sidecar.setup.write import BESIDE, MANIFEST, write_once, write_shipped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sidecar.setup.write import Outcome
+    from sidecar.cli.setup.write import Outcome
 
 _SITE = re.compile(
     r"(?:(?P<scheme>https?)://)?(?P<host>[a-z0-9-][a-z0-9.-]*)(?P<port>:\d{1,5})?/?", re.ASCII
@@ -283,7 +291,7 @@ def _usual_edit(file: str, room: str) -> tuple[str, ...]:
 
 def _edit_of(file: Path, room: str) -> tuple[str, ...]:
     """What this very file needs, block by block."""
-    from sidecar.setup.site_file import steps_for  # noqa: PLC0415
+    from sidecar.cli.setup.site_file import steps_for  # noqa: PLC0415
 
     try:
         steps = steps_for(file, room)

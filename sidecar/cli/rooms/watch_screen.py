@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from sidecar.cli import printing
-from sidecar.rooms.commands.figures import Failure, phase_of, wait_of
-from sidecar.rooms.commands.trend import curve, rates
+from sidecar.cli.rooms.figures import Failure, phase_of, wait_of
+from sidecar.cli.rooms.trend import curve, rates
 from waitroom import WaitroomError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-    from sidecar.rooms.commands.trend import Point, Trends
+    from sidecar.cli.rooms.trend import Point, Trends
     from waitroom import Client, Room
     from waitroom.model import Line, LogEntry
 

@@ -1,24 +1,13 @@
-"""Visits an installation from outside, as a browser would, and says which line is missing.
-
-    visit.py  reply.py   asks, and keeps what came
-    gate.py  cookie.py  surroundings.py
-                         one function a check: looks at what came, and finds something or nothing
-    findings.ini         what can be found, and what to do about it
-    findings.py          prints
-
-It knows nothing that a visitor could not see.
-"""
+"""The checks, in the order of the report, and what runs them."""
 
 import time
 from collections.abc import Callable, Iterator
 
 from yarl import URL
 
-from sidecar.doctor import cookie, gate, surroundings
-from sidecar.doctor.findings import Finding
-from sidecar.doctor.visit import Options, Visit, visit
-
-__all__ = ["CHECKS", "Options", "diagnose"]
+from sidecar.cli.doctor import cookie, gate, surroundings
+from sidecar.cli.doctor.findings import Finding
+from sidecar.cli.doctor.visit import Options, Visit, visit
 
 #: In the order of the report: what comes first explains what follows.
 CHECKS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (

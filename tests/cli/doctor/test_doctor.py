@@ -6,8 +6,8 @@ import urllib.request
 
 import pytest
 
-from sidecar.doctor.findings import Level
-from tests.doctor.ward import LOCATIONS, ROOMS, Ward, bad, examine, needs_network, read, said
+from sidecar.cli.doctor.findings import Level
+from tests.cli.doctor.ward import LOCATIONS, ROOMS, Ward, bad, examine, needs_network, read, said
 from tests.support.processes import free_port
 from tests.support.site import ROOT
 

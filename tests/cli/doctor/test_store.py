@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from sidecar.doctor.findings import Level
-from tests.doctor.ward import bad, examine, said
+from sidecar.cli.doctor.findings import Level
+from tests.cli.doctor.ward import bad, examine, said
 from tests.support.processes import Process, listens, wait_until
 from tests.support.redis_servers import RedisServer
 from tests.support.site import Site, redis_command

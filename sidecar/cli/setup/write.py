@@ -6,7 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
-from sidecar.setup.plan import ETC, SECRET, File
+from sidecar.cli.setup.plan import ETC, SECRET, File
 
 Outcome = Literal["new", "same", "updated", "kept"]
 #: The SHA-256 of each shipped file as we wrote it, by its path: with another one, it was edited.

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from stat import S_IWGRP, S_IWOTH
 
-from sidecar.doctor.findings import Finding, find
-from sidecar.doctor.visit import FALSE_ADDRESS, Visit
+from sidecar.cli.doctor.findings import Finding, find
+from sidecar.cli.doctor.visit import FALSE_ADDRESS, Visit
 from sidecar.kit.redis.eviction import SAFE, UNSEEN
 
 #: Clocks may differ by this much, seconds.

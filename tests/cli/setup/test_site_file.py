@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.setup.site_file import steps_for
+from sidecar.cli.setup.site_file import steps_for
 
 ROOM = ["set $waitroom_room shop;", "include waitroom/location.conf;"]
 SERVER = ["include waitroom/server.conf;"]

@@ -9,8 +9,8 @@ from urllib.parse import quote
 import click
 
 from sidecar.cli.connection import ReplicaGroup, pass_client, read_pages
+from sidecar.cli.jobs.progress import standing, under_way, watch
 from sidecar.cli.printing import JSON, print_json, printed, table
-from sidecar.jobs.commands.progress import standing, under_way, watch
 from sidecar.jobs.model import ENDED, State
 
 if TYPE_CHECKING:

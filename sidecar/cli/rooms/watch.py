@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from sidecar.cli.connection import explain
+from sidecar.cli.rooms.figures import Failure, rows_of
 from sidecar.kit.clock import iso
-from sidecar.rooms.commands.figures import Failure, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sidecar.cli.connection import Connection
-    from sidecar.rooms.commands.trend import Trends
+    from sidecar.cli.rooms.trend import Trends
     from waitroom import Client, Room
 
 _ROW = "{6:<8} {0:<20} {1:<8} {2:>9} {3:>9} {4:>9} {7:>8}  {5}"
@@ -51,7 +51,7 @@ def watch(
     On a terminal the figures stay in place; a file or a pipe gets a line for each room and look.
     Rates and curves are of what this command has seen: a minute, and five.
     """
-    from sidecar.rooms.commands.trend import Trends  # noqa: PLC0415
+    from sidecar.cli.rooms.trend import Trends  # noqa: PLC0415
 
     trends = Trends()
     # Ctrl-C is how a live view is left, also where nohup or a script had it ignored.
@@ -98,7 +98,7 @@ def _opened(client: Client, address: str, *, as_json: bool) -> Iterator[_View]:
     elif not sys.stdout.isatty():
         yield _Lines()
     else:
-        from sidecar.rooms.commands.watch_screen import open_screen  # noqa: PLC0415
+        from sidecar.cli.rooms.watch_screen import open_screen  # noqa: PLC0415
 
         with open_screen(client, address) as screen:
             yield screen
@@ -112,7 +112,7 @@ class _Lines:
         self._has_head = is_json
 
     def show(self, rooms: list[Room], trends: Trends) -> None:
-        from sidecar.rooms.commands.trend import rates  # noqa: PLC0415
+        from sidecar.cli.rooms.trend import rates  # noqa: PLC0415
 
         now = datetime.now(UTC)
         if not self._has_head:

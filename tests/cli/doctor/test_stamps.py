@@ -2,10 +2,10 @@
 
 import pytest
 
-from sidecar.doctor import cookie
-from sidecar.doctor.findings import Level
+from sidecar.cli.doctor import cookie
+from sidecar.cli.doctor.findings import Level
 from sidecar.gate.nginx_stamps import key_file
-from tests.doctor.ward import bad, examine, only, reply, said, visit
+from tests.cli.doctor.ward import bad, examine, only, reply, said, visit
 from tests.support.site import Site, gated
 
 INSIDE = [reply(200, {"state": "admitted", "refresh_after_seconds": 5})]

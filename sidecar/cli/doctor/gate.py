@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from yarl import URL
 
-from sidecar.doctor.findings import Finding, find
-from sidecar.doctor.reply import Reply
-from sidecar.doctor.visit import Visit
+from sidecar.cli.doctor.findings import Finding, find
+from sidecar.cli.doctor.reply import Reply
+from sidecar.cli.doctor.visit import Visit
 
 _SCRIPT = "waiting.js"
 _UNREACHED = {502, 503, 504}  # nginx's own, or what it says in the sidecar's place
