@@ -14,9 +14,9 @@ from redis.asyncio import Redis
 
 from sidecar.kit.redis.connect import close, connect
 from sidecar.kit.redis.scripts import library
-from sidecar.queue.model import Ticket
-from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.redis_keys import room_key
+from sidecar.visitors.model import Ticket
+from sidecar.visitors.tokens import new_visitor
 from tests.support.processes import Process, listens, wait_until
 
 NOW_MS = 1_800_000_000_000

@@ -2,7 +2,7 @@
 
     kit/         knows no product: errors, clock, signing, retry, outbox; redis/, sql/, http/
     client.py    the old name of waitroom/, the public Python client
-    queue/       what all stand on: tickets, passes, classes, grants, the estimate; lua/
+    visitors/    what all products use: tickets, passes, classes, grants, the estimate; lua/
     settings/    the configuration file and WAITROOM_*; each product brings its own section
     rooms/       the waiting room: sessions, openings, shield, fail-open, exemptions
     lottery/     the draw of a pre-queue: commitment, secret, places

@@ -78,7 +78,7 @@ def test_a_script_includes_what_is_its_own():
         for file in package.rglob("*.lua")
         for other in re.findall(r'@include "(\w+)/', file.read_text(encoding="utf-8"))
     }
-    assert {pair for pair in found if pair[1] not in {pair[0], "queue"}} == INCLUDED
+    assert {pair for pair in found if pair[1] not in {pair[0], "visitors"}} == INCLUDED
 
 
 def test_the_product_grows_only_for_a_feature():

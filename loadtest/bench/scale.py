@@ -26,11 +26,11 @@ from loadtest.redis_server import (
     redis_server,
 )
 from sidecar.kit.clock import StoreClock
-from sidecar.queue.model import Standing, Ticket
-from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
+from sidecar.visitors.model import Standing, Ticket
+from sidecar.visitors.tokens import new_visitor
 
 BATCH = 64
 CAP = 1_000

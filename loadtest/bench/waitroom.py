@@ -35,11 +35,11 @@ from loadtest.bench.systems import (
     visit,
 )
 from sidecar.kit.clock import StoreClock
-from sidecar.queue.model import Outcome, Pass, Standing, Ticket
-from sidecar.queue.tokens import Tokens, new_visitor
 from sidecar.rooms.redis_keys import room_key, room_keys
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
+from sidecar.visitors.model import Outcome, Pass, Standing, Ticket
+from sidecar.visitors.tokens import Tokens, new_visitor
 from tests.support.site import BY_DEFAULT, SECRET, TO_ORIGIN, Site, gated
 
 REPLICAS = 2

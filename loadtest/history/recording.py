@@ -30,11 +30,11 @@ from sidecar.kit.clock import StoreClock
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import close, connect
 from sidecar.kit.sql import database as sql
-from sidecar.queue.tokens import Tokens, new_visitor
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.service import Room
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
+from sidecar.visitors.tokens import Tokens, new_visitor
 
 #: Events of one stay, as a room's scripts write them.
 _STEPS = (("joined", "new"), ("called", "head"), ("admitted", "claimed"), ("expired", "session"))

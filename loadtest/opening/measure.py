@@ -22,15 +22,15 @@ from sidecar.kit.redis.driver_errors import text
 from sidecar.lottery.commitment import by_lot
 from sidecar.lottery.service import Draws
 from sidecar.lottery.store import DrawsStore
-from sidecar.queue.answer import Answer
-from sidecar.queue.model import State, Ticket
-from sidecar.queue.tokens import Tokens
-from sidecar.queue.verdict_lifetime import REFRESH_MS
 from sidecar.rooms.bearer import Bearer
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.service import Room
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
+from sidecar.visitors.answer import Answer
+from sidecar.visitors.model import State, Ticket
+from sidecar.visitors.tokens import Tokens
+from sidecar.visitors.verdict_lifetime import REFRESH_MS
 
 NAME = "sale"
 OPENS_MS = 1_800_000_000_000

@@ -9,12 +9,12 @@ from sidecar.history.settings import HistorySection
 from sidecar.jobs.settings import TargetSettings
 from sidecar.leases.settings import LeaseSettings
 from sidecar.limits.settings import LimitSettings
-from sidecar.queue.classes import Line, VisitorClass
 from sidecar.rooms.look import Link
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.model import Settings
 from sidecar.settings.operators import OperatorAccount
+from sidecar.visitors.classes import Line, VisitorClass
 from sidecar.webhooks.settings import Webhook
 
 INTRODUCTION = """\

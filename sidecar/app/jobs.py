@@ -34,8 +34,8 @@ from sidecar.kit.redis.connect import Store, close, connect
 from sidecar.kit.redis.leader_lease import LeaderLease
 from sidecar.kit.sql.database import open_database
 from sidecar.kit.tasks import keep_at_work, stop_workers
-from sidecar.queue.grants import Grants
 from sidecar.settings.model import Settings
+from sidecar.visitors.grants import Grants
 
 #: Between two tries to reach the database when it is unavailable at the start, seconds.
 RETRY_S = 1.0

@@ -50,8 +50,6 @@ from sidecar.limits.settings import LimitSettings
 from sidecar.limits.store import LimitStore
 from sidecar.lottery.service import Draws
 from sidecar.lottery.store import DrawsStore
-from sidecar.queue.grants import Grants
-from sidecar.queue.tokens import Tokens
 from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import EVENTS_KEPT, RoomSettings
@@ -59,6 +57,8 @@ from sidecar.rooms.store.scripts import RoomStore
 from sidecar.rooms.worker.refresher import refresh_forever, refresh_once
 from sidecar.rooms.worker.sweeper import sweep_forever
 from sidecar.settings.model import Settings
+from sidecar.visitors.grants import Grants
+from sidecar.visitors.tokens import Tokens
 from sidecar.webhooks.call_notices import CallNotifier
 from sidecar.webhooks.deliveries import Deliveries
 from sidecar.webhooks.metrics import WebhookMetrics

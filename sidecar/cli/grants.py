@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from sidecar.jobs.settings import TargetSettings
-    from sidecar.queue.grants import Kind
     from sidecar.rooms.settings import RoomSettings
     from sidecar.settings.model import Settings
+    from sidecar.visitors.grants import Kind
 
 MAX_COUNT = 1_000_000
 
@@ -87,7 +87,7 @@ def grant(room: str, class_name: str, path: str | None, **options: Any) -> None:
         raise click.UsageError("--id and --once: an id is for one visitor already")
     if count > 1 and not is_once:
         raise click.UsageError("--count: all would be the same; say --once too")
-    from sidecar.queue.grants import Grant, Grants, expiry, new_id  # noqa: PLC0415
+    from sidecar.visitors.grants import Grant, Grants, expiry, new_id  # noqa: PLC0415
 
     grants = Grants(room, settings.keys_of_grants, kind)
     expires_s = expiry(options["life_s"], int(time.time() * 1000))
@@ -117,7 +117,7 @@ def _find(settings: Settings, name: str, kind: Kind | None) -> tuple[Kind, Itera
 
 def link(url: str, grant: str) -> str:
     """The address with the grant among its parameters."""
-    from sidecar.queue.grants import PARAMETER  # noqa: PLC0415
+    from sidecar.visitors.grants import PARAMETER  # noqa: PLC0415
 
     parts = urlsplit(url)
     query = f"{parts.query}&{PARAMETER}={grant}" if parts.query else f"{PARAMETER}={grant}"

@@ -15,8 +15,8 @@ from sidecar.cli.printing import JSON, print_json, printed, table
 from sidecar.kit.errors import ConfigError, DatabaseError, DatabaseUnavailableError
 from sidecar.kit.extras import require
 from sidecar.kit.progress import progress
-from sidecar.queue.tokens import is_visitor
-from sidecar.queue.visitor_number import read_number
+from sidecar.visitors.tokens import is_visitor
+from sidecar.visitors.visitor_number import read_number
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

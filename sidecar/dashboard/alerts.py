@@ -25,8 +25,8 @@ from sidecar.jobs.service import Jobs
 from sidecar.kit.errors import StoreError
 from sidecar.kit.metrics import Metrics
 from sidecar.limits.metrics import LimitMetrics
-from sidecar.queue.model import Phase
 from sidecar.rooms.service import Room, Rooms
+from sidecar.visitors.model import Phase
 from sidecar.webhooks.metrics import WebhookMetrics
 
 LOOK_S = 5.0

@@ -14,7 +14,6 @@ from sidecar.dashboard.others import Others
 from sidecar.kit.errors import StoreError
 from sidecar.kit.http.json_text import event_text
 from sidecar.kit.http.long_poll import LongPolls, is_set
-from sidecar.queue.model import Phase
 from sidecar.rooms.look import in_short
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.people import waiting_in
@@ -29,6 +28,7 @@ from sidecar.rooms.statistics import (
     steps,
     wait_percentiles,
 )
+from sidecar.visitors.model import Phase
 
 TICK_S = 1.0
 #: Between two looks at what costs the store more than a number: curves, log, head of the queue.

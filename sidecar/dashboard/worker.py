@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from sidecar.kit.errors import StoreError
-from sidecar.queue.verdict_lifetime import REFRESH_MS
+from sidecar.visitors.verdict_lifetime import REFRESH_MS
 
 log = structlog.get_logger()
 

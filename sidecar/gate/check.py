@@ -34,12 +34,12 @@ from sidecar.kit.http.endpoint import ANYBODY, Endpoints
 from sidecar.kit.http.models import NO_BODY
 from sidecar.kit.http.quick_response import QuickResponse
 from sidecar.kit.metrics import Metrics
-from sidecar.queue.answer import Answer
-from sidecar.queue.model import Pass, State, Token
-from sidecar.queue.verdict_lifetime import BRIEF_TTL_MS, VERDICT_TTL_MS
 from sidecar.rooms.bearer import Bearer
 from sidecar.rooms.exemptions import may_stamp
 from sidecar.rooms.metrics import RoomMetrics
+from sidecar.visitors.answer import Answer
+from sidecar.visitors.model import Pass, State, Token
+from sidecar.visitors.verdict_lifetime import BRIEF_TTL_MS, VERDICT_TTL_MS
 
 _STATUS = {
     State.ADMITTED: 204,

@@ -30,10 +30,10 @@ from sidecar.kit.http.models import NO_BODY, NO_JSON
 from sidecar.kit.http.problems import STORE_RETRY_S
 from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY
 from sidecar.kit.share import find_share
-from sidecar.queue.model import Ticket
 from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM
 from sidecar.rooms.service import Room
+from sidecar.visitors.model import Ticket
 
 #: What the page says, and its status.
 _STATUS = {"called": 200, "waiting": 200, "begun": 410, "gone": 410, "unknown": 400, "away": 503}

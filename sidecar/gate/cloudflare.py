@@ -9,9 +9,9 @@ from typing import Any
 
 from sidecar.gate.status_document import at_ms
 from sidecar.kit.http.json_text import to_json
-from sidecar.queue.estimate import Z_80
-from sidecar.queue.model import Phase, State
 from sidecar.rooms.settings import RoomSettings
+from sidecar.visitors.estimate import Z_80
+from sidecar.visitors.model import Phase, State
 
 _METHODS = {
     "isFIFOQueue": "fifo",

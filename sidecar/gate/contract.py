@@ -6,14 +6,14 @@ from typing import Protocol
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.names import SEPARATOR
 from sidecar.leases.resource import Resources
-from sidecar.queue.answer import Answer
-from sidecar.queue.grants import Grants
-from sidecar.queue.model import Token
-from sidecar.queue.tokens import Tokens
 from sidecar.rooms.bearer import NOBODY, Bearer
 from sidecar.rooms.service import Room
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.replies import Snapshot
+from sidecar.visitors.answer import Answer
+from sidecar.visitors.grants import Grants
+from sidecar.visitors.model import Token
+from sidecar.visitors.tokens import Tokens
 
 
 class Gate(Protocol):

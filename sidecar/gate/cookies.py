@@ -8,9 +8,9 @@ from multidict import istr
 from sidecar.gate.contract import Gate
 from sidecar.gate.nginx_stamps import STAMP_COOKIE
 from sidecar.kit.http.cookies import cookie_value, cookie_values, secure
-from sidecar.queue.grants import Grant, GrantError, grant_in
-from sidecar.queue.model import Pass, Token
 from sidecar.rooms.bearer import NOBODY, Bearer
+from sidecar.visitors.grants import Grant, GrantError, grant_in
+from sidecar.visitors.model import Pass, Token
 
 #: Looked up by itself, and not spelt anew for each request.
 _COOKIE = istr("Cookie")

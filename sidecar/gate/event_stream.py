@@ -28,9 +28,9 @@ from sidecar.kit.http.long_poll import LongPolls, is_gone, is_set
 from sidecar.kit.http.models import NO_JSON
 from sidecar.kit.http.problem_kinds import GENERAL
 from sidecar.kit.http.problems import STORE_RETRY_S, problem
-from sidecar.queue.answer import Answer
-from sidecar.queue.model import State, Ticket, Token
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
+from sidecar.visitors.answer import Answer
+from sidecar.visitors.model import State, Ticket, Token
 
 #: A comment is sent after so long a silence, so that nobody between takes it for a dead line.
 KEEP_ALIVE_S = 15.0

@@ -30,9 +30,9 @@ from sidecar.kit.http.endpoint import ANYBODY, Endpoints
 from sidecar.kit.http.models import NO_BODY, NO_JSON
 from sidecar.kit.http.problem_kinds import GENERAL
 from sidecar.kit.http.problems import problem
-from sidecar.queue.answer import Answer
-from sidecar.queue.model import State
 from sidecar.rooms.schemas.common import RoomAddress
+from sidecar.visitors.answer import Answer
+from sidecar.visitors.model import State
 
 #: As HTML. The page says it three times, and a proxy may have to hold all of it in a buffer.
 _MAX_NEXT = 2_048

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import md5
 
-from sidecar.queue.verdict_lifetime import VERDICT_TTL_MS
+from sidecar.visitors.verdict_lifetime import VERDICT_TTL_MS
 
 STAMP_COOKIE = "waitroom_now"
 #: It ends with the second after the second in which it was asked for, and the next: no later than

@@ -19,9 +19,9 @@ from sidecar.gate.onward import UNSENT
 from sidecar.gate.waiting_page import Page, opening_in_digits
 from sidecar.kit.http.app_keys import TEMPLATES
 from sidecar.kit.templates import Template
-from sidecar.queue.model import State
-from sidecar.queue.visitor_number import visitor_number
 from sidecar.rooms.settings import RoomSettings
+from sidecar.visitors.model import State
+from sidecar.visitors.visitor_number import visitor_number
 
 #: The file is the site's: it may load and run what the site's other pages may.
 POLICY = (

@@ -17,10 +17,10 @@ from sidecar.gate.branding import branded, style
 from sidecar.gate.waiting_page import Page
 from sidecar.kit.clock import iso
 from sidecar.kit.templates import Template
-from sidecar.queue.estimate import Wait
-from sidecar.queue.visitor_number import visitor_number
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.settings import RoomSettings
+from sidecar.visitors.estimate import Wait
+from sidecar.visitors.visitor_number import visitor_number
 
 SCRIPT = Path(__file__).with_name("preview.js")
 _STATIC = "/_waitroom/static/"

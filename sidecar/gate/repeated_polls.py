@@ -1,6 +1,6 @@
 """Who asks again within a moment: only then is the response worth keeping."""
 
-from sidecar.queue.verdict_lifetime import BRIEF_TTL_MS
+from sidecar.visitors.verdict_lifetime import BRIEF_TTL_MS
 
 #: nginx keeps such an answer for no longer than this.
 MOMENT_S = BRIEF_TTL_MS / 1000

@@ -8,8 +8,8 @@ from pydantic import ConfigDict, Field, WithJsonSchema
 from sidecar.kit.http.models import Body, Headers, Reply, Time, optional
 from sidecar.kit.http.problem_kinds import Kind
 from sidecar.kit.names import NAME
-from sidecar.queue.model import Phase, State
 from sidecar.rooms.schemas.common import VISITOR_ID, RoomAddress
+from sidecar.visitors.model import Phase, State
 
 #: A room, or a resource that is leased.
 NAMED = "^" + NAME.pattern.removesuffix(r"\Z") + r"(~[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127})?$"

@@ -46,12 +46,12 @@ from sidecar.kit.http.problem_kinds import GENERAL, STORE_UNAVAILABLE, TOO_LARGE
 from sidecar.kit.http.problems import STORE_RETRY_S, problem
 from sidecar.kit.http.quick_response import QuickResponse
 from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY
-from sidecar.queue.answer import Answer
-from sidecar.queue.model import State, Ticket
-from sidecar.queue.visitor_number import visitor_number
 from sidecar.rooms.address_limit import AddressLimit
 from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
+from sidecar.visitors.answer import Answer
+from sidecar.visitors.model import State, Ticket
+from sidecar.visitors.visitor_number import visitor_number
 
 #: How many places an address may give up a second, and at once: more than a company's or a mobile
 #: network's visitors do by hand. Each is remembered for as long as its ticket would be valid, which

@@ -7,12 +7,12 @@ from typing import Any
 
 from sidecar.gate.contract import Gate, is_resource
 from sidecar.kit.clock import iso
-from sidecar.queue.answer import Answer
-from sidecar.queue.estimate import Wait
-from sidecar.queue.model import DEFAULT_REFRESH_MS, Outcome, Phase, Standing, State
-from sidecar.queue.verdict_lifetime import REFRESH_MS
 from sidecar.rooms.openings import Moments, RoomEvent
 from sidecar.rooms.settings import RoomSettings
+from sidecar.visitors.answer import Answer
+from sidecar.visitors.estimate import Wait
+from sidecar.visitors.model import DEFAULT_REFRESH_MS, Outcome, Phase, Standing, State
+from sidecar.visitors.verdict_lifetime import REFRESH_MS
 
 #: A store that was not heard for so long does not answer, ms.
 _LATE_MS = 3 * REFRESH_MS

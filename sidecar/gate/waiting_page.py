@@ -14,8 +14,8 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from sidecar.gate.languages import Languages
-from sidecar.queue.estimate import Wait
 from sidecar.rooms.openings import RoomEvent
+from sidecar.visitors.estimate import Wait
 
 _ECHO = re.compile(r'<!--# echo var="(\w+)"(?: encoding="\w+")? default="([^"]*)" -->')
 #: What nginx fills in, by a variable of its own that cannot break out of the page.

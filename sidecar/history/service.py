@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sidecar.history.model import Entry, Event
-from sidecar.queue.model import ORDER_BAND
+from sidecar.visitors.model import ORDER_BAND
 
 #: The ends of visitors who gave up waiting, and of those who were called and did not come.
 GAVE_UP = frozenset({"left", "silent", "swept"})

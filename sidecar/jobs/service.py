@@ -18,7 +18,7 @@ from sidecar.kit.errors import StoreError, UnknownNameError
 from sidecar.kit.http.problem_kinds import QUEUE_FULL
 from sidecar.kit.http.problems import ProblemError
 from sidecar.kit.metrics import Metrics
-from sidecar.queue.grants import Grant, GrantError
+from sidecar.visitors.grants import Grant, GrantError
 
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.jobs.store.job_store import JobStore

@@ -23,7 +23,7 @@ from sidecar.kit.errors import ConfigError
 from sidecar.kit.setting_types import Count, Seconds, listed, problems_in
 from sidecar.kit.signing import MIN_WEBHOOK_SECRET_LENGTH
 from sidecar.limits.settings import MAX_LIMIT, burst_of
-from sidecar.queue.classes import Classes, a_table, problems_of_classes
+from sidecar.visitors.classes import Classes, a_table, problems_of_classes
 
 DEFAULT_DATABASE = "sqlite:///waitroom-jobs.db"
 #: In place of what is secret: the values of headers, and callback_secret.

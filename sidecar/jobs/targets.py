@@ -16,7 +16,7 @@ from sidecar.jobs.store.target_replies import QueueState
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.names import Named
-from sidecar.queue.grants import Grants
+from sidecar.visitors.grants import Grants
 
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.jobs.store.job_store import JobStore

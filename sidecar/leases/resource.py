@@ -17,12 +17,12 @@ from sidecar.kit.errors import StoreError
 from sidecar.kit.names import SEPARATOR
 from sidecar.leases.model import Hold, LeaseOutcome
 from sidecar.leases.service import Template
-from sidecar.queue.answer import Answer
-from sidecar.queue.grants import Grants
-from sidecar.queue.model import RESIGN_MS, Outcome, Standing, State, Ticket, Token
-from sidecar.queue.tokens import COOKIE_PREFIX, Tokens, new_visitor
 from sidecar.rooms.bearer import NOBODY, Bearer
 from sidecar.rooms.settings import RoomSettings
+from sidecar.visitors.answer import Answer
+from sidecar.visitors.grants import Grants
+from sidecar.visitors.model import RESIGN_MS, Outcome, Standing, State, Ticket, Token
+from sidecar.visitors.tokens import COOKIE_PREFIX, Tokens, new_visitor
 
 #: In a template's message: the resource's name.
 _NAME = "{resource}"

@@ -14,7 +14,7 @@ from sidecar.kit.redis.script_store import Observer, ScriptStore
 from sidecar.leases import redis_keys as keys
 from sidecar.leases.model import Hold, LeaseOutcome
 from sidecar.leases.settings import LeaseSettings
-from sidecar.queue.verdict_lifetime import RESPONSE_MS
+from sidecar.visitors.verdict_lifetime import RESPONSE_MS
 
 #: Calls in one script, each perhaps for another resource. More would hold Redis too long.
 BATCH_LIMIT = 64

@@ -13,9 +13,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sidecar.queue.model import LOT_BITS
-from sidecar.queue.tokens import is_visitor
 from sidecar.rooms.openings import RoomEvent, draws_of, moments
+from sidecar.visitors.model import LOT_BITS
+from sidecar.visitors.tokens import is_visitor
 
 #: After the opening, until the secret is published: nobody may know it while somebody, by a
 #: clock that is late, could still take a place. ms.

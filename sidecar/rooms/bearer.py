@@ -5,8 +5,8 @@ import ipaddress
 from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 
-from sidecar.queue.grants import Grant
 from sidecar.rooms.settings import RoomSettings
+from sidecar.visitors.grants import Grant
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from sidecar.kit.setting_types import clean_path
-from sidecar.queue.model import Outside
 from sidecar.rooms.bearer import Bearer, ip_of
 from sidecar.rooms.settings import RoomSettings
+from sidecar.visitors.model import Outside
 
 Networks = Mapping[tuple[int, int], frozenset[int]]
 

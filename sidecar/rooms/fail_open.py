@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field, replace
 
-from sidecar.queue.model import Pass, Ticket
-from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.replies import Snapshot
+from sidecar.visitors.model import Pass, Ticket
+from sidecar.visitors.tokens import new_visitor
 
 #: Passes that a replica gave or prolonged by itself and remembers, at most.
 GIVEN = 20_000

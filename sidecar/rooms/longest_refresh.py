@@ -3,7 +3,7 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from sidecar.queue.model import HEARTBEAT_MAX_MS
+from sidecar.visitors.model import HEARTBEAT_MAX_MS
 
 
 @dataclass(slots=True)

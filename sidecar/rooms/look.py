@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from sidecar.kit.colours import read_colour
-from sidecar.queue.classes import a_list, a_table, checked
+from sidecar.visitors.classes import a_list, a_table, checked
 
 #: Kept apart from the settings that the scripts read with each request: they may be long.
 LOOK = frozenset({"accent", "background", "font", "footer", "custom_css"})

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from sidecar.kit.moments import Moment
 from sidecar.kit.setting_types import Count
 from sidecar.kit.values import value
-from sidecar.queue.classes import Name, a_list, a_table, checked, repeated
-from sidecar.queue.model import Phase
+from sidecar.visitors.classes import Name, a_list, a_table, checked, repeated
+from sidecar.visitors.model import Phase
 
 #: A room's events. The scripts are given all of them.
 MAX_EVENTS = 20

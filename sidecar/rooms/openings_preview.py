@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.moments import LATEST_MS, read_moment
-from sidecar.queue.model import Phase
 from sidecar.rooms.openings import Moments, RoomEvent, draws_of, during
 from sidecar.rooms.settings import RoomSettings
+from sidecar.visitors.model import Phase
 
 #: A pre-queue that is shorter is hardly one.
 SHORT_PREQUEUE_MS = 60_000

@@ -1,7 +1,7 @@
 """When a pass is due for renewal: by its own life, and only where a renewal changes something."""
 
-from sidecar.queue.model import RENEW_MIN_MS, Pass
 from sidecar.rooms.settings import RoomSettings
+from sidecar.visitors.model import RENEW_MIN_MS, Pass
 
 
 def renewal_due_ms(pass_: Pass, settings: RoomSettings) -> int:

@@ -1,9 +1,9 @@
 """A page of a room's queue, as operators see it."""
 
-from sidecar.queue.visitor_number import visitor_number
 from sidecar.rooms.places import line_of, origin_of
 from sidecar.rooms.schemas.visitors import Waiting
 from sidecar.rooms.service import Room
+from sidecar.visitors.visitor_number import visitor_number
 
 
 async def waiting_in(room: Room, *, start: int, limit: int) -> list[Waiting]:

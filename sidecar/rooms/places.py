@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from sidecar.queue.classes import Line
-from sidecar.queue.model import LOT_BITS, ORDER_BAND, ORDER_STEP, Standing, Ticket
 from sidecar.rooms.bearer import Bearer
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.rooms.store.scripts import NO_CLAIM, Claim, Lot, RoomStore
+from sidecar.visitors.classes import Line
+from sidecar.visitors.model import LOT_BITS, ORDER_BAND, ORDER_STEP, Standing, Ticket
 
 #: The lowest order of a drawn place (rooms/lua/parts/order.lua: the front band).
 FIRST_DRAWN = -4 * ORDER_BAND

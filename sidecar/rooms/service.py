@@ -14,22 +14,6 @@ import structlog
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.kit.names import Named
-from sidecar.queue.answer import Answer, answer_of
-from sidecar.queue.grants import Grants
-from sidecar.queue.model import (
-    DEFAULT_REFRESH_MS,
-    RESIGN_MS,
-    Outcome,
-    Outside,
-    Pass,
-    Phase,
-    Standing,
-    State,
-    Ticket,
-    Token,
-)
-from sidecar.queue.tokens import Tokens, new_visitor
-from sidecar.queue.verdict_lifetime import RELEASE_GRACE_MS, VERDICT_TTL_MS
 from sidecar.rooms.bearer import NOBODY, Bearer, belongs_to_another
 from sidecar.rooms.exemptions import exempts_some, find_outside, is_exempt, is_for_part, is_outside
 from sidecar.rooms.fail_open import Fallback
@@ -41,6 +25,22 @@ from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.shield import Shelter, Shield
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.rooms.store.scripts import REVOCATIONS_LIMIT, Claim, RoomStore
+from sidecar.visitors.answer import Answer, answer_of
+from sidecar.visitors.grants import Grants
+from sidecar.visitors.model import (
+    DEFAULT_REFRESH_MS,
+    RESIGN_MS,
+    Outcome,
+    Outside,
+    Pass,
+    Phase,
+    Standing,
+    State,
+    Ticket,
+    Token,
+)
+from sidecar.visitors.tokens import Tokens, new_visitor
+from sidecar.visitors.verdict_lifetime import RELEASE_GRACE_MS, VERDICT_TTL_MS
 
 #: How many unanswered newcomers a replica remembers.
 ORPHANS = 1000

@@ -27,10 +27,10 @@ from sidecar.kit.setting_types import (
     problems_in,
 )
 from sidecar.kit.templates import TEMPLATE_NAME
-from sidecar.queue.classes import Classes, Lines, problems_of_classes
-from sidecar.queue.verdict_lifetime import OUTAGE_MS, RELEASE_HOLD_MS, SESSION_GRACE_MS
 from sidecar.rooms.look import LOOK, ColourText, Font, Links, SitePath, StyleSheet
 from sidecar.rooms.openings import Events, Moments, moments
+from sidecar.visitors.classes import Classes, Lines, problems_of_classes
+from sidecar.visitors.verdict_lifetime import OUTAGE_MS, RELEASE_HOLD_MS, SESSION_GRACE_MS
 
 #: Events that a room's stream holds where no history is kept.
 EVENTS_KEPT = 100_000

@@ -10,9 +10,9 @@ nginx an answer, and nobody a place. One address may join 20 times a second.
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from sidecar.queue.verdict_lifetime import BRIEF_TTL_MS
 from sidecar.rooms.address_limit import AddressLimit
 from sidecar.rooms.bearer import is_public
+from sidecar.visitors.verdict_lifetime import BRIEF_TTL_MS
 
 #: The shield stays up for one to two of these, to the same moment on all replicas: while one
 #: of them lets nginx keep its answer, the others get no requests, and would take that for the end

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from playwright.sync_api import expect
 
-from sidecar.queue.visitor_number import visitor_number
+from sidecar.visitors.visitor_number import visitor_number
 from tests.support.dashboard import (
     QUICK,
     WithHistory,

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from sidecar.kit.clock import StoreClock
-from sidecar.queue.tokens import Tokens
+from sidecar.visitors.tokens import Tokens
 from tests.support import story
 from tests.support.processes import wait_until
 from tests.support.site import SECRET, Site, gated

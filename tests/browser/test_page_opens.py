@@ -9,8 +9,8 @@ import pytest
 import redis
 from playwright.sync_api import expect
 
-from sidecar.queue.grants import Grant, sign
 from sidecar.rooms.redis_keys import room_key
+from sidecar.visitors.grants import Grant, sign
 from tests.support.processes import wait_until
 from tests.support.site import SECRET, Site, gated
 from tests.support.story import ahead, go_in, leave

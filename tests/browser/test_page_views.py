@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from playwright.sync_api import expect
 
-from sidecar.queue.visitor_number import visitor_number
+from sidecar.visitors.visitor_number import visitor_number
 from tests.support.played_page import ABOUT, LANGUAGES, NOWHERE, SERVER, closed, iso, prequeue
 from tests.support.story import leave
 

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from sidecar.cli import main
-from sidecar.queue.visitor_number import visitor_number
+from sidecar.visitors.visitor_number import visitor_number
 from tests.support.processes import CLEAN, WAITROOM, Process, run_command, wait_until
 from tests.support.site import ROOT, Site
 

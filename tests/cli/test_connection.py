@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from sidecar.cli import main
-from sidecar.queue.visitor_number import visitor_number
+from sidecar.visitors.visitor_number import visitor_number
 from tests.support.commands import every_command
 from tests.support.processes import CLEAN, WAITROOM, Process, forget_settings, free_port, wait_until
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sidecar.cli import main
-from sidecar.queue.grants import Grant, Grants, grant_in
+from sidecar.visitors.grants import Grant, Grants, grant_in
 from tests.support.processes import CLEAN, forget_settings, run_command
 
 SECRET, GRANT_KEY = "s" * 32, "g" * 32

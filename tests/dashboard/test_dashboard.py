@@ -15,9 +15,9 @@ from sidecar.kit.http import app_keys as keys
 from sidecar.kit.http.auth.operators import COOKIE, LIFETIME_S, Operators
 from sidecar.kit.http.auth.throttle import MOST_FAILURES
 from sidecar.lottery.service import Draws
-from sidecar.queue.tokens import COOKIE_PREFIX
 from sidecar.rooms.service import Rooms
 from sidecar.settings.model import Settings
+from sidecar.visitors.tokens import COOKIE_PREFIX
 from tests.support.operators import log_in
 from tests.support.replica import ADMIN_TOKEN, KEYS, Jar, cookie_of
 

@@ -7,7 +7,7 @@ TICKET, PASS = "t", "p"
 
 
 class Token(NamedTuple):
-    """What can be read in a cookie without its key (sidecar/queue/tokens.py)."""
+    """What can be read in a cookie without its key (sidecar/visitors/tokens.py)."""
 
     kind: str
     visitor: str

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from sidecar.kit.clock import StoreClock
-from sidecar.queue.model import TICKET_LIFETIME_MS, Outcome, Pass, Ticket
-from sidecar.queue.tokens import MAX_TOKEN_LENGTH, Tokens, new_visitor
-from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from sidecar.rooms.redis_keys import room_key
 from sidecar.settings.load import load
+from sidecar.visitors.model import TICKET_LIFETIME_MS, Outcome, Pass, Ticket
+from sidecar.visitors.tokens import MAX_TOKEN_LENGTH, Tokens, new_visitor
+from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from tests.support.replica import KEYS, cookie_of
 from tests.support.visitors import lose, queue
 

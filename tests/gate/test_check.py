@@ -3,7 +3,7 @@
 import pytest
 
 from sidecar.kit.errors import StoreError
-from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS, VERDICT_TTL_MS
+from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, VERDICT_TTL_MS
 from tests.support.replica import cookie_of
 
 

@@ -10,9 +10,9 @@ from sidecar.gate.claim_link import ClaimPage
 from sidecar.gate.languages import Languages
 from sidecar.kit.errors import StoreError
 from sidecar.kit.share import find_share
-from sidecar.queue.model import TICKET_LIFETIME_MS
-from sidecar.queue.tokens import Tokens
-from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS
+from sidecar.visitors.model import TICKET_LIFETIME_MS
+from sidecar.visitors.tokens import Tokens
+from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS
 from tests.support.replica import HTML, KEYS, cookie_of
 
 VIEWS = ("called", "waiting", "begun", "gone", "unknown", "away")

@@ -15,8 +15,8 @@ from sidecar.gate.event_stream import MAX_PER_VISITOR, STREAMS
 from sidecar.kit.errors import StoreUnavailableError
 from sidecar.kit.http import long_poll
 from sidecar.kit.share import find_share
-from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS
 from sidecar.rooms.service import RESIGN_MS, Rooms
+from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS
 from tests.support.receiver import until
 from tests.support.replica import cookie_of
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sidecar.queue.tokens import JOIN_FROM_S, JOIN_UNTIL_S, Tokens
 from sidecar.rooms.shield import JOINS_AT_ONCE, JOINS_PER_S
+from sidecar.visitors.tokens import JOIN_FROM_S, JOIN_UNTIL_S, Tokens
 from tests.support.replica import HTML, KEYS
 
 ADDRESS = "9.9.9.9"

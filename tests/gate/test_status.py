@@ -11,11 +11,11 @@ from sidecar.gate.status_document import until_begins_s
 from sidecar.gate.waiting_page import Page
 from sidecar.kit.clock import iso
 from sidecar.kit.share import find_share
-from sidecar.queue.grants import Grant, Grants, sign
-from sidecar.queue.tokens import is_visitor
-from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS
 from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.openings import RoomEvent
+from sidecar.visitors.grants import Grant, Grants, sign
+from sidecar.visitors.tokens import is_visitor
+from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS
 from tests.support.replica import HTML, KEYS, cookie_of
 
 

@@ -5,8 +5,8 @@ import time
 import pytest
 
 from sidecar.kit.clock import StoreClock
-from sidecar.queue.model import Pass
-from sidecar.queue.tokens import Tokens, new_visitor
+from sidecar.visitors.model import Pass
+from sidecar.visitors.tokens import Tokens, new_visitor
 from tests.support.replica import KEYS, cookie_of, take_away
 
 HOUR_MS = 3_600_000

@@ -6,10 +6,10 @@ import pytest
 
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.redis.connect import close, connect
-from sidecar.queue.model import Outcome, Ticket
-from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
+from sidecar.visitors.model import Outcome, Ticket
+from sidecar.visitors.tokens import new_visitor
 from tests.support.rooms import attended, new_room_name
 
 #: redis.call's of one script, of the most common kind of room.

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from sidecar.cli import main
-from sidecar.queue.visitor_number import visitor_number
+from sidecar.visitors.visitor_number import visitor_number
 from tests.support.databases import Sqlite
 from tests.support.visitors import queue
 

@@ -14,7 +14,7 @@ from sidecar.history.model import Period, read_period
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.http.problems import ProblemError
 from sidecar.kit.sql import database as sql
-from sidecar.queue.visitor_number import visitor_number
+from sidecar.visitors.visitor_number import visitor_number
 from tests.support.visitors import go_in, queue
 
 HOUR = 3_600_000

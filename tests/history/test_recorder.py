@@ -21,8 +21,8 @@ from sidecar.history.worker.recorder import BATCH
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.retry import Backoff
 from sidecar.kit.sql import database as sql
-from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.redis_keys import room_key, room_keys
+from sidecar.visitors.tokens import new_visitor
 from tests.support.databases import Mariadb, Postgresql
 from tests.support.visitors import go_in, queue
 

@@ -26,7 +26,7 @@ from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import Store, close, connect
 from sidecar.kit.redis.leader_lease import LeaderLease
 from sidecar.kit.sql import database as sql
-from sidecar.queue.grants import Grants
+from sidecar.visitors.grants import Grants
 from tests.support.rooms import Time, new_room_name
 
 Hook = Callable[..., Awaitable[None]]

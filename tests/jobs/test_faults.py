@@ -31,7 +31,7 @@ from sidecar.kit.errors import StoreError
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import close, connect
 from sidecar.kit.redis.leader_lease import LeaderLease
-from sidecar.queue.grants import Grants
+from sidecar.visitors.grants import Grants
 from tests.support.databases import Sqlite
 from tests.support.jobs import job as make_job
 from tests.support.processes import wait_until

@@ -9,9 +9,9 @@ from sidecar.kit.errors import StoreError
 from sidecar.kit.redis.breaker import TRIES
 from sidecar.kit.redis.connect import close, connect
 from sidecar.kit.redis.functions import Scripts
-from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
+from sidecar.visitors.tokens import new_visitor
 from tests.support.processes import free_port
 from tests.support.rooms import new_room_name
 

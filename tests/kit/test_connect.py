@@ -9,10 +9,10 @@ from redis.asyncio import SSLConnection
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import ConfigError, StoreError
 from sidecar.kit.redis.connect import POOL_SIZE, close, connect
-from sidecar.queue.model import Outcome
-from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
+from sidecar.visitors.model import Outcome
+from sidecar.visitors.tokens import new_visitor
 from tests.support.processes import Process, free_port, wait_until
 from tests.support.rooms import new_room_name
 

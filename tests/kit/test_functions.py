@@ -16,11 +16,11 @@ from sidecar.kit.redis.connect import close, connect
 from sidecar.kit.redis.scripts import LUA_ROOT, library
 from sidecar.limits.model import Ask
 from sidecar.limits.model import Outcome as Decided
-from sidecar.queue.model import Outcome, Ticket
-from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.redis_keys import room_key, room_keys
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import Claim, RoomStore
+from sidecar.visitors.model import Outcome, Ticket
+from sidecar.visitors.tokens import new_visitor
 from tests.support.limits import ALL, TurnedClock, make_limit
 from tests.support.products import open_products, use_products
 from tests.support.redis_servers import RedisServer
@@ -207,7 +207,7 @@ async def test_two_versions_share_a_server(server, open_rooms, monkeypatch, tmp_
     await live(open_rooms(server.url))
     other = tmp_path / "lua"
     shutil.copytree(LUA_ROOT, other)
-    later = other / "queue" / "lua" / "arrival.lua"
+    later = other / "visitors" / "lua" / "arrival.lua"
     later.write_text(later.read_text() + "-- of the next version\n")
     monkeypatch.setattr(functions, "library", lambda folder: library(folder, other))
     await live(open_rooms(server.url))

@@ -8,10 +8,10 @@ import pytest
 
 from sidecar.jobs.permits import PermitError, Permits
 from sidecar.kit.http.auth.operators import Operator, Operators
-from sidecar.queue import grants
-from sidecar.queue.grants import Grant, GrantError
-from sidecar.queue.model import Outside, Pass, Ticket
-from sidecar.queue.tokens import Tokens
+from sidecar.visitors import grants
+from sidecar.visitors.grants import Grant, GrantError
+from sidecar.visitors.model import Outside, Pass, Ticket
+from sidecar.visitors.tokens import Tokens
 
 NOW_MS = 1_800_000_000_000
 KEYS = ["old-" * 10, "new-" * 10]

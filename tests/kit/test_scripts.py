@@ -9,10 +9,10 @@ from redis.exceptions import ResponseError
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.redis.connect import close, connect
 from sidecar.kit.redis.scripts import LUA_ROOT, IncludeError, source
-from sidecar.queue.model import Pass, Ticket
 from sidecar.rooms.redis_keys import ROOM_KEYS
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
+from sidecar.visitors.model import Pass, Ticket
 from tests.support.lua import COMMANDS, header
 from tests.support.rooms import new_room_name
 

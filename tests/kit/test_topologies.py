@@ -10,11 +10,11 @@ import pytest
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
 from sidecar.kit.redis.connect import POOL_SIZE, close, connect
-from sidecar.queue.model import Outcome
-from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
+from sidecar.visitors.model import Outcome
+from sidecar.visitors.tokens import new_visitor
 from tests.support.processes import wait_until
 from tests.support.products import open_products, use_products
 from tests.support.redis_servers import SERVICE, ClusterStore, RedisServer, SentinelStore

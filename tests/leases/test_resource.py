@@ -18,8 +18,8 @@ from sidecar.leases.resource import Resources
 from sidecar.leases.service import Template
 from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import LeaseStore
-from sidecar.queue.tokens import Tokens
 from sidecar.rooms.service import Rooms
+from sidecar.visitors.tokens import Tokens
 from tests.support.replica import HTML, KEYS, Jar, TurnedClock, cookie_of
 from tests.support.rooms import Time, new_room_name
 

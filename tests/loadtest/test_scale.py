@@ -13,7 +13,7 @@ from loadtest.bench.scale import (
     room_store,
 )
 from loadtest.redis_server import fill_line, redis_server
-from sidecar.queue.model import Outcome
+from sidecar.visitors.model import Outcome
 
 
 async def _join(server, room, now):

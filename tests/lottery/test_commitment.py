@@ -20,8 +20,8 @@ from sidecar.lottery.commitment import (
     shown_draw,
     verify,
 )
-from sidecar.queue.model import LOT_BITS
 from sidecar.rooms.openings import RoomEvent
+from sidecar.visitors.model import LOT_BITS
 from tests.support.draws import HOUR, START, an_event, ids_of, numbered
 
 # The lot ------------------------------------------------------------------------------------------

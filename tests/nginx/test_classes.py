@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from sidecar.queue.grants import Grant, sign
+from sidecar.visitors.grants import Grant, sign
 from tests.support.nginx_client import Visitor
 from tests.support.processes import wait_until
 from tests.support.relay import Relay

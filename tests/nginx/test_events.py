@@ -10,7 +10,7 @@ from http.client import HTTPResponse
 import pytest
 
 from sidecar.kit.clock import StoreClock
-from sidecar.queue.tokens import Tokens
+from sidecar.visitors.tokens import Tokens
 from tests.support.nginx_client import Visitor, room_cookies
 from tests.support.processes import wait_until
 from tests.support.site import SECRET, Site, gated

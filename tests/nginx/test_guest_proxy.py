@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from sidecar.queue.verdict_lifetime import VERDICT_TTL_MS
+from sidecar.visitors.verdict_lifetime import VERDICT_TTL_MS
 from tests.support.nginx_client import JSON, room_cookies
 from tests.support.processes import wait_until
 from tests.support.relay import Relay

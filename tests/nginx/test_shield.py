@@ -9,9 +9,9 @@ import aiohttp
 import pytest
 import redis
 
-from sidecar.queue.tokens import JOIN_FROM_S
-from sidecar.queue.verdict_lifetime import REFRESH_MS
 from sidecar.rooms.shield import PERIOD_MS
+from sidecar.visitors.tokens import JOIN_FROM_S
+from sidecar.visitors.verdict_lifetime import REFRESH_MS
 from tests.support.nginx_client import HTML, JSON, Visitor
 from tests.support.relay import Relay
 from tests.support.site import Site

@@ -5,9 +5,9 @@ import time
 import pytest
 import redis
 
-from sidecar.queue.model import HEARTBEAT_MIN_MS
-from sidecar.queue.verdict_lifetime import VERDICT_TTL_MS
 from sidecar.rooms.redis_keys import room_key
+from sidecar.visitors.model import HEARTBEAT_MIN_MS
+from sidecar.visitors.verdict_lifetime import VERDICT_TTL_MS
 from tests.support.nginx_client import HTML, JSON, Visitor, room_cookies
 from tests.support.processes import wait_until
 from tests.support.relay import Relay

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.queue.model import Outcome, Pass
-from sidecar.queue.tokens import new_visitor
-from sidecar.queue.verdict_lifetime import SESSION_GRACE_MS
+from sidecar.visitors.model import Outcome, Pass
+from sidecar.visitors.tokens import new_visitor
+from sidecar.visitors.verdict_lifetime import SESSION_GRACE_MS
 from tests.support.visitors import beat_all, go_in, queue
 
 WAITING, ADMITTED, GONE = Outcome.WAITING, Outcome.ADMITTED, Outcome.GONE

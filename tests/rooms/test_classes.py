@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from sidecar.queue.model import Outcome
-from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.store.scripts import Lot
+from sidecar.visitors.model import Outcome
+from sidecar.visitors.tokens import new_visitor
 from tests.support.joiners import DAY_MS, called, claim, in_line, join
 from tests.support.rooms import new_room_name
 from tests.support.visitors import beat_all, go_in, lose, queue

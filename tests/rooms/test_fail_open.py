@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.queue.model import Pass, Ticket
 from sidecar.rooms.fail_open import Fallback
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.replies import Snapshot
+from sidecar.visitors.model import Pass, Ticket
 
 NOW = 1_800_000_000_000
 SEEN = Snapshot(

@@ -7,9 +7,9 @@ from jsonschema import Draft202012Validator
 
 from sidecar.app.openapi.document import document
 from sidecar.gate.cookies import read_bearer
-from sidecar.queue.grants import Grant, Grants, sign
 from sidecar.rooms.bearer import NOBODY
 from sidecar.rooms.metrics import RoomMetrics
+from sidecar.visitors.grants import Grant, Grants, sign
 from tests.support.replica import ADMIN_TOKEN
 
 TOKEN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}

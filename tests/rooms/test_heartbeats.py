@@ -1,7 +1,7 @@
 """Heartbeats: when they are due, who misses them, and who polls too often."""
 
-from sidecar.queue.model import Outcome
-from sidecar.queue.tokens import new_visitor
+from sidecar.visitors.model import Outcome
+from sidecar.visitors.tokens import new_visitor
 from tests.support.visitors import go_in, queue
 
 

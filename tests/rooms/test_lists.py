@@ -2,9 +2,9 @@
 
 import asyncio
 
-from sidecar.queue.visitor_number import visitor_number
 from sidecar.rooms.statistics import HOUR_MS, steps, wait_percentiles
 from sidecar.rooms.store import lists
+from sidecar.visitors.visitor_number import visitor_number
 from tests.support.visitors import go_in, queue
 
 

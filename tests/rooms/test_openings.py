@@ -7,12 +7,12 @@ import pytest
 
 from sidecar.lottery.commitment import commitment_to, lot, secret_of
 from sidecar.lottery.service import Draws
-from sidecar.queue.model import Outcome, Phase, Ticket
-from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.places import hidden_order, lot_of_newcomer, with_lot
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import Lot
+from sidecar.visitors.model import Outcome, Phase, Ticket
+from sidecar.visitors.tokens import new_visitor
 from tests.support.joiners import called, claim, in_line, join
 from tests.support.rooms import Time, new_room_name
 from tests.support.visitors import beat_all, go_in, lose, queue, ticket_of

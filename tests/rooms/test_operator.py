@@ -6,11 +6,11 @@ import pytest
 
 from sidecar.kit.redis.scripts import LUA_ROOT
 from sidecar.lottery.service import Draws
-from sidecar.queue.classes import Line
-from sidecar.queue.model import ORDER_BAND
-from sidecar.queue.visitor_number import visitor_number
 from sidecar.rooms.endpoints.operator import _INTERNAL
 from sidecar.rooms.places import line_of
+from sidecar.visitors.classes import Line
+from sidecar.visitors.model import ORDER_BAND
+from sidecar.visitors.visitor_number import visitor_number
 from tests.support.replica import ADMIN_TOKEN, KEYS, cookie_of
 
 TOKEN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from sidecar.kit.clock import StoreClock
-from sidecar.queue.model import Outcome
-from sidecar.queue.verdict_lifetime import OUTAGE_MS
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
+from sidecar.visitors.model import Outcome
+from sidecar.visitors.verdict_lifetime import OUTAGE_MS
 from tests.support.rooms import new_room_name
 from tests.support.visitors import beat_all, come_in, go_in, queue
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.queue.verdict_lifetime import RELEASE_GRACE_MS
+from sidecar.visitors.verdict_lifetime import RELEASE_GRACE_MS
 from tests.support.replica import cookie_of, take_away
 
 

@@ -7,8 +7,6 @@ import pytest
 from sidecar.kit.errors import StoreError
 from sidecar.lottery.commitment import commitment_to, lot, secret_of
 from sidecar.lottery.service import Draws
-from sidecar.queue.grants import Grant
-from sidecar.queue.model import LOT_BITS, Outcome, Standing, Ticket
 from sidecar.rooms.bearer import NOBODY, Bearer
 from sidecar.rooms.places import (
     FIRST_DRAWN,
@@ -22,6 +20,8 @@ from sidecar.rooms.places import (
 )
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import NO_CLAIM, Claim
+from sidecar.visitors.grants import Grant
+from sidecar.visitors.model import LOT_BITS, Outcome, Standing, Ticket
 from tests.support.draws import HOUR, START, an_event, ids_of
 
 KEY = "k" * 32

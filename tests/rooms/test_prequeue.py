@@ -2,10 +2,10 @@
 
 import pytest
 
-from sidecar.queue.model import Outcome
-from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.store.scripts import Lot
+from sidecar.visitors.model import Outcome
+from sidecar.visitors.tokens import new_visitor
 from tests.support.joiners import claim, join
 from tests.support.rooms import Time
 from tests.support.visitors import queue

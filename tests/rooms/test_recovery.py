@@ -6,10 +6,10 @@ import pytest
 
 from sidecar.kit.clock import LATE_MS
 from sidecar.kit.errors import StoreError
-from sidecar.queue.model import TICKET_LIFETIME_MS, Outcome
-from sidecar.queue.tokens import new_visitor
-from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS, RESPONSE_MS
 from sidecar.rooms.redis_keys import room_key
+from sidecar.visitors.model import TICKET_LIFETIME_MS, Outcome
+from sidecar.visitors.tokens import new_visitor
+from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, RESPONSE_MS
 from tests.support.visitors import beat_all, go_in, in_batches, lose, pass_of, queue
 
 WAITING, ADMITTED, GONE = Outcome.WAITING, Outcome.ADMITTED, Outcome.GONE

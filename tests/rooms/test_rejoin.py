@@ -2,8 +2,8 @@
 
 import pytest
 
-from sidecar.queue.model import RESIGN_MS
 from sidecar.rooms.redis_keys import room_keys
+from sidecar.visitors.model import RESIGN_MS
 from tests.support.replica import cookie_of
 
 

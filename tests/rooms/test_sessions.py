@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from sidecar.queue.model import Outcome, Pass
-from sidecar.queue.tokens import new_visitor
-from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
+from sidecar.visitors.model import Outcome, Pass
+from sidecar.visitors.tokens import new_visitor
+from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from tests.support.visitors import go_in, lose, pass_of, queue
 
 WAITING, ADMITTED, GONE = Outcome.WAITING, Outcome.ADMITTED, Outcome.GONE

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sidecar.queue.verdict_lifetime import BRIEF_TTL_MS
 from sidecar.rooms.shield import LOOK_MS, PERIOD_MS, Shelter, Shield
+from sidecar.visitors.verdict_lifetime import BRIEF_TTL_MS
 
 ABOVE = 50
 START = 1_800_000_000_000

@@ -6,9 +6,9 @@ test_model.py drives all scripts at random.
 
 import asyncio
 
-from sidecar.queue.model import TICKET_LIFETIME_MS, Outcome
-from sidecar.queue.tokens import new_visitor
-from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
+from sidecar.visitors.model import TICKET_LIFETIME_MS, Outcome
+from sidecar.visitors.tokens import new_visitor
+from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from tests.support.visitors import beat_all, go_in, lose, pass_of, queue, ticket_of
 
 WAITING, ADMITTED, GONE = Outcome.WAITING, Outcome.ADMITTED, Outcome.GONE

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from sidecar.queue.model import Outcome
-from sidecar.queue.tokens import new_visitor
+from sidecar.visitors.model import Outcome
+from sidecar.visitors.tokens import new_visitor
 from tests.support.joiners import called, claim, join, last_called
 from tests.support.visitors import beat_all, go_in
 

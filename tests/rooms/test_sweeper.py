@@ -7,11 +7,11 @@ import pytest
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.tasks import stop_workers
-from sidecar.queue.tokens import Tokens, new_visitor
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.rooms.worker.sweeper import sweep, sweep_forever
+from sidecar.visitors.tokens import Tokens, new_visitor
 from tests.support.receiver import until
 from tests.support.rooms import attended, new_room_name
 from tests.support.visitors import beat_all, go_in, queue

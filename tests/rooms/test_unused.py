@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.queue.model import Outcome
+from sidecar.visitors.model import Outcome
 from tests.support.replica import cookie_of, take_away
 from tests.support.visitors import beat_all, come_in, go_in, queue
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.kit.errors import ConfigError
-from sidecar.queue.classes import MAX_CLASSES, MAX_LINES
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.load import load
+from sidecar.visitors.classes import MAX_CLASSES, MAX_LINES
 from tests.support.settings_problems import GOOD, problems, room_problems
 
 LINES = [{"name": "first", "weight": 1}, {"name": "rest", "weight": 9}]

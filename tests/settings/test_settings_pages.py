@@ -14,10 +14,10 @@ from scripts.docs_pages.settings import example, written_duration
 from sidecar.app.openapi.operations import description_of
 from sidecar.kit.setting_types import MAX_NETWORKS, MAX_PATHS, parse_duration
 from sidecar.kit.signing import MIN_WEBHOOK_SECRET_LENGTH
-from sidecar.queue.classes import MAX_CLASSES, MAX_LINES
 from sidecar.rooms.openings import MAX_EVENTS
 from sidecar.settings.load import load
 from sidecar.settings.model import MIN_ADMIN_TOKEN_LENGTH, MIN_SECRET_LENGTH
+from sidecar.visitors.classes import MAX_CLASSES, MAX_LINES
 
 PAGES = {name: (DOCS / name).read_text() for name in ("configuration.md", "settings.md")}
 SETTINGS = [(section, name) for section in SECTIONS for name in section.model.model_fields]

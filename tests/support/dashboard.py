@@ -8,8 +8,8 @@ import urllib.request
 import redis
 from playwright.sync_api import expect
 
-from sidecar.queue.visitor_number import visitor_number
 from sidecar.rooms.redis_keys import room_key
+from sidecar.visitors.visitor_number import visitor_number
 from tests.support.processes import run_command, wait_until
 from tests.support.site import ADMIN_TOKEN, SECRET, Site, answers, make_folder
 

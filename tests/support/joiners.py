@@ -1,9 +1,9 @@
 """Newcomers of a class or with a lot, and who was called: for the tests of who is next."""
 
-from sidecar.queue.model import Outcome
-from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.store.scripts import NO_CLAIM, Claim
+from sidecar.visitors.model import Outcome
+from sidecar.visitors.tokens import new_visitor
 from tests.support.visitors import ticket_of
 
 DAY_MS = 86_400_000

@@ -9,7 +9,7 @@ from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import LeaseStore
 from sidecar.limits.model import Ask
 from sidecar.limits.store import LimitStore
-from sidecar.queue.tokens import new_visitor
+from sidecar.visitors.tokens import new_visitor
 from tests.support.limits import TurnedClock, make_limit
 
 Products = tuple[LimitStore, LeaseStore, TargetStore]

@@ -25,11 +25,11 @@ from sidecar.limits.settings import LimitSettings
 from sidecar.limits.store import LimitStore
 from sidecar.lottery.service import Draws
 from sidecar.lottery.store import DrawsStore
-from sidecar.queue.tokens import Tokens
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.settings.model import Settings
+from sidecar.visitors.tokens import Tokens
 from tests.support.described import check_answer
 from tests.support.rooms import Time, TurnedClock, attended, new_room_name
 

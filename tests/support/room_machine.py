@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from sidecar.kit.clock import StoreClock
-from sidecar.queue.model import RESIGN_MS, Outcome, Pass, Phase, Ticket
-from sidecar.queue.verdict_lifetime import OUTAGE_MS, SESSION_GRACE_MS
 from sidecar.rooms.redis_keys import room_key, room_keys
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import LINES_BATCH_LIMIT, Claim, Lot, RoomStore
+from sidecar.visitors.model import RESIGN_MS, Outcome, Pass, Phase, Ticket
+from sidecar.visitors.verdict_lifetime import OUTAGE_MS, SESSION_GRACE_MS
 from tests.support.machines import SELDOM, Bench, StoreMachine, latest
 from tests.support.room_model import Model, Newcomer, Reply
 from tests.support.room_promises import Promises, Seen, Step, look

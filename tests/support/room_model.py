@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from sidecar.queue.model import TICKET_LIFETIME_MS, Outcome, Pass, Phase, Ticket
-from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.settings import RoomSettings
+from sidecar.visitors.model import TICKET_LIFETIME_MS, Outcome, Pass, Phase, Ticket
+from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from tests.support import room_policy as policy
 
 #: Who polls has a ticket that was signed less long ago.

@@ -2,8 +2,8 @@
 
 from fractions import Fraction
 
-from sidecar.queue.model import Phase
 from sidecar.rooms.settings import RoomSettings
+from sidecar.visitors.model import Phase
 
 BAND = 2**51
 DRAWS = 2**50

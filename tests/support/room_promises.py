@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from redis.asyncio import Redis
 
-from sidecar.queue.model import Outcome, Phase, Standing
-from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
+from sidecar.visitors.model import Outcome, Phase, Standing
+from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from tests.support.room_model import BACKOFF_MS, UNUSED
 from tests.support.room_policy import is_by_arrival, is_drawn, is_weighted, line_of
 

@@ -19,13 +19,13 @@ from unittest.mock import patch
 from redis.asyncio import Redis
 
 from sidecar.kit.clock import StoreClock
-from sidecar.queue.estimate import Wait, estimate
-from sidecar.queue.model import Outcome, Pass, Standing, Ticket
-from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from sidecar.rooms import redis_keys as keys
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store import scripts as rooms
 from sidecar.rooms.store.scripts import RoomStore
+from sidecar.visitors.estimate import Wait, estimate
+from sidecar.visitors.model import Outcome, Pass, Standing, Ticket
+from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from tests.support.rooms import attended, new_room_name
 
 START_MS = 1_800_000_000_000

@@ -18,7 +18,7 @@ FULL = {
     "kit/test_topologies.py",
     "loadtest",
     "proxies",
-    "queue/test_simulation.py",
+    "visitors/test_simulation.py",
     "sites",
     "upgrade",
 }

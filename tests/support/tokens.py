@@ -5,8 +5,8 @@ import time
 
 from sidecar.gate.nginx_stamps import NginxKey, stamp_md5
 from sidecar.kit.clock import StoreClock
-from sidecar.queue.model import Pass, Ticket
-from sidecar.queue.tokens import Tokens, new_visitor
+from sidecar.visitors.model import Pass, Ticket
+from sidecar.visitors.tokens import Tokens, new_visitor
 from tests.support.site import SECRET
 
 SESSION_S = 300

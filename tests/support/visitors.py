@@ -3,9 +3,9 @@
 import asyncio
 from dataclasses import replace
 
-from sidecar.queue.model import Outcome, Pass, Ticket
-from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.redis_keys import room_key, room_keys
+from sidecar.visitors.model import Outcome, Pass, Ticket
+from sidecar.visitors.tokens import new_visitor
 
 #: As many as the store sends in one script.
 BATCH = 64

@@ -29,7 +29,7 @@ from sidecar.jobs.model import Job
 from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.tables import metadata
 from sidecar.kit.sql import database as sql
-from sidecar.queue.grants import Grant, sign
+from sidecar.visitors.grants import Grant, sign
 from tests.support.processes import Process, listens, wait_until
 from tests.support.service import TOKEN, Service
 from tests.support.site import ADMIN_TOKEN, SECRET, make_folder, redis_command

@@ -20,7 +20,7 @@ from types import SimpleNamespace
 import pytest
 import redis
 
-from sidecar.queue.tokens import Tokens
+from sidecar.visitors.tokens import Tokens
 from tests.support.processes import WAITROOM, Process, free_port, wait_until
 from tests.support.redis_servers import RedisServer
 from tests.support.site import answers

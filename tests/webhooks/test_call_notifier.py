@@ -15,13 +15,13 @@ from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.redis.connect import close, connect
-from sidecar.queue.model import Ticket
-from sidecar.queue.tokens import Tokens, new_visitor
 from sidecar.rooms.redis_keys import called_key, leader_key, room_key
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.settings.model import Settings
+from sidecar.visitors.model import Ticket
+from sidecar.visitors.tokens import Tokens, new_visitor
 from sidecar.webhooks import call_notices
 from sidecar.webhooks.call_notices import (
     BATCH,

@@ -13,12 +13,12 @@ from sidecar.kit.clock import StoreClock
 from sidecar.kit.metrics import Metrics
 from sidecar.kit.outbox import FRESH_S
 from sidecar.kit.redis.connect import close, connect
-from sidecar.queue.tokens import Tokens, new_visitor
 from sidecar.rooms.redis_keys import leader_key, room_key
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.settings.model import Settings
+from sidecar.visitors.tokens import Tokens, new_visitor
 from sidecar.webhooks import notifier as notifiers
 from sidecar.webhooks.deliveries import Deliveries
 from sidecar.webhooks.model import Notice

@@ -16,10 +16,10 @@ from sidecar.kit.http.auth.operators import COOKIE
 from sidecar.kit.http.auth.session import CSRF_HEADER
 from sidecar.kit.http.endpoint import ANYBODY, Endpoints
 from sidecar.kit.http.models import Headers, Reply, optional
-from sidecar.queue.classes import Line, VisitorClass
 from sidecar.rooms.look import Link
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.settings import RoomSettings
+from sidecar.visitors.classes import Line, VisitorClass
 
 _DESCRIPTION = """\
 A virtual waiting room beside your proxy. Of the two listeners of a replica, visitors reach the \

@@ -10,7 +10,7 @@ from typing import Any
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from sidecar.gate.nginx_stamps import STAMP_COOKIE
-from sidecar.queue.tokens import COOKIE_PREFIX
+from sidecar.visitors.tokens import COOKIE_PREFIX
 
 _STATE = re.compile(r'data-state="(\w*)"')
 _POSITION = re.compile(r'data-position="(\d+)"')

@@ -23,7 +23,7 @@ from yarl import URL
 
 from sidecar.cli.doctor.reply import Reply
 from sidecar.kit.names import SEPARATOR
-from sidecar.queue.tokens import COOKIE_PREFIX
+from sidecar.visitors.tokens import COOKIE_PREFIX
 
 #: The room under /_waitroom/ where none is known; the sidecar answers that it knows none.
 NO_ROOM = "waitroom-doctor"

@@ -16,7 +16,7 @@ from sidecar.cli.rooms.openings import show_events
 from sidecar.cli.rooms.transfer import export_room, import_room
 from sidecar.cli.rooms.watch import watch
 from sidecar.kit.clock import iso
-from sidecar.queue.visitor_number import visitor_number
+from sidecar.visitors.visitor_number import visitor_number
 
 if TYPE_CHECKING:
     from waitroom import Client, Room, Visitor

@@ -22,7 +22,7 @@ from sidecar.history.store.tables import (
 )
 from sidecar.kit.sql import database as sql
 from sidecar.kit.sql.transactions import Transactions
-from sidecar.queue.visitor_number import id_prefix, visitor_number
+from sidecar.visitors.visitor_number import id_prefix, visitor_number
 
 Fold = Callable[[Entry | None, Event], Entry | None]
 

@@ -40,7 +40,7 @@ class Library:
 
 
 def file_of(name: str, root: Path = LUA_ROOT) -> Path:
-    """Of a script or fragment such as "queue/arrival"."""
+    """Of a script or fragment such as "visitors/arrival"."""
     product, _, rest = name.partition("/")
     return root / product / "lua" / f"{rest}.lua" if rest else root / f"{name}.lua"
 

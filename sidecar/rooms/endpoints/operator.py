@@ -6,7 +6,6 @@ from aiohttp import web
 from sidecar.kit.clock import iso
 from sidecar.kit.http.auth.session import operator
 from sidecar.kit.http.endpoint import ADMINS, OPERATORS, VIEWERS, Endpoints
-from sidecar.queue.grants import Grant, expiry, new_id
 from sidecar.rooms.app_keys import ROOMS, room_of
 from sidecar.rooms.openings_preview import preview, read_time
 from sidecar.rooms.schemas.common import UNKNOWN_CLASS, UNKNOWN_ROOM, RoomAddress, check_class
@@ -22,6 +21,7 @@ from sidecar.rooms.schemas.rooms import (
 from sidecar.rooms.service import Room
 from sidecar.rooms.statistics import lines_of
 from sidecar.rooms.store.replies import Snapshot
+from sidecar.visitors.grants import Grant, expiry, new_id
 
 #: What the scripts remember for themselves, beside the counters.
 _INTERNAL = {

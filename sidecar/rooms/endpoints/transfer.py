@@ -14,7 +14,6 @@ from sidecar.kit.errors import ConfigError, StoreError
 from sidecar.kit.http.auth.session import operator
 from sidecar.kit.http.endpoint import ADMINS, Endpoints
 from sidecar.kit.http.problems import ProblemError
-from sidecar.queue.model import Outside
 from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.rooms.schemas.transfer import (
@@ -28,6 +27,7 @@ from sidecar.rooms.schemas.transfer import (
 )
 from sidecar.rooms.service import Room
 from sidecar.rooms.store.transfer import READ_ORDER, stats_rows
+from sidecar.visitors.model import Outside
 
 ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))
 

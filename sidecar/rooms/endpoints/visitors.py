@@ -8,8 +8,6 @@ from aiohttp import web
 from sidecar.kit.http.auth.session import operator
 from sidecar.kit.http.endpoint import OPERATORS, VIEWERS, Endpoints
 from sidecar.kit.http.problems import ProblemError
-from sidecar.queue.model import Phase
-from sidecar.queue.visitor_number import visitor_number
 from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.people import waiting_in
 from sidecar.rooms.places import line_of, origin_of
@@ -41,6 +39,8 @@ from sidecar.rooms.service import Room
 from sidecar.rooms.statistics import place_in_sub_queue
 from sidecar.rooms.store.lists import Found
 from sidecar.rooms.store.scripts import Claim
+from sidecar.visitors.model import Phase
+from sidecar.visitors.visitor_number import visitor_number
 
 ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))
 

@@ -9,7 +9,7 @@
 -- @include "rooms/parts/expire"
 -- @include "rooms/parts/call_next"
 -- @include "rooms/parts/places_per_address"
--- How long a ticket can be shown after it was signed (queue/model.py: TICKET_LIFETIME_MS).
+-- How long a ticket can be shown after it was signed (visitors/model.py: TICKET_LIFETIME_MS).
 local TICKET_MS = 86400000
 local HOUR_MS, MINUTE_MS = 3600000, 60000
 

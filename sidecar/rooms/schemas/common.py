@@ -8,8 +8,8 @@ from pydantic import Field
 from sidecar.kit.http.models import Name, Parameters, Reply, matching
 from sidecar.kit.http.problem_kinds import Kind, unknown
 from sidecar.kit.http.problems import ProblemError
-from sidecar.queue.visitor_number import NUMBER, read_number
 from sidecar.rooms.service import Room
+from sidecar.visitors.visitor_number import NUMBER, read_number
 
 UNKNOWN_ROOM = unknown("room")
 UNKNOWN_VISITOR = Kind(

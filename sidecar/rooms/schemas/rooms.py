@@ -6,10 +6,10 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from sidecar.kit.http.models import Body, Reply, Time, Whole, wanted
 from sidecar.kit.setting_types import DURATION, parse_duration
-from sidecar.queue.grants import MAX_LIFE_S
-from sidecar.queue.model import Phase
 from sidecar.rooms.schemas.common import Count, OfRoom, Position, RoomAddress
 from sidecar.rooms.settings import RoomSettings
+from sidecar.visitors.grants import MAX_LIFE_S
+from sidecar.visitors.model import Phase
 
 MAX_GRANTS = 1000
 DEFAULT_LIFE_S = 86_400

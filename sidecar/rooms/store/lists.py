@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.kit.redis.driver_errors import text
-from sidecar.queue.visitor_number import id_prefix, visitor_number
 from sidecar.rooms.store.plain_commands import PlainCommands
+from sidecar.visitors.visitor_number import id_prefix, visitor_number
 
 #: Members that one ZSCAN looks at, so that no look at all of them holds Redis.
 SCANNED = 1000

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.kit.redis.driver_errors import text
-from sidecar.queue.model import Outcome, Phase, Standing
+from sidecar.visitors.model import Outcome, Phase, Standing
 
 #: The field of `stats` that says until when the shield is up.
 SHIELD = "shield_until_ms"

@@ -16,13 +16,13 @@ from sidecar.kit.redis.connect import Store
 from sidecar.kit.redis.driver_errors import driver_errors
 from sidecar.kit.redis.driver_errors import text as text_of
 from sidecar.kit.redis.script_store import Observer, ScriptStore
-from sidecar.queue.model import Pass, Standing, Ticket
-from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS, RESPONSE_MS
 from sidecar.rooms import redis_keys as keys
 from sidecar.rooms.look import LOOK, in_short
 from sidecar.rooms.store.lists import Lists
 from sidecar.rooms.store.replies import SHIELD, Snapshot, Swept, read_snapshot, read_standings
 from sidecar.rooms.store.transfer import Transfer
+from sidecar.visitors.model import Pass, Standing, Ticket
+from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, RESPONSE_MS
 
 #: Visitors in one script call. More would hold Redis too long for the others.
 BATCH_LIMIT = 128

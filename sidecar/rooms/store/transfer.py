@@ -6,8 +6,8 @@ from typing import Any
 
 from sidecar.kit.redis.connect import Store
 from sidecar.kit.redis.driver_errors import text
-from sidecar.queue.tokens import is_visitor
 from sidecar.rooms.store.plain_commands import PlainCommands
+from sidecar.visitors.tokens import is_visitor
 
 #: The format of an export. Other versions may have other fields.
 FORMAT = "waitroom-room/1"

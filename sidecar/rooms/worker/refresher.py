@@ -10,11 +10,11 @@ import structlog
 
 from sidecar.kit.errors import StoreError
 from sidecar.kit.metrics import Metrics
-from sidecar.queue.model import Phase
-from sidecar.queue.verdict_lifetime import REFRESH_MS
 from sidecar.rooms.metrics import RoomMetrics, absent
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.store.replies import Snapshot
+from sidecar.visitors.model import Phase
+from sidecar.visitors.verdict_lifetime import REFRESH_MS
 
 #: As the gauge numbers them.
 _PHASES = (Phase.OPEN, Phase.PREQUEUE, Phase.CLOSED)

@@ -1,5 +1,5 @@
 -- @include "limits/parts/head"
--- @include "queue/members"
+-- @include "visitors/members"
 -- What every script of a target starts with, beside limits/parts/head.
 -- KEYS     1 state  2 line  3 later  4 orders  5 active  6 facts  7 online  8 ended  9 reserved
 --          10 aborts (names and types: jobs/redis_keys.py)

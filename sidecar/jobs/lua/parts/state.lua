@@ -1,6 +1,6 @@
 -- @include "jobs/parts/head"
--- @include "queue/arrival"
--- @include "queue/numbers"
+-- @include "visitors/arrival"
+-- @include "visitors/numbers"
 -- What is remembered of the target itself, as numbers; written by finish_state().
 local NUMBERS = {
   'ready', -- from when on calls are made, µs; missing: the store is new, or was emptied

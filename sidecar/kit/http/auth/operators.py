@@ -3,7 +3,7 @@ were logged out of.
 
 Of the admin token's sessions the signature's salt holds a digest of it, so a new token voids every
 one. An operator's with an account holds a digest of that: a new role or password voids it. Keys
-rotate as in queue/tokens.py: listed oldest to newest, the last signs, all verify.
+rotate as in visitors/tokens.py: listed oldest to newest, the last signs, all verify.
 """
 
 import hashlib

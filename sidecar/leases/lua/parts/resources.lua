@@ -1,5 +1,5 @@
 -- @include "leases/parts/state_and_fence"
--- @include "queue/pending_writes"
+-- @include "visitors/pending_writes"
 -- The resources that this script is about, as tables: the names of their keys, how many hold it
 -- (`held`, those whose turn it is too) and wait for it (`waiting`), `ends` as it is kept (nil: not)
 -- and `soonest`, the next moment that this script brought about.

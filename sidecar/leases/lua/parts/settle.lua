@@ -1,5 +1,5 @@
 -- @include "leases/parts/resources"
--- @include "queue/call_heads"
+-- @include "visitors/call_heads"
 -- What happened by itself at a resource since a script looked: leases and turns that ended, people
 -- who fell silent, and whose turn it is.
 

@@ -1,5 +1,5 @@
 -- @include "leases/parts/template"
--- @include "queue/numbers"
+-- @include "visitors/numbers"
 -- What the template remembers over all its resources; written by finish_state().
 --   born     when the first script ran in this store, ms
 --   last     the last fencing number or order, µs

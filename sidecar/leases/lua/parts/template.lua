@@ -1,4 +1,4 @@
--- @include "queue/members"
+-- @include "visitors/members"
 -- What every script of leases starts with.
 -- KEYS  1 state  2 resources  3 ends; then for each resource: holders, facts, line, due
 --       (names and types: leases/redis_keys.py)

@@ -2,7 +2,7 @@
 -- takes.
 -- KEYS  names and types: limits/redis_keys.py
 -- ARGV  1 now, or '' for the store's own time (tests override it)
--- @include "queue/script"
+-- @include "visitors/script"
 -- How long a key stays when it has said all, ms: a clock may go back a little.
 local STAYS_MS = 9000
 

@@ -1,4 +1,4 @@
--- @include "queue/call_heads"
+-- @include "visitors/call_heads"
 -- @include "rooms/parts/heartbeat_due"
 -- @include "rooms/parts/rate"
 -- @include "rooms/parts/measure"

@@ -29,7 +29,7 @@ end
 
 local come_back
 do
--- Who polls has a ticket that was signed less long ago (queue/model.py: RESIGN_MS).
+-- Who polls has a ticket that was signed less long ago (visitors/model.py: RESIGN_MS).
 local RESIGN_MS = 300000
 
 -- The same for somebody who has no place (any more); nil for a ticket that is worth nothing, or of

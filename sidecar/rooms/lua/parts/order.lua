@@ -1,5 +1,5 @@
--- @include "queue/arrival"
--- The orders of a room (queue/arrival). band: the class's priority, or that of its line, the last
+-- @include "visitors/arrival"
+-- The orders of a room (visitors/arrival). band: the class's priority, or that of its line, the last
 -- line's being 0. A pre-queue's places are drawn into the FRONT band.
 local DRAWS, FRONT = 2 ^ 50, 4
 

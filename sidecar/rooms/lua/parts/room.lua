@@ -1,5 +1,5 @@
--- @include "queue/members"
--- @include "queue/pending_writes"
+-- @include "visitors/members"
+-- @include "visitors/pending_writes"
 -- What every room script starts with.
 -- KEYS  1 waiting  2 due  3 active  4 admitted  5 revoked  6 spent  7 polls  8 config  9 stats
 --       10 events  11 arrivals  12 drawn  13 reserved; enter and beat have also

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from sidecar.queue.estimate import estimate
-from sidecar.queue.model import Outcome, Standing, Ticket
-from sidecar.queue.verdict_lifetime import RELEASE_HOLD_MS
+from sidecar.visitors.estimate import estimate
+from sidecar.visitors.model import Outcome, Standing, Ticket
+from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS
 from tests.support.visitors import beat_all, in_batches, pass_of, queue
 
 HOLD_S = RELEASE_HOLD_MS / 1000

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidecar.kit.errors import ConfigError
-from sidecar.queue import grants
-from sidecar.queue.grants import MAX_LENGTH, Grant, GrantError, Grants, expiry, grant_in, sign
 from sidecar.settings.load import load
 from sidecar.settings.model import DEMO_SECRET
+from sidecar.visitors import grants
+from sidecar.visitors.grants import MAX_LENGTH, Grant, GrantError, Grants, expiry, grant_in, sign
 
 OLD, KEY = "o" * 32, "key of thirty-two letters or more"
 NOW_MS = 1_800_000_000_000

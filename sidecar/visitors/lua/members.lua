@@ -1,4 +1,4 @@
--- @include "queue/script"
+-- @include "visitors/script"
 -- A queue is a sorted set of orders; beside it are sets by moments: who is inside until when, and
 -- when the next heartbeat of those who wait is due.
 

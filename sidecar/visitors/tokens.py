@@ -19,7 +19,7 @@ from itsdangerous import BadSignature
 
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.signing import SAFE, TimeSigner
-from sidecar.queue.model import TICKET_LIFETIME_MS, Outside, Pass, Ticket, Token
+from sidecar.visitors.model import TICKET_LIFETIME_MS, Outside, Pass, Ticket, Token
 
 COOKIE_PREFIX = "waitroom_"
 #: Nothing that we signed is longer; what is longer is not looked at.

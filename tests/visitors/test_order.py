@@ -8,10 +8,10 @@ from random import Random
 import pytest
 
 from sidecar.kit.redis.scripts import LUA_ROOT, source
-from sidecar.queue.tokens import new_visitor
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import Lot
+from sidecar.visitors.tokens import new_visitor
 from tests.support import room_policy as policy
 from tests.support.joiners import claim
 from tests.support.rooms import new_room_name
@@ -89,7 +89,7 @@ def store_url(redis_socket):
 @pytest.fixture
 def formula(redis, tmp_path):
     """Orders of visitors of these classes (a letter each), so many in each ms from `now_ms` on."""
-    (tmp_path / "queue").symlink_to(LUA_ROOT / "queue")
+    (tmp_path / "visitors").symlink_to(LUA_ROOT / "visitors")
     (tmp_path / "rooms").symlink_to(LUA_ROOT / "rooms")
     (tmp_path / "harness.lua").write_text(_HARNESS)
     script = redis.register_script(source("harness", tmp_path))

@@ -1,4 +1,4 @@
--- @include "queue/script"
+-- @include "visitors/script"
 -- What a script remembers in a hash, as numbers by name.
 
 -- As they are stored, in the order of the names, and the same by name, to be changed.

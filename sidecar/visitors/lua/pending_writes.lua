@@ -1,4 +1,4 @@
--- @include "queue/script"
+-- @include "visitors/script"
 -- Members to add to sorted sets, collected while a script runs: one ZADD for many costs
 -- about half of many. A script that reads a set in between flushes first; finish() does.
 local pending

@@ -8,8 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sidecar.kit.http.cookies import cookie_value
-from sidecar.queue.model import TICKET_LIFETIME_MS, Outside, Pass, Ticket
-from sidecar.queue.tokens import MAX_TOKEN_LENGTH, Tokens, is_visitor, new_visitor
+from sidecar.visitors.model import TICKET_LIFETIME_MS, Outside, Pass, Ticket
+from sidecar.visitors.tokens import MAX_TOKEN_LENGTH, Tokens, is_visitor, new_visitor
 
 NOW_MS = 1_800_000_000_000
 OLD, NEW, NEWEST = ("old-" * 10, "new-" * 10, "newest-" * 6)

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from sidecar.queue.tokens import new_visitor
-from sidecar.queue.visitor_number import NUMBER, id_prefix, read_number, visitor_number
+from sidecar.visitors.tokens import new_visitor
+from sidecar.visitors.visitor_number import NUMBER, id_prefix, read_number, visitor_number
 
 ID = "hQmVzkXy3c1tA9bWn0Lr-Q"
 

@@ -7,7 +7,7 @@ The point estimate is made by the scripts, which need it to say when to poll nex
 import math
 
 from sidecar.kit.values import value
-from sidecar.queue.model import Standing
+from sidecar.visitors.model import Standing
 
 #: The quantile of the normal distribution that leaves a tenth on either side.
 Z_80 = 1.2816

@@ -1,4 +1,4 @@
--- @include "queue/members"
+-- @include "visitors/members"
 -- Calls who is next, in rooms and of leases. A target of jobs differs: its rate or a full worker
 -- stops the calls in the middle, so it reads the heads and takes out only those that it has called.
 

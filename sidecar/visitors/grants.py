@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from sidecar.kit.errors import ConfigError, WaitroomError
-from sidecar.queue.classes import is_class_name
+from sidecar.visitors.classes import is_class_name
 
 #: An address's parameter that holds a grant.
 PARAMETER = "waitroom_grant"

@@ -1,8 +1,8 @@
 """The verdict about one visitor, as a room gives it."""
 
 from sidecar.kit.values import value
-from sidecar.queue.estimate import Wait, estimate
-from sidecar.queue.model import RESIGN_MS, Outcome, Pass, Phase, Standing, State, Ticket, Token
+from sidecar.visitors.estimate import Wait, estimate
+from sidecar.visitors.model import RESIGN_MS, Outcome, Pass, Phase, Standing, State, Ticket, Token
 
 
 @value
